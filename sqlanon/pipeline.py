@@ -510,7 +510,7 @@ def build_ledger_entry(draft: ReleaseDraft, run_id: str, path: Path, force: bool
     from sqlanon.ledger import DraftEntry, LedgerEntry
 
     if draft.is_draft:
-        return DraftEntry(draft.run, draft.search_input, run_id, path)
+        return DraftEntry(run=draft.run, search_input=draft.search_input, run_id=run_id, place=path)
     return LedgerEntry(
         draft.run,
         draft.search_input,

@@ -43,12 +43,11 @@ from sqlanon.ledger.joint.release_links import (
     link_releases,
 )
 from sqlanon.ledger.joint.renamed_columns import match_renamed_columns
-from sqlanon.ledger.joint.row_matching import ReleaseLink
+from sqlanon.ledger.joint.row_matching import COUNT_COLUMNS, ReleaseLink
 from sqlanon.ledger.released_hierarchies import (
     CATALOG_IN_QUERIES,
     copy_recorded_hierarchies,
-    find_equal_hierarchies,
-    ground_value_types,
+    find_different_hierarchies,
     have_same_labels,
     pair_hierarchies,
 )
@@ -61,9 +60,9 @@ from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
 from sqlanon.support.coding import value_counts
-from sqlanon.support.expressions import create_table, select_star, subquery, table, template, union_all
+from sqlanon.support.expressions import col, create_table, select_star, subquery, table, template, union_all
 
-_VICTIMS = template("SELECT coalesce(sum(n)::BIGINT, 0) AS victims FROM :found AS v")
+_VICTIMS = template("SELECT coalesce(sum(:count)::BIGINT, 0) AS victims FROM :found AS v")
 
 Releases: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
@@ -167,7 +166,8 @@ class Attacker:
 
     def victims(self, query: exp.Select) -> int:
         """The rows of all victims that a query finds."""
-        return int(self.figures(_VICTIMS(found=subquery(query)))["victims"])
+        count = col(next(name for name in COUNT_COLUMNS if name in query.named_selects))
+        return int(self.figures(_VICTIMS(count=count, found=subquery(query)))["victims"])
 
     def pairs(self) -> Iterator[ReleasePair]:
         """All pairs of releases, the earlier first. Columns that the later one has under another name are called so."""
@@ -182,12 +182,9 @@ class Attacker:
         paths = first.path, second.path
         if paths not in self._pair_trees:
             both = self.private.hierarchies_of(first), self.private.hierarchies_of(second)
-            same, types = (
-                find_equal_hierarchies(self.private.run.engine, *both),
-                ground_value_types(self.private.run.engine, *both),
-            )
+            different = find_different_hierarchies(self.private.run.engine, *both)
             store = partial(self._store, len(self._pair_trees) + 1)
-            self._pair_trees[paths] = pair_hierarchies((first, second), both, same, types, store)
+            self._pair_trees[paths] = pair_hierarchies((first, second), both, different, store)
         return self._pair_trees[paths]
 
     def _store(self, pair: int, name: str, query: exp.Query) -> exp.Table:
@@ -320,7 +317,7 @@ def _private_side(
     rules = {name.lower(): [one.get("hierarchy")] for name, one in policy.redact()["attributes"].items()}
     quasi = {name.lower() for name in policy.generalized_attributes}  # sensitive values are released unchanged
     built = {name: one if name in quasi else replace(one, open_ends=False) for name, one in built.items()}
-    trees = {name: ComparedHierarchy.of(one.table, one.height, one.open_ends) for name, one in built.items()}
+    trees = {name: ComparedHierarchy.from_table(one.table, one.height, one.open_ends) for name, one in built.items()}
     return PrivateSide(policy, run, columns, ComparedHierarchies(trees, rules), theirs, built, recorded)
 
 

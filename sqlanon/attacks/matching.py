@@ -24,6 +24,7 @@ from sqlanon.ledger.joint.attacks import (
     complementary_release,
     count_complementary_victims,
     count_rows_in_pairs,
+    group_pairs,
     temporal_attack,
 )
 from sqlanon.ledger.joint.class_unions import readable_unions
@@ -63,11 +64,11 @@ _PAIRS_WITH_ONE_VALUE = """
         SELECT
             :values,
             any_value(value) AS value,
-            any_value(a) AS a,
-            any_value(b) AS b,
-            any_value(n_a) AS n_a,
-            any_value(n_b) AS n_b,
-            any_value(n) AS n
+            any_value(first_group) AS first_group,
+            any_value(second_group) AS second_group,
+            any_value(first_rows) AS first_rows,
+            any_value(second_rows) AS second_rows,
+            any_value(row_count) AS row_count
         FROM "sqlanon meeting"
         GROUP BY :values, :labels
         HAVING count(*) = 1
@@ -75,7 +76,7 @@ _PAIRS_WITH_ONE_VALUE = """
 """
 _COMPOSITION = template(f"""
     {_PAIRS_WITH_ONE_VALUE}
-    SELECT :values, value, n
+    SELECT :values, value, row_count
     FROM "sqlanon found"
 """)  # noqa: S608 (a text of ours)
 _COMPOSITION_VICTIMS = template(f"""
@@ -84,16 +85,12 @@ _COMPOSITION_VICTIMS = template(f"""
     FROM "sqlanon found"
 """)  # noqa: S608 (a text of ours)
 _FOUND = template('SELECT * FROM "sqlanon found"')
-_PAIR = template("""
-    SELECT a.shared_0 AS value, a.i AS a, b.i AS b, a.n AS n_a, b.n AS n_b, least(a.n, b.n) AS n
-""")
 
 
 def composition(linked: ReleaseLink) -> exp.Select:
     """Pairs of classes that somebody can be in both of, and that have one value of a sensitive attribute, the shared
-    column, in common: ``finest_0`` .., the finest values of the two, ``value``, and ``n``, the rows that have it: no
-    more
-    than the lesser of the two classes.
+    column, in common: ``finest_0`` .., the finest values of the two, ``value``, and ``row_count``, the rows that have
+    it: no more than the lesser of the two classes.
     """
     return with_comparison_parts(_COMPOSITION(**_meeting_classes(linked)), linked)
 
@@ -113,7 +110,9 @@ def _meeting_classes(linked: ReleaseLink) -> dict[str, Any]:
     for side, is_first in (("a", True), ("b", False)):
         labels += [as_column(col(f"label_{i}", side), f"{side}_label_{i}") for i, _ in linked.side(is_first)[1]]
     return {
-        "pairs": join_groups([*finest_values(linked), *labels, *_PAIR().expressions], linked),
+        "pairs": join_groups(
+            [*finest_values(linked), *labels, *group_pairs(as_column(col("shared_0", "a"), "value"))], linked
+        ),
         "values": linked.values,
         "labels": [col(label.alias) for label in labels],
     }
@@ -128,7 +127,7 @@ _POSITIONS = """
 """
 _UNSORTED_MATCHING = template(f"""
     {_POSITIONS}
-    SELECT :values, count(*) AS n
+    SELECT :values, count(*) AS row_count
     FROM "sqlanon agreeing"
     GROUP BY :values
     HAVING count(*) < :k
@@ -144,7 +143,7 @@ _PLACES = template(f"""
             0
         ) AS chance
 """)  # noqa: S608 (a text of ours)
-_PAIRS_OF_ROWS = fragment("coalesce(sum(a.n::DOUBLE * b.n::DOUBLE), 0)")
+_PAIRS_OF_ROWS = fragment("coalesce(sum(a.row_count::DOUBLE * b.row_count::DOUBLE), 0)")
 _IN_ORDER = template("SELECT :columns, row_number() OVER () AS n FROM :rows AS r")
 _AGREEING = template("""
     SELECT :finest
@@ -197,7 +196,7 @@ _EXPECTED = template("""
 
 def unsorted_matching(linked: ReleaseLink, k: int) -> exp.Select:
     """Combinations of finest values of rows that are in the same place of two tables, fewer than k: ``finest_0`` ..,
-    ``n``.
+    ``row_count``.
 
     Only places count at which the rows can be the same. It means something where the order is the same, more or less:
     see `places`.
@@ -299,60 +298,60 @@ def is_one_order(places: int, agreeing: int, chance: float | None) -> bool:
 _LINKED = """
     WITH "sqlanon met" AS MATERIALIZED (:pairs),
     "sqlanon linked" AS MATERIALIZED (
-        SELECT :people, coalesce(s.matched, 0) AS matched, o.n, o.i
+        SELECT :people, coalesce(s.matched, 0) AS matched, o.row_count, o.group_id
         FROM "sqlanon second" AS o
         LEFT JOIN (
-            SELECT b, sum(n_a)::BIGINT AS matched
+            SELECT second_group, sum(first_rows)::BIGINT AS matched
             FROM "sqlanon met" AS m
-            GROUP BY b
-        ) AS s ON o.i = s.b
+            GROUP BY second_group
+        ) AS s ON o.group_id = s.second_group
     )
 """
 _LINKING = template(f"""
     {_LINKED}
-    SELECT :values, matched, n
+    SELECT :values, matched, row_count
     FROM "sqlanon linked" AS l
     WHERE matched BETWEEN 1 AND :most
 """)  # noqa: S608 (a text of ours)
 _LINKAGE = template(f"""
     {_LINKED}
     SELECT
-        coalesce(sum(n) FILTER (WHERE matched = 0)::BIGINT, 0) AS none,
-        coalesce(sum(n) FILTER (WHERE matched = 1)::BIGINT, 0) AS one,
-        coalesce(sum(n) FILTER (WHERE matched BETWEEN 1 AND :most)::BIGINT, 0) AS fewer,
+        coalesce(sum(row_count) FILTER (WHERE matched = 0)::BIGINT, 0) AS none,
+        coalesce(sum(row_count) FILTER (WHERE matched = 1)::BIGINT, 0) AS one,
+        coalesce(sum(row_count) FILTER (WHERE matched BETWEEN 1 AND :most)::BIGINT, 0) AS fewer,
         (
-            SELECT coalesce(sum(n)::BIGINT, 0)
-            FROM (SELECT any_value(m.n_a) AS n FROM "sqlanon met" AS m GROUP BY m.a) AS a
+            SELECT coalesce(sum(row_count)::BIGINT, 0)
+            FROM (SELECT any_value(m.first_rows) AS row_count FROM "sqlanon met" AS m GROUP BY m.first_group) AS a
         ) AS matched,
         (
-            SELECT count(*) FILTER (WHERE n_a = 1 AND n_b = 1 AND pairs_a = 1 AND pairs_b = 1)
+            SELECT count(*) FILTER (WHERE first_rows = 1 AND second_rows = 1 AND first_pairs = 1 AND second_pairs = 1)
             FROM "sqlanon met" AS m
         ) AS identified,
         (
-            SELECT coalesce(sum(n)::BIGINT, 0)
+            SELECT coalesce(sum(row_count)::BIGINT, 0)
             FROM (
-                SELECT any_value(m.n_a) AS n
+                SELECT any_value(m.first_rows) AS row_count
                 FROM "sqlanon met" AS m
-                SEMI JOIN "sqlanon linked" AS l ON m.b = l.i AND matched BETWEEN 1 AND :most
-                GROUP BY m.a
+                SEMI JOIN "sqlanon linked" AS l ON m.second_group = l.group_id AND matched BETWEEN 1 AND :most
+                GROUP BY m.first_group
             ) AS a
         ) AS victims
     FROM "sqlanon linked" AS l
 """)  # noqa: S608 (a text of ours)
 _LINKED_PAIR = template("""
     SELECT
-        a.i AS a,
-        b.i AS b,
-        a.n AS n_a,
-        b.n AS n_b,
-        count(*) OVER (PARTITION BY a.i) AS pairs_a,
-        count(*) OVER (PARTITION BY b.i) AS pairs_b
+        a.group_id AS first_group,
+        b.group_id AS second_group,
+        a.row_count AS first_rows,
+        b.row_count AS second_rows,
+        count(*) OVER (PARTITION BY a.group_id) AS first_pairs,
+        count(*) OVER (PARTITION BY b.group_id) AS second_pairs
 """)
 
 
 def linking(linked: ReleaseLink, k: int) -> exp.Select:
     """Outside people whom some released rows fit, but fewer than k: ``finest_0`` .., their own values; ``matched``, the
-    released rows that fit; and ``n``, how many of the outside table have these values.
+    released rows that fit; and ``row_count``, how many of the outside table have these values.
     """
     values = [as_column(col(f"label_{i}"), f"finest_{i}") for i in range(len(linked.attributes))]
     return with_comparison_parts(_LINKING(**_people(linked), values=values, most=k - 1), linked)
@@ -386,7 +385,9 @@ def find_complementary_release(attacker: Attacker) -> Found:
     findings = []
     for pair in pairs:
         first, second, linked, k = pair.first, pair.second, pair.linked, pair.k
-        figures = attacker.figures(with_comparison_parts(count_complementary_victims(linked, k), linked, "numbers"))
+        figures = attacker.figures(
+            with_comparison_parts(count_complementary_victims(linked, k), linked, as_numbers=True)
+        )
         combinations, victims = figures["combinations"], [figures["victims"]]
         queries = [complementary_release(linked, k)]
         try:
@@ -449,8 +450,8 @@ def find_temporal(attacker: Attacker) -> Found:
         unmasked = pair.without_masked_rows.linked
         counts, shown = dict[str, int](), list[exp.Select]()
         with PairAudit.open(attacker.engine, attacker.work, unmasked, k) as audit:
-            for name, side in (("added", linked), ("removed", linked.swapped)):
-                its_audit = audit if name == "added" else audit.swapped
+            for name, side in (("added", linked), ("removed", linked.in_reverse)):
+                its_audit = audit if name == "added" else audit.in_reverse
                 without = its_audit.linked
                 unmatched = _unmatched(attacker, pair, its_audit, reasons)
                 queries = [temporal_attack(without, k, unmatched)]

@@ -11,12 +11,7 @@ from sqlanon.ledger.growth.source_change import (
 from sqlanon.ledger.joint.audit import JointAudit
 from sqlanon.ledger.publication import DraftEntry, LedgerEntry
 from sqlanon.ledger.published_release import PublishedRelease, find_published_release
-from sqlanon.ledger.recording import (
-    check_against_ledger,
-    find_publication,
-    read_ledger,
-    recording_export,
-)
+from sqlanon.ledger.recording import check_against_ledger, find_publication, read_ledger, recording_export
 from sqlanon.ledger.records import Export, Publication, warn_of_uncompared_export
 
 __all__ = [

@@ -18,8 +18,9 @@ from sqlanon.errors import SourceError
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.places.addresses import database_path_flaw
 from sqlanon.policy import Policy
+from sqlanon.sources.run import Run
 from sqlanon.support.expressions import (
-    col,
+    cols,
     create_table,
     fragment,
     insert_rows,
@@ -40,53 +41,6 @@ FORMAT = 11
 
 _OPEN_IN_PROCESS = "Unique file handle conflict"
 """DuckDB's error where two runs of one process open the same file."""
-
-_FORMAT = template("SELECT format FROM sqlanon_catalog.sqlanon.catalog_format")
-_HAS_TABLES = template("""
-    SELECT count(*) > 0
-    FROM duckdb_tables()
-    WHERE database_name = 'sqlanon_catalog' AND schema_name = 'sqlanon'
-        AND table_name IN ('catalog_format', 'runs', 'releases')
-""")
-_INSERT_LATTICE = fragment("""
-    INSERT INTO sqlanon_catalog.sqlanon.lattice BY NAME
-    SELECT :run AS run_id, :columns FROM :lattice
-""")
-_DECOYS = template("""
-    SELECT d.table_name
-    FROM sqlanon_catalog.sqlanon.decoys AS d
-    JOIN sqlanon_catalog.sqlanon.releases AS r ON d.run_id = r.run_id
-    WHERE r.digest = :digest
-    LIMIT 1
-""")
-_SHA256 = template("""
-    SELECT sha256, intended_at IS NULL
-    FROM sqlanon_catalog.sqlanon.releases
-    WHERE path = :place AND replaced_at IS NULL
-    ORDER BY version DESC NULLS LAST
-""")
-_DRAFTS = template("""
-    SELECT bool_and(draft)
-    FROM sqlanon_catalog.sqlanon.releases
-    WHERE digest = :digest
-""")
-_WITHDRAWALS = template("""
-    SELECT 1
-    FROM sqlanon_catalog.sqlanon.releases
-    WHERE digest = :digest AND NOT withdraws IS NULL
-    LIMIT 1
-""")
-# Only tables: a view could run any query.
-_COUNT_LEDGERS = template("""
-    SELECT count(*)
-    FROM duckdb_tables()
-    WHERE database_name = 'sqlanon_catalog_beside' AND schema_name = 'sqlanon' AND table_name = 'releases'
-""")
-_COUNT_RELEASES = template("""
-    SELECT count(*)
-    FROM sqlanon_catalog_beside.sqlanon.releases
-    WHERE source = :source AND path <> :place AND replaced_at IS NULL AND NOT draft
-""")
 
 PATIENCE = 10.0
 """Seconds to wait for a catalog that another process has open: runs open it only briefly."""
@@ -164,10 +118,16 @@ def _install(engine: DuckDBEngine, path: Path) -> None:
 
 def _has_tables(engine: DuckDBEngine, path: Path) -> bool:
     """Whether the open catalog has its tables; refuse a catalog of another format."""
-    if not engine.rows(_HAS_TABLES())[0][0]:
+    has_tables = template("""
+        SELECT count(*) > 0
+        FROM duckdb_tables()
+        WHERE database_name = 'sqlanon_catalog' AND schema_name = 'sqlanon'
+            AND table_name IN ('catalog_format', 'runs', 'releases')
+    """)
+    if not engine.rows(has_tables())[0][0]:
         return False
     try:
-        formats = engine.rows(_FORMAT())
+        formats = engine.rows(template("SELECT format FROM sqlanon_catalog.sqlanon.catalog_format")())
     except (duckdb.CatalogException, duckdb.BinderException):
         formats = []
     if formats != [(FORMAT,)]:
@@ -233,6 +193,15 @@ def replace_table(engine: DuckDBEngine, target: exp.Table, query: exp.Query) -> 
     engine.execute(statement)
 
 
+def copy_rows(run: Run, policy: Policy, name: str, query: exp.Query) -> exp.Table:
+    """Copy rows of the policy's catalog to a table of the work schema; replace an earlier copy."""
+    assert policy.catalog is not None
+    target = run.work(name)
+    with open_catalog(run.engine, policy.catalog.database):
+        replace_table(run.engine, target.copy(), query)
+    return target
+
+
 @contextmanager
 def open_read_only(engine: DuckDBEngine, path: Path, name: str = ATTACHED) -> Iterator[bool]:
     """Attach a catalog for reading; yields whether it could be read, and has the tables of a catalog."""
@@ -249,15 +218,23 @@ def open_read_only(engine: DuckDBEngine, path: Path, name: str = ATTACHED) -> It
 
 def has_releases(engine: DuckDBEngine, path: Path, source: str, target: Path) -> bool:
     """Whether another catalog has releases of a source, except at one location; False if it cannot be read."""
-    with open_read_only(engine, path, OTHER_CATALOG) as is_readable:
-        try:
-            if not is_readable or not engine.rows(_COUNT_LEDGERS())[0][0]:
-                return False
-        except duckdb.Error:
-            return False
-        with suppress(duckdb.Error):  # a catalog of another format
-            return bool(engine.rows(_COUNT_RELEASES(source=source, place=str(target)))[0][0])
-        return False
+    # Only tables: a view could run any query.
+    count_ledgers = template("""
+        SELECT count(*)
+        FROM duckdb_tables()
+        WHERE database_name = 'sqlanon_catalog_beside' AND schema_name = 'sqlanon' AND table_name = 'releases'
+    """)
+    count_releases = template("""
+        SELECT count(*)
+        FROM sqlanon_catalog_beside.sqlanon.releases
+        WHERE source = :source AND path <> :location AND replaced_at IS NULL AND NOT draft
+    """)(source=source, location=str(target))
+    with (
+        open_read_only(engine, path, OTHER_CATALOG) as is_readable,
+        suppress(duckdb.Error),
+    ):  # it may have another format
+        return is_readable and bool(engine.rows(count_ledgers())[0][0] and engine.rows(count_releases)[0][0])
+    return False
 
 
 def hierarchy_name(policy_hash: str, attribute: str) -> str:
@@ -266,11 +243,7 @@ def hierarchy_name(policy_hash: str, attribute: str) -> str:
 
 
 def store_hierarchies(
-    engine: DuckDBEngine,
-    policy_hash: str,
-    rules: Mapping[str, Any],
-    hierarchies: Sequence[Hierarchy],
-    now: Any,
+    engine: DuckDBEngine, policy_hash: str, rules: Mapping[str, Any], hierarchies: Sequence[Hierarchy], now: Any
 ) -> None:
     """Copy a run's hierarchy tables to the open catalog, and replace those of an earlier run of the same policy."""
     engine.execute(
@@ -289,8 +262,15 @@ def store_hierarchies(
 @contextmanager
 def open_recorded_decoys(engine: DuckDBEngine, path: Path, digest: str) -> Iterator[exp.Table | None]:
     """Open the decoys of the release with a digest; None if the catalog has none, or cannot be read."""
+    query = template("""
+        SELECT d.table_name
+        FROM sqlanon_catalog.sqlanon.decoys AS d
+        JOIN sqlanon_catalog.sqlanon.releases AS r ON d.run_id = r.run_id
+        WHERE r.digest = :digest
+        LIMIT 1
+    """)
     with open_read_only(engine, path) as is_readable:
-        rows = engine.rows(_DECOYS(digest=digest)) if is_readable else []
+        rows = engine.rows(query(digest=digest)) if is_readable else []
         yield catalog_table(rows[0][0]) if rows else None
 
 
@@ -300,24 +280,32 @@ def _read_rows(engine: DuckDBEngine, path: Path, query: exp.Select) -> list[tupl
         return engine.rows(query) if is_readable else []
 
 
-def read_recorded_sha256(engine: DuckDBEngine, path: Path, place: str) -> str | None:
+def read_recorded_sha256(engine: DuckDBEngine, path: Path, location: str) -> str | None:
     """The hash of the newest file published at a location.
 
     None if the catalog has none or cannot be read, or if an interrupted run may have published there.
     """
-    rows = _read_rows(engine, path, _SHA256(place=place))
+    query = template("""
+        SELECT sha256, intended_at IS NULL
+        FROM sqlanon_catalog.sqlanon.releases
+        WHERE path = :location AND replaced_at IS NULL
+        ORDER BY version DESC NULLS LAST
+    """)
+    rows = _read_rows(engine, path, query(location=location))
     return rows[0][0] if rows and all(is_published for _, is_published in rows) else None
 
 
 def is_recorded_draft(engine: DuckDBEngine, path: Path, digest: str) -> bool:
     """Whether the catalog has drafts with a digest, and no release; False if it cannot be read."""
-    return any(is_draft for (is_draft,) in _read_rows(engine, path, _DRAFTS(digest=digest)))
+    query = template("SELECT bool_and(draft) FROM sqlanon_catalog.sqlanon.releases WHERE digest = :digest")
+    return any(is_draft for (is_draft,) in _read_rows(engine, path, query(digest=digest)))
 
 
 def is_recorded_withdrawal(engine: DuckDBEngine, path: Path, digest: str) -> bool:
     """Whether a release with a digest replaced another without rows that left the source; False if the catalog cannot
     be read."""
-    return bool(_read_rows(engine, path, _WITHDRAWALS(digest=digest)))
+    query = template("SELECT 1 FROM sqlanon_catalog.sqlanon.releases WHERE digest = :digest AND NOT withdraws IS NULL")
+    return bool(_read_rows(engine, path, query(digest=digest)))
 
 
 def build_run_record(policy: Policy, generalization: Mapping[str, int | None], **figures: Any) -> dict[str, Any]:
@@ -348,7 +336,11 @@ def record_run(
     rules = {name: attribute["hierarchy"] for name, attribute in settings["attributes"].items()}
     with open_catalog(engine, policy.catalog.database):
         insert_records(engine, "runs", run)
-        engine.execute(_INSERT_LATTICE(run=run_id, columns=list(map(col, engine.columns(lattice))), lattice=lattice))
+        insert_lattice = fragment("""
+            INSERT INTO sqlanon_catalog.sqlanon.lattice BY NAME
+            SELECT :run AS run_id, :columns FROM :lattice
+        """)
+        engine.execute(insert_lattice(run=run_id, columns=cols(engine.columns(lattice)), lattice=lattice))
         released_hierarchies = [hierarchy for hierarchy in hierarchies if hierarchy.attribute in rules]
         store_hierarchies(engine, policy.fingerprint(), rules, released_hierarchies, now)
         if decoys is not None:

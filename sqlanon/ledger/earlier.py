@@ -1,22 +1,17 @@
 """Open earlier releases, and prepare the search for a release that is based on them.
 
-Together, the new release and the earlier ones reveal no more of any person than each of them does.
+Together, the new release and the earlier ones reveal no more of any person than each of them does: no value is finer
+than in the earlier release, and the earlier releases that contain a row count as a quasi-identifier. So the rows of a
+class that an earlier release contains, and those that it does not, each meet the policy.
 
-L. Sweeney, "k-anonymity: a model for protecting privacy" (International Journal on Uncertainty, Fuzziness and
-Knowledge-based Systems 10(5), 2002), section 4, has two remedies: base the new release on the earlier one, or treat all
-columns of the earlier one as quasi-identifiers (which a policy can declare). This module implements the first, and for
-tables that change a remedy in the spirit of the second:
-
-- No value is finer than in the earlier release: each attribute is generalized at least as far, and to its top if the
-  earlier release lacks it. So a reader who joins the two finds no finer combination than before.
-- The earlier releases that contain a row count as a quasi-identifier. The rows of a class that an earlier release
-  contains, and those that it does not, must each meet the policy. So a reader who removes the rows of the earlier
-  release is left with no rows, or with as many as the policy requires.
+Source: L. Sweeney, k-anonymity: a model for protecting privacy, International Journal on Uncertainty, Fuzziness and
+Knowledge-based Systems 10(5), 2002, section 4: base a release on the earlier one, or treat its columns as
+quasi-identifiers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,21 +21,21 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, NoMarkedRowsError, PolicyError, Problem, ReleaseError
-from sqlanon.ledger import catalog
 from sqlanon.ledger.growth.marks import (
+    KEY_HASH,
     EarlierAttribute,
     add_empty_marks,
     count_marked_rows,
     count_rows_in_both,
-    mark_rows_by_key,
-    mark_rows_by_person,
+    key_hash,
+    mark_rows_by_hash,
     mark_rows_by_values,
     refuse_changed_labels,
 )
 from sqlanon.ledger.joint.release_links import ComparedRelease
 from sqlanon.ledger.people_samples import SourcePeople, person_hash
 from sqlanon.ledger.recording import read_ledger
-from sqlanon.ledger.records import History, Publication, find_named_publications, read_history
+from sqlanon.ledger.records import History, Publication, copy_hashes, find_named_publications
 from sqlanon.ledger.released_hierarchies import copy_released_hierarchies, have_same_labels
 from sqlanon.ledger.source_match import recognize
 from sqlanon.places.addresses import format_location
@@ -72,27 +67,15 @@ MOST_EARLIER_RELEASES = 60
 """The bits of a mark."""
 
 
-_HAS_PEOPLE = template("""
-    SELECT count(*) > 0
-    FROM (SELECT :person AS person FROM :source) AS s
-    SEMI JOIN :people AS p ON s.person = p.person
-""")
-
 EARLIER_FILE = "sqlanon_earlier_file"
 """The prefix of the relation of an earlier release in the engine that has its source."""
 
 
 @dataclass(frozen=True)
 class EarlierRelease(ComparedRelease):
-    """An unchanged earlier release at the location that the ledger records; its rows while it is open.
+    """An unchanged earlier release at the location that the ledger records; its rows while it is open."""
 
-    Attributes
-    ----------
-    publication:
-        Its record in the ledger.
-    """
-
-    publication: Publication
+    publication: Publication  # its record in the ledger
 
 
 @contextmanager
@@ -151,14 +134,13 @@ def mark_released_rows(
             for name, min_level in _min_levels(search_input, release).items():
                 min_levels[name] = max(min_level, min_levels.get(name, 0))
             guaranteed_ks.append(release.promised_k)
-            if (people := _released_people(run, search_input, publication, run.work(f"people_{i}"))) is not None:
-                rows = _mark_people(run, release, people, rows, columns, i)
+            marking = _Marking(run, search_input, release, rows, columns, i)
+            if (people := marking.find_people()) is not None:
+                rows = marking.mark_people(*people)
                 runs_by_person.add(publication.run_id)
                 continue
             # The rows of a release that is extended stay in it, even if they were deleted from the source.
-            rows, is_complete = _mark_rows(
-                run, search_input, release, rows, columns, i, should_count=fixed is None or i > 0
-            )
+            rows, is_complete = marking.mark_rows(should_count=fixed is None or i > 0)
             changed_runs |= set() if is_complete else {publication.run_id}
     problems += _max_level_problems(policy, min_levels) if fixed is None else []
     if problems:
@@ -293,121 +275,93 @@ def _max_level_problems(policy: Policy, min_levels: Mapping[str, int]) -> list[P
     return problems
 
 
-def _mark_rows(
-    run: Run,
-    search_input: SearchInput,
-    release: EarlierRelease,
-    rows: exp.Table,
-    columns: Sequence[str],
-    i: int,
-    should_count: bool,
-) -> tuple[exp.Table, bool]:
-    """Mark the rows that an earlier release contains; returns the marked table, and whether the source has all rows of
-    the release (True unless ``should_count``). The table of earlier marks is dropped."""
-    engine, target, bit = run.engine, run.work(f"marked_{i + 1}"), 1 << i
+@dataclass(frozen=True)
+class _Marking:
+    """Marks the rows of the source that an earlier release contains."""
 
-    def count(relation: exp.Expr) -> int:
-        return int(engine.rows(count_marked_rows(relation, i + 1))[0][i + 1])
+    run: Run
+    search_input: SearchInput
+    release: EarlierRelease
+    rows: exp.Table  # with the marks of the releases before it; dropped once rows are marked
+    columns: Sequence[str]
+    i: int
 
-    shared_columns = _shown_columns(search_input, release, columns)
-    hashes = _key_hashes(run, search_input, release, run.work(f"keys_{i}"))
-    if hashes is None:
-        engine.execute(create_table(target, mark_rows_by_values(rows, columns, *shared_columns, release.relation, bit)))
-        present_rows = marked_rows = count(target)
-    else:
+    def mark_rows(self, should_count: bool) -> tuple[exp.Table, bool]:
+        """Mark the rows of the release; returns the marked table, and whether the source has all rows of the release
+        (True unless ``should_count``)."""
+        engine, release, key = self.run.engine, self.release, self.search_input.columns.key
+        attributes, shared = self._find_common_columns()
+        hashes = None
+        if key and self.search_input.policy.catalog is not None:
+            query = template("SELECT key_hash FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run_id")
+            hashes, secret = self._copy_hashes(f"keys_{self.i}", query)
         present_rows = release.manifest.released_rows
-        if should_count:
-            present_rows = int(engine.rows(count_rows_in_both(rows, *shared_columns, release.relation))[0][0])
-        secret, hashed = hashes
-        engine.execute(
-            create_table(target, mark_rows_by_key(rows, columns, search_input.columns.key, secret, hashed, bit))
-        )
-        marked_rows = count(target)
-    engine.execute(drop_table(rows) if i else drop_view(rows))
-    if release.manifest.released_rows and not marked_rows:
-        hint = "check that it is a release of this table and that the keys are written in the same way"
-        raise NoMarkedRowsError(f"no row of {format_location(release.path)} was found in the source: {hint}")
-    return target, present_rows == release.manifest.released_rows
+        if hashes is not None and engine.rows(row_count(rows=hashes))[0][0]:
+            if should_count:
+                in_both = count_rows_in_both(self.rows, attributes, shared, release.relation)
+                present_rows = int(engine.rows(in_both)[0][0])
+            hashed = key_hash(key, secret, "r")
+            marked = self._mark(mark_rows_by_hash(self.rows, self.columns, hashed, hashes, KEY_HASH, 1 << self.i))
+            marked_rows = self._count_marked_rows(marked)
+        else:
+            marked = self._mark(
+                mark_rows_by_values(self.rows, self.columns, attributes, shared, release.relation, 1 << self.i)
+            )
+            present_rows = marked_rows = self._count_marked_rows(marked)
+        if release.manifest.released_rows and not marked_rows:
+            hint = "check that it is a release of this table and that the keys are written in the same way"
+            raise NoMarkedRowsError(f"no row of {format_location(release.path)} was found in the source: {hint}")
+        return marked, present_rows == release.manifest.released_rows
 
-
-def _released_people(
-    run: Run, search_input: SearchInput, publication: Publication, target: exp.Table
-) -> tuple[exp.Expr, exp.Table] | None:
-    """The hash of a row's person, and the people of a release of another table, if the source has some of them.
-
-    Makes ``target``.
-    """
-    person, catalog_section = search_input.columns.person, search_input.policy.catalog
-    if person is None or catalog_section is None or publication.source in (None, run.identity):
-        return None
-    with catalog.open_catalog(run.engine, catalog_section.database):
-        secret = read_history(run.engine).secret
+    def find_people(self) -> tuple[exp.Expr, exp.Table] | None:
+        """The hash of a row's person, and the people of a release of another table, if the source has some of them."""
+        person, source = self.search_input.columns.person, self.release.publication.source
+        if person is None or self.search_input.policy.catalog is None or source in (None, self.run.identity):
+            return None
         query = template("SELECT person FROM sqlanon_catalog.sqlanon.released_people WHERE run_id = :run_id")
-        run.engine.execute(create_table(target.copy(), query(run_id=publication.run_id)))
-    person_hashes = person_hash(col(person, "r"), search_input.source.columns[person], secret)
-    is_shared = _HAS_PEOPLE(source=aliased(run.source.relation, "r"), person=person_hashes, people=target)
-    if not run.engine.rows(is_shared)[0][0]:
-        return None
-    return person_hashes, target
+        people, secret = self._copy_hashes(f"people_{self.i}", query)
+        hashed = person_hash(col(person, "r"), self.search_input.source.columns[person], secret)
+        has_people = template("""
+            SELECT count(*) > 0
+            FROM (SELECT :person AS person FROM :source) AS s
+            SEMI JOIN :people AS p ON s.person = p.person
+        """)(source=aliased(self.run.source.relation, "r"), person=hashed, people=people)
+        return (hashed, people) if self.run.engine.rows(has_people)[0][0] else None
 
+    def mark_people(self, hashed: exp.Expr, people: exp.Table) -> exp.Table:
+        """Mark the rows of the people in the release."""
+        return self._mark(mark_rows_by_hash(self.rows, self.columns, hashed, people, "person", 1 << self.i))
 
-def _mark_people(
-    run: Run,
-    release: EarlierRelease,
-    people: tuple[exp.Expr, exp.Table],
-    rows: exp.Table,
-    columns: Sequence[str],
-    i: int,
-) -> exp.Table:
-    """Mark the rows of the people in an earlier release; the table of earlier marks is dropped."""
-    target = run.work(f"marked_{i + 1}")
-    run.engine.execute(create_table(target, mark_rows_by_person(rows, columns, *people, 1 << i)))
-    run.engine.execute(drop_table(rows) if i else drop_view(rows))
-    return target
+    def _mark(self, query: exp.Select) -> exp.Table:
+        target = self.run.work(f"marked_{self.i + 1}")
+        self.run.engine.execute(create_table(target.copy(), query))
+        self.run.engine.execute(drop_table(self.rows) if self.i else drop_view(self.rows))
+        return target
 
+    def _count_marked_rows(self, marked: exp.Table) -> int:
+        return int(self.run.engine.rows(count_marked_rows(marked, self.i + 1))[0][self.i + 1])
 
-def _shown_columns(
-    search_input: SearchInput, release: EarlierRelease, columns: Sequence[str]
-) -> tuple[list[EarlierAttribute], list[tuple[str, str]]]:
-    """The columns of the source that an earlier release shows: its quasi-identifiers, and the unchanged columns."""
-    column_names = {key: release.column(key) or key for key in release.columns}
-    attributes = [
-        EarlierAttribute(
-            search_input.attributes[i],
-            release.level(column.lower(), height) or 0,
-            search_input.hierarchies[i].top,
-            column_names[column.lower()],
-        )
-        for i, (column, height) in enumerate(
-            zip(search_input.columns.generalized, search_input.marginals.heights, strict=True)
-        )
-        if column.lower() in column_names and release.is_quasi(column.lower())
-    ]
-    shared = [
-        (name, column_names[name.lower()])
-        for name in columns
-        if name.lower() in column_names and not release.is_quasi(name.lower())
-    ]
-    return attributes, shared
+    def _copy_hashes(self, name: str, query: Callable[..., exp.Select]) -> tuple[exp.Table, str]:
+        run_id = self.release.publication.run_id
+        return copy_hashes(self.run, self.search_input.policy, name, query(run_id=run_id))
 
-
-def _key_hashes(
-    run: Run, search_input: SearchInput, release: EarlierRelease, target: exp.Table
-) -> tuple[str, exp.Table] | None:
-    """The secret and the hashes of the keys in an earlier release, if the ledger has them.
-
-    Makes ``target``.
-    """
-    catalog_section = search_input.policy.catalog
-    if not search_input.columns.key or catalog_section is None:
-        return None
-    with catalog.open_catalog(run.engine, catalog_section.database):
-        secret = read_history(run.engine).secret
-        query = template("SELECT key_hash FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run_id")
-        run.engine.execute(create_table(target.copy(), query(run_id=release.publication.run_id)))
-    if not run.engine.rows(row_count(rows=target))[0][0]:
-        return None
-    return secret, target
+    def _find_common_columns(self) -> tuple[list[EarlierAttribute], list[tuple[str, str]]]:
+        """The columns of the source that the release shows: its quasi-identifiers, and the unchanged columns."""
+        search_input, release = self.search_input, self.release
+        names = {key: release.column(key) or key for key in release.columns}
+        heights = zip(search_input.columns.generalized, search_input.marginals.heights, strict=True)
+        attributes = [
+            EarlierAttribute(
+                search_input.attributes[i],
+                release.level(column.lower(), height) or 0,
+                search_input.hierarchies[i].top,
+                names[column.lower()],
+            )
+            for i, (column, height) in enumerate(heights)
+            if column.lower() in names and release.is_quasi(column.lower())
+        ]
+        shared = [name for name in self.columns if name.lower() in names and not release.is_quasi(name.lower())]
+        return attributes, [(name, names[name.lower()]) for name in shared]
 
 
 def _search_policy(

@@ -1,12 +1,9 @@
 """Samples of the people of a source, and of their values, as hashes with a secret.
 
-For each column that can number people, a sample has the people with the least hashes. So two samples with one secret
-have the same people, if both sources have them: samples are compared with each other, and no source is read for the
-comparison. For each person and each other column, the sample has the least hash of the person's values: it is equal in
-two sources with the same values of that person.
-
-Hashes are made on the server that has the rows, from a text form that does not depend on types: 7, 7.0, '007' and ' 7 '
-are one person, and so are a UUID and its text.
+For each column that can number people, a sample has the people with the least hashes: two samples with one secret have
+the same people, if both sources have them. For each person and each other column it has the least hash of the person's
+values. Hashes are made on the server that has the rows, from a text form that does not depend on types: 7, 7.0, '007'
+and ' 7 ' are one person.
 """
 
 from __future__ import annotations
@@ -14,15 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from string import ascii_lowercase, ascii_uppercase
 
 from sqlglot import exp
 
+from sqlanon.engines.dialects.canonical_text import TEXT_TYPES, canonical_text, hash_text, rewrite_text
 from sqlanon.engines.dialects.kinds import is_nested
-from sqlanon.engines.dialects.postgres import catalog_function, collate_bytewise
-from sqlanon.engines.values import strip_white_space
 from sqlanon.errors import UnreadableColumnsError
-from sqlanon.ledger.source_samples import HEX_FROM
 from sqlanon.policy import Policy
 from sqlanon.sources.persons import MIN_PERSONS
 from sqlanon.sources.relation import source_errors
@@ -30,7 +24,6 @@ from sqlanon.sources.run import Run
 from sqlanon.sources.source import AllColumns
 from sqlanon.support.expressions import (
     aliased,
-    anonymous,
     as_column,
     cast,
     col,
@@ -59,26 +52,8 @@ CONSTANT = 0.9
 """The least share of the people with several rows that have one value of a quasi-identifier, if a column numbers
 people."""
 
-# --- The text form of a value, and its hash, in the dialect of the engine that has the rows
-
-_TEXT_TYPES = {"duckdb": "VARCHAR", "postgres": "TEXT", "spark": "STRING"}
-_GROUPS = {"duckdb": r"\{}", "postgres": r"\{}", "spark": "${}"}
-
-_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
-_FLOATING = ("FLOAT", "DOUBLE")
-_LARGEST_EXACT = 10**15
-
-_REWRITES = (
-    ("^[+]?(-?)0*([0-9]+)([.]0*)?$", (1, 2)),  # a whole number
-    ("^[+]?(-?)0*([0-9]+[.][0-9]*[1-9])0*$", (1, 2)),  # a decimal number
-    ("^[{]?([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12})[}]?$", (1, 2, 3, 4, 5)),  # a UUID
-    ("^([0-9]{4}-[0-9]{2}-[0-9]{2})[ t]00:00:00([.]0+)?$", (1,)),  # a day
-)
 _LAST_DIGIT = "[0-9]([^0-9]*)$"
 _HAS_DIGIT = "^.*[0-9].*$"
-
-_BYTES = {"duckdb": "strlen", "spark": "octet_length"}
-_LOWER = fragment("CASE WHEN :bytes = :length THEN :lower ELSE :translated END")  # translating takes ten times as long
 
 _SAMPLE = """
     WITH spellings AS (
@@ -131,7 +106,7 @@ _SAMPLE = """
     CROSS JOIN figures AS f
     GROUP BY s.hash
 """
-_SAMPLES = {dialect: template(_SAMPLE, dialect) for dialect in _TEXT_TYPES}
+_SAMPLES = {dialect: template(_SAMPLE, dialect) for dialect in TEXT_TYPES}
 
 _PARSE_HASH = fragment("('0x' || :digits)::UBIGINT")
 _FETCHED_SAMPLE = template("""
@@ -140,26 +115,11 @@ _FETCHED_SAMPLE = template("""
         :least AS hashes, :constant AS constant
     FROM :fetched
 """)
-_FIGURES = template("""
-    SELECT max(people), max(source_rows), max(most_rows), max(numbered), max(running)
-    FROM :sample
-""")
-_IS_CONSTANT = template("""
-    SELECT avg(CASE WHEN list_extract(constant, :place) THEN 1 ELSE 0 END)
-    FROM :sample
-    WHERE row_count > 1 AND NOT list_extract(hashes, :place) IS NULL
-""")
-_STORED_SAMPLE = template("""
-    SELECT
-        :run_id AS run_id, :column_name AS column_name, :is_person AS is_person, :is_personal AS is_personal,
-        :people AS people, :most_rows AS most_rows, :running AS running, :names AS column_names, person, hashes
-    FROM :sample
-""")
 
 
 def person_hash(value: exp.Expr, type_: str, secret: str) -> exp.Expr:
     """The hash of a person of a relation of DuckDB, as samples have it."""
-    return _PARSE_HASH(digits=_hash(canonical_text(value, type_, "duckdb"), text(_hash_key(secret)), "duckdb"))
+    return _PARSE_HASH(digits=hash_text(canonical_text(value, type_, "duckdb"), text(_hash_key(secret)), "duckdb"))
 
 
 def _hash_key(secret: str) -> str:
@@ -167,76 +127,35 @@ def _hash_key(secret: str) -> str:
     return sha256(f"{secret}:source people".encode()).hexdigest()
 
 
-def _call_function(dialect: str, function: str, *arguments: exp.Expr) -> exp.Expr:
-    return catalog_function(function, *arguments) if dialect == "postgres" else anonymous(function, *arguments)
-
-
 def _has_text_form(type_: str) -> bool:
     return not (is_nested(type_) or type_.startswith(("BLOB", "BIT", "GEOMETRY", "VARIANT", "UNKNOWN")))
-
-
-def canonical_text(value: exp.Expr, type_: str, dialect: str) -> exp.Expr:
-    """A value of one of DuckDB's types as a text that is the same in every engine."""
-    plain = cast(value.copy(), _TEXT_TYPES[dialect])
-    if type_ in _WHOLE:
-        return plain
-    if type_ in _FLOATING:
-        whole = cast(cast(value.copy(), "BIGINT"), _TEXT_TYPES[dialect])
-        return fragment("CASE WHEN :value = floor(:value) AND abs(:value) < :largest THEN :whole ELSE :plain END")(
-            value=value, largest=_LARGEST_EXACT, whole=whole, plain=plain
-        )
-    word = _in_lower_case(strip_white_space(collate_bytewise(plain) if dialect == "postgres" else plain), dialect)
-    for pattern, groups in _REWRITES:
-        replacement = "".join(_GROUPS[dialect].format(group) for group in groups)
-        word = _call_function(dialect, "regexp_replace", word, text(pattern), text(replacement))
-    return collate_bytewise(word) if dialect == "postgres" else word
-
-
-def _in_lower_case(word: exp.Expr, dialect: str) -> exp.Expr:
-    """ASCII letters in lower case: engines differ on other letters."""
-    if dialect == "postgres":
-        return catalog_function("lower", collate_bytewise(word))
-    length, bytes_ = anonymous("length", word.copy()), anonymous(_BYTES[dialect], word.copy())
-    translated = anonymous("translate", word.copy(), text(ascii_uppercase), text(ascii_lowercase))
-    return _LOWER(bytes=bytes_, length=length, lower=anonymous("lower", word.copy()), translated=translated)
-
-
-def _hash(value: exp.Expr, key: exp.Expr, dialect: str) -> exp.Expr:
-    whole = _call_function(
-        dialect, "md5", exp.DPipe(this=key.copy(), expression=exp.DPipe(this=text(":"), expression=value))
-    )
-    digits = _call_function(dialect, "substr", whole, number(HEX_FROM))
-    return collate_bytewise(digits) if dialect == "postgres" else digits
 
 
 @dataclass(frozen=True)
 class PeopleSample:
     """A sample of the people that a column numbers, in a table of the run: ``person``, ``row_count``, ``hashes`` and
     ``constant``, both one for each of the other columns.
-
-    Attributes
-    ----------
-    is_person:
-        Whether the policy names the column as that of persons.
-    is_personal:
-        Whether the column seems to number people, and nothing else.
-    running:
-        The share of the people with a neighbour within ten, where they have numbers: other people in the same range
-        have equal numbers by chance. None where people have names.
     """
 
     table: exp.Table
     column: str
     columns: tuple[str, ...]
-    is_person: bool
-    is_personal: bool
+    is_person: bool  # whether the policy names the column as that of persons
+    is_personal: bool  # whether the column seems to number people, and nothing else
     people: int
     most_rows: int
+    # The share of the people with a neighbour within ten, where they have numbers: other people in the same range
+    # have equal numbers by chance. None where people have names.
     running: float | None
 
     def rows_for(self, run_id: str) -> exp.Select:
         """The rows of the table ``source_people``."""
-        return _STORED_SAMPLE(
+        return template("""
+            SELECT
+                :run_id AS run_id, :column_name AS column_name, :is_person AS is_person, :is_personal AS is_personal,
+                :people AS people, :most_rows AS most_rows, :running AS running, :names AS column_names, person, hashes
+            FROM :sample
+        """)(
             run_id=run_id,
             column_name=self.column,
             is_person=exp.convert(self.is_person),
@@ -310,7 +229,11 @@ class SourcePeople:
             target = self.run.work(f"people {len(self._samples)} {i}")
             self.run.engine.execute(drop_table(target.copy(), exists=True))  # a result can be published twice
             self._fetch(all_columns, key, names, secret, target)
-            people, rows, most_rows, numbered, running = self.run.engine.rows(_FIGURES(sample=target))[0]
+            figures = template("""
+                SELECT max(people), max(source_rows), max(most_rows), max(numbered), max(running)
+                FROM :sample
+            """)
+            people, rows, most_rows, numbered, running = self.run.engine.rows(figures(sample=target))[0]
             if (people or 0) < MIN_PERSONS:
                 self.run.engine.execute(drop_table(target))
                 continue
@@ -364,7 +287,12 @@ class SourcePeople:
         """Whether most quasi-identifiers have one value for each person with several rows, unlike those of doctors."""
         quasi = {name.lower() for name in self.policy.quasi_identifiers}
         positions = [i for i, name in enumerate(other_columns) if name.lower() in quasi]
-        shares = [self.run.engine.rows(_IS_CONSTANT(place=i + 1, sample=sample))[0][0] for i in positions]
+        share_of_constant = template("""
+            SELECT avg(CASE WHEN list_extract(constant, :position) THEN 1 ELSE 0 END)
+            FROM :sample
+            WHERE row_count > 1 AND NOT list_extract(hashes, :position) IS NULL
+        """)
+        shares = [self.run.engine.rows(share_of_constant(position=i + 1, sample=sample))[0][0] for i in positions]
         constant = [share for share in shares if share is not None and share >= CONSTANT]
         return bool(positions) and 2 * len(constant) >= len(positions)
 
@@ -376,7 +304,7 @@ def _sample_query(all_columns: AllColumns, key: str, other_columns: Sequence[str
     types, source = all_columns.types, aliased(all_columns.relation, "source")
     values: list[exp.Expr] = []
     for i, name in enumerate(other_columns):
-        hashed = _hash(canonical_text(col(name, "source"), types[name], dialect), hash_key, dialect)
+        hashed = hash_text(canonical_text(col(name, "source"), types[name], dialect), hash_key, dialect)
         values.append(as_column(exp.Min(this=hashed), f"least_{i}"))
         values.append(as_column(exp.Max(this=hashed.copy()), f"greatest_{i}"))
     person = col("person")
@@ -384,14 +312,9 @@ def _sample_query(all_columns: AllColumns, key: str, other_columns: Sequence[str
         person=canonical_text(col("spelling"), types[key], dialect),
         key=col(key, "source"),
         relation=source,
-        hash=_hash(person, hash_key, dialect),
-        bucket=_call_function(
-            dialect, "regexp_replace", person.copy(), text(_LAST_DIGIT), text(_GROUPS[dialect].format(1))
-        ),
-        is_numbered=exp.NEQ(
-            this=_call_function(dialect, "regexp_replace", person.copy(), text(_HAS_DIGIT), text("")),
-            expression=person.copy(),
-        ),
+        hash=hash_text(person, hash_key, dialect),
+        bucket=rewrite_text(person.copy(), _LAST_DIGIT, [1], dialect),
+        is_numbered=exp.NEQ(this=rewrite_text(person.copy(), _HAS_DIGIT, [], dialect), expression=person.copy()),
         most=SAMPLED_PEOPLE,
         most_rows=SAMPLED_ROWS,
         values=values,

@@ -32,6 +32,7 @@ from sqlanon.ledger.source_match import recognize, sample_source
 from sqlanon.places.addresses import format_location
 from sqlanon.release.draft import ReplacedRelease
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.publish import NoLedger
 from sqlanon.release.targets.base import PUBLISH_ELSEWHERE, Reach, kind_for_path
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
@@ -40,40 +41,17 @@ from sqlanon.support.expressions import as_column, col, is_not_null, select, sub
 
 @dataclass(frozen=True)
 class ExtensionRecord:
-    """The release that another one extends.
-
-    Attributes
-    ----------
-    hierarchies:
-        Its hierarchies, merged with the current ones.
-    hashed:
-        The key hashes of its rows in the ledger.
-    row_of_run:
-        The record of the run that extends it.
-    """
+    """The release that another one extends."""
 
     run_id: str
-    hierarchies: Sequence[Hierarchy]
-    hashed: exp.Query
-    row_of_run: dict[str, Any]
+    hierarchies: Sequence[Hierarchy]  # its hierarchies, merged with the current ones
+    hashed: exp.Query  # the key hashes of its rows in the ledger
+    row_of_run: dict[str, Any]  # the record of the run that extends it
 
 
 @dataclass
 class LedgerEntry:
-    """The ledger's part in the publication of a release: a `sqlanon.release.publish.Ledger`.
-
-    Attributes
-    ----------
-    keyed, peopled:
-        The released rows with their keys, and with their persons, where the policy names these.
-    noise_ranges:
-        The classes with the ranges of their noise.
-    joint_audit:
-        The comparison with earlier releases.
-    replaces:
-        The release that it replaces without rows that have left the source. Readers may have a copy of that release, so
-        the two are compared.
-    """
+    """The ledger's part in the publication of a release: a `sqlanon.release.publish.Ledger`."""
 
     run: Run
     search_input: SearchInput
@@ -81,11 +59,14 @@ class LedgerEntry:
     place: Path
     source_rows: int
     force: bool = False
+    # The released rows with their keys, and with their persons, where the policy names these
     keyed: exp.Query | None = None
     extended: ExtensionRecord | None = None
-    joint_audit: JointAudit | None = None
+    joint_audit: JointAudit | None = None  # the comparison with earlier releases
     peopled: exp.Query | None = None
-    noise_ranges: exp.Query | None = None
+    noise_ranges: exp.Query | None = None  # the classes with the ranges of their noise
+    # The release that it replaces without rows that have left the source. Readers may have a copy of that release, so
+    # the two are compared.
     replaces: ReplacedRelease | None = None
     _kept: RecordedDetails | None = None
 
@@ -101,67 +82,66 @@ class LedgerEntry:
 
     def begin(self) -> None:
         """Read the published releases, and sample the source before a server is busy with the release."""
-        policy, extended = self.search_input.policy, self.extended
-        assert policy.catalog is not None  # otherwise the ledger is `NoLedger`
-        if not policy.catalog.database.exists():  # it was deleted after the run was recorded
-            with open_catalog(self.run.engine, policy.catalog.database):
+        policy, extended, replaces = self.search_input.policy, self.extended, self.replaces
+        path, _ = _find_catalog(self.search_input)
+        if not path.exists():  # it was deleted after the run was recorded
+            with open_catalog(self.run.engine, path):
                 read_or_create_secret(self.run.engine)
         people = SourcePeople(self.run, policy)
         history = read_source_history(self.run, self.search_input, self.place, self.run_id, people)
         if extended is not None:
             # An extension has the rows of that release unchanged, and at least k new rows in a class
             # (`ExtensionDraft.checks` counts both): readers of the two cannot single out fewer.
-            history = replace(
-                history,
-                earlier=[publication for publication in history.earlier if publication.run_id != extended.run_id],
-            )
-        if self.replaces is not None:
-            history = replace(
-                history, earlier=[*history.earlier, *([history.replaced] if history.replaced else [])], replaced=None
-            )
-            if self.replaces.run_id not in {publication.run_id for publication in history.earlier}:
+            others = [publication for publication in history.earlier if publication.run_id != extended.run_id]
+            history = replace(history, earlier=others)
+        if replaces is not None:
+            earlier = [*history.earlier, *([history.replaced] if history.replaced else [])]
+            history = replace(history, earlier=earlier, replaced=None)
+            if replaces.run_id not in {publication.run_id for publication in earlier}:
                 raise ReleaseError(f"{self.place} was replaced meanwhile: withdraw from the release that is there now")
-        withdraws = None if self.replaces is None else self.replaces.run_id
-        is_extension, ranges = extended is not None, self._make_noise_ranges()
+        ranges = None
+        if self.noise_ranges is not None:
+            ranges = make_noise_ranges(self.run, self.noise_ranges, self.search_input)
         self.joint_audit = JointAudit(
             self.run,
             self.search_input,
             self.place,
             history,
             self.force,
-            is_extension,
-            withdraws=withdraws,
+            extends=extended is not None,
+            withdraws=None if replaces is None else replaces.run_id,
             noise_ranges=ranges,
         )
         if policy.release is not None and not policy.release.ledger:
             return
-        sample = sample_source(self.run, policy, history.secret, self.run_id, self.source_rows)
-        hierarchies = self.search_input.policy_hierarchies if extended is None else extended.hierarchies
-        row_of_run = None if extended is None else extended.row_of_run
-        samples = [publication.rows_for(self.run_id) for publication in people.samples(history.secret)]
-        details = RecordedDetails(hierarchies, self._key_hashes(history.secret), sample, row_of_run)
-        hashes = self._person_hashes(history.secret)
-        self._kept = replace(details, people=samples, released_people=hashes, noise_ranges=ranges)
+        self._kept = RecordedDetails(
+            self.search_input.policy_hierarchies if extended is None else extended.hierarchies,
+            self._key_hashes(history.secret),
+            sample_source(self.run, policy, history.secret, self.run_id, self.source_rows),
+            None if extended is None else extended.row_of_run,
+            [sample.rows_for(self.run_id) for sample in people.samples(history.secret)],
+            self._person_hashes(history.secret),
+            ranges,
+        )
 
     def refuse_unknown_versions(self, manifests: Sequence[Manifest]) -> None:
         """Refuse to keep versions that are not in the ledger: they were not compared with the release."""
         if not manifests:
             return
-        policy = self.search_input.policy
-        assert policy.catalog is not None
-        ledger = read_ledger(self.run.engine, policy.catalog.database, Reach(policy, self.search_input.source))
+        path, reach = _find_catalog(self.search_input)
         recorded = {
-            (manifest.version, manifest.manifest_hash)
-            for manifest in ledger.publications
-            if manifest.path == self.place
+            (publication.version, publication.manifest_hash)
+            for publication in read_ledger(self.run.engine, path, reach).publications
+            if publication.path == self.place
         }
         unknown = [
             manifest.rows_table for manifest in manifests if (manifest.version, manifest.fingerprint()) not in recorded
         ]
         if unknown:
+            keep = self.search_input.policy.retained_versions
             raise ReleaseError(
-                f"{self.place} has {' and '.join(sorted(unknown))}, which release.keep = {policy.retained_versions} "
-                f"would keep and the catalog {policy.catalog.database} does not have: it was not compared with this "
+                f"{self.place} has {' and '.join(sorted(unknown))}, which release.keep = {keep} "
+                f"would keep and the catalog {path} does not have: it was not compared with this "
                 "release, and a reader of both may single out whoever came or left in between. Set [catalog] database "
                 "to the catalog that recorded it; or publish to another place, with --output; or set keep = 1, which "
                 "is safe only if nobody has a copy of it"
@@ -176,39 +156,29 @@ class LedgerEntry:
 
         Where release.ledger is false, the ledger still records that another release was replaced.
         """
-        policy, audit = self.search_input.policy, self.joint_audit
-        assert policy.catalog is not None  # otherwise the ledger is `NoLedger`
+        audit, search_input, is_recorded = self.joint_audit, self.search_input, self._kept is not None
         assert audit is not None  # made by `begin`
-        row = _row(self.run_id if self._kept is not None else UNRECORDED, self.place, manifest)
-        if self._kept is not None:
+        row = _row(self.run_id if is_recorded else UNRECORDED, self.place, manifest)
+        if is_recorded:
             extends = None if self.extended is None else self.extended.run_id
             withdrawn = None if self.replaces is None else self.replaces.run_id
-            row |= {
-                "sha256": sha256,
-                "source": self.run.identity,
-                "policy_hash": manifest.policy_hash,
-                "epsilon": manifest.epsilon,
-                "noise": manifest.noise
-                and json.dumps({name: noise["epsilon"] for name, noise in manifest.noise.items()}),
+            epsilons = {name: noise["epsilon"] for name, noise in (manifest.noise or {}).items()}
+            row |= _row_of_source(self.run, manifest, sha256) | {
+                "noise": json.dumps(epsilons) if epsilons else None,
                 "same_source": audit.history.same_source,
-                "after": [run_id for run_id in self.search_input.earlier.run_ids if run_id != extends],
+                "after": [run_id for run_id in search_input.earlier.run_ids if run_id != extends],
                 "breaks": audit.breaks,
                 "extends": extends,
                 "withdraws": withdrawn,
                 "only_rows_of": withdrawn if self.replaces is not None and self.replaces.only_its_rows else None,
             }
-        keep = 1 if self._kept is None or self.replaces is not None else policy.retained_versions
-        path, reach = policy.catalog.database, Reach(policy, self.search_input.source)
+        keep = search_input.policy.retained_versions if is_recorded and self.replaces is None else 1
+        path, reach = _find_catalog(search_input)
         return recording(self.run.engine, path, reach, row, keep, audit.history.known, self._kept)
 
     def notes(self, digest: str) -> Sequence[str]:
         """The warnings once the release with this digest is published."""
         return () if self.joint_audit is None else self.joint_audit.notes(digest)
-
-    def _make_noise_ranges(self) -> exp.Table | None:
-        if self.noise_ranges is None:
-            return None
-        return make_noise_ranges(self.run, self.noise_ranges, self.search_input)
 
     def _person_hashes(self, secret: str) -> exp.Query | None:
         person = self.search_input.columns.person
@@ -226,57 +196,48 @@ class LedgerEntry:
         return new if self.extended is None else union_all(new, self.extended.hashed)
 
 
-@dataclass(frozen=True)
-class DraftEntry:
-    """The ledger's part in writing a draft: a `sqlanon.release.publish.Ledger`.
-
-    A draft is not compared with releases, and only its record is written.
-    """
+@dataclass(frozen=True, kw_only=True)
+class DraftEntry(NoLedger):
+    """The ledger's part in writing a draft: it is not compared with releases, and only its record is written."""
 
     run: Run
     search_input: SearchInput
     run_id: str
     place: Path
-    held_against: Sequence[Path] = ()
-    queries: Sequence[str] = ()
+    is_draft: bool = True
 
     def begin(self) -> None:
         """Refuse to replace a release, in whatever state it is."""
-        policy = self.search_input.policy
-        assert policy.catalog is not None  # otherwise the ledger is `NoLedger`
-        ledger = read_ledger(self.run.engine, policy.catalog.database, Reach(policy, self.search_input.source))
-        if published := [publication for publication in ledger.publications if publication.path == self.place]:
+        path, reach = _find_catalog(self.search_input)
+        publications = read_ledger(self.run.engine, path, reach).publications
+        if published := [publication for publication in publications if publication.path == self.place]:
             raise ReleaseError(
                 f"the ledger has a release at {published[-1]}, which a draft does not replace: {PUBLISH_ELSEWHERE}"
             )
 
-    def refuse_unknown_versions(self, kept: Sequence[Manifest]) -> None:
-        """Do nothing: a draft keeps no versions."""
-
-    def checks(self, manifest: Manifest, released: exp.Table) -> list[Check]:
-        """No checks: a draft is not compared with releases."""
-        return []
-
     def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:
         """Record the draft, unless release.ledger is false."""
-        policy = self.search_input.policy
-        assert policy.catalog is not None
-        row = _row(self.run_id, self.place, manifest) | {
-            "draft": True,
-            "sha256": sha256,
-            "source": self.run.identity,
-            "policy_hash": manifest.policy_hash,
-            "epsilon": manifest.epsilon,
-            "after": list(self.search_input.earlier.run_ids),
-        }
-        if policy.release is not None and not policy.release.ledger:
-            row["run_id"] = UNRECORDED
-        reach = Reach(policy, self.search_input.source)
-        return recording(self.run.engine, policy.catalog.database, reach, row, 1, (), None)
+        release, after = self.search_input.policy.release, list(self.search_input.earlier.run_ids)
+        row = _row(UNRECORDED if release is not None and not release.ledger else self.run_id, self.place, manifest)
+        row |= _row_of_source(self.run, manifest, sha256) | {"draft": True, "after": after}
+        path, reach = _find_catalog(self.search_input)
+        return recording(self.run.engine, path, reach, row, 1, (), None)
 
-    def notes(self, digest: str) -> Sequence[str]:
-        """No warnings."""
-        return ()
+
+def _find_catalog(search_input: SearchInput) -> tuple[Path, Reach]:
+    policy = search_input.policy
+    assert policy.catalog is not None  # otherwise the ledger is `NoLedger`
+    return policy.catalog.database, Reach(policy, search_input.source)
+
+
+def _row_of_source(run: Run, manifest: Manifest, sha256: str | None) -> dict[str, Any]:
+    """The part of a record that identifies the source, the policy and the file."""
+    return {
+        "sha256": sha256,
+        "source": run.identity,
+        "policy_hash": manifest.policy_hash,
+        "epsilon": manifest.epsilon,
+    }
 
 
 def _row(run_id: str, place: Path, manifest: Manifest) -> dict[str, Any]:
@@ -297,22 +258,16 @@ def read_source_history(
     run: Run, search_input: SearchInput, target: Path, run_id: str, people: SourcePeople
 ) -> SourceHistory:
     """The current releases of a source with which a new one is compared, and the release that it replaces."""
-    policy = search_input.policy
-    assert policy.catalog is not None
-    path = policy.catalog.database
-    ledger = read_ledger(run.engine, path, Reach(policy, search_input.source))
+    policy, (path, reach) = search_input.policy, _find_catalog(search_input)
+    ledger = read_ledger(run.engine, path, reach)
     publications, noise_records = ledger.publications, ledger.spent if policy.noisy_attributes else ()
     records: list[Publication | SpentEpsilon] = [*publications, *noise_records]
     recognition = recognize(run, policy, path, ledger, records, people)
-    of_source = [
-        record
-        for record in publications
-        if recognition.recognizes(record.source) or record.run_id in search_input.earlier.run_ids
-    ]
+    known_records: list[Publication | SpentEpsilon] = [*publications, *ledger.spent]
+    bases = search_input.earlier.run_ids
+    of_source = [record for record in publications if recognition.recognizes(record.source) or record.run_id in bases]
     noise_records = [record for record in noise_records if recognition.has_rows_of(record.source)]
-    at_target = [
-        record for record in of_source if record.path == target and record.run_id not in search_input.earlier.run_ids
-    ]
+    at_target = [record for record in of_source if record.path == target and record.run_id not in bases]
     at_target.sort(key=lambda record: record.version or 1, reverse=True)
     keep = policy.retained_versions
     kept_versions, replaced = at_target[: keep - 1], next(iter(at_target[keep - 1 :]), None)
@@ -322,12 +277,7 @@ def read_source_history(
     return SourceHistory(
         earlier=[record for record in of_source if record not in at_target or record in kept_versions],
         replaced=replaced,
-        known=frozenset(
-            [
-                *((record.run_id, record.path) for record in publications),
-                *((record.run_id, record.path) for record in ledger.spent),
-            ]
-        ),
+        known=frozenset((record.run_id, record.path) for record in known_records),
         # A result that is published twice has the same noise.
         spent=[record for record in noise_records if record.run_id != run_id],
         other_catalogs=find_other_catalogs(run.engine, path, run.identity, target, folders),
@@ -341,7 +291,7 @@ def read_source_history(
         ),
         notes=[
             *recognition.same_rows.warn(recognition.people.compared),
-            *_warn_of_undecided([record for record in publications if record.source in recognition.undecided]),
+            *_warn_of_undecided([record for record in publications if record.source in recognition.undecided_sources]),
             *([] if people.why is None else [f"people of the source cannot be compared with others: {people.why}"]),
             *warn_of_uncompared_exports(ledger.exports),
         ],

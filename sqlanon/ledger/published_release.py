@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlglot import exp
-
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.hierarchies.levels import ABOVE_ANY_MASK, has_mask
 from sqlanon.ledger.earlier import open_earlier_release
@@ -23,7 +21,7 @@ from sqlanon.release.targets.base import Reach, kind_for_path, recorded_location
 from sqlanon.requirements import needs_source
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run
-from sqlanon.support.expressions import all_of, as_column, col, null_safe_equal, template
+from sqlanon.support.expressions import as_column, cols, same_values, template
 
 
 @dataclass(frozen=True)
@@ -62,11 +60,16 @@ def find_published_release(run: Run, policy: Policy) -> PublishedRelease:
     ledger = read_ledger(run.engine, policy.catalog.database, reach)
     publication = find_newest_publication(ledger, run, policy)
     manifest = _read_manifest(run, publication, reach)
+    advice = "withdraw from it with that policy, or run anonymize"
+    return published_by_policy(policy, ledger, publication, manifest, advice)
+
+
+def published_by_policy(
+    policy: Policy, ledger: History, publication: Publication, manifest: Manifest, advice: str
+) -> PublishedRelease:
+    """The release of a policy; refuse one that another policy made."""
     if not policy.matches_fingerprint(manifest.policy_hash):
-        raise ReleaseError(
-            f"{format_location(publication.path)} was made by another policy: withdraw from it with that policy, or "
-            "run anonymize"
-        )
+        raise ReleaseError(f"{format_location(publication.path)} was made by another policy: {advice}")
     bases = [earlier for earlier in ledger.publications if earlier.run_id in publication.after]
     return PublishedRelease(policy, publication, manifest, bases)
 
@@ -120,17 +123,17 @@ def _is_at(publication: Publication, place: Path, policy: Policy) -> bool:
 
 
 _COUNT_WITHDRAWN = template("""
-    WITH published AS (SELECT :keys, count(*) AS n FROM :released AS r GROUP BY :columns),
-    drafted AS (SELECT :keys, count(*) AS n FROM (:rows) AS r GROUP BY :columns)
-    SELECT
-        count(*) FILTER (WHERE gone > 0) AS classes,
-        coalesce(sum(gone) FILTER (WHERE gone > 0), 0)::BIGINT AS rows,
-        coalesce(min(gone) FILTER (WHERE gone > 0), 0) AS fewest
-    FROM (
-        SELECT p.n - coalesce(d.n, 0) AS gone
-        FROM published AS p
-        LEFT JOIN drafted AS d ON :same
-    ) AS classes
+    WITH
+        published AS (SELECT :keys, count(*) AS row_count FROM :released AS r GROUP BY :columns),
+        drafted AS (SELECT :keys, count(*) AS row_count FROM (:rows) AS r GROUP BY :columns),
+        classes AS (
+            SELECT p.row_count - coalesce(d.row_count, 0) AS gone
+            FROM published AS p
+            LEFT JOIN drafted AS d ON :same
+        )
+    SELECT count(*) AS classes, coalesce(sum(gone), 0)::BIGINT AS rows, coalesce(min(gone), 0) AS fewest
+    FROM classes
+    WHERE gone > 0
 """)
 
 
@@ -159,8 +162,8 @@ def count_withdrawn_rows(published: PublishedRelease, draft: ReleaseDraft) -> Wi
         return None
     if draft.search_input.source.access != "rows" or draft.noise is not None or draft.decoys is not None:
         return None
-    columns = [col(name) for name in manifest.quasi_identifiers]
-    keys: list[exp.Expr] = [as_column(column.copy(), f"k{i}") for i, column in enumerate(columns)]
+    columns = cols(manifest.quasi_identifiers)
+    keys = [as_column(column.copy(), f"key_{i}") for i, column in enumerate(columns)]
     with open_earlier_release(
         run.engine, published.publication, Reach(published.policy, run.source), verified=True
     ) as release:
@@ -169,7 +172,7 @@ def count_withdrawn_rows(published: PublishedRelease, draft: ReleaseDraft) -> Wi
             columns=columns,
             released=release.relation,
             rows=draft.statement.select(shuffled=False),
-            same=all_of(null_safe_equal(col(f"k{i}", "p"), col(f"k{i}", "d")) for i in range(len(keys))),
+            same=same_values((key.alias for key in keys), "p", "d"),
         )
         classes, rows, fewest = run.engine.rows(query)[0]
     return WithdrawnRows(rows, classes, fewest)

@@ -35,40 +35,8 @@ from sqlanon.ledger.released_hierarchies import drop_replaced_hierarchies, is_re
 from sqlanon.places.addresses import format_location
 from sqlanon.policy import Policy
 from sqlanon.release.targets.base import Reach, Verification, recorded_location
-from sqlanon.support.expressions import all_of, col, fragment, number, template, text
+from sqlanon.support.expressions import all_of, col, cols, fragment, is_not_null, number, template, text
 from sqlanon.support.workdir import BusyError, exclusive_lock
-
-_INTENTS = template("""
-    SELECT run_id, path, table_name, manifest_hash, version, published_at, intended_at
-    FROM sqlanon_catalog.sqlanon.releases
-    WHERE NOT intended_at IS NULL
-    ORDER BY intended_at
-""")
-_COMPLETE = fragment("""
-    UPDATE sqlanon_catalog.sqlanon.releases SET intended_at = NULL
-    WHERE run_id = :run AND path = :place AND NOT intended_at IS NULL
-""")
-_REPLACE = fragment("""
-    UPDATE sqlanon_catalog.sqlanon.releases SET replaced_at = :at::TIMESTAMP
-    WHERE path = :place AND replaced_at IS NULL AND intended_at IS NULL
-        AND (draft OR NOT coalesce(version, 1) IN (:kept)) -- a file without versions has version 1
-""")
-_SHARED_PEOPLE = template("""
-    SELECT count(*)
-    FROM sqlanon_catalog.sqlanon.source_people AS s
-    SEMI JOIN :people AS p ON s.person = p.person
-    WHERE s.run_id IN (:runs)
-""")
-
-_DROP_INTENTS = fragment("""
-    DELETE FROM sqlanon_catalog.sqlanon.releases
-    WHERE :condition AND NOT intended_at IS NULL
-""")
-_OF_RUN = template("SELECT :run AS run_id, :columns FROM :rows")
-_DELETE = fragment("DELETE FROM :rows WHERE :condition")
-_HAS_NO_NOISE = fragment("""
-    NOT run_id IN (SELECT run_id FROM sqlanon_catalog.sqlanon.releases WHERE NOT epsilon IS NULL)
-""")
 
 UNRECORDED = ""
 """The run ID of a release that the ledger does not record: its intent is dropped once it is published."""
@@ -86,10 +54,6 @@ class Intent:
     published_at: datetime
     intended_at: datetime
 
-    @property
-    def claim(self) -> tuple[str, int | None]:
-        return self.manifest_hash, self.version
-
 
 @contextmanager
 def lock_publications(path: Path) -> Iterator[None]:
@@ -102,48 +66,76 @@ def lock_publications(path: Path) -> Iterator[None]:
 
 
 def read_intents(engine: DuckDBEngine) -> list[Intent]:
-    return [Intent(run_id, Path(place), *more) for run_id, place, *more in engine.rows(_INTENTS())]
+    query = template("""
+        SELECT run_id, path, table_name, manifest_hash, version, published_at, intended_at
+        FROM sqlanon_catalog.sqlanon.releases
+        WHERE NOT intended_at IS NULL
+        ORDER BY intended_at
+    """)
+    return [Intent(run_id, Path(path), *more) for run_id, path, *more in engine.rows(query())]
 
 
 def settle_intents(engine: DuckDBEngine, path: Path, reach: Reach) -> None:
     """Complete or drop the intents of runs that have ended, if their locations can be read. The caller has the lock."""
     with catalog.open_catalog(engine, path):
-        recorded_intents = read_intents(engine)
-    claims_by_intent = {intent: _claims_at(intent, reach, engine) for intent in recorded_intents}
-    if not any(claims is not None for claims in claims_by_intent.values()):
+        intents = read_intents(engine)
+    claims_by_intent = {
+        intent: claims for intent in intents if (claims := _claims_at(intent, reach, engine)) is not None
+    }
+    if not claims_by_intent:
         return
     with catalog.open_catalog(engine, path):
         for intent, claims in claims_by_intent.items():
-            if claims is not None and intent.claim in claims:
-                complete_intent(
-                    engine, intent, [version for _, version in claims if version not in (None, intent.version)]
-                )
-            elif claims is not None:
-                condition = all_of([col("run_id").eq(text(intent.run_id)), col("path").eq(text(str(intent.path)))])
-                engine.execute(_DROP_INTENTS(condition=condition))
+            if (intent.manifest_hash, intent.version) in claims:
+                kept_versions = [version for _, version in claims if version not in (None, intent.version)]
+                complete_intent(engine, intent, kept_versions)
+            else:
+                _drop_intents(engine, intent.path, intent.run_id)
                 delete_replaced_details(engine)
 
 
 def complete_intent(engine: DuckDBEngine, intent: Intent, kept_versions: Collection[int | None]) -> None:
     """Record in the open catalog that an intended release is published, and that it replaced those at its location,
     except for versions that are kept."""
-    place = str(intent.path)
-    versions = [version or 1 for version in kept_versions] or [0]
-    engine.execute(_REPLACE(place=place, at=str(intent.published_at), kept=[number(version) for version in versions]))
+    location = str(intent.path)
+    replace_releases = fragment("""
+        UPDATE sqlanon_catalog.sqlanon.releases SET replaced_at = :at::TIMESTAMP
+        WHERE path = :location AND replaced_at IS NULL AND intended_at IS NULL
+            AND (draft OR NOT coalesce(version, 1) IN (:kept)) -- a file without versions has version 1
+    """)
+    complete = fragment("""
+        UPDATE sqlanon_catalog.sqlanon.releases SET intended_at = NULL
+        WHERE run_id = :run AND path = :location AND NOT intended_at IS NULL
+    """)
+    kept = [number(version or 1) for version in kept_versions] or [number(0)]
+    engine.execute(replace_releases(location=location, at=str(intent.published_at), kept=kept))
     if intent.run_id != UNRECORDED:
-        engine.execute(_COMPLETE(run=intent.run_id, place=place))
-    engine.execute(_DROP_INTENTS(condition=col("path").eq(text(place))))  # earlier intents for this location
+        engine.execute(complete(run=intent.run_id, location=location))
+    _drop_intents(engine, intent.path)  # earlier intents for this location
     delete_replaced_details(engine)
+
+
+def _drop_intents(engine: DuckDBEngine, path: Path, run_id: str | None = None) -> None:
+    conditions = [col("path").eq(text(str(path))), is_not_null(col("intended_at"))]
+    conditions += [] if run_id is None else [col("run_id").eq(text(run_id))]
+    _delete_rows(engine, "releases", all_of(conditions))
+
+
+def _delete_rows(engine: DuckDBEngine, name: str, condition: exp.Expr) -> None:
+    delete = fragment("DELETE FROM :rows WHERE :condition")
+    engine.execute(delete(rows=catalog.catalog_table(name), condition=condition))
 
 
 def delete_replaced_details(engine: DuckDBEngine) -> None:
     """Delete hierarchies, keys, samples and ranges of noise of replaced releases."""
     drop_replaced_hierarchies(engine)
     for name in ("released_keys", "source_people", "released_people", "released_noise"):
-        engine.execute(_DELETE(rows=catalog.catalog_table(name), condition=is_replaced()))
+        _delete_rows(engine, name, is_replaced())
     # Spent epsilon adds up over all releases of a source, so their samples stay.
-    condition = all_of([is_replaced(), _HAS_NO_NOISE()])
-    engine.execute(_DELETE(rows=catalog.catalog_table("source_samples"), condition=condition))
+    has_no_noise = fragment("""
+        NOT run_id IN (SELECT run_id FROM sqlanon_catalog.sqlanon.releases WHERE NOT epsilon IS NULL)
+    """)
+    _delete_rows(engine, "source_samples", all_of([is_replaced(), has_no_noise()]))
 
 
 def _claims_at(intent: Intent, reach: Reach, engine: DuckDBEngine) -> frozenset[tuple[str, int | None]] | None:
@@ -152,9 +144,7 @@ def _claims_at(intent: Intent, reach: Reach, engine: DuckDBEngine) -> frozenset[
         manifests = recorded_location(intent.path, intent.table_name, reach).read_manifests(engine.limits)
     except (SqlanonError, OSError):
         return None
-    return (
-        None if manifests is None else frozenset((manifest.fingerprint(), manifest.version) for manifest in manifests)
-    )
+    return None if manifests is None else frozenset((claims.fingerprint(), claims.version) for claims in manifests)
 
 
 def read_ledger(engine: DuckDBEngine, path: Path, reach: Reach) -> History:
@@ -183,20 +173,19 @@ def find_publication(engine: DuckDBEngine, policy: Policy, release: Verification
     withdraws = catalog.is_recorded_withdrawal(engine, policy.catalog.database, release.digest)
     if not (after or policy.source.key or withdraws):
         return None
-    ledger = read_ledger(engine, policy.catalog.database, Reach(policy))
+    ledger, policy_hash = read_ledger(engine, policy.catalog.database, Reach(policy)), policy.fingerprint()
     matches = [
-        publication for publication in (*ledger.publications, *ledger.drafts) if publication.digest == release.digest
+        (
+            publication.path == release.path,
+            publication.policy_hash == policy_hash,
+            publication.published_at,
+            publication,
+        )
+        for publication in (*ledger.publications, *ledger.drafts)
+        if publication.digest == release.digest
     ]
     if matches:
-        policy_hash = policy.fingerprint()
-        return max(
-            matches,
-            key=lambda publication: (
-                publication.path == release.path,
-                publication.policy_hash == policy_hash,
-                publication.published_at,
-            ),
-        )
+        return max(matches, key=lambda match: match[:3])[-1]
     if not after:
         return None
     raise ReleaseError(
@@ -217,15 +206,13 @@ def check_against_ledger(
         reason = "not recorded: the catalog has a draft with these rows, and no release with them"
         forgets = policy.release is not None and not policy.release.ledger
         checks.append(Check("against the ledger: draft", None if forgets else False, reason))
-    name, place = "against the ledger: sha256", str(release.path)
-    recorded = catalog.read_recorded_sha256(
-        engine, policy.catalog.database, os.path.realpath(place) if release.is_file else place
-    )
+    name = "against the ledger: sha256"
+    location = os.path.realpath(release.path) if release.is_file else str(release.path)
+    recorded = catalog.read_recorded_sha256(engine, policy.catalog.database, location)
     if recorded is None:
-        reason = (
-            f"the ledger has no hash of {'a file' if release.is_file else 'rows'} in this place, or cannot be read now"
-        )
-        return [*checks, Check(name, None, f"not recorded: {reason}")]
+        subject = "a file" if release.is_file else "rows"
+        reason = f"not recorded: the ledger has no hash of {subject} in this place, or cannot be read now"
+        return [*checks, Check(name, None, reason)]
     if release.is_file:
         return [*checks, replace(check_sha256(release.path, recorded), name=name)]
     if sha256 is None:
@@ -236,60 +223,41 @@ def check_against_ledger(
 
 @dataclass(frozen=True)
 class RecordedDetails:
-    """The details of a release that the ledger records.
-
-    Attributes
-    ----------
-    keys:
-        The hashes of its keys.
-    sample:
-        A sample of its source.
-    run:
-        The record of its run, if that is not recorded yet.
-    people:
-        Samples of the people of its source.
-    released_people:
-        The hashes of its own people.
-    noise_ranges:
-        The ranges of its classes with noise.
-    """
+    """The details of a release that the ledger records."""
 
     hierarchies: Sequence[Hierarchy]
-    keys: exp.Query | None
-    sample: exp.Query | None
-    run: Mapping[str, Any] | None
-    people: Sequence[exp.Query] = ()
-    released_people: exp.Query | None = None
-    noise_ranges: exp.Table | None = None
+    keys: exp.Query | None  # the hashes of its keys
+    sample: exp.Query | None  # a sample of its source
+    run: Mapping[str, Any] | None  # the record of its run, if that is not recorded yet
+    people: Sequence[exp.Query] = ()  # samples of the people of its source
+    released_people: exp.Query | None = None  # the hashes of its own people
+    noise_ranges: exp.Table | None = None  # the ranges of its classes with noise
 
     def write(self, engine: DuckDBEngine, run_id: str) -> None:
         """Write the details to the open catalog, and replace those of an earlier attempt of the run."""
         if self.run is not None:
             _replace_rows(engine, run_id, "runs")
             catalog.insert_records(engine, "runs", self.run)
-        if self.keys is not None:
-            _replace_rows(
-                engine, run_id, "released_keys", _OF_RUN(run=run_id, columns=[col("key_hash")], rows=self.keys)
-            )
+        tables: dict[str, tuple[exp.Expr | None, Sequence[str]]] = {
+            "released_keys": (self.keys, ["key_hash"]),
+            "released_people": (self.released_people, ["person"]),
+            "released_noise": (self.noise_ranges, ["attribute", "labels", "low", "high", "step"]),
+        }
+        for name, (rows, columns) in tables.items():
+            if rows is not None:
+                query = template("SELECT :run AS run_id, :columns FROM :rows")
+                _replace_rows(engine, run_id, name, query(run=run_id, columns=cols(columns), rows=rows.copy()))
         if self.sample is not None:
             _replace_rows(engine, run_id, "source_samples", self.sample)
         _replace_rows(engine, run_id, "source_people", *self.people)
-        if self.released_people is not None:
-            people = _OF_RUN(run=run_id, columns=[col("person")], rows=self.released_people)
-            _replace_rows(engine, run_id, "released_people", people)
-        if self.noise_ranges is not None:
-            columns = [col(name) for name in ("attribute", "labels", "low", "high", "step")]
-            ranges = _OF_RUN(run=run_id, columns=columns, rows=self.noise_ranges.copy())
-            _replace_rows(engine, run_id, "released_noise", ranges)
         store_released_hierarchies(engine, run_id, self.hierarchies)
 
 
 def _replace_rows(engine: DuckDBEngine, run_id: str, name: str, *queries: exp.Query) -> None:
     """Replace the rows of a run in a table of the open catalog."""
-    target = catalog.catalog_table(name)
-    engine.execute(_DELETE(rows=target, condition=col("run_id").eq(text(run_id))))
+    _delete_rows(engine, name, col("run_id").eq(text(run_id)))
     for query in queries:
-        engine.execute(exp.Insert(this=target.copy(), expression=query))
+        engine.execute(exp.Insert(this=catalog.catalog_table(name), expression=query))
 
 
 @contextmanager
@@ -377,16 +345,18 @@ def _refuse_overtaken(
         if publication.source == row["source"]:
             raise OvertakenError("another release of this source was published meanwhile: try again")
         other_runs.add(publication.run_id)
+    shared_people = template("""
+        SELECT count(*)
+        FROM sqlanon_catalog.sqlanon.source_people AS s
+        SEMI JOIN :people AS p ON s.person = p.person
+        WHERE s.run_id IN (:runs)
+    """)
     runs = [text(run_id) for run_id in sorted(other_runs)]
-    if other_runs and any(engine.rows(_SHARED_PEOPLE(runs=runs, people=query))[0][0] for query in people):
+    if other_runs and any(engine.rows(shared_people(runs=runs, people=query))[0][0] for query in people):
         raise OvertakenError("a release of the same people was published meanwhile: try again")
     if row["epsilon"] is not None:
-        noise_records = [
-            record
-            for record in read_spent_epsilon(engine)
-            if record.source == row["source"] and record.run_id != row["run_id"]
-        ]
-        if any((record.run_id, record.path) not in compared for record in noise_records):
+        new_records = [record for record in read_spent_epsilon(engine) if (record.run_id, record.path) not in compared]
+        if any(record.source == row["source"] and record.run_id != row["run_id"] for record in new_records):
             raise OvertakenError("another release of this source was published with noise meanwhile: try again")
 
 
@@ -400,5 +370,5 @@ def recording_export(engine: DuckDBEngine, path: Path, export: Export) -> Iterat
     except BaseException:
         with suppress(SqlanonError), lock_publications(path), catalog.open_catalog(engine, path):
             is_export = all_of([col("run_id").eq(text(export.run_id)), col("path").eq(text(export.path))])
-            engine.execute(_DELETE(rows=catalog.catalog_table("exports"), condition=is_export))
+            _delete_rows(engine, "exports", is_export)
         raise

@@ -10,35 +10,18 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
+from sqlglot import exp
+
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.ledger import catalog
 from sqlanon.places.addresses import format_location
+from sqlanon.policy import Policy
 from sqlanon.policy.checks import is_same_file
 from sqlanon.release.manifest import version_name
+from sqlanon.sources.run import Run
 from sqlanon.support.expressions import template
 from sqlanon.support.notices import count_noun
-
-_STANDING = template("""
-    SELECT
-        run_id, published_at, path, table_name, digest, policy_hash, source, "after", extends,
-        manifest_hash, version, sha256, intended_at, same_source, draft, withdraws, only_rows_of
-    FROM sqlanon_catalog.sqlanon.releases
-    WHERE replaced_at IS NULL
-    ORDER BY published_at
-""")
-_SPENT = template("""
-    SELECT run_id, path, source, same_source, epsilon
-    FROM sqlanon_catalog.sqlanon.releases
-    WHERE NOT epsilon IS NULL AND NOT draft
-    ORDER BY published_at
-""")
-_EXPORTS = template("""
-    SELECT run_id, exported_at, path, table_name, dialect, source
-    FROM sqlanon_catalog.sqlanon.exports
-    WHERE NOT draft
-    ORDER BY exported_at
-""")
 
 MOST_SEARCHED_FILES = 30
 """The most DuckDB files that are searched for releases, at 2 ms each."""
@@ -57,27 +40,17 @@ class Publication:
     table_name: str
     digest: str
     policy_hash: str | None
-    source: str | None
-    """The description of its source: JSON, made by `Workspace.run`; None if the ledger does not record the release."""
-    after: tuple[str, ...] = ()
-    """The runs of the releases on which it is based."""
-    extends: str | None = None
-    """The run of the release that it extends."""
+    source: str | None  # the description of its source: JSON, made by `Workspace.run`; None if it is not recorded
+    after: tuple[str, ...] = ()  # the runs of the releases on which it is based
+    extends: str | None = None  # the run of the release that it extends
     manifest_hash: str | None = None
-    version: int | None = None
-    """Its number among the versions in its file; None for a Parquet file."""
-    sha256: str | None = None
-    """The hash of the file after its newest publication; on a server, that of the rows."""
-    intended_at: datetime | None = None
-    """When an interrupted run began to publish it; None if it is published."""
-    same_source: str | None = None
-    """The description of an earlier source that has the same rows."""
-    draft: bool = False
-    """Whether it is a draft: releases are not compared with drafts."""
-    withdraws: str | None = None
-    """The run of the release that it replaced without rows that had left the source."""
-    only_rows_of: str | None = None
-    """The run of the release that contains all of its rows; None if they are any rows of the source."""
+    version: int | None = None  # its number among the versions in its file; None for a Parquet file
+    sha256: str | None = None  # the hash of the file after its newest publication; on a server, that of the rows
+    intended_at: datetime | None = None  # when an interrupted run began to publish it; None if it is published
+    same_source: str | None = None  # the description of an earlier source that has the same rows
+    draft: bool = False  # whether it is a draft: releases are not compared with drafts
+    withdraws: str | None = None  # the run of the release that it replaced without rows that had left the source
+    only_rows_of: str | None = None  # the run of the release that contains all of its rows, if there is one
 
     @property
     def is_part(self) -> bool:
@@ -118,33 +91,28 @@ class Export:
 
 @dataclass(frozen=True)
 class History:
-    """The contents of the ledger.
+    """The contents of the ledger."""
 
-    Attributes
-    ----------
-    publications, drafts:
-        Those that were not replaced, the oldest first.
-    spent:
-        The releases with noise, one for each run and location.
-    secret:
-        The secret of the hashes; empty without a catalog.
-    """
-
+    # Those that were not replaced, the oldest first
     publications: Sequence[Publication] = ()
     drafts: Sequence[Publication] = ()
-    spent: Sequence[SpentEpsilon] = ()
+    spent: Sequence[SpentEpsilon] = ()  # the releases with noise, one for each run and location
     exports: Sequence[Export] = ()
-    secret: str = ""
+    secret: str = ""  # the secret of the hashes; empty without a catalog
 
 
 def read_history(engine: DuckDBEngine) -> History:
     """Read the open catalog."""
-    exports = [Export(*row) for row in engine.rows(_EXPORTS())]
+    query = template("""
+        SELECT run_id, exported_at, path, table_name, dialect, source
+        FROM sqlanon_catalog.sqlanon.exports
+        WHERE NOT draft
+        ORDER BY exported_at
+    """)
+    exports = [Export(*row) for row in engine.rows(query())]
     current = read_current_publications(engine)
-    published, drafts = (
-        [publication for publication in current if not publication.draft],
-        [publication for publication in current if publication.draft],
-    )
+    published = [publication for publication in current if not publication.draft]
+    drafts = [publication for publication in current if publication.draft]
     return History(published, drafts, read_spent_epsilon(engine), exports, read_or_create_secret(engine))
 
 
@@ -157,12 +125,28 @@ def read_or_create_secret(engine: DuckDBEngine) -> str:
     return str(rows[0][0])
 
 
+def copy_hashes(run: Run, policy: Policy, name: str, query: exp.Query) -> tuple[exp.Table, str]:
+    """Copy hashes from the policy's catalog to a table of the work schema; returns it, and the secret of the hashes."""
+    assert policy.catalog is not None
+    target = run.work(name)
+    with catalog.open_catalog(run.engine, policy.catalog.database):
+        catalog.replace_table(run.engine, target.copy(), query)
+        return target, read_or_create_secret(run.engine)
+
+
 def read_current_publications(engine: DuckDBEngine) -> list[Publication]:
     """The publications of the open catalog that were not replaced, including drafts."""
-    rows = engine.rows(_STANDING())
+    query = template("""
+        SELECT
+            run_id, published_at, path, table_name, digest, policy_hash, source, "after", extends,
+            manifest_hash, version, sha256, intended_at, same_source, draft, withdraws, only_rows_of
+        FROM sqlanon_catalog.sqlanon.releases
+        WHERE replaced_at IS NULL
+        ORDER BY published_at
+    """)
     publications = [
-        Publication(run_id, at, Path(place), name, digest, policy_hash, source, tuple(after or ()), *more)
-        for run_id, at, place, name, digest, policy_hash, source, after, *more in rows
+        Publication(run_id, at, Path(path), name, digest, policy_hash, source, tuple(after or ()), *more)
+        for run_id, at, path, name, digest, policy_hash, source, after, *more in engine.rows(query())
     ]
     # Publishing a new version rewrites the kept versions of the file.
     newest_sha256 = {
@@ -174,10 +158,13 @@ def read_current_publications(engine: DuckDBEngine) -> list[Publication]:
 
 def read_spent_epsilon(engine: DuckDBEngine) -> list[SpentEpsilon]:
     """The releases with noise in the open catalog."""
-    return [
-        SpentEpsilon(run_id, Path(place), source, same_source, epsilon)
-        for run_id, place, source, same_source, epsilon in engine.rows(_SPENT())
-    ]
+    query = template("""
+        SELECT run_id, path, source, same_source, epsilon
+        FROM sqlanon_catalog.sqlanon.releases
+        WHERE NOT epsilon IS NULL AND NOT draft
+        ORDER BY published_at
+    """)
+    return [SpentEpsilon(run_id, Path(path), *more) for run_id, path, *more in engine.rows(query())]
 
 
 def find_other_catalogs(

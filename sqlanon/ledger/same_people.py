@@ -1,12 +1,8 @@
 """Recognize sources of the same people, wherever they are stored and whatever the names of their columns.
 
-The people of a source are compared with the samples of earlier sources in the catalog (`people_samples`). People that
-two samples share have the same key. Running numbers are equal by chance: two tables may both count from 1. So one of
-two further conditions must hold:
-
-- Keys are not running numbers, and more of them are shared than chance explains.
-- A column that does not repeat the key has equal values for the shared people more often than for people paired at
-  random.
+People that two samples share (`people_samples`) have the same key. Running numbers are equal by chance, so one of two
+conditions must hold: keys are not running numbers, and more are shared than chance explains; or a column that does not
+repeat the key agrees for the shared people more often than for people paired at random.
 """
 
 from __future__ import annotations
@@ -40,12 +36,6 @@ NEIGHBOURS = 10
 DEVIATIONS = 5
 """The standard deviations beyond chance that are not explained by chance."""
 
-_MOST_ROWS_PER_PERSON = template("""
-    SELECT run_id, max(most_rows)
-    FROM sqlanon_catalog.sqlanon.source_people
-    WHERE is_person
-    GROUP BY run_id
-""")
 # A sample of all people covers all hashes; another one covers those up to its greatest.
 _SHARED_PEOPLE = template("""
     WITH samples AS (
@@ -120,21 +110,13 @@ _AGREEMENT = template("""
 
 @dataclass(frozen=True)
 class SharedPeople:
-    """The people that two sources have in common.
+    """The people that two sources have in common."""
 
-    Attributes
-    ----------
-    share:
-        Their share of the people of the smaller source.
-    column, earlier_column:
-        The columns that number them.
-    most_rows, earlier_most_rows:
-        The most rows of one person in either source.
-    """
-
-    share: float
+    share: float  # their share of the people of the smaller source
+    # The columns that number them
     column: str
     earlier_column: str
+    # The most rows of one person in either source
     most_rows: int
     earlier_most_rows: int
 
@@ -148,52 +130,43 @@ class PeopleComparison:
 
 
 def compare_people(
-    run: Run,
-    path: Path,
-    people: SourcePeople,
-    secret: str,
-    sources: Mapping[str, str],
+    run: Run, path: Path, people: SourcePeople, secret: str, sources: Mapping[str, str]
 ) -> PeopleComparison:
     """Compare the people of a run's source with those of earlier runs in the catalog at a path.
 
-    Parameters
-    ----------
-    people:
-        The people of the run's source.
-    secret:
-        The secret of the catalog, with which all are hashed.
-    sources:
-        The description of the source of each earlier run.
+    ``secret`` is that of the catalog, with which all are hashed; ``sources`` has the description of the source of each
+    earlier run.
     """
     shared = dict[str, SharedPeople]()
     if not sources or not (samples := people.samples(secret)):
         return PeopleComparison(shared, frozenset())
-    earlier = run.work("earlier people")
-    with catalog.open_catalog(run.engine, path):
-        query = template("SELECT * FROM sqlanon_catalog.sqlanon.source_people WHERE run_id IN (:runs)")(
-            runs=[text(run_id) for run_id in sources]
-        )
-        run.engine.execute(create_table(earlier.copy(), query))
+    engine, earlier = run.engine, run.work("earlier people")
+    query = template("SELECT * FROM sqlanon_catalog.sqlanon.source_people WHERE run_id IN (:runs)")
+    with catalog.open_catalog(engine, path):
+        engine.execute(create_table(earlier.copy(), query(runs=[text(run_id) for run_id in sources])))
     try:
-        compared = frozenset(
-            sources[run_id]
-            for (run_id,) in run.engine.rows(template("SELECT DISTINCT run_id FROM :earlier")(earlier=earlier))
-        )
-        for run_id, shared_people in _shared_people(run.engine, earlier, samples):
+        runs = engine.rows(template("SELECT DISTINCT run_id FROM :earlier")(earlier=earlier))
+        for run_id, shared_people in _shared_people(engine, earlier, samples):
             best = shared.get(sources[run_id])
             if best is None or shared_people.share > best.share:
                 shared[sources[run_id]] = shared_people
     finally:
-        run.engine.execute(drop_table(earlier))
-    return PeopleComparison(shared, compared)
+        engine.execute(drop_table(earlier))
+    return PeopleComparison(shared, frozenset(sources[run_id] for (run_id,) in runs))
 
 
 def read_most_rows_per_person(engine: DuckDBEngine, path: Path) -> dict[str, int]:
     """The most rows of one person in the source of each run whose policy names persons."""
     if not path.exists():
         return {}
+    query = template("""
+        SELECT run_id, max(most_rows)
+        FROM sqlanon_catalog.sqlanon.source_people
+        WHERE is_person
+        GROUP BY run_id
+    """)
     with catalog.open_catalog(engine, path):
-        return dict(engine.rows(_MOST_ROWS_PER_PERSON()))
+        return dict(engine.rows(query()))
 
 
 def count_shared_people(engine: DuckDBEngine, earlier: exp.Table, sample: PeopleSample) -> list[tuple[Any, ...]]:

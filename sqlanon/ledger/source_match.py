@@ -17,7 +17,7 @@ and Schwarz, f1² is at most 2 f0 f2. With rows in common, f1 is greater.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -57,17 +57,6 @@ KNOWN = 0.5
 """The least share of the sampled values that a paired column contains: others may have changed, or be gone."""
 
 
-_SAMPLE = template("""
-    SELECT :run_id AS run_id, :rows AS source_rows, :names AS column_names, hashes
-    FROM :sampled
-""")
-_STORED_SAMPLE = template("""
-    SELECT source_rows, column_names, hashes
-    FROM sqlanon_catalog.sqlanon.source_samples
-    WHERE run_id = :run_id
-""")
-
-
 def sample_source(run: Run, policy: Policy, secret: str, run_id: str, rows: int) -> exp.Query | None:
     """The rows of the table ``source_samples``; None if the source cannot be sampled.
 
@@ -80,7 +69,8 @@ def sample_source(run: Run, policy: Policy, secret: str, run_id: str, rows: int)
     except SourceError:
         return None  # the next run warns about the missing sample
     names = exp.array(*(text(name) for name in source.columns))
-    return _SAMPLE(run_id=run_id, rows=rows, names=names, sampled=sampled)
+    query = template("SELECT :run_id AS run_id, :rows AS source_rows, :names AS column_names, hashes FROM :sampled")
+    return query(run_id=run_id, rows=rows, names=names, sampled=sampled)
 
 
 def _sampled_rows(run: Run, policy: Policy, secret: str) -> SampledRows | None:
@@ -102,26 +92,16 @@ def _hash_key(secret: str) -> str:
 
 @dataclass
 class RowComparison:
-    """Compares the rows of a run's source with the samples of other sources in a catalog.
-
-    Attributes
-    ----------
-    path, secret:
-        The catalog, and the secret with which its samples are hashed.
-    unknown:
-        The descriptions of the sources that could not be compared.
-    why:
-        The reason, if no source could be compared.
-    undecided:
-        The sources with the same columns and about as many rows, which may have the same rows.
-    """
+    """Compares the rows of a run's source with the samples of other sources in a catalog."""
 
     run: Run
     policy: Policy
+    # The catalog, and the secret with which its samples are hashed
     path: Path
     secret: str
-    unknown: set[str] = field(default_factory=set)
-    why: str = ""
+    unknown: set[str] = field(default_factory=set)  # the descriptions of the sources that could not be compared
+    why: str = ""  # the reason, if no source could be compared
+    # The sources with the same columns and about as many rows, which may have the same rows
     undecided: set[str] = field(default_factory=set)
 
     def shares(self, runs: Mapping[str, str]) -> dict[str, float]:
@@ -163,24 +143,32 @@ class RowComparison:
 
     def _share(self, rows: SampledRows, run_id: str, description: str) -> float:
         engine, sampled = self.run.engine, self.run.work("source_sample")
+        query = template("""
+            SELECT source_rows, column_names, hashes
+            FROM sqlanon_catalog.sqlanon.source_samples
+            WHERE run_id = :run_id
+        """)
         with catalog.open_catalog(engine, self.path):
-            engine.execute(create_table(sampled.copy(), _STORED_SAMPLE(run_id=run_id)))
+            engine.execute(create_table(sampled.copy(), query(run_id=run_id)))
         try:
             stored = engine.rows(template("SELECT source_rows, column_names FROM :sampled LIMIT 1")(sampled=sampled))
             if not stored:
                 self.unknown.add(description)
                 return 0.0
             source_rows, names = stored[0]
-            pairs = [*_pair_columns(rows, sampled, names)]
-            counts = [rows.count_matches(sampled, pair) for pair in pairs]
-            share = max((_estimate_share(pair_counts, source_rows) for pair_counts in counts), default=0.0)
-            if share < LEAST_SHARE and pairs and len(pairs[0]) in (len(names), len(rows.columns)):
-                row_total = counts[0][0]
+            pairs, value_counts = _pair_columns(rows, sampled, names)
+            if not pairs:
+                return 0.0
+            counts = {tuple(pairs): rows.count_matches(sampled, pairs)}
+            row_total = counts[tuple(pairs)][0]
+            if without_keys := _without_keys(pairs, value_counts, row_total):
+                counts[tuple(without_keys)] = rows.count_matches(sampled, without_keys)
+            share = max(_estimate_share(pair_counts, source_rows) for pair_counts in counts.values())
+            if share < LEAST_SHARE and len(pairs) in (len(names), len(rows.columns)):
                 alike = abs(row_total - source_rows) <= LIKE_ROWS * max(row_total, source_rows)
                 # Columns of other names may have the same few values by chance.
-                same_named = [
-                    pair_counts for pair_counts, pair in zip(counts, pairs, strict=True) if _has_names(pair, names)
-                ]
+                renamed = {place for place, column in pairs.items() if names[place].lower() != column.lower()}
+                same_named = [pair_counts for places, pair_counts in counts.items() if not renamed & {*places}]
                 if alike and any(map(may_be_same_rows, same_named)):
                     self.undecided.add(description)
             return share
@@ -188,35 +176,29 @@ class RowComparison:
             engine.execute(drop_table(sampled))
 
 
-def _pair_columns(rows: SampledRows, sampled: exp.Table, names: Sequence[str]) -> Iterable[Mapping[int, str]]:
-    """The columns that correspond to sampled columns, by position in the sample: all pairs, then those without keys,
-    which a copy may have replaced."""
+def _pair_columns(rows: SampledRows, sampled: exp.Table, names: Sequence[str]) -> tuple[dict[int, str], dict[int, int]]:
+    """The columns that correspond to sampled columns, and the number of their values, by position in the sample."""
     columns_by_name = {name.lower(): name for name in rows.columns}
-    pairs, distinct, unpaired = dict[int, str](), dict[int, int](), list[int]()
+    pairs, value_counts, unpaired = dict[int, str](), dict[int, int](), list[int]()
     for place, name in enumerate(names):
         column = columns_by_name.get(name.lower())
         share, values = (0.0, 0) if column is None else rows.match_values(sampled, place, column)
         if share >= KNOWN:
-            pairs[place], distinct[place] = columns_by_name.pop(name.lower()), values
+            pairs[place], value_counts[place] = columns_by_name.pop(name.lower()), values
         else:
             unpaired.append(place)
     for place in unpaired:
         matches = [(*rows.match_values(sampled, place, column), column) for column in columns_by_name.values()]
         best = max(((share, -values, column) for share, values, column in matches if share >= KNOWN), default=None)
         if best is not None:
-            pairs[place], distinct[place] = columns_by_name.pop(best[2].lower()), -best[1]
-    if not pairs:
-        return
-    yield pairs
-    all_rows = rows.count_rows([*pairs.values()])
-    without_keys = {place: column for place, column in pairs.items() if 2 * distinct[place] <= all_rows}
-    if without_keys and len(without_keys) < len(pairs):
-        yield without_keys
+            pairs[place], value_counts[place] = columns_by_name.pop(best[2].lower()), -best[1]
+    return pairs, value_counts
 
 
-def _has_names(pairs: Mapping[int, str], names: Sequence[str]) -> bool:
-    """Whether each paired column has the name of the sampled one."""
-    return all(names[place].lower() == column.lower() for place, column in pairs.items())
+def _without_keys(pairs: Mapping[int, str], value_counts: Mapping[int, int], rows: int) -> dict[int, str]:
+    """The paired columns without possible keys, which a copy may have replaced; none if there are no such keys."""
+    others = {place: column for place, column in pairs.items() if 2 * value_counts[place] <= rows}
+    return others if len(others) < len(pairs) else {}
 
 
 def _estimate_share(counts: Counts, source_rows: int) -> float:
@@ -264,27 +246,15 @@ def estimate_shared_rows(source_rows: int, taken: int, alone: int, rows: int, on
 
 @dataclass(frozen=True)
 class Recognition:
-    """The sources under other descriptions that have rows or people in common with the source of a run.
+    """The sources under other descriptions that have rows or people in common with the source of a run."""
 
-    Attributes
-    ----------
-    description:
-        The description of the run's source.
-    shares:
-        The share of rows in common, by description.
-    people:
-        The people in common, by description.
-    same_rows:
-        The comparison of rows, with the sources that it could not decide.
-    """
-
-    description: str
-    shares: dict[str, float]
-    people: PeopleComparison
-    same_rows: RowComparison
+    description: str  # the description of the run's source
+    shares: dict[str, float]  # the share of rows in common, by description
+    people: PeopleComparison  # the people in common, by description
+    same_rows: RowComparison  # the comparison of rows, with the sources that it could not decide
 
     @property
-    def undecided(self) -> set[str]:
+    def undecided_sources(self) -> set[str]:
         """The sources that may have the same rows, and were not recognized by their people."""
         return self.same_rows.undecided - set(self.people.shared)
 

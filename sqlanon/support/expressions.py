@@ -212,6 +212,11 @@ def col(name: str, table: str | None = None) -> exp.Column:
     return exp.Column(this=ident(name), table=ident(table) if table else None)
 
 
+def cols(names: Iterable[str], table: str | None = None) -> list[exp.Expr]:
+    """Columns with these names."""
+    return [col(name, table) for name in names]
+
+
 def table(name: str, schema: str | None = None, catalog: str | None = None, alias: str | None = None) -> exp.Table:
     """A table by its name, schema and catalog."""
     return exp.Table(
@@ -291,6 +296,11 @@ def _and(left: exp.Expr, right: exp.Expr) -> exp.Expr:
 def null_safe_equal(left: exp.Expr, right: exp.Expr, nullable: bool = True) -> exp.Expr:
     """Equality in which NULL equals NULL; plain equality if not ``nullable``, which is faster."""
     return exp.NullSafeEQ(this=left, expression=right) if nullable else left.eq(right)
+
+
+def same_values(names: Iterable[str], left: str, right: str) -> exp.Expr:
+    """Whether two relations have the same values in some columns; NULL equals NULL."""
+    return all_of(null_safe_equal(col(name, left), col(name, right)) for name in names)
 
 
 def is_null(value: exp.Expr) -> exp.Is:
@@ -388,6 +398,20 @@ def all_columns(alias: str) -> exp.Column:
 def union_all(*queries: exp.Query) -> exp.Query:
     """The union of one or more queries, without copying them."""
     return exp.union(*queries, distinct=False, copy=False) if len(queries) > 1 else queries[0]
+
+
+def prepend_ctes(
+    query: exp.Select, ctes: Mapping[str, exp.Expr], materialized: bool | None = None, recursive: bool = False
+) -> exp.Select:
+    """Put common table expressions before those of a query."""
+    prepended = exp.Select()
+    for name, cte in ctes.items():
+        prepended.with_(ident(name), as_=cte, materialized=materialized, copy=False)
+    existing = query.args.get("with_") or exp.With(expressions=[])
+    expressions = [*prepended.args["with_"].expressions, *existing.expressions]
+    is_recursive = recursive or bool(existing.args.get("recursive"))
+    query.set("with_", exp.With(expressions=expressions, recursive=is_recursive))
+    return query
 
 
 def subquery(query: exp.Query, alias: str | None = None) -> exp.Subquery:

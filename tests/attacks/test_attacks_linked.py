@@ -200,7 +200,7 @@ def test_one_row_that_is_added_to_a_class_is_found(db: duckdb.DuckDBPyConnection
     make(db, "later", [*QUASI, "Problem"], [*GT1, ("white", "1967", "male", "02138", "rash")])
     attributes = sweeney(db)
     assert new_rows(db, link("gt1", "later", attributes, "Problem"), 2) == [("white", "1967", "male", "02138", 1)]
-    gone = new_rows(db, link("gt1", "later", attributes, "Problem").swapped, 2)
+    gone = new_rows(db, link("gt1", "later", attributes, "Problem").in_reverse, 2)
     assert gone == []
 
 

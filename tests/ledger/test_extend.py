@@ -214,11 +214,11 @@ def test_an_extension_with_other_values_in_released_rows_is_refused(
     insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)))
     before, right = released_rows(hospital), extending._union_rows
 
-    def with_two_swapped(rows: exp.Expr, added: exp.Expr, manifest: Any) -> exp.Select:
+    def with_two_swapped(columns: list[str], rows: exp.Expr, added: exp.Expr) -> exp.Select:
         swapped = parse_one(
             "SELECT * REPLACE (CASE illness WHEN 'illness 1' THEN 'illness 2' ELSE illness END AS illness)"
         )
-        return right(subquery(swapped.from_(rows), "swapped"), added, manifest)
+        return right(columns, subquery(swapped.from_(rows), "swapped"), added)
 
     monkeypatch.setattr(extending, "_union_rows", with_two_swapped)
     with pytest.raises(AuditError, match="not those of the release that is extended, with the new ones"):

@@ -47,10 +47,10 @@ def test_the_joint_audit_finds_what_plain_python_finds(case: dict[str, Any], ord
             link = prepare_comparison(engine, link, frozenset())
         with PairAudit.open(engine, lambda name: table(name, "main", "memory"), link, k) as audit:
             assert audit.count_combinations() == oracle.complementary_victims(**case)
-            came, gone = audit.count_new_rows("new"), audit.swapped.count_new_rows("new")
+            came, gone = audit.count_new_rows("new"), audit.in_reverse.count_new_rows("new")
             unions: tuple[Union, ...] = ("class", "region", "table") if link.multilevel_attributes else ("table",)
             new = {union: audit.count_new_rows(union) for union in unions}
-            lost = {union: audit.swapped.count_new_rows(union) for union in unions}
+            lost = {union: audit.in_reverse.count_new_rows(union) for union in unions}
             rows = audit.list_unmatched()
         shown = {
             union: connection.execute(readable_unions(link, k, union, rows).sql("duckdb")).fetchall()
@@ -143,7 +143,7 @@ def check_sets(case: tuple[list[Any], list[Any], int]) -> None:
             victims, came, gone = (
                 audit.count_combinations(),
                 audit.count_new_rows("new"),
-                audit.swapped.count_new_rows("new"),
+                audit.in_reverse.count_new_rows("new"),
             )
         shown = connection.execute(complementary_release(linked, k).sql("duckdb")).fetchall()
     pairs = [(count, count)]

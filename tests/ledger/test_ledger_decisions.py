@@ -157,7 +157,7 @@ def test_the_persons_of_an_extended_release(connection: duckdb.DuckDBPyConnectio
         create_table(connection, name, "who INT, zip VARCHAR, id INT", rows)
     query = _PERSONS(
         person=col("who"),
-        own_person=col("who", "c"),
+        candidate_person=col("who", "c"),
         source=table("src"),
         candidates=table("cand"),
         added=table("add"),
@@ -320,10 +320,12 @@ class Counts:
 
     def __init__(self, came: dict[str, int], gone: dict[str, int], several_levels: bool) -> None:
         self._came, self._gone = came, gone
-        self.linked: Any = SimpleNamespace(multilevel_attributes=several_levels, shared=(), attributes=(), swapped=None)
+        self.linked: Any = SimpleNamespace(
+            multilevel_attributes=several_levels, shared=(), attributes=(), in_reverse=None
+        )
 
     @property
-    def swapped(self) -> Counts:
+    def in_reverse(self) -> Counts:
         return Counts(self._gone, self._came, self.linked.multilevel_attributes)
 
     def count_new_rows(self, part: str) -> tuple[int, int]:
@@ -333,7 +335,7 @@ class Counts:
         return []
 
 
-PUBLIC: Any = SimpleNamespace(swapped=None)
+PUBLIC: Any = SimpleNamespace(in_reverse=None)
 
 
 @pytest.mark.parametrize("side", ["new", "gone"])
@@ -344,12 +346,12 @@ def test_few_new_rows_are_looked_for_on_both_sides_and_in_all_parts(side: str, p
     labels have several levels."""
     is_seen = several_levels or part in ("new", "table")
     counts = Counts(*(({part: 2}, {}) if side == "new" else ({}, {part: 2})), several_levels)
-    simple_namespace: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="here"), promised_k=4)
-    found = audit_of()._temporal_attacks(simple_namespace, counts, PUBLIC, "none")
+    pair: Any = SimpleNamespace(run_id="r", k=4, reason="")
+    found = audit_of()._temporal_attacks(pair, counts, PUBLIC, "none")
     assert [f"2 rows are {side}, fewer than 4" in each.message for each in found] == [True] * is_seen
-    based = audit_of(earlier={"run_ids": ("r",)})._temporal_attacks(simple_namespace, counts, PUBLIC, "none")
+    based = audit_of(earlier={"run_ids": ("r",)})._temporal_attacks(pair, counts, PUBLIC, "none")
     assert len(based) == (is_seen and side == "new")
-    other = audit_of(earlier={"run_ids_by_person": ("r",)})._temporal_attacks(simple_namespace, counts, PUBLIC, "none")
+    other = audit_of(earlier={"run_ids_by_person": ("r",)})._temporal_attacks(pair, counts, PUBLIC, "none")
     assert other == []
 
 
@@ -430,7 +432,7 @@ def published(run_id: str, **fields: Any) -> Publication:
     return Publication(run_id, datetime(2026, 1, 2), Path("old.duckdb"), "t", "d", "p", **(own | fields))
 
 
-FOUND: Any = SimpleNamespace(message="too much", reason="", remedy=None, build=None)
+FOUND: Any = SimpleNamespace(message="too much", reason="", remedy=None, query=None)
 
 
 @pytest.mark.parametrize(
@@ -461,8 +463,8 @@ def test_a_release_that_breaks_another_is_refused(
     tmp_path: Path,
 ) -> None:
     (path := tmp_path / "old.duckdb").touch()
-    simple_namespace: Any = SimpleNamespace(can_be_base=True, shows_masked_rows=False)
-    monkeypatch.setattr(joint_audit, "open_earlier_release", lambda *_: nullcontext(simple_namespace))
+    release: Any = SimpleNamespace(can_be_base=True, shows_masked_rows=False, promised_k=4, publication=published("r"))
+    monkeypatch.setattr(joint_audit, "open_earlier_release", lambda *_: nullcontext(release))
     monkeypatch.setattr(JointAudit, "_hierarchies", lambda *_: (SimpleNamespace(crossing=()), None))
 
     def found(*_: Any) -> Any:

@@ -11,8 +11,8 @@ import duckdb
 import pytest
 
 import sqlanon
+from sqlanon.engines.dialects.canonical_text import canonical_text
 from sqlanon.errors import AuditError
-from sqlanon.ledger.people_samples import canonical_text
 from sqlanon.release import publish as publishing
 from sqlanon.support.expressions import col
 from support.files import folder_again, kept

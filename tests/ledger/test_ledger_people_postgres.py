@@ -9,8 +9,9 @@ from typing import Any
 import duckdb
 import pytest
 
+from sqlanon.engines.dialects.canonical_text import canonical_text
 from sqlanon.errors import AuditError, SourceError
-from sqlanon.ledger.people_samples import SourcePeople, canonical_text
+from sqlanon.ledger.people_samples import SourcePeople
 from sqlanon.support.expressions import col
 from support.people_tables import IN_COMMON, TEXTS, in_csv, make_people, make_tables, policy_of, publish
 from support.servers.postgres import PASSWORD, VARIABLE, Server

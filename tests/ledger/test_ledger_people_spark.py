@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 import sqlanon
+from sqlanon.engines.dialects.canonical_text import canonical_text
 from sqlanon.errors import AuditError
-from sqlanon.ledger.people_samples import canonical_text
 from sqlanon.support.expressions import col
 from support.people_tables import (
     IN_COMMON,

@@ -269,10 +269,9 @@ def test_rows_in_common_are_estimated(seed: int, skew: float, kept: float, added
 
 def test_a_column_of_more_values_than_half_of_the_rows_may_be_a_key() -> None:
     """A copy may have other keys: its rows are looked up without them, too, but with all that is no key."""
-    distinct = {"visit": 11, "age": 10}
-    rows: Any = SimpleNamespace(
-        columns=[*distinct],
-        match_values=lambda _, place, column: (1.0, distinct[column]),
-        count_rows=lambda columns: 20,
-    )
-    assert [*source_match._pair_columns(rows, table("sampled"), [*distinct])] == [{0: "visit", 1: "age"}, {1: "age"}]
+    values = {"visit": 11, "age": 10}
+    rows: Any = SimpleNamespace(columns=[*values], match_values=lambda _, place, column: (1.0, values[column]))
+    pairs, value_counts = source_match._pair_columns(rows, table("sampled"), [*values])
+    assert pairs == {0: "visit", 1: "age"}
+    assert source_match._without_keys(pairs, value_counts, rows=20) == {1: "age"}
+    assert source_match._without_keys(pairs, value_counts, rows=22) == {}  # no column is a key

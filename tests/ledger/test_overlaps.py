@@ -143,7 +143,7 @@ def test_flows_are_those_that_plain_python_finds(data: st.DataObject) -> None:
     flows, greatest = OverlapFlows(first, second, edges), greatest_flows(first, second, edges)
     most = {edge: max(flow[edge] for flow in greatest) for edge in edges}
     for edge in data.draw(st.permutations(edges)):
-        assert flows.most(edge, enough) == min(most[edge], enough)
+        assert flows.most_rows(edge, enough) == min(most[edge], enough)
     some = data.draw(st.lists(st.sampled_from(edges), unique=True, min_size=1))
     together = max(sum(flow[edge] for edge in some) for flow in greatest)
     assert flows.most_together(some, enough) == min(together, enough)

@@ -85,7 +85,7 @@ def test_the_audit_of_two_releases_finds_what_plain_python_finds(seed: int) -> N
             forwards, backwards = (first, second, shared, attributes), (second, first, pairs, back)
             unions: tuple[Union, ...] = ("class", "region", "table") if linked.multilevel_attributes else ("table",)
             for ways in (forwards, backwards):
-                direction = audit if ways is forwards else audit.swapped
+                direction = audit if ways is forwards else audit.in_reverse
                 expected = oracle.temporal(*ways, k)
                 assert direction.count_new_rows("new") == (len(expected), sum(expected.values()))
                 for union in unions:

@@ -32,7 +32,7 @@ from sqlanon.ledger.earlier import EarlierRelease, open_earlier_release
 from sqlanon.ledger.growth.marks import KEY_HASH
 from sqlanon.ledger.growth.source_change import count_changes, measure_released_rows
 from sqlanon.ledger.publication import ExtensionRecord, LedgerEntry
-from sqlanon.ledger.published_release import find_newest_publication
+from sqlanon.ledger.published_release import PublishedRelease, find_newest_publication, published_by_policy
 from sqlanon.ledger.recording import read_ledger
 from sqlanon.ledger.records import Publication
 from sqlanon.ledger.released_hierarchies import copy_released_hierarchies, merge_hierarchies
@@ -62,6 +62,7 @@ from sqlanon.support.coding import CodedAttribute, Column, Levels, code_column
 from sqlanon.support.expressions import (
     all_of,
     col,
+    cols,
     create_table,
     create_temporary_view,
     release_order,
@@ -80,14 +81,6 @@ _UNRELEASED = template("SELECT * FROM :rows WHERE (:mark & 1) = 0")
 _UNRELEASED_COUNTS = template(
     "SELECT * FROM :relation WHERE :code IN (SELECT code_0 FROM :marks WHERE (value & 1) = 0)"
 )
-_EXTENDED = template("""
-    SELECT :columns
-    FROM (
-        SELECT :columns FROM :released
-        UNION ALL
-        SELECT :columns FROM :added
-    ) AS r
-""")
 _CLASS_FIGURES = template("""
     SELECT
         coalesce(sum(size), 0) AS rows,
@@ -96,57 +89,45 @@ _CLASS_FIGURES = template("""
         coalesce(sum(size * size::DOUBLE), 0) AS squares
     FROM (SELECT count(*) AS size FROM :rows GROUP BY :quasi) AS c
 """)
-
-
 _PERSONS = template("""
+    WITH
+        waiting AS (SELECT DISTINCT :candidate_person FROM :candidates AS c ANTI JOIN :added AS a ON :same_key),
+        class_persons AS (SELECT DISTINCT :quasi, :person FROM :released),
+        classes AS (SELECT count(*) AS persons FROM class_persons GROUP BY :quasi)
     SELECT
         (SELECT count(*) FROM (SELECT DISTINCT :person FROM :source) AS p) AS persons,
-        (
-            SELECT count(*)
-            FROM (SELECT DISTINCT :own_person FROM :candidates AS c ANTI JOIN :added AS a ON :same_key) AS p
-        ) AS waiting,
-        (SELECT count(*) FROM (SELECT DISTINCT :person FROM :released) AS p) AS in_release,
-        (
-            SELECT coalesce(min(n), 0)
-            FROM (SELECT count(*) AS n FROM (SELECT DISTINCT :quasi, :person FROM :released) AS p GROUP BY :quasi) AS c
-        ) AS smallest
+        (SELECT count(*) FROM waiting) AS waiting,
+        (SELECT count(*) FROM (SELECT DISTINCT :person FROM class_persons) AS p) AS in_release,
+        (SELECT coalesce(min(persons), 0) FROM classes) AS smallest
 """)
 
 
-def _union_rows(released: exp.Expr, added: exp.Expr, manifest: Manifest) -> exp.Select:
-    return _EXTENDED(columns=[col(column.name) for column in manifest.columns], released=released, added=added)
+def _union_rows(columns: Sequence[str], released: exp.Expr, added: exp.Expr) -> exp.Select:
+    return template("""
+        SELECT :columns
+        FROM (
+            SELECT :columns FROM :released
+            UNION ALL
+            SELECT :columns FROM :added
+        ) AS r
+    """)(columns=cols(columns), released=released, added=added)
 
 
-@dataclass(frozen=True)
-class ReleaseToExtend:
-    """The release that is extended: its publication, its manifest, and the releases on which it is based."""
-
-    publication: Publication
-    manifest: Manifest
-    base_publications: Sequence[Publication]
-
-
-def release_to_extend(run: Run, policy: Policy) -> ReleaseToExtend:
+def release_to_extend(run: Run, policy: Policy) -> PublishedRelease:
     """Find the release of a policy, and refuse one that cannot be extended."""
     if problems := list(find_conflicts(EXTENSIONS, collect_sections(dict(policy)))):
         raise PolicyError(problems)
     assert policy.catalog is not None
-    assert policy.release is not None
     ledger = read_ledger(run.engine, policy.catalog.database, Reach(policy))
-    publications, publication = ledger.publications, find_newest_publication(ledger, run, policy)
+    publication = find_newest_publication(ledger, run, policy)
     refuse_repeated_keys(run.engine, run.source, policy.source.key)
     with open_earlier_release(run.engine, publication, Reach()) as release:
-        manifest = release.manifest
-    if not policy.matches_fingerprint(manifest.policy_hash):
-        raise ReleaseError(
-            f"{publication.path} was made by another policy: extend it with that policy, or run anonymize with "
-            "[release] after"
-        )
-    return ReleaseToExtend(publication, manifest, [base for base in publications if base.run_id in publication.after])
+        advice = "extend it with that policy, or run anonymize with [release] after"
+        return published_by_policy(policy, ledger, publication, release.manifest, advice)
 
 
 def extend(
-    runner: StatementRunner, run: Run, search_input: SearchInput, extended: ReleaseToExtend, started: float
+    runner: StatementRunner, run: Run, search_input: SearchInput, extended: PublishedRelease, started: float
 ) -> Extension:
     """Find the new rows of a source that can be added to a release.
 
@@ -164,9 +145,9 @@ def extend(
         if search_input.columns.person is not None:
             _refuse_unknown_persons(release, change, policy)
             persons = _person_figures(run, search_input, recoding)
-        rows = _union_rows(release.relation, run.work("added"), manifest)
-        quasi = [col(name) for name in manifest.quasi_identifiers]
-        figures = runner.fetch_figures(_CLASS_FIGURES(rows=subquery(rows, "r"), quasi=quasi))
+        rows = _union_rows(manifest.quasi_identifiers, release.relation, run.work("added"))
+        query = _CLASS_FIGURES(rows=subquery(rows, "r"), quasi=cols(manifest.quasi_identifiers))
+        figures = runner.fetch_figures(query)
     everything = replace(recoding, source=search_input.source.relation)
     dependencies = measure_dependencies(run.engine, runner, search_input, everything, levels)
     totals = replace(waiting, classes=figures["classes"], squared_sizes=float(figures["squares"]))
@@ -204,8 +185,7 @@ def _refuse_unknown_persons(release: EarlierRelease, change: SourceChange, polic
 
 def _with_persons(run: Run, columns: Sequence[str], person: str) -> exp.Select:
     """Columns of the released and added rows, with their persons."""
-    views = {name: run.work_names.view(f"{name}_persons") for name in ("released", "added")}
-    return _EXTENDED(columns=[col(name) for name in (*columns, person)], **views)
+    return _union_rows((*columns, person), *(run.work_names.view(f"{name}_persons") for name in ("released", "added")))
 
 
 def _person_figures(run: Run, search_input: SearchInput, recoding: FullDomainRecoding) -> PersonFigures:
@@ -223,12 +203,12 @@ def _person_figures(run: Run, search_input: SearchInput, recoding: FullDomainRec
     key = [col(name, "c").eq(col(name, "a")) for name in search_input.columns.key]
     query = _PERSONS(
         person=col(person),
-        own_person=col(person, "c"),
+        candidate_person=col(person, "c"),
         source=search_input.source.relation,
         candidates=run.work("candidates"),
         added=run.work("added"),
         same_key=all_of(key),
-        quasi=[col(name) for name in quasi],
+        quasi=cols(quasi),
         released=subquery(_with_persons(run, quasi, person), "r"),
     )
     return person_figures(*engine.rows(query)[0])
@@ -470,7 +450,7 @@ class ExtensionDraft:
     def _added_rows(self) -> exp.Table:
         """The added rows without their keys."""
         view = self.run.work_names.view("added_rows")
-        columns: list[exp.Expr] = [col(column.name) for column in self.columns()]
+        columns = cols(column.name for column in self.columns())
         self.run.engine.execute(create_temporary_view(view.copy(), select(columns, self.run.work("added"))))
         return view
 
@@ -493,8 +473,9 @@ class ExtensionDraft:
         return ()
 
     def rows(self) -> AbstractContextManager[exp.Select]:
-        query = _union_rows(self.release.relation, self.run.work("added"), self.release.manifest)
-        return nullcontext(query.order_by(*release_order(self.release.manifest.quasi_identifiers), copy=False))
+        names = [column.name for column in self.columns()]
+        query = _union_rows(names, self.release.relation, self.run.work("added"))
+        return nullcontext(query.order_by(*release_order(self.quasi_identifiers), copy=False))
 
     def remote_rows(self) -> NoReturn:
         """Releases on a server cannot be extended."""

@@ -1,9 +1,8 @@
 """Mark the rows of a source that earlier releases contain: one bit for each release.
 
-Without a key, a release does not identify the rows of the source, neither for readers nor for sqlanon. So rows are
-matched by the columns that both have: if the source has five equal rows, and the release three, three of the five are
-marked. Rows that other releases contain come first, then the order of their values, so that the result is repeatable.
-With a key, the hashes in the ledger identify the rows.
+With a key, the hashes in the ledger identify the rows. Without a key, rows are matched by the columns that both have:
+if the source has five equal rows, and the release three, three of the five are marked. Rows that other releases contain
+come first, then the order of their values, so that the result is repeatable.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.release.manifest import Manifest
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.support.coding import ROWS, CodedAttribute
+from sqlanon.support.coding import CodedAttribute
 from sqlanon.support.expressions import (
     aliased,
     all_of,
@@ -27,11 +26,13 @@ from sqlanon.support.expressions import (
     as_column,
     cast,
     col,
+    cols,
     create_table,
     fragment,
     is_not_null,
     null_safe_equal,
     number,
+    same_values,
     subquery,
     template,
     text,
@@ -41,43 +42,24 @@ from sqlanon.support.names import EARLIER_RELEASES_COLUMN
 KEY_HASH = "key_hash"
 
 # The column of the marks is `EARLIER_RELEASES_COLUMN`.
-_UNMARKED = template('SELECT :columns, 0::BIGINT AS "sqlanon earlier releases" FROM :source')
-_LABELLED = template("SELECT :values FROM :rows")
-_RANK = fragment('row_number() OVER (PARTITION BY :keys ORDER BY s."sqlanon earlier releases" DESC, :order)')
 _MARKED = template("""
     SELECT
         :columns,
-        CAST(r."sqlanon earlier releases" + CASE WHEN :there THEN :bit ELSE 0 END AS BIGINT)
+        CAST(r."sqlanon earlier releases" + CASE WHEN :is_released THEN :bit ELSE 0 END AS BIGINT)
             AS "sqlanon earlier releases"
     FROM :rows AS r
     LEFT JOIN :release AS e ON :same
 """)
-_IN_BOTH = template("""
-    SELECT coalesce(sum(least(r.n, e.n)), 0)::BIGINT
-    FROM (SELECT :keys, count(*) AS n FROM :labelled GROUP BY :names) AS r
-    JOIN :release AS e ON :same
-""")
-_HAS_MARK = fragment('count(*) FILTER (WHERE ("sqlanon earlier releases" & :bit) > 0)')
 
 
 @dataclass(frozen=True)
 class EarlierAttribute:
-    """A quasi-identifier in an earlier release.
+    """A quasi-identifier in an earlier release."""
 
-    Attributes
-    ----------
-    attribute:
-        Its coded values in the source.
-    top:
-        The label of the top.
-    column:
-        Its column in the release.
-    """
-
-    attribute: CodedAttribute
+    attribute: CodedAttribute  # its coded values in the source
     level: int
-    top: str | None
-    column: str
+    top: str | None  # the label of the top
+    column: str  # its column in the release
 
     @property
     def is_looked_up(self) -> bool:
@@ -92,7 +74,8 @@ class EarlierAttribute:
 
 def add_empty_marks(source: exp.Expr, columns: Sequence[str]) -> exp.Select:
     """The source without marks: its columns, and `EARLIER_RELEASES_COLUMN`, 0."""
-    return _UNMARKED(columns=[col(name) for name in columns], source=source)
+    query = template('SELECT :columns, 0::BIGINT AS "sqlanon earlier releases" FROM :source')
+    return query(columns=cols(columns), source=source)
 
 
 def mark_rows_by_values(
@@ -105,19 +88,21 @@ def mark_rows_by_values(
 ) -> exp.Select:
     """Set a bit in `EARLIER_RELEASES_COLUMN` for the rows that the release contains."""
     prefix = _free_prefix(columns)
-    labels = _labels(prefix, attributes)
-    keys = [*labels.values(), *(col(name, "s") for name, _ in shared)]
-    rank = _RANK(keys=keys or [number(1)], order=[col(name, "s") for name in columns])
-    values: list[exp.Expr] = [col(name, "s") for name in (*columns, EARLIER_RELEASES_COLUMN)]
+    labels = {f"{prefix}label {i}": attribute.label(i) for i, attribute in enumerate(attributes)}
+    shared_names = [name for name, _ in shared]
+    rank = fragment('row_number() OVER (PARTITION BY :keys ORDER BY s."sqlanon earlier releases" DESC, :order)')(
+        keys=[*labels.values(), *cols(shared_names, "s")] or [number(1)], order=cols(columns, "s")
+    )
+    values = cols((*columns, EARLIER_RELEASES_COLUMN), "s")
     values += [as_column(value, name) for name, value in {**labels, f"{prefix}rank": rank}.items()]
-    marked_keys = [col(name, "r") for name in (*labels, *(name for name, _ in shared))]
+    marked_keys = cols((*labels, *shared_names), "r")
     return _MARKED(
-        columns=[col(name, "r") for name in columns],
-        there=col(f"{prefix}rank", "r") <= col(ROWS, "e"),
+        columns=cols(columns, "r"),
+        is_released=col(f"{prefix}rank", "r") <= col("row_count", "e"),
         bit=bit,
-        rows=subquery(_select_labels(values, rows, attributes)),
+        rows=_select_labels(values, rows, attributes),
         release=_count_released_rows(attributes, shared, release),
-        same=all_of(null_safe_equal(key, col(f"k{i}", "e")) for i, key in enumerate(marked_keys)),
+        same=all_of(null_safe_equal(key, col(f"key_{i}", "e")) for i, key in enumerate(marked_keys)),
     )
 
 
@@ -125,73 +110,54 @@ def count_rows_in_both(
     rows: exp.Table, attributes: Sequence[EarlierAttribute], shared: Sequence[tuple[str, str]], release: exp.Expr
 ) -> exp.Select:
     """One number: the rows that `mark_rows_by_values` would mark."""
-    labels = [*_labels("", attributes).values(), *(col(name, "s") for name, _ in shared)] or [number(1)]
-    names = [f"k{i}" for i in range(len(labels))]
-    return _IN_BOTH(
-        keys=[col(name) for name in names],
-        names=[col(name) for name in names],
-        labelled=subquery(
-            _select_labels(
-                [as_column(label, name) for name, label in zip(names, labels, strict=True)], rows, attributes
-            )
-        ),
+    labels = [attribute.label(i) for i, attribute in enumerate(attributes)]
+    labels += [col(name, "s") for name, _ in shared]
+    keys = [as_column(label, f"key_{i}") for i, label in enumerate(labels or [number(1)])]
+    return template("""
+        SELECT coalesce(sum(least(r.row_count, e.row_count)), 0)::BIGINT
+        FROM (SELECT :keys, count(*) AS row_count FROM :labelled GROUP BY :keys) AS r
+        JOIN :release AS e ON :same
+    """)(
+        keys=cols(key.alias for key in keys),
+        labelled=_select_labels(keys, rows, attributes),
         release=_count_released_rows(attributes, shared, release),
-        same=all_of(null_safe_equal(col(name, "r"), col(name, "e")) for name in names[: len(attributes) + len(shared)]),
+        same=same_values((f"key_{i}" for i in range(len(labels))), "r", "e"),
     )
 
 
-def _labels(prefix: str, attributes: Sequence[EarlierAttribute]) -> dict[str, exp.Expr]:
-    return {f"{prefix}label {i}": attribute.label(i) for i, attribute in enumerate(attributes)}
-
-
-def _select_labels(values: list[exp.Expr], rows: exp.Table, attributes: Sequence[EarlierAttribute]) -> exp.Select:
+def _select_labels(values: Sequence[exp.Expr], rows: exp.Table, attributes: Sequence[EarlierAttribute]) -> exp.Subquery:
     """Values of the rows ``s``, joined to the coded values of attributes whose labels are looked up."""
-    labelled = _LABELLED(values=values, rows=aliased(rows, "s"))
+    labelled = template("SELECT :values FROM :rows")(values=values, rows=aliased(rows, "s"))
     for i, attribute in enumerate(attributes):
         if attribute.is_looked_up:
             on = null_safe_equal(col(attribute.attribute.column, "s"), col("value", f"h{i}"))
             labelled = labelled.join(aliased(attribute.attribute.table, f"h{i}"), on=on, join_type="left", copy=False)
-    return labelled
+    return subquery(labelled)
 
 
 def _count_released_rows(
     attributes: Sequence[EarlierAttribute], shared: Sequence[tuple[str, str]], release: exp.Expr
-) -> exp.Subquery:
-    """The rows of a release, counted by the columns in common with the source: ``k0`` .., and ``n``."""
-    columns = [col(attribute.column) for attribute in attributes] + [col(column) for _, column in shared]
-    keys = [as_column(key.copy(), f"k{i}") for i, key in enumerate(columns)]
-    return subquery(
-        template("SELECT :named, count(*) AS n FROM :release GROUP BY :columns")(
-            named=keys, release=release, columns=columns
-        )
-    )
-
-
-def mark_rows_by_key(
-    rows: exp.Table, columns: Sequence[str], key: Sequence[str], secret: str, hashes: exp.Expr, bit: int
 ) -> exp.Select:
-    """Set a bit in `EARLIER_RELEASES_COLUMN` for the rows whose key hash is among those of a release."""
+    """The rows of a release, counted by the columns in common with the source: ``key_0`` .., and ``row_count``."""
+    columns = cols([*(attribute.column for attribute in attributes), *(column for _, column in shared)])
+    keys = [as_column(column.copy(), f"key_{i}") for i, column in enumerate(columns)]
+    query = template("SELECT :keys, count(*) AS row_count FROM :release GROUP BY :columns")
+    return query(keys=keys, release=release, columns=columns)
+
+
+def mark_rows_by_hash(
+    rows: exp.Table, columns: Sequence[str], hashed: exp.Expr, hashes: exp.Table, name: str, bit: int
+) -> exp.Select:
+    """Set a bit in `EARLIER_RELEASES_COLUMN` for the rows ``r`` whose key or person is among the hashes of a release,
+    in their column ``name``."""
+    is_released = is_not_null(col(name, "e"))
     return _MARKED(
-        columns=[col(name, "r") for name in columns],
-        there=is_not_null(col(KEY_HASH, "e")),
+        columns=cols(columns, "r"),
+        is_released=is_released,
         bit=bit,
         rows=rows,
         release=hashes,
-        same=key_hash(key, secret, "r").eq(col(KEY_HASH, "e")),
-    )
-
-
-def mark_rows_by_person(
-    rows: exp.Table, columns: Sequence[str], person: exp.Expr, people: exp.Expr, bit: int
-) -> exp.Select:
-    """Set a bit in `EARLIER_RELEASES_COLUMN` for the rows ``r`` whose person is among those of a release."""
-    return _MARKED(
-        columns=[col(name, "r") for name in columns],
-        there=is_not_null(col("person", "e")),
-        bit=bit,
-        rows=rows,
-        release=people,
-        same=person.eq(col("person", "e")),
+        same=hashed.eq(col(name, "e")),
     )
 
 
@@ -212,8 +178,9 @@ def key_hash(key: Sequence[str], secret: str, alias: str | None = None) -> exp.E
 
 def count_marked_rows(rows: exp.Expr, releases: int) -> exp.Select:
     """One row: the number of rows, and of rows with the mark of each release."""
+    has_mark = fragment('count(*) FILTER (WHERE ("sqlanon earlier releases" & :bit) > 0)')
     return template("SELECT count(*), :counts FROM :rows")(
-        counts=[_HAS_MARK(bit=1 << i) for i in range(releases)], rows=rows
+        counts=[has_mark(bit=1 << i) for i in range(releases)], rows=rows
     )
 
 
@@ -225,12 +192,9 @@ def _free_prefix(columns: Sequence[str]) -> str:
     return prefix
 
 
-# The first earlier release has bit 1.
-_RELEASED = template("SELECT * FROM :rows WHERE NOT (:mark & 1) = 0")
-
-
 def select_released_rows(marked: exp.Table) -> exp.Select:
-    return _RELEASED(rows=marked, mark=col(EARLIER_RELEASES_COLUMN))
+    """The rows that the first earlier release contains: it has bit 1."""
+    return template("SELECT * FROM :rows WHERE NOT (:mark & 1) = 0")(rows=marked, mark=col(EARLIER_RELEASES_COLUMN))
 
 
 def recode_released_rows(run: Run, search_input: SearchInput, levels: Mapping[str, int]) -> FullDomainRecoding:

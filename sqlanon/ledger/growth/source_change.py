@@ -14,11 +14,10 @@ from sqlglot import exp
 from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.ledger import catalog
 from sqlanon.ledger.growth.marks import KEY_HASH, key_hash, recode_released_rows
 from sqlanon.ledger.people_samples import SourcePeople, person_hash
 from sqlanon.ledger.recording import read_ledger
-from sqlanon.ledger.records import Publication, read_history
+from sqlanon.ledger.records import Publication, copy_hashes
 from sqlanon.policy import Policy, ReleaseSection
 from sqlanon.policy.compatibility import EARLIER_RELEASES, REMOTE_SOURCES, collect_sections, find_conflicts
 from sqlanon.release.manifest import Manifest
@@ -33,24 +32,12 @@ from sqlanon.support.expressions import (
     all_of,
     as_column,
     col,
-    create_table,
     create_temporary_view,
     fragment,
     null_safe_equal,
-    row_count,
-    select,
-    subquery,
     template,
 )
 
-_KEYS = template("SELECT key_hash FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run_id")
-_PEOPLE = template("SELECT DISTINCT person FROM sqlanon_catalog.sqlanon.released_people WHERE run_id = :run_id")
-_SAMPLE = template("""
-    SELECT DISTINCT person, people
-    FROM sqlanon_catalog.sqlanon.source_people
-    WHERE run_id = :run_id AND is_person
-""")
-_COUNT_GONE = template("SELECT count(*) FROM :before AS b ANTI JOIN :now AS n ON :same")
 _COUNT_GONE_PEOPLE = template("""
     WITH range AS (
         SELECT least(
@@ -188,55 +175,61 @@ class _PublishedRelease:
 
     def count_deleted_rows(self) -> tuple[int, int] | None:
         """The released rows whose key left the source, and those whose key is still in it; None without keys."""
-        run, source, key = self.run, self.run.source, self.policy.source.key
+        source, key = self.run.source, self.policy.source.key
         if not key or source.access != "rows":
             return None
-        before, secret = self._copy_hashes("keys_before", _KEYS)
-        keys = run.engine.rows(row_count(rows=before))[0][0]
-        if not keys:
-            return None
-        hashed = key_hash([_find_spelling(source, name) for name in key], secret)
-        now = subquery(select([as_column(hashed, KEY_HASH)], source.relation), "n")
-        gone = run.engine.rows(_COUNT_GONE(before=before, now=now, same=col(KEY_HASH, "b").eq(col(KEY_HASH, "n"))))[0][
-            0
-        ]
-        return gone, keys - gone
+        query = template("SELECT key_hash FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run_id")
+        before, secret = self._copy_hashes("keys_before", query)
+        gone, keys = self._count_gone(
+            before, key_hash([_find_spelling(source, name) for name in key], secret), KEY_HASH
+        )
+        return (gone, keys - gone) if keys else None
 
     def count_withdrawn_persons(self, person: str) -> tuple[int | None, bool]:
         """The persons of the release who have left the source, and whether this is an estimate; None if unknown."""
-        run, source = self.run, self.run.source
+        source = self.run.source
         if source.access != "rows":
             return self._count_withdrawn_of_sample()
-        before, secret = self._copy_hashes("people_before", _PEOPLE)
-        if not run.engine.rows(row_count(rows=before))[0][0]:
-            return None, False
+        query = template("SELECT DISTINCT person FROM sqlanon_catalog.sqlanon.released_people WHERE run_id = :run_id")
+        before, secret = self._copy_hashes("people_before", query)
         name = _find_spelling(source, person)
-        hashed = person_hash(col(name), source.columns[name], secret)
-        now = subquery(select([as_column(hashed, "person")], source.relation), "n")
-        same_person = col("person", "b").eq(col("person", "n"))
-        return run.engine.rows(_COUNT_GONE(before=before, now=now, same=same_person))[0][0], False
+        gone, people = self._count_gone(before, person_hash(col(name), source.columns[name], secret), "person")
+        return (gone if people else None), False
+
+    def _count_gone(self, before: exp.Table, hashed: exp.Expr, name: str) -> tuple[int, int]:
+        """The hashes that left the source, and all hashes of the release."""
+        query = template("""
+            WITH now AS (SELECT :hashed AS hash FROM :source)
+            SELECT
+                (SELECT count(*) FROM :before AS b ANTI JOIN now AS n ON :hash = n.hash),
+                (SELECT count(*) FROM :before AS b)
+        """)
+        gone, hashes = self.run.engine.rows(
+            query(before=before, hash=col(name, "b"), hashed=hashed, source=self.run.source.relation)
+        )[0]
+        return gone, hashes
 
     def _count_withdrawn_of_sample(self) -> tuple[int | None, bool]:
         """The withdrawn persons of a source whose rows are on a server, by its sampled people."""
-        before, secret = self._copy_hashes("sample_before", _SAMPLE)
+        query = template("""
+            SELECT DISTINCT person, people
+            FROM sqlanon_catalog.sqlanon.source_people
+            WHERE run_id = :run_id AND is_person
+        """)
+        before, secret = self._copy_hashes("sample_before", query)
         people = SourcePeople(self.run, self.policy)
         try:
             now = next((sample for sample in people.samples(secret) if sample.is_person), None)
             if now is None:
                 return None, False
-            query = _COUNT_GONE_PEOPLE(before=before, now=now.table, people_now=now.people)
-            compared, gone, count = self.run.engine.rows(query)[0]
+            counts = _COUNT_GONE_PEOPLE(before=before, now=now.table, people_now=now.people)
+            compared, gone, count = self.run.engine.rows(counts)[0]
             return (round(gone / compared * count), compared < count) if compared else (None, False)
         finally:
             people.drop()
 
     def _copy_hashes(self, name: str, query: Callable[..., exp.Select]) -> tuple[exp.Table, str]:
-        """Copy hashes of the release from the ledger; returns the table and the secret of the hashes."""
-        assert self.policy.catalog is not None
-        run_id, target = self.publication.run_id, self.run.work(name)
-        with catalog.open_catalog(self.run.engine, self.policy.catalog.database):
-            self.run.engine.execute(create_table(target.copy(), query(run_id=run_id)))
-            return target, read_history(self.run.engine).secret
+        return copy_hashes(self.run, self.policy, name, query(run_id=self.publication.run_id))
 
 
 def _find_spelling(source: Source, name: str) -> str:

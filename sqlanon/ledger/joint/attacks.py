@@ -1,15 +1,12 @@
 """Attacks on two releases of one table: the complementary release, and the temporal attack.
 
+The temporal attack counts the rows of a release that the other release cannot contain: new rows, or rows that are gone.
+Where labels have several levels, readers assume as few as the counts allow: those that a greatest flow between groups
+leaves unmatched (`overlap_flows`). Their number is fixed for each connected component, but differs for a group from one
+greatest flow to another: an attacker looks among the most rows that can be new in a person's class.
+
 Source: L. Sweeney, k-anonymity: a model for protecting privacy, International Journal on Uncertainty, Fuzziness and
 Knowledge-based Systems 10(5), 2002, sections 4.2 (figures 4 and 5, example 6) and 4.3 (example 7).
-
-The temporal attack counts the rows of a release that the other release cannot contain: new rows, or rows that are gone.
-Where labels have several levels, the assignment of rows to classes is a flow between groups (`overlap_flows`). Readers
-assume as few new or gone rows as the counts allow: those that a greatest flow leaves unmatched. Their number is fixed
-for each connected component, but differs for a group from one greatest flow to another. An attacker who knows that a
-person joined the table looks among the most rows that can be new in the person's class.
-
-In a component in which all groups of one release match all groups of the other, any rows of a group can be unmatched.
 """
 
 from __future__ import annotations
@@ -33,10 +30,12 @@ from sqlanon.support.expressions import (
     as_column,
     cast,
     col,
+    cols,
     fragment,
-    ident,
     null_safe_equal,
     number,
+    prepend_ctes,
+    same_values,
     select_star,
     subquery,
     table,
@@ -53,78 +52,70 @@ UNMATCHED = "sqlanon unmatched"
 
 # --- Complementary release
 
-_COMPLEMENTARY = template("""
-    WITH "sqlanon matching groups" AS MATERIALIZED (:pairs)
-    SELECT :values, n
-    FROM :combinations AS c
-    WHERE n < :k
-""")
-_COMPLEMENTARY_VICTIMS = template("""
-    WITH "sqlanon matching groups" AS MATERIALIZED (:pairs),
-    "sqlanon combinations" AS MATERIALIZED (
-        SELECT :values
-        FROM :combinations AS c
-        WHERE n < :k
-    )
-    SELECT count(*) AS combinations, :rows AS victims
-    FROM "sqlanon combinations" AS f
-""")
-# A group has at most its rows in a combination, however many groups of the other release it matches there. No group is
-# in two parts, so their bounds add up.
-_MOST_ROWS = template("""
-    SELECT :values, sum(n)::BIGINT AS n
-    FROM (
-        SELECT :by, min(n) AS n
-        FROM (
-            SELECT :by, sum(n) AS n
-            FROM (SELECT :by, least(sum(n), min(n_a)) AS n FROM :pairs AS p GROUP BY :by, a) AS e
-            GROUP BY :by
-            UNION ALL
-            SELECT :by, sum(n) AS n
-            FROM (SELECT :by, least(sum(n), min(n_b)) AS n FROM :pairs AS p GROUP BY :by, b) AS e
-            GROUP BY :by
-        ) AS s
-        GROUP BY :by
-    ) AS c
-    GROUP BY :values
-""")
-_PAIRS_OF_COMBINATIONS = template("""
-    SELECT m.*
-    FROM "sqlanon matching groups" AS m
-    SEMI JOIN "sqlanon combinations" AS f ON :same_combination
-""")
-_ROWS_IN_PAIRS = fragment("""
-    least(
-        (
-            SELECT coalesce(sum(n)::BIGINT, 0)
-            FROM (SELECT least(sum(n)::BIGINT, min(n_a)) AS n FROM :pairs AS p GROUP BY a) AS e
-        ),
-        (
-            SELECT coalesce(sum(n)::BIGINT, 0)
-            FROM (SELECT least(sum(n)::BIGINT, min(n_b)) AS n FROM :pairs AS p GROUP BY b) AS e
-        )
-    )
-""")
-
 
 def complementary_release(linked: ReleaseLink, k: int) -> exp.Select:
-    """The combinations of finest labels that fewer than k rows of the joined releases have: ``finest_0`` .., ``n``.
+    """The combinations of finest labels that fewer than k rows of the joined releases have: ``finest_0`` .., and
+    ``row_count``.
 
-    The releases are joined on equal shared values and matching labels; ``n`` is the bound of `bound_rows_of_pairs`,
-    summed over all shared values.
+    The releases are joined on equal shared values and matching labels; ``row_count`` is the bound of
+    `bound_rows_of_pairs`, summed over all shared values.
     """
-    pairs = join_groups([*finest_values(linked), *_pair_columns(linked)], linked)
-    query = _COMPLEMENTARY(pairs=pairs, combinations=_combinations(linked), values=linked.values, k=k)
+    query = template("""
+        WITH "sqlanon matching groups" AS MATERIALIZED (:pairs)
+        SELECT :values, row_count
+        FROM :combinations AS c
+        WHERE row_count < :k
+    """)(pairs=_matching_groups(linked), combinations=_combinations(linked), values=linked.values, k=k)
     return with_comparison_parts(query, linked)
 
 
-def _pair_columns(linked: ReleaseLink) -> list[exp.Expr]:
-    """The columns of a pair of groups; ``part`` numbers the shared values of the two."""
+def count_complementary_victims(linked: ReleaseLink, k: int) -> exp.Select:
+    """One row: the ``combinations`` of `complementary_release`, and ``victims``, the released rows that have them.
+
+    The query reads `comparison_parts`. A group that matches several others is in several combinations, but has no more
+    rows: so rows are counted in either release, each group at most once, and the smaller count is reported.
+    """
+    same_combination = same_values([value.name for value in linked.values], "m", "f")
+    pairs = template("""
+        SELECT m.*
+        FROM "sqlanon matching groups" AS m
+        SEMI JOIN "sqlanon combinations" AS f ON :same_combination
+    """)(same_combination=same_combination)
+    return template("""
+        WITH "sqlanon matching groups" AS MATERIALIZED (:pairs),
+        "sqlanon combinations" AS MATERIALIZED (
+            SELECT :values
+            FROM :combinations AS c
+            WHERE row_count < :k
+        )
+        SELECT count(*) AS combinations, :victims AS victims
+        FROM "sqlanon combinations" AS f
+    """)(
+        pairs=_matching_groups(linked),
+        combinations=_combinations(linked),
+        values=linked.values,
+        k=k,
+        victims=count_rows_in_pairs(pairs),
+    )
+
+
+def group_pairs(*columns: exp.Expr) -> list[exp.Expr]:
+    """The columns of a pair of matching groups ``a`` and ``b``: their numbers and rows, and the most rows of both."""
+    pair = template("""
+        SELECT
+            a.group_id AS first_group,
+            b.group_id AS second_group,
+            a.row_count AS first_rows,
+            b.row_count AS second_rows,
+            least(a.row_count, b.row_count) AS row_count
+    """)
+    return [*columns, *pair().expressions]
+
+
+def _matching_groups(linked: ReleaseLink) -> exp.Select:
+    """The pairs of matching groups; ``part`` numbers the shared values of the two."""
     part = col("prefix_0", "a") if linked.multilevel_attributes else number(1)
-    return [
-        *template("SELECT a.i AS a, b.i AS b, a.n AS n_a, b.n AS n_b, least(a.n, b.n) AS n")().expressions,
-        as_column(part, "part"),
-    ]
+    return join_groups([*group_pairs(*finest_values(linked)), as_column(part, "part")], linked)
 
 
 def _combinations(linked: ReleaseLink) -> exp.Subquery:
@@ -132,184 +123,174 @@ def _combinations(linked: ReleaseLink) -> exp.Subquery:
 
 
 def bound_rows_of_pairs(pairs: exp.Expr, values: Sequence[exp.Expr], parts: Sequence[exp.Expr] = ()) -> exp.Select:
-    """The most rows that pairs of groups with the same values have in common: the values, and ``n``.
+    """The most rows that `group_pairs` with the same values have in common: the values, and ``row_count``.
 
-    A pair has no more rows than the smaller of its groups, and all pairs of a group no more than the group.
-
-    Parameters
-    ----------
-    pairs:
-        The numbers of the groups, ``a`` and ``b``, their rows ``n_a`` and ``n_b``, the most rows of the pair, ``n``.
-    parts:
-        Columns in which the groups of a pair are equal. Parts are counted separately, as no group is in two of them.
+    A group has at most its rows in a combination, however many groups of the other release it matches there. ``parts``
+    are columns in which the groups of a pair are equal: as no group is in two parts, their bounds add up.
     """
-    return _MOST_ROWS(values=values, by=[*values, *parts], pairs=pairs)
-
-
-def count_complementary_victims(linked: ReleaseLink, k: int) -> exp.Select:
-    """One row: the ``combinations`` of `complementary_release`, and ``victims``, the released rows that have them.
-
-    The query reads `comparison_parts` with numbers. A group that matches several others is in several combinations,
-    but has no more rows: so rows are counted in either release, each group at most once, and the smaller count is
-    reported.
-    """
-    same_combination = all_of(
-        null_safe_equal(col(f"finest_{i}", "m"), col(f"finest_{i}", "f")) for i in range(len(linked.attributes))
-    )
-    return _COMPLEMENTARY_VICTIMS(
-        pairs=join_groups([*finest_values(linked, numbers=True), *_pair_columns(linked)], linked, numbers=True),
-        combinations=_combinations(linked),
-        values=linked.values,
-        k=k,
-        rows=count_rows_in_pairs(_PAIRS_OF_COMBINATIONS(same_combination=same_combination)),
-    )
+    return template("""
+        SELECT :values, sum(row_count)::BIGINT AS row_count
+        FROM (
+            SELECT :by, min(row_count) AS row_count
+            FROM (
+                SELECT :by, sum(row_count) AS row_count
+                FROM (
+                    SELECT :by, least(sum(row_count), min(first_rows)) AS row_count
+                    FROM :pairs AS p
+                    GROUP BY :by, first_group
+                ) AS first_groups
+                GROUP BY :by
+                UNION ALL
+                SELECT :by, sum(row_count) AS row_count
+                FROM (
+                    SELECT :by, least(sum(row_count), min(second_rows)) AS row_count
+                    FROM :pairs AS p
+                    GROUP BY :by, second_group
+                ) AS second_groups
+                GROUP BY :by
+            ) AS sides
+            GROUP BY :by
+        ) AS c
+        GROUP BY :values
+    """)(values=values, by=[*values, *parts], pairs=pairs)
 
 
 def count_rows_in_pairs(pairs: exp.Query) -> exp.Expr:
-    """The number of rows in pairs of groups: each group counts once in either release; the smaller count."""
-    return _ROWS_IN_PAIRS(pairs=subquery(pairs))
+    """The number of rows in `group_pairs`: each group counts once in either release; the smaller count."""
+    bound = subquery(bound_rows_of_pairs(subquery(pairs), []))
+    return fragment("coalesce(:bound, 0)")(bound=bound)
 
 
 # --- Temporal attack
 
-_FEW_NEW_ROWS = template("""
-    SELECT :named, sum(n)::BIGINT AS n
-    FROM :new AS new
-    GROUP BY :labels
-    HAVING sum(n)::BIGINT BETWEEN 1 AND :most
-""")
-# All levels are known: groups match by their keys. Where releases have most rows in common, few keys have more rows.
-_NEW_ROWS_BY_KEY = template("""
-    SELECT :columns, least(b.n, m.n) AS n
-    FROM "sqlanon second" AS b
-    JOIN (
-        SELECT :keys_now, b.n - coalesce(a.n, 0) AS n
-        FROM (SELECT :keys, sum(n)::BIGINT AS n FROM "sqlanon second" AS t GROUP BY :keys) AS b
-        LEFT JOIN (SELECT :keys, sum(n)::BIGINT AS n FROM "sqlanon first" AS t GROUP BY :keys) AS a ON :keys_match
-        WHERE b.n > coalesce(a.n, 0)
-    ) AS m ON :same_key
-""")
-# Labels have several levels: the most rows that can be new.
-_NEW_ROWS_BY_FLOWS = template("""
-    SELECT :columns, u.most AS n
-    FROM "sqlanon second" AS b
-    JOIN "sqlanon unmatched" AS u ON NOT u.is_first AND u.i = b.i
-""")
-
 
 def temporal_attack(linked: ReleaseLink, k: int, unmatched: Sequence[Sequence[Any]] = ()) -> exp.Select:
-    """Classes of the second release in which some rows, but fewer than k, can be new: ``finest_0`` .. and ``n``.
+    """Classes of the second release in which some rows, but fewer than k, can be new: ``finest_0`` .. and
+    ``row_count``.
 
     An attacker who knows that a person joined in between looks for them among the new rows. Rows of both releases are
     counted by shared values and labels at the coarser of the two levels: rows that the second has in excess are new.
     Where the second is finer, each of its classes may have all new rows; where labels have several levels, as many as
-    `bound_unmatched_rows` says.
+    `bound_unmatched_rows` says: ``unmatched`` are the rows of `labelled_unmatched` then.
 
-    For the rows that are gone, give the link `ReleaseLink.swapped`.
-
-    Parameters
-    ----------
-    unmatched:
-        The rows of `labelled_unmatched`, where labels have several levels.
+    For the rows that are gone, give the link `ReleaseLink.in_reverse`.
     """
     query = few_new_rows_in_classes(linked, k)
     if linked.multilevel_attributes:
         query = add_unmatched(query, linked, unmatched)
-    return with_comparison_parts(query, linked, finest=None)
+    return with_comparison_parts(query, linked)
 
 
 def few_new_rows_in_classes(linked: ReleaseLink, k: int) -> exp.Select:
     """The query of `temporal_attack`: it reads `comparison_parts`, and `UNMATCHED` where labels have several levels."""
     attributes = [i for i, _ in linked.side(is_first=False)[1]]
-    return _FEW_NEW_ROWS(
+    return template("""
+        SELECT :named, sum(row_count)::BIGINT AS row_count
+        FROM :new AS new
+        GROUP BY :labels
+        HAVING sum(row_count)::BIGINT BETWEEN 1 AND :most
+    """)(
         named=[as_column(col(f"label_{i}"), f"finest_{i}") for i in attributes],
-        new=subquery(new_rows(linked, [col(f"label_{i}", "b") for i in attributes])),
+        new=new_rows(linked, [col(f"label_{i}", "b") for i in attributes]),
         labels=[col(f"label_{i}") for i in attributes],
         most=k - 1,
     )
 
 
+# All levels are known: groups match by their keys. Where releases have most rows in common, few keys have more rows.
+_NEW_ROWS_BY_KEY = template("""
+    SELECT :columns, least(b.row_count, m.row_count) AS row_count
+    FROM "sqlanon second" AS b
+    JOIN (
+        SELECT :keys_now, b.row_count - coalesce(a.row_count, 0) AS row_count
+        FROM (SELECT :keys, sum(row_count)::BIGINT AS row_count FROM "sqlanon second" AS t GROUP BY :keys) AS b
+        LEFT JOIN (SELECT :keys, sum(row_count)::BIGINT AS row_count FROM "sqlanon first" AS t GROUP BY :keys) AS a
+            ON :keys_match
+        WHERE b.row_count > coalesce(a.row_count, 0)
+    ) AS m ON :same_key
+""")
+# Labels have several levels: the most rows that can be new.
+_NEW_ROWS_BY_FLOWS = template("""
+    SELECT :columns, u.most AS row_count
+    FROM "sqlanon second" AS b
+    JOIN "sqlanon unmatched" AS u ON NOT u.is_first AND u.group_id = b.group_id
+""")
+
+
 def new_rows(linked: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:
-    """Columns of the groups of the second release, ``b``, and ``n``, the most rows of each that can be new."""
+    """Columns of the groups of the second release, ``b``, and the most rows of each that can be new: ``row_count``."""
     if linked.multilevel_attributes:
         return _NEW_ROWS_BY_FLOWS(columns=columns)
     return _NEW_ROWS_BY_KEY(
         columns=columns,
-        keys=[col(name) for name in linked.key],
-        keys_now=[col(name, "b") for name in linked.key],
+        keys=cols(linked.key),
+        keys_now=cols(linked.key, "b"),
         keys_match=keys_match(linked),
-        same_key=all_of(null_safe_equal(col(name, "b"), col(name, "m")) for name in linked.key),
+        same_key=same_values(linked.key, "b", "m"),
     )
 
 
 # --- Unmatched rows
 
 _UNMATCHED_ROWS = template("""
+    WITH
+        groups AS (
+            SELECT true AS is_first, g.group_id, g.row_count, c.component
+            FROM :first AS g
+            LEFT JOIN :components AS c ON c.node = 2 * g.group_id
+            UNION ALL
+            SELECT false AS is_first, g.group_id, g.row_count, c.component
+            FROM :second AS g
+            LEFT JOIN :components AS c ON c.node = (2 * g.group_id) + 1
+        ),
+        counted AS (
+            SELECT
+                *,
+                sum(row_count) OVER (PARTITION BY component, is_first) AS release_rows,
+                sum(row_count) OVER (PARTITION BY component)
+                    - sum(row_count) OVER (PARTITION BY component, is_first) AS other_rows,
+                row_number() OVER (PARTITION BY component, is_first ORDER BY group_id) AS position
+            FROM groups
+        )
     SELECT
         s.is_first,
-        s.i,
+        s.group_id,
         CASE
-            WHEN s.component IS NULL THEN s.n
-            WHEN r.component IS NULL THEN least(s.n, greatest(s.release_rows - s.other_rows, 0))
+            WHEN s.component IS NULL THEN s.row_count
+            WHEN r.component IS NULL THEN least(s.row_count, greatest(s.release_rows - s.other_rows, 0))
             ELSE coalesce(f.most, 0)
         END::BIGINT AS most,
         CASE
-            WHEN s.component IS NULL THEN s.n
+            WHEN s.component IS NULL THEN s.row_count
             WHEN r.component IS NULL AND s.position = 1 THEN greatest(s.release_rows - s.other_rows, 0)
             WHEN r.component IS NULL THEN 0
-            ELSE coalesce(f.n, 0)
-        END::BIGINT AS n
-    FROM (
-        SELECT
-            *,
-            sum(n) OVER (PARTITION BY component, is_first) AS release_rows,
-            sum(n) OVER (PARTITION BY component) - sum(n) OVER (PARTITION BY component, is_first) AS other_rows,
-            row_number() OVER (PARTITION BY component, is_first ORDER BY i) AS position
-        FROM (
-            SELECT true AS is_first, g.i, g.n, c.component
-            FROM :first AS g
-            LEFT JOIN :components AS c ON c.node = 2 * g.i
-            UNION ALL
-            SELECT false AS is_first, g.i, g.n, c.component
-            FROM :second AS g
-            LEFT JOIN :components AS c ON c.node = (2 * g.i) + 1
-        ) AS g
-    ) AS s
+            ELSE coalesce(f.row_count, 0)
+        END::BIGINT AS row_count
+    FROM counted AS s
     LEFT JOIN (SELECT DISTINCT component FROM :irregular AS e) AS r ON r.component = s.component
-    LEFT JOIN :flows AS f ON f.is_first = s.is_first AND f.i = s.i
+    LEFT JOIN :flows AS f ON f.is_first = s.is_first AND f.group_id = s.group_id
 """)
-_LABELLED = template("""
-    SELECT u.is_first, u.most, u.n, :labels
-    FROM :groups AS g
-    JOIN "sqlanon unmatched" AS u ON u.is_first = :is_first AND u.i = g.i
-    WHERE u.most > 0
-""")
-_BY_LABELS = template("""
-    SELECT x.is_first, g.i, x.most, x.n
-    FROM :rows AS x
-    JOIN :groups AS g ON x.is_first = :is_first AND :same_labels
-""")
+_UNMATCHED_TYPES = {"is_first": "BOOLEAN", "group_id": "BIGINT", "most": "BIGINT", "row_count": "BIGINT"}
 
 
 def bound_unmatched_rows(graph: OverlapGraph, first: exp.Expr, second: exp.Expr) -> exp.Select:
-    """The groups of both releases, ``is_first`` and ``i``, with the ``most`` of their rows that can be new or gone.
+    """The groups of both releases, ``is_first`` and ``group_id``, with the ``most`` of their rows that can be new or
+    gone.
 
-    ``n`` is the number of unmatched rows in one greatest flow: its sum over the groups of a component is the number of
-    rows that are new or gone in every greatest flow.
+    ``row_count`` is the number of unmatched rows in one greatest flow: its sum over the groups of a component is the
+    number of rows that are new or gone in every greatest flow.
 
     Raises
     ------
     TooManyStepsError
         The flows take too many steps.
     """
-    columns = {"is_first": "BOOLEAN", "i": "BIGINT", "most": "BIGINT", "n": "BIGINT"}
-    rows = [(group.is_first, group.group, group.most, group.rows) for group in graph.flows.unmatched()]
     return _UNMATCHED_ROWS(
         first=first,
         second=second,
         components=graph.components,
         irregular=graph.irregular,
-        flows=subquery(values_query(columns, rows)),
+        flows=subquery(values_query(_UNMATCHED_TYPES, [*graph.flows.unmatched_groups()])),
     )
 
 
@@ -322,17 +303,27 @@ def labelled_unmatched(linked: ReleaseLink) -> exp.Select:
             as_column(cast(col(name, "g") if name in columns else exp.null(), "VARCHAR"), name)
             for name in columns_of_both(linked)
         ]
-        queries.append(_LABELLED(labels=labels, groups=table(release), is_first=exp.convert(is_first)))
+        query = template("""
+            SELECT u.is_first, u.most, u.row_count, :labels
+            FROM :groups AS g
+            JOIN "sqlanon unmatched" AS u ON u.is_first = :is_first AND u.group_id = g.group_id
+            WHERE u.most > 0
+        """)
+        queries.append(query(labels=labels, groups=table(release), is_first=exp.convert(is_first)))
     return select_star(subquery(union_all(*queries), "u"))
 
 
 def add_unmatched(query: exp.Select, linked: ReleaseLink, rows: Sequence[Sequence[Any]]) -> exp.Select:
     """Add the table `UNMATCHED`, made of the rows of `labelled_unmatched`, to a query that reads it."""
-    labels = dict.fromkeys(columns_of_both(linked), "VARCHAR")
-    types = {"is_first": "BOOLEAN", "most": "BIGINT", "n": "BIGINT", **labels}
-    queries = [
-        _BY_LABELS(
-            rows=subquery(values_query(types, rows), "x"),
+    types = {name: type_ for name, type_ in _UNMATCHED_TYPES.items() if name != "group_id"}
+    labelled = values_query({**types, **dict.fromkeys(columns_of_both(linked), "VARCHAR")}, rows)
+    unmatched = [
+        template("""
+            SELECT x.is_first, g.group_id, x.most, x.row_count
+            FROM :labelled AS x
+            JOIN :groups AS g ON x.is_first = :is_first AND :same_labels
+        """)(
+            labelled=labelled.copy(),
             groups=table(release),
             is_first=exp.convert(is_first),
             same_labels=all_of(
@@ -342,7 +333,4 @@ def add_unmatched(query: exp.Select, linked: ReleaseLink, rows: Sequence[Sequenc
         )
         for release, is_first in ((FIRST, True), (SECOND, False))
     ]
-    parts = exp.Select().with_(ident(UNMATCHED), as_=union_all(*queries), copy=False)
-    existing = query.args["with_"].expressions if query.args.get("with_") else []
-    query.set("with_", exp.With(expressions=[*parts.args["with_"].expressions, *existing]))
-    return query
+    return prepend_ctes(query, {UNMATCHED: union_all(*unmatched)})

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,11 @@ from sqlglot import exp
 
 from sqlanon.audit.check import Check
 from sqlanon.errors import NotComparedError, ReleaseError
-from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import catalog
 from sqlanon.ledger.earlier import EarlierRelease, open_earlier_release
+from sqlanon.ledger.joint import noise_intervals
 from sqlanon.ledger.joint.attacks import complementary_release, temporal_attack
 from sqlanon.ledger.joint.class_unions import readable_unions
-from sqlanon.ledger.joint.noise_intervals import (
-    WITHOUT_NOISE_LINKS,
-    IntervalAudit,
-    NoiseSide,
-    copy_noise_ranges,
-    describe_uncompared_noise,
-    epsilons_by_column,
-    find_weak_noise,
-)
 from sqlanon.ledger.joint.overlaps import subtraction
 from sqlanon.ledger.joint.pair_audit import PairAudit
 from sqlanon.ledger.joint.part_requirements import NewRows, Part, readable_violations, shared_requirements
@@ -65,8 +55,7 @@ from sqlanon.ledger.records import Publication, SpentEpsilon
 from sqlanon.ledger.released_hierarchies import (
     CATALOG_IN_QUERIES,
     copy_released_hierarchies,
-    find_equal_hierarchies,
-    ground_value_types,
+    find_different_hierarchies,
     pair_hierarchies,
     readable_table,
     released_hierarchy_name,
@@ -80,9 +69,11 @@ from sqlanon.requirements import guaranteed_k
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.expressions import (
-    col,
+    aliased,
+    cols,
     create_table,
     drop_table,
+    full_name,
     read_parquet,
     subquery,
     table,
@@ -99,116 +90,72 @@ GROUP_ROWS = "sqlanon rows"
 
 _NOISE = "noise of all releases"
 
-_GROUPED = template("""
-    SELECT :columns, count(*) AS "sqlanon rows"
-    FROM :release AS release
-    GROUP BY :columns
-""")
-
 
 @dataclass(frozen=True)
 class _Attack:
-    """An attack that finds rows.
-
-    Attributes
-    ----------
-    build:
-        Builds its query for people from ``public``, the link by names that they can use; None where there is none.
-    reason:
-        Why it requires k rows, where that is not the k of a policy.
-    """
+    """An attack that finds rows."""
 
     message: str
-    build: Callable[[ReleaseLink, int], exp.Select] | None
-    public: ReleaseLink
-    k: int
-    reason: str = ""
+    query: Callable[[], exp.Select] | None = None  # builds SQL that lists the rows; None if it would be too long
+    reason: str = ""  # why it requires k rows, where that is not the k of a policy
     remedy: str | None = None
 
 
 @dataclass(frozen=True)
-class SourceHistory:
-    """The releases of the source of a new release, when it is published.
+class _Comparison:
+    """An earlier release and the new one, with the hierarchies of both.
 
-    Attributes
-    ----------
-    earlier:
-        The releases with which the new one is compared.
-    replaced:
-        The release that it replaces.
-    known:
-        All releases of the catalog, by run and path.
-    spent:
-        The releases with noise of other runs.
-    other_catalogs:
-        Other catalogs with releases of the source.
-    shares:
-        The share of rows in common with sources under other descriptions.
-    people:
-        The people in common with sources under other descriptions.
-    most_rows:
-        The most rows of one person, if the policy names persons.
-    most_rows_before:
-        The most rows of one person in the source of each earlier run.
-    same_source:
-        The description in the ledger of an earlier source that has the same rows.
-    notes:
-        Warnings about releases that were not compared.
-    secret:
-        The secret with which keys and samples are hashed.
+    An attack may find ``k`` rows or more; ``reason`` explains a number that is not the k of a policy.
     """
 
-    earlier: Sequence[Publication]
-    replaced: Publication | None
-    known: frozenset[tuple[str, Path]]
-    spent: Sequence[SpentEpsilon]
-    other_catalogs: Sequence[Path]
-    shares: Mapping[str, float]
-    people: Mapping[str, SharedPeople]
-    most_rows: int
-    most_rows_before: Mapping[str, int]
-    same_source: str | None
-    notes: Sequence[str]
-    secret: str
+    earlier: EarlierRelease
+    new: ComparedRelease
+    hierarchies: ComparedHierarchies
+    k: int
+    reason: str
+
+    @property
+    def run_id(self) -> str:
+        return self.earlier.publication.run_id
+
+
+@dataclass(frozen=True)
+class SourceHistory:
+    """The releases of the source of a new release, when it is published."""
+
+    earlier: Sequence[Publication]  # the releases with which the new one is compared
+    replaced: Publication | None  # the release that it replaces
+    known: frozenset[tuple[str, Path]]  # all releases of the catalog, by run and path
+    spent: Sequence[SpentEpsilon]  # the releases with noise of other runs
+    other_catalogs: Sequence[Path]  # other catalogs with releases of the source
+    shares: Mapping[str, float]  # the share of rows in common with sources under other descriptions
+    people: Mapping[str, SharedPeople]  # the people in common with sources under other descriptions
+    most_rows: int  # the most rows of one person, if the policy names persons
+    most_rows_before: Mapping[str, int]  # the most rows of one person in the source of each earlier run
+    same_source: str | None  # the description in the ledger of an earlier source that has the same rows
+    notes: Sequence[str]  # warnings about releases that were not compared
+    secret: str  # the secret with which keys and samples are hashed
 
 
 @dataclass
 class JointAudit:
-    """Compares a new release with earlier ones of the same source.
-
-    Attributes
-    ----------
-    force:
-        Whether the new release may break earlier ones: a warning names them then.
-    extends:
-        Whether it extends another release, which is not among the earlier ones.
-    breaks:
-        The paths of the releases that it breaks, or may break.
-    groups:
-        The grouped rows of the new release, by the query that groups them.
-    queries:
-        SQL that lists the rows for which it is refused.
-    refusals:
-        The earlier releases beside which it is refused.
-    withdraws:
-        The run of the release that it replaces without rows that have left the source; one of the earlier releases.
-    noise_ranges:
-        The ranges of its classes, if it has noise.
-    """
+    """Compares a new release with earlier ones of the same source."""
 
     run: Run
     search_input: SearchInput
     target: Path
     history: SourceHistory
-    force: bool = False
-    extends: bool = False
-    breaks: list[str] = field(default_factory=list)
+    force: bool = False  # whether the new release may break earlier ones: a warning names them then
+    extends: bool = False  # whether it extends another release, which is not among the earlier ones
+    breaks: list[str] = field(default_factory=list)  # the paths of the releases that it breaks, or may break
     warnings: list[str] = field(default_factory=list)
+    # The grouped rows of the new release, by the query that groups them
     groups: dict[str, exp.Table] = field(default_factory=dict)
-    queries: list[str] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)  # SQL that lists the rows for which it is refused
+    refusals: list[Refusal] = field(default_factory=list)  # the earlier releases beside which it is refused
+    # The run of the release that it replaces without rows that have left the source; one of the earlier releases
     withdraws: str | None = None
-    noise_ranges: exp.Table | None = None
+    noise_ranges: exp.Table | None = None  # the ranges of its classes, if it has noise
 
     @property
     def earlier(self) -> Sequence[Publication]:
@@ -295,17 +242,16 @@ class JointAudit:
         return Check(_NOISE, False, f"{message}, or publish it with --force: {loss}. The catalog records it")
 
     def _check(self, publication: Publication, new: ComparedRelease) -> Check:
-        name, can_be_base = f"together with {publication}", False
+        name, can_be_base, search = f"together with {publication}", False, self.search_input.earlier
         try:
             with open_earlier_release(self.run.engine, publication, Reach(self.search_input.policy)) as earlier:
                 if not kind_for_path(self.target).compares:  # its rows are not available, only classes
                     raise NotComparedError("the new release is in Spark, where releases cannot be compared yet")
-                hierarchies = self._hierarchies(earlier, new)
-                can_be_base = earlier.can_be_base and not hierarchies[0].crossing
-                attacks = self._find_attacks(earlier, new, hierarchies)
+                hierarchies, names = self._hierarchies(earlier, new)
+                can_be_base = earlier.can_be_base and not hierarchies.crossing
+                attacks = self._find_attacks(_Comparison(earlier, new, hierarchies, *self._required_rows(earlier)))
         except ReleaseError as error:
-            is_base = publication.run_id in self.search_input.earlier.run_ids
-            if is_base and not isinstance(error, NotComparedError):
+            if publication.run_id in search.run_ids and not isinstance(error, NotComparedError):
                 raise
             reason = str(error)
             if publication.intended_at is not None:
@@ -316,7 +262,7 @@ class JointAudit:
         findings = "; ".join(attack.message for attack in attacks)
         message = self._describe_common_source(publication) + findings + attacks[0].reason
         remedy = next((attack.remedy for attack in attacks if attack.remedy is not None), None)
-        if publication.run_id in self.search_input.earlier.changed_run_ids and remedy is None:
+        if publication.run_id in search.changed_run_ids and remedy is None:
             # The new release shows nothing finer than this one, and no few rows that are new. So these rows were
             # deleted from the source, or changed there: no generalization hides them.
             return Check(
@@ -325,7 +271,8 @@ class JointAudit:
         self.breaks.append(str(publication.path))
         if self.force:
             return Check(name, None, f"not safe, and published by force: {message}")
-        self.queries += [self._write_script(publication, attack) for attack in attacks if attack.build is not None]
+        queries = [_replace_tables(attack.query(), names) for attack in attacks if attack.query is not None]
+        self.queries += [self._write_script(publication, query) for query in queries]
         self.refusals.append(Refusal(publication, can_be_base and remedy is None, breaks=True, remedy=remedy))
         return Check(name, False, message)
 
@@ -370,258 +317,193 @@ class JointAudit:
             f"the source has about {people.share:.0%} of its people in common with that of this release, by {columns}; "
         )
 
-    def _find_attacks(
-        self,
-        earlier: EarlierRelease,
-        new: ComparedRelease,
-        hierarchies: tuple[ComparedHierarchies, ComparedHierarchies],
-    ) -> list[_Attack]:
+    def _find_attacks(self, pair: _Comparison) -> list[_Attack]:
         """The attacks that find rows: first with columns of the same name, then with renamed columns."""
-        attacks, different = self._find_attacks_with_names(earlier, new, hierarchies, {})
+        earlier, new, names = pair.earlier, pair.new, dict[str, str]()
+        attacks, different = self._find_attacks_with_names(pair, names)
         if attacks:
             return attacks
-        names = match_renamed_columns(self.run.engine, earlier, new)
-        if names:
-            attacks, different = self._find_attacks_with_names(earlier, new, hierarchies, names)
+        if names := match_renamed_columns(self.run.engine, earlier, new):
+            attacks, different = self._find_attacks_with_names(pair, names)
         if not attacks:
             renamed = earlier.rename_columns(names)
+            missing, added = (
+                columns_missing_from(renamed, new),
+                columns_missing_from(new, renamed),
+            )
             warnings = (
-                describe_uncompared_columns(
-                    columns_missing_from(renamed, new), columns_missing_from(new, renamed), different
-                ),
-                describe_uncompared_noise(earlier, new),
-                describe_uncompared_noise(new, earlier),
+                describe_uncompared_columns(missing, added, different),
+                noise_intervals.describe_uncompared_noise(earlier, new),
+                noise_intervals.describe_uncompared_noise(new, earlier),
             )
             prefix = f"together with {earlier.publication}"
             self.warnings += [f"{prefix}: {warning}" for warning in warnings if warning is not None]
         return attacks
 
-    def _find_attacks_with_names(
-        self,
-        earlier: EarlierRelease,
-        new: ComparedRelease,
-        hierarchies: tuple[ComparedHierarchies, ComparedHierarchies],
-        names: Mapping[str, str],
-    ) -> tuple[list[_Attack], list[str]]:
+    def _find_attacks_with_names(self, pair: _Comparison, names: Mapping[str, str]) -> tuple[list[_Attack], list[str]]:
         """The attacks that find rows, with columns of the earlier release renamed as in the new one; and the shared
         columns without a common value."""
-        pair = earlier.with_sets_as_text.rename_columns(names), new.with_sets_as_text
-        with (
-            self._link(earlier, new, hierarchies, names, *pair) as (linked, public),
-            self._open_audit(earlier, linked) as audit,
-        ):
-            masked: MaskedRows = "own class" if earlier.shows_masked_rows or new.shows_masked_rows else "none"
-            attacks = self._attacks(earlier, audit, public, masked)
-            attacks += self._noise_attacks(earlier, pair, hierarchies[0], audit, public)
-            different = find_columns_without_common_values(self.run.engine, linked.first, linked.second, linked.shared)
-        if masked == "own class":
-            unmasked = (
-                pair[0].without_masked_rows(hierarchies[0].for_release(is_first=True)),
-                pair[1].without_masked_rows(hierarchies[0].for_release(is_first=False)),
-            )
+        attacks, different = list[_Attack](), list[str]()
+        shows_masked_rows = pair.earlier.shows_masked_rows or pair.new.shows_masked_rows
+        views: list[MaskedRows] = ["own class", "left out"] if shows_masked_rows else ["none"]
+        for masked in views:
+            releases = _select_view(pair.earlier, pair.new, pair.hierarchies, names, masked)
             with (
-                self._link(earlier, new, hierarchies, names, *unmasked) as (linked, public),
-                self._open_audit(earlier, linked) as audit,
+                self._link(pair, releases) as (linked, public),
+                PairAudit.open(self.run.engine, self.run.work, linked, pair.k) as audit,
             ):
                 messages = {attack.message for attack in attacks}
-                more = self._attacks(earlier, audit, public, "left out")
-                more += self._noise_attacks(earlier, unmasked, hierarchies[0], audit, public)
-                attacks += [attack for attack in more if attack.message not in messages]
+                view_attacks = self._attacks(pair, audit, public, masked)
+                view_attacks += self._noise_attacks(pair, releases, audit, public)
+                attacks += [attack for attack in view_attacks if attack.message not in messages]
+                if masked != "left out":
+                    relations = linked.first, linked.second
+                    different = find_columns_without_common_values(self.run.engine, *relations, linked.shared)
         if attacks:
             attacks[0] = replace(attacks[0], message=describe_renamed_columns(names) + attacks[0].message)
         return attacks, different
 
-    def _open_audit(self, earlier: EarlierRelease, linked: ReleaseLink) -> AbstractContextManager[PairAudit]:
-        return PairAudit.open(self.run.engine, self.run.work, linked, self._required_rows(earlier)[0])
-
     @contextmanager
     def _link(
-        self,
-        earlier: EarlierRelease,
-        new: ComparedRelease,
-        hierarchies: tuple[ComparedHierarchies, ComparedHierarchies],
-        names: Mapping[str, str],
-        first: ComparedRelease,
-        second: ComparedRelease,
+        self, pair: _Comparison, releases: tuple[ComparedRelease, ComparedRelease]
     ) -> Iterator[tuple[ReleaseLink, ReleaseLink]]:
-        """The link of the grouped rows of both releases, and the link by names that people can use."""
-        linked = link_releases(first, second, hierarchies[0])
+        """The link of the grouped rows of both releases, and that of the rows, for queries that people can run."""
+        engine, (first, second) = self.run.engine, releases
+        linked = link_releases(first, second, pair.hierarchies)
         if linked.missing:
             raise NotComparedError(f"the catalog no longer has the hierarchies of {', '.join(linked.missing)}")
-        with self._group(linked) as (first_groups, second_groups):
+        first_columns, second_columns = linked.columns
+        new_query, first_groups = group_by_columns(linked.second, second_columns), self.run.work("joint earlier")
+        key = new_query.sql(engine.dialect)
+        if key not in self.groups:  # the rows of the new release are grouped once for all comparisons
+            self.groups[key] = self.run.work(f"joint new {len(self.groups)}")
+            engine.execute(create_table(self.groups[key].copy(), new_query))
+        second_groups = self.groups[key].copy()
+        engine.execute(create_table(first_groups.copy(), group_by_columns(linked.first, first_columns)))
+        try:
             # Labels are read unchanged, also where they are compared as values of another type.
             first = replace(first, relation=first_groups) if linked.first is first.relation else first
             second = replace(second, relation=second_groups) if linked.second is second.relation else second
-            kinds = classify_labels_of_both(self.run.engine, linked, first, second)
+            kinds = classify_labels_of_both(engine, linked, first, second)
             if isinstance(kinds, str):
                 raise NotComparedError(kinds, 'publish both with [search] summary = "range"')
             groups = replace(linked, first=first_groups, second=second_groups, count=GROUP_ROWS)
-            groups = prepare_comparison(self.run.engine, groups, kinds.ranges, kinds.sets)
-            excludes_masked_rows = first.excludes_masked_rows or second.excludes_masked_rows
-            yield groups, self._public_link(earlier, new, hierarchies[1], groups, names, excludes_masked_rows)
-
-    @contextmanager
-    def _group(self, linked: ReleaseLink) -> Iterator[tuple[exp.Table, exp.Table]]:
-        """The grouped rows of both; those of the new release are grouped once for all comparisons."""
-        engine, (first_columns, second_columns) = self.run.engine, linked.columns
-        query = group_by_columns(linked.second, second_columns)
-        key = query.sql(engine.dialect)
-        if key not in self.groups:
-            target = self.run.work(f"joint new {len(self.groups)}")
-            engine.execute(create_table(target.copy(), query))
-            self.groups[key] = target
-        first = self.run.work("joint earlier")
-        engine.execute(create_table(first.copy(), group_by_columns(linked.first, first_columns)))
-        try:
-            yield first, self.groups[key].copy()
+            groups = prepare_comparison(engine, groups, kinds.ranges, kinds.sets)
+            yield groups, replace(linked, attributes=groups.attributes)
         finally:
-            engine.execute(drop_table(first))
+            engine.execute(drop_table(first_groups))
 
-    def _public_link(
-        self,
-        earlier: EarlierRelease,
-        new: ComparedRelease,
-        hierarchies: ComparedHierarchies,
-        groups: ReleaseLink,
-        names: Mapping[str, str],
-        excludes_masked_rows: bool,
-    ) -> ReleaseLink:
-        """The link of both releases by names that people can use."""
-        first = replace(earlier, relation=_readable_rows(earlier.publication.path, earlier.manifest, "earlier"))
-        second = replace(new, relation=_readable_rows(self.target, new.manifest, "new"))
-        first, second = first.with_sets_as_text.rename_columns(names), second.with_sets_as_text
-        if excludes_masked_rows:
-            first = first.without_masked_rows(hierarchies.for_release(is_first=True))
-            second = second.without_masked_rows(hierarchies.for_release(is_first=False))
-        public = link_releases(first, second, hierarchies)
-        attributes = tuple(
-            replace(attribute, pairs=grouped.pairs, ranges=grouped.ranges, sets=grouped.sets)
-            for attribute, grouped in zip(public.attributes, groups.attributes, strict=True)
-        )
-        return replace(public, attributes=attributes)
-
-    def _attacks(
-        self, earlier: EarlierRelease, audit: PairAudit, public: ReleaseLink, masked: MaskedRows
-    ) -> list[_Attack]:
+    def _attacks(self, pair: _Comparison, audit: PairAudit, public: ReleaseLink, masked: MaskedRows) -> list[_Attack]:
         """The attacks that find rows by labels and shared values."""
-        linked, source = audit.linked, earlier.publication.source
+        linked, source, k = audit.linked, pair.earlier.publication.source, pair.k
         has_rows = source == self.run.identity or source in self.history.shares
         if not (has_rows or linked.shared or any(attribute.is_shared for attribute in linked.attributes)):
             return []  # other records of the same people, without a column in common
-        attacks, (k, reason) = list[_Attack](), self._required_rows(earlier)
+        attacks = list[_Attack]()
         if linked.shared:
             combinations, count = audit.count_combinations()
             if combinations:
                 few = f"has fewer than {k:,} rows" if combinations == 1 else f"have fewer than {k:,} rows each"
                 message = f"joined with it, {count_noun(combinations, 'combination')} of values {few}"
                 message += f" ({count_noun(count, 'row')} in all; complementary release)"
-                attacks.append(_Attack(message, complementary_release, public, k, reason))
+                attacks.append(_Attack(message, _statement(complementary_release, public, k), pair.reason))
         if not attacks:
-            attacks += self._violations(earlier, audit, public, "joined")
+            attacks += self._violations(pair, audit, public, "joined")
         # Masked rows match every class: a greatest flow with them extends one without, and classes share at most as
         # many rows without them.
         if linked.multilevel_attributes and has_rows and not attacks and masked != "own class":
-            attacks += self._subtractions(earlier, audit, public, reason)
-        if not attacks or earlier.publication.run_id in self.search_input.earlier.changed_run_ids:
+            attacks += self._subtractions(pair, audit, public)
+        if not attacks or pair.run_id in self.search_input.earlier.changed_run_ids:
             # Rows that were deleted since do not refuse the release, so everything else must be decided.
-            return attacks + self._temporal_attacks(earlier, audit, public, masked)
+            return attacks + self._temporal_attacks(pair, audit, public, masked)
         audit.leave_few_steps()
         try:
-            return attacks + self._temporal_attacks(earlier, audit, public, masked)
+            return attacks + self._temporal_attacks(pair, audit, public, masked)
         except NotComparedError:  # the attacks above are enough to refuse the release
             return attacks
 
     def _noise_attacks(
         self,
-        earlier: EarlierRelease,
-        pair: tuple[ComparedRelease, ComparedRelease],
-        hierarchies: ComparedHierarchies,
+        pair: _Comparison,
+        releases: tuple[ComparedRelease, ComparedRelease],
         audit: PairAudit,
         public: ReleaseLink,
     ) -> list[_Attack]:
         """The rows that intervals around values with noise distinguish."""
-        names = find_weak_noise(*pair)
+        names = noise_intervals.find_weak_noise(*releases)
         if not names:
             return []
-        (first, second), linked = pair, link_releases(*pair, hierarchies)
-        k, reason = self._required_rows(earlier)
-        ranges = None
-        if epsilons_by_column(first):
-            ranges = copy_noise_ranges(self.run, self.search_input.policy, earlier.publication.run_id)
+        (first, second), ranges = releases, None
+        if noise_intervals.epsilons_by_column(first):
+            ranges = noise_intervals.copy_noise_ranges(self.run, self.search_input.policy, pair.run_id)
         sides = (
-            NoiseSide(first, linked.first, linked.columns[0], ranges),
-            NoiseSide(second, linked.second, linked.columns[1], self.noise_ranges),
+            noise_intervals.NoiseSide(first, public.first, public.columns[0], ranges),
+            noise_intervals.NoiseSide(second, public.second, public.columns[1], self.noise_ranges),
         )
-        intervals = IntervalAudit(self.run, audit.linked, audit.with_tables, hierarchies, names)
-        distinguished = intervals.count_distinguished_rows(*sides, k)
+        intervals = noise_intervals.IntervalAudit(self.run, audit.linked, audit.with_tables, pair.hierarchies, names)
+        distinguished = intervals.count_distinguished_rows(*sides, pair.k)
         if not distinguished.any:
             return []
-        message = describe_distinguished_rows(distinguished, k)
-        return [_Attack(message, None, public, k, reason, WITHOUT_NOISE_LINKS)]
+        message = describe_distinguished_rows(distinguished, pair.k)
+        return [_Attack(message, reason=pair.reason, remedy=noise_intervals.WITHOUT_NOISE_LINKS)]
 
     def _temporal_attacks(
-        self, earlier: EarlierRelease, audit: PairAudit, public: ReleaseLink, masked: MaskedRows
+        self, pair: _Comparison, audit: PairAudit, public: ReleaseLink, masked: MaskedRows
     ) -> list[_Attack]:
         """Few rows that are new, or gone."""
-        run_id, releases = earlier.publication.run_id, self.search_input.earlier
+        run_id, releases = pair.run_id, self.search_input.earlier
         if run_id in releases.run_ids_by_person:
             return []  # other records: the search has counted parts of classes by the people of that release
-        attacks, (k, reason) = list[_Attack](), self._required_rows(earlier)
+        attacks = list[_Attack]()
         # Rows that left the source are in no release that is based on another one.
         directions = [True] if run_id in releases.run_ids else [True, False]
         for is_new in directions:
-            side, side_public = (audit, public) if is_new else (audit.swapped, public.swapped)
+            side, side_public = (audit, public) if is_new else (audit.in_reverse, public.in_reverse)
             change = describe_change(is_new, masked)
             for part in _parts_with_new_rows(audit.linked, masked):
                 count, rows = side.count_new_rows(part)
                 if count:
-                    unmatched = _list_unmatched(side, part)
-                    build: Callable[[ReleaseLink, int], exp.Select] | None = None
+                    query, unmatched = None, _list_unmatched(side, part)
                     if unmatched is not None and part == "new":
-                        build = partial(temporal_attack, unmatched=unmatched)
+                        query = _statement(temporal_attack, side_public, pair.k, unmatched=unmatched)
                     elif unmatched is not None and part != "new":
-                        build = partial(readable_unions, union=part, unmatched=unmatched)
-                    message = f"{describe_few_rows(rows, change, k, count, part)} (temporal attack)"
-                    attacks.append(_Attack(message, build, side_public, k, reason))
+                        query = _statement(readable_unions, side_public, pair.k, union=part, unmatched=unmatched)
+                    message = f"{describe_few_rows(rows, change, pair.k, count, part)} (temporal attack)"
+                    attacks.append(_Attack(message, query, pair.reason))
                     break
-                if violations := self._violations(earlier, side, side_public, part, change):
+                if violations := self._violations(pair, side, side_public, part, change):
                     attacks += violations
                     break
         return attacks
 
-    def _subtractions(
-        self, earlier: EarlierRelease, audit: PairAudit, public: ReleaseLink, reason: str
-    ) -> list[_Attack]:
+    def _subtractions(self, pair: _Comparison, audit: PairAudit, public: ReleaseLink) -> list[_Attack]:
         """Few rows that overlapping classes share by the counts of both, or such that violate a requirement."""
         overlaps = audit.find_overlaps()
         if overlaps.few:
-            build = partial(subtraction, shared_rows=overlaps.few)
-            return [_Attack(describe_shared_rows(overlaps.few, audit.k), build, public, audit.k, reason)]
-        return self._violations(earlier, audit, public, "joined by counts") if overlaps.bounds else []
+            query = _statement(subtraction, public, pair.k, shared_rows=overlaps.few)
+            return [_Attack(describe_shared_rows(overlaps.few, pair.k), query, pair.reason)]
+        return self._violations(pair, audit, public, "joined by counts") if overlaps.bounds else []
 
     def _violations(
-        self, earlier: EarlierRelease, audit: PairAudit, public: ReleaseLink, part: Part, change: str = ""
+        self, pair: _Comparison, audit: PairAudit, public: ReleaseLink, part: Part, change: str = ""
     ) -> list[_Attack]:
         """The requirements of the policy that some parts of both releases violate.
 
         The search has checked them already for a release that is based on the earlier one.
         """
-        if earlier.publication.run_id in self.search_input.earlier.run_ids:
+        if pair.run_id in self.search_input.earlier.run_ids:
             return []
-        attacks = []
-        policy = self.search_input.policy
+        attacks, policy = [], self.search_input.policy
         for requirement in shared_requirements(policy.privacy, policy.attributes_with_role("sensitive"), audit.linked):
             count, _ = audit.count_violations(requirement, part)
             if not count:
                 continue
             shared = audit.list_shared_rows(requirement) if part == "joined by counts" else ()
-            build, unmatched = None, _list_unmatched(audit, part)
+            query, unmatched = None, _list_unmatched(audit, part)
             if unmatched is not None:
-                build = partial(
-                    readable_violations, requirement=requirement, part=part, shared=shared, unmatched=unmatched
-                )
-            message = describe_violations(requirement.name, part, change, count)
-            attacks.append(_Attack(message, build, public, audit.k))
+                rows = {"shared": shared, "unmatched": unmatched}
+                query = _statement(readable_violations, public, pair.k, requirement=requirement, part=part, **rows)
+            attacks.append(_Attack(describe_violations(requirement.name, part, change, count), query))
         return attacks
 
     def _required_rows(self, earlier: EarlierRelease) -> tuple[int, str]:
@@ -643,7 +525,7 @@ class JointAudit:
             most += [people.most_rows, people.earlier_most_rows]
         return max(most)
 
-    def _write_script(self, publication: Publication, attack: _Attack) -> str:
+    def _write_script(self, publication: Publication, query: exp.Query) -> str:
         """The query of an attack, after the statements that open the files."""
         section = self.search_input.policy.catalog
         assert section is not None
@@ -655,44 +537,80 @@ class JointAudit:
             for name, path in files.items()
             if not _is_parquet(path)
         ]
-        assert attack.build is not None
-        query = add_titles(attack.build(attack.public, attack.k), attack.public.titles)
         return "\n".join([*opening, query.sql(self.run.engine.dialect, pretty=True) + ";"])
 
     def _hierarchies(
         self, earlier: EarlierRelease, new: ComparedRelease
-    ) -> tuple[ComparedHierarchies, ComparedHierarchies]:
-        """The hierarchies of both releases when each was made; and the same by their names in the catalog."""
-        policy, run = self.search_input.policy, self.run
-        then = copy_released_hierarchies(run, policy, earlier.publication.run_id)
+    ) -> tuple[ComparedHierarchies, dict[str, exp.Table | exp.Subquery]]:
+        """The hierarchies of both releases when each was made; and tables in queries for people, by the names of those
+        that they replace."""
+        policy, run, run_id = self.search_input.policy, self.run, earlier.publication.run_id
+        then = copy_released_hierarchies(run, policy, run_id)
         now = {hierarchy.attribute.lower(): hierarchy for hierarchy in self.search_input.policy_hierarchies}
-        equal, types = find_equal_hierarchies(run.engine, then, now), ground_value_types(run.engine, then, now)
-        readable = (
-            _in_catalog(then, partial(released_hierarchy_name, earlier.publication.run_id)),
-            _in_catalog(now, partial(catalog.hierarchy_name, policy.fingerprint())),
-        )
-        return (
-            pair_hierarchies((earlier, new), (then, now), equal, types, self._store),
-            pair_hierarchies((earlier, new), readable, equal, types, lambda name, query: subquery(query, name)),
-        )
+        names: dict[str, exp.Table | exp.Subquery] = {}
+        for release, path, alias in ((earlier, earlier.publication.path, "earlier"), (new, self.target, "new")):
+            # A table of an attached database, or a Parquet file
+            rows = table(release.manifest.table_name, "main", alias)
+            assert isinstance(release.relation, exp.Table)
+            names[full_name(release.relation)] = read_parquet([str(path)]) if _is_parquet(path) else rows
+        for hierarchy in then.values():
+            name = released_hierarchy_name(run_id, hierarchy.attribute)
+            names[full_name(hierarchy.table)] = readable_table(name)
+        for hierarchy in now.values():
+            name = catalog.hierarchy_name(policy.fingerprint(), hierarchy.attribute)
+            names[full_name(hierarchy.table)] = readable_table(name)
 
-    def _store(self, name: str, query: exp.Query) -> exp.Table:
-        target = self.run.work(name)
-        catalog.replace_table(self.run.engine, target.copy(), query)
-        return target
+        def store(name: str, query: exp.Query) -> exp.Table:
+            target = run.work(name)
+            names[full_name(target)] = subquery(_replace_tables(query, names))
+            catalog.replace_table(run.engine, target.copy(), query)
+            return target
+
+        different = find_different_hierarchies(run.engine, then, now)
+        return pair_hierarchies((earlier, new), (then, now), different, store), names
 
 
 def group_by_columns(release: exp.Expr, columns: Sequence[str]) -> exp.Select:
     """The distinct rows of a release in some columns, with their counts."""
-    return _GROUPED(columns=[col(name) for name in columns], release=release)
+    return template("""
+        SELECT :columns, count(*) AS "sqlanon rows"
+        FROM :release AS release
+        GROUP BY :columns
+    """)(columns=cols(columns), release=release)
 
 
-def _in_catalog(hierarchies: Mapping[str, Hierarchy], name: Callable[[str], str]) -> dict[str, Hierarchy]:
-    """Hierarchies by the names of their tables in queries for people."""
-    return {
-        key: replace(hierarchy, table=readable_table(name(hierarchy.attribute)))
-        for key, hierarchy in hierarchies.items()
-    }
+def _select_view(
+    first: ComparedRelease,
+    second: ComparedRelease,
+    hierarchies: ComparedHierarchies,
+    names: Mapping[str, str],
+    masked: MaskedRows,
+) -> tuple[ComparedRelease, ComparedRelease]:
+    """Two releases as they are compared: with common column names, and without masked rows if these are left out."""
+    first, second = first.with_sets_as_text.rename_columns(names), second.with_sets_as_text
+    if masked == "left out":
+        first = first.without_masked_rows(hierarchies.for_release(is_first=True))
+        second = second.without_masked_rows(hierarchies.for_release(is_first=False))
+    return first, second
+
+
+def _statement(
+    build: Callable[..., exp.Select], public: ReleaseLink, k: int, **arguments: Any
+) -> Callable[[], exp.Select]:
+    """Builds the query of an attack on a link by names that people can use."""
+    return lambda: add_titles(build(public, k, **arguments), public.titles)
+
+
+def _replace_tables(query: exp.Query, names: Mapping[str, exp.Table | exp.Subquery]) -> exp.Query:
+    """A query that reads other tables in place of some, given by their full names."""
+
+    def replace_table(node: exp.Expr) -> exp.Expr:
+        replacement = names.get(full_name(node)) if isinstance(node, exp.Table) else None
+        return node if replacement is None else aliased(replacement.copy(), node.alias or "rows")
+
+    replaced = query.transform(replace_table)
+    assert isinstance(replaced, exp.Query)
+    return replaced
 
 
 def _parts_with_new_rows(linked: ReleaseLink, masked: MaskedRows) -> list[NewRows]:
@@ -715,8 +633,3 @@ def _list_unmatched(audit: PairAudit, part: Part) -> list[tuple[Any, ...]] | Non
 
 def _is_parquet(path: Path) -> bool:
     return path.suffix.lower() == ".parquet"
-
-
-def _readable_rows(path: Path, manifest: Manifest, alias: str) -> exp.Table:
-    """The rows of a release in a query for people: a table of an attached database, or a Parquet file."""
-    return read_parquet([str(path)]) if _is_parquet(path) else table(manifest.table_name, "main", alias)

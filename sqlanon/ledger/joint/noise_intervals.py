@@ -1,27 +1,22 @@
 """Compare columns with noise: each released value is an interval for the true one.
 
-Noise has the scale b = Δ/ε, where Δ is the range of the class. A released value y is moved into that range; then the
-true value is within b ln(1 / (1 - β)) of it with probability β, `CONFIDENCE`, plus what rounding adds. The range of a
-class is not public: the catalog keeps it (``released_noise``). In the other release the column may be unchanged (an
-interval of width 0), generalized (from the least to the greatest value of its label), or have noise, too.
+Noise has the scale b = Δ/ε, where Δ is the range of the class, which the catalog keeps. The true value is within
+b ln(1 / (1 - β)) of the released one, moved into that range, with probability β, `CONFIDENCE`, plus what rounding adds.
+In the other release the column may be unchanged (an interval of width 0), generalized, or have noise, too.
 
 A row of one release can be a row of the other if their labels and shared values match (`row_matching`), and their
 intervals overlap. It is distinguished if intervals exclude some of its possible rows and leave fewer than k; or if they
-exclude all of them, and it is one of fewer than k such rows of its class, which are then new, or gone. A combination of
-the finest labels of both is distinguished if fewer than k rows of its classes are left.
-
-Up to ε = ln(1 / (1 - β)), `NEVER_EXCLUDES`, an interval contains its whole class, so no row is excluded; the nearest
-value is still the true one more often than any other. Columns are compared one by one: several columns together make
-more likely.
+exclude all of them, and it is one of fewer than k such rows of its class, which are then new, or gone. Up to
+`NEVER_EXCLUDES`, an interval contains its whole class. Columns are compared one by one: several together exclude more.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, TypeAlias
+from typing import Any
 
 from sqlglot import exp
 
@@ -45,9 +40,11 @@ from sqlanon.support.expressions import (
     as_column,
     cast,
     col,
+    cols,
     create_table,
     drop_table,
     fragment,
+    is_not_null,
     null_safe_equal,
     number,
     row_count,
@@ -79,157 +76,133 @@ WITHOUT_NOISE_LINKS = (
 )
 """The remedy where values with noise link two releases."""
 
-_RANGES_OF_CLASSES = template("""
-    SELECT
-        :attribute AS attribute,
-        list_value(:labels) AS labels,
-        struct_extract(:range, 'low') AS low,
-        struct_extract(:range, 'high') AS high,
-        struct_extract(:range, 'step') AS step
-    FROM :classes AS c
-""")
 # Classes of a local strategy can have equal labels.
 _RANGES = template("""
+    WITH classes AS MATERIALIZED (:classes), ranges AS (:ranges)
     SELECT attribute, labels, min(low)::DOUBLE AS low, max(high)::DOUBLE AS high, max(step)::DOUBLE AS step
-    FROM :classes AS c
+    FROM ranges
     GROUP BY attribute, labels
 """)
-_STORED_RANGES = template("""
-    SELECT attribute, labels, low, high, step
-    FROM sqlanon_catalog.sqlanon.released_noise
-    WHERE run_id = :run_id
-""")
-
 _INTERVALS_OF_LABELS = template("""
+    WITH
+        labels AS (SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r WHERE NOT :label IS NULL),
+        bounds AS (SELECT label, :first AS first, :last AS last FROM labels AS d),
+        nodes AS (
+            SELECT label, min(value) AS low, max(value) AS high
+            FROM (SELECT unnest(list_value(:levels)) AS label, :value AS value FROM :hierarchy AS h) AS e
+            WHERE NOT label IS NULL
+            GROUP BY label
+        )
     SELECT
         l.label,
         coalesce(n.low, l.first, CASE WHEN NOT l.last IS NULL THEN :least END) AS low,
         coalesce(n.high, l.last, CASE WHEN NOT l.first IS NULL THEN :most END) AS high
-    FROM (
-        SELECT label, :first AS first, :last AS last
-        FROM (SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r WHERE NOT :label IS NULL) AS d
-    ) AS l
-    LEFT JOIN :nodes AS n ON l.label = n.label
+    FROM bounds AS l
+    LEFT JOIN nodes AS n ON l.label = n.label
 """)
-_NODES = template("""
-    SELECT label, min(value) AS low, max(value) AS high
-    FROM :levels AS e
-    WHERE NOT label IS NULL
-    GROUP BY label
-""")
-_VALUE_OF_TEXT = fragment("TRY_CAST(level_0::VARCHAR AS DOUBLE)")
-_DAYS_OF_TEXT = fragment("(TRY_CAST(level_0::VARCHAR AS DATE) - '1970-01-01'::DATE)::DOUBLE")
-_WITHOUT_BOUNDS = template("SELECT count(*) FROM :intervals AS i WHERE low IS NULL OR high IS NULL")
-
-_NUMBERED = template('SELECT *, row_number() OVER () AS "sqlanon record" FROM :records AS r')
-_MOVED = fragment("least(greatest(:y, :low), :high)")
-# A value at a bound may have been anything beyond it.
-_LOWER_END = fragment("CASE WHEN :y <= :bound THEN least(:low, :moved - :width) ELSE :moved - :width END")
-_WITHOUT_INTERVAL = template("SELECT count(*) FROM :records AS r WHERE :low IS NULL")
-
-_PLACED = template("""
-    SELECT g.i, e."sqlanon record" AS record, e."sqlanon rows" AS n, :intervals
-    FROM :records AS e
-    JOIN :groups AS g ON :same
-""")
-_COMBINATIONS = template("SELECT a, b, dense_rank() OVER (ORDER BY :values) AS combination FROM :matches AS m")
 _PAIR_COUNT = template("""
     SELECT coalesce(sum(a.records * b.records), 0)::BIGINT
     FROM :matches AS m
-    JOIN (SELECT i, count(*) AS records FROM :first AS f GROUP BY i) AS a ON a.i = m.a
-    JOIN (SELECT i, count(*) AS records FROM :second AS s GROUP BY i) AS b ON b.i = m.b
+    JOIN (SELECT group_id, count(*) AS records FROM :first AS f GROUP BY group_id) AS a ON a.group_id = m.first_group
+    JOIN (SELECT group_id, count(*) AS records FROM :second AS s GROUP BY group_id) AS b ON b.group_id = m.second_group
 """)
 _PAIRS = template("""
     SELECT
         m.combination,
-        a.i AS class_a, a.record AS a, a.n AS n_a,
-        b.i AS class_b, b.record AS b, b.n AS n_b,
+        a.group_id AS first_group, a.record AS first_record, a.row_count AS first_rows,
+        b.group_id AS second_group, b.record AS second_record, b.row_count AS second_rows,
         :overlap AS overlaps
-    FROM :matches AS m
-    JOIN :first AS a ON a.i = m.a
-    JOIN :second AS b ON b.i = m.b
+    FROM (SELECT *, dense_rank() OVER (ORDER BY :values) AS combination FROM :matches AS m) AS m
+    JOIN :first AS a ON a.group_id = m.first_group
+    JOIN :second AS b ON b.group_id = m.second_group
 """)
 _DISTINGUISHED = template("""
-    SELECT
-        coalesce(sum(n) FILTER (WHERE left_over > 0 AND left_over < least(:k, candidates)), 0)::BIGINT AS linked,
-        coalesce(sum(n) FILTER (WHERE left_over = 0 AND alone < :k), 0)::BIGINT AS alone
-    FROM (
-        SELECT *, sum(n) FILTER (WHERE left_over = 0) OVER (PARTITION BY class) AS alone
-        FROM (
+    WITH
+        records AS (
             SELECT
-                :group AS class,
-                :record AS record,
-                any_value(:rows) AS n,
+                :group AS class_id,
+                any_value(:rows) AS row_count,
                 sum(:other_rows) AS candidates,
                 coalesce(sum(:other_rows) FILTER (WHERE overlaps), 0) AS left_over
             FROM :pairs AS p
             GROUP BY :group, :record
-        ) AS r
-    ) AS t
+        ),
+        counted AS (
+            SELECT *, sum(row_count) FILTER (WHERE left_over = 0) OVER (PARTITION BY class_id) AS alone
+            FROM records
+        )
+    SELECT
+        coalesce(sum(row_count) FILTER (WHERE left_over > 0 AND left_over < least(:k, candidates)), 0)::BIGINT,
+        coalesce(sum(row_count) FILTER (WHERE left_over = 0 AND alone < :k), 0)::BIGINT
+    FROM counted
 """)
-
-
 # The rows of two classes that can be rows of the other class: no more than the smaller number are in both.
 _FEW_COMBINATIONS = template("""
     WITH
-        first_rows AS (
-            SELECT
-                combination,
-                class_a,
-                class_b,
-                sum(n) AS every,
-                coalesce(sum(n) FILTER (WHERE overlaps), 0) AS left_over
-            FROM (
-                SELECT combination, class_a, class_b, any_value(n_a) AS n, bool_or(overlaps) AS overlaps
-                FROM :pairs AS p
-                GROUP BY combination, class_a, class_b, a
-            ) AS r
-            GROUP BY combination, class_a, class_b
+        first_records AS (
+            SELECT combination, first_group, second_group, any_value(first_rows) AS n, bool_or(overlaps) AS overlaps
+            FROM :pairs AS p
+            GROUP BY combination, first_group, second_group, first_record
         ),
-        second_rows AS (
-            SELECT class_a, class_b, sum(n) AS every, coalesce(sum(n) FILTER (WHERE overlaps), 0) AS left_over
-            FROM (
-                SELECT class_a, class_b, any_value(n_b) AS n, bool_or(overlaps) AS overlaps
-                FROM :pairs AS p
-                GROUP BY class_a, class_b, b
-            ) AS r
-            GROUP BY class_a, class_b
+        second_records AS (
+            SELECT first_group, second_group, any_value(second_rows) AS n, bool_or(overlaps) AS overlaps
+            FROM :pairs AS p
+            GROUP BY first_group, second_group, second_record
+        ),
+        firsts AS (
+            SELECT
+                combination, first_group, second_group,
+                sum(n) AS every, coalesce(sum(n) FILTER (WHERE overlaps), 0) AS left_over
+            FROM first_records
+            GROUP BY combination, first_group, second_group
+        ),
+        seconds AS (
+            SELECT
+                first_group, second_group,
+                sum(n) AS every, coalesce(sum(n) FILTER (WHERE overlaps), 0) AS left_over
+            FROM second_records
+            GROUP BY first_group, second_group
+        ),
+        combinations AS (
+            SELECT sum(least(a.every, b.every)) AS every, sum(least(a.left_over, b.left_over)) AS left_over
+            FROM firsts AS a
+            JOIN seconds AS b ON a.first_group = b.first_group AND a.second_group = b.second_group
+            GROUP BY a.combination
         )
-    SELECT count(*)
-    FROM (
-        SELECT sum(least(a.every, b.every)) AS every, sum(least(a.left_over, b.left_over)) AS left_over
-        FROM first_rows AS a
-        JOIN second_rows AS b ON a.class_a = b.class_a AND a.class_b = b.class_b
-        GROUP BY a.combination
-    ) AS c
-    WHERE left_over > 0 AND left_over < least(:k, every)
+    SELECT count(*) FROM combinations WHERE left_over > 0 AND left_over < least(:k, every)
 """)
 
 
 def make_noise_ranges(run: Run, classes: exp.Query, search_input: SearchInput) -> exp.Table:
     """Make the table of the ranges of classes with noise, as the catalog keeps them."""
-    labels = [
-        cast(col(column.name, "c"), "VARCHAR") for column in search_input.released_columns if column.quasi is not None
-    ]
-    class_labels = run.work("noise_class_labels")
-    catalog.replace_table(run.engine, class_labels.copy(), classes)
+    quasi = [column.name for column in search_input.released_columns if column.quasi is not None]
+    labels = [cast(col(name, "c"), "VARCHAR") for name in quasi]
+    column_ranges = template("""
+        SELECT
+            :attribute AS attribute,
+            list_value(:labels) AS labels,
+            struct_extract(:range, 'low') AS low,
+            struct_extract(:range, 'high') AS high,
+            struct_extract(:range, 'step') AS step
+        FROM classes AS c
+    """)
     ranges = [
-        _RANGES_OF_CLASSES(attribute=text(name.lower()), labels=labels, range=col(name, "c"), classes=class_labels)
+        column_ranges(attribute=text(name.lower()), labels=labels, range=col(name, "c"))
         for name in search_input.columns.noisy
     ]
     target = run.work("noise_ranges")
-    catalog.replace_table(run.engine, target.copy(), _RANGES(classes=subquery(union_all(*ranges))))
-    run.engine.execute(drop_table(class_labels))
+    catalog.replace_table(run.engine, target.copy(), _RANGES(classes=classes, ranges=union_all(*ranges)))
     return target
 
 
 def copy_noise_ranges(run: Run, policy: Policy, run_id: str) -> exp.Table:
     """Copy the ranges of the classes of an earlier release from the catalog to the work schema."""
-    assert policy.catalog is not None
-    target = run.work("noise_ranges_before")
-    with catalog.open_catalog(run.engine, policy.catalog.database):
-        catalog.replace_table(run.engine, target.copy(), _STORED_RANGES(run_id=run_id))
-    return target
+    query = template("""
+        SELECT attribute, labels, low, high, step
+        FROM sqlanon_catalog.sqlanon.released_noise
+        WHERE run_id = :run_id
+    """)(run_id=run_id)
+    return catalog.copy_rows(run, policy, "noise_ranges_before", query)
 
 
 def epsilons_by_column(release: ComparedRelease) -> dict[str, float]:
@@ -239,13 +212,10 @@ def epsilons_by_column(release: ComparedRelease) -> dict[str, float]:
 
 def find_weak_noise(first: ComparedRelease, second: ComparedRelease) -> list[str]:
     """The columns of both releases, in lower case, whose noise is weak enough in one of them to distinguish rows."""
-    first_epsilons, second_epsilons = epsilons_by_column(first), epsilons_by_column(second)
+    epsilons = [*epsilons_by_column(first).items(), *epsilons_by_column(second).items()]
     common = _column_names(first) & _column_names(second)
-    least = {
-        name: min(first_epsilons.get(name, math.inf), second_epsilons.get(name, math.inf))
-        for name in {*first_epsilons, *second_epsilons} & common
-    }
-    return sorted(name for name, epsilon in least.items() if epsilon > NEVER_EXCLUDES)
+    strong = {name for name, epsilon in epsilons if epsilon <= NEVER_EXCLUDES}
+    return sorted({name for name, _ in epsilons if name in common and name not in strong})
 
 
 def describe_uncompared_noise(first: ComparedRelease, second: ComparedRelease) -> str | None:
@@ -279,14 +249,7 @@ def _column_names(release: ComparedRelease) -> set[str]:
 class DistinguishedRows:
     """The rows of two releases that intervals distinguish.
 
-    Attributes
-    ----------
-    first_linked, second_linked:
-        The rows of each release that can be few rows of the other.
-    first_alone, second_alone:
-        The rows of each release that cannot be rows of the other: they are gone, or new.
-    combinations:
-        The combinations of labels of both releases that have few rows.
+    Linked rows of a release can be few rows of the other. Rows alone cannot be any: they are gone, or new.
     """
 
     columns: Sequence[str]
@@ -294,7 +257,7 @@ class DistinguishedRows:
     first_alone: int
     second_linked: int
     second_alone: int
-    combinations: int
+    combinations: int  # the combinations of labels of both releases that have few rows
 
     @property
     def any(self) -> bool:
@@ -304,68 +267,62 @@ class DistinguishedRows:
 
 @dataclass(frozen=True)
 class NoiseSide:
-    """One of two releases: its rows, its columns in the link, and the table of the ranges of its classes.
-
-    ``ranges`` is None where it has no noise, or where they are unknown.
-    """
+    """One of two releases."""
 
     release: ComparedRelease
     relation: exp.Expr
-    columns: Sequence[str]
-    ranges: exp.Table | None
-
-
-MakeTable: TypeAlias = Callable[[str, exp.Query], exp.Table]
-"""Makes a table of a query, under a name."""
+    columns: Sequence[str]  # its columns in the link
+    ranges: exp.Table | None  # the ranges of its classes; None where it has no noise, or where they are unknown
 
 
 @dataclass(frozen=True)
 class IntervalAudit:
-    """Compares the rows of two releases by the intervals of some columns.
-
-    Attributes
-    ----------
-    linked:
-        The link of the two releases.
-    with_tables:
-        Makes a query read tables in place of the parts that `row_matching.comparison_parts` names.
-    names:
-        The columns, in lower case.
-    """
+    """Compares the rows of two releases by the intervals of some columns."""
 
     run: Run
     linked: ReleaseLink
+    # Makes a query read tables in place of the parts that `row_matching.comparison_parts` names
     with_tables: Callable[[exp.Select], exp.Select]
     hierarchies: ComparedHierarchies
-    names: Sequence[str]
+    names: Sequence[str]  # the columns, in lower case
+    _tables: list[exp.Table] = field(default_factory=list)
 
     def count_distinguished_rows(self, first: NoiseSide, second: NoiseSide, k: int) -> DistinguishedRows:
-        engine, tables = self.run.engine, list[exp.Table]()
-
-        def make_table(name: str, query: exp.Query) -> exp.Table:
-            target = self.run.work(f"joint noise {name}")
-            engine.execute(create_table(target.copy(), query))
-            tables.append(target)
-            return target
-
+        engine = self.run.engine
         try:
-            a = self._make_side("first", first, second, make_table)
-            b = self._make_side("second", second, first, make_table)
-            output = [*template("SELECT a.i AS a, b.i AS b")().expressions, *finest_values(self.linked, numbers=True)]
-            query = join_groups(output, self.linked, numbers=True)
-            matches = make_table("met", self.with_tables(query).limit(MOST_MATCHING_PAIRS + 1, copy=False))
+            sides = {
+                "first": self._make_side("first", first, second),
+                "second": self._make_side("second", second, first),
+            }
+            groups = template("SELECT a.group_id AS first_group, b.group_id AS second_group")().expressions
+            query = join_groups([*groups, *finest_values(self.linked)], self.linked)
+            matches = self._make_table("matches", self.with_tables(query).limit(MOST_MATCHING_PAIRS + 1, copy=False))
             self._refuse_too_many(engine.rows(row_count(rows=matches))[0][0])
-            if values := self.linked.values:
-                matches = make_table("combinations", _COMBINATIONS(values=values, matches=matches))
-            self._refuse_too_many(engine.rows(_PAIR_COUNT(matches=matches, first=a, second=b))[0][0])
-            pairs = make_table("pairs", _PAIRS(overlap=self._overlap(), matches=matches, first=a, second=b))
-            first_linked, gone = engine.rows(_count_distinguished(pairs, "a", "b", k))[0]
-            second_linked, new = engine.rows(_count_distinguished(pairs, "b", "a", k))[0]
+            self._refuse_too_many(engine.rows(_PAIR_COUNT(matches=matches, **sides))[0][0])
+            overlap = all_of(
+                fragment("(:first_low <= :second_high AND :second_low <= :first_high)")(
+                    first_low=col(_low(j), "a"),
+                    first_high=col(_high(j), "a"),
+                    second_low=col(_low(j), "b"),
+                    second_high=col(_high(j), "b"),
+                )
+                for j in range(len(self.names))
+            )
+            values = self.linked.values or [number(1)]
+            pairs = self._make_table("pairs", _PAIRS(overlap=overlap, values=values, matches=matches, **sides))
+            first_linked, gone = engine.rows(_count_distinguished(pairs, "first", "second", k))[0]
+            second_linked, new = engine.rows(_count_distinguished(pairs, "second", "first", k))[0]
             combinations = int(engine.rows(_FEW_COMBINATIONS(pairs=pairs, k=k))[0][0])
         finally:
-            for target in tables:
-                engine.execute(drop_table(target, exists=True))
+            while self._tables:
+                engine.execute(drop_table(self._tables.pop(), exists=True))
         return DistinguishedRows(tuple(self.names), first_linked, gone, second_linked, new, combinations)
+
+    def _make_table(self, name: str, query: exp.Query) -> exp.Table:
+        target = self.run.work(f"joint noise {name}")
+        self.run.engine.execute(create_table(target.copy(), query))
+        self._tables.append(target)
+        return target
 
     def _refuse_too_many(self, pairs: int) -> None:
         if pairs > MOST_MATCHING_PAIRS:
@@ -375,12 +332,11 @@ class IntervalAudit:
                 LOWER_EPSILON,
             )
 
-    def _make_side(self, name: str, side: NoiseSide, other_side: NoiseSide, make_table: MakeTable) -> exp.Table:
-        """Make the table of the rows of a release: the number of their group, ``i``, their intervals, and ``n``."""
-        records = make_table(f"{name} records", _NUMBERED(records=self._records(name, side, other_side, make_table)))
+    def _make_side(self, name: str, side: NoiseSide, other_side: NoiseSide) -> exp.Table:
+        """Make the table of the rows of a release: the number of their group, their intervals, and ``row_count``."""
+        records = self._make_table(f"{name} records", self._records(name, side, other_side))
         for j, column in enumerate(self.names):
-            is_noisy = column in epsilons_by_column(side.release)
-            if is_noisy and self.run.engine.rows(_WITHOUT_INTERVAL(records=records, low=col(_low(j), "r")))[0][0]:
+            if column in epsilons_by_column(side.release) and self._has_null(records, _low(j)):
                 raise _unknown_ranges(side.release, column)
         is_first = name == "first"
         same_group = [
@@ -390,19 +346,27 @@ class IntervalAudit:
         same_group += [
             null_safe_equal(col(f"shared_{j}", "g"), col(shared, "e")) for j, shared in enumerate(self.linked.shared)
         ]
-        placed = _PLACED(
-            intervals=[col(end(j), "e") for j in range(len(self.names)) for end in (_low, _high)],
+        query = template("""
+            SELECT g.group_id, e."sqlanon record" AS record, e."sqlanon rows" AS row_count, :intervals
+            FROM :records AS e
+            JOIN :groups AS g ON :same
+        """)(
+            intervals=cols((end(j) for j in range(len(self.names)) for end in (_low, _high)), "e"),
             records=records,
             groups=table(FIRST if is_first else SECOND),
             same=all_of(same_group),
         )
-        return make_table(f"{name} placed", self.with_tables(placed))
+        return self._make_table(f"{name} intervals", self.with_tables(query))
 
-    def _records(self, name: str, side: NoiseSide, other_side: NoiseSide, make_table: MakeTable) -> exp.Query:
-        """The distinct rows of a release in the columns of the link and in the intervals, with their count, ``n``."""
-        release = side.release
-        columns: list[exp.Expr] = [col(column, "r") for column in side.columns]
-        joins: list[tuple[exp.Expr, exp.Expr]] = []
+    def _has_null(self, relation: exp.Table, *columns: str) -> bool:
+        query = template("SELECT count(*) > 0 FROM :rows AS r WHERE NOT :complete")
+        complete = all_of(is_not_null(col(name, "r")) for name in columns)
+        return bool(self.run.engine.rows(query(rows=relation, complete=complete))[0][0])
+
+    def _records(self, name: str, side: NoiseSide, other_side: NoiseSide) -> exp.Query:
+        """The distinct rows of a release by the columns of the link and by intervals, with their number and count."""
+        release, columns = side.release, cols(side.columns, "r")
+        joins: list[tuple[exp.Table | exp.Subquery, exp.Expr]] = []
         for j, column in enumerate(self.names):
             released = _find_column(release, column)
             if column in epsilons_by_column(release):
@@ -412,13 +376,13 @@ class IntervalAudit:
                     ranges=side.ranges.copy(), attribute=column
                 )
                 labels = [cast(col(quasi, "r"), "VARCHAR") for quasi in release.manifest.quasi_identifiers]
-                class_labels = anonymous("list_value", *labels)
-                joins.append((subquery(ranges, f"c{j}"), null_safe_equal(col("labels", f"c{j}"), class_labels)))
+                same_labels = null_safe_equal(col("labels", f"c{j}"), anonymous("list_value", *labels))
+                joins.append((subquery(ranges, f"c{j}"), same_labels))
                 low, high = _interval_of_noise(release, released, f"c{j}")
             elif release.is_quasi(column):
                 is_date = _find_column(other_side.release, column).type == "DATE"
-                intervals = make_table(f"{name} labels {j}", self._intervals_of_labels(side, released, is_date))
-                if self.run.engine.rows(_WITHOUT_BOUNDS(intervals=intervals))[0][0]:
+                intervals = self._make_table(f"{name} labels {j}", self._intervals_of_labels(side, released, is_date))
+                if self._has_null(intervals, "low", "high"):
                     raise NotComparedError(
                         f"{release.path.name} has labels of {released.name} that cannot be read as ranges, beside "
                         "values with noise",
@@ -436,22 +400,18 @@ class IntervalAudit:
         )
         for relation, on in joins:
             query = query.join(relation, on=on, join_type="left", copy=False)
-        return subquery(query)
+        return template('SELECT *, row_number() OVER () AS "sqlanon record" FROM :records AS r')(records=query)
 
     def _intervals_of_labels(self, side: NoiseSide, column: ReleasedColumn, is_date: bool) -> exp.Select:
         """The labels of a generalized column: ``label``, ``low`` and ``high``, NULL where a label cannot be read."""
         hierarchy = self.hierarchies.hierarchies.get(column.name.lower())
         if hierarchy is None:
             raise NotComparedError(f"the catalog no longer has the hierarchies of {column.name}")
-        value = (_DAYS_OF_TEXT if is_date else _VALUE_OF_TEXT)()
-        levels = [
-            template("SELECT :label::VARCHAR AS label, :value AS value FROM :hierarchy AS h")(
-                label=col(f"level_{level}"), value=value.copy(), hierarchy=hierarchy.table.copy()
-            )
-            for level in range(hierarchy.height + 1)
-        ]
-        ends = label_bounds(col("label", "d"), "date" if is_date else "number")
-        first, last = (fragment("(:day - '1970-01-01'::DATE)::DOUBLE")(day=end) if is_date else end for end in ends)
+        days, value = "(:day - '1970-01-01'::DATE)::DOUBLE", "TRY_CAST(level_0::VARCHAR AS DOUBLE)"
+        first, last = label_bounds(col("label", "d"), "date" if is_date else "number")
+        if is_date:
+            first, last = fragment(days)(day=first), fragment(days)(day=last)
+            value = "(TRY_CAST(level_0::VARCHAR AS DATE) - '1970-01-01'::DATE)::DOUBLE"
         return _INTERVALS_OF_LABELS(
             least=number(-EVERYTHING),
             most=number(EVERYTHING),
@@ -459,25 +419,19 @@ class IntervalAudit:
             last=last,
             label=col(column.name, "r"),
             release=side.relation.copy(),
-            nodes=_NODES(levels=union_all(*levels)),
-        )
-
-    def _overlap(self) -> exp.Expr:
-        return all_of(
-            fragment("(:low_a <= :high_b AND :low_b <= :high_a)")(
-                low_a=col(_low(j), "a"), high_a=col(_high(j), "a"), low_b=col(_low(j), "b"), high_b=col(_high(j), "b")
-            )
-            for j in range(len(self.names))
+            value=fragment(value)(),
+            levels=[cast(col(f"level_{level}"), "VARCHAR") for level in range(hierarchy.height + 1)],
+            hierarchy=hierarchy.table.copy(),
         )
 
 
 def _count_distinguished(pairs: exp.Table, side: str, other_side: str, k: int) -> exp.Select:
     return _DISTINGUISHED(
         k=k,
-        group=col(f"class_{side}"),
-        record=col(side),
-        rows=col(f"n_{side}"),
-        other_rows=col(f"n_{other_side}"),
+        group=col(f"{side}_group"),
+        record=col(f"{side}_record"),
+        rows=col(f"{side}_rows"),
+        other_rows=col(f"{other_side}_rows"),
         pairs=pairs,
     )
 
@@ -506,19 +460,20 @@ def _interval_of_noise(release: ComparedRelease, column: ReleasedColumn, ranges:
     """The ends of the interval of a released value, by the range of its class."""
     noise = next(noise for name, noise in (release.manifest.noise or {}).items() if name.lower() == column.name.lower())
     low, high, step = (col(name, ranges) for name in ("low", "high", "step"))
-    y = as_number(col(column.name, "r"), column.type)
+    released = as_number(col(column.name, "r"), column.type)
+    moved = fragment("least(greatest(:released, :low), :high)")(released=released, low=low, high=high)
     factor = NEVER_EXCLUDES / float(noise["epsilon"]) + 0.5 / STEPS  # a value is at most half a step of the grid away
-    moved = _MOVED(y=y, low=low, high=high)
     width = fragment("(((:high - :low) * :factor) + (coalesce(:step, 0.0) / 2.0))")(
         low=low, high=high, factor=factor, step=step
     )
-    least, most = noise.get("bounds") or (-EVERYTHING, EVERYTHING)
-    ends = {"y": y, "moved": moved, "width": width}
+    # A value at a bound may have been anything beyond it.
+    lower_end = "CASE WHEN :released <= :bound THEN least(:low, :moved - :width) ELSE :moved - :width END"
+    upper_end = "CASE WHEN :released >= :bound THEN greatest(:high, :moved + :width) ELSE :moved + :width END"
+    lower_bound, upper_bound = map(_as_double, noise.get("bounds") or (-EVERYTHING, EVERYTHING))
+    ends = {"released": released, "moved": moved, "width": width}
     return (
-        _LOWER_END(bound=number(_as_double(least)), low=low, **ends),
-        fragment("CASE WHEN :y >= :bound THEN greatest(:high, :moved + :width) ELSE :moved + :width END")(
-            bound=number(_as_double(most)), high=high, **ends
-        ),
+        fragment(lower_end)(bound=number(lower_bound), low=low, **ends),
+        fragment(upper_end)(bound=number(upper_bound), high=high, **ends),
     )
 
 

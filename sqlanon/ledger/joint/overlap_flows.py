@@ -1,19 +1,15 @@
 """Bound the rows that two overlapping classes of two releases have in common, given the counts of all classes.
 
-Where classes overlap without containment, counts alone can reveal them: with the ages 0-14 in one release and 0-9 and
-10-19 in the other, the rows of ages 10 to 14 are those that 0-14 has in excess of 0-9. The assignment of rows of the
-first release to classes of the second is a flow in a bipartite graph. Tables hardly change between two releases, so
-readers assume as few new or gone rows as the counts allow: the greatest flows.
+With the ages 0-14 in one release, and 0-9 and 10-19 in the other, the rows of ages 10 to 14 are those that 0-14 has in
+excess of 0-9. The assignment of rows of the first release to classes of the second is a flow in a bipartite graph, and
+readers assume as few new or gone rows as the counts allow: the greatest flows. SQL cannot compute flows, so this module
+iterates over classes; few components need it (`overlaps.MOST_OVERLAPS`).
 
 The flow of an edge can change only along a cycle of the residual graph, and so is the same in all greatest flows where
 the ends of the edge are in different strongly connected components of that graph.
 
-Only this module iterates over classes in Python: SQL cannot compute flows, and few components need them
-(`overlaps.MOST_OVERLAPS`).
-
-Source: R. K. Ahuja, T. L. Magnanti, J. B. Orlin, Network Flows, Prentice Hall 1993, sections 2.4 and 6.3. A class with
-one remaining edge is matched along it first: R. M. Karp, M. Sipser, Maximum matchings in sparse random graphs, FOCS
-1981.
+Sources: R. K. Ahuja, T. L. Magnanti, J. B. Orlin, Network Flows, Prentice Hall 1993, sections 2.4 and 6.3; R. M. Karp,
+M. Sipser, Maximum matchings in sparse random graphs, FOCS 1981, for matching classes with one remaining edge first.
 """
 
 from __future__ import annotations
@@ -52,31 +48,12 @@ class StepBudget:
 
 
 @dataclass(frozen=True)
-class Unmatched:
-    """A group of a release with rows that no row of the other release can be.
-
-    Attributes
-    ----------
-    most:
-        The most such rows in any greatest flow.
-    rows:
-        The rows in one greatest flow: their sum over all groups is the same in each flow.
-    """
-
-    is_first: bool
-    group: int
-    most: int
-    rows: int
-
-
-@dataclass(frozen=True)
 class Bound:
     """Why a pair of classes can have no more rows.
 
     The classes ``seconds`` of the second release contain only the rows of the classes ``firsts`` of the first, the rows
-    of the pair, and rows that are new or gone.
-
-    The rows of the pair are those of ``seconds`` minus those of ``firsts``, plus ``changed``.
+    of the pair, and rows that are new or gone. So the rows of the pair are those of ``seconds`` minus those of
+    ``firsts``, plus ``changed``.
     """
 
     firsts: Set[int]
@@ -87,26 +64,14 @@ class Bound:
 class OverlapFlows:
     """A greatest flow between overlapping classes, and the most rows of an edge.
 
-    Parameters
-    ----------
-    first, second:
-        The rows of each class of either release.
-    edges:
-        The pairs of a class of the first and one of the second that can have rows in common.
-    budget:
-        The steps that are left; by default those of two releases.
+    ``first`` and ``second`` are the rows of each class of either release; ``edges`` are the pairs of a class of the
+    first and one of the second that can have rows in common. A graph that is too large for the steps that are left, by
+    default those of two releases, raises `TooManyStepsError`.
 
-    Raises
-    ------
-    TooManyStepsError
-        The graph is too large.
-
-    Examples
-    --------
     Ages 0-9, 10-19 and 20-29, then 0-14 and 15-29: one row is of 10 to 14 years.
 
     >>> flows = OverlapFlows({0: 6, 1: 10, 2: 8}, {0: 7, 1: 17}, [(0, 0), (1, 0), (1, 1), (2, 1)])
-    >>> [flows.most((1, 0), enough=5), flows.most((1, 1), enough=5)]
+    >>> [flows.most_rows((1, 0), enough=5), flows.most_rows((1, 1), enough=5)]
     [1, 5]
     >>> flows.bound((1, 0))
     Bound(firsts={0}, seconds={0}, changed=0)
@@ -120,16 +85,18 @@ class OverlapFlows:
         budget: StepBudget | None = None,
     ) -> None:
         self._firsts, self._seconds = list(first), list(second)
-        self._places = {(True, class_id): i for i, class_id in enumerate(self._firsts)}
-        self._places |= {(False, class_id): i for i, class_id in enumerate(self._seconds, len(first))}
-        self._source, self._sink = len(self._places), len(self._places) + 1
+        self._nodes = {(True, class_id): node for node, class_id in enumerate(self._firsts)}
+        self._nodes |= {(False, class_id): node for node, class_id in enumerate(self._seconds, len(first))}
         self._rows = [*first.values(), *second.values()]
-        self._unmatched = [*self._rows]
-        self._neighbours: list[list[int]] = [[] for _ in self._rows]
-        for a, b in edges:
-            self._neighbours[self._places[True, a]].append(self._places[False, b])
-            self._neighbours[self._places[False, b]].append(self._places[True, a])
-        self._flow: dict[Edge, int] = {}
+        self._source, self._sink = len(self._rows), len(self._rows) + 1
+        # The residual capacity of each arc, by its start and its end
+        self._room: list[dict[int, int]] = [{} for _ in range(len(self._rows) + 2)]
+        for first_class, second_class in edges:
+            start, end = self._edge_nodes((first_class, second_class))
+            self._room[start][end], self._room[end][start] = self._rows[start] + self._rows[end], 0
+        for node, rows in enumerate(self._rows):
+            start, end = (self._source, node) if node < len(first) else (node, self._sink)
+            self._room[start][end], self._room[end][start] = rows, 0
         self._budget = budget or StepBudget()
         self._match_leaves_first()
         while self._fill_shortest_paths():
@@ -139,50 +106,180 @@ class OverlapFlows:
     @property
     def rows(self) -> int:
         """The rows of the greatest flow."""
-        return sum(self._flow.values())
+        return sum(self._room[node][self._source] for node in range(len(self._firsts)))
 
-    def most(self, edge: Edge, enough: int) -> int:
+    def most_rows(self, edge: Edge, enough: int) -> int:
         """The most rows of a pair of classes in any greatest flow; ``enough``, where it can have as many."""
-        a, b = self._places[True, edge[0]], self._places[False, edge[1]]
-        enough = min(enough, self._rows[a], self._rows[b])
-        if self._components[a] == self._components[b]:
-            while (flow := self._flow.get((a, b), 0)) < enough and (path := self._path(b, a, {(b, a)})):
-                self._push([*path, (a, b)], min(enough - flow, *(self._room(*arc) for arc in path)))
-        return min(self._flow.get((a, b), 0), enough)
+        first, second = self._edge_nodes(edge)
+        enough = min(enough, self._rows[first], self._rows[second])
+        if self._components[first] == self._components[second]:
+            while (flow := self._room[second][first]) < enough:
+                if not (path := self._path(second, first, {(second, first)})):
+                    break
+                self._push([*path, (first, second)], min(enough - flow, self._least_room(path)))
+        return min(self._room[second][first], enough)
 
     def most_together(self, edges: Sequence[Edge], enough: int) -> int:
         """The most rows that pairs of classes have together in any greatest flow; ``enough``, where they can have as
         many.
 
-        Examples
-        --------
-        Each of two classes can have both rows of the one class that they meet, but not in the same flow.
+        Each of two classes can have both rows of the one class that they meet, but not in the same flow:
 
         >>> flows = OverlapFlows({0: 2, 1: 2}, {0: 2}, [(0, 0), (1, 0)])
-        >>> [flows.most((0, 0), enough=5), flows.most((1, 0), enough=5)]
+        >>> [flows.most_rows((0, 0), enough=5), flows.most_rows((1, 0), enough=5)]
         [2, 2]
         >>> flows.most_together([(0, 0), (1, 0)], enough=5)
         2
         """
-        pairs = {(self._places[True, a], self._places[False, b]) for a, b in edges}
-        closed = {(b, a) for a, b in pairs}
-        for a, b in pairs:  # first without taking rows from other pairs: that is often enough
-            if self._components[a] == self._components[b]:
-                while (rows := self._rows_of(pairs)) < enough and (path := self._path(b, a, closed)):
-                    self._push([*path, (a, b)], min(enough - rows, *(self._room(*arc) for arc in path)))
+        pairs = {self._edge_nodes(edge) for edge in edges}
+        closed = {(second, first) for first, second in pairs}
+        for first, second in pairs:  # first without taking rows from other pairs: that is often enough
+            if self._components[first] == self._components[second]:
+                while (rows := self._rows_of(pairs)) < enough and (path := self._path(second, first, closed)):
+                    self._push([*path, (first, second)], min(enough - rows, self._least_room(path)))
         while (rows := self._rows_of(pairs)) < enough and (cycle := self._gaining_cycle(pairs)):
-            self._push(cycle, min(self._room(*arc) for arc in cycle))
+            self._push(cycle, self._least_room(cycle))
         return min(rows, enough)
+
+    def unmatched_rows(self, is_first: bool, class_id: int) -> int:
+        """The rows of a class that are new or gone in the current flow."""
+        return self._unmatched_rows(self._nodes[is_first, class_id])
+
+    def most_unmatched_rows(self, is_first: bool, class_id: int) -> int:
+        """The most rows of a class that are new or gone, in any greatest flow."""
+        node = self._nodes[is_first, class_id]
+        start, goal = (self._source, node) if is_first else (node, self._sink)
+        if self._components[start] == self._components[goal]:
+            while matched := self._rows[node] - self._unmatched_rows(node):
+                if not (path := self._path(start, goal, {(start, goal)})):
+                    break
+                self._push([*path, (goal, start)], min(matched, self._least_room(path)))
+        return self._unmatched_rows(node)
+
+    def bound(self, edge: Edge) -> Bound:
+        """Why a pair of classes can have no more rows than `most_rows` says.
+
+        Once the pair has its most rows, more can flow from its second class only to the classes that are reached. So
+        all matched rows of the reached classes of the second release come from the reached classes of the first, or are
+        those of the pair.
+        """
+        self.most_rows(edge, sum(self._rows))
+        goal, start = self._edge_nodes(edge)
+        reached, queue = {start}, [start]
+        while queue:
+            node = queue.pop()
+            for end in self._open_arcs(node):
+                if end not in reached and (node, end) != (start, goal):
+                    reached.add(end)
+                    queue.append(end)
+        firsts = [node for node in reached if node < len(self._firsts)]
+        seconds = [node for node in reached if len(self._firsts) <= node < self._source]
+        return Bound(
+            {self._firsts[node] for node in firsts},
+            {self._seconds[node - len(self._firsts)] for node in seconds},
+            sum(map(self._unmatched_rows, firsts)) - sum(map(self._unmatched_rows, seconds)),
+        )
+
+    def _edge_nodes(self, edge: Edge) -> Edge:
+        return self._nodes[True, edge[0]], self._nodes[False, edge[1]]
+
+    def _unmatched_rows(self, node: int) -> int:
+        return self._room[self._source][node] if node < len(self._firsts) else self._room[node][self._sink]
 
     def _rows_of(self, pairs: Set[Edge]) -> int:
         self._budget.spend(len(pairs))
-        return sum(self._flow.get(pair, 0) for pair in pairs)
+        return sum(self._room[second][first] for first, second in pairs)
+
+    def _least_room(self, path: Iterable[Edge]) -> int:
+        return min(self._room[start][end] for start, end in path)
+
+    def _push(self, path: Iterable[Edge], rows: int) -> None:
+        for start, end in path:
+            self._room[start][end] -= rows
+            self._room[end][start] += rows
+
+    def _open_arcs(self, node: int) -> Iterator[int]:
+        """The ends of the arcs of a node with residual capacity."""
+        self._budget.spend(len(self._room[node]))
+        return (end for end, room in self._room[node].items() if room)
+
+    def _match_leaves_first(self) -> None:
+        """Match rows greedily; classes with one remaining edge come first."""
+        left = [{end for end in room if end < self._source} for room in self._room[: self._source]]
+        leaves = deque(node for node, ends in enumerate(left) if len(ends) == 1)
+        for node in range(len(left)):
+            while left[node] or leaves:
+                leaf = leaves.popleft() if leaves else node
+                if not left[leaf]:
+                    continue
+                neighbour = next(iter(left[leaf]))
+                first, second = min(leaf, neighbour), max(leaf, neighbour)
+                path = [(self._source, first), (first, second), (second, self._sink)]
+                self._push(path, min(self._unmatched_rows(first), self._unmatched_rows(second)))
+                for start, end in ((first, second), (second, first)):
+                    left[start].discard(end)
+                    if len(left[start]) == 1:
+                        leaves.append(start)
+
+    def _fill_shortest_paths(self) -> bool:
+        """Match along all shortest paths of the residual graph (E. Dinic 1970); returns whether there was one."""
+        levels, nodes, level = {self._source: 0}, [self._source], 0
+        while nodes and self._sink not in levels:
+            nodes, level = [end for node in nodes for end in self._open_arcs(node) if end not in levels], level + 1
+            levels |= dict.fromkeys(nodes, level)
+        if self._sink not in levels:
+            return False
+        left: dict[int, list[int]] = {}
+        path = [self._source]
+        while path:
+            node = path[-1]
+            if node == self._sink:
+                arcs = [*pairwise(path)]
+                self._push(arcs, self._least_room(arcs))
+                del path[next(i for i, (start, end) in enumerate(arcs, 1) if not self._room[start][end]) :]
+                continue
+            if node not in left:
+                left[node] = [end for end in self._open_arcs(node) if levels.get(end) == levels[node] + 1]
+            while left[node] and not self._room[node][left[node][-1]]:
+                left[node].pop()
+            if left[node]:
+                path.append(left[node][-1])
+            elif path.pop() != self._source:
+                left[path[-1]].pop()
+        return True
+
+    def _path(self, start: int, goal: int, closed: Set[Edge]) -> list[Edge]:
+        """The arcs of a shortest path with residual capacity, without closed arcs; none if there is no path.
+
+        The search proceeds from both ends, each time from the one whose last step reached fewer nodes.
+        """
+        before, after = {start: start}, {goal: goal}
+        forward, backward = [start], [goal]
+        while forward and backward:
+            is_forward = len(forward) <= len(backward)
+            nodes, reached, opposite = (forward, before, after) if is_forward else (backward, after, before)
+            following = list[int]()
+            for node in nodes:
+                self._budget.spend(len(self._room[node]))
+                for end in self._room[node]:
+                    arc = (node, end) if is_forward else (end, node)
+                    if end in reached or arc in closed or not self._room[arc[0]][arc[1]]:
+                        continue
+                    reached[end] = node
+                    if end in opposite:
+                        return _join_paths(before, after, end)
+                    following.append(end)
+            if is_forward:
+                forward = following
+            else:
+                backward = following
+        return []
 
     def _gaining_cycle(self, pairs: Set[Edge]) -> list[Edge]:
         """The arcs of a cycle of the residual graph along which these pairs gain rows; none if they have the most
         (M. Klein 1967). The search for longest paths of R. Bellman and L. Ford finds it.
         """
-        queue = deque(a for a, b in pairs if self._components[a] == self._components[b])
+        queue = deque(first for first, second in pairs if self._components[first] == self._components[second])
         starts, queued = {*queue}, {*queue}
         gains, before = defaultdict[int, int](int), dict[int, int]()
         while queue:
@@ -200,159 +297,6 @@ class OverlapFlows:
                     queued.add(end)
                     queue.append(end)
         return []
-
-    def unmatched(self, is_first: bool, number: int) -> int:
-        """The rows of a class that are new or gone in the current flow."""
-        return self._unmatched[self._places[is_first, number]]
-
-    def most_unmatched(self, is_first: bool, number: int) -> int:
-        """The most rows of a class that are new or gone, in any greatest flow."""
-        node = self._places[is_first, number]
-        start, goal = (self._source, node) if is_first else (node, self._sink)
-        if self._components[start] == self._components[goal]:
-            while (matched := self._rows[node] - self._unmatched[node]) and (
-                path := self._path(start, goal, {(start, goal)})
-            ):
-                self._push([*path, (goal, start)], min(matched, *(self._room(*arc) for arc in path)))
-        return self._unmatched[node]
-
-    def bound(self, edge: Edge) -> Bound:
-        """Why a pair of classes can have no more rows than `most` says.
-
-        Once the pair has its most rows, more can flow from its second class only to the classes that are reached. So
-        all matched rows of the reached classes of the second release come from the reached classes of the first, or are
-        those of the pair.
-        """
-        self.most(edge, sum(self._rows))
-        reached = self._find_reached(self._places[False, edge[1]], self._places[True, edge[0]])
-        firsts = [i for i in reached if i < len(self._firsts)]
-        seconds = [i for i in reached if len(self._firsts) <= i < self._source]
-        return Bound(
-            {self._firsts[i] for i in firsts},
-            {self._seconds[i - len(self._firsts)] for i in seconds},
-            sum(self._unmatched[i] for i in firsts) - sum(self._unmatched[i] for i in seconds),
-        )
-
-    def _match_leaves_first(self) -> None:
-        """Match rows greedily; classes with one remaining edge come first."""
-        left = [{*nodes} for nodes in self._neighbours]
-        leaves = deque(i for i, nodes in enumerate(left) if len(nodes) == 1)
-        for node in range(len(left)):
-            while left[node] or leaves:
-                leaf = leaves.popleft() if leaves else node
-                if not left[leaf]:
-                    continue
-                neighbour = next(iter(left[leaf]))
-                pushed = min(self._unmatched[leaf], self._unmatched[neighbour])
-                a, b = min(leaf, neighbour), max(leaf, neighbour)
-                self._flow[a, b] = pushed
-                for i, matched in ((leaf, neighbour), (neighbour, leaf)):
-                    self._unmatched[i] -= pushed
-                    left[i].discard(matched)
-                    if len(left[i]) == 1:
-                        leaves.append(i)
-
-    def _fill_shortest_paths(self) -> bool:
-        """Match along all shortest paths of the residual graph (E. Dinic 1970); returns whether there was one."""
-        levels, nodes, level = {self._source: 0}, [self._source], 0
-        while nodes and self._sink not in levels:
-            nodes, level = [end for node in nodes for end in self._open_arcs(node) if end not in levels], level + 1
-            levels |= dict.fromkeys(nodes, level)
-        if self._sink not in levels:
-            return False
-        left: dict[int, list[int]] = {}
-        path = [self._source]
-        while path:
-            node = path[-1]
-            if node == self._sink:
-                arcs = [*pairwise(path)]
-                self._push(arcs, min(self._room(*arc) for arc in arcs))
-                del path[next(i for i, arc in enumerate(arcs, 1) if not self._room(*arc)) :]
-                continue
-            if node not in left:
-                left[node] = [end for end in self._open_arcs(node) if levels.get(end) == levels[node] + 1]
-            while left[node] and not self._room(node, left[node][-1]):
-                left[node].pop()
-            if left[node]:
-                path.append(left[node][-1])
-            elif path.pop() != self._source:
-                left[path[-1]].pop()
-        return True
-
-    def _room(self, start: int, end: int) -> int:
-        """The residual capacity of an arc."""
-        firsts = len(self._firsts)
-        if start == self._source or end == self._sink:
-            return self._unmatched[end if start == self._source else start]
-        if start == self._sink or end == self._source:
-            node = end if start == self._sink else start
-            return self._rows[node] - self._unmatched[node]
-        return self._rows[start] + self._rows[end] if start < firsts else self._flow.get((end, start), 0)
-
-    def _neighbours_of(self, node: int) -> Sequence[int]:
-        """The nodes that share an arc with a node."""
-        firsts = len(self._firsts)
-        if node == self._source:
-            ends: Sequence[int] = range(firsts)
-        elif node == self._sink:
-            ends = range(firsts, self._source)
-        else:
-            ends = (*self._neighbours[node], self._source if node < firsts else self._sink)
-        self._budget.spend(len(ends))
-        return ends
-
-    def _open_arcs(self, node: int) -> Iterator[int]:
-        """The ends of the arcs of a node with residual capacity."""
-        return (end for end in self._neighbours_of(node) if self._room(node, end))
-
-    def _path(self, start: int, goal: int, closed: Set[Edge]) -> list[Edge]:
-        """The arcs of a shortest path with residual capacity, without closed arcs; none if there is no path.
-
-        The search proceeds from both ends, each time from the one whose last step reached fewer nodes.
-        """
-        before, after = {start: start}, {goal: goal}
-        forward, backward = [start], [goal]
-        while forward and backward:
-            is_forward = len(forward) <= len(backward)
-            nodes, reached, opposite = (forward, before, after) if is_forward else (backward, after, before)
-            following = list[int]()
-            for node in nodes:
-                for end in self._neighbours_of(node):
-                    arc = (node, end) if is_forward else (end, node)
-                    if end in reached or arc in closed or not self._room(*arc):
-                        continue
-                    reached[end] = node
-                    if end in opposite:
-                        return _join_paths(before, after, end)
-                    following.append(end)
-            if is_forward:
-                forward = following
-            else:
-                backward = following
-        return []
-
-    def _find_reached(self, start: int, goal: int) -> set[int]:
-        """The nodes that more can flow to from a start, except along the arc from start to goal."""
-        reached, queue = {start}, [start]
-        while queue:
-            node = queue.pop()
-            for end in self._open_arcs(node):
-                if end not in reached and (node, end) != (start, goal):
-                    reached.add(end)
-                    queue.append(end)
-        return reached
-
-    def _push(self, path: Iterable[Edge], rows: int) -> None:
-        firsts = len(self._firsts)
-        for start, end in path:
-            if start == self._source or end == self._sink:
-                self._unmatched[end if start == self._source else start] -= rows
-            elif start == self._sink or end == self._source:
-                self._unmatched[end if start == self._sink else start] += rows
-            elif start < firsts:
-                self._flow[start, end] = self._flow.get((start, end), 0) + rows
-            else:
-                self._flow[end, start] -= rows
 
     def _strong_components(self) -> list[int]:
         """The strongly connected component of each node of the residual graph, by R. Tarjan's algorithm."""
@@ -426,60 +370,63 @@ def _close_cycle(before: Mapping[int, int], node: int) -> list[Edge]:
 class ComponentFlows:
     """The flows of connected components, computed on demand.
 
-    Parameters
-    ----------
-    edges:
-        Component, group of the first release, group of the second, the rows of each, and the number of the finest
-        values of the two.
-    budget:
-        The steps that are left for the two releases.
+    An edge is a component, a group of either release, the rows of each, and the number of the finest labels of the two.
     """
 
     def __init__(self, edges: Sequence[tuple[int, ...]], budget: StepBudget) -> None:
         self._edges = defaultdict[int, list[Edge]](list)
         self._firsts, self._seconds = defaultdict[int, dict[int, int]](dict), defaultdict[int, dict[int, int]](dict)
-        self.by_values = defaultdict[int, dict[int, list[Edge]]](lambda: defaultdict(list))
-        for component, a, b, n_a, n_b, values in edges:
-            self._edges[component].append((a, b))
-            self._firsts[component][a], self._seconds[component][b] = n_a, n_b
-            self.by_values[values][component].append((a, b))
+        self.by_finest = defaultdict[int, dict[int, list[Edge]]](lambda: defaultdict(list))
+        for component, first, second, first_rows, second_rows, finest_id in edges:
+            self._edges[component].append((first, second))
+            self._firsts[component][first], self._seconds[component][second] = first_rows, second_rows
+            self.by_finest[finest_id][component].append((first, second))
         self._flows, self.budget = dict[int, OverlapFlows](), budget
 
     @property
     def largest(self) -> int:
         return max(map(len, self._edges.values()))
 
-    def of(self, component: int) -> OverlapFlows:
+    def flows_of(self, component: int) -> OverlapFlows:
         if component not in self._flows:
             rows = self._firsts[component], self._seconds[component]
             self._flows[component] = OverlapFlows(*rows, self._edges[component], self.budget)
         return self._flows[component]
 
-    def most_rows(self, values: int, known_rows: int, enough: int) -> int:
+    def most_rows_of(self, finest_id: int, known_rows: int, enough: int) -> int:
         """The most rows that all pairs of these finest labels share, including ``known_rows``; at most ``enough``."""
         total = known_rows
-        for component, edges in self.by_values[values].items():
+        for component, edges in self.by_finest[finest_id].items():
             if total >= enough:
                 break
-            total += self.of(component).most_together(edges, enough - total)
+            total += self.flows_of(component).most_together(edges, enough - total)
         return min(total, enough)
+
+    def explain(self, finest_id: int, total: int) -> Iterator[tuple[Edge, int, Bound]]:
+        """The pairs of these finest labels that share rows, ``total`` in all, the most rows of each, and the reason."""
+        for component, edges in self.by_finest[finest_id].items():
+            flows = self.flows_of(component)
+            for edge in edges:
+                if most := flows.most_rows(edge, total):
+                    yield edge, most, flows.bound(edge)
 
     def bounds(self) -> dict[Edge, int]:
         """The most rows of the pairs that share fewer rows than the smaller class has."""
         bounds = dict[Edge, int]()
         for component, edges in self._edges.items():
-            for a, b in edges:
-                smaller = min(self._firsts[component][a], self._seconds[component][b])
-                if (most := self.of(component).most((a, b), smaller)) < smaller:
-                    bounds[a, b] = most
+            for first, second in edges:
+                smaller = min(self._firsts[component][first], self._seconds[component][second])
+                if (most := self.flows_of(component).most_rows((first, second), smaller)) < smaller:
+                    bounds[first, second] = most
         return bounds
 
-    def unmatched(self) -> Iterator[Unmatched]:
-        """The groups that can have new or gone rows."""
+    def unmatched_groups(self) -> Iterator[tuple[bool, int, int, int]]:
+        """The groups that can have new or gone rows: whether they are of the first release, their number, the most such
+        rows in any greatest flow, and these rows in one greatest flow (their sum is the same in each)."""
         for component in self._edges:
-            flows = self.of(component)
+            flows = self.flows_of(component)
             for is_first, groups in ((True, self._firsts[component]), (False, self._seconds[component])):
-                rows = {group: flows.unmatched(is_first, group) for group in groups}
-                if any(rows.values()):
-                    for group, n in rows.items():
-                        yield Unmatched(is_first, group, flows.most_unmatched(is_first, group), n)
+                rows_by_group = {group: flows.unmatched_rows(is_first, group) for group in groups}
+                if any(rows_by_group.values()):
+                    for group, rows in rows_by_group.items():
+                        yield is_first, group, flows.most_unmatched_rows(is_first, group), rows

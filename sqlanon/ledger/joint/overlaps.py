@@ -1,17 +1,9 @@
 """Bound the rows that overlapping classes of two releases share, and find pairs of classes that share fewer than k.
 
-A group is the rows of a class with equal values in the columns that both releases show unchanged. Groups that can have
-rows in common are the edges of a graph. Where each group of a connected component can have rows in common with every
-group of the other release in it, two groups share at most as many rows as the smaller one has: a greatest flow can
-begin with these, as the remaining rows still match all groups of the other release. Elsewhere `OverlapFlows` bounds
-them: such components are fetched to Python, up to `MOST_OVERLAPS` edges.
-
-Pairs with the same finest labels are counted together. In regular components they share as many rows as a flow through
-these pairs alone has: the smaller row count of either release where each of their groups matches all of the other, else
-Python counts it. In irregular components it is the most that the pairs have together in a greatest flow.
-
-Columns of the table of edges: ``a`` and ``b``, the numbers of a group of either release; ``n_a`` and ``n_b``, their
-rows; ``v``, a number for the finest labels of the two; ``part``, a number for what both groups have in common.
+Groups, the rows of a class with equal shared values, are nodes of a graph; its edges are groups that can have rows in
+common. In a regular component, where each group matches every group of the other release, two groups share as many rows
+as the smaller one has. Elsewhere a flow bounds them, in Python (`overlap_flows`). Pairs with the same finest labels are
+counted together.
 """
 
 from __future__ import annotations
@@ -32,11 +24,13 @@ from sqlanon.support.expressions import (
     all_of,
     cast,
     col,
+    cols,
     create_table,
     drop_table,
     fragment,
     null_safe_equal,
     number,
+    select_star,
     template,
     values_query,
 )
@@ -47,102 +41,99 @@ MOST_OVERLAPS = 100_000
 MOST_COMBINATIONS = 5
 """The most combinations of finest labels with few rows that are searched for: one is enough to refuse a release."""
 
-_EDGES = template("""
-    SELECT a, b, n_a, n_b, part, dense_rank() OVER (ORDER BY :values) AS v
-    FROM :matching_groups AS m
-""")
-# Two groups of the first release that match one group of the second, but not the same groups.
-_IRREGULAR = template("""
-    SELECT e.b
-    FROM :edges AS e
-    JOIN (SELECT a, count(*) AS n, bit_xor(hash(b)) AS ends FROM :edges AS e GROUP BY a) AS s ON s.a = e.a
-    GROUP BY e.b
-    HAVING min(n) < max(n) OR min(ends) < max(ends)
-""")
-# A group of the first release is an even node, one of the second an odd node.
-_NODES = fragment("""
-    SELECT DISTINCT 2 * a AS node FROM :edges AS e
-    UNION ALL
-    SELECT DISTINCT 2 * b + 1 AS node FROM :edges AS e
-""")
+# Components with two groups of the first release that match one group of the second, but not the same groups. Groups of
+# the first release are even nodes, those of the second odd nodes.
 _IRREGULAR_EDGES = template("""
-    SELECT c.component, e.a, e.b, e.n_a, e.n_b, e.v
+    WITH
+        neighbours AS (
+            SELECT first_group, count(*) AS degree, bit_xor(hash(second_group)) AS ends
+            FROM :edges AS e
+            GROUP BY first_group
+        ),
+        irregular_groups AS (
+            SELECT e.second_group
+            FROM :edges AS e
+            JOIN neighbours AS s ON s.first_group = e.first_group
+            GROUP BY e.second_group
+            HAVING min(degree) < max(degree) OR min(ends) < max(ends)
+        ),
+        irregular_components AS (
+            SELECT c.component
+            FROM irregular_groups AS i
+            JOIN :components AS c ON c.node = 2 * i.second_group + 1
+        )
+    SELECT c.component, e.first_group, e.second_group, e.first_rows, e.second_rows, e.finest_id
     FROM :edges AS e
-    JOIN :components AS c ON c.node = 2 * e.a
-    SEMI JOIN (
-        SELECT c.component
-        FROM (:irregular) AS i
-        JOIN :components AS c ON c.node = 2 * i.b + 1
-    ) AS i ON i.component = c.component
+    JOIN :components AS c ON c.node = 2 * e.first_group
+    SEMI JOIN irregular_components AS i ON i.component = c.component
 """)
 # Where some groups of either release do not match, the smaller row count may exceed the flow.
 _REGULAR_ROWS = template("""
     WITH
-        "sqlanon regular" AS (
-            SELECT e.* FROM :edges AS e ANTI JOIN :irregular AS i ON i.a = e.a AND i.b = e.b
+        regular AS (
+            SELECT e.*
+            FROM :edges AS e
+            ANTI JOIN :irregular AS i ON i.first_group = e.first_group AND i.second_group = e.second_group
         ),
-        "sqlanon firsts" AS (
-            SELECT v, part, sum(n) AS n, count(*) AS groups, sum(pairs) AS pairs, max(most) AS most
-            FROM (
-                SELECT
-                    v,
-                    part,
-                    least(sum(least(n_a, n_b)), min(n_a)) AS n,
-                    count(*) AS pairs,
-                    max(least(n_a, n_b)) AS most
-                FROM "sqlanon regular" AS e
-                GROUP BY v, part, a
-            ) AS g
-            GROUP BY v, part
+        first_groups AS (
+            SELECT
+                finest_id,
+                part,
+                least(sum(least(first_rows, second_rows)), min(first_rows)) AS row_count,
+                count(*) AS pairs,
+                max(least(first_rows, second_rows)) AS most
+            FROM regular
+            GROUP BY finest_id, part, first_group
         ),
-        "sqlanon seconds" AS (
-            SELECT v, part, sum(n) AS n, count(*) AS groups
-            FROM (
-                SELECT v, part, least(sum(least(n_a, n_b)), min(n_b)) AS n
-                FROM "sqlanon regular" AS e
-                GROUP BY v, part, b
-            ) AS g
-            GROUP BY v, part
+        second_groups AS (
+            SELECT finest_id, part, least(sum(least(first_rows, second_rows)), min(second_rows)) AS row_count
+            FROM regular
+            GROUP BY finest_id, part, second_group
+        ),
+        firsts AS (
+            SELECT
+                finest_id, part, sum(row_count) AS row_count, count(*) AS groups, sum(pairs) AS pairs, max(most) AS most
+            FROM first_groups
+            GROUP BY finest_id, part
+        ),
+        seconds AS (
+            SELECT finest_id, part, sum(row_count) AS row_count, count(*) AS groups
+            FROM second_groups
+            GROUP BY finest_id, part
+        ),
+        bounds AS (
+            SELECT
+                f.finest_id,
+                sum(least(f.row_count, s.row_count))::BIGINT AS row_count,
+                bool_and(f.pairs = f.groups * s.groups) OR max(f.most) >= :k AS is_exact
+            FROM firsts AS f
+            JOIN seconds AS s ON s.finest_id = f.finest_id AND s.part = f.part
+            GROUP BY f.finest_id
         )
-    SELECT r.v, r.n, r.is_exact
-    FROM (
-        SELECT
-            f.v,
-            sum(least(f.n, s.n))::BIGINT AS n,
-            bool_and(f.pairs = f.groups * s.groups) OR max(f.most) >= :k AS is_exact
-        FROM "sqlanon firsts" AS f
-        JOIN "sqlanon seconds" AS s ON s.v = f.v AND s.part = f.part
-        GROUP BY f.v
-    ) AS r
-    LEFT JOIN (SELECT DISTINCT v FROM :irregular AS i) AS i ON i.v = r.v
-    WHERE i.v IS NOT NULL OR (r.n >= :k AND NOT r.is_exact)
+    SELECT r.finest_id, r.row_count, r.is_exact
+    FROM bounds AS r
+    LEFT JOIN (SELECT DISTINCT finest_id FROM :irregular AS i) AS i ON i.finest_id = r.finest_id
+    WHERE i.finest_id IS NOT NULL OR (r.row_count >= :k AND NOT r.is_exact)
 """)
-_REGULAR_EDGES = template("""
-    SELECT e.v, e.a, e.b, e.n_a, e.n_b
-    FROM :edges AS e
-    ANTI JOIN :irregular AS i ON i.a = e.a AND i.b = e.b
-    WHERE e.v IN (:numbers)
-""")
-_GROUPS = template("SELECT i, :columns FROM :groups AS g WHERE i IN (:numbers)")
 _SUBTRACTION = template("""
     WITH "sqlanon bounds" AS (:bounds),
     "sqlanon pairs" AS (:pairs),
     "sqlanon first" AS (:first),
-    "sqlanon second" AS (:second)
-    SELECT :values, (p.changed + sum(c.n))::BIGINT AS n
-    FROM "sqlanon pairs" AS p
-    JOIN (
-        SELECT b.pair, -g.n AS n
+    "sqlanon second" AS (:second),
+    "sqlanon counted" AS (
+        SELECT b.pair, -g.row_count AS row_count
         FROM "sqlanon first" AS g
         JOIN "sqlanon bounds" AS b ON b.is_first AND :same_first
         UNION ALL
-        SELECT b.pair, g.n
+        SELECT b.pair, g.row_count
         FROM "sqlanon second" AS g
         JOIN "sqlanon bounds" AS b ON NOT b.is_first AND :same_second
-    ) AS c ON c.pair = p.pair
+    )
+    SELECT :values, (p.changed + sum(c.row_count))::BIGINT AS row_count
+    FROM "sqlanon pairs" AS p
+    JOIN "sqlanon counted" AS c ON c.pair = p.pair
     GROUP BY p.pair, p.changed, :values
 """)
-_ROWS = template("SELECT * FROM :rows AS r")
 
 
 Group = tuple[str | None, ...]
@@ -155,20 +146,11 @@ class SharedRows:
 
     Their common rows are those of the groups ``seconds`` of the second release without those of the groups ``firsts``
     of the first, plus ``changed``, which are new in between, or gone.
-
-    Attributes
-    ----------
-    values:
-        The finest labels of the two groups.
-    total:
-        The most rows that all pairs with these labels share.
-    rows:
-        The most rows that these two groups share.
     """
 
-    values: tuple[str | None, ...]
-    total: int
-    rows: int
+    values: tuple[str | None, ...]  # the finest labels of the two groups
+    total: int  # the most rows that all pairs with these labels share
+    rows: int  # the most rows that these two groups share
     firsts: Sequence[Group]
     seconds: Sequence[Group]
     changed: int
@@ -176,40 +158,21 @@ class SharedRows:
 
 @dataclass(frozen=True)
 class Overlaps:
-    """What overlapping groups share.
+    """What overlapping groups share."""
 
-    Attributes
-    ----------
-    few:
-        Pairs of groups with few rows in common.
-    bounds:
-        Without such pairs: the rows of the pairs that share fewer rows than the smaller group has.
-    """
-
-    few: Sequence[SharedRows] = ()
+    few: Sequence[SharedRows] = ()  # pairs of groups with few rows in common
+    # Without such pairs: the rows of the pairs that share fewer rows than the smaller group has
     bounds: Mapping[Edge, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class OverlapGraph:
-    """The graph of groups that can have rows in common.
-
-    Attributes
-    ----------
-    edges, components, irregular:
-        Tables of its edges, of the connected component of each node, and of the edges of irregular components.
-    flows:
-        The flows of irregular components.
-    """
+    """The graph of groups that can have rows in common."""
 
     edges: exp.Table
-    components: exp.Table
-    irregular: exp.Table
-    flows: ComponentFlows
-
-    @property
-    def tables(self) -> list[exp.Table]:
-        return [self.edges, self.components, self.irregular]
+    components: exp.Table  # the connected component of each node
+    irregular: exp.Table  # the edges of irregular components
+    flows: ComponentFlows  # the flows of irregular components
 
 
 def make_graph(
@@ -217,30 +180,26 @@ def make_graph(
 ) -> OverlapGraph:
     """Make the graph of groups; the caller drops its tables.
 
-    Parameters
-    ----------
-    matching_groups:
-        The pairs of groups that can have rows in common, with the numbers of their finest labels, ``finest_0`` ..
-    budget:
-        The steps that are left for flows of the two releases.
-
-    Raises
-    ------
-    NotComparedError
-        The classes overlap in too many ways to compare the releases.
+    ``matching_groups`` are the pairs of groups that can have rows in common, with the numbers of their finest labels,
+    ``finest_0`` ..; ``budget`` has the steps that are left for flows of the two releases.
     """
     edges, irregular = work("overlaps"), work("overlaps irregular")
-    engine.execute(create_table(edges.copy(), _EDGES(values=linked.values, matching_groups=matching_groups)))
-    components = connect(
-        engine,
-        work,
-        "overlap components",
-        _NODES(edges=edges),
-        template("SELECT 2 * a AS a, 2 * b + 1 AS b FROM :edges AS e")(edges=edges),
-    )
-    query = _IRREGULAR_EDGES(edges=edges, components=components, irregular=_IRREGULAR(edges=edges))
-    engine.execute(create_table(irregular.copy(), query))
-    rows = engine.rows(_ROWS(rows=irregular).limit(MOST_OVERLAPS + 1))
+    query = template("""
+        SELECT
+            first_group, second_group, first_rows, second_rows, part,
+            dense_rank() OVER (ORDER BY :values) AS finest_id
+        FROM :matching_groups AS m
+    """)(values=linked.values, matching_groups=matching_groups)
+    engine.execute(create_table(edges.copy(), query))
+    nodes = fragment("""
+        SELECT DISTINCT 2 * first_group AS node FROM :edges AS e
+        UNION ALL
+        SELECT DISTINCT 2 * second_group + 1 AS node FROM :edges AS e
+    """)(edges=edges)
+    node_pairs = template("SELECT 2 * first_group AS first_node, 2 * second_group + 1 AS second_node FROM :edges AS e")
+    components = connect(engine, work, "overlap components", nodes, node_pairs(edges=edges))
+    engine.execute(create_table(irregular.copy(), _IRREGULAR_EDGES(edges=edges, components=components)))
+    rows = engine.rows(select_star(irregular.copy()).limit(MOST_OVERLAPS + 1))
     if len(rows) > MOST_OVERLAPS:
         for target in (edges, components, irregular):
             engine.execute(drop_table(target))
@@ -268,12 +227,7 @@ def find_overlaps(
     """Find pairs of groups with the same finest labels that share fewer than k rows in all greatest flows.
 
     At most `MOST_COMBINATIONS` combinations of finest labels are searched for; ``first`` and ``second`` are the groups
-    of either release.
-
-    Raises
-    ------
-    NotComparedError
-        The search takes too many steps.
+    of either release. A search that takes too many steps raises `NotComparedError`.
     """
     pairs, bounds = _find_few_rows(engine, graph, k)
     return Overlaps([*_add_labels(engine, linked, pairs, first, second)], bounds)
@@ -281,14 +235,13 @@ def find_overlaps(
 
 @dataclass(frozen=True)
 class _FewRows:
-    """Two groups with few common rows: the numbers of their finest labels and of the groups, the most rows of all such
-    pairs, the most rows that these two share, and the reason."""
+    """Two groups with few common rows."""
 
-    finest: int
+    finest_id: int
     edge: Edge
-    total: int
-    rows: int
-    bound: Bound
+    total: int  # the most rows of all such pairs
+    rows: int  # the most rows that these two share
+    bound: Bound  # the reason
 
 
 def _find_few_rows(engine: Engine, graph: OverlapGraph, k: int) -> tuple[list[_FewRows], dict[Edge, int]]:
@@ -297,10 +250,12 @@ def _find_few_rows(engine: Engine, graph: OverlapGraph, k: int) -> tuple[list[_F
     flows, pairs, few, bounds = graph.flows, list[_FewRows](), dict[int, int](), dict[Edge, int]()
     try:
         regular = _count_regular_rows(engine, graph, k)
-        for finest in {**flows.by_values, **regular}:
-            if 0 < (most := flows.most_rows(finest, regular.get(finest, 0), k)) < k:
-                few[finest] = most
-                pairs += _explain(flows, finest, most)
+        for finest_id in {**flows.by_finest, **regular}:
+            if 0 < (most := flows.most_rows_of(finest_id, regular.get(finest_id, 0), k)) < k:
+                few[finest_id] = most
+                pairs += [
+                    _FewRows(finest_id, edge, most, rows, bound) for edge, rows, bound in flows.explain(finest_id, most)
+                ]
             if len(few) >= MOST_COMBINATIONS:
                 break
         bounds = {} if few else flows.bounds()
@@ -308,9 +263,10 @@ def _find_few_rows(engine: Engine, graph: OverlapGraph, k: int) -> tuple[list[_F
         if not few:
             raise too_many_steps(graph) from None
     if few:
-        for finest, a, b, n_a, n_b in _regular_edges(engine, graph, [*few]):
-            bound = Bound(set(), {b}, min(n_a, n_b) - n_b)
-            pairs.append(_FewRows(finest, (a, b), few[finest], min(n_a, n_b), bound))
+        for finest_id, first, second, first_rows, second_rows in _regular_edges(engine, graph, [*few]):
+            rows = min(first_rows, second_rows)
+            bound = Bound(set(), {second}, rows - second_rows)
+            pairs.append(_FewRows(finest_id, (first, second), few[finest_id], rows, bound))
         if not pairs:  # no steps were left to explain the bound
             raise too_many_steps(graph)
     return pairs, bounds
@@ -322,41 +278,36 @@ def _count_regular_rows(engine: Engine, graph: OverlapGraph, k: int) -> dict[int
     Only labels with fewer than k rows, or those that irregular components have as well, are listed; a flow counts the
     rows where SQL only bounds them.
     """
-    query = _REGULAR_ROWS(edges=graph.edges, irregular=graph.irregular, k=k)
-    rows, undecided = dict[int, int](), list[int]()
-    for finest, most, is_exact in engine.rows(query):
-        rows[finest] = most
-        if not is_exact:
-            undecided.append(finest)
-    edges = defaultdict[int, list[tuple[int, int, int, int]]](list)
-    for finest, a, b, n_a, n_b in _regular_edges(engine, graph, undecided):
-        edges[finest].append((a, b, n_a, n_b))
-    for finest, pairs in edges.items():
-        firsts, seconds = {a: n_a for a, _, n_a, _ in pairs}, {b: n_b for _, b, _, n_b in pairs}
-        rows[finest] = OverlapFlows(firsts, seconds, [(a, b) for a, b, *_ in pairs], graph.flows.budget).rows
+    bounds = engine.rows(_REGULAR_ROWS(edges=graph.edges, irregular=graph.irregular, k=k))
+    rows = {finest_id: most for finest_id, most, _ in bounds}
+    edges = defaultdict[int, list[tuple[int, ...]]](list)
+    for finest_id, *edge in _regular_edges(engine, graph, [bound[0] for bound in bounds if not bound[2]]):
+        edges[finest_id].append(tuple(edge))
+    for finest_id, pairs in edges.items():
+        firsts = {first: first_rows for first, _, first_rows, _ in pairs}
+        seconds = {second: second_rows for _, second, _, second_rows in pairs}
+        rows[finest_id] = OverlapFlows(
+            firsts, seconds, [(first, second) for first, second, *_ in pairs], graph.flows.budget
+        ).rows
     return rows
 
 
-def _regular_edges(engine: Engine, graph: OverlapGraph, finest: Sequence[int]) -> list[tuple[int, ...]]:
-    """The pairs of regular components with some finest labels: the number of these, ``a``, ``b``, and their rows."""
-    if not finest:
+def _regular_edges(engine: Engine, graph: OverlapGraph, finest_ids: Sequence[int]) -> list[tuple[int, ...]]:
+    """The pairs of regular components with some finest labels: the number of these, both groups, and their rows."""
+    if not finest_ids:
         return []
-    if len(finest) > MOST_OVERLAPS:
+    if len(finest_ids) > MOST_OVERLAPS:
         raise _too_many_pairs()
-    query = _REGULAR_EDGES(edges=graph.edges, irregular=graph.irregular, numbers=[*map(number, finest)])
+    query = template("""
+        SELECT e.finest_id, e.first_group, e.second_group, e.first_rows, e.second_rows
+        FROM :edges AS e
+        ANTI JOIN :irregular AS i ON i.first_group = e.first_group AND i.second_group = e.second_group
+        WHERE e.finest_id IN (:numbers)
+    """)(edges=graph.edges, irregular=graph.irregular, numbers=[*map(number, finest_ids)])
     rows = engine.rows(query.limit(MOST_OVERLAPS + 1))
     if len(rows) > MOST_OVERLAPS:
         raise _too_many_pairs()
     return rows
-
-
-def _explain(flows: ComponentFlows, finest: int, total: int) -> Iterator[_FewRows]:
-    """The pairs of these finest labels that share rows, ``total`` in all, and why each shares no more."""
-    for component, edges in flows.by_values[finest].items():
-        component_flows = flows.of(component)
-        for edge in edges:
-            if most := component_flows.most(edge, total):
-                yield _FewRows(finest, edge, total, most, component_flows.bound(edge))
 
 
 def _add_labels(
@@ -367,25 +318,27 @@ def _add_labels(
     for is_first, groups in ((True, first), (False, second)):
         numbers = {i for pair in pairs for i in (pair.bound.firsts if is_first else pair.bound.seconds)}
         numbers |= {pair.edge[not is_first] for pair in pairs}
-        columns: list[exp.Expr] = [cast(col(name), "VARCHAR") for name in group_columns(linked, is_first)]
-        query = _GROUPS(columns=columns, groups=groups, numbers=[number(i) for i in numbers])
-        labels.append({i: values for i, *values in engine.rows(query)} if numbers else {})
+        query = template("SELECT group_id, :columns FROM :groups AS g WHERE group_id IN (:numbers)")(
+            columns=[cast(col(name), "VARCHAR") for name in group_columns(linked, is_first)],
+            groups=groups,
+            numbers=[*map(number, numbers)],
+        )
+        labels.append({group: values for group, *values in engine.rows(query)} if numbers else {})
     firsts, seconds = labels
     names = dict[int, Sequence[str | None]]()
     for pair in pairs:
-        a, b = pair.edge
-        first_labels = dict(zip(group_columns(linked, is_first=True), firsts[a], strict=True))
-        second_labels = dict(zip(group_columns(linked, is_first=False), seconds[b], strict=True))
+        first_labels = dict(zip(group_columns(linked, is_first=True), firsts[pair.edge[0]], strict=True))
+        second_labels = dict(zip(group_columns(linked, is_first=False), seconds[pair.edge[1]], strict=True))
         both = [_name_both(first_labels, second_labels, f"label_{i}") for i in range(len(linked.attributes))]
-        shortest = min(both, names.get(pair.finest, both), key=lambda texts: sum(map(len, map(str, texts))))
-        names[pair.finest] = shortest
+        shortest = min(both, names.get(pair.finest_id, both), key=lambda texts: sum(map(len, map(str, texts))))
+        names[pair.finest_id] = shortest
     for pair in pairs:
         yield SharedRows(
-            tuple(names[pair.finest]),
+            tuple(names[pair.finest_id]),
             pair.total,
             pair.rows,
-            [tuple(firsts[i]) for i in sorted(pair.bound.firsts)],
-            [tuple(seconds[i]) for i in sorted(pair.bound.seconds)],
+            [tuple(firsts[group]) for group in sorted(pair.bound.firsts)],
+            [tuple(seconds[group]) for group in sorted(pair.bound.seconds)],
             pair.bound.changed,
         )
 
@@ -418,15 +371,15 @@ def _name_both(first: Mapping[str, str | None], second: Mapping[str, str | None]
 
 
 def subtraction(linked: ReleaseLink, k: int, shared_rows: Sequence[SharedRows]) -> exp.Select:
-    """Pairs of groups with few common rows, counted from both releases: ``finest_0`` .., and ``n``, the rows of some
-    groups of the second release without those of some groups of the first.
+    """Pairs of groups with few common rows, counted from both releases: ``finest_0`` .., and
+    ``row_count``, the rows of some groups of the second release without those of some groups of the first.
 
     >>> from sqlanon.support.expressions import table
     >>> from sqlanon.ledger.joint.label_pairs import LinkedAttribute
     >>> linked = ReleaseLink(table("one"), table("two"), (), (LinkedAttribute("x", "x", "x"),))
     >>> pairs = [SharedRows(("10-19 & 0-14",), 1, 1, [("0-9",)], [("0-14",)], 0)]
     >>> subtraction(linked, 5, pairs).named_selects
-    ['finest_0', 'n']
+    ['finest_0', 'row_count']
     """
     attributes = [f"finest_{i}" for i in range(len(linked.attributes))]
     columns = columns_of_both(linked)
@@ -449,7 +402,7 @@ def subtraction(linked: ReleaseLink, k: int, shared_rows: Sequence[SharedRows]) 
         pairs=values_query({"pair": "BIGINT", "changed": "BIGINT", **dict.fromkeys(attributes, "VARCHAR")}, pairs),
         first=group_rows(linked, is_first=True),
         second=group_rows(linked, is_first=False),
-        values=[col(name, "p") for name in attributes],
+        values=cols(attributes, "p"),
         same_first=same_first,
         same_second=same_second,
     )
@@ -460,50 +413,46 @@ def subtraction(linked: ReleaseLink, k: int, shared_rows: Sequence[SharedRows]) 
 
 # The least component of a node and its neighbours; then the component of that one.
 _NEXT_COMPONENTS = template("""
-    WITH nearest AS MATERIALIZED (
-        SELECT c.node, least(c.component, min(n.component)) AS component
-        FROM :components AS c
-        LEFT JOIN (
-            SELECT e.a AS node, r.component FROM :edges AS e JOIN :components AS r ON r.node = e.b
+    WITH
+        neighbours AS (
+            SELECT e.first_node AS node, r.component FROM :edges AS e JOIN :components AS r ON r.node = e.second_node
             UNION ALL
-            SELECT e.b AS node, r.component FROM :edges AS e JOIN :components AS r ON r.node = e.a
-        ) AS n ON n.node = c.node
-        GROUP BY c.node, c.component
-    )
+            SELECT e.second_node AS node, r.component FROM :edges AS e JOIN :components AS r ON r.node = e.first_node
+        ),
+        nearest AS MATERIALIZED (
+            SELECT c.node, least(c.component, min(n.component)) AS component
+            FROM :components AS c
+            LEFT JOIN neighbours AS n ON n.node = c.node
+            GROUP BY c.node, c.component
+        )
     SELECT n.node, r.component
     FROM nearest AS n
     JOIN nearest AS r ON r.node = n.component
-""")
-_CHANGED_NODES = template("""
-    SELECT count(*)
-    FROM :before AS b
-    JOIN :after AS a ON a.node = b.node
-    WHERE a.component <> b.component
 """)
 
 
 def connect(engine: Engine, work: Namer, name: str, nodes: exp.Expr, edges: exp.Expr) -> exp.Table:
     """Make a table of the ``component`` of each ``node``: the least node of its connected component.
 
-    Parameters
-    ----------
-    name:
-        The beginning of the table's name.
-    nodes:
-        Numbers, in the column ``node``.
-    edges:
-        Pairs of nodes, ``a`` and ``b``, each in at least one direction.
+    Each edge, ``first_node`` and ``second_node``, is given in at least one direction. ``name`` is the beginning of the
+    table's name.
     """
     before, steps = work(f"{name} 0"), 0
-    engine.execute(
-        create_table(before.copy(), template("SELECT node, node AS component FROM :nodes AS n")(nodes=nodes))
-    )
+    query = template("SELECT node, node AS component FROM :nodes AS n")(nodes=nodes)
+    engine.execute(create_table(before.copy(), query))
     while True:
         steps += 1
         after = work(f"{name} {steps}")
         engine.execute(create_table(after.copy(), _NEXT_COMPONENTS(components=before, edges=edges)))
-        changed = engine.rows(_CHANGED_NODES(before=before, after=after))[0][0]
+        is_changed = engine.rows(
+            template("""
+                SELECT count(*) > 0
+                FROM :before AS b
+                JOIN :after AS a ON a.node = b.node
+                WHERE a.component <> b.component
+            """)(before=before, after=after)
+        )[0][0]
         engine.execute(drop_table(before))
-        if not changed:
+        if not is_changed:
             return after
         before = after

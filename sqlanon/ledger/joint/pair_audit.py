@@ -23,7 +23,7 @@ from sqlanon.ledger.joint.attacks import (
     few_new_rows_in_classes,
     labelled_unmatched,
 )
-from sqlanon.ledger.joint.class_unions import REGIONS, few_new_rows_in_unions, make_regions, swap_releases
+from sqlanon.ledger.joint.class_unions import REGIONS, few_new_rows_in_unions, make_regions
 from sqlanon.ledger.joint.label_pairs import FIRST, SECOND
 from sqlanon.ledger.joint.overlap_flows import StepBudget, TooManyStepsError
 from sqlanon.ledger.joint.overlaps import (
@@ -48,7 +48,6 @@ from sqlanon.ledger.joint.row_matching import (
     comparison_parts,
     is_matching_prefixes,
     matching_prefixes_name,
-    swap_matching_prefixes,
 )
 from sqlanon.support.expressions import Namer, aliased, create_table, drop_table, row_count, subquery, template
 
@@ -88,18 +87,21 @@ class PairAudit:
                 engine.execute(drop_table(target))
 
     @property
-    def swapped(self) -> PairAudit:
+    def in_reverse(self) -> PairAudit:
         """The audit of the releases in reverse order, for rows that are gone; it reuses the stored parts."""
-        swapped, counterparts = self.linked.swapped, {FIRST: SECOND, SECOND: FIRST}
-        parts: dict[str, exp.Expr] = {
-            counterpart: self._parts[name] for name, counterpart in counterparts.items() if name in self._parts
-        }
-        prefixes = matching_prefixes_name(len(swapped.multilevel_attributes))
+        swapped, prefixes = self.linked.in_reverse, matching_prefixes_name(len(self.linked.multilevel_attributes))
+        counterparts = {FIRST: SECOND, SECOND: FIRST}
+        parts = {counterparts[name]: part for name, part in self._parts.items() if name in counterparts}
         if prefixes in self._parts:
-            parts[prefixes] = subquery(swap_matching_prefixes(self._parts[prefixes]))
+            query = template("""
+                SELECT second_prefix AS first_prefix, first_prefix AS second_prefix
+                FROM :prefixes AS m
+            """)(prefixes=self._parts[prefixes])
+            parts[prefixes] = subquery(query)
         for name in (REGIONS, UNMATCHED):
             if name in self._parts:
-                parts[name] = subquery(swap_releases(self._parts[name]))
+                query = template("SELECT * REPLACE (NOT is_first AS is_first) FROM :rows AS r")(rows=self._parts[name])
+                parts[name] = subquery(query)
         return replace(self, linked=swapped, _parts=parts, _queries={}, _graphs=[])
 
     def leave_few_steps(self) -> None:
@@ -129,7 +131,7 @@ class PairAudit:
     def count_violations(self, requirement: SharedRequirement, part: Part) -> tuple[int, int]:
         """The parts that violate a requirement, and their rows."""
         self._store_parts_of(part)
-        return self._count_few(find_violating_parts(self.linked, requirement, part, numbers=True))
+        return self._count_few(find_violating_parts(self.linked, requirement, part))
 
     def list_shared_rows(self, requirement: SharedRequirement) -> list[tuple[Any, ...]]:
         """The rows with which `readable_violations` lists the joined classes that violate a requirement by counts."""
@@ -164,12 +166,12 @@ class PairAudit:
         return self.engine.rows(self.with_tables(query))
 
     def _count_few(self, query: exp.Select) -> tuple[int, int]:
-        """The number of rows of a query, and the sum of their ``n``."""
+        """The number of rows of a query, and the sum of their ``row_count``."""
         with_ = query.args.pop("with_", None)
-        count_query = template("SELECT count(*), sum(n)::BIGINT FROM :few AS few")(few=query)
+        count_query = template("SELECT count(*), coalesce(sum(row_count)::BIGINT, 0) FROM :few AS few")(few=query)
         count_query.set("with_", with_)
         parts, rows = self._rows(count_query)[0]
-        return parts, rows or 0
+        return parts, rows
 
     def _graph(self) -> OverlapGraph:
         """The graph of groups, made once."""
@@ -177,7 +179,7 @@ class PairAudit:
             self.with_tables(count_complementary_victims(self.linked, self.k))
             graph = make_graph(self.engine, self.work, self.linked, self._parts[MATCHING_GROUPS], self._budget)
             self._graphs.append(graph)
-            self._tables.extend(graph.tables)
+            self._tables.extend((graph.edges, graph.components, graph.irregular))
         return self._graphs[0]
 
     def _store_parts_of(self, part: Part) -> None:
@@ -214,7 +216,7 @@ class PairAudit:
 
     def _comparison_part(self, name: str) -> exp.Query | None:
         if not self._queries:
-            self._queries.update(comparison_parts(self.linked, "numbers"))
+            self._queries.update(comparison_parts(self.linked, as_numbers=True))
         return self._queries.get(name)
 
     def _store(self, name: str, query: exp.Expr) -> None:

@@ -27,55 +27,28 @@ out."""
 
 @dataclass(frozen=True)
 class Refusal:
-    """An earlier release beside which the new one is refused.
-
-    Attributes
-    ----------
-    can_be_base:
-        Whether the new release can be based on it.
-    breaks:
-        Whether the new release breaks it; otherwise the two cannot be compared.
-    remedy:
-        What may help.
-    """
+    """An earlier release beside which the new one is refused."""
 
     publication: Publication
-    can_be_base: bool
-    breaks: bool
-    remedy: str | None = None
+    can_be_base: bool  # whether the new release can be based on it
+    breaks: bool  # whether the new release breaks it; otherwise the two cannot be compared
+    remedy: str | None = None  # what may help
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Advice to the data holder about a release that is refused.
-
-    Attributes
-    ----------
-    target:
-        The location of the new release.
-    refusals:
-        The earlier releases beside which it is refused.
-    is_based:
-        Whether it is based on an earlier release that it breaks.
-    is_extension:
-        Whether it extends another release.
-    withdraws:
-        The run of the release that it replaces without rows that have left the source.
-    row_shares, shared_people:
-        The rows and people that other sources have in common with its source.
-    has_queries:
-        Whether there is SQL that lists the rows.
-    """
+    """Advice to the data holder about a release that is refused."""
 
     policy: Policy
-    target: Path
-    refusals: Sequence[Refusal]
-    is_based: bool
-    is_extension: bool
-    withdraws: str | None
+    target: Path  # the location of the new release
+    refusals: Sequence[Refusal]  # the earlier releases beside which it is refused
+    is_based: bool  # whether it is based on an earlier release that it breaks
+    is_extension: bool  # whether it extends another release
+    withdraws: str | None  # the run of the release that it replaces without rows that have left the source
+    # The rows and people that other sources have in common with its source
     row_shares: Mapping[str, float]
     shared_people: Mapping[str, SharedPeople]
-    has_queries: bool
+    has_queries: bool  # whether there is SQL that lists the rows
 
     def __str__(self) -> str:
         """One remedy a line, and how to list the rows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,8 +19,8 @@ from sqlanon.ledger.joint.label_pairs import (
     find_ranges,
     find_sets,
     member_levels,
-    number_values,
     order_nodes,
+    select_labels,
 )
 from sqlanon.ledger.joint.row_matching import ReleaseLink
 from sqlanon.policy import PrivacySection
@@ -33,6 +33,7 @@ from sqlanon.support.expressions import (
     as_column,
     cast,
     col,
+    cols,
     fragment,
     null_safe_equal,
     select,
@@ -40,7 +41,6 @@ from sqlanon.support.expressions import (
     table,
     template,
     text,
-    union_all,
 )
 
 _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
@@ -79,46 +79,6 @@ _SET_TEXT = fragment(r"""
         ) || '}'
     END
 """)
-# A decimal as text: 1.50 is 1.5, and 2.00 is 2.
-_WITHOUT_ZEROS = fragment("rtrim(rtrim(:text, '0'), '.')")
-_TOP_LABEL = template("SELECT any_value(:label)::VARCHAR FROM :hierarchy")
-_LABEL_COUNTS = template("SELECT :counts FROM :release AS r")
-_LABELS = template("SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r")
-_STRANGE_LABELS = template("""
-    WITH "sqlanon nodes 0" AS (:nodes)
-    SELECT
-        count(*) FILTER (WHERE NOT r.label IS NULL) AS ranges,
-        count(*) FILTER (WHERE r.label IS NULL) AS others
-    FROM (SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r) AS l
-    ANTI JOIN "sqlanon nodes 0" AS n ON l.label = n.label
-    LEFT JOIN :ranges AS r ON l.label = r.label
-    WHERE NOT l.label IS NULL
-""")
-_KNOWN_LABELS = template("""
-    SELECT count(l.label), count(n.node)
-    FROM (SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r) AS l
-    LEFT JOIN (SELECT DISTINCT node FROM :nodes AS e) AS n ON l.label = n.node
-""")
-_NODE = template("SELECT :label::VARCHAR AS node FROM :hierarchy")
-_DISTINCT_NODES = template("SELECT DISTINCT node AS label FROM :nodes AS e")
-# A node whose label begins with a brace could be read as a set: then no label is.
-_SET_LABELS = template("""
-    SELECT
-        count(*) FILTER (WHERE unknown = 0) AS sets,
-        (SELECT count(*) FROM :nodes AS n WHERE starts_with(label, '{')) AS braces
-    FROM (
-        SELECT s.label, count(*) FILTER (WHERE v.label IS NULL) AS unknown
-        FROM :sets AS s
-        LEFT JOIN (SELECT DISTINCT label FROM :members AS m) AS v ON s.member = v.label
-        GROUP BY s.label
-    ) AS x
-""")
-_CROSSED = template("""
-    SELECT :levels
-    FROM :first
-    JOIN :second ON :same AND (a.level_0 IS NULL) = (b.level_0 IS NULL)
-""")
-
 Subject = TypeVar("Subject", bound="ComparedRelease")
 
 
@@ -175,28 +135,21 @@ class ComparedRelease:
         """The release with lists of set members as texts."""
         if not self._lists:
             return self
-        output: list[exp.Expr] = [
-            as_column(_SET_TEXT(members=col(column.name)), column.name)
-            if column.name.lower() in self._lists
-            else col(column.name)
-            for column in self.manifest.columns
-        ]
-        return replace(self, relation=subquery(select(output, self.relation.copy()), "release"))
+        names = [column.name for column in self.manifest.columns if column.name.lower() in self._lists]
+        return self.replace_columns({name: as_column(_SET_TEXT(members=col(name)), name) for name in names})
 
     def rename_columns(self: Subject, names: Mapping[str, str]) -> Subject:
         """The release with other names of unchanged columns."""
         if not names:
             return self
-        output: list[exp.Expr] = [
-            as_column(col(column.name), names[column.name]) if column.name in names else col(column.name)
-            for column in self.manifest.columns
-        ]
         columns = tuple(replace(column, name=names.get(column.name, column.name)) for column in self.manifest.columns)
-        return replace(
-            self,
-            manifest=replace(self.manifest, columns=columns),
-            relation=subquery(select(output, self.relation.copy()), "release"),
-        )
+        renamed = self.replace_columns({name: as_column(col(name), new_name) for name, new_name in names.items()})
+        return replace(renamed, manifest=replace(self.manifest, columns=columns))
+
+    def replace_columns(self: Subject, output: Mapping[str, exp.Expr]) -> Subject:
+        """The release with other expressions for some columns."""
+        columns = [output.get(column.name, col(column.name)) for column in self.manifest.columns]
+        return replace(self, relation=subquery(select(columns, self.relation.copy()), "release"))
 
     def without_masked_rows(self: Subject, hierarchies: Mapping[str, ComparedHierarchy]) -> Subject:
         """The release without its masked rows: those with the top label of every quasi-identifier."""
@@ -239,22 +192,14 @@ class ComparedRelease:
     @property
     def shows_masked_rows(self) -> bool:
         """Whether it may show masked rows."""
-        return not self.excludes_masked_rows and self.has_masked_rows
-
-    @property
-    def has_masked_rows(self) -> bool:
-        return self.manifest.policy.get("suppressed") == "mask" and self.manifest.suppressed_rows > 0
+        has_masked_rows = self.manifest.policy.get("suppressed") == "mask" and self.manifest.suppressed_rows > 0
+        return has_masked_rows and not self.excludes_masked_rows
 
     @property
     def can_be_base(self) -> bool:
         """Whether a release can be based on it: each of its quasi-identifiers has one level, and all rows are real."""
         levels = [self.level(name, 0) for name in self.columns if self.is_quasi(name)]
         return None not in levels and not self.shows_masked_rows and not self.manifest.decoys
-
-    @property
-    def shows_medians(self) -> bool:
-        """Whether classes show their median, which does not reveal their other values."""
-        return bool(self.manifest.policy["search"].get("summary") == "median")
 
     def member_level(self, name: str) -> int | None:
         """The lowest level of the members of a column's sets; None if its policy makes no sets."""
@@ -281,7 +226,7 @@ class ComparedHierarchy:
     below: int = 0
 
     @classmethod
-    def of(cls, table: exp.Expr, height: int, open_ends: bool) -> ComparedHierarchy:
+    def from_table(cls, table: exp.Expr, height: int, open_ends: bool) -> ComparedHierarchy:
         """The hierarchy of a table, which has ``label_0`` with open ends."""
         if not open_ends:
             return cls(table, height)
@@ -292,7 +237,8 @@ class ComparedHierarchy:
     @property
     def top(self) -> exp.Expr:
         """The label of its top."""
-        return subquery(_TOP_LABEL(label=col(f"level_{self.height}"), hierarchy=self.table.copy()))
+        query = template("SELECT any_value(:label)::VARCHAR FROM :hierarchy")
+        return subquery(query(label=col(f"level_{self.height}"), hierarchy=self.table.copy()))
 
     def level(self, release: ComparedRelease, name: str) -> int | None:
         """The level of a column's labels in a release; None if there are several, also because of masked rows."""
@@ -332,41 +278,36 @@ class CrossedHierarchies:
 
 def cross_hierarchies(first: ComparedHierarchy, second: ComparedHierarchy, types: tuple[str, str]) -> exp.Select:
     """The table of `CrossedHierarchies`; ``types`` are those of the ground values in both."""
-    levels: list[exp.Expr] = [col(f"level_{level}", "a") for level in range(first.height + 1)]
-    levels += [
-        as_column(col(f"level_{level}", "b"), f"level_{first.height + 1 + level}") for level in range(second.height + 1)
-    ]
-    return _CROSSED(
+    levels = cols((f"level_{level}" for level in range(first.height + 1)), "a")
+    for level in range(second.height + 1):
+        levels.append(as_column(col(f"level_{level}", "b"), f"level_{first.height + 1 + level}"))
+    return template("""
+        SELECT :levels
+        FROM :first
+        JOIN :second ON :same AND (a.level_0 IS NULL) = (b.level_0 IS NULL)
+    """)(
         levels=levels,
         first=aliased(first.table.copy(), "a"),
         second=aliased(second.table.copy(), "b"),
         same=null_safe_equal(
-            comparable_value(col("level_0", "a"), *types),
-            comparable_value(col("level_0", "b"), *reversed(types)),
+            comparable_value(col("level_0", "a"), *types), comparable_value(col("level_0", "b"), *reversed(types))
         ),
     )
 
 
 @dataclass(frozen=True)
 class ComparedHierarchies:
-    """The known hierarchies of two releases, by attribute in lower case.
-
-    Attributes
-    ----------
-    rules:
-        Their rules in the manifests.
-    crossing:
-        The attributes with two different hierarchies.
-    """
+    """The known hierarchies of two releases, by attribute in lower case."""
 
     hierarchies: Mapping[str, ComparedHierarchy]
-    rules: Mapping[str, Sequence[Any]]
+    rules: Mapping[str, Sequence[Any]]  # their rules in the manifests
+    # The attributes with two different hierarchies
     crossing: Mapping[str, CrossedHierarchies] = field(default_factory=dict)
 
     def find(self, name: str, rules: Sequence[Any]) -> ComparedHierarchy | None:
         """The hierarchy of a column with these rules in manifests."""
         known_rules = self.rules.get(name, ())
-        is_known = all(any(_same(rule, known_rule) for known_rule in known_rules) for rule in rules)
+        is_known = all(any(_is_same_rule(rule, known_rule) for known_rule in known_rules) for rule in rules)
         return self.hierarchies.get(name) if is_known else None
 
     def for_release(self, is_first: bool) -> dict[str, ComparedHierarchy]:
@@ -382,7 +323,7 @@ def _lower(by_name: Mapping[str, Any]) -> dict[str, Any]:
     return {name.lower(): value for name, value in by_name.items()}
 
 
-def _same(rule: Any, other_rule: Any) -> bool:
+def _is_same_rule(rule: Any, other_rule: Any) -> bool:
     return bool(json.loads(json.dumps(rule)) == json.loads(json.dumps(other_rule)))
 
 
@@ -390,81 +331,71 @@ def link_releases(first: ComparedRelease, second: ComparedRelease, hierarchies: 
     """Link two releases: labels at different levels match by the hierarchies of a policy."""
     names = [name for name in first.columns if first.is_quasi(name)]
     names += [name for name in second.columns if second.is_quasi(name) and name not in names]
-    attributes: list[LinkedAttribute] = []
-    missing: list[str] = []
+    shared = [name for name in first.columns if name in second.columns and name not in names]
+    attributes, missing = list[LinkedAttribute](), list[str]()
     for name in names:
-        first_column, second_column = first.column(name), second.column(name)
-        if first_column is None or second_column is None:
-            attributes.append(LinkedAttribute(first_column or second_column or name, first_column, second_column))
-            continue
-        rules = [first_rows.rule(name) for first_rows in (first, second) if first_rows.is_quasi(name)]
-        crossed_pair = hierarchies.crossing.get(name) if len(rules) == 2 else None
-        if crossed_pair is not None:
-            attributes.append(_crossing(first_column, second_column, crossed_pair, first, second))
-            continue
-        hierarchy = hierarchies.find(name, rules)
-        if hierarchy is None and len(rules) == 2 and not _same(*rules):
-            missing.append(first_column)
-            continue
-        if hierarchy is not None:
-            levels = hierarchy.level(first, name), hierarchy.level(second, name)
+        attribute = _link_attribute(name, first, second, hierarchies)
+        if attribute is None:
+            missing.append(first.column(name) or name)
         else:
-            levels = first.level(name, _TOP), second.level(name, _TOP)
-        shows_values = len(rules) == 1 and has_open_ends(rules[0])  # while the other release shows open ends
-        if (
-            None not in levels
-            and levels[0] == levels[1]
-            and (not shows_values if hierarchy is None else levels[0] == 0)
-        ):
-            attributes.append(LinkedAttribute(first_column, first_column, second_column))
-        elif hierarchy is None:
-            missing.append(first_column)
-        else:
-            attributes.append(
-                LinkedAttribute(
-                    first_column,
-                    first_column,
-                    second_column,
-                    hierarchy.levels(first, name),
-                    hierarchy.levels(second, name),
-                    hierarchy.table,
-                    hierarchy.height,
-                    ranges=True,
-                    sets=_levels_of_sets(hierarchy.member_level(first, name), hierarchy.member_level(second, name)),
-                )
-            )
-    shared = [
-        name
-        for name in first.columns
-        if name in second.columns and not first.is_quasi(name) and not second.is_quasi(name)
-    ]
-    first_rows, second_rows = _comparable(first, second, [*names, *shared])
+            attributes.append(attribute)
+    both = [name for name in (*names, *shared) if name in first.columns and name in second.columns]
+    different = {name for name in both if first.columns[name] != second.columns[name]}
     return ReleaseLink(
-        first_rows, second_rows, tuple(first.column(name) or name for name in shared), tuple(attributes), tuple(missing)
+        _cast(first, different, second.columns),
+        _cast(second, different, first.columns),
+        tuple(first.column(name) or name for name in shared),
+        tuple(attributes),
+        tuple(missing),
     )
 
 
-def _crossing(
-    first_column: str,
-    second_column: str,
-    hierarchies: CrossedHierarchies,
-    first: ComparedRelease,
-    second: ComparedRelease,
-) -> LinkedAttribute:
-    """An attribute with labels of two hierarchies: labels match if they have values in common."""
-    name = first_column.lower()
-    members = hierarchies.first.member_level(first, name), hierarchies.second.member_level(second, name)
+def _link_attribute(
+    name: str, first: ComparedRelease, second: ComparedRelease, hierarchies: ComparedHierarchies
+) -> LinkedAttribute | None:
+    """Link a quasi-identifier of two releases; None if its labels cannot be compared without a hierarchy."""
+    columns = first.column(name), second.column(name)
+    title = columns[0] or columns[1] or name
+    if None in columns:
+        return LinkedAttribute(title, *columns)
+    rules = [release.rule(name) for release in (first, second) if release.is_quasi(name)]
+    crossed = hierarchies.crossing.get(name) if len(rules) == 2 else None
+    if crossed is not None:  # labels of two hierarchies match if they have values in common
+        first_levels, second_levels = crossed.first.levels(first, name), crossed.second.levels(second, name)
+        members = crossed.first.member_level(first, name), crossed.second.member_level(second, name)
+        return LinkedAttribute(
+            title,
+            *columns,
+            first_levels,
+            tuple(map(crossed.second_level, second_levels)),
+            crossed.table,
+            crossed.height,
+            ranges=True,
+            sets=_levels_of_sets(members[0], None if members[1] is None else crossed.second_level(members[1])),
+            is_nested=False,
+        )
+    hierarchy = hierarchies.find(name, rules)
+    if hierarchy is None and len(rules) == 2 and not _is_same_rule(*rules):
+        return None
+    level, other_level = (
+        release.level(name, _TOP) if hierarchy is None else hierarchy.level(release, name)
+        for release in (first, second)
+    )
+    shows_values = len(rules) == 1 and has_open_ends(rules[0])  # while the other release shows open ends
+    has_equal_labels = not shows_values if hierarchy is None else level == 0
+    if level is not None and level == other_level and has_equal_labels:
+        return LinkedAttribute(title, *columns)
+    if hierarchy is None:
+        return None
     return LinkedAttribute(
-        first_column,
-        first_column,
-        second_column,
-        hierarchies.first.levels(first, name),
-        tuple(hierarchies.second_level(level) for level in hierarchies.second.levels(second, name)),
-        hierarchies.table,
-        hierarchies.height,
+        title,
+        *columns,
+        hierarchy.levels(first, name),
+        hierarchy.levels(second, name),
+        hierarchy.table,
+        hierarchy.height,
         ranges=True,
-        sets=_levels_of_sets(members[0], None if members[1] is None else hierarchies.second_level(members[1])),
-        is_nested=False,
+        sets=_levels_of_sets(hierarchy.member_level(first, name), hierarchy.member_level(second, name)),
     )
 
 
@@ -478,21 +409,18 @@ def prepare_comparison(
 ) -> ReleaseLink:
     """Make a link cheaper to compare: attributes with few labels come first, and ranges and sets are only compared if a
     release has any."""
-    multilevel = [i for i, _ in linked.multilevel_attributes]
+    multilevel, attributes, counts = linked.multilevel_attributes, list(linked.attributes), []
     if not multilevel:
         return linked
-    attributes = list(linked.attributes)
-    columns = [[attributes[i].first or "" for i in multilevel], [attributes[i].second or "" for i in multilevel]]
-    counts = []
-    for release, names in zip((linked.first, linked.second), columns, strict=True):
-        label_counts = [fragment("count(DISTINCT :label)")(label=col(name, "r")) for name in names]
-        counts.append(engine.rows(_LABEL_COUNTS(counts=label_counts, release=release))[0])
-    for i, first, second in zip(multilevel, *counts, strict=True):
+    for is_first in (True, False):
+        release, columns = linked.side(is_first)
+        names = dict(columns)
+        label_counts = [fragment("count(DISTINCT :label)")(label=col(names[i], "r")) for i, _ in multilevel]
+        query = template("SELECT :counts FROM :release AS r")(counts=label_counts, release=release)
+        counts.append(engine.rows(query)[0])
+    for (i, attribute), first, second in zip(multilevel, *counts, strict=True):
         attributes[i] = replace(
-            attributes[i],
-            pairs=first * second,
-            ranges=i in ranges,
-            sets=attributes[i].sets if i in sets else None,
+            attribute, pairs=first * second, ranges=i in ranges, sets=attribute.sets if i in sets else None
         )
     return replace(linked, attributes=tuple(attributes))
 
@@ -501,47 +429,67 @@ def count_unknown_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, he
     """One row: the number of ``ranges`` among the labels of a column, and of ``others`` that are not nodes of its
     hierarchy: sets, and unknown values.
     """
-    label = col(column, "r")
-    labels = _LABELS(label=label, release=release)
-    return _STRANGE_LABELS(
+    labels, nodes = _distinct_labels(release, column), table("sqlanon nodes 0")
+    return template("""
+        WITH "sqlanon nodes 0" AS (:nodes)
+        SELECT
+            count(*) FILTER (WHERE NOT r.label IS NULL) AS ranges,
+            count(*) FILTER (WHERE r.label IS NULL) AS others
+        FROM :labels AS l
+        ANTI JOIN "sqlanon nodes 0" AS n ON l.label = n.label
+        LEFT JOIN :ranges AS r ON l.label = r.label
+        WHERE NOT l.label IS NULL
+    """)(
         nodes=order_nodes(hierarchy, range(height + 1)),
-        label=label,
-        release=release,
-        ranges=find_ranges(labels, table("sqlanon nodes 0"), hierarchy),
+        labels=labels,
+        ranges=find_ranges(labels.copy(), nodes, hierarchy),
     )
 
 
-def _known_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, levels: Sequence[int]) -> exp.Select:
+def _distinct_labels(release: exp.Expr, column: str) -> exp.Select:
+    query = template("SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r")
+    return query(label=col(column, "r"), release=release)
+
+
+def _known_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Select:
     """One row: the number of labels of a column, and of those that the hierarchy has at some levels."""
-    nodes = union_all(*(_NODE(label=col(f"level_{level}"), hierarchy=hierarchy) for level in levels))
-    return _KNOWN_LABELS(label=col(column, "r"), release=release, nodes=nodes)
+    return template("""
+        SELECT count(l.label), count(n.label)
+        FROM :labels AS l
+        LEFT JOIN (SELECT DISTINCT label FROM :nodes AS e) AS n ON l.label = n.label
+    """)(labels=_distinct_labels(release, column), nodes=select_labels(hierarchy, levels))
 
 
 def count_set_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int, level: int) -> exp.Select:
     """One row: the number of ``sets`` of nodes from a level on among the labels of a column, and of nodes that begin
-    with ``braces``."""
-    labels = _LABELS(label=col(column, "r"), release=release)
-    nodes = [_NODE(label=col(f"level_{level}"), hierarchy=hierarchy) for level in range(height + 1)]
-    return _SET_LABELS(
-        nodes=subquery(_DISTINCT_NODES(nodes=union_all(*nodes))),
-        sets=subquery(find_sets(labels)),
-        members=subquery(number_values(hierarchy, member_levels(level, height))),
+    with ``braces``: then a node could be read as a set, and no label is one."""
+    return template("""
+        WITH
+            members AS (SELECT DISTINCT label FROM :members AS m),
+            sets AS (
+                SELECT s.label, count(*) FILTER (WHERE m.label IS NULL) AS unknown
+                FROM :sets AS s
+                LEFT JOIN members AS m ON s.member = m.label
+                GROUP BY s.label
+            ),
+            nodes AS (SELECT DISTINCT label FROM :nodes AS e)
+        SELECT
+            count(*) FILTER (WHERE unknown = 0) AS sets,
+            (SELECT count(*) FROM nodes WHERE starts_with(label, '{')) AS braces
+        FROM sets
+    """)(
+        members=select_labels(hierarchy, member_levels(level, height)),
+        sets=find_sets(_distinct_labels(release, column)),
+        nodes=select_labels(hierarchy, range(height + 1)),
     )
 
 
 @dataclass(frozen=True)
 class LabelKinds:
-    """The kinds of labels of a release.
+    """The kinds of labels of a release."""
 
-    Attributes
-    ----------
-    incomparable:
-        The columns with labels that cannot be compared (`UNCOMPARED`).
-    ranges, sets:
-        The numbers of the attributes with ranges, and with sets.
-    """
-
-    incomparable: list[str]
+    incomparable: list[str]  # the columns with labels that cannot be compared (`UNCOMPARED`)
+    # The numbers of the attributes with ranges, and with sets
     ranges: frozenset[int]
     sets: frozenset[int]
 
@@ -552,33 +500,25 @@ def classify_labels(engine: Engine, subject: ComparedRelease, attributes: Sequen
     for i, attribute in enumerate(attributes):
         if attribute.first is None or attribute.hierarchy is None:
             continue
+        source, height = (subject.relation, attribute.first, attribute.hierarchy), attribute.height
         if len(attribute.first_levels) == 1:
             level = attribute.first_levels[0]
-            query = _known_labels(subject.relation, attribute.first, attribute.hierarchy, [level])
-            labels, known_labels = engine.rows(query)[0]
+            labels, known_labels = engine.rows(_known_labels(*source, [level]))[0]
             # Released values may have left the source; but if no label is known, the labels have another origin.
-            is_strange = 0 < level < attribute.height and labels > 0 and not known_labels
+            is_strange = 0 < level < height and labels > 0 and not known_labels
         else:
-            is_strange = subject.shows_medians
-            labels, known_labels = engine.rows(
-                _known_labels(subject.relation, attribute.first, attribute.hierarchy, range(attribute.height + 1))
-            )[0]
+            # A median does not reveal the other values of its class.
+            is_strange = subject.manifest.policy["search"].get("summary") == "median"
+            labels, known_labels = engine.rows(_known_labels(*source, range(height + 1)))[0]
             if labels > known_labels:
-                query = count_unknown_labels(subject.relation, attribute.first, attribute.hierarchy, attribute.height)
-                ranges, unknown_labels = engine.rows(query)[0]
-                set_labels_count = braces = 0
+                ranges, unknown_labels = engine.rows(count_unknown_labels(*source, height))[0]
+                sets = braces = 0
                 if unknown_labels and attribute.sets and subject.member_level(attribute.first.lower()) is not None:
-                    query = count_set_labels(
-                        subject.relation, attribute.first, attribute.hierarchy, attribute.height, attribute.sets[0]
-                    )
-                    set_labels_count, braces = engine.rows(query)[0]
-                is_strange |= (
-                    unknown_labels > set_labels_count
-                    or bool(set_labels_count and (ranges or braces))
-                    or max(ranges, set_labels_count) > MOST_RANGES
-                )
+                    sets, braces = engine.rows(count_set_labels(*source, height, attribute.sets[0]))[0]
+                is_strange |= unknown_labels > sets or bool(sets and (ranges or braces))
+                is_strange |= max(ranges, sets) > MOST_RANGES
                 with_ranges |= {i} if ranges else set()
-                with_sets |= {i} if set_labels_count else set()
+                with_sets |= {i} if sets else set()
         if is_strange:
             incomparable.append(attribute.first)
     return LabelKinds(incomparable, frozenset(with_ranges), frozenset(with_sets))
@@ -588,29 +528,15 @@ def classify_labels_of_both(
     engine: Engine, linked: ReleaseLink, first: ComparedRelease, second: ComparedRelease
 ) -> LabelKinds | str:
     """Find the kinds of labels of two releases, or the reason why these cannot be compared."""
-    kinds = (
-        classify_labels(engine, first, linked.attributes),
-        classify_labels(engine, second, linked.swapped.attributes),
-    )
-    for subject, label_kinds in zip((first, second), kinds, strict=True):
-        if label_kinds.incomparable:
-            return f"{subject.path.name} has {UNCOMPARED}, in {', '.join(label_kinds.incomparable)}"
-    ranges, sets = (
-        frozenset.union(*both)
-        for both in zip(*((label_kinds.ranges, label_kinds.sets) for label_kinds in kinds), strict=True)
-    )
+    first_kinds = classify_labels(engine, first, linked.attributes)
+    second_kinds = classify_labels(engine, second, linked.in_reverse.attributes)
+    for subject, kinds in ((first, first_kinds), (second, second_kinds)):
+        if kinds.incomparable:
+            return f"{subject.path.name} has {UNCOMPARED}, in {', '.join(kinds.incomparable)}"
+    ranges, sets = first_kinds.ranges | second_kinds.ranges, first_kinds.sets | second_kinds.sets
     if mixed := [linked.attributes[i].name for i in sorted(ranges & sets)]:
         return f"{', '.join(mixed)} has ranges in one release and sets in the other"
     return LabelKinds([], ranges, sets)
-
-
-def _comparable(first: ComparedRelease, second: ComparedRelease, names: Sequence[str]) -> tuple[exp.Expr, exp.Expr]:
-    """The rows of both releases, with columns of different types cast to a common type."""
-    both = [name for name in names if name in first.columns and name in second.columns]
-    different = {name for name in both if first.columns[name] != second.columns[name]}
-    if not different:
-        return first.relation, second.relation
-    return _cast(first, different, second.columns), _cast(second, different, first.columns)
 
 
 def common_type(first: str, second: str) -> str:
@@ -622,16 +548,12 @@ def common_type(first: str, second: str) -> str:
     >>> [common_type("BIGINT", other) for other in ("INTEGER", "UBIGINT", "DECIMAL(6,2)", "FLOAT", "VARCHAR")]
     ['HUGEINT', 'HUGEINT', 'DECIMAL(21,2)', 'FLOAT', 'VARCHAR']
     """
-    digits = [_digits_of(type_) for type_ in (first, second)]
-    if all(
-        type_ in _FLOATING or exact_digits is not None
-        for type_, exact_digits in zip((first, second), digits, strict=True)
-    ):
-        for type_ in _FLOATING:
-            if type_ in (first, second):
-                return type_
-        return _exact_type(first, second, [exact_digits for exact_digits in digits if exact_digits is not None])
-    if all(map(_MOMENT.fullmatch, (first, second))):
+    types, digits = (first, second), [_digits_of(first), _digits_of(second)]
+    exact_digits = [counts for counts in digits if counts is not None]
+    floating = [type_ for type_ in _FLOATING if type_ in types]
+    if len(exact_digits) + sum(type_ in _FLOATING for type_ in types) == 2:
+        return floating[0] if floating else _exact_type(first, second, exact_digits)
+    if all(map(_MOMENT.fullmatch, types)):
         return "TIMESTAMP_NS" if "_NS" in first and "_NS" in second else "TIMESTAMP"
     return "VARCHAR"
 
@@ -661,17 +583,17 @@ def comparable_value(value: exp.Expr, type_: str, other_type: str) -> exp.Expr:
     compared = cast(value, shared_type)
     digits = [_digits_of(compared_type) for compared_type in (type_, other_type)]
     if shared_type == "VARCHAR" and None not in digits and digits[0] is not None and digits[0][1]:
-        return _WITHOUT_ZEROS(text=compared)
+        return fragment("rtrim(rtrim(:text, '0'), '.')")(text=compared)  # 1.50 is 1.5, and 2.00 is 2
     return compared
 
 
-def _cast(subject: ComparedRelease, names: Set[str], types: Mapping[str, str]) -> exp.Subquery:
+def _cast(subject: ComparedRelease, names: Set[str], types: Mapping[str, str]) -> exp.Expr:
     """The rows with some columns cast for the comparison with another release, which has ``types``."""
-    output: list[exp.Expr] = []
+    if not names:
+        return subject.relation
+    output: dict[str, exp.Expr] = {}
     for column in subject.manifest.columns:
-        name, value = column.name.lower(), col(column.name)
-        if name in names:
-            output.append(as_column(comparable_value(value, subject.columns[name], types[name]), column.name))
-        else:
-            output.append(value)
-    return subquery(select(output, subject.relation.copy()))
+        if (key := column.name.lower()) in names:
+            value = comparable_value(col(column.name), subject.columns[key], types[key])
+            output[column.name] = as_column(value, column.name)
+    return subject.replace_columns(output).relation

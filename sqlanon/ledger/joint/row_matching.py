@@ -1,18 +1,14 @@
 """Match groups of rows of two releases of one table: groups that can contain the same rows.
 
-A row of one release can be a row of the other if the columns that both show unchanged have equal values (NULL equals
-NULL), and the labels of each shared quasi-identifier match (`label_pairs`).
+Groups match if their shared values are equal (NULL equals NULL) and the labels of each shared quasi-identifier match.
+An attribute with one known level in each release is compared at the coarser of the two: a hash join. Attributes with
+several levels are compared by tables of label pairs (`label_pairs`), one after the other: the cost is that of the
+matching *prefixes*, while a join with all tables of pairs at once costs their product.
 
-Rows are grouped before anything is joined. Where an attribute has one known level in each release, groups match by
-their labels at the coarser of the two: a hash join. Where labels have several levels (local recoding, masked rows),
-they match by a table of label pairs. These attributes are compared one after the other: groups that differ in one are
-not compared in the next. So the cost is that of the matching *prefixes*, which are few more than the matching groups; a
-join with all tables of pairs at once costs their product.
-
-Columns of the tables: ``label_0`` is the label of attribute 0 as text, ``key_0`` its label at the coarser level,
-``shared_0`` the value of shared column 0, ``n`` the number of rows, ``i`` the number of a group, ``finest_0`` the
-finest label of attribute 0. ``prefix_0`` numbers the shared values and keys of a group, ``prefix_1`` these and the
-label of the first attribute of several levels, and so on; ``finer_0`` numbers the finer labels of attribute 0.
+Columns: ``label_0`` is the label of attribute 0 as text, ``key_0`` its label at the coarser level, ``shared_0`` the
+value of shared column 0, ``finest_0`` the finest label of attribute 0 in two groups. ``prefix_0`` numbers the shared
+values and keys of a group, ``prefix_1`` these and the label of the first attribute of several levels, and so on;
+``finer_0`` is the finer label of attribute 0, or a number for it.
 """
 
 from __future__ import annotations
@@ -22,94 +18,44 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.ledger.joint.label_pairs import (
-    FIRST,
-    SECOND,
-    FinestForm,
-    LinkedAttribute,
-    label_pair_parts,
-    label_pairs_name,
-)
+from sqlanon.ledger.joint.label_pairs import FIRST, SECOND, LinkedAttribute, label_pair_parts, label_pairs_name
 from sqlanon.support.expressions import (
-    all_of,
     as_column,
     cast,
     col,
+    cols,
     fragment,
-    ident,
-    null_safe_equal,
     number,
+    prepend_ctes,
+    same_values,
     select,
     subquery,
     table,
     template,
 )
 
-_GROUPS = template("""
-    SELECT :labels, :shared, n
-    FROM (
-        SELECT :columns, :rows AS n
-        FROM :release AS r
-        GROUP BY :by
-    ) AS c
-""")
-_GROUPED_TABLE = template("""
-    SELECT :labels, :shared, n
-    FROM (SELECT :columns, :count::BIGINT AS n FROM :release AS r) AS c
-""")
-# A release without rows has no group.
-_ONE_GROUP = template("SELECT n FROM (SELECT :rows AS n FROM :release AS r HAVING count(*) > 0) AS c")
-_NUMBERED = template("SELECT *, row_number() OVER () AS i FROM :groups AS g")
-
-_COARSER_LABELS = template("""
-    SELECT DISTINCT :level::VARCHAR AS label, :coarser_level::VARCHAR AS coarser
-    FROM :hierarchy
-""")
-
-_PREFIX = fragment("dense_rank() OVER (ORDER BY :columns)")
-
-_MATCHING_KEYS = template("""
-    SELECT a.prefix_0 AS a, b.prefix_0 AS b
-    FROM (SELECT DISTINCT :key, prefix_0 FROM "sqlanon first") AS a
-    JOIN (SELECT DISTINCT :key, prefix_0 FROM "sqlanon second") AS b ON :keys_match
-""")
 _MATCHING_PREFIXES = template("""
-    SELECT a.prefix AS a, b.prefix AS b, :finer
+    SELECT a.prefix AS first_prefix, b.prefix AS second_prefix, :finer
     FROM :shorter_matches AS m
     JOIN (SELECT DISTINCT :shorter AS shorter, :label AS label, :prefix AS prefix FROM "sqlanon first") AS a
-        ON a.shorter = m.a
+        ON a.shorter = m.first_prefix
     JOIN :pairs AS c ON a.label IS NOT DISTINCT FROM c.first_label
     JOIN (SELECT DISTINCT :shorter AS shorter, :label AS label, :prefix AS prefix FROM "sqlanon second") AS b
-        ON b.shorter = m.b AND b.label IS NOT DISTINCT FROM c.second_label
+        ON b.shorter = m.second_prefix AND b.label IS NOT DISTINCT FROM c.second_label
 """)
-_FINER_LABELS = template("SELECT DISTINCT f, finer FROM :pairs")
-_TITLED = template("SELECT :figures, :values FROM :rows AS found")
 
 
 @dataclass(frozen=True)
 class ReleaseLink:
-    """How two releases are linked.
+    """How two releases are linked."""
 
-    Attributes
-    ----------
-    first, second:
-        The rows of each release.
-    shared:
-        The columns that both show unchanged.
-    attributes:
-        The quasi-identifiers of both.
-    missing:
-        Quasi-identifiers that cannot be compared without a hierarchy.
-    count:
-        The column that counts rows, where rows are grouped.
-    """
-
+    # The rows of each release
     first: exp.Expr
     second: exp.Expr
-    shared: tuple[str, ...]
-    attributes: tuple[LinkedAttribute, ...]
-    missing: tuple[str, ...] = ()
-    count: str | None = None
+    shared: tuple[str, ...]  # the columns that both show unchanged
+    attributes: tuple[LinkedAttribute, ...]  # the quasi-identifiers of both
+    missing: tuple[str, ...] = ()  # quasi-identifiers that cannot be compared without a hierarchy
+    count: str | None = None  # the column that counts rows, where rows are grouped
 
     @property
     def columns(self) -> tuple[list[str], list[str]]:
@@ -147,9 +93,9 @@ class ReleaseLink:
         return [col(f"finest_{i}") for i in range(len(self.attributes))]
 
     @property
-    def swapped(self) -> ReleaseLink:
+    def in_reverse(self) -> ReleaseLink:
         """The link of the releases in reverse order."""
-        attributes = tuple(attribute.swapped for attribute in self.attributes)
+        attributes = tuple(attribute.in_reverse for attribute in self.attributes)
         return replace(self, first=self.second, second=self.first, attributes=attributes)
 
     def side(self, is_first: bool) -> tuple[exp.Expr, list[tuple[int, str]]]:
@@ -160,27 +106,37 @@ class ReleaseLink:
 
 
 def group_rows(linked: ReleaseLink, is_first: bool) -> exp.Select:
-    """The groups of equal rows of a release: ``label_0`` .. as text, ``shared_0`` .., and ``n``."""
+    """The groups of equal rows of a release: ``label_0`` .. as text, ``shared_0`` .., and ``row_count``."""
     (release, numbered), shared = linked.side(is_first), linked.shared
-    if linked.count is None:
-        rows: exp.Expr = exp.Count(this=exp.Star())
-    else:
-        rows = cast(exp.Sum(this=col(linked.count, "r")), "BIGINT")
-    by = [col(column, "r") for column in dict.fromkeys([*(column for _, column in numbered), *shared])]
-    if not by:
-        return _ONE_GROUP(rows=rows, release=release)
-    labels = [as_column(cast(col(f"label_{i}"), "VARCHAR"), f"label_{i}") for i, _ in numbered]
-    values = [col(f"shared_{j}") for j in range(len(shared))]
-    columns = [
-        *(as_column(col(column, "r"), f"label_{i}") for i, column in numbered),
-        *(as_column(col(column, "r"), f"shared_{j}") for j, column in enumerate(shared)),
-    ]
+    row_count = (
+        fragment("count(*)")()
+        if linked.count is None
+        else fragment("sum(:count)::BIGINT")(count=col(linked.count, "r"))
+    )
+    by = cols(dict.fromkeys([*(column for _, column in numbered), *shared]), "r")
+    if not by:  # a release without rows has no group
+        return template("""
+            SELECT row_count
+            FROM (SELECT :row_count AS row_count FROM :release AS r HAVING count(*) > 0) AS c
+        """)(row_count=row_count, release=release)
     grouped_by = linked.columns[0 if is_first else 1]
     if linked.count is not None and isinstance(release, exp.Table) and {key.name for key in by} == {*grouped_by}:
         # The table is grouped by these columns already, as no column was cast.
-        count = col(linked.count, "r")
-        return _GROUPED_TABLE(labels=labels, shared=values, columns=columns, count=count, release=release)
-    return _GROUPS(labels=labels, shared=values, columns=columns, rows=rows, release=release, by=by)
+        row_count, by = fragment(":count::BIGINT")(count=col(linked.count, "r")), []
+    return template("""
+        SELECT :labels, :shared, row_count
+        FROM (SELECT :columns, :row_count AS row_count FROM :release AS r GROUP BY :by) AS c
+    """)(
+        labels=[as_column(cast(col(f"label_{i}"), "VARCHAR"), f"label_{i}") for i, _ in numbered],
+        shared=[col(f"shared_{j}") for j in range(len(shared))],
+        columns=[
+            *(as_column(col(column, "r"), f"label_{i}") for i, column in numbered),
+            *(as_column(col(column, "r"), f"shared_{j}") for j, column in enumerate(shared)),
+        ],
+        row_count=row_count,
+        release=release,
+        by=by,
+    )
 
 
 def add_keys(groups: exp.Select, linked: ReleaseLink, is_first: bool) -> exp.Select:
@@ -188,90 +144,80 @@ def add_keys(groups: exp.Select, linked: ReleaseLink, is_first: bool) -> exp.Sel
 
     Labels that the hierarchy lacks are keys themselves.
     """
-    labels: list[exp.Expr] = []
-    joins: list[tuple[exp.Select, str, exp.Expr]] = []
-    for i, _ in linked.side(is_first)[1]:
-        attribute, label = linked.attributes[i], col(f"label_{i}", "g")
-        labels.append(label)
-        if not attribute.is_shared or attribute.levels is None or attribute.is_at_top:
+    keys: list[exp.Expr] = []
+    joins: list[tuple[exp.Subquery, exp.Expr]] = []
+    for i, attribute in linked.shared_attributes:
+        if attribute.levels is None or attribute.is_at_top:
             continue
         level, other_level = attribute.levels if is_first else reversed(attribute.levels)
-        if level >= other_level or attribute.hierarchy is None:
-            labels.append(as_column(label, f"key_{i}"))
-            continue
-        alias = f"h{i}"
-        coarser_labels = _COARSER_LABELS(
-            level=col(f"level_{level}"), coarser_level=col(f"level_{other_level}"), hierarchy=attribute.hierarchy
-        )
-        joins.append((coarser_labels, alias, label.eq(col("label", alias))))
-        key = fragment("CASE WHEN NOT :known IS NULL THEN :coarser ELSE :label END")(
-            known=col("label", alias), coarser=col("coarser", alias), label=label
-        )
-        labels.append(as_column(key, f"key_{i}"))
-    shared = [col(f"shared_{j}", "g") for j in range(len(linked.shared))]
-    query = template("SELECT :labels, :shared, g.n FROM :groups AS g")(labels=labels, shared=shared, groups=groups)
-    for coarser_labels, alias, on in joins:
-        query = query.join(subquery(coarser_labels, alias), on=on, join_type="left", copy=False)
+        label, alias = col(f"label_{i}", "g"), f"h{i}"
+        key: exp.Expr = label
+        if level < other_level and attribute.hierarchy is not None:
+            coarser_labels = template("""
+                SELECT DISTINCT :level::VARCHAR AS label, :coarser_level::VARCHAR AS coarser
+                FROM :hierarchy
+            """)(level=col(f"level_{level}"), coarser_level=col(f"level_{other_level}"), hierarchy=attribute.hierarchy)
+            joins.append((subquery(coarser_labels, alias), label.eq(col("label", alias))))
+            key = fragment("CASE WHEN NOT :known IS NULL THEN :coarser ELSE :label END")(
+                known=col("label", alias), coarser=col("coarser", alias), label=label
+            )
+        keys.append(as_column(key, f"key_{i}"))
+    query = template("SELECT :columns, :keys FROM :groups AS g")(
+        columns=cols(groups.named_selects, "g"), keys=keys, groups=groups
+    )
+    for coarser, on in joins:
+        query = query.join(coarser, on=on, join_type="left", copy=False)
     return query
 
 
 def keys_match(linked: ReleaseLink) -> exp.Expr:
     """Whether groups of the two releases, ``a`` and ``b``, can be the same rows by shared values and known levels."""
-    return all_of(null_safe_equal(col(name, "a"), col(name, "b")) for name in linked.key)
+    return same_values(linked.key, "a", "b")
 
 
-def comparison_parts(linked: ReleaseLink, finest: FinestForm) -> dict[str, exp.Query]:
+def comparison_parts(linked: ReleaseLink, as_numbers: bool = False) -> dict[str, exp.Query]:
     """The tables that queries of both releases read, by name; each reads those before it.
 
     They are `FIRST` and `SECOND`, the numbered groups of each release, and, where labels have several levels, the
-    tables of label pairs and of matching prefixes: these with the finest labels, or without.
+    tables of label pairs and of matching prefixes. Finest labels are texts, or numbers: these are enough to count.
     """
     multilevel, parts = linked.multilevel_attributes, dict[str, exp.Query]()
+    labels = [f"label_{i}" for i, _ in multilevel]
+    prefixes: list[exp.Expr] = []
+    for length in range(len(labels) + 1) if multilevel else ():
+        columns = cols([*linked.key, *labels[:length]])
+        prefix = fragment("dense_rank() OVER (ORDER BY :columns)")(columns=columns) if columns else number(1)
+        prefixes.append(as_column(prefix, f"prefix_{length}"))
     for name, is_first in ((FIRST, True), (SECOND, False)):
-        groups = _NUMBERED(groups=add_keys(group_rows(linked, is_first), linked, is_first))
-        parts[name] = _add_prefixes(groups, linked) if multilevel else groups
+        groups = add_keys(group_rows(linked, is_first), linked, is_first)
+        parts[name] = template("SELECT *, row_number() OVER () AS group_id, :prefixes FROM :groups AS g")(
+            prefixes=prefixes, groups=groups
+        )
     for i, attribute in multilevel:
-        parts |= label_pair_parts(attribute, i, finest)
-    for length in range(len(multilevel) + 1) if multilevel else ():
-        parts[matching_prefixes_name(length)] = _match_prefixes(linked, length, finest)
+        parts |= label_pair_parts(attribute, i, as_numbers)
+    if multilevel:
+        parts[matching_prefixes_name(0)] = template("""
+            SELECT a.prefix_0 AS first_prefix, b.prefix_0 AS second_prefix
+            FROM (SELECT DISTINCT :key, prefix_0 FROM "sqlanon first") AS a
+            JOIN (SELECT DISTINCT :key, prefix_0 FROM "sqlanon second") AS b ON :keys_match
+        """)(key=cols(linked.key), keys_match=keys_match(linked))
+    finer: list[exp.Expr] = []
+    for length, (i, _) in enumerate(multilevel, 1):
+        parts[matching_prefixes_name(length)] = _MATCHING_PREFIXES(
+            finer=[*finer, as_column(col("finer", "c"), f"finer_{i}")],
+            shorter_matches=table(matching_prefixes_name(length - 1)),
+            shorter=col(f"prefix_{length - 1}"),
+            label=col(f"label_{i}"),
+            prefix=col(f"prefix_{length}"),
+            pairs=table(label_pairs_name(i)),
+        )
+        finer.append(col(f"finer_{i}", "m"))
     return parts
 
 
-def with_comparison_parts(query: exp.Select, linked: ReleaseLink, finest: FinestForm = "texts") -> exp.Select:
+def with_comparison_parts(query: exp.Select, linked: ReleaseLink, as_numbers: bool = False) -> exp.Select:
     """A query of both releases as one statement, with its `comparison_parts`."""
-    existing = query.args["with_"].expressions if query.args.get("with_") else []
-    ctes = exp.Select()
-    for name, part in comparison_parts(linked, finest).items():
-        ctes.with_(ident(name), as_=part, materialized=True, copy=False)
-    query.set("with_", exp.With(expressions=[*ctes.args["with_"].expressions, *existing]))
-    return query
-
-
-def _add_prefixes(groups: exp.Select, linked: ReleaseLink) -> exp.Select:
-    """Add the numbers of their prefixes to groups: ``prefix_0`` .."""
-    labels = [f"label_{i}" for i, _ in linked.multilevel_attributes]
-    prefixes: list[exp.Expr] = []
-    for length in range(len(labels) + 1):
-        columns = [col(name) for name in (*linked.key, *labels[:length])]
-        prefixes.append(as_column(_PREFIX(columns=columns) if columns else number(1), f"prefix_{length}"))
-    return template("SELECT *, :prefixes FROM :groups AS g")(prefixes=prefixes, groups=groups)
-
-
-def _match_prefixes(linked: ReleaseLink, length: int, finest: FinestForm) -> exp.Select:
-    """The matching prefixes of both releases: their numbers, ``a`` and ``b``, and the finer labels, ``finer_0`` .."""
-    multilevel = linked.multilevel_attributes
-    if not length:
-        return _MATCHING_KEYS(key=[col(name) for name in linked.key], keys_match=keys_match(linked))
-    i = multilevel[length - 1][0]
-    finer = [*(col(f"finer_{j}", "m") for j, _ in multilevel[: length - 1]), as_column(col("f", "c"), f"finer_{i}")]
-    return _MATCHING_PREFIXES(
-        finer=finer if finest else [],
-        shorter_matches=table(matching_prefixes_name(length - 1)),
-        shorter=col(f"prefix_{length - 1}"),
-        label=col(f"label_{i}"),
-        prefix=col(f"prefix_{length}"),
-        pairs=table(label_pairs_name(i)),
-    )
+    return prepend_ctes(query, comparison_parts(linked, as_numbers), materialized=True)
 
 
 _PREFIXES = "sqlanon matching prefixes "
@@ -286,57 +232,46 @@ def is_matching_prefixes(name: str) -> bool:
     return name.startswith(_PREFIXES)
 
 
-def swap_matching_prefixes(prefixes: exp.Expr) -> exp.Select:
-    """The matching prefixes of the releases in reverse order."""
-    return template("SELECT b AS a, a AS b FROM :prefixes")(prefixes=prefixes)
-
-
-def join_groups(output: Sequence[exp.Expr], linked: ReleaseLink, numbers: bool = False) -> exp.Select:
-    """An output of the matching groups of both releases, ``a`` and ``b``.
-
-    Finer labels are ``c0`` .., unless their ``numbers`` are enough.
-    """
-    multilevel = linked.multilevel_attributes
-    if not multilevel:
+def join_groups(output: Sequence[exp.Expr], linked: ReleaseLink) -> exp.Select:
+    """An output of the matching groups of both releases, ``a`` and ``b``."""
+    length = len(linked.multilevel_attributes)
+    if not length:
         query = select([*output], table(FIRST, alias="a"))
         return query.join(table(SECOND, alias="b"), on=keys_match(linked), copy=False)
-    longest = f"prefix_{len(multilevel)}"
-    query = select([*output], table(matching_prefixes_name(len(multilevel)), alias="m"))
-    for name, side in ((FIRST, "a"), (SECOND, "b")):
-        query = query.join(table(name, alias=side), on=col(longest, side).eq(col(side, "m")), copy=False)
-    for i, _ in () if numbers else multilevel:
-        on = col("f", f"c{i}").eq(col(f"finer_{i}", "m"))
-        finer_labels = subquery(_FINER_LABELS(pairs=table(label_pairs_name(i))), f"c{i}")
-        query = query.join(finer_labels, on=on, copy=False)
+    query = select([*output], table(matching_prefixes_name(length), alias="m"))
+    for name, side, prefix in ((FIRST, "a", "first_prefix"), (SECOND, "b", "second_prefix")):
+        query = query.join(table(name, alias=side), on=col(f"prefix_{length}", side).eq(col(prefix, "m")), copy=False)
     return query
 
 
-def finest_values(linked: ReleaseLink, numbers: bool = False) -> list[exp.Expr]:
+def finest_values(linked: ReleaseLink) -> list[exp.Expr]:
     """The finest label of each attribute for two groups, or a number for it: ``finest_0`` .."""
     values: list[exp.Expr] = []
     for i, attribute in enumerate(linked.attributes):
-        if attribute.first is None:
-            value: exp.Expr = col(f"label_{i}", "b")
-        elif attribute.second is None:
-            value = col(f"label_{i}", "a")
-        elif attribute.levels is None:
-            value = col(f"finer_{i}", "m") if numbers else col("finer", f"c{i}")
+        if attribute.is_shared and attribute.levels is None:
+            value = col(f"finer_{i}", "m")
         else:
-            first_level, second_level = attribute.levels
-            value = col(f"label_{i}", "a" if first_level <= second_level else "b")
+            levels = attribute.levels or (0, 0)
+            is_first = attribute.second is None or (attribute.first is not None and levels[0] <= levels[1])
+            value = col(f"label_{i}", "a" if is_first else "b")
         values.append(as_column(value, f"finest_{i}"))
     return values
 
 
+COUNT_COLUMNS = ("row_count", "n")
+"""The names of the column that counts rows in the queries of attacks."""
+
+
 def add_titles(query: exp.Select, titles: Iterable[str]) -> exp.Select:
-    """A query with readable column names: rows for ``n``, the names of attributes for ``finest_0`` ..
+    """A query with readable column names: ``rows`` for the count of rows, the names of attributes for ``finest_0`` ..
 
     Figures keep their names.
     """
     names = {f"finest_{i}": title for i, title in enumerate(titles)}
     figures = [name for name in query.named_selects if name not in names]
-    return _TITLED(
-        figures=[as_column(col("n"), "rows") if name == "n" else col(name) for name in sorted(figures, key="n".__ne__)],
+    figures.sort(key=lambda name: name not in COUNT_COLUMNS)
+    return template("SELECT :figures, :values FROM :rows AS combinations")(
+        figures=[as_column(col(name), "rows") if name in COUNT_COLUMNS else col(name) for name in figures],
         values=[as_column(col(name), names[name]) for name in query.named_selects if name in names],
         rows=query,
     )
