@@ -29,12 +29,12 @@ from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.coding import Column
 from sqlanon.support.expressions import (
-    all_of,
     as_column,
     col,
+    cols,
     create_temporary_view,
     fragment,
-    null_safe_equal,
+    same_values,
     template,
 )
 
@@ -54,18 +54,16 @@ _COUNT_GONE_PEOPLE = template("""
         (SELECT any_value(people) FROM :before) AS people
 """)
 _COUNT_REMAINING_CLASSES = template("""
-    WITH still AS (
-        SELECT :keys, :size AS size
-        FROM :recoded AS r
-        GROUP BY :columns
-    ),
-    classes AS (SELECT DISTINCT :keys FROM :released AS r)
+    WITH
+        still AS (SELECT :keys, :size AS size FROM :recoded AS r GROUP BY :columns),
+        classes AS (SELECT DISTINCT :keys FROM :released AS r),
+        sizes AS (
+            SELECT coalesce(s.size, 0) AS size
+            FROM classes AS c
+            LEFT JOIN still AS s ON :same
+        )
     SELECT coalesce(min(size), 0) AS smallest, count(*) FILTER (WHERE size < :least) AS small
-    FROM (
-        SELECT coalesce(s.size, 0) AS size
-        FROM classes AS c
-        LEFT JOIN still AS s ON :same
-    ) AS sizes
+    FROM sizes
 """)
 _PERSONS = fragment("count(DISTINCT :person) + coalesce(max((:person IS NULL)::INTEGER), 0)")
 
@@ -140,8 +138,8 @@ def measure_released_rows(
         return change
     missing, _ = run.engine.rows(count_different_rows(released.copy(), view, types))[0]
     least = guaranteed_k(search_input.policy.privacy, search_input.policy.quasi_identifiers)
-    columns = [col(name) for name in manifest.quasi_identifiers]
-    keys: list[exp.Expr] = [as_column(column.copy(), f"k{i}") for i, column in enumerate(columns)]
+    columns = cols(manifest.quasi_identifiers)
+    keys = [as_column(column.copy(), f"key_{i}") for i, column in enumerate(columns)]
     size = exp.Count(this=exp.Star()) if person is None else _PERSONS(person=col(person))
     query = _COUNT_REMAINING_CLASSES(
         keys=keys or [as_column(exp.true(), "every")],
@@ -150,7 +148,7 @@ def measure_released_rows(
         recoded=view,
         released=released.copy(),
         least=least,
-        same=all_of(null_safe_equal(col(f"k{i}", "c"), col(f"k{i}", "s")) for i in range(len(keys))),
+        same=same_values((f"key_{i}" for i in range(len(keys))), "c", "s"),
     )
     smallest, small = run.engine.rows(query)[0]
     changed = None if change.deleted_rows is None else max(missing - change.deleted_rows, 0)

@@ -17,22 +17,21 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.ledger.joint.label_pairs import FIRST, SECOND
-from sqlanon.ledger.joint.overlaps import OverlapGraph, columns_of_both, group_columns
+from sqlanon.ledger.joint.overlaps import OverlapGraph
 from sqlanon.ledger.joint.row_matching import (
     ReleaseLink,
     finest_values,
     join_groups,
     keys_match,
+    same_texts,
     with_comparison_parts,
 )
 from sqlanon.support.expressions import (
-    all_of,
     as_column,
     cast,
     col,
     cols,
     fragment,
-    null_safe_equal,
     number,
     prepend_ctes,
     same_values,
@@ -298,10 +297,10 @@ def labelled_unmatched(linked: ReleaseLink) -> exp.Select:
     """The rows of `UNMATCHED` that can be new or gone, with the labels and shared values of their groups as texts."""
     queries = []
     for release, is_first in ((FIRST, True), (SECOND, False)):
-        columns = group_columns(linked, is_first)
+        columns = linked.group_columns(is_first)
         labels: list[exp.Expr] = [
             as_column(cast(col(name, "g") if name in columns else exp.null(), "VARCHAR"), name)
-            for name in columns_of_both(linked)
+            for name in linked.all_group_columns
         ]
         query = template("""
             SELECT u.is_first, u.most, u.row_count, :labels
@@ -316,7 +315,7 @@ def labelled_unmatched(linked: ReleaseLink) -> exp.Select:
 def add_unmatched(query: exp.Select, linked: ReleaseLink, rows: Sequence[Sequence[Any]]) -> exp.Select:
     """Add the table `UNMATCHED`, made of the rows of `labelled_unmatched`, to a query that reads it."""
     types = {name: type_ for name, type_ in _UNMATCHED_TYPES.items() if name != "group_id"}
-    labelled = values_query({**types, **dict.fromkeys(columns_of_both(linked), "VARCHAR")}, rows)
+    labelled = values_query({**types, **dict.fromkeys(linked.all_group_columns, "VARCHAR")}, rows)
     unmatched = [
         template("""
             SELECT x.is_first, g.group_id, x.most, x.row_count
@@ -326,10 +325,7 @@ def add_unmatched(query: exp.Select, linked: ReleaseLink, rows: Sequence[Sequenc
             labelled=labelled.copy(),
             groups=table(release),
             is_first=exp.convert(is_first),
-            same_labels=all_of(
-                null_safe_equal(cast(col(name, "g"), "VARCHAR"), col(name, "x"))
-                for name in group_columns(linked, is_first)
-            ),
+            same_labels=same_texts(linked.group_columns(is_first), "g", "x"),
         )
         for release, is_first in ((FIRST, True), (SECOND, False))
     ]

@@ -121,7 +121,7 @@ def new_rows_in_unions(linked: ReleaseLink, union: Union) -> exp.Select:
 
     ``first_rows`` is 0 where the first release has no row.
     """
-    names, shared = union_columns(linked, union), [f"shared_{j}" for j in range(len(linked.shared))]
+    names, shared = union_columns(linked, union), linked.shared_columns
     if union == "region":
         return _NEW_ROWS_OF_REGIONS(shared=cols(shared, "g"), same_labels=same_values(_shared_labels(linked), "g", "r"))
     by_group = [as_column(number(1), "whole")] if names == ["whole"] else cols(names, "g")

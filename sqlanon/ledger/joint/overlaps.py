@@ -18,17 +18,15 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.errors import NotComparedError
 from sqlanon.ledger.joint.overlap_flows import Bound, ComponentFlows, Edge, OverlapFlows, StepBudget, TooManyStepsError
-from sqlanon.ledger.joint.row_matching import ReleaseLink, group_rows
+from sqlanon.ledger.joint.row_matching import ReleaseLink, group_rows, same_texts
 from sqlanon.support.expressions import (
     Namer,
-    all_of,
     cast,
     col,
     cols,
     create_table,
     drop_table,
     fragment,
-    null_safe_equal,
     number,
     select_star,
     template,
@@ -319,7 +317,7 @@ def _add_labels(
         numbers = {i for pair in pairs for i in (pair.bound.firsts if is_first else pair.bound.seconds)}
         numbers |= {pair.edge[not is_first] for pair in pairs}
         query = template("SELECT group_id, :columns FROM :groups AS g WHERE group_id IN (:numbers)")(
-            columns=[cast(col(name), "VARCHAR") for name in group_columns(linked, is_first)],
+            columns=[cast(col(name), "VARCHAR") for name in linked.group_columns(is_first)],
             groups=groups,
             numbers=[*map(number, numbers)],
         )
@@ -327,8 +325,8 @@ def _add_labels(
     firsts, seconds = labels
     names = dict[int, Sequence[str | None]]()
     for pair in pairs:
-        first_labels = dict(zip(group_columns(linked, is_first=True), firsts[pair.edge[0]], strict=True))
-        second_labels = dict(zip(group_columns(linked, is_first=False), seconds[pair.edge[1]], strict=True))
+        first_labels = dict(zip(linked.group_columns(is_first=True), firsts[pair.edge[0]], strict=True))
+        second_labels = dict(zip(linked.group_columns(is_first=False), seconds[pair.edge[1]], strict=True))
         both = [_name_both(first_labels, second_labels, f"label_{i}") for i in range(len(linked.attributes))]
         shortest = min(both, names.get(pair.finest_id, both), key=lambda texts: sum(map(len, map(str, texts))))
         names[pair.finest_id] = shortest
@@ -353,17 +351,6 @@ def count_shared_rows(groups: Sequence[SharedRows]) -> dict[tuple[str | None, ..
     return {pair.values: pair.total for pair in groups}
 
 
-def group_columns(linked: ReleaseLink, is_first: bool) -> list[str]:
-    """The columns that distinguish the groups of a release."""
-    labels = [f"label_{i}" for i, _ in linked.side(is_first)[1]]
-    return [*labels, *(f"shared_{j}" for j in range(len(linked.shared)))]
-
-
-def columns_of_both(linked: ReleaseLink) -> list[str]:
-    """The columns that distinguish the groups of either release."""
-    return [*dict.fromkeys([*group_columns(linked, is_first=True), *group_columns(linked, is_first=False)])]
-
-
 def _name_both(first: Mapping[str, str | None], second: Mapping[str, str | None], column: str) -> str | None:
     """The labels of two groups in a column as one text; a single label where they are equal."""
     labels = [*dict.fromkeys(group[column] for group in (first, second) if column in group)]
@@ -382,20 +369,14 @@ def subtraction(linked: ReleaseLink, k: int, shared_rows: Sequence[SharedRows]) 
     ['finest_0', 'row_count']
     """
     attributes = [f"finest_{i}" for i in range(len(linked.attributes))]
-    columns = columns_of_both(linked)
+    columns = linked.all_group_columns
     pairs, bounds = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
     for pair_id, pair in enumerate(shared_rows):
         pairs.append((pair_id, pair.changed, *pair.values))
         for is_first, groups in ((True, pair.firsts), (False, pair.seconds)):
             for group in groups:
-                values = dict(zip(group_columns(linked, is_first), group, strict=True))
+                values = dict(zip(linked.group_columns(is_first), group, strict=True))
                 bounds.append((pair_id, is_first, *(values.get(name) for name in columns)))
-    same_first, same_second = (
-        all_of(
-            null_safe_equal(cast(col(name, "g"), "VARCHAR"), col(name, "b")) for name in group_columns(linked, is_first)
-        )
-        for is_first in (True, False)
-    )
     texts = dict.fromkeys(columns, "VARCHAR")
     return _SUBTRACTION(
         bounds=values_query({"pair": "BIGINT", "is_first": "BOOLEAN", **texts}, bounds),
@@ -403,8 +384,8 @@ def subtraction(linked: ReleaseLink, k: int, shared_rows: Sequence[SharedRows]) 
         first=group_rows(linked, is_first=True),
         second=group_rows(linked, is_first=False),
         values=cols(attributes, "p"),
-        same_first=same_first,
-        same_second=same_second,
+        same_first=same_texts(linked.group_columns(is_first=True), "g", "b"),
+        same_second=same_texts(linked.group_columns(is_first=False), "g", "b"),
     )
 
 

@@ -17,18 +17,15 @@ from sqlanon.engines.travel import repeat_rows
 from sqlanon.ledger.joint.attacks import add_unmatched, bound_rows_of_pairs, group_pairs, new_rows
 from sqlanon.ledger.joint.class_unions import Union, add_regions, new_rows_in_unions, union_columns
 from sqlanon.ledger.joint.label_pairs import SECOND
-from sqlanon.ledger.joint.overlaps import group_columns
-from sqlanon.ledger.joint.row_matching import ReleaseLink, finest_values, join_groups, with_comparison_parts
+from sqlanon.ledger.joint.row_matching import ReleaseLink, finest_values, join_groups, same_texts, with_comparison_parts
 from sqlanon.requirements import list_requirements
 from sqlanon.requirements.base import ClassCondition, Requirement, SourceDomains
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.expressions import (
-    all_of,
     as_column,
     cast,
     col,
     cols,
-    null_safe_equal,
     prepend_ctes,
     same_values,
     subquery,
@@ -102,8 +99,8 @@ def find_violating_parts(linked: ReleaseLink, requirement: SharedRequirement, pa
     counts.
     """
     rows, whole = table(f"sqlanon rows {part}"), table("sqlanon whole")
-    shared = [f"shared_{j}" for j in range(len(linked.shared))]
-    part_rows, keys = _part_rows(linked, part, shared)
+    shared = linked.shared_columns
+    part_rows, keys = _part_rows(linked, part)
     violations = requirement.violations(rows, whole, keys)
     assert violations is not None  # one of `shared_requirements`
     whole_rows = _ROW_COUNTS(columns=cols(shared), rows=table(SECOND))
@@ -141,17 +138,16 @@ def labelled_shared_rows(linked: ReleaseLink, requirement: SharedRequirement, mo
         JOIN "sqlanon second" AS b ON b.group_id = x.second_group
         SEMI JOIN :violating_parts AS f ON :same_class
     """)(
-        labels=[as_column(cast(col(name, side), "VARCHAR"), f"{side}_{name}") for side, name in _group_labels(linked)],
+        labels=[
+            as_column(cast(col(name, side), "VARCHAR"), f"{side}_{name}")
+            for side in "ab"
+            for name in linked.group_columns(is_first=side == "a")
+        ],
         violating_parts=violations.limit(most_parts),
         same_class=same_values([value.name for value in linked.values], "m", "f"),
     )
     query.set("with_", with_)
     return query
-
-
-def _group_labels(linked: ReleaseLink) -> list[tuple[str, str]]:
-    """The columns that distinguish groups, with the side of their release: ``a`` or ``b``."""
-    return [(side, name) for side in "ab" for name in group_columns(linked, is_first=side == "a")]
 
 
 def readable_violations(
@@ -179,26 +175,23 @@ def readable_violations(
 
 def _shared_rows_by_labels(linked: ReleaseLink, shared: Sequence[Sequence[Any]]) -> exp.Select:
     """The table `SHARED_ROWS`, made of labels."""
-    labels = _group_labels(linked)
-    types = {**{f"{side}_{name}": "VARCHAR" for side, name in labels}, "row_count": "BIGINT"}
-    same_first, same_second = (
-        all_of(
-            null_safe_equal(cast(col(name, side), "VARCHAR"), col(f"{side}_{name}", "x"))
-            for side, name in labels
-            if side == release
-        )
-        for release in "ab"
-    )
+    columns = {side: linked.group_columns(is_first=side == "a") for side in "ab"}
+    types = {f"{side}_{name}": "VARCHAR" for side, names in columns.items() for name in names}
     return template("""
         SELECT a.group_id AS first_group, b.group_id AS second_group, x.row_count
         FROM :rows AS x
         JOIN "sqlanon first" AS a ON :same_first
         JOIN "sqlanon second" AS b ON :same_second
-    """)(rows=values_query(types, shared), same_first=same_first, same_second=same_second)
+    """)(
+        rows=values_query({**types, "row_count": "BIGINT"}, shared),
+        same_first=same_texts(columns["a"], "a", "x", "a_"),
+        same_second=same_texts(columns["b"], "b", "x", "b_"),
+    )
 
 
-def _part_rows(linked: ReleaseLink, part: Part, shared: list[str]) -> tuple[exp.Select, list[str]]:
+def _part_rows(linked: ReleaseLink, part: Part) -> tuple[exp.Select, list[str]]:
     """The rows of parts, counted by their labels and shared values, and the columns of the labels."""
+    shared = linked.shared_columns
     if part == "joined" or part == "joined by counts":  # noqa: PLR1714  (narrows the type)
         pairs = join_groups([*finest_values(linked), *group_pairs(*cols(shared, "a"))], linked)
         if part == "joined by counts":

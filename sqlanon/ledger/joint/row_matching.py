@@ -20,11 +20,13 @@ from sqlglot import exp
 
 from sqlanon.ledger.joint.label_pairs import FIRST, SECOND, LinkedAttribute, label_pair_parts, label_pairs_name
 from sqlanon.support.expressions import (
+    all_of,
     as_column,
     cast,
     col,
     cols,
     fragment,
+    null_safe_equal,
     number,
     prepend_ctes,
     same_values,
@@ -85,12 +87,16 @@ class ReleaseLink:
         by_level = [
             i for i, attribute in self.shared_attributes if attribute.levels is not None and not attribute.is_at_top
         ]
-        return [*(f"shared_{j}" for j in range(len(self.shared))), *(f"key_{i}" for i in by_level)]
+        return [*self.shared_columns, *(f"key_{i}" for i in by_level)]
 
     @property
     def values(self) -> list[exp.Expr]:
         """The columns of the finest labels of two groups: ``finest_0`` .."""
         return [col(f"finest_{i}") for i in range(len(self.attributes))]
+
+    @property
+    def shared_columns(self) -> list[str]:
+        return [f"shared_{j}" for j in range(len(self.shared))]
 
     @property
     def in_reverse(self) -> ReleaseLink:
@@ -103,6 +109,15 @@ class ReleaseLink:
         columns = [attribute.first if is_first else attribute.second for attribute in self.attributes]
         numbered = [(i, column) for i, column in enumerate(columns) if column is not None]
         return (self.first if is_first else self.second), numbered
+
+    def group_columns(self, is_first: bool) -> list[str]:
+        """The columns that distinguish the groups of a release."""
+        return [*(f"label_{i}" for i, _ in self.side(is_first)[1]), *self.shared_columns]
+
+    @property
+    def all_group_columns(self) -> list[str]:
+        """The columns that distinguish the groups of either release."""
+        return [*dict.fromkeys([*self.group_columns(is_first=True), *self.group_columns(is_first=False)])]
 
 
 def group_rows(linked: ReleaseLink, is_first: bool) -> exp.Select:
@@ -128,7 +143,7 @@ def group_rows(linked: ReleaseLink, is_first: bool) -> exp.Select:
         FROM (SELECT :columns, :row_count AS row_count FROM :release AS r GROUP BY :by) AS c
     """)(
         labels=[as_column(cast(col(f"label_{i}"), "VARCHAR"), f"label_{i}") for i, _ in numbered],
-        shared=[col(f"shared_{j}") for j in range(len(shared))],
+        shared=cols(linked.shared_columns),
         columns=[
             *(as_column(col(column, "r"), f"label_{i}") for i, column in numbered),
             *(as_column(col(column, "r"), f"shared_{j}") for j, column in enumerate(shared)),
@@ -168,6 +183,12 @@ def add_keys(groups: exp.Select, linked: ReleaseLink, is_first: bool) -> exp.Sel
     for coarser, on in joins:
         query = query.join(coarser, on=on, join_type="left", copy=False)
     return query
+
+
+def same_texts(names: Iterable[str], groups: str, texts: str, prefix: str = "") -> exp.Expr:
+    """Whether groups have the labels and shared values that another relation gives as texts."""
+    pairs = ((cast(col(name, groups), "VARCHAR"), col(f"{prefix}{name}", texts)) for name in names)
+    return all_of(null_safe_equal(value, value_text) for value, value_text in pairs)
 
 
 def keys_match(linked: ReleaseLink) -> exp.Expr:
