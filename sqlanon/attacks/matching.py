@@ -25,9 +25,9 @@ from sqlanon.ledger.joint.attacks import (
     count_complementary_victims,
     count_rows_in_pairs,
     group_pairs,
+    readable_unions,
     temporal_attack,
 )
-from sqlanon.ledger.joint.class_unions import readable_unions
 from sqlanon.ledger.joint.label_pairs import LinkedAttribute, label_pairs_name
 from sqlanon.ledger.joint.overlaps import count_shared_rows, subtraction
 from sqlanon.ledger.joint.pair_audit import PairAudit

@@ -19,8 +19,7 @@ from oracles import oracle_attacks as oracle
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
 from sqlanon.ledger.joint import pair_audit
-from sqlanon.ledger.joint.attacks import complementary_release
-from sqlanon.ledger.joint.class_unions import Union, readable_unions
+from sqlanon.ledger.joint.attacks import Union, complementary_release, readable_unions
 from sqlanon.ledger.joint.label_pairs import LinkedAttribute
 from sqlanon.ledger.joint.pair_audit import PairAudit
 from sqlanon.ledger.joint.release_links import ComparedRelease, comparable_value, prepare_comparison

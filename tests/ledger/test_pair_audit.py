@@ -13,8 +13,7 @@ import pytest
 from oracles import oracle_attacks as oracle
 from oracles.oracle_attacks import Attribute, Row, Tree
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.ledger.joint.attacks import complementary_release, temporal_attack
-from sqlanon.ledger.joint.class_unions import Union
+from sqlanon.ledger.joint.attacks import Union, complementary_release, temporal_attack
 from sqlanon.ledger.joint.label_pairs import LinkedAttribute
 from sqlanon.ledger.joint.pair_audit import PairAudit
 from sqlanon.ledger.joint.row_matching import ReleaseLink

@@ -20,8 +20,7 @@ from sqlanon.errors import NotComparedError, ReleaseError
 from sqlanon.ledger import catalog
 from sqlanon.ledger.earlier import EarlierRelease, open_earlier_release
 from sqlanon.ledger.joint import noise_intervals
-from sqlanon.ledger.joint.attacks import complementary_release, temporal_attack
-from sqlanon.ledger.joint.class_unions import readable_unions
+from sqlanon.ledger.joint.attacks import complementary_release, readable_unions, temporal_attack
 from sqlanon.ledger.joint.overlaps import subtraction
 from sqlanon.ledger.joint.pair_audit import PairAudit
 from sqlanon.ledger.joint.part_requirements import NewRows, Part, readable_violations, shared_requirements

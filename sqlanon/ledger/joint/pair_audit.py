@@ -17,13 +17,15 @@ from sqlanon.engines.base import Engine
 from sqlanon.errors import NotComparedError
 from sqlanon.ledger.joint.attacks import (
     MATCHING_GROUPS,
+    REGIONS,
     UNMATCHED,
     bound_unmatched_rows,
     count_complementary_victims,
     few_new_rows_in_classes,
+    few_new_rows_in_unions,
     labelled_unmatched,
+    make_regions,
 )
-from sqlanon.ledger.joint.class_unions import REGIONS, few_new_rows_in_unions, make_regions
 from sqlanon.ledger.joint.label_pairs import FIRST, SECOND
 from sqlanon.ledger.joint.overlap_flows import StepBudget, TooManyStepsError
 from sqlanon.ledger.joint.overlaps import (

@@ -14,8 +14,16 @@ from typing import Any, Literal, TypeAlias
 from sqlglot import exp
 
 from sqlanon.engines.travel import repeat_rows
-from sqlanon.ledger.joint.attacks import add_unmatched, bound_rows_of_pairs, group_pairs, new_rows
-from sqlanon.ledger.joint.class_unions import Union, add_regions, new_rows_in_unions, union_columns
+from sqlanon.ledger.joint.attacks import (
+    Union,
+    add_regions,
+    add_unmatched,
+    bound_rows_of_pairs,
+    group_pairs,
+    new_rows,
+    new_rows_in_unions,
+    union_columns,
+)
 from sqlanon.ledger.joint.label_pairs import SECOND
 from sqlanon.ledger.joint.row_matching import ReleaseLink, finest_values, join_groups, same_texts, with_comparison_parts
 from sqlanon.requirements import list_requirements
