@@ -144,9 +144,9 @@ class PeopleSample:
     is_personal: bool  # whether the column seems to number people, and nothing else
     people: int
     most_rows: int
-    # The share of the people with a neighbour within ten, where they have numbers: other people in the same range
-    # have equal numbers by chance. None where people have names.
-    running: float | None
+    running: (
+        float | None
+    )  # the share of numbers with a neighbour within ten, which may be equal by chance; None for names
 
     def rows_for(self, run_id: str) -> exp.Select:
         """The rows of the table ``source_people``."""

@@ -59,15 +59,12 @@ class LedgerEntry:
     place: Path
     source_rows: int
     force: bool = False
-    # The released rows with their keys, and with their persons, where the policy names these
-    keyed: exp.Query | None = None
+    keyed: exp.Query | None = None  # the released rows with their keys
     extended: ExtensionRecord | None = None
     joint_audit: JointAudit | None = None  # the comparison with earlier releases
     peopled: exp.Query | None = None
     noise_ranges: exp.Query | None = None  # the classes with the ranges of their noise
-    # The release that it replaces without rows that have left the source. Readers may have a copy of that release, so
-    # the two are compared.
-    replaces: ReplacedRelease | None = None
+    replaces: ReplacedRelease | None = None  # readers may have a copy of that release, so the two are compared
     _kept: RecordedDetails | None = None
 
     @property

@@ -93,8 +93,7 @@ class Export:
 class History:
     """The contents of the ledger."""
 
-    # Those that were not replaced, the oldest first
-    publications: Sequence[Publication] = ()
+    publications: Sequence[Publication] = ()  # those that were not replaced, the oldest first
     drafts: Sequence[Publication] = ()
     spent: Sequence[SpentEpsilon] = ()  # the releases with noise, one for each run and location
     exports: Sequence[Export] = ()

@@ -113,11 +113,9 @@ class SharedPeople:
     """The people that two sources have in common."""
 
     share: float  # their share of the people of the smaller source
-    # The columns that number them
-    column: str
+    column: str  # the column that numbers them
     earlier_column: str
-    # The most rows of one person in either source
-    most_rows: int
+    most_rows: int  # the most rows of one person
     earlier_most_rows: int
 
 

@@ -148,12 +148,10 @@ class JointAudit:
     extends: bool = False  # whether it extends another release, which is not among the earlier ones
     breaks: list[str] = field(default_factory=list)  # the paths of the releases that it breaks, or may break
     warnings: list[str] = field(default_factory=list)
-    # The grouped rows of the new release, by the query that groups them
-    groups: dict[str, exp.Table] = field(default_factory=dict)
+    groups: dict[str, exp.Table] = field(default_factory=dict)  # the grouped new rows, by the query that groups them
     queries: list[str] = field(default_factory=list)  # SQL that lists the rows for which it is refused
     refusals: list[Refusal] = field(default_factory=list)  # the earlier releases beside which it is refused
-    # The run of the release that it replaces without rows that have left the source; one of the earlier releases
-    withdraws: str | None = None
+    withdraws: str | None = None  # the run of the release that it replaces without rows that have left the source
     noise_ranges: exp.Table | None = None  # the ranges of its classes, if it has noise
 
     @property

@@ -253,24 +253,17 @@ class LinkedAttribute:
     """
 
     name: str
-    # Its column in each release, or None
-    first: str | None
+    first: str | None  # its column in the first release
     second: str | None
-    # The levels of its labels in each release: one where the release is full-domain and masks no rows. A column that
-    # is released unchanged is at level 0, whatever its role.
+    # One level where the release is full-domain and masks no rows; an unchanged column is at level 0, whatever its role
     first_levels: tuple[int, ...] = (0,)
     second_levels: tuple[int, ...] = (0,)
     hierarchy: exp.Expr | None = None
     height: int = 0
-    # Whether labels may be ranges, which match all labels with which they have values in common: expensive where
-    # there are many
-    ranges: bool = False
+    ranges: bool = False  # whether labels may be ranges: these match many labels, which is expensive
     sets: tuple[int, int] | None = None  # where labels may be sets: the lowest level of their nodes in each release
-    # The number of pairs of labels, if known. Attributes with few pairs are compared first.
-    pairs: int = 0
-    # False where the releases have two hierarchies: the levels of the second are above those of the first in the same
-    # table
-    is_nested: bool = True
+    pairs: int = 0  # the number of pairs of labels, if known: attributes with few pairs are compared first
+    is_nested: bool = True  # False: two hierarchies, the levels of the second above those of the first in one table
 
     @property
     def is_shared(self) -> bool:

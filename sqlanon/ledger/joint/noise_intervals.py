@@ -281,8 +281,7 @@ class IntervalAudit:
 
     run: Run
     linked: ReleaseLink
-    # Makes a query read tables in place of the parts that `row_matching.comparison_parts` names
-    with_tables: Callable[[exp.Select], exp.Select]
+    with_tables: Callable[[exp.Select], exp.Select]  # makes a query read tables in place of `comparison_parts`
     hierarchies: ComparedHierarchies
     names: Sequence[str]  # the columns, in lower case
     _tables: list[exp.Table] = field(default_factory=list)

@@ -159,8 +159,7 @@ class Overlaps:
     """What overlapping groups share."""
 
     few: Sequence[SharedRows] = ()  # pairs of groups with few rows in common
-    # Without such pairs: the rows of the pairs that share fewer rows than the smaller group has
-    bounds: Mapping[Edge, int] = field(default_factory=dict)
+    bounds: Mapping[Edge, int] = field(default_factory=dict)  # otherwise: the rows of pairs that share fewer than both
 
 
 @dataclass(frozen=True)

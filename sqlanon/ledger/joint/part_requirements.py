@@ -61,8 +61,7 @@ class SharedRequirement:
 
     requirement: Requirement
     column: int  # the number of its shared column
-    # The numbers of all shared sensitive columns: joint diversity counts combinations of their values
-    sensitive: Sequence[int]
+    sensitive: Sequence[int]  # the numbers of all shared sensitive columns: joint diversity counts their combinations
 
     @property
     def name(self) -> str:

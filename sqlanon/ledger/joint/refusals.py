@@ -45,8 +45,7 @@ class Advice:
     is_based: bool  # whether it is based on an earlier release that it breaks
     is_extension: bool  # whether it extends another release
     withdraws: str | None  # the run of the release that it replaces without rows that have left the source
-    # The rows and people that other sources have in common with its source
-    row_shares: Mapping[str, float]
+    row_shares: Mapping[str, float]  # the rows that other sources have in common with its source
     shared_people: Mapping[str, SharedPeople]
     has_queries: bool  # whether there is SQL that lists the rows
 

@@ -301,8 +301,7 @@ class ComparedHierarchies:
 
     hierarchies: Mapping[str, ComparedHierarchy]
     rules: Mapping[str, Sequence[Any]]  # their rules in the manifests
-    # The attributes with two different hierarchies
-    crossing: Mapping[str, CrossedHierarchies] = field(default_factory=dict)
+    crossing: Mapping[str, CrossedHierarchies] = field(default_factory=dict)  # attributes with two hierarchies
 
     def find(self, name: str, rules: Sequence[Any]) -> ComparedHierarchy | None:
         """The hierarchy of a column with these rules in manifests."""
@@ -489,8 +488,7 @@ class LabelKinds:
     """The kinds of labels of a release."""
 
     incomparable: list[str]  # the columns with labels that cannot be compared (`UNCOMPARED`)
-    # The numbers of the attributes with ranges, and with sets
-    ranges: frozenset[int]
+    ranges: frozenset[int]  # the numbers of the attributes with ranges
     sets: frozenset[int]
 
 

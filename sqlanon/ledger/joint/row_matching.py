@@ -51,8 +51,7 @@ _MATCHING_PREFIXES = template("""
 class ReleaseLink:
     """How two releases are linked."""
 
-    # The rows of each release
-    first: exp.Expr
+    first: exp.Expr  # the rows of the first release
     second: exp.Expr
     shared: tuple[str, ...]  # the columns that both show unchanged
     attributes: tuple[LinkedAttribute, ...]  # the quasi-identifiers of both
