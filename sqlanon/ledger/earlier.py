@@ -232,7 +232,7 @@ def _find_obstacles(run: Run, search_input: SearchInput, release: EarlierRelease
             Problem(key_path, f"{name} has decoys, which a release based on it would reveal: name other releases")
         )
     hierarchies = copy_released_hierarchies(run, policy, release.publication.run_id)
-    hierarchies_now = {hierarchy.attribute: hierarchy for hierarchy in search_input.hierarchies}
+    current_hierarchies = {hierarchy.attribute: hierarchy for hierarchy in search_input.hierarchies}
     for attribute, spec in policy.attributes.items():
         key = attribute.lower()
         if key not in quasi or spec.role == "identifying":
@@ -244,7 +244,7 @@ def _find_obstacles(run: Run, search_input: SearchInput, release: EarlierRelease
         elif (
             all_levels
             and key in hierarchies
-            and not have_same_labels(run.engine, hierarchies[key], hierarchies_now[attribute])
+            and not have_same_labels(run.engine, hierarchies[key], current_hierarchies[attribute])
         ):
             message = f"gives other labels than in {name}"
             problems.append(Problem(join_key(location, "hierarchy"), f"{message}: use the same hierarchy"))

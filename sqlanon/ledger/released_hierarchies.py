@@ -114,13 +114,13 @@ def readable_table(name: str) -> exp.Table:
 
 
 def find_different_hierarchies(
-    engine: DuckDBEngine, then: Mapping[str, Hierarchy], now: Mapping[str, Hierarchy]
+    engine: DuckDBEngine, earlier: Mapping[str, Hierarchy], current: Mapping[str, Hierarchy]
 ) -> dict[str, tuple[str, str]]:
     """The attributes with different hierarchies in two releases, with the types of the ground values in both."""
     return {
-        name: (engine.columns(then[name].table)["level_0"], engine.columns(now[name].table)["level_0"])
-        for name in then.keys() & now.keys()
-        if then[name] is not now[name] and not have_same_labels(engine, then[name], now[name])
+        name: (engine.columns(earlier[name].table)["level_0"], engine.columns(current[name].table)["level_0"])
+        for name in earlier.keys() & current.keys()
+        if earlier[name] is not current[name] and not have_same_labels(engine, earlier[name], current[name])
     }
 
 
@@ -142,44 +142,56 @@ def pair_hierarchies(
         if oldest is newest:
             merged[name] = ComparedHierarchy.from_table(newest.table, newest.height, newest.open_ends)
         elif name not in different:
-            query = union_hierarchy_rows(oldest.table, newest.table, newest.height, newest.open_ends)
+            levels = dict.fromkeys(
+                ["level_0", *(released_column(level, newest.open_ends) for level in range(newest.height + 1))]
+            )
+            query = template("SELECT * FROM (SELECT :levels FROM :earlier UNION SELECT :levels FROM :current) AS h")(
+                levels=cols(levels), earlier=oldest.table, current=newest.table
+            )
             merged[name] = ComparedHierarchy.from_table(store(f"both_{name}", query), newest.height, newest.open_ends)
         else:
             first = ComparedHierarchy.from_table(oldest.table, oldest.height, oldest.open_ends)
             second = ComparedHierarchy.from_table(newest.table, newest.height, newest.open_ends)
-            query = cross_hierarchies(first, second, different[name])
-            crossed[name] = CrossedHierarchies(first, second, store(f"crossed_{name}", query))
+            rows = store(f"crossed_{name}", cross_hierarchies(first, second, different[name]))
+            crossed[name] = CrossedHierarchies(first, second, rows)
     return ComparedHierarchies(merged, rules, crossed)
 
 
-def have_same_labels(engine: DuckDBEngine, then: Hierarchy, now: Hierarchy) -> bool:
+def have_same_labels(engine: DuckDBEngine, earlier: Hierarchy, current: Hierarchy) -> bool:
     """Whether two hierarchies give their common values the same labels. The width of integers does not matter."""
-    types = {engine.columns(hierarchy.table)["level_0"] for hierarchy in (then, now)}
-    if (then.height, then.open_ends) != (now.height, now.open_ends) or (len(types) > 1 and not types <= INTEGER_TYPES):
+    types = {engine.columns(hierarchy.table)["level_0"] for hierarchy in (earlier, current)}
+    if (earlier.height, earlier.open_ends) != (current.height, current.open_ends) or (
+        len(types) > 1 and not types <= INTEGER_TYPES
+    ):
         return False
-    labels = [now.released_column(level) for level in range(0 if now.open_ends else 1, now.height)]
-    queries = [count_changed_labels(then.table, now.table, col(label, "t"), col(label, "n")) for label in labels]
+    labels = [current.released_column(level) for level in range(0 if current.open_ends else 1, current.height)]
+    queries = [count_changed_labels(earlier.table, current.table, col(label, "e"), col(label, "c")) for label in labels]
     return not any(engine.rows(query)[0][0] for query in queries)
 
 
-def merge_hierarchies(run: Run, then: Hierarchy, now: Hierarchy) -> Hierarchy:
+def merge_hierarchies(run: Run, earlier: Hierarchy, current: Hierarchy) -> Hierarchy:
     """Merge two hierarchies: values that only the earlier one has keep their labels.
 
     A mask may have become longer or shorter since: its top is repeated above. Makes a table in the work schema.
     """
-    target, height = run.work(f"both_{then.table.name}"), max(then.height, now.height)
+    target, height = run.work(f"both_{earlier.table.name}"), max(earlier.height, current.height)
     query = template("""
         SELECT *
         FROM (
-            SELECT :levels_now FROM :now
+            SELECT :current_levels FROM :current
             UNION ALL
-            SELECT :levels_then
-            FROM :then AS t
-            ANTI JOIN :now AS n ON t.level_0 IS NOT DISTINCT FROM n.level_0
+            SELECT :earlier_levels
+            FROM :earlier AS e
+            ANTI JOIN :current AS c ON e.level_0 IS NOT DISTINCT FROM c.level_0
         ) AS h
-    """)(levels_now=_levels_up_to(height, now), levels_then=_levels_up_to(height, then), now=now.table, then=then.table)
+    """)(
+        current_levels=_levels_up_to(height, current),
+        earlier_levels=_levels_up_to(height, earlier),
+        current=current.table,
+        earlier=earlier.table,
+    )
     catalog.replace_table(run.engine, target.copy(), query)
-    return Hierarchy(now.attribute, target, height, 0, now.top, now.open_ends)
+    return Hierarchy(current.attribute, target, height, 0, current.top, current.open_ends)
 
 
 def _levels_up_to(height: int, hierarchy: Hierarchy) -> list[exp.Expr]:
@@ -190,18 +202,13 @@ def _levels_up_to(height: int, hierarchy: Hierarchy) -> list[exp.Expr]:
     return [as_column(col(name if name in column_names else top), name) for name in names]
 
 
-def union_hierarchy_rows(then: exp.Expr, now: exp.Expr, height: int, open_ends: bool) -> exp.Query:
-    """The rows of two tables of one hierarchy."""
-    names = dict.fromkeys(["level_0", *(released_column(level, open_ends) for level in range(height + 1))])
-    query = template("SELECT * FROM (SELECT :levels FROM :then UNION SELECT :levels FROM :now) AS h")
-    return query(levels=cols(names), then=then, now=now)
-
-
-def count_changed_labels(then: exp.Expr, now: exp.Expr, label_then: exp.Expr, label_now: exp.Expr) -> exp.Select:
-    """The number of ground values of two tables, ``t`` and ``n``, whose labels differ."""
+def count_changed_labels(
+    earlier: exp.Expr, current: exp.Expr, earlier_label: exp.Expr, current_label: exp.Expr
+) -> exp.Select:
+    """The number of ground values of two tables, ``e`` and ``c``, whose labels differ."""
     return template("""
         SELECT count(*)
-        FROM :then AS t
-        JOIN :now AS n ON t.level_0 IS NOT DISTINCT FROM n.level_0
-        WHERE :label_then IS DISTINCT FROM :label_now
-    """)(then=then, now=now, label_then=label_then, label_now=label_now)
+        FROM :earlier AS e
+        JOIN :current AS c ON e.level_0 IS NOT DISTINCT FROM c.level_0
+        WHERE :earlier_label IS DISTINCT FROM :current_label
+    """)(earlier=earlier, current=current, earlier_label=earlier_label, current_label=current_label)

@@ -390,10 +390,12 @@ class Extension:
     def _hierarchies(self) -> list[Hierarchy]:
         """The current hierarchies, with the labels of released values that left the source."""
         run, search_input = self._origin.run, self._origin.search_input
-        then = copy_released_hierarchies(run, search_input.policy, self._origin.publication.run_id)
+        earlier = copy_released_hierarchies(run, search_input.policy, self._origin.publication.run_id)
         return [
-            merge_hierarchies(run, then[now.attribute.lower()], now) if now.attribute.lower() in then else now
-            for now in search_input.policy_hierarchies
+            merge_hierarchies(run, earlier[current.attribute.lower()], current)
+            if current.attribute.lower() in earlier
+            else current
+            for current in search_input.policy_hierarchies
         ]
 
     def _run_record(self) -> dict[str, Any]:

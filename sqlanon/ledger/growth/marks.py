@@ -211,18 +211,17 @@ def recode_released_rows(run: Run, search_input: SearchInput, levels: Mapping[st
 def refuse_changed_labels(run: Run, search_input: SearchInput, manifest: Manifest, run_id: str) -> None:
     """Refuse a source whose values would get other labels than in a full-domain release."""
     released_hierarchies = copy_released_hierarchies(run, search_input.policy, run_id)
-    levels_then = manifest.levels({name: hierarchy.height for name, hierarchy in released_hierarchies.items()})
-    levels_now = manifest.levels(search_input.heights)
+    released_levels = manifest.levels({name: hierarchy.height for name, hierarchy in released_hierarchies.items()})
+    current_levels = manifest.levels(search_input.heights)
     counts = {}
-    for i, name in enumerate(search_input.policy.generalized_attributes):
-        released_hierarchy, hierarchy_now = released_hierarchies.get(name.lower()), search_input.hierarchies[i]
-        level, level_now = levels_then.get(name), levels_now.get(name)
-        if not level or level_now is None or released_hierarchy is None:
+    for name, hierarchy in zip(search_input.policy.generalized_attributes, search_input.hierarchies, strict=False):
+        released_hierarchy = released_hierarchies.get(name.lower())
+        released_level, level = released_levels.get(name), current_levels.get(name)
+        if not released_level or level is None or released_hierarchy is None:
             continue
-        label_now = col(f"level_{level_now}", "n") if level_now <= hierarchy_now.height else exp.null()
-        query = count_changed_labels(
-            released_hierarchy.table, hierarchy_now.table, col(f"level_{level}", "t"), label_now
-        )
+        label = col(f"level_{level}", "c") if level <= hierarchy.height else exp.null()
+        released_label = col(f"level_{released_level}", "e")
+        query = count_changed_labels(released_hierarchy.table, hierarchy.table, released_label, label)
         if count := run.engine.rows(query)[0][0]:
             counts[name] = int(count)
     if counts:

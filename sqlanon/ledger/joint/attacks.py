@@ -206,7 +206,7 @@ _NEW_ROWS_BY_KEY = template("""
     SELECT :columns, least(b.row_count, m.row_count) AS row_count
     FROM "sqlanon second" AS b
     JOIN (
-        SELECT :keys_now, b.row_count - coalesce(a.row_count, 0) AS row_count
+        SELECT :second_keys, b.row_count - coalesce(a.row_count, 0) AS row_count
         FROM (SELECT :keys, sum(row_count)::BIGINT AS row_count FROM "sqlanon second" AS t GROUP BY :keys) AS b
         LEFT JOIN (SELECT :keys, sum(row_count)::BIGINT AS row_count FROM "sqlanon first" AS t GROUP BY :keys) AS a
             ON :keys_match
@@ -228,7 +228,7 @@ def new_rows(linked: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:
     return _NEW_ROWS_BY_KEY(
         columns=columns,
         keys=cols(linked.key),
-        keys_now=cols(linked.key, "b"),
+        second_keys=cols(linked.key, "b"),
         keys_match=keys_match(linked),
         same_key=same_values(linked.key, "b", "m"),
     )

@@ -542,18 +542,18 @@ class JointAudit:
         """The hierarchies of both releases when each was made; and tables in queries for people, by the names of those
         that they replace."""
         policy, run, run_id = self.search_input.policy, self.run, earlier.publication.run_id
-        then = copy_released_hierarchies(run, policy, run_id)
-        now = {hierarchy.attribute.lower(): hierarchy for hierarchy in self.search_input.policy_hierarchies}
+        earlier_hierarchies = copy_released_hierarchies(run, policy, run_id)
+        new_hierarchies = {hierarchy.attribute.lower(): hierarchy for hierarchy in self.search_input.policy_hierarchies}
         names: dict[str, exp.Table | exp.Subquery] = {}
         for release, path, alias in ((earlier, earlier.publication.path, "earlier"), (new, self.target, "new")):
             # A table of an attached database, or a Parquet file
             rows = table(release.manifest.table_name, "main", alias)
             assert isinstance(release.relation, exp.Table)
             names[full_name(release.relation)] = read_parquet([str(path)]) if _is_parquet(path) else rows
-        for hierarchy in then.values():
+        for hierarchy in earlier_hierarchies.values():
             name = released_hierarchy_name(run_id, hierarchy.attribute)
             names[full_name(hierarchy.table)] = readable_table(name)
-        for hierarchy in now.values():
+        for hierarchy in new_hierarchies.values():
             name = catalog.hierarchy_name(policy.fingerprint(), hierarchy.attribute)
             names[full_name(hierarchy.table)] = readable_table(name)
 
@@ -563,8 +563,9 @@ class JointAudit:
             catalog.replace_table(run.engine, target.copy(), query)
             return target
 
-        different = find_different_hierarchies(run.engine, then, now)
-        return pair_hierarchies((earlier, new), (then, now), different, store), names
+        hierarchies = earlier_hierarchies, new_hierarchies
+        different = find_different_hierarchies(run.engine, *hierarchies)
+        return pair_hierarchies((earlier, new), hierarchies, different, store), names
 
 
 def group_by_columns(release: exp.Expr, columns: Sequence[str]) -> exp.Select:
