@@ -95,7 +95,7 @@ class LedgerEntry:
             earlier = [*history.earlier, *([history.replaced] if history.replaced else [])]
             history = replace(history, earlier=earlier, replaced=None)
             if replaces.run_id not in {publication.run_id for publication in earlier}:
-                raise ReleaseError(f"{self.place} was replaced meanwhile: withdraw from the release that is there now")
+                raise ReleaseError(f"{self.place} was replaced meanwhile: withdraw from the current release")
         ranges = None
         if self.noise_ranges is not None:
             ranges = make_noise_ranges(self.run, self.noise_ranges, self.search_input)
@@ -137,11 +137,11 @@ class LedgerEntry:
         if unknown:
             keep = self.search_input.policy.retained_versions
             raise ReleaseError(
-                f"{self.place} has {' and '.join(sorted(unknown))}, which release.keep = {keep} "
-                f"would keep and the catalog {path} does not have: it was not compared with this "
-                "release, and a reader of both may single out whoever came or left in between. Set [catalog] database "
-                "to the catalog that recorded it; or publish to another place, with --output; or set keep = 1, which "
-                "is safe only if nobody has a copy of it"
+                f"{self.place} has {' and '.join(sorted(unknown))}, which release.keep = {keep} would keep and the "
+                f"catalog {path} does not have: it was not compared with this release, and a reader of both may single "
+                "out persons who joined or left in between. Set [catalog] database to the catalog that recorded it; or "
+                "publish to another place, with --output; or set keep = 1, which is safe only if no reader has a copy "
+                "of it"
             )
 
     def checks(self, manifest: Manifest, released: exp.Table) -> list[Check]:

@@ -211,7 +211,7 @@ def check_against_ledger(
     recorded = catalog.read_recorded_sha256(engine, policy.catalog.database, location)
     if recorded is None:
         subject = "a file" if release.is_file else "rows"
-        reason = f"not recorded: the ledger has no hash of {subject} in this place, or cannot be read now"
+        reason = f"not recorded: the ledger has no hash of {subject} at this location, or cannot be read"
         return [*checks, Check(name, None, reason)]
     if release.is_file:
         return [*checks, replace(check_sha256(release.path, recorded), name=name)]

@@ -158,7 +158,7 @@ def test_a_release_in_spark_is_not_compared_and_replaced_by_force(
                 found.publish()
             message = str(error.value)
             assert "readers who kept the earlier release find the rows that are gone" in message
-            assert "what a reader of releases that were not compared learns of any row is then unknown" in message
+            assert "the risk to rows of releases that were not compared is then unknown" in message
             release = db.withdraw(wanted).publish(force=True)
             assert release.manifest.released_rows + release.manifest.suppressed_rows == len(LEFT)
             verified = db.verify(session, wanted, "erased_shown.visits")

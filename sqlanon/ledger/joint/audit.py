@@ -182,7 +182,7 @@ class JointAudit:
         if replaced is not None and replaced.digest != digest:
             warnings.append(
                 f"it replaces the release of {replaced.published_at:%Y-%m-%d %H:%M} and was not compared with it: "
-                "somebody with a copy of that one can join the two (sqlanon attack shows what this reveals); "
+                "readers with a copy of that one can join the two (sqlanon attack counts the rows that this reveals); "
                 "[release] after and sqlanon extend keep both safe"
             )
         return warnings

@@ -87,7 +87,7 @@ class Advice:
                 "for which the policy does not hold"
             )
         if not all(refusal.breaks for refusal in self.refusals):
-            losses.append("what a reader of releases that were not compared learns of any row is then unknown")
+            losses.append("the risk to rows of releases that were not compared is then unknown")
         return "; ".join([*losses, "the catalog records it"])
 
     def _base_on_earlier(self) -> Iterator[str]:
@@ -113,7 +113,7 @@ class Advice:
         how = f"--output {shlex.quote(location)}" if kind_for_path(path).in_files else f"publish to {location}"
         if path == self.target:  # a version that would be kept beside this one
             how = "set [release] keep = 1"
-        yield f"replace that release: {how}. This is safe only if nobody has a copy of it"
+        yield f"replace that release: {how}. This is safe only if no reader has a copy of it"
 
     def _check_people(self) -> Iterator[str]:
         """What to do if the people of two sources are different people with the same keys."""
