@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
@@ -124,14 +124,18 @@ def test_labels_are_no_finer_than_in_earlier_releases() -> None:
 
 def test_an_earlier_release_is_the_one_that_was_recorded() -> None:
     publication: Any = SimpleNamespace(path=Path("r.duckdb"), manifest_hash="h", digest="d")
-    manifest: Any = SimpleNamespace(fingerprint=lambda: "h")
-    _refuse_changed_release(publication, manifest, "d", [])
+
+    def verification(fingerprint: str = "h", digest: str = "d", failures: Sequence[str] = ()) -> Any:
+        manifest = SimpleNamespace(fingerprint=lambda: fingerprint)
+        return SimpleNamespace(manifest=manifest, digest=digest, failures=failures)
+
+    _refuse_changed_release(publication, verification())
     with pytest.raises(ReleaseError, match="its manifest was changed"):
-        _refuse_changed_release(publication, SimpleNamespace(fingerprint=lambda: "i"), "d", [])
+        _refuse_changed_release(publication, verification(fingerprint="i"))
     with pytest.raises(ReleaseError, match="its rows were changed"):
-        _refuse_changed_release(publication, manifest, "e", [])
+        _refuse_changed_release(publication, verification(digest="e"))
     with pytest.raises(ReleaseError, match="was changed since it was published: macros"):
-        _refuse_changed_release(publication, manifest, "d", ["macros"])
+        _refuse_changed_release(publication, verification(failures=["macros"]))
 
 
 # --- growing tables
