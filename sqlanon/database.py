@@ -105,7 +105,13 @@ def connect(source: Connectable = None, *, memory_limit: str | None = None, thre
 
 
 class Database:
-    """A source with a private work database beside it. `connect` returns one; it is a context manager."""
+    """A source with a private work database beside it. `connect` returns one; it is a context manager.
+
+    Errors of all methods that take a policy: `SourceError` if the source, or its population, cannot be read or does not
+    fit the policy; `HierarchyError` if a hierarchy that the method reads is not a tree over its values, with all
+    problems; and if the method searches, `InfeasibleError` if nothing meets the policy, with the generalization that is
+    nearest to feasible. The sections "Raises" list other errors.
+    """
 
     def __init__(self, source: Connectable = None, limits: Limits = NO_LIMITS) -> None:
         self._workspace = Workspace(source, limits)
@@ -136,11 +142,7 @@ class Database:
         Raises
         ------
         SourceError
-            The source cannot be read, or does not fit the policy; or the file of ``keep_work`` exists.
-        HierarchyError
-            A hierarchy is not a tree over the source's values. The error has all problems.
-        InfeasibleError
-            Nothing meets the policy. The error has the generalization that is nearest to feasible.
+            The file of ``keep_work`` exists.
         """
         _require_policy(policy)
         result = Result(pipeline.anonymize(self._workspace, policy, progress or ignore_progress, keep_work))
@@ -185,8 +187,6 @@ class Database:
         ------
         PolicyError
             A name is not a strategy.
-        SourceError, HierarchyError
-            As for `anonymize`.
         """
         _require_policy(policy)
         if isinstance(strategies, str):
@@ -224,11 +224,6 @@ class Database:
             (the average error of typical counts from the release), ``fully_suppressed`` (attributes), ``rows`` and
             ``suppressed_rows`` of the sample, ``seconds``, and ``error``: the reason if a strategy found nothing, or
             None.
-
-        Raises
-        ------
-        SourceError
-            The source cannot be read, or does not fit the policy.
         """
         _require_policy(policy)
         from sqlanon.suggest import try_strategies
@@ -282,8 +277,6 @@ class Database:
             There is no release at that location, it was changed, or it has another policy.
         SourceError, HierarchyError
             The source does not fit the policy, or its values would get other labels than in the release.
-        InfeasibleError
-            Nothing meets the policy without these rows.
         """
         _require_policy(policy)
         from sqlanon.withdrawal import Withdrawal
@@ -302,8 +295,6 @@ class Database:
 
         Raises
         ------
-        SourceError
-            The source's schema cannot be read, or does not fit the policy.
         PolicyError
             The dialect is unknown, or the policy has parts that a warehouse does not support.
         """
@@ -336,8 +327,6 @@ class Database:
         ReleaseError
             There is no release at that location; it has noise or decoys and is not a file; or ``sha256`` is not a
             SHA-256.
-        SourceError, HierarchyError, InfeasibleError
-            The source does not fit the policy.
         """
         _require_policy(policy)
         return pipeline.verify(self._workspace, policy, release_location(release, table), sha256)
@@ -384,8 +373,6 @@ class Database:
             Options do not go together.
         ReleaseError
             There is no release, or it is in PostgreSQL or Spark; or the report cannot be written.
-        SourceError, HierarchyError, InfeasibleError
-            As for `anonymize`.
         """
         return self._write_report(of, path, private, policy, strategies, progress).holds
 
@@ -438,10 +425,6 @@ class Database:
         PolicyError
             An ε, `leakage` or `leakage_seconds` is out of range, the policy has no noise, or a prior is wrong. The
             error lists all mistakes.
-        SourceError
-            The source or the population cannot be read, or does not fit the policy.
-        HierarchyError
-            A requirement needs the hierarchy of a sensitive attribute, and it is not a tree over its values.
         """
         _require_policy(policy)
         from sqlanon.risk import refuse_epsilons
@@ -471,11 +454,6 @@ class Database:
         relation
             The columns of the source, ``class_size`` (rows) and ``prosecutor`` (1 / rows, or persons); ``individual``
             with weights, the population's size or the sampling fraction; ``household_risk`` with households.
-
-        Raises
-        ------
-        SourceError
-            As for `risk`.
         """
         from sqlanon.risk import row_risks
 
@@ -493,8 +471,6 @@ class Database:
         ------
         PolicyError
             One of the two is not a quasi-identifier with a hierarchy.
-        SourceError, HierarchyError
-            As for `anonymize`, for the hierarchies of these two.
         """
         from sqlanon.risk import count_uniques_by_level
 
@@ -527,8 +503,6 @@ class Database:
         ------
         PolicyError
             It is not a quasi-identifier with a hierarchy, or a prior is wrong.
-        SourceError, HierarchyError
-            As for `anonymize`, for the hierarchy of this attribute.
 
         Examples
         --------
@@ -577,7 +551,7 @@ class Database:
         PolicyError
             The size or the fraction is out of range, or there are too many sets of that size.
         SourceError
-            The source cannot be read, does not fit the policy, or has more than the population.
+            The source has more than the population.
         """
         _require_policy(policy)
         from sqlanon.risk.suda import find_special_uniques, refuse_suda_settings
@@ -614,8 +588,6 @@ class Database:
         ------
         PolicyError
             The size is less than 1, or there are too many sets of that size.
-        SourceError
-            The source cannot be read, or does not fit the policy.
 
         Examples
         --------
@@ -817,10 +789,7 @@ class Database:
         PolicyError
             The policy has parts that a view does not support. The error has all of them.
         SourceError
-            The source is not in a database, does not fit the policy, or cannot be written to; or the name of the view
-            is taken.
-        HierarchyError, InfeasibleError
-            As for `anonymize`.
+            The source is not in a database, or cannot be written to; or the name of the view is taken.
 
         Examples
         --------
@@ -850,12 +819,7 @@ class Database:
         """The statements that `live` would run on the database, each with a semicolon. They are not run.
 
         The search runs, and reads the source: the statements have its result. They read the hierarchies from tables of
-        this `Database`, on its connection.
-
-        Raises
-        ------
-        PolicyError, SourceError, HierarchyError, InfeasibleError
-            As for `live`.
+        this `Database`, on its connection. The errors are those of `live`.
         """
         _require_policy(policy)
         from sqlanon.live import live_statements
