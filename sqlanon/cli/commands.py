@@ -367,7 +367,7 @@ def risk(
     memory_limit: opt.MemoryLimit = None,
     threads: opt.Threads = None,
 ) -> None:
-    """Measure the re-identification risk of the source as it stands, and what in it breaks the policy."""
+    """Measure the re-identification risk of the source as it stands, and the rows that break the policy."""
     loaded = load_policy(policy, settings)
     with open_database("measuring the risk", memory_limit, threads) as (db, _):
         with name_options_in_errors(epsilon="--epsilon"):
@@ -476,7 +476,7 @@ def inspect(
 
 @command(START, "import-arx example.deid", "import-arx example.deid --dir adult --encoding windows-1252")
 def import_arx(project: opt.ArxProject, directory: opt.ArxFolder = None, encoding: opt.ArxEncoding = None) -> None:
-    """Write a project of ARX as a policy, hierarchy files and a CSV file, and say what has no counterpart."""
+    """Write a project of ARX as a policy, hierarchy files and a CSV file, and list what has no counterpart."""
     from sqlanon.arx import import_project
     from sqlanon.cli.files import SCHEMA, write_schema
 
@@ -570,7 +570,7 @@ def report(
     memory_limit: opt.MemoryLimit = None,
     threads: opt.Threads = None,
 ) -> None:
-    """Write an HTML page about a release: what could still go wrong, and what happened to each column."""
+    """Write an HTML page about a release: its residual risks, and the transformation of each column."""
     subject = load_policy(Path(of), settings) if of.lower().endswith(".toml") else of
     job = "verifying the release" if isinstance(subject, str) else "opening the source"
     with (

@@ -291,7 +291,7 @@ def print_verification(verification: Verification, policy: Path | None) -> None:
     print_lines(_format_verdict(verification, policy is None))
     if verification.verified and verification.claims:
         advice = ". To check: add --sha256 HEX" if verification.is_file else ""
-        print_lines(f"Claims that nothing but the manifest says: {', '.join(verification.claims)}{advice}")
+        print_lines(f"Unverified claims of the manifest: {', '.join(verification.claims)}{advice}")
     if (change := verification.source_change) is not None:
         print_lines(f"What holds: {change.what_holds}")
         print_lines(f"What to do: {change.remedy('POLICY.toml' if policy is None else shlex.quote(str(policy)))}")

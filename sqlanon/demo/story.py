@@ -66,7 +66,7 @@ def run_demo(directory: Path, rows: int) -> Demo:
     )
     print_lines(f"   {'Published, verified' if verified else 'NOT VERIFIED'}: {seconds:.1f} s.")
 
-    print_lines("4. The same attack on the release, by somebody who knows what the labels mean:")
+    print_lines("4. The same attack on the release, by an attacker who knows what the labels mean:")
     after = attack(hospital, release, generalization)
     print_lines(f"   {after.linkage.identified:,} patients get a name.")
     if after.victim is not None and after.matching is not None:
