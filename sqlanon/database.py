@@ -226,11 +226,11 @@ class Database:
             None.
         """
         _require_policy(policy)
+        from sqlanon.policy.strategies import SUGGESTED_SEARCHES
         from sqlanon.suggest import try_strategies
-        from sqlanon.suggest.trials import CANDIDATES
 
         begin = partial(self._workspace.run, counted=True)
-        return try_strategies(begin, policy, CANDIDATES if candidates is None else candidates, seconds)
+        return try_strategies(begin, policy, SUGGESTED_SEARCHES if candidates is None else candidates, seconds)
 
     def extend(self, policy: Policy) -> Extension:
         """Find the new rows of the source that can be added to the policy's release.
@@ -385,18 +385,18 @@ class Database:
         strategies: Sequence[str] | None,
         progress: StageProgress | None,
     ) -> ReportFacts:
-        from sqlanon.report import refuse_without_charts, report_of_release, target_of
+        from sqlanon.report import check_target, refuse_without_charts, report_release
 
         _refuse_report(of, private, policy, strategies)
         if not isinstance(of, Policy) and is_server(os.fspath(of)):
             raise ReleaseError("a report needs a release file: publish the release to a file, too, or give its policy")
-        target = target_of(path)
+        target = check_target(path)
         refuse_without_charts()
         if not isinstance(of, Policy):
             release = Path(of).absolute()
             verification = None if policy is None else self.verify(release, policy)
             about = None if policy is None else policy.about
-            return report_of_release(release, target, verification, self._workspace.limits, about)
+            return report_release(release, target, verification, self._workspace.limits, about)
         result = self.anonymize(of, progress, record=False)
         comparison = self.compare(of, strategies).relation if strategies is None or strategies else None
         return result._write_report(target, private, comparison)
@@ -606,11 +606,11 @@ class Database:
         return self._record(lambda: self._find_distinction(table, size))
 
     def _find_distinction(self, table: str | Policy | None, size: int) -> tuple[Run, exp.Select]:
-        from sqlanon.suggest import asks_nothing, find_distinction, refuse_size
+        from sqlanon.suggest import Location, find_distinction, refuse_size
 
         refuse_size(size)
         policy = table if isinstance(table, Policy) else None
-        runner, run = self._begin(asks_nothing(table) if not isinstance(table, Policy) else table)
+        runner, run = self._begin(Location(table).binding_policy() if not isinstance(table, Policy) else table)
         with source_errors():
             return run, find_distinction(runner, run, policy, size)
 
@@ -674,7 +674,7 @@ class Database:
         from sqlanon.sources.files import find_csv_files
         from sqlanon.sources.inspection import inspect_refused, inspect_source
         from sqlanon.sources.statistics_files import UndecidedReadingError
-        from sqlanon.suggest import Place, policy_of_any_columns
+        from sqlanon.suggest import Location
 
         paths = self._resolve_files(files)
         if not paths:
@@ -684,8 +684,8 @@ class Database:
         reading: dict[str, object] = {} if csv is None else {"csv": read_csv_keys(csv)}
         undecided: list[str] = []
         while True:
-            place = Place(None, files=paths, reading=reading | ({} if table is None else {"table": table}))
-            policy = policy_of_any_columns(place)
+            location = Location(None, files=paths, reading=reading | ({} if table is None else {"table": table}))
+            policy = location.binding_policy()
             try:
                 with source_errors(), self._workspace.run(policy) as run:
                     inspection = inspect_source(run.engine, run.source, policy.source.csv)
@@ -752,7 +752,7 @@ class Database:
         hierarchies: str | os.PathLike[str] | None,
         csv: Mapping[str, object] | None,
     ) -> Suggestion:
-        from sqlanon.suggest import Place, suggest
+        from sqlanon.suggest import Location, suggest
 
         database, paths = self._workspace.connected_section.get("database"), self._resolve_files(files)
         policy_folder, files_folder = (
@@ -762,8 +762,8 @@ class Database:
         if reading and not paths:
             raise SourceError("source.csv: applies to CSV files, and the source is none: leave it out")
         with source_errors():
-            place = Place(table, database, paths, policy_folder, files_folder, reading=reading)
-            return suggest(self._workspace.run, place)
+            location = Location(table, database, paths, policy_folder, files_folder, reading=reading)
+            return suggest(self._workspace.run, location)
 
     def live(self, policy: Policy, name: str | None = None, progress: StageProgress | None = None) -> LiveView:
         """Create a live view in the source's database: it anonymizes the current rows whenever it is read.

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sqlanon.release.targets.server import ServerRelease
-    from sqlanon.report import Unpublished
+    from sqlanon.report import UnpublishedResult
     from sqlanon.report.facts import ReportFacts
     from sqlanon.report.notebook import Charts
 
@@ -400,9 +400,9 @@ class Result:
         source, statement = self._search_input.source, self._draft.statement
         query: exp.Expr = source.release_query(statement)
         if not source.can_recode:
-            from sqlanon.warehouse import sql_of
+            from sqlanon.warehouse import release_sql
 
-            return sql_of(self._draft, dialect)
+            return release_sql(self._draft, dialect)
         if source.access != "rows":
             return source.render_statement(self._run.engine, query)
         if dialect in DIALECTS:
@@ -451,16 +451,16 @@ class Result:
     def _write_report(
         self, path: str | os.PathLike[str], private: bool, compared: duckdb.DuckDBPyRelation | None
     ) -> ReportFacts:
-        from sqlanon.report import report_of_unpublished
+        from sqlanon.report import report_result
 
         rows = [] if compared is None else compared.fetchall()
         comparison = [] if compared is None else [dict(zip(compared.columns, row, strict=True)) for row in rows]
-        return report_of_unpublished(self._unpublished(), path, private, comparison)
+        return report_result(self._unpublished(), path, private, comparison)
 
-    def _unpublished(self) -> Unpublished:
-        from sqlanon.report import Unpublished
+    def _unpublished(self) -> UnpublishedResult:
+        from sqlanon.report import UnpublishedResult
 
-        return Unpublished(
+        return UnpublishedResult(
             self._draft,
             self.generalization,
             self._run.work("lattice"),

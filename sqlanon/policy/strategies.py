@@ -6,6 +6,7 @@ package.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -118,6 +119,20 @@ STRATEGIES: dict[str, StrategyInfo] = {
     )
 }
 """The strategies by the names of the policy."""
+
+SUGGESTED_SEARCHES: Mapping[str, Mapping[str, str]] = {
+    "mondrian with sets": {"strategy": "mondrian", "summary": "set"},
+    "mondrian": {"strategy": "mondrian", "summary": "range"},
+    "optimal": {"strategy": "optimal"},
+    "subtree": {"strategy": "subtree"},
+    "local": {"strategy": "local"},
+    "optimal with cells": {"strategy": "optimal", "suppression": "cells"},
+}
+"""The keys of ``[search]`` that trials on a sample compare, by names for people. Each guarantees all requirements on
+classes. Fast strategies come first: their results do not depend on the time limit."""
+
+FINER_SEARCHES = ("mondrian with sets", "local", "optimal with cells")
+"""The suggested searches that may keep a column which other strategies fully suppress, the finest first."""
 
 
 def strategy_traits(name: object) -> Traits:

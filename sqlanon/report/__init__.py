@@ -1,8 +1,7 @@
-"""The report: one page for people who look, and its charts for notebooks.
+"""The report: one page for readers, and its charts for notebooks.
 
-`facts` are counted in the same way for a release and for what is not published yet; `charts` draws them, `sections` and
-`page` put them together. Charts need altair, and the page the script that vl-convert brings: extra ``report``. They are
-loaded when something is drawn.
+`facts` are computed alike for a release and before publication; `charts` draws them, `view` turns them into texts and
+tables, and `page` renders these. Drawing needs the extra ``report``, which is loaded on demand.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import MissingLibraryError, ReleaseError
 from sqlanon.policy import AboutSection
 from sqlanon.release.targets.base import Verification
-from sqlanon.report.facts import MARK, ReportFacts, Unpublished, facts_of_release
+from sqlanon.report.facts import MARK, ReportFacts, UnpublishedResult, read_release_facts
 from sqlanon.support.workdir import new_file_mode
 
-__all__ = ["MARK", "Unpublished", "refuse_without_charts", "report_of_release", "report_of_unpublished", "target_of"]
+__all__ = ["UnpublishedResult", "check_target", "refuse_without_charts", "report_release", "report_result"]
 
 
 def refuse_without_charts(page: bool = True) -> None:
@@ -33,10 +32,10 @@ def refuse_without_charts(page: bool = True) -> None:
             raise MissingLibraryError("a report" if page else "a chart", library, "report") from None
 
 
-def target_of(path: str | os.PathLike[str]) -> Path:
-    """Where a report may be written: to a file that ends as pages do, and over nothing but an earlier report.
+def check_target(path: str | os.PathLike[str]) -> Path:
+    """The absolute path of a report. It ends in .html, and an existing file there is a report.
 
-    >>> target_of("release.duckdb")
+    >>> check_target("release.duckdb")
     Traceback (most recent call last):
         ...
     sqlanon.errors.ReleaseError: release.duckdb: the report's name must end in .html
@@ -45,66 +44,63 @@ def target_of(path: str | os.PathLike[str]) -> Path:
     if target.suffix.lower() not in (".html", ".htm"):
         raise ReleaseError(f"{target}: the report's name must end in .html")
     if not target.absolute().parent.is_dir():
-        raise ReleaseError(f"{target}: there is no folder {target.absolute().parent}")
-    if target.is_file() and not _is_ours(target):
-        raise ReleaseError(f"{target} is there and is no report: give another name, or delete it first")
+        raise ReleaseError(f"{target}: the folder {target.absolute().parent} does not exist; create it first")
+    if target.is_file():
+        try:
+            with target.open("rb") as file:
+                beginning = file.read(100)
+        except OSError as error:
+            raise ReleaseError(f"{target} cannot be read: {error.strerror}") from error
+        if beginning and MARK.encode() not in beginning:
+            raise ReleaseError(f"{target}: it exists and is not a report; give another name, or delete it first")
     return target.absolute()
 
 
-def _is_ours(target: Path) -> bool:
-    try:
-        with target.open("rb") as file:
-            begin = file.read(100)
-    except OSError as error:
-        raise ReleaseError(f"{target} cannot be read: {error.strerror}") from error
-    return not begin or MARK.encode() in begin
-
-
-def report_of_release(
+def report_release(
     release: Path,
     path: str | os.PathLike[str],
     with_source: Verification | None = None,
     limits: Limits = NO_LIMITS,
     about: AboutSection | None = None,
 ) -> ReportFacts:
-    target = target_of(path)
+    target = check_target(path)
     refuse_without_charts()
-    from sqlanon.report.page import page  # noqa: PLC0415 - altair takes its time
+    from sqlanon.report.page import render_page  # noqa: PLC0415 - altair loads slowly
 
-    facts = facts_of_release(release, with_source, limits, about)
-    _write(target, page(facts), private=False)
+    facts = read_release_facts(release, with_source, limits, about)
+    _write(target, render_page(facts), private=False)
     return facts
 
 
-def report_of_unpublished(
-    found: Unpublished,
+def report_result(
+    result: UnpublishedResult,
     path: str | os.PathLike[str],
     private: bool = False,
-    compared: Sequence[Mapping[str, Any]] = (),
+    comparison: Sequence[Mapping[str, Any]] = (),
 ) -> ReportFacts:
-    target = target_of(path)
+    target = check_target(path)
     refuse_without_charts()
-    from sqlanon.report.page import page  # noqa: PLC0415 - altair takes its time
+    from sqlanon.report.page import render_page  # noqa: PLC0415 - altair loads slowly
 
-    facts = found.facts(private)
-    inside = found.inside(compared) if private else None
-    _write(target, page(facts, inside), private)
-    return facts if inside is None else replace(facts, risks=(*facts.risks, *inside.risks))
+    facts = result.facts(private)
+    private_facts = result.private_facts(comparison) if private else None
+    _write(target, render_page(facts, private_facts), private)
+    return facts if private_facts is None else replace(facts, risks=(*facts.risks, *private_facts.risks))
 
 
 def _write(target: Path, text: str, private: bool) -> None:
-    """Write a page in one step: whoever reads it meanwhile has the old one, or the new one."""
-    written: Path | None = None
+    """Replace a page in one step; a private page can be read by its owner only."""
+    staged: Path | None = None
     try:
-        with NamedTemporaryFile(  # it is for its owner alone
+        with NamedTemporaryFile(
             "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
         ) as file:
-            written = Path(file.name)
+            staged = Path(file.name)
             file.write(text)
         if not private:
-            written.chmod(new_file_mode())
-        written.replace(target)
+            staged.chmod(new_file_mode())
+        staged.replace(target)
     except OSError as error:
-        if written is not None:
-            written.unlink(missing_ok=True)
+        if staged is not None:
+            staged.unlink(missing_ok=True)
         raise ReleaseError(f"{target} cannot be written: {error.strerror}") from error

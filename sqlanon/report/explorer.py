@@ -1,9 +1,8 @@
-"""The frontier to explore, on a private page: what each generalization leaves at any k.
+"""The explorer of a private page: the result of each generalization at any k.
 
-Of each generalization the sizes of its classes are counted once, with the leaves under their values: from these follow,
-for every k, the rows that are left out, the classes, the risk and the loss of each column, as `anonymize` would find
-them. A class that breaks another requirement of the policy is left out at every k. A large lattice is cut to a box
-around the chosen generalization.
+The class sizes of each generalization are counted once, with the leaves under their values. They determine, for every
+k, the suppressed rows, the classes, the risk and the loss of each column. Classes that break another requirement are
+suppressed at every k. A large lattice is cut to a box around the chosen generalization.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlanon.measures import Loss
 from sqlanon.policy import Attribute
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.requirements import KAnonymity, Requirements
@@ -27,99 +27,118 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.lattice import Lattice
 from sqlanon.support.coding import CodedAttribute, Levels, code_column, group_counts, level_leaves
 from sqlanon.support.expressions import as_column, cast, col, fragment, subquery, template
-from sqlanon.support.markup import escape_html
 from sqlanon.support.toml import toml_key, toml_value
 
 NODES = 1000
-"""The most generalizations that a page carries."""
+"""The most generalizations in a page."""
 SECONDS = 10.0
-"""The time in which they are counted."""
-MOST = 100
-"""The least end of the scale of k."""
+"""The time limit for counting them."""
+_LEAST_SCALE = 100  # the scale of k ends at this k or above
 _NO_LEVELS = (
     "The policy's strategy does not choose one level for each column. With a full-domain strategy, such as optimal, "
     "the page has sliders here."
 )
 
-# One row for each size below the greatest k, of classes that meet the other requirements; one for those above, and one
-# for the classes that break them.
+# One row for each size below the greatest k, one for all larger classes, and one for classes that break a requirement
+# other than k-anonymity.
 _SIZES = template("""
-    SELECT kept, size, count(*) AS classes, sum(class_size)::BIGINT AS rows, min(class_size) AS smallest, :sums
-    FROM (
-        SELECT :codes, class_size, kept, CASE WHEN kept AND class_size < :most THEN class_size END AS size
-        FROM :classes AS j
-    ) AS c
+    WITH "sqlanon sized" AS (
+        SELECT :codes, class_size, kept, CASE WHEN kept AND class_size < :greatest_k THEN class_size END AS size
+        FROM :classes AS judged
+    )
+    SELECT kept, size, count(*) AS classes, sum(class_size)::BIGINT AS rows, min(class_size) AS smallest, :leaf_sums
+    FROM "sqlanon sized"
     GROUP BY kept, size
     ORDER BY kept, size
 """)
-_LEAVES = fragment("sum(class_size * coalesce((SELECT any_value(w.leaves) FROM :leaves AS w WHERE w.code = :code), 0))")
-_FREQUENT = template("SELECT :labels FROM :values WHERE known ORDER BY rows DESC, label_0 LIMIT 1")
+_LEAF_SUM = fragment("""
+    sum(class_size * coalesce((SELECT any_value(l.leaves) FROM :leaves AS l WHERE l.code = :code), 0))
+""")
+_FREQUENT_VALUE = template("SELECT :labels FROM :values WHERE known ORDER BY rows DESC, label_0 LIMIT 1")
 
 
 @dataclass(frozen=True)
 class Explorer:
-    """What the page carries, ready for JSON; or why there is nothing to explore."""
+    """The data of an explorer, ready for JSON, or the ``obstacle``; ``nodes`` is the size of the whole lattice."""
 
     data: dict[str, Any] | None
     nodes: int = 0
-    why_not: str = ""
+    obstacle: str = ""
 
-
-def explorer(draft: ReleaseDraft) -> Explorer:
-    prepared, levels = draft.search_input, draft.result.levels
-    why_not = _why_not(draft)
-    if why_not is not None or levels is None:
-        return Explorer(None, why_not=why_not or _NO_LEVELS)
-    nodes, box = _counted(prepared, levels)
-    policy, marginals = prepared.policy, prepared.marginals
-    scale, limit = _scaled(policy.search.suppression_limit)
-    attributes = []
-    for i, attribute in enumerate(prepared.attributes):
-        labels, values = _labels(prepared, attribute)
-        attributes.append(
-            {
-                "name": policy.generalized_attributes[i],
-                "height": attribute.height,
-                "lowest_labelled": attribute.lowest_labelled,
-                "leaves": marginals.leaves[i],
-                "unknown": marginals.unknown[i],
-                "sums": [*marginals.leaf_sums[i]],
-                "levels": box[i],
-                "chosen": levels[i],
-                "labels": labels,
-                "values": values,
-                "entry": _entry(policy.generalized_attributes[i], policy.attributes[policy.generalized_attributes[i]]),
-            }
+    @property
+    def extent(self) -> str:
+        """The generalizations that the page has, as a sentence."""
+        assert self.data is not None
+        count = len(self.data["nodes"])
+        if count == self.nodes:
+            return f"The page has all {count:,} generalizations."
+        ranges = ", ".join(
+            f"{attribute['name']} {_format_range(attribute['levels'])}" for attribute in self.data["attributes"]
         )
+        return (
+            f"The lattice has {self.nodes:,} generalizations. To stay small, the page has the {count:,} around the "
+            f"chosen one, with these levels: {ranges}."
+        )
+
+    @property
+    def greatest_limit(self) -> int:
+        """The end of the scale of the suppression limit: a fifth of the rows, or twice the limit of the policy."""
+        assert self.data is not None
+        return int(min(self.data["scale"], max(self.data["scale"] // 5, 2 * self.data["limit"])))
+
+
+def build_explorer(draft: ReleaseDraft) -> Explorer:
+    search_input, levels = draft.search_input, draft.result.levels
+    obstacle = _find_obstacle(draft)
+    if obstacle is not None or levels is None:
+        return Explorer(None, obstacle=obstacle or _NO_LEVELS)
+    nodes, box = _count_nodes(search_input, levels)
+    policy, marginals = search_input.policy, search_input.marginals
+    scale, limit = _scale_limit(policy.search.suppression_limit)
+    attributes = []
+    for i, (name, attribute) in enumerate(zip(policy.generalized_attributes, search_input.attributes, strict=True)):
+        labels, value_counts = _describe_levels(search_input, attribute)
+        attributes.append({
+            "name": name,
+            "height": attribute.height,
+            "lowest_labelled": attribute.lowest_labelled,
+            "leaves": marginals.leaves[i],
+            "unknown": marginals.unknown[i],
+            "sums": [*marginals.leaf_sums[i]],
+            "levels": box[i],
+            "chosen": levels[i],
+            "labels": labels,
+            "values": value_counts,
+            "entry": policy_entry(name, policy.attributes[name]),
+        })  # fmt: skip
     search = policy.search
-    is_mean_loss = search.measure == "loss" and search.aggregate == "mean"
-    complete = len(nodes) == prepared.lattice.size
+    is_mean_loss = search.measure == Loss.name and search.aggregate == "mean"
     data = {
         "rows": marginals.rows,
         "k": policy.privacy.k or 1,
-        "most": _most(prepared),
+        "most": _greatest_k(search_input),
         "limit": limit,
         "scale": scale,
-        "weights": list(prepared.weights) if is_mean_loss else [1.0] * len(attributes),
-        "finds": complete and is_mean_loss,
+        "weights": list(search_input.weights) if is_mean_loss else [1.0] * len(attributes),
+        "finds": is_mean_loss and len(nodes) == search_input.lattice.size,
         "attributes": attributes,
-        "nodes": {",".join(map(str, one)): figures for one, figures in nodes.items()},
+        "nodes": {",".join(map(str, node)): figures for node, figures in nodes.items()},
     }
-    return Explorer(data, prepared.lattice.size)
+    return Explorer(data, search_input.lattice.size)
 
 
-def _entry(name: str, attribute: Attribute) -> str:
-    """The line of an attribute in the policy, without its levels and its end."""
+def policy_entry(name: str, attribute: Attribute) -> str:
+    """The line of an attribute in a policy, up to its levels."""
     spec = attribute.model_dump(exclude_none=True, exclude_defaults=True, exclude={"min_level", "max_level"})
-    rules = [_as_written(one) for one in spec.pop("hierarchy")]
+    rules = [_policy_rule(rule) for rule in spec.pop("hierarchy")]
     spec = {"role": spec.pop("role"), "hierarchy": rules[0] if len(rules) == 1 else rules, **spec}
     return f"{toml_key(name)} = {toml_value(spec).removesuffix(' }')}"
 
 
-def _as_written(rule: Any) -> Any:
-    """A rule as a policy has it.
+def _policy_rule(rule: Any) -> Any:
+    """A rule of a model as a policy writes it.
 
-    >>> _as_written({"widths": (5, 10)}), _as_written({"widths": (5,), "below": 0}), _as_written("suppress")
+    >>> _policy_rule({"widths": (5, 10)}), _policy_rule({"widths": (5,), "below": 0}), _policy_rule("suppress")
     ({'intervals': (5, 10)}, {'intervals': {'widths': (5,), 'below': 0}}, 'suppress')
     """
     if not isinstance(rule, Mapping) or "widths" not in rule:
@@ -127,36 +146,38 @@ def _as_written(rule: Any) -> Any:
     return {"intervals": rule["widths"] if len(rule) == 1 else rule}
 
 
-def _why_not(draft: ReleaseDraft) -> str | None:
-    """Why figures by class size do not say what `anonymize` would find."""
-    prepared, policy = draft.search_input, draft.search_input.policy
-    asked, search = prepared.requirements, policy.search
-    several = (
-        asked.shields or asked.table_conditions or asked.separate_conditions or asked.covering_condition is not None
+def _find_obstacle(draft: ReleaseDraft) -> str | None:
+    """The reason why class sizes do not determine the result of `anonymize`, if any."""
+    search_input, policy = draft.search_input, draft.search_input.policy
+    requirements, search = search_input.requirements, policy.search
+    spans_classes = (
+        requirements.shields
+        or requirements.table_conditions
+        or requirements.separate_conditions
+        or requirements.covering_condition is not None
+        or policy.population is not None
     )
-    reasons = {
+    changes_rows = policy.noisy_attributes or policy.has_decoys or policy.masks_suppressed_rows
+    obstacles = {
         _NO_LEVELS: search.is_local or search.traits.protects_combinations_only or draft.result.levels is None,
         "The policy counts persons, and a person may be in several groups.": policy.source.person_column is not None,
-        "A requirement of this policy is on more than one group at a time.": several or policy.population is not None,
-        "The release is based on earlier ones.": prepared.earlier.run_ids,
-        "Noise, decoys or masked rows change what a generalization leaves.": policy.noisy_attributes
-        or policy.has_decoys
-        or policy.masks_suppressed_rows,
-        "The combinations are in another engine.": prepared.frequency_sets.steps.engine.dialect != "duckdb",
+        "A requirement of this policy is on more than one group at a time.": spans_classes,
+        "The release is based on earlier ones.": search_input.earlier.run_ids,
+        "Noise, decoys or masked rows change what a generalization leaves.": changes_rows,
+        "The combinations are in another engine.": search_input.frequency_sets.steps.engine is not draft.run.engine,
     }
-    return next((why for why, holds in reasons.items() if holds), None)
+    return next((obstacle for obstacle, applies in obstacles.items() if applies), None)
 
 
-def _most(prepared: SearchInput) -> int:
-    """The greatest k of the scale."""
-    k = prepared.policy.privacy.k or 1
-    return max(min(max(MOST, 2 * k), 1000), k)
+def _greatest_k(search_input: SearchInput) -> int:
+    k = search_input.policy.privacy.k or 1
+    return max(min(max(_LEAST_SCALE, 2 * k), 1000), k)
 
 
-def _scaled(limit: Decimal | float) -> tuple[int, int]:
-    """A share as a whole number of parts, thousandths or finer.
+def _scale_limit(limit: Decimal | float) -> tuple[int, int]:
+    """A share as an integer number of parts, thousandths or finer.
 
-    >>> _scaled(Decimal("0.05")), _scaled(Decimal("0.0125"))
+    >>> _scale_limit(Decimal("0.05")), _scale_limit(Decimal("0.0125"))
     ((1000, 50), (10000, 125))
     """
     exact = Decimal(limit)
@@ -164,31 +185,31 @@ def _scaled(limit: Decimal | float) -> tuple[int, int]:
     return 10**digits, int(exact * 10**digits)
 
 
-def _counted(prepared: SearchInput, chosen: Levels) -> tuple[dict[Levels, list[Any]], list[list[int]]]:
-    """The figures of the generalizations of the largest box that is counted in time, and its levels by attribute."""
-    ends = time.monotonic() + SECONDS
+def _count_nodes(search_input: SearchInput, chosen: Levels) -> tuple[dict[Levels, list[Any]], list[list[int]]]:
+    """The figures of the generalizations in the largest box that can be counted in time, and the levels of the box."""
+    deadline = time.monotonic() + SECONDS
     nodes: dict[Levels, list[Any]] = {}
-    whole: tuple[dict[Levels, list[Any]], list[list[int]]] = ({}, [])
-    for box in _boxes(prepared.lattice, chosen):
+    complete: tuple[dict[Levels, list[Any]], list[list[int]]] = ({}, [])
+    for box in _grow_boxes(search_input.lattice, chosen):
         for levels in product(*box):
             if levels not in nodes:
-                if whole[0] and time.monotonic() > ends:
-                    return whole
-                nodes[levels] = _figures(prepared, levels)
-        whole = dict(nodes), box
-    return whole
+                if complete[0] and time.monotonic() > deadline:
+                    return complete
+                nodes[levels] = _count_node(search_input, levels)
+        complete = dict(nodes), box
+    return complete
 
 
-def _boxes(lattice: Lattice, chosen: Levels) -> Iterator[list[list[int]]]:
-    """Boxes of levels around a generalization, each with the one before in it.
+def _grow_boxes(lattice: Lattice, chosen: Levels) -> Iterator[list[list[int]]]:
+    """Boxes of levels around a generalization; each contains the previous one.
 
-    >>> list(_boxes(Lattice(("sex", "age"), (0, 0), (1, 2)), (0, 1)))
+    >>> list(_grow_boxes(Lattice(("sex", "age"), (0, 0), (1, 2)), (0, 1)))
     [[[0], [1]], [[0, 1], [1]], [[0, 1], [1, 2]], [[0, 1], [0, 1, 2]]]
     """
     allowed = [lattice.levels(i) for i in range(len(chosen))]
-    first = [levels.index(level) for levels, level in zip(allowed, chosen, strict=True)]
-    ends = [[place, place] for place in first]
-    order = sorted(range(len(chosen)), key=lambda i: first[i] < len(allowed[i]) - 1)  # what is all hidden comes first
+    start = [levels.index(level) for levels, level in zip(allowed, chosen, strict=True)]
+    ends = [[index, index] for index in start]
+    order = sorted(range(len(chosen)), key=lambda i: start[i] < len(allowed[i]) - 1)  # fully hidden columns first
 
     def box() -> list[list[int]]:
         return [levels[low : high + 1] for levels, (low, high) in zip(allowed, ends, strict=True)]
@@ -209,119 +230,49 @@ def _boxes(lattice: Lattice, chosen: Levels) -> Iterator[list[list[int]]]:
             yield box()
 
 
-def _figures(prepared: SearchInput, levels: Levels) -> list[Any]:
-    """Of a generalization: the classes, rows and smallest size of those above the scale; the rows that are left out at
-    every k, with their leaves; and for each size on the scale the classes, with their leaves."""
-    others = [one for one in prepared.requirements.conditions if not isinstance(one, KAnonymity)]
-    space = replace(prepared.frequency_sets.at(levels), requirements=Requirements.from_conditions(others))
-    between = between_ends(prepared.attributes, levels)
-    codes = [as_column(col(code_column(i, level)), f"code_{i}") for i, level in between]
-    sums = [
+def _count_node(search_input: SearchInput, levels: Levels) -> list[Any]:
+    """The figures of a generalization: classes, rows and smallest size of classes above the scale; rows and leaves that
+    are suppressed at every k; and for each size on the scale the classes and their leaves."""
+    attributes, conditions = search_input.attributes, search_input.requirements.conditions
+    remaining = [condition for condition in conditions if not isinstance(condition, KAnonymity)]
+    space = replace(search_input.frequency_sets.at(levels), requirements=Requirements.from_conditions(remaining))
+    inner = between_ends(attributes, levels)
+    codes = [as_column(col(code_column(i, level)), f"code_{i}") for i, level in inner]
+    leaf_sums = [
         as_column(
-            _LEAVES(leaves=subquery(level_leaves(prepared.attributes[i], level), "l"), code=col(f"code_{i}")),
-            f"leaves_{i}",
+            _LEAF_SUM(leaves=subquery(level_leaves(attributes[i], level), "l"), code=col(f"code_{i}")), f"leaves_{i}"
         )
-        for i, level in between
+        for i, level in inner
     ]
     query = _SIZES(
-        sums=sums or [as_column(exp.null(), "none")],
-        codes=[col(f"code_{i}") for i, _ in between] or [as_column(exp.null(), "none")],
-        most=_most(prepared),
-        classes=subquery(judged_classes(space, levels, codes), "j"),
+        leaf_sums=leaf_sums or [as_column(exp.null(), "none")],
+        codes=[col(f"code_{i}") for i, _ in inner] or [as_column(exp.null(), "none")],
+        greatest_k=_greatest_k(search_input),
+        classes=subquery(judged_classes(space, levels, codes), "judged"),
     )
-    above, never, sizes = [0, 0, 0], [0, *(0 for _ in between)], []
-    for kept, size, classes, rows, smallest, *leaves in prepared.frequency_sets.steps.engine.rows(query):
-        own = [int(one or 0) for one in leaves[: len(between)]]
+    above, never, sizes = [0, 0, 0], [0, *(0 for _ in inner)], []
+    for kept, size, classes, rows, smallest, *sums in search_input.frequency_sets.steps.engine.rows(query):
+        leaves = [int(leaf_sum or 0) for leaf_sum in sums[: len(inner)]]
         if not kept:
-            never = [rows, *own]
+            never = [rows, *leaves]
         elif size is None:
             above = [classes, rows, smallest]
         else:
-            sizes.append([size, classes, *own])
+            sizes.append([size, classes, *leaves])
     return [above, never, sizes]
 
 
-def _labels(prepared: SearchInput, attribute: CodedAttribute) -> tuple[list[str], list[int]]:
-    """What the most frequent value reads like at each level, and how many values there are."""
+def _describe_levels(search_input: SearchInput, attribute: CodedAttribute) -> tuple[list[str], list[int]]:
+    """The labels of the most frequent value, and the number of distinct labels, by level."""
     ground = col("label_0") if attribute.open_ends else cast(col("value"), "VARCHAR")
     labels = [as_column(ground, "label_0")]
-    labels += [
-        as_column(cast(col(f"label_{level}"), "VARCHAR"), f"l{level}") for level in range(1, attribute.height + 1)
-    ]
-    engine = prepared.frequency_sets.steps.engine
-    rows = engine.rows(_FREQUENT(labels=labels, values=attribute.table.copy()))
-    read = ["(no value)" if label is None else label for label in rows[0]] if rows else [""] * (attribute.height + 1)
-    counts = [*engine.rows(group_counts(attribute))[0], 1] if attribute.height else [1]
-    return read, counts
+    for level in range(1, attribute.height + 1):
+        labels.append(as_column(cast(col(f"label_{level}"), "VARCHAR"), f"l{level}"))
+    engine = search_input.frequency_sets.steps.engine
+    rows = engine.rows(_FREQUENT_VALUE(labels=labels, values=attribute.table.copy()))
+    texts = ["(no value)" if label is None else label for label in rows[0]] if rows else [""] * len(labels)
+    return texts, [*engine.rows(group_counts(attribute))[0], 1] if attribute.height else [1]
 
 
-def size_in_words(found: Explorer) -> str:
-    """Which generalizations the page carries."""
-    assert found.data is not None
-    attributes: Sequence[dict[str, Any]] = found.data["attributes"]
-    carried = len(found.data["nodes"])
-    if carried == found.nodes:
-        return f"The page carries all {carried:,} generalizations."
-    ranges = ", ".join(f"{one['name']} {_range(one['levels'])}" for one in attributes)
-    return (
-        f"The lattice has {found.nodes:,} generalizations. So that it stays small, the page carries the {carried:,} "
-        f"around the chosen one, with these levels: {ranges}."
-    )
-
-
-def _range(levels: Sequence[int]) -> str:
+def _format_range(levels: Sequence[int]) -> str:
     return f"{levels[0]} to {levels[-1]}" if len(levels) > 1 else f"{levels[0]}"
-
-
-def controls(found: Explorer) -> str:
-    """The form, and where the page's script writes what it finds."""
-    if found.data is None:
-        return f"<p>There is nothing to move here. {escape_html(found.why_not)}</p>"
-    data = found.data
-    rows = [
-        _slider("k", "k: rows in the smallest group", 1, data["most"], data["k"]),
-        _slider("limit", "suppression limit: rows that may be left out", 0, _end_of_limit(data), data["limit"]),
-    ]
-    for i, one in enumerate(data["attributes"]):
-        if len(one["levels"]) > 1:
-            last, chosen = len(one["levels"]) - 1, one["levels"].index(one["chosen"])
-            rows.append(_slider(f"level-{i}", f"level of {one['name']}", 0, last, chosen))
-    best = '<button type="button" id="explore-best">Find the best levels</button>' if data["finds"] else ""
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("column", "level", "a value reads"))
-    head += "".join(f'<th scope="col" class="number">{name}</th>' for name in ("values", "loss"))
-    return (
-        "<p>Move a slider to see what other settings would leave, and how risky that is. "
-        f"{escape_html(size_in_words(found))}{_fixed(found)}</p>\n"
-        "<noscript><p>The sliders need JavaScript.</p></noscript>\n"
-        f'<form id="explore-form">{"".join(rows)}<p class="buttons">{best}'
-        '<button type="button" id="explore-reset">Back to this policy</button></p></form>\n'
-        '<div role="status"><p id="explore-verdict"></p><p id="explore-summary"></p></div>\n'
-        '<div class="scroll"><table><caption>What is left of each column</caption>'
-        f'<thead><tr>{head}</tr></thead><tbody id="explore-columns"></tbody></table></div>\n'
-        "<h3>For the policy</h3>\n<p>These lines replace those with the same keys.</p>\n"
-        '<pre id="explore-lines"></pre>\n'
-        '<p class="buttons"><button type="button" id="explore-copy">Copy these lines</button> '
-        '<span id="explore-copied" role="status"></span></p>'
-    )
-
-
-def _fixed(found: Explorer) -> str:
-    return (
-        ""
-        if found.data is None or found.data["finds"]
-        else (" To find the best levels for other settings, run the policy with them.")
-    )
-
-
-def _end_of_limit(data: Mapping[str, Any]) -> int:
-    """A fifth of the rows, or twice what the policy allows."""
-    return int(min(data["scale"], max(data["scale"] // 5, 2 * data["limit"])))
-
-
-def _slider(name: str, label: str, least: int, most: int, value: int) -> str:
-    place = f"explore-{name}"
-    return (
-        f'<div class="slider"><label for="{place}">{escape_html(label)}</label>'
-        f'<input type="range" id="{place}" min="{least}" max="{most}" step="1" value="{value}">'
-        f'<output id="{place}-shown" for="{place}"></output></div>'
-    )

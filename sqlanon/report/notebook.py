@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.report import refuse_without_charts
-from sqlanon.report.facts import Inside, ReportFacts, Unpublished
+from sqlanon.report.facts import PrivateFacts, ReportFacts, UnpublishedResult
 
 if TYPE_CHECKING:
     from sqlanon.report.charts import Chart
@@ -22,20 +22,20 @@ class Charts:
     generalizations than the released one reveal something about the source. Figures are counted once.
     """
 
-    def __init__(self, found: Unpublished) -> None:
-        self._found = found
+    def __init__(self, result: UnpublishedResult) -> None:
+        self._result = result
 
     def classes(self, private: bool = False) -> Chart:
         """The number of equivalence classes by size, in ranges."""
         from sqlanon.report import charts
 
-        return charts.classes(self._sizes, self._facts.few, self._inside.sizes if private else None)
+        return charts.classes(self._sizes, self._facts.few, self._private.sizes if private else None)
 
     def risk(self, private: bool = False) -> Chart:
         """The share of rows by re-identification risk: 1 / the size of the row's class."""
         from sqlanon.report import charts
 
-        return charts.risk(self._sizes, self._facts.few, self._inside.sizes if private else None)
+        return charts.risk(self._sizes, self._facts.few, self._private.sizes if private else None)
 
     def distribution(self, name: str, private: bool = False) -> Chart:
         """The rows of each value of a released column; of many numbers or dates, of each range.
@@ -47,27 +47,28 @@ class Charts:
         """
         from sqlanon.report import charts
 
-        columns = {column.name: column for column in self._facts.columns}
+        columns = {column.name: column.after for column in self._facts.columns}
         if name not in columns:
             message = f"no column {name!r} is released; released columns: {', '.join(columns)}"
             raise PolicyError([Problem("attributes", message)])
-        before = self._inside.before.get(name) if private else None
-        if private and before is None:
+        source = self._private.before.get(name) if private else None
+        if private and source is None:
             message = f"{name!r} was not counted in the source, which is in PostgreSQL; leave out private=True"
             raise PolicyError([Problem("attributes", message)])
-        return charts.distribution(name, columns[name].after, before)
+        return charts.distribution(name, columns[name], source)
 
     def attributes(self) -> Chart:
         """The loss of each quasi-identifier, its level and the height of its hierarchy."""
         from sqlanon.report import charts
 
-        return charts.attributes(self._inside.heights, self._inside.generalization, self._inside.losses)
+        private = self._private
+        return charts.attributes(private.heights, private.result.generalization, private.losses)
 
     def frontier(self) -> Chart:
-        """The generalizations that were counted: ``score`` against ``suppressed_rows`` of `Result.lattice`.
+        """The evaluated generalizations: ``score`` against ``suppressed_rows`` of `Result.lattice`.
 
-        One that does not meet the policy is drawn at its ``bound``. Of many, the chart has the frontier, the chosen one
-        and a sample, the same on every run.
+        One that does not meet the policy is drawn at its ``bound``. A large lattice is drawn as the frontier, the
+        chosen generalization and a sample, which is the same on every run.
 
         Raises
         ------
@@ -76,9 +77,8 @@ class Charts:
         """
         from sqlanon.report import charts
 
-        self._refuse_without_lattice()
-        inside = self._inside
-        return charts.frontier(inside.counted, list(inside.heights), inside.measure, inside.allowed_rows)
+        private = self._searched
+        return charts.frontier(private.checked, list(private.heights), private.measure, private.allowed_rows)
 
     def lattice(self) -> Chart:
         """The lattice: ``levels`` and ``status`` of `Result.lattice`; of a large one, counts by ``height``.
@@ -90,28 +90,30 @@ class Charts:
         """
         from sqlanon.report import charts
 
-        self._refuse_without_lattice()
-        inside = self._inside
-        if inside.lattice:
-            return charts.lattice(inside.lattice, list(inside.heights))
-        return charts.statuses(inside.statuses)
-
-    def _refuse_without_lattice(self) -> None:
-        if not self._inside.statuses:
-            raise PolicyError([Problem("search.strategy", "does not search the lattice, so there is no chart of it")])
+        private = self._searched
+        if private.lattice:
+            return charts.lattice(private.lattice, list(private.heights))
+        return charts.statuses(private.statuses)
 
     @cached_property
     def _facts(self) -> ReportFacts:
         refuse_without_charts(page=False)
-        return self._found.facts()
+        return self._result.facts()
 
     @cached_property
-    def _inside(self) -> Inside:
+    def _private(self) -> PrivateFacts:
         refuse_without_charts(page=False)
-        return self._found.inside(whole=False)
+        return self._result.private_facts(with_explorer=False)
+
+    @property
+    def _searched(self) -> PrivateFacts:
+        """The private facts of a strategy that searches the lattice."""
+        if not self._private.statuses:
+            raise PolicyError([Problem("search.strategy", "does not search the lattice, so there is no chart of it")])
+        return self._private
 
     @property
     def _sizes(self) -> ClassSizes:
         sizes = self._facts.sizes
-        assert sizes is not None  # of what is not published yet, they are always there
+        assert sizes is not None  # they are missing only for broken files
         return sizes

@@ -1,24 +1,24 @@
 "use strict";
-// The frontier: what each generalization leaves at any k follows from the sizes of its classes, which are on the page.
+// The explorer: the class sizes on the page determine the result of each generalization at any k.
 (() => {
-  const place = document.getElementById("explorer");
-  if (!place) return;
-  const found = JSON.parse(place.textContent);
-  const at = id => document.getElementById("explore-" + id);
+  const source = document.getElementById("explorer");
+  if (!source) return;
+  const data = JSON.parse(source.textContent);
+  const element = id => document.getElementById("explore-" + id);
   const whole = number => number.toLocaleString("en-US");
   const percent = share =>
     share > 0 && share < 0.001 ? "under 0.1 %" : (100 * share).toLocaleString("en-US", { maximumSignificantDigits: 3 }) + " %";
-  const sliders = found.attributes.map((_, i) => at("level-" + i));
+  const sliders = data.attributes.map((_, i) => element("level-" + i));
 
-  // What is left of a generalization: all of it are whole numbers but the losses.
-  const leaves = (levels, k) => {
-    const [above, never, sizes] = found.nodes[levels.join(",")];
+  // The result of a generalization at k: integers, except for the losses.
+  const evaluate = (levels, k) => {
+    const [above, never, sizes] = data.nodes[levels.join(",")];
     const lost = never.slice();
     let [classes, , smallest] = above;
     for (const [size, count, ...inner] of sizes) {
       if (size < k) {
         lost[0] += size * count;
-        inner.forEach((one, j) => { lost[j + 1] += one; });
+        inner.forEach((leaves, j) => { lost[j + 1] += leaves; });
       } else {
         classes += count;
         smallest = smallest ? Math.min(smallest, size) : size;
@@ -26,126 +26,126 @@
     }
     const suppressed = lost[0];
     let between = 0;
-    const losses = found.attributes.map((one, i) => {
-      const span = one.leaves - 1, level = levels[i];
-      const inner = level >= one.lowest_labelled && level < one.height ? lost[++between] : 0;
-      if (!span) return suppressed / found.rows;
-      const gone = level === one.height ? (suppressed - one.unknown) * span : inner;
-      return ((one.sums[level] - gone) / span + suppressed) / found.rows;
+    const losses = data.attributes.map((attribute, i) => {
+      const span = attribute.leaves - 1, level = levels[i];
+      const inner = level >= attribute.lowest_labelled && level < attribute.height ? lost[++between] : 0;
+      if (!span) return suppressed / data.rows;
+      const gone = level === attribute.height ? (suppressed - attribute.unknown) * span : inner;
+      return ((attribute.sums[level] - gone) / span + suppressed) / data.rows;
     });
-    const weight = found.weights.reduce((sum, one) => sum + one, 0);
-    const loss = losses.reduce((sum, one, i) => sum + one * found.weights[i], 0) / weight;
-    return { levels, suppressed, released: found.rows - suppressed, classes, smallest, losses, loss };
+    const total = data.weights.reduce((sum, weight) => sum + weight, 0);
+    const loss = losses.reduce((sum, part, i) => sum + part * data.weights[i], 0) / total;
+    return { levels, suppressed, released: data.rows - suppressed, classes, smallest, losses, loss };
   };
-  const allowed = parts => (parts * found.rows - (parts * found.rows) % found.scale) / found.scale;
-  const holds = (one, parts) => one.released > 0 && one.suppressed <= allowed(parts);
+  const allowed = parts => (parts * data.rows - (parts * data.rows) % data.scale) / data.scale;
+  const holds = (result, parts) => result.released > 0 && result.suppressed <= allowed(parts);
 
-  // As `anonymize` chooses: the least loss; of equals the fewest steps, then the first in the policy's order.
+  // The choice of `anonymize`: the least loss, then the fewest steps, then the first in the policy's order.
   const best = (k, parts) => {
     let chosen = null;
-    const steps = one => one.levels.reduce((sum, level) => sum + level, 0);
-    const before = (one, other) => {
-      if (Math.abs(one.loss - other.loss) > 1e-12 * Math.max(one.loss, other.loss)) return one.loss < other.loss;
-      if (steps(one) !== steps(other)) return steps(one) < steps(other);
-      const i = one.levels.findIndex((level, j) => level !== other.levels[j]);
-      return i >= 0 && one.levels[i] < other.levels[i];
+    const steps = result => result.levels.reduce((sum, level) => sum + level, 0);
+    const isBetter = (a, b) => {
+      if (Math.abs(a.loss - b.loss) > 1e-12 * Math.max(a.loss, b.loss)) return a.loss < b.loss;
+      if (steps(a) !== steps(b)) return steps(a) < steps(b);
+      const i = a.levels.findIndex((level, j) => level !== b.levels[j]);
+      return i >= 0 && a.levels[i] < b.levels[i];
     };
-    for (const key of Object.keys(found.nodes)) {
-      const one = leaves(key.split(",").map(Number), k);
-      if (holds(one, parts) && (!chosen || before(one, chosen))) chosen = one;
+    for (const key of Object.keys(data.nodes)) {
+      const result = evaluate(key.split(",").map(Number), k);
+      if (holds(result, parts) && (!chosen || isBetter(result, chosen))) chosen = result;
     }
     return chosen;
   };
 
-  const asked = () => ({
-    k: Number(at("k").value),
-    parts: Number(at("limit").value),
-    levels: found.attributes.map((one, i) => one.levels[sliders[i] ? Number(sliders[i].value) : 0]),
+  const readSettings = () => ({
+    k: Number(element("k").value),
+    parts: Number(element("limit").value),
+    levels: data.attributes.map((attribute, i) => attribute.levels[sliders[i] ? Number(sliders[i].value) : 0]),
   });
-  const limitText = parts => 100 * parts / found.scale;
+  const limitText = parts => 100 * parts / data.scale;
   const lines = (k, parts, levels) => [
-    "[privacy]", `k = ${k}`, "", "[search]", `suppression_limit = ${parts / found.scale}`, "", "[attributes]",
-    ...found.attributes.map((one, i) => `${one.entry}, min_level = ${levels[i]}, max_level = ${levels[i]} }`),
+    "[privacy]", `k = ${k}`, "", "[search]", `suppression_limit = ${parts / data.scale}`, "", "[attributes]",
+    ...data.attributes.map((attribute, i) => `${attribute.entry}, min_level = ${levels[i]}, max_level = ${levels[i]} }`),
   ].join("\n") + "\n";
   const cell = (tag, text, name) => {
-    const made = document.createElement(tag);
-    if (tag === "th") made.scope = "row";
-    if (name) made.className = name;
-    made.textContent = text;
-    return made;
+    const node = document.createElement(tag);
+    if (tag === "th") node.scope = "row";
+    if (name) node.className = name;
+    node.textContent = text;
+    return node;
   };
 
   const show = () => {
-    const { k, parts, levels } = asked();
-    const one = leaves(levels, k);
-    at("k-shown").textContent = String(k);
-    at("limit-shown").textContent = limitText(parts) + " %";
-    at("limit").setAttribute("aria-valuetext", limitText(parts) + " %");
-    const body = at("columns");
+    const { k, parts, levels } = readSettings();
+    const result = evaluate(levels, k);
+    element("k-shown").textContent = String(k);
+    element("limit-shown").textContent = limitText(parts) + " %";
+    element("limit").setAttribute("aria-valuetext", limitText(parts) + " %");
+    const body = element("columns");
     body.textContent = "";
-    found.attributes.forEach((attribute, i) => {
+    data.attributes.forEach((attribute, i) => {
       const level = levels[i], reads = attribute.labels[level];
       if (sliders[i]) {
         sliders[i].setAttribute("aria-valuetext", `level ${level}, reads ${reads}`);
-        at("level-" + i + "-shown").textContent = `level ${level}: ${reads}`;
+        element("level-" + i + "-shown").textContent = `level ${level}: ${reads}`;
       }
       const row = document.createElement("tr"), bar = document.createElement("meter"), last = cell("td", "", "number");
-      bar.min = 0; bar.max = 1; bar.value = one.losses[i];
+      bar.min = 0; bar.max = 1; bar.value = result.losses[i];
       bar.setAttribute("aria-label", "loss of " + attribute.name);
-      last.dataset.loss = one.losses[i];
-      last.append(bar, " " + percent(one.losses[i]));
+      last.dataset.loss = result.losses[i];
+      last.append(bar, " " + percent(result.losses[i]));
       row.append(cell("th", attribute.name), cell("td", `${level} of ${attribute.height}`), cell("td", reads),
         cell("td", whole(attribute.values[level]), "number"), last);
       body.append(row);
     });
-    const fits = holds(one, parts);
-    const risk = one.classes ? `The greatest risk of being found is 1 in ${whole(one.smallest)}, the mean ` +
-      `${percent(one.classes / one.released)}.` : "Nothing is left.";
-    at("summary").textContent = `${whole(one.released)} of ${whole(found.rows)} rows are left, in ${whole(one.classes)} ` +
-      `groups. ${risk} The loss is ${one.loss.toLocaleString("en-US", { maximumSignificantDigits: 4 })}.`;
-    at("verdict").textContent = fits
-      ? `Allowed: ${whole(one.suppressed)} rows are left out; the limit is ${whole(allowed(parts))}.`
-      : `Not allowed: ${whole(one.suppressed)} rows would be left out; the limit is ${whole(allowed(parts))}.`;
-    at("verdict").className = fits ? "holds" : "fails";
-    Object.assign(at("summary").dataset, {
-      suppressed: one.suppressed, classes: one.classes, smallest: one.smallest, loss: one.loss, fits,
+    const fits = holds(result, parts);
+    const risk = result.classes ? `The greatest risk of being data is 1 in ${whole(result.smallest)}, the mean ` +
+      `${percent(result.classes / result.released)}.` : "Nothing is left.";
+    element("summary").textContent = `${whole(result.released)} of ${whole(data.rows)} rows are left, in ${whole(result.classes)} ` +
+      `groups. ${risk} The loss is ${result.loss.toLocaleString("en-US", { maximumSignificantDigits: 4 })}.`;
+    element("verdict").textContent = fits
+      ? `Allowed: ${whole(result.suppressed)} rows are left out; the limit is ${whole(allowed(parts))}.`
+      : `Not allowed: ${whole(result.suppressed)} rows would be left out; the limit is ${whole(allowed(parts))}.`;
+    element("verdict").className = fits ? "holds" : "fails";
+    Object.assign(element("summary").dataset, {
+      suppressed: result.suppressed, classes: result.classes, smallest: result.smallest, loss: result.loss, fits,
     });
-    at("lines").textContent = lines(k, parts, levels);
-    at("copied").textContent = "";
+    element("lines").textContent = lines(k, parts, levels);
+    element("copied").textContent = "";
   };
 
   const move = levels => levels.forEach((level, i) => {
-    if (sliders[i]) sliders[i].value = found.attributes[i].levels.indexOf(level);
+    if (sliders[i]) sliders[i].value = data.attributes[i].levels.indexOf(level);
   });
-  at("form").addEventListener("input", show);
-  at("form").addEventListener("submit", event => event.preventDefault());
-  at("reset").addEventListener("click", () => {
-    at("k").value = found.k;
-    at("limit").value = found.limit;
-    move(found.attributes.map(one => one.chosen));
+  element("form").addEventListener("input", show);
+  element("form").addEventListener("submit", event => event.preventDefault());
+  element("reset").addEventListener("click", () => {
+    element("k").value = data.k;
+    element("limit").value = data.limit;
+    move(data.attributes.map(attribute => attribute.chosen));
     show();
   });
-  if (at("best")) at("best").addEventListener("click", () => {
-    const { k, parts } = asked(), chosen = best(k, parts);
+  if (element("best")) element("best").addEventListener("click", () => {
+    const { k, parts } = readSettings(), chosen = best(k, parts);
     if (chosen) move(chosen.levels);
     show();
-    if (!chosen) at("verdict").textContent = "No generalization meets these limits.";
+    if (!chosen) element("verdict").textContent = "No generalization meets these limits.";
   });
-  at("copy").addEventListener("click", async () => {
+  element("copy").addEventListener("click", async () => {
     let done = true;
     try {
-      await navigator.clipboard.writeText(at("lines").textContent);
+      await navigator.clipboard.writeText(element("lines").textContent);
     } catch {
-      getSelection().selectAllChildren(at("lines"));
+      getSelection().selectAllChildren(element("lines"));
       done = document.execCommand("copy");
     }
-    at("copied").textContent = done ? "Copied." : "Select the lines and copy them.";
+    element("copied").textContent = done ? "Copied." : "Select the lines and copy them.";
   });
   show();
 })();
-// The section that is read is marked in the list of sections.
+// Mark the current section in the list of sections.
 (() => {
-  const links = new Map([...document.querySelectorAll("nav a")].map(one => [one.hash.slice(1), one]));
+  const links = new Map([...document.querySelectorAll("nav a")].map(link => [link.hash.slice(1), link]));
   const seen = new IntersectionObserver(entries => {
     for (const entry of entries) if (entry.isIntersecting) {
       for (const link of links.values()) link.removeAttribute("aria-current");
@@ -154,8 +154,8 @@
   }, { rootMargin: "0px 0px -80% 0px" });
   for (const section of document.querySelectorAll("main section[id]")) seen.observe(section);
 })();
-// Draws the charts. They ask for nothing from anywhere: what would load something is refused here, and by the page's
-// security policy; expressions are interpreted, so that nothing is ever evaluated as a script.
+// Draw the charts. This loader and the page's security policy refuse to load anything, and expressions are interpreted,
+// so nothing is evaluated as a script.
 (async () => {
   const refuse = async () => { throw new Error("a report loads nothing"); };
   const loader = { load: refuse, sanitize: refuse, http: refuse, file: refuse };
@@ -172,7 +172,7 @@
       actions: { export: { svg: true, png: true }, source: false, compiled: false, editor: false },
     });
   }
-  // What scrolls sideways can be reached with the keyboard.
+  // Let the keyboard reach parts that scroll sideways.
   for (const part of document.querySelectorAll(".scroll, .plot, pre")) {
     if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
   }

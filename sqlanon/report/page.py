@@ -1,7 +1,7 @@
-"""The page: one HTML file that needs nothing else, and asks for nothing.
+"""The page: one HTML file that loads nothing.
 
-Its security policy names the scripts and the style that it has by their hashes; nothing else may run, and nothing may
-be loaded. Vega interprets its expressions, so that it needs no ``unsafe-eval``.
+Its security policy names its scripts and its style by their hashes. Vega interprets its expressions, so it needs no
+``unsafe-eval``.
 """
 
 from __future__ import annotations
@@ -9,87 +9,83 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
 
 import vl_convert
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
 
-from sqlanon.report.facts import MARK, Inside, ReportFacts
-from sqlanon.report.overview import DRAFT, head
-from sqlanon.report.sections import navigation, sections
+from sqlanon.report.facts import MARK, PrivateFacts, ReportFacts
+from sqlanon.report.view import GRADES, PageView
 from sqlanon.support.markup import escape_html
 
-PRIVATE = "PRIVATE: for internal use only. This page shows what is in the source, not only what was released."
 RUNNING = "PRIVATE: for internal use only"
+_PRIVATE = f"{RUNNING}. This page shows what is in the source, not only what was released."
+_DRAFT = "DRAFT. This release is for trying out: do not pass it on. It was not compared with earlier releases."
 
 
-def page(facts: ReportFacts, inside: Inside | None = None) -> str:
-    charts: dict[str, Any] = {}
-    found = list(sections(facts, inside, charts))
-    title = f"{facts.claims.table_name}: how the people in it are protected"
-    bundle, script, style = _bundle(), _part("page.js"), _part("page.css")
-    running = " · ".join([*([RUNNING] if inside is not None else []), *(["DRAFT"] if facts.claims.draft else [])])
-    if running:
-        # Of a printed page, every browser repeats what is fixed, and some have boxes in the margins.
-        style += f'@page {{ @top-center {{ content: "{running}"; color: #a3122c; font: 700 9pt sans-serif; }} }}\n'
-    policy = (
+def render_page(facts: ReportFacts, private: PrivateFacts | None = None) -> str:
+    notes = {RUNNING: _PRIVATE} if private is not None else {}
+    notes |= {"DRAFT": _DRAFT} if facts.claims.draft else {}
+    running_head = " · ".join(notes)
+    bundle, script, style = _bundle(), _read_part("page.js"), _read_part("page.css")
+    if running_head:
+        # A fixed element is repeated on every printed page; some browsers also have boxes in the margins.
+        box = f'content: "{running_head}"; color: #a3122c; font: 700 9pt sans-serif;'
+        style += f"@page {{ @top-center {{ {box} }} }}\n"
+    security_policy = (
         f"default-src 'none'; script-src {_hash(bundle)} {_hash(script)}; style-src {_hash(style)}; "
         "base-uri 'none'; form-action 'none'"
     )
-    notes = [*([PRIVATE] if inside is not None else []), *([DRAFT] if facts.claims.draft else [])]
-    top = "".join(f'<p class="private">{escape_html(note)}</p>\n' for note in notes)
-    top += f'<div class="running" aria-hidden="true">{escape_html(running)}</div>\n' if running else ""
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            MARK,
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="referrer" content="no-referrer">',
-            f"<title>{escape_html(running + ' · ' if running else '')}{escape_html(title)}</title>",
-            f"<style>{style}</style>",
-            "</head>",
-            "<body>",
-            '<a class="skip" href="#content">To the content</a>',
-            f'<div class="layout">{navigation(found)}<main id="content">',
-            top,
-            head(facts, inside),
-            *map(str, found),
-            "</main></div>",
-            "<footer><details><summary>Licences of the libraries that draw the charts</summary>",
-            f"<pre>{escape_html(_part('licences.txt'))}</pre></details></footer>",
-            f'<script type="application/json" id="charts">{embedded(charts)}</script>',
-            _explorer(inside),
-            f"<script>{bundle}</script>",
-            f"<script>{script}</script>",
-            "</body>",
-            "</html>",
-            "",
-        ]
+    trusted = {"mark": MARK, "security_policy": security_policy, "style": style, "bundle": bundle, "script": script}
+    return render_template(
+        "page.html",
+        view=PageView(facts, private),
+        grades=GRADES,
+        notes=[*notes.values()],
+        running_head=running_head,
+        licences=_read_part("licences.txt"),
+        **{name: Markup(text) for name, text in trusted.items()},  # our own texts
     )
 
 
-def _explorer(inside: Inside | None) -> str:
-    if inside is None or inside.explorer is None or inside.explorer.data is None:
-        return ""
-    return f'<script type="application/json" id="explorer">{embedded(inside.explorer.data)}</script>'
+def render_template(name: str, **values: Any) -> str:
+    return _environment().get_template(name).render(**values)
 
 
-def embedded(value: Mapping[str, Any]) -> str:
-    """JSON for a script element: nothing in it ends the element, or begins a comment.
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        autoescape=True,
+        finalize=lambda value: value if isinstance(value, Markup) else Markup(escape_html(value)),
+        loader=FunctionLoader(_read_part),
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters |= {"code": _mark_code, "json": embed_json}
+    return environment
 
-    >>> embedded({"a": "</script><!--"})
-    '{"a":"\\\\u003c/script\\\\u003e\\\\u003c!--"}'
+
+def _mark_code(text: str) -> Markup:
+    """A text with its `code` in elements."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", escape_html(text)))
+
+
+def embed_json(value: Mapping[str, Any]) -> Markup:
+    """JSON for a script element: nothing in it ends the element or begins a comment.
+
+    >>> print(embed_json({"a": "</script><!--"}))
+    {"a":"\\u003c/script\\u003e\\u003c!--"}
     """
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return text
+    return Markup(text)
 
 
 @cache
@@ -100,7 +96,7 @@ def _bundle() -> str:
     return text
 
 
-def _part(name: str) -> str:
+def _read_part(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 

@@ -1,9 +1,7 @@
 """Known groupings of values: countries by region and continent, US states by census division and region, and so on.
 
-The vocabulary is in ``vocabulary.csv``: names in seven languages and codes, in lower case, without accents and signs.
+``vocabulary.csv`` has names in seven languages and codes, in lower case, without accents and signs.
 Sources: UN M49 (regions), US Census Bureau (divisions), Unicode CLDR (names of countries).
-
-Names of columns, all ours: ``grouping``, ``word``, ``label_1`` (fine) and ``label_2`` (coarse, or empty).
 """
 
 from __future__ import annotations
@@ -19,11 +17,9 @@ from sqlglot import exp
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.support.expressions import Namer, col, fragment, number, subquery, template, text, union_all, values_query
 
-SHARE = 0.8
-"""From this share of the rows and of the distinct values on, a column has a grouping's values."""
-
-_FEWEST = 3  # distinct values of a grouping
-_UNKNOWN = "unknown"  # words such as "n/a", which are in all groupings
+_LEAST_SHARE = 0.8  # of the rows and of the distinct values
+_FEWEST_WORDS = 3
+_UNKNOWN = "unknown"  # words such as "n/a", which every grouping has
 
 RULES: Mapping[str, str] = {
     "countries": "by UN region, then continent",
@@ -33,12 +29,12 @@ RULES: Mapping[str, str] = {
     "marital status": "with or without a partner",
     "months": "by quarter, then half-year",
 }
-"""How each grouping groups, for comments."""
+"""The rule of each grouping, for comments."""
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """A distinct value of a column, its rows, and its labels in a grouping; none where it is not in it."""
+    """A distinct value of a column, its rows, and its labels in a grouping, from fine to coarse."""
 
     value: str
     rows: int
@@ -57,14 +53,16 @@ def vocabulary() -> tuple[tuple[str, ...], ...]:
 
 
 _COLUMNS = {"grouping": "VARCHAR", "label_1": "VARCHAR", "label_2": "VARCHAR", "words": "VARCHAR"}
-_WORDS = template("""
+_VOCABULARY = template("""
     SELECT grouping, label_1, label_2, unnest(string_split(words, '|')) AS word FROM :lines
 """)
 _WORD = fragment(r"trim(regexp_replace(lower(strip_accents(:value::VARCHAR)), '[^\p{L}\p{N}]+', ' ', 'g'))")
+# One row for each grouping with words of a column, and one for its other words.
 _MATCHES = template("""
-    SELECT :i AS i, coalesce(v.grouping, '') AS grouping, count(*) AS words, sum(w.n)::BIGINT AS rows
+    SELECT
+        :position AS position, coalesce(v.grouping, '') AS grouping, count(*) AS words, sum(w.row_count)::BIGINT AS rows
     FROM (
-        SELECT word, count(*) AS n
+        SELECT word, count(*) AS row_count
         FROM (SELECT :word AS word FROM :rows AS r WHERE :value IS NOT NULL) AS s
         GROUP BY word
     ) AS w
@@ -72,72 +70,69 @@ _MATCHES = template("""
     GROUP BY v.grouping
 """)
 _TOTALS = template("""
-    SELECT :i AS i, count(DISTINCT :word) AS words, count(*) AS rows FROM :rows AS r WHERE :value IS NOT NULL
+    SELECT :position AS position, count(DISTINCT :word) AS words, count(*) AS rows
+    FROM :rows AS r
+    WHERE :value IS NOT NULL
 """)
-_LABELLED = template("""
-    SELECT w.value, w.n, v.label_1, v.label_2
+_LABELLED_VALUES = template("""
+    SELECT w.value, w.row_count, v.label_1, v.label_2
     FROM (
-        SELECT value, count(*) AS n
+        SELECT value, count(*) AS row_count
         FROM (SELECT :value::VARCHAR AS value FROM :rows AS r WHERE :value IS NOT NULL) AS s
         GROUP BY value
     ) AS w
     LEFT JOIN (SELECT * FROM :vocabulary AS a WHERE grouping IN (:grouping, :unknown)) AS v ON :word = v.word
-    ORDER BY w.n DESC, w.value
-    LIMIT coalesce(:most, 9223372036854775807)
+    ORDER BY w.row_count DESC, w.value
+    LIMIT coalesce(:limit, 9223372036854775807)
 """)
 
 
-def make_vocabulary(steps: StatementRunner, work: Namer) -> exp.Table:
+def create_vocabulary(steps: StatementRunner, work: Namer) -> exp.Table:
     lines = subquery(values_query(_COLUMNS, vocabulary()), "lines")
-    return steps.create_table(work("vocabulary"), _WORDS(lines=lines))
+    return steps.create_table(work("vocabulary"), _VOCABULARY(lines=lines))
 
 
 def find_groupings(
-    steps: StatementRunner, known: exp.Table, rows: exp.Expr, columns: Mapping[int, str]
+    steps: StatementRunner, words: exp.Table, rows: exp.Expr, columns: Mapping[int, str]
 ) -> dict[int, tuple[str, float]]:
-    """By number of a column of texts: the grouping that most of its values are in, and the share of its rows."""
+    """By number of a column of texts: the grouping of most of its values, and the share of the rows."""
     if not columns:
         return {}
-
-    def given(i: int, name: str) -> dict[str, exp.Expr]:
-        return {"i": number(i), "word": _WORD(value=col(name)), "value": col(name), "rows": rows}
-
-    matches = steps.fetch_rows(
-        union_all(*(_MATCHES(**given(i, name), vocabulary=known) for i, name in columns.items())), []
-    )
-    totals = steps.fetch_rows(union_all(*(_TOTALS(**given(i, name)) for i, name in columns.items())), [])
-    unknown = {i: (words, count) for i, grouping, words, count in matches if grouping == _UNKNOWN}
-    found: dict[int, tuple[str, float]] = {}
+    parts = [
+        {"position": number(i), "word": _WORD(value=col(name)), "value": col(name), "rows": rows}
+        for i, name in columns.items()
+    ]
+    matches = steps.fetch_rows(union_all(*(_MATCHES(**part, vocabulary=words) for part in parts)), [])
+    totals = steps.fetch_rows(union_all(*(_TOTALS(**part) for part in parts)), [])
+    unknown = {i: (word_count, count) for i, grouping, word_count, count in matches if grouping == _UNKNOWN}
+    groupings: dict[int, tuple[str, float]] = {}
     for i, all_words, all_rows in totals:
-        without = unknown.get(i, (0, 0))
-        of_words, of_rows = all_words - without[0], all_rows - without[1]
+        unknown_words, unknown_rows = unknown.get(i, (0, 0))
         shares = [
-            (words / of_words, count / of_rows, grouping)
-            for j, grouping, words, count in matches
-            if j == i and grouping in RULES and words >= _FEWEST
+            (word_count / (all_words - unknown_words), count / (all_rows - unknown_rows), grouping)
+            for position, grouping, word_count, count in matches
+            if position == i and grouping in RULES and word_count >= _FEWEST_WORDS
         ]
         best = max(shares, default=None)
-        if best is not None and min(best[:2]) >= SHARE:
-            found[i] = best[2], best[1]
-    return found
+        if best is not None and min(best[:2]) >= _LEAST_SHARE:
+            groupings[i] = best[2], best[1]
+    return groupings
 
 
-def labelled_values(
-    steps: StatementRunner, known: exp.Table, rows: exp.Expr, column: str, grouping: str | None, most: int | None = None
+def label_values(
+    steps: StatementRunner, words: exp.Table, rows: exp.Expr, column: str, grouping: str | None, limit: int | None
 ) -> Sequence[Labelled] | None:
-    """The distinct values of a column, the most frequent first, with their labels; None where they are more than
-    ``most``."""
-    value = col(column)
-    query = _LABELLED(
-        value=value,
+    """The distinct values of a column with their labels, the most frequent first; None if they exceed the limit."""
+    query = _LABELLED_VALUES(
+        value=col(column),
         word=_WORD(value=col("value", "w")),
         rows=rows,
-        vocabulary=known,
+        vocabulary=words,
         grouping=text(grouping or ""),
         unknown=text(_UNKNOWN if grouping else ""),
-        most=exp.null() if most is None else number(most + 1),
+        limit=exp.null() if limit is None else number(limit + 1),
     )
-    found = steps.fetch_rows(query, [])
-    if most is not None and len(found) > most:
+    values = steps.fetch_rows(query, [])
+    if limit is not None and len(values) > limit:
         return None
-    return [Labelled(one, n, tuple(filter(None, (fine, coarse)))) for one, n, fine, coarse in found]
+    return [Labelled(value, count, tuple(filter(None, (fine, coarse)))) for value, count, fine, coarse in values]

@@ -1,4 +1,4 @@
-"""A policy as TOML, with comments: lines of at most 100 columns, as far as names and rules allow."""
+"""A suggested policy as TOML with comments: lines of at most 100 columns, as far as names and rules allow."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from sqlanon.disclosure.residual_risk import format_percent
 from sqlanon.requirements import require_distinct_values
 from sqlanon.sources.persons import PersonColumn
 from sqlanon.suggest.propose import Proposal
-from sqlanon.suggest.trials import DIFFERENT, Diversity, Trial, chosen, why_chosen
+from sqlanon.suggest.trials import DISTINCT_VALUES, Diversity, Trial, choose_trial, explain_choice
 from sqlanon.support.toml import toml_key, toml_text, toml_value
 
 K = 5
 SUPPRESSION_LIMIT = Decimal("0.05")
 
-_SHOWN = 5
-_WIDTH = 100  # columns
+_MOST_SETS = 5
+_WIDTH = 100
+_STOPPED = "stopped by the time limit"
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What was seen of a table, every ``step``-th row of it: for the comments. ``combinations``: sets of columns, with
-    their distinct combinations and the rows that were looked at; ``warnings``: what was left out of files;
-    ``unmeasured``: the quasi-identifiers of which it was not measured what gives them away."""
+class Findings:
+    """Findings on a table, for the comments; every ``step``-th row was read.
+
+    ``combinations``: sets of columns, with their distinct combinations and the rows that were read. ``warnings``: parts
+    of files that are left out. ``unmeasured``: quasi-identifiers without a search for columns that narrow them.
+    """
 
     rows: int
     step: int
@@ -40,11 +43,12 @@ class Seen:
 
 
 def policy_text(
-    source: Mapping[str, object], release: Mapping[str, str], proposals: Sequence[Proposal], seen: Seen
+    source: Mapping[str, object], release: Mapping[str, str], proposals: Sequence[Proposal], findings: Findings
 ) -> str:
-    size = f"{seen.rows:,} rows" + (f", of which about one in {seen.step:,} was read" if seen.step > 1 else "")
-    best = chosen(seen.trials)
-    who = "rows is left out" if seen.person is None else "persons loses rows"
+    size = f"{findings.rows:,} rows"
+    if findings.step > 1:
+        size += f" (about one in {findings.step:,} was read)"
+    best = choose_trial(findings.trials)
     lines = [
         *_comment(
             f"A policy to start from, written by `sqlanon suggest` for a table of {size}. sqlanon goes by names, types "
@@ -52,34 +56,23 @@ def policy_text(
             "as private as the table."
         ),
         "",
-        "[source]",
-        *(
-            _comment("Texts such as 12 and NA become numbers and NULL: intervals need numbers.")
-            if "query" in source
-            else []
-        ),
-        *_pairs({name: value for name, value in source.items() if name not in _DECIDED_BY_PEOPLE}),
-        *_about_reading(source),
-        *_about_person(seen.person),
-        *_about_csv(source, seen.warnings),
+        *_source_section(source, findings),
         "",
         *_comment("identifying: never released. quasi: others may know it, so it is generalized."),
-        *_comment("sensitive: nobody should learn it. insensitive: neither. Both are released unchanged."),
-        *_not_released(proposals),
-        *_most_combinations(seen),
-        *_what_narrows(seen.narrowing),
-        *_not_measured(seen.unmeasured),
+        *_comment("sensitive: others must not learn it. insensitive: neither. Both are released unchanged."),
+        *_column_comments(proposals, findings),
         "[attributes]",
-        *(line for one in proposals for line in _attribute(one)),
+        *(line for proposal in proposals for line in _attribute(proposal)),
         "",
         "[privacy]",
         f"k = {K}  # everyone shares their values with at least k - 1 others",
-        *(line for one in seen.diversity for line in _about_diversity(one, best)),
+        *(line for diversity in findings.diversity for line in _diversity(diversity, best)),
         "",
         "[search]",
-        *_about_strategies(seen, best),
-        f"suppression_limit = {SUPPRESSION_LIMIT}  # at most this share of the {who}",
-        "time_limit = 60  # seconds; then the best version so far is taken",
+        *_strategy(findings, best),
+        f"suppression_limit = {SUPPRESSION_LIMIT}  # at most this share of the "
+        f"{'rows is left out' if findings.person is None else 'persons loses rows'}",
+        "time_limit = 60  # seconds; then the best release so far is taken",
         "",
         "[release]",
         *_pairs(release),
@@ -87,243 +80,214 @@ def policy_text(
     return "\n".join(lines) + "\n"
 
 
-_DECIDED_BY_PEOPLE = ("person", "value_labels", "user_missing", "csv")
-
-
-def _about_csv(source: Mapping[str, object], warnings: Sequence[str]) -> list[str]:
-    csv = source.get("csv")
-    if not isinstance(csv, Mapping):
-        return []
-    comments = [line for warning in warnings for line in _comment(_plain(warning.removeprefix("source.csv: ")))]
-    return ["", "[source.csv]", *comments, *_pairs(csv)]
-
-
-def _about_reading(source: Mapping[str, object]) -> list[str]:
-    """How value labels and missing codes are read: both can be decided otherwise."""
-    lines: list[str] = []
+def _source_section(source: Mapping[str, object], findings: Findings) -> list[str]:
+    decisions = ("person", "value_labels", "user_missing", "csv")
+    lines = ["[source]"]
+    if "query" in source:
+        lines += _comment("Texts such as 12 and NA become numbers and NULL: intervals need numbers.")
+    lines += _pairs({name: value for name, value in source.items() if name not in decisions})
     if (columns := source.get("value_labels")) is not None:
-        reason = (
-            "In no column all values have a label, so codes are read. A list names columns whose labels are read."
-            if columns is False
-            else "The columns whose labels are read: each of their values has one. false: codes are read."
-        )
+        reason = "The columns whose labels are read: each of their values has one. false: codes are read."
+        if columns is False:
+            reason = (
+                "No column has a label for each of its values, so codes are read. A list names columns whose labels "
+                "are read."
+            )
         lines += [*_comment(reason), *_pairs({"value_labels": columns})]
     if "user_missing" in source:
         reason = 'User-missing values, such as 9 for no answer, are NULL. "keep": they are values like others.'
         lines += [*_comment(reason), *_pairs({"user_missing": source["user_missing"]})]
+    if (person := findings.person) is not None:
+        reason = (
+            f"{person.distinct:,} values of {toml_key(person.name)} number people, who have "
+            f"{person.rows_per_person:.3g} rows on average: classes count persons, not rows. false: each row is a "
+            "person."
+        )
+        if person.missing:
+            rows = "row without a value counts" if person.missing == 1 else "rows without a value count"
+            reason += f" The {person.missing:,} {rows} as one person in each class."
+        lines += [*_comment(reason), f"person = {toml_value(person.name)}"]
+    if isinstance(csv := source.get("csv"), Mapping):
+        warnings = [_first_sentence(warning.removeprefix("source.csv: ")) for warning in findings.warnings]
+        lines += ["", "[source.csv]", *(line for warning in warnings for line in _comment(warning)), *_pairs(csv)]
     return lines
 
 
-def _about_person(person: PersonColumn | None) -> list[str]:
-    if person is None:
-        return []
-    name = toml_key(person.name)
-    reason = (
-        f"{person.distinct:,} values of {name} number people, who have {person.rows_per_person:.3g} rows on average: "
-        "classes count persons, not rows. false: each row is a person."
-    )
-    if person.missing:
-        rows = "row without a value counts" if person.missing == 1 else "rows without a value count"
-        reason += f" The {person.missing:,} {rows} as one person in each class."
-    return [*_comment(reason), f"person = {toml_value(person.name)}"]
+def _column_comments(proposals: Sequence[Proposal], findings: Findings) -> list[str]:
+    """Comments on columns that are not released, that single out rows, or that narrow others."""
+    lines: list[str] = []
+    if withheld := [proposal.column.name for proposal in proposals if proposal.role == "identifying"]:
+        lines += _comment(f"Not released, {len(withheld)} of {len(proposals)} columns: {_join(withheld)}.")
+    sets = [figures for figures in findings.combinations if len(figures[0]) > 1 and figures[2]]
+    if sets:
+        sets.sort(key=lambda figures: (-figures[1], len(figures[0])))  # otherwise in the order of the columns
+        rows = f"{sets[0][2]:,} rows" + (" read" if findings.step > 1 else "")
+        lines += _comment(f"Distinct combinations in the {rows} (the more, the easier to recognize):")
+        for attributes, distinct, _ in sets[:_MOST_SETS]:
+            lines += _comment(f"  {distinct:,}: {_join(attributes)}", "    ")
+    if findings.narrowing:
+        lines += _comment(
+            "Whoever knows these sensitive columns of a person can narrow generalized values down. If others may know "
+            "one, make it quasi:"
+        )
+    for narrowing in findings.narrowing:
+        values = f"of {narrowing.before:,.1f} values of {toml_key(narrowing.quasi)}, {narrowing.after:,.1f} are left"
+        lines += _comment(f"  {_join(narrowing.columns)}: {values}", "    ")
+    if findings.unmeasured:
+        names = _join(findings.unmeasured)
+        lines += _comment(f"Columns that reveal these were not searched for; `anonymize` does it: {names}")
+    return lines
 
 
-def _comment(text: str, indent: str = "") -> list[str]:
-    """A comment, folded between words. Names in it are as TOML writes them: nothing ends its line."""
-    width = _WIDTH - 2 - len(indent)
-    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False, drop_whitespace=True)
-    return [f"# {indent if i else ''}{line}" for i, line in enumerate(lines)]
-
-
-def _pairs(section: Mapping[str, object]) -> list[str]:
-    return [_folded(f"{toml_key(key)} = ", value) for key, value in section.items()]
-
-
-def _folded(before: str, value: object, after: str = "") -> str:
-    """A key with its value: in one line where it fits, else with a line for each list. (Inside of a list, and only
-    there, a TOML table in braces may have line breaks.)"""
-    plain = f"{before}{toml_value(value)}{after}"
-    return plain if len(plain) <= _WIDTH else f"{before}{_in_lines(value)}{after}"
-
-
-def _in_lines(value: object) -> str:
-    if isinstance(value, Mapping):
-        return f"{{ {', '.join(f'{toml_key(key)} = {_in_lines(one)}' for key, one in value.items())} }}"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        lines, line = list[str](), ""
-        for one in map(toml_value, value):
-            if line and len(line) + len(one) + 4 > _WIDTH:
-                lines.append(line)
-                line = ""
-            line += f" {one}," if line else f"  {one},"
-        return "\n".join(["[", *lines, line, "]"])
-    return toml_value(value)
-
-
-def _attribute(one: Proposal) -> list[str]:
-    """The line of an attribute, with the reason behind it where it fits, else before it."""
-    rule = one.hierarchy if one.shown is None else one.shown
-    value = (
-        {"role": one.role}
-        | ({} if one.role == "identifying" else dict(one.reading.keys))
+def _attribute(proposal: Proposal) -> list[str]:
+    """The line of an attribute, with its reason beside it if it fits, otherwise above."""
+    rule, name = proposal.hierarchy if proposal.shown is None else proposal.shown, toml_key(proposal.column.name)
+    is_released = proposal.role != "identifying"
+    spec = (
+        {"role": proposal.role}
+        | (dict(proposal.reading.keys) if is_released else {})
         | ({} if rule is None else {"hierarchy": rule})
-        | ({"min_level": 1} if one.hidden else {})
+        | ({"min_level": 1} if proposal.hidden else {})
     )
-    line = _folded(f"{toml_key(one.column.name)} = ", value)
-    notes = [] if one.role == "identifying" else one.reading.comments
-    about = [line for note in notes for line in _comment(f"{toml_key(one.column.name)}: {_in_line(note)}")]
-    if len(line) + len(one.reason) + 4 <= _WIDTH and "\n" not in line:
-        return [*about, f"{line}  # {one.reason}"]
-    return [*about, *_comment(f"{toml_key(one.column.name)}: {one.reason}"), line]
+    line = _fold(f"{name} = ", spec)
+    notes = [_printable(note) for note in proposal.reading.comments] if is_released else []
+    if len(line) + len(proposal.reason) + 4 <= _WIDTH and "\n" not in line:
+        line += f"  # {proposal.reason}"
+    else:
+        notes.append(proposal.reason)
+    return [*(comment for note in notes for comment in _comment(f"{name}: {note}")), line]
 
 
-def _in_line(note: str) -> str:
-    """A note with the characters that a comment may have."""
-    return "".join(one if one.isprintable() else " " for one in note)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(toml_key, names))
-
-
-def _not_released(proposals: Sequence[Proposal]) -> list[str]:
-    """Name the columns that the policy does not release; their reasons stand beside their roles."""
-    names = [one.column.name for one in proposals if one.role == "identifying"]
-    return _comment(f"Not released, {len(names)} of {len(proposals)} columns: {_listed(names)}.") if names else []
-
-
-def _most_combinations(seen: Seen) -> list[str]:
-    """The sets of columns with the most combinations: they single out the most rows."""
-    several = [one for one in seen.combinations if len(one[0]) > 1 and one[2]]
-    if not several:
-        return []
-    several.sort(key=lambda one: (-one[1], len(one[0])))  # the rest in the order of the columns
-    of = f"{several[0][2]:,} rows" + (" read" if seen.step > 1 else "")
-    lines = _comment(f"Distinct combinations in the {of} (the more, the easier to recognize):")
-    for names, distinct, _ in several[:_SHOWN]:
-        lines += _comment(f"  {distinct:,}: {_listed(names)}", "    ")
-    return lines
-
-
-def _what_narrows(dependencies: Sequence[Narrowing]) -> list[str]:
-    if not dependencies:
-        return []
-    lines = _comment(
-        "Whoever knows these sensitive columns of a person can narrow generalized values down. If others may know one, "
-        "make it quasi:"
-    )
-    for one in dependencies:
-        rest = f"of {one.before:,.1f} values of {toml_key(one.quasi)}, {one.after:,.1f} are left"
-        lines += _comment(f"  {_listed(one.columns)}: {rest}", "    ")
-    return lines
-
-
-def _not_measured(names: Sequence[str]) -> list[str]:
-    return _comment(f"What gives these away was not measured; `anonymize` does: {_listed(names)}") if names else []
-
-
-def _about_strategies(seen: Seen, best: Trial | None) -> list[str]:
-    """The figures of all strategies, and the keys that choose the best of them."""
+def _strategy(findings: Findings, best: Trial | None) -> list[str]:
+    """The figures of all trials, and the keys of the best one."""
     if best is None:
-        return _without_figures(seen)
-    of = f"a sample of {best.rows:,}" if best.rows < seen.rows else f"all {seen.rows:,}"
+        return _strategy_without_figures(findings.trials)
+    rows = f"a sample of {best.rows:,}" if best.rows < findings.rows else f"all {findings.rows:,}"
     lines = _comment(
-        f"Strategies tried on {of} rows with k = {K} alone. Loss: 0 if nothing is lost, 1 if everything is. Counts: by "
-        "how much typical counts from the release are off."
+        f"Strategies tried on {rows} rows with k = {K} alone. Loss: 0 if nothing is lost, 1 if everything is. Counts: "
+        "the mean error of typical counts from the release."
     )
-    lines += [f"# {line}" for line in _table([_FIGURES, *map(_figures, seen.trials)])]
-    for one in seen.trials:
-        if remark := _remark(one):
-            lines += _comment(f"  {one.name}: {remark}", "    ")
-    if any(one.stopped for one in seen.trials):
-        lines += _comment("Those that were stopped may lose less with more time: sqlanon compare shows it.")
+    table = [("strategy", "loss", "rows", "counts"), *map(_figures, findings.trials)]
+    name_width, *widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for name, *figures in table:
+        cells = (f"{figure:>{width}}" for figure, width in zip(figures, widths, strict=True))
+        lines.append("  ".join([f"#   {name:<{name_width}}", *cells]))
+    for trial in findings.trials:
+        if trial.stopped or trial.error is not None or trial.fully_suppressed:
+            lines += _comment(f"  {trial.name}: {', '.join(_remarks(trial))}", "    ")
+    if any(trial.stopped for trial in findings.trials):
+        lines += _comment("Stopped strategies may lose less with more time: sqlanon compare shows it.")
     if not best.is_full_domain:
         lines += _comment("`extend` and `live` need a full-domain strategy, such as optimal.")
-    first, *others = best.search.items()
-    lines.append(f"{first[0]} = {toml_value(first[1])}  # {why_chosen(best, seen.trials)}")
-    return lines + _pairs({key: value for key, value in others if value not in ("range", "rows")})
+    return lines + _search_keys(best, explain_choice(best, findings.trials))
 
 
-_FIGURES = ("strategy", "loss", "rows", "counts")
-
-
-def _figures(one: Trial) -> tuple[str, ...]:
-    """A strategy with its loss, the share of the rows that it releases, and the error of counts."""
-    if one.loss is None or one.count_error is None:
-        return one.name, "-", "-", "-"
-    return (
-        one.name,
-        f"{one.loss:.2g}",
-        format_percent(one.released_rows / max(1, one.rows)),
-        format_percent(one.count_error),
-    )
-
-
-def _remark(one: Trial) -> str:
-    """What the figures of a strategy do not say."""
-    if one.error is not None:
-        return "stopped by the time limit" if one.stopped else _plain(one.error)
-    parts = ["stopped by the time limit"] if one.stopped else []
-    parts += [f"{_listed(one.fully_suppressed)} fully suppressed"] if one.fully_suppressed else []
-    return ", ".join(parts)
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Rows of text, in columns."""
-    name, *widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join([f"  {row[0]:<{name}}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], widths, strict=True))])
-        for row in rows
-    ]
-
-
-def _without_figures(seen: Seen) -> list[str]:
-    """Where no strategy has a figure: the first one that was begun, which usually keeps the most."""
-    begun = next((one for one in seen.trials if one.stopped and one.seconds > 0), None)
-    if begun is None:
+def _strategy_without_figures(trials: Sequence[Trial]) -> list[str]:
+    """The first strategy that was started: it usually keeps the most."""
+    started = next((trial for trial in trials if trial.stopped and trial.seconds > 0), None)
+    if started is None:
         return []
-    lines = _comment("No strategy was tried to its end within the time limit: sqlanon compare has more time.")
-    first, *others = begun.search.items()
-    lines.append(f"{first[0]} = {toml_value(first[1])}  # it usually keeps the most")
-    return lines + _pairs(dict(others))
+    lines = _comment("No trial of a strategy finished within the time limit: sqlanon compare has more time.")
+    return lines + _search_keys(started, "it usually keeps the most")
 
 
-def _tried(one: Trial) -> str:
-    if one.error is not None:
-        return "stopped by the time limit" if one.stopped else _plain(one.error)
-    parts = [f"stopped at a loss of {one.loss:.2g}" if one.stopped else f"loss {one.loss:.2g}"]
-    if one.suppressed_rows:
-        parts.append(f"leaves out {100 * one.suppressed_rows / one.rows:.1f} % of the rows")
-    if one.fully_suppressed:
-        parts.append(f"{_listed(one.fully_suppressed)} fully suppressed")
-    return ", ".join(parts)
+def _search_keys(trial: Trial, reason: str) -> list[str]:
+    (key, strategy), *options = trial.search.items()
+    defaults = ("range", "rows")
+    lines = _pairs({name: value for name, value in options if value not in defaults})
+    return [f"{key} = {toml_value(strategy)}  # {reason}", *lines]
 
 
-def _plain(error: str) -> str:
-    """The first sentence of an error, with the characters that a comment may have."""
-    return toml_text(error.split("\n", maxsplit=1)[0].split(". ", maxsplit=1)[0])[1:-1]
+def _figures(trial: Trial) -> tuple[str, str, str, str]:
+    """A strategy with its loss, the share of released rows, and the error of counts."""
+    if trial.loss is None or trial.count_error is None:
+        return trial.name, "-", "-", "-"
+    share = format_percent(trial.released_rows / max(1, trial.rows))
+    return trial.name, f"{trial.loss:.2g}", share, format_percent(trial.count_error)
 
 
-def _about_diversity(one: Diversity, best: Trial | None) -> list[str]:
-    """Two values of a sensitive attribute in each class: active, or what it would cost."""
-    name, trial = toml_key(one.attribute), one.trial
+def _remarks(trial: Trial) -> list[str]:
+    if trial.error is not None:
+        return [_STOPPED if trial.stopped else _first_sentence(trial.error)]
+    suppressed = [f"{_join(trial.fully_suppressed)} fully suppressed"] if trial.fully_suppressed else []
+    return [*([_STOPPED] if trial.stopped else []), *suppressed]
+
+
+def _describe_result(trial: Trial) -> str:
+    if trial.error is not None or trial.loss is None:
+        return ", ".join(_remarks(trial))
+    parts = [f"stopped at a loss of {trial.loss:.2g}" if trial.stopped else f"loss {trial.loss:.2g}"]
+    if trial.suppressed_rows:
+        parts.append(f"leaves out {100 * trial.suppressed_rows / trial.rows:.1f} % of the rows")
+    return ", ".join([*parts, *_remarks(trial)[trial.stopped :]])
+
+
+def _diversity(diversity: Diversity, best: Trial | None) -> list[str]:
+    """Two values of a sensitive attribute in each class: the requirement if it is affordable, otherwise its cost."""
+    name, trial = toml_key(diversity.attribute), diversity.trial
     risk = f"Rows in groups that share one {name} give it away."
     if best is not None and best.released_rows:
-        share = best.homogeneous[one.attribute] / best.released_rows
         risk = f"Without this, new rows may share one {name} in their group, which gives it away."
-        if share:
+        if share := best.homogeneous[diversity.attribute] / best.released_rows:
             percent = format_percent(share)
             risk = f"Without this, {percent} of the rows are in groups that share one {name}, which gives it away."
     if trial is None:
         cost = "Not tried."
-    elif trial.loss is None or best is None or (trial.stopped and not one.kept):
-        cost = f"Not active: {_tried(trial)}."
+    elif trial.loss is None or best is None or best.loss is None or (trial.stopped and not diversity.affordable):
+        cost = f"Not active: {_describe_result(trial)}."
     else:
-        same = f"{trial.loss:.2g}" == f"{best.loss:.2g}"
-        cost = "It costs nothing here." if same else f"Loss {trial.loss:.2g} instead of {best.loss:.2g}."
-        gone = [name for name in trial.fully_suppressed if name not in best.fully_suppressed]
-        cost += f" Not active: {_listed(gone)} would be fully suppressed." if gone else ""
-        cost += "" if one.kept or gone else " Not active: you decide."
-    key, entry = require_distinct_values(one.attribute, DIFFERENT)
-    section = [f"[[privacy.{key}]]", *(f"{name} = {toml_value(value)}" for name, value in entry.items())]
-    return [*_comment(f"{risk} {cost}"), *(section if one.kept else [f"# {line}" for line in section])]
+        is_equal = f"{trial.loss:.2g}" == f"{best.loss:.2g}"
+        cost = "It costs nothing here." if is_equal else f"Loss {trial.loss:.2g} instead of {best.loss:.2g}."
+        suppressed = [column for column in trial.fully_suppressed if column not in best.fully_suppressed]
+        if suppressed:
+            cost += f" Not active: {_join(suppressed)} would be fully suppressed."
+        elif not diversity.affordable:
+            cost += " Not active: you decide."
+    key, entry = require_distinct_values(diversity.attribute, DISTINCT_VALUES)
+    section = [f"[[privacy.{key}]]", *_pairs(entry)]
+    mark = "" if diversity.affordable else "# "
+    return [*_comment(f"{risk} {cost}"), *(f"{mark}{line}" for line in section)]
+
+
+def _comment(text: str, indent: str = "") -> list[str]:
+    """A comment, folded between words. Names in it are written as in TOML, so that nothing ends its line."""
+    lines = textwrap.wrap(text, _WIDTH - 2 - len(indent), break_long_words=False, break_on_hyphens=False)
+    return [f"# {indent if i else ''}{line}" for i, line in enumerate(lines)]
+
+
+def _pairs(section: Mapping[str, object]) -> list[str]:
+    return [_fold(f"{toml_key(key)} = ", value) for key, value in section.items()]
+
+
+def _fold(start: str, value: object) -> str:
+    """A key with its value in one line if it fits, otherwise with lists over several lines: only in lists can an inline
+    table of TOML have line breaks."""
+    line = f"{start}{toml_value(value)}"
+    return line if len(line) <= _WIDTH else f"{start}{_fold_lists(value)}"
+
+
+def _fold_lists(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{toml_key(key)} = {_fold_lists(item)}' for key, item in value.items())} }}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        lines, line = list[str](), ""
+        for item in map(toml_value, value):
+            if line and len(line) + len(item) + 4 > _WIDTH:
+                lines.append(line)
+                line = ""
+            line += f" {item}," if line else f"  {item},"
+        return "\n".join(["[", *lines, line, "]"])
+    return toml_value(value)
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _join(names: Sequence[str]) -> str:
+    return ", ".join(map(toml_key, names))
+
+
+def _first_sentence(error: str) -> str:
+    """The first sentence of an error, with the characters that a comment may have."""
+    return toml_text(error.split("\n", maxsplit=1)[0].split(". ", maxsplit=1)[0])[1:-1]

@@ -1,10 +1,11 @@
-"""What is known of the columns of a table before anybody says what they are: figures, no values."""
+"""Profiles of columns: figures that `propose` decides by, without values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from sqlglot import exp
 
@@ -24,46 +25,47 @@ from sqlanon.sources.column_figures import (
 )
 from sqlanon.sources.column_kinds import ICD, KINDS, MENTION_PATTERNS
 from sqlanon.sources.run import Run
-from sqlanon.suggest.groupings import find_groupings, make_vocabulary
+from sqlanon.suggest.groupings import create_vocabulary, find_groupings
 from sqlanon.support.expressions import col, template
 
-ENOUGH = 50_000
-"""About this many rows of a larger table are profiled: every n-th one."""
+_PROFILED_ROWS = 50_000  # about this many rows of a larger table are profiled
+_MATCHED_ROWS = 10_000  # about this many of these are compared with patterns
+_MOST_WORDS = 1000  # distinct texts; columns with more are no categories
+_MOSTLY = 0.8  # of the texts
+_MOST_FLAGS = 4  # texts: yes, no, and both in capitals
+_FEW_VALUES = 20  # that they are all different says little
 
-_CLOSER = 10_000
-"""About this many of these are compared with the patterns of kinds."""
-
-CODES = -1
-"""The number of the pattern of short codes."""
-
-NUMBERS, WHOLE_NUMBERS, MISSING, YES_OR_NO, PARTIAL_DATES = -2, -3, -4, -5, -6
-"""The numbers of the patterns of numbers, of whole ones, of words for a missing value, of yes and no, and of partial
-dates."""
-
+# Numbers of patterns beside those of `KINDS`, which are 0, 1, ...
+CODES, NUMBERS, WHOLE_NUMBERS, MISSING, YES_OR_NO, PARTIAL_DATES = range(-1, -7, -1)
 _FIRST_MENTION = -10
 
-_WHOLE = r"-?(0|[1-9]\d{0,14})"
-_NUMBER = _WHOLE + r"(\.\d{1,15})?"
 MISSING_WORDS = r"(?i)(\*+|#?n/?a|n\.a\.|nan|null|\?+|-+|\.+|unknown|missing|-9|-99|98|99|998|999|9998|9999)"
 """Texts that often stand for a missing value."""
-
+_WHOLE = r"-?(0|[1-9]\d{0,14})"
+_NUMBER = _WHOLE + r"(\.\d{1,15})?"
 _MISSING = r"(?i)\s*(#?n/?a|n\.a\.|nan|null|none|nil|\?+|-+|\.+|unknown|missing|k\.?\s?a\.?|s/?d|n\.?d\.?|" + (
     r"unbekannt|inconnue?|desconocid[oa]|desconhecid[oa]|sconosciut[oa]|onbekend)?\s*"
 )
-_YES_OR_NO = r"(?i)\s*([01](\.0+)?|[ynjtfsox]|yes|no|true|false|ja|nein|oui|non|s[ií]|sì|n[aã]o|sim|nee|)\s*"
-_CODE = r"[A-Z0-9][A-Z0-9 ./_-]{0,11}"
-_ARE_NUMBERS = (ColumnKind.INTEGER, ColumnKind.DECIMAL, ColumnKind.FLOATING)
-_WORDS = 1000  # distinct texts: more of them are no categories
-_MOSTLY = 0.8  # of the texts
-_MOST_FLAGS = 4  # texts: yes, no, and both in capitals
-_SOME = 20  # values: of fewer, that they are all different says little
+_PATTERNS: Mapping[int, str] = {
+    **{i: kind.content for i, kind in enumerate(KINDS) if kind.content is not None},
+    CODES: r"[A-Z0-9][A-Z0-9 ./_-]{0,11}",
+    NUMBERS: _NUMBER,
+    WHOLE_NUMBERS: _WHOLE,
+    MISSING: _MISSING,
+    YES_OR_NO: r"(?i)\s*([01](\.0+)?|[ynjtfsox]|yes|no|true|false|ja|nein|oui|non|s[ií]|sì|n[aã]o|sim|nee|)\s*",
+    PARTIAL_DATES: PARTIAL_DATE,
+    **{_FIRST_MENTION - i: pattern for i, (pattern, _) in enumerate(MENTION_PATTERNS.values())},
+}
+_NUMERIC = (ColumnKind.INTEGER, ColumnKind.DECIMAL, ColumnKind.FLOATING)
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A column in figures: its values that are not NULL, and about how many are distinct; of texts their lengths and
-    the share of values that look like a kind, by its number in `KINDS`, or like `CODES`, and a known
-    grouping of them with its share of the rows; of numbers and dates (in seconds) their `column_figures` quantiles."""
+    """Figures of a column: its values that are not NULL, and about how many are distinct.
+
+    Texts have their lengths, the share of values that match a pattern (``likes``, by its number), and a known grouping
+    with its share of the rows. Numbers and dates (in seconds) have the quantiles of `column_figures`.
+    """
 
     name: str
     type: str
@@ -82,70 +84,67 @@ class Profile:
         return column_kind(self.type)
 
     @property
-    def written_numbers(self) -> bool:
-        """Whether its texts are numbers, but for a few words such as NA."""
-        return _MOSTLY <= self.likes.get(NUMBERS, 0.0) < 1 or self.numbers_or_missing
+    def is_numeric(self) -> bool:
+        return self.kind in _NUMERIC
 
     @property
-    def numbers_or_missing(self) -> bool:
-        """Whether its texts are numbers, and words for missing values, and nothing else."""
+    def has_written_numbers(self) -> bool:
+        """Whether its texts are numbers, except for a few words such as NA."""
+        return _MOSTLY <= self.likes.get(NUMBERS, 0.0) < 1 or self.has_numbers_or_missing
+
+    @property
+    def has_numbers_or_missing(self) -> bool:
+        """Whether its texts are numbers and words for missing values, and nothing else."""
         numbers, missing = self.likes.get(NUMBERS, 0.0), self.likes.get(MISSING, 0.0)
         return missing > 0 and numbers > missing and math.isclose(numbers + missing, 1)
 
     @property
     def has_partial_dates(self) -> bool:
-        """Whether all of its texts are partial dates, such as 1980-05, or whole ones."""
+        """Whether its texts are dates, some of them partial, such as 1980-05."""
         return math.isclose(self.likes.get(PARTIAL_DATES, 0.0), 1) and self.likes.get(NUMBERS, 0.0) < 1
 
     @property
     def mentions(self) -> tuple[str, float] | None:
-        """What some of its texts mention among other words, such as e-mail addresses, and the share of them."""
-        shares = {name: self.likes.get(_FIRST_MENTION - j, 0.0) for j, name in enumerate(MENTION_PATTERNS)}
+        """A kind of identifier that some of its texts mention among other words, and the share of these texts."""
+        shares = {name: self.likes.get(_FIRST_MENTION - i, 0.0) for i, name in enumerate(MENTION_PATTERNS)}
         return next(((name, share) for name, share in shares.items() if share > MENTION_PATTERNS[name][1]), None)
 
     @property
-    def icd(self) -> bool:
-        """Whether its values look like codes of ICD-10."""
+    def has_icd_codes(self) -> bool:
         return any(kind.name == ICD and self.likes.get(i, 0.0) >= kind.share for i, kind in enumerate(KINDS))
 
     @property
     def is_flag(self) -> bool:
         """Whether its values are yes and no, 0 and 1, or true and false."""
-        if self.type == "BOOLEAN":
-            return True
         if self.kind is ColumnKind.TEXT:
             return 0 < self.distinct <= _MOST_FLAGS and math.isclose(self.likes.get(YES_OR_NO, 0.0), 1)
-        is_number = self.kind in _ARE_NUMBERS
-        return (
-            is_number
-            and self.quantiles is not None
-            and self.distinct <= 2
-            and {self.quantiles[0], self.quantiles[-1]} <= {0, 1}
-        )
+        if not self.is_numeric or self.quantiles is None:
+            return self.type == "BOOLEAN"
+        return self.distinct <= 2 and {self.quantiles[0], self.quantiles[-1]} <= {0, 1}
 
     @property
-    def nested(self) -> bool:
+    def is_nested(self) -> bool:
         return is_nested(self.type)
 
     @property
-    def nearly_unique(self) -> bool:
-        return self.values >= _SOME and self.distinct >= NEARLY_UNIQUE_SHARE * self.values
+    def is_nearly_unique(self) -> bool:
+        return self.values >= _FEW_VALUES and self.distinct >= NEARLY_UNIQUE_SHARE * self.values
 
     @property
-    def many(self) -> bool:
-        """Whether values are too many for categories."""
+    def has_many_values(self) -> bool:
+        """Whether it has too many distinct values for categories."""
         return has_many_values(self.distinct, self.values)
 
     @property
-    def constant(self) -> bool:
-        """Whether all rows have the same, be it NULL."""
+    def is_constant(self) -> bool:
+        """Whether all rows have the same value, or NULL."""
         return self.rows > 1 and (self.values == 0 or (self.distinct == 1 and self.values == self.rows))
 
 
 @dataclass(frozen=True)
 class TableProfile:
-    """A table in figures: its rows, about every ``step``-th of which is in the ``sample``, and its columns in order;
-    the words of known ``groupings``."""
+    """The profiles of a table's columns, about every ``step``-th row of it as ``sample``, and the words of known
+    ``groupings``."""
 
     rows: int
     step: int
@@ -156,85 +155,85 @@ class TableProfile:
 
 def profile_table(run: Run) -> TableProfile:
     """Profile the source of a run; its sample in the work schema is ``looked_rows``."""
-    steps, columns = StatementRunner(run.engine), run.source.columns
+    steps, types = StatementRunner(run.engine), run.source.columns
     rows = steps.count(run.source.relation)
-    step = max(1, rows // ENOUGH)
-    plain = {i: name for i, (name, type_) in enumerate(columns.items()) if not is_nested(type_)}
-    if not plain:
+    step = max(1, rows // _PROFILED_ROWS)
+    columns = {i: name for i, (name, type_) in enumerate(types.items()) if not is_nested(type_)}
+    if not columns:
         raise SourceError("all columns are nested: give their parts as columns of their own, in a view")
-    sample = steps.create_table(run.work("looked_rows"), sample_query(run.source.relation, [*plain.values()], step))
-    kinds = {i: column_kind(columns[name]) for i, name in plain.items()}
-    texts = {i: name for i, name in plain.items() if kinds[i] is ColumnKind.TEXT}
-    numbers = {i: name for i, name in plain.items() if kinds[i] in _ARE_NUMBERS}
-    moments = {i: name for i, name in plain.items() if kinds[i] in (ColumnKind.DATE, ColumnKind.ZONED)}
-    # DuckDB does not say which of these are finite.
-    dates = {i: name for i, name in moments.items() if columns[name] != ZONED_NANOSECONDS}
-    others = {i: name for i, name in plain.items() if i not in texts and i not in numbers and i not in dates}
-    found = steps.fetch_figures(column_figures_query(sample, texts, numbers, dates, others))
-    vocabulary = make_vocabulary(steps, run.work)
-    words = {i: name for i, name in plain.items() if i in texts or columns[name].startswith("ENUM")}
-    words = {i: name for i, name in words.items() if 1 < found[f"distinct_{i}"] <= _WORDS}
+    sample = steps.create_table(run.work("looked_rows"), sample_query(run.source.relation, [*columns.values()], step))
+    kinds = {i: column_kind(types[name]) for i, name in columns.items()}
+
+    def columns_of(*wanted: ColumnKind) -> dict[int, str]:
+        return {i: name for i, name in columns.items() if kinds[i] in wanted}
+
+    texts, numbers = columns_of(ColumnKind.TEXT), columns_of(*_NUMERIC)
+    # DuckDB cannot tell which nanoseconds with a zone are finite.
+    moments = columns_of(ColumnKind.DATE, ColumnKind.ZONED)
+    dates = {i: name for i, name in moments.items() if types[name] != ZONED_NANOSECONDS}
+    others = {i: name for i, name in columns.items() if not (i in texts or i in numbers or i in dates)}
+    figures = steps.fetch_figures(column_figures_query(sample, texts, numbers, dates, others))
+    vocabulary = create_vocabulary(steps, run.work)
+    words = {i: name for i, name in columns.items() if i in texts or types[name].startswith("ENUM")}
+    words = {i: name for i, name in words.items() if 1 < figures[f"distinct_{i}"] <= _MOST_WORDS}
     groupings = find_groupings(steps, vocabulary, sample, words)
-    likes = _likes(steps, sample_query(sample, [*texts.values()], rows // step // _CLOSER), texts) if texts else {}
-    if step > 1:  # how many values there are, is of all rows
-        counts = iter(steps.fetch_rows(approximate_counts_query(run.source.relation, [*plain.values()]), [])[0])
-        whole = {i: (next(counts), next(counts)) for i in plain}
-        # An estimate of 1 may be 2, and a constant column is released as it is: count those exactly.
-        same = {i: plain[i] for i, (distinct, _) in whole.items() if distinct <= 1}
-        exact = iter(steps.fetch_rows(exact_counts_query(run.source.relation, [*same.values()]), [])[0] if same else ())
-        whole |= {i: (next(exact), whole[i][1]) for i in same}
-    else:
-        whole = {i: (found[f"distinct_{i}"], found[f"values_{i}"]) for i in plain}
+    matches: Mapping[str, Any] = {}
+    if texts:
+        matched_rows = sample_query(sample, [*texts.values()], rows // step // _MATCHED_ROWS)
+        matches = steps.fetch_figures(content_figures_query(matched_rows, texts, _PATTERNS))
+    counts = {i: (figures[f"distinct_{i}"], figures[f"values_{i}"]) for i in columns}
+    if step > 1:
+        counts = _count_all_rows(steps, run.source.relation, columns)
 
     def profile(i: int, name: str, type_: str) -> Profile:
-        if i not in plain:
+        if i not in columns:
             return Profile(name, type_, rows)
+        likes = {}
+        if seen := matches.get(f"seen_{i}"):
+            likes = {pattern: matches[f"like_{i}_{pattern}"] / seen for pattern in _PATTERNS}
+        quantiles = figures.get(f"quantiles_{i}") or ()
         return Profile(
             name,
             type_,
             rows,
-            values=whole[i][1],
-            distinct=min(whole[i]),
-            longest=(found[f"longest_{i}"] or 0) if i in texts else 0,
-            mean_length=(found[f"mean_{i}"] or 0.0) if i in texts else 0.0,
-            likes=likes.get(i, {}),
-            quantiles=_quantiles(found.get(f"quantiles_{i}")),
+            values=counts[i][1],
+            distinct=min(counts[i]),
+            longest=figures.get(f"longest_{i}") or 0,
+            mean_length=figures.get(f"mean_{i}") or 0.0,
+            likes=likes,
+            quantiles=tuple(quantiles) if quantiles and None not in quantiles else None,
             grouping=groupings[i][0] if i in groupings else None,
             grouping_share=groupings[i][1] if i in groupings else 0.0,
         )
 
-    profiles = tuple(profile(i, name, type_) for i, (name, type_) in enumerate(columns.items()))
+    profiles = tuple(profile(i, name, type_) for i, (name, type_) in enumerate(types.items()))
     return TableProfile(rows, step, sample, vocabulary, profiles)
 
 
-_TEXTS = template("SELECT :columns FROM :rows")
+def _count_all_rows(
+    steps: StatementRunner, relation: exp.Table, columns: Mapping[int, str]
+) -> dict[int, tuple[int, int]]:
+    """By column, its distinct values and its values, in all rows. The former are estimates above 1."""
+    estimates = iter(steps.fetch_rows(approximate_counts_query(relation, [*columns.values()]), [])[0])
+    counts = {i: (next(estimates), next(estimates)) for i in columns}
+    # An estimate of 1 may be 2, and a constant column is released unchanged: count these columns exactly.
+    constant = {i: columns[i] for i, (distinct, _) in counts.items() if distinct <= 1}
+    if constant:
+        exact = steps.fetch_rows(exact_counts_query(relation, [*constant.values()]), [])[0]
+        counts |= {i: (distinct, counts[i][1]) for i, distinct in zip(constant, exact, strict=True)}
+    return counts
 
 
-def number_types(run: Run, columns: Sequence[str]) -> dict[str, str]:
-    """Of columns of texts those that hold numbers, and words for missing values, in all rows; and the type for each."""
+def find_number_types(run: Run, columns: Sequence[str]) -> dict[str, str]:
+    """The columns of texts that hold only numbers and words for missing values in all rows, with their types."""
     steps, texts = StatementRunner(run.engine), dict(enumerate(columns))
     if not texts:
         return {}
     patterns = {0: f"{_NUMBER}|{_MISSING}", 1: f"{_WHOLE}|{_MISSING}"}
-    rows = _TEXTS(columns=[col(name) for name in columns], rows=run.source.relation)
-    found = steps.fetch_figures(content_figures_query(rows, texts, patterns))
+    rows = template("SELECT :columns FROM :rows")(columns=[col(name) for name in columns], rows=run.source.relation)
+    figures = steps.fetch_figures(content_figures_query(rows, texts, patterns))
     return {
-        name: "BIGINT" if found[f"like_{i}_1"] == found[f"seen_{i}"] else "DOUBLE"
+        name: "BIGINT" if figures[f"like_{i}_1"] == figures[f"seen_{i}"] else "DOUBLE"
         for i, name in texts.items()
-        if found[f"like_{i}_0"] == found[f"seen_{i}"]
+        if figures[f"like_{i}_0"] == figures[f"seen_{i}"]
     }
-
-
-def _quantiles(found: Sequence[float | None] | None) -> tuple[float, ...] | None:
-    known = tuple(one for one in found or () if one is not None)
-    return known if found and len(known) == len(found) else None
-
-
-def _likes(steps: StatementRunner, rows: exp.Select, texts: Mapping[int, str]) -> dict[int, dict[int, float]]:
-    """By column of texts: the share of its values that look like each kind."""
-    patterns = {j: kind.content for j, kind in enumerate(KINDS) if kind.content is not None}
-    patterns |= {CODES: _CODE, NUMBERS: _NUMBER, WHOLE_NUMBERS: _WHOLE, MISSING: _MISSING, YES_OR_NO: _YES_OR_NO}
-    patterns[PARTIAL_DATES] = PARTIAL_DATE
-    patterns |= {_FIRST_MENTION - j: pattern for j, (pattern, _) in enumerate(MENTION_PATTERNS.values())}
-    found = steps.fetch_figures(content_figures_query(rows, texts, patterns))
-    return {i: {j: found[f"like_{i}_{j}"] / seen for j in patterns} for i in texts if (seen := found[f"seen_{i}"])}

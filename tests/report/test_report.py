@@ -28,9 +28,9 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, MissingLibraryError, PolicyError, ReleaseError
 from sqlanon.measures import MEASURES
 from sqlanon.release.targets.postgres.reader import PostgresLocation, PostgresRelease
-from sqlanon.report import facts, facts_of_release, sections
+from sqlanon.report import facts, read_release_facts, view
 from sqlanon.report.distributions import BARS, NO_VALUE, distribution
-from sqlanon.report.page import page
+from sqlanon.report.page import render_page
 from sqlanon.support.expressions import table
 from sqlanon.support.markup import escape_chart_text
 from support.commands import cli
@@ -198,7 +198,7 @@ def test_the_frontier_is_what_plain_python_finds(maximised: bool, limit: int) ->
             figures = [None, None, None] if status == "open" else [5, out, score if status == "satisfies" else None]
             rows.append([levels, height, status, *figures])
         connection.executemany("INSERT INTO lattice VALUES (?, ?, 0.5, ?, ?, ?, ?)", rows)
-        query = facts.counted_generalizations(table("lattice"), [3, 4], limit, maximised).sql("duckdb")
+        query = facts.checked_generalizations(table("lattice"), [3, 4], limit, maximised).sql("duckdb")
         found = connection.execute(query).fetchall()
         connection.execute("CREATE TABLE shuffled AS FROM lattice ORDER BY hash(levels)")
         again = connection.execute(query.replace('"lattice"', '"shuffled"')).fetchall()
@@ -320,7 +320,7 @@ def test_the_verdict_of_what_needs_the_source(pages: Pages) -> None:
     """A release alone cannot tell; with the source it holds, and how far it is from its limit is not told."""
     assert "not verifiable alone: against the release's own" in read(pages["duckdb"]).text
     for name in ("public", "beside"):
-        assert "0.9-closeness of illnessholdschecked with the source at hand" in read(pages[name]).text
+        assert "0.9-closeness of illnessholdsverified with the source" in read(pages[name]).text
     assert "farthest class from the table: " in read(pages["private"]).text
 
 
@@ -340,9 +340,7 @@ def test_the_figures_of_the_page(pages: Pages) -> None:
         "name": "left out", "city": "level 1 of 2: groups of values; a label is the group", "sex": "unchanged",
         "born": "level 1 of 3: by year", "illness": "unchanged",
     }.items():  # fmt: skip
-        kind = sections.ROLES[
-            ATTRIBUTES[column]["role"] if isinstance(ATTRIBUTES[column], dict) else ATTRIBUTES[column]
-        ]
+        kind = view.ROLES[ATTRIBUTES[column]["role"] if isinstance(ATTRIBUTES[column], dict) else ATTRIBUTES[column]]
         assert f"{column}{kind}{done}" in text
 
 
@@ -563,7 +561,7 @@ def test_the_command(workshop: Path, capsys: pytest.CaptureFixture[str]) -> None
     ("arguments", "told"),
     [
         (["policy.toml", "-o", "people.duckdb"], "the report's name must end in .html"),
-        (["policy.toml", "-o", "nowhere/page.html"], "there is no folder"),
+        (["policy.toml", "-o", "nowhere/page.html"], "does not exist"),
         (["policy.toml", "-o", "page.html", "--policy", "policy.toml"], "is for a report of a release"),
         (["policy.toml", "-o", "page.html", "--compare"], "needs a private report"),
         (["people.duckdb", "-o", "page.html", "--private", "--compare"], "give the policy instead of the release"),
@@ -649,7 +647,7 @@ def test_every_requirement_and_every_measure_has_its_words() -> None:
     }  # fmt: skip
     roles = make_policy(attributes).model_dump(exclude_none=True)["attributes"]
     policy = sqlanon.Policy(attributes=roles, privacy=asked, population={"table": "p"})
-    told = sections.sentences(policy.redact())
+    told = view.list_requirement_sentences(policy.redact())
     assert len(told) == 14
     assert "{" not in " ".join(told)
     for figure in ("at least 3 rows", "at least 7 rows", "20 %", "10 %", "5 %", "75 %", "c = 4", "at most 0.3"):
@@ -694,7 +692,7 @@ def with_policy(release: Path, target: Path, **changed: Any) -> Path:
     ({"k": "two"}, 5),
 ])  # fmt: skip
 def test_no_count_below_the_promised_one_is_shown(privacy: Any, few: int, plain: Path, tmp_path: Path) -> None:
-    facts = facts_of_release(with_policy(plain, tmp_path / "r.parquet", privacy=privacy))
+    facts = read_release_facts(with_policy(plain, tmp_path / "r.parquet", privacy=privacy))
     assert facts.few == few
     (column,) = (one for one in facts.columns if one.name == "m")
     assert dict(column.after.bars) == ({"x": 3, "y": 7, "z": 20} if few <= 3 else {"z": 20})  # x alone could be counted
@@ -706,15 +704,15 @@ def test_no_count_below_the_promised_one_is_shown(privacy: Any, few: int, plain:
 @pytest.mark.parametrize("rules", [7, [3], [{"rule": "intervals", "widths": "x"}], [{}], [{"rule": "dates"}]])
 def test_a_strange_manifest_has_its_page(rules: Any, plain: Path, tmp_path: Path) -> None:
     attributes = {"q": {"role": "quasi", "hierarchy": rules}, "m": {"role": "insensitive"}}
-    facts = facts_of_release(with_policy(plain, tmp_path / "r.parquet", attributes=attributes))
-    assert "level 1 of 3: generalized" in page(facts)
+    facts = read_release_facts(with_policy(plain, tmp_path / "r.parquet", attributes=attributes))
+    assert "level 1 of 3: generalized" in render_page(facts)
 
 
 @pytest.mark.slow
 def test_a_release_in_postgres_shows_itself(plain: Path) -> None:
     """No server is asked: there is none."""
     spot = PostgresLocation("postgresql://me:secret@127.0.0.1:1/hospital", "shared", HOSTILE[1])
-    shown = PostgresRelease(spot, facts_of_release(plain).claims)._repr_html_()
+    shown = PostgresRelease(spot, read_release_facts(plain).claims)._repr_html_()
     assert Parsed(shown).tags.keys() == {"table", "caption", "thead", "tbody", "tr", "th", "td"}
     assert f"Release shared.{HOSTILE[1]}" in Parsed(shown).text
     assert "30 of 30, 0 suppressed" in shown
@@ -892,7 +890,7 @@ def test_a_malformed_manifest_is_reported_as_broken(name: str, plain: Path, tmp_
         metadata[key] = json.dumps(json.loads(metadata[key]) | {name: value}).encode()
         pq.write_table(found.replace_schema_metadata(metadata), path)
     with pytest.raises(BrokenReleaseError, match="its manifest is broken"):
-        facts_of_release(path)
+        read_release_facts(path)
 
 
 @pytest.mark.slow
@@ -900,7 +898,7 @@ def test_only_a_report_is_overwritten(plain: Path, tmp_path: Path) -> None:
     page_ = tmp_path / "page.html"
     with sqlanon.connect() as db:
         page_.write_text("<!DOCTYPE html>\n<p>mine</p>")
-        with pytest.raises(ReleaseError, match="is there and is no report"):
+        with pytest.raises(ReleaseError, match="exists and is not a report"):
             db.report(plain, page_)
         assert page_.read_text() == "<!DOCTYPE html>\n<p>mine</p>"
         page_.write_text("")
@@ -913,7 +911,7 @@ def test_only_a_report_is_overwritten(plain: Path, tmp_path: Path) -> None:
 def test_a_release_whose_rows_are_not_read_has_its_page(plain: Path, tmp_path: Path) -> None:
     """Written by another program, it has metadata that releases do not have."""
     pq.write_table(pq.read_table(plain), tmp_path / "r.parquet")
-    facts = facts_of_release(tmp_path / "r.parquet")
+    facts = read_release_facts(tmp_path / "r.parquet")
     assert facts.columns == ()
-    assert "ARROW:schema" in page(facts)
-    assert "not read" in page(facts)
+    assert "ARROW:schema" in render_page(facts)
+    assert "not read" in render_page(facts)

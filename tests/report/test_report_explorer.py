@@ -14,8 +14,9 @@ import pytest
 
 import sqlanon
 from sqlanon.errors import InfeasibleError
-from sqlanon.report.explorer import NODES, _entry, controls, explorer, size_in_words
-from sqlanon.report.utility import loss_by_column
+from sqlanon.report.explorer import NODES, Explorer, build_explorer, policy_entry
+from sqlanon.report.page import render_template
+from sqlanon.strategies.compare import compute_attribute_losses
 from sqlanon.support.markup import escape_html
 from support.policies import make_policy
 
@@ -30,6 +31,14 @@ TABLE = """
 """
 RULES: dict[str, Any] = {"age": {"intervals": [5, 20]}, "region": {"mask": "right"}, "sex": "suppress"}
 DIVERSITY = [{"attribute": "illness", "kind": "distinct", "l": 2}]
+
+
+def losses_of(result: sqlanon.Result) -> list[float]:
+    return [*compute_attribute_losses(result._draft.search_input, result._draft.result).values()]
+
+
+def controls(explorer: Explorer) -> str:
+    return render_template("explorer.html", explorer=explorer)
 
 
 def policy_of(k: int, limit: float = 0.1, levels: tuple[int, ...] | None = None, **sections: Any) -> sqlanon.Policy:
@@ -54,7 +63,7 @@ def db() -> Iterator[sqlanon.Database]:
 
 @pytest.fixture(scope="module")
 def data(db: sqlanon.Database) -> dict[str, Any]:
-    found = explorer(db.anonymize(policy_of(5))._draft)
+    found = build_explorer(db.anonymize(policy_of(5))._draft)
     assert found.data is not None
     return found.data
 
@@ -97,7 +106,7 @@ def test_the_page_shows_what_anonymize_finds(db: sqlanon.Database, data: dict[st
         assert tuple(result.generalization.values()) == levels
         assert (found["suppressed"], found["classes"]) == (result.suppressed_rows, result.classes)
         assert found["smallest"] == result.smallest_class
-        assert found["losses"] == pytest.approx([*loss_by_column(result._draft).values()], abs=1e-12)
+        assert found["losses"] == pytest.approx(losses_of(result), abs=1e-12)
         assert sum(found["losses"]) / 3 == pytest.approx(result.score, abs=1e-12)
         seen.add(found["suppressed"])
     assert len(seen) >= 3, "the points differ"
@@ -134,7 +143,7 @@ def test_copied_lines_are_those_of_the_policy() -> None:
     more = {"weight": 2.5, "on_unknown": "suppress", "max_level": 1}
     tree = {name: {"role": "quasi", "hierarchy": rule, **more} for name, rule in RULES_OF_ALL_KINDS.items()}
     policy = sqlanon.Policy(attributes=tree, privacy={"k": 2})
-    lines = [_entry(name, policy.attributes[name]) + ", min_level = 0, max_level = 1 }" for name in tree]
+    lines = [policy_entry(name, policy.attributes[name]) + ", min_level = 0, max_level = 1 }" for name in tree]
     copied = loads("\n".join(["[attributes]", *lines]))
     pinned = {name: {**spec, "min_level": 0, "max_level": 1} for name, spec in tree.items()}
     again, meant = (sqlanon.Policy(attributes=one, privacy={"k": 2}) for one in (copied["attributes"], pinned))
@@ -157,14 +166,14 @@ def test_a_large_lattice_is_cut_to_a_box_around_the_chosen(
 ) -> None:
     monkeypatch.setattr("sqlanon.report.explorer.NODES", 12)
     result = db.anonymize(policy_of(5))
-    found = explorer(result._draft)
+    found = build_explorer(result._draft)
     assert found.data is not None
     assert 6 <= len(found.data["nodes"]) <= 12 < found.nodes == 32 <= NODES
     assert ",".join(str(level) for level in result.generalization.values()) in found.data["nodes"]
     for one in found.data["attributes"]:
         assert one["chosen"] in one["levels"]
         assert one["levels"] == [*range(one["levels"][0], one["levels"][-1] + 1)]
-    assert "The lattice has 32 generalizations." in size_in_words(found)
+    assert "The lattice has 32 generalizations." in found.extent
     assert not found.data["finds"]
     assert "Find the best levels" not in controls(found)
 
@@ -173,7 +182,7 @@ def test_the_time_is_limited_and_what_is_carried_is_whole(
     db: sqlanon.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sqlanon.report.explorer.SECONDS", -1.0)
-    found = explorer(db.anonymize(policy_of(5))._draft)
+    found = build_explorer(db.anonymize(policy_of(5))._draft)
     assert found.data is not None
     assert len(found.data["nodes"]) == 1
     assert [len(one["levels"]) for one in found.data["attributes"]] == [1, 1, 1]
@@ -187,10 +196,10 @@ def test_the_time_is_limited_and_what_is_carried_is_whole(
     ({"release": {"suppressed": "mask"}}, "Noise, decoys or masked rows"),
 ])  # fmt: skip
 def test_the_page_explains_why_it_has_no_explorer(db: sqlanon.Database, sections: dict[str, Any], why: str) -> None:
-    found = explorer(db.anonymize(policy_of(5, **sections))._draft)
+    found = build_explorer(db.anonymize(policy_of(5, **sections))._draft)
     assert found.data is None
-    assert why in found.why_not
-    assert f"There is nothing to move here. {escape_html(found.why_not)}" in controls(found)
+    assert why in found.obstacle
+    assert f"There is nothing to move here. {escape_html(found.obstacle)}" in controls(found)
 
 
 @pytest.mark.thorough
@@ -207,7 +216,7 @@ def test_values_that_the_hierarchy_lacks_are_left_out_at_every_k() -> None:
         )
         with sqlanon.connect(connection) as db:
             first = make_policy(attributes, k=4, table="people", search={"suppression_limit": 0.1})
-            data = explorer(db.anonymize(first)._draft).data
+            data = build_explorer(db.anonymize(first)._draft).data
             assert data is not None
             assert [one["unknown"] for one in data["attributes"]] == [12, 0]
             for k, levels in ((3, (1, 1)), (9, (0, 2)), (5, (2, 1)), (2, (2, 3))):
@@ -219,7 +228,7 @@ def test_values_that_the_hierarchy_lacks_are_left_out_at_every_k() -> None:
                 fixed = make_policy(attributes, k=k, table="people", search={"suppression_limit": 1})
                 result, found = db.anonymize(fixed), figures(data, levels, k)
                 assert (found["suppressed"], found["classes"]) == (result.suppressed_rows, result.classes)
-                assert found["losses"] == pytest.approx([*loss_by_column(result._draft).values()], abs=1e-12)
+                assert found["losses"] == pytest.approx(losses_of(result), abs=1e-12)
                 weighted = (3 * found["losses"][0] + found["losses"][1]) / 4
                 assert weighted == pytest.approx(result.score, abs=1e-12)
                 assert data["weights"] == [3.0, 1.0]

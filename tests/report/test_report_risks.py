@@ -20,7 +20,7 @@ from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.disclosure.residual_risk import ResidualRisk, sort_by_severity
 from sqlanon.policy import AboutSection
 from sqlanon.report.facts import ReportFacts
-from sqlanon.report.page import page
+from sqlanon.report.page import render_page
 from sqlanon.report.risks import uniques_in_source
 from support.policies import make_policy
 
@@ -88,7 +88,7 @@ def test_the_shares_are_what_plain_python_counts(facts: ReportFacts) -> None:
 
 
 def test_the_worst_comes_first_and_is_named_at_the_top(facts: ReportFacts) -> None:
-    text = page(facts)
+    text = render_page(facts)
     titles = re.findall(r"<li class=\"(?:serious|minor|accepted)\"><h3>(.*?)</h3>", text)
     assert titles == [one.title for one in sort_by_severity(facts.risks) if one.is_finding or one.status == "accepted"]
     assert titles[:2] == ["The group gives the value away", "One more fact is enough"]
@@ -136,7 +136,7 @@ def test_a_share_of_few_rows_is_not_shown() -> None:
 
 @pytest.mark.thorough
 def test_a_calm_page_says_so_and_names_unknown_figures(facts: ReportFacts) -> None:
-    text = page(facts)
+    text = render_page(facts)
     nothing, unknown = text.index("<h3>Nothing to report</h3>"), text.index("<h3>What this page cannot know</h3>")
     assert nothing < text.index("Being unique in the population") < unknown
     assert all(text.index(f"<strong>{one}.</strong>") > unknown for one in (
@@ -148,7 +148,7 @@ def test_a_calm_page_says_so_and_names_unknown_figures(facts: ReportFacts) -> No
             calm = db.anonymize(make_policy({"q": "suppress", "s": "sensitive"}, k=5, table="t"))._unpublished().facts()
     assert not [one.title for one in calm.risks if one.is_finding]
     assert risk(calm, "Being found in a group").status == "accepted"
-    assert "This page found nothing that goes beyond what the policy accepts." in page(calm)
+    assert "This page found nothing that goes beyond what the policy accepts." in render_page(calm)
     assert calm.worst is None
 
 
@@ -168,10 +168,10 @@ def test_requirements_on_the_source_are_named_without_the_source(tmp_path: Path)
 @pytest.mark.thorough
 def test_checks_of_the_file_fold_away_and_failures_do_not(facts: ReportFacts) -> None:
     file = replace(facts.checks[0], name="digest", message="as claimed")
-    folded = page(replace(facts, checks=(*facts.checks, file)))
+    folded = render_page(replace(facts, checks=(*facts.checks, file)))
     details = folded[folded.index("One check of the release itself: all passed") :]
     assert "as claimed" in details[: details.index("</details>")]
-    broken = page(replace(facts, checks=(*facts.checks, replace(file, passed=False, message="changed"))))
+    broken = render_page(replace(facts, checks=(*facts.checks, replace(file, passed=False, message="changed"))))
     assert "of the release itself: all passed" not in broken
     assert "This release does NOT hold what it claims." in broken
 
@@ -182,13 +182,13 @@ HOSTILE = "</p><script>alert(1)</script><img src=x onerror=alert(2)>"
 @pytest.mark.slow
 def test_about_is_shown_as_text(facts: ReportFacts) -> None:
     about = AboutSection(purpose=HOSTILE, owner="Ward <b>8</b>", approved_by="A. Huber", approved_on="2026-11-23")
-    text = page(replace(facts, about=about))
+    text = render_page(replace(facts, about=about))
     assert "&lt;script&gt;alert(1)&lt;/script&gt;&lt;img src=x onerror=alert(2)&gt;" in text
     assert HOSTILE not in text and "<b>" not in text
     assert "<dt>Approved by</dt><dd>A. Huber on 2026-11-23</dd>" in text
-    unsigned = page(replace(facts, about=AboutSection(purpose="planning")))
+    unsigned = render_page(replace(facts, about=AboutSection(purpose="planning")))
     assert "<dt>Approved by</dt><dd>nobody yet</dd>" in unsigned
-    assert '<dl class="about">' not in page(facts)
+    assert '<dl class="about">' not in render_page(facts)
 
 
 @pytest.mark.thorough
@@ -208,7 +208,7 @@ def test_hostile_names_stay_text_in_findings() -> None:
                 ._unpublished()
                 .facts()
             )
-    text = page(found)
+    text = render_page(found)
     assert risk(found, "The group gives the value away").number == "100 %"
     assert "<script>alert(1)" not in text
     assert "{0}{share}" in text
@@ -217,12 +217,12 @@ def test_hostile_names_stay_text_in_findings() -> None:
 @pytest.mark.slow
 def test_a_draft_says_so(facts: ReportFacts) -> None:
     claims = replace(facts.claims, policy={**facts.claims.policy, "draft": True})
-    text = page(replace(facts, claims=claims))
+    text = render_page(replace(facts, claims=claims))
     assert '<p class="private">DRAFT. This release is for trying out' in text
     assert "<title>DRAFT · stays" in text
-    assert "DRAFT" not in page(facts)
+    assert "DRAFT" not in render_page(facts)
     checked = (*facts.checks, Check("draft", None, "not published"))  # as `verify` says it
-    head = page(replace(facts, claims=claims, checks=checked)).partition("</header>")[0]
+    head = render_page(replace(facts, claims=claims, checks=checked)).partition("</header>")[0]
     assert "The policy&#x27;s requirements hold. A draft: not compared with earlier releases. 3 serious" in head
     assert "source" not in head[head.index("<h1>") :]
 
@@ -247,19 +247,19 @@ def test_a_public_page_says_what_is_left_of_each_column() -> None:
     shown = connection_rows(facts)
     assert set(shown) == {"age", "zip", "born"}
     for name, level in found.generalization.items():
-        left = facts.left[name]
+        left = facts.remaining[name]
         assert shown[name][1] == f"{left.values:,}" and left.hidden == float(level == found.heights[name])
     widths = {"age": {1: 10.0, 2: 20.0}, "born": {1: 1.0}}
     for name, by_level in widths.items():
         wanted = by_level.get(found.generalization[name] or 0)
-        assert facts.left[name].width == (None if wanted is None else pytest.approx(wanted, rel=0.01))
-    rare = page(replace(facts, left={}))
+        assert facts.remaining[name].width == (None if wanted is None else pytest.approx(wanted, rel=0.01))
+    rare = render_page(replace(facts, remaining={}))
     assert '<td class="number">not counted</td>' in rare
 
 
 def connection_rows(facts: ReportFacts) -> dict[str, list[str]]:
     """The cells of the table of what is left, by column."""
-    text = page(facts)
+    text = render_page(facts)
     table = text[text.index("What is left of the generalized columns") :]
     rows = re.findall(r"<tr><th[^>]*>(.*?)</th>(.*?)</tr>", table[: table.index("</table>")])
     return {name: re.findall(r"<td[^>]*>(.*?)</td>", cells) for name, cells in rows if "<td" in cells}
@@ -283,7 +283,7 @@ def test_a_private_page_compares_with_earlier_releases_and_says_what_narrows(tmp
     with sqlanon.connect() as db:
         result = db.anonymize(policy)
         first = result._unpublished()
-        titles = {one.title: one for one in (*first.facts(private=True).risks, *first.inside().risks)}
+        titles = {one.title: one for one in (*first.facts(private=True).risks, *first.private_facts().risks)}
         assert titles["Linking with earlier releases"].finding == "The catalog has no other release of this source."
         assert "entry" in titles["Columns that narrow others"].finding
         assert titles["Columns that narrow others"].number == "100 %"

@@ -12,7 +12,7 @@ import sqlanon
 from sqlanon.policy import Policy
 from sqlanon.suggest.profile import profile_table
 from sqlanon.suggest.propose import propose
-from sqlanon.suggest.suggest import asks_nothing, find_person
+from sqlanon.suggest.suggest import Location, find_person
 from support.commands import cli
 
 TABLES = 40
@@ -21,7 +21,7 @@ REST = [seed for seed in range(TABLES) if seed not in FEW]
 
 
 def person_in(made: Made) -> str | None:
-    with sqlanon.connect(made.connection) as db, db._workspace.run(asks_nothing("t")) as run:
+    with sqlanon.connect(made.connection) as db, db._workspace.run(Location("t").binding_policy()) as run:
         profile = profile_table(run)
         person = find_person(run, profile, propose(profile.profiles))
     made.connection.close()

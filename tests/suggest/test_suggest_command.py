@@ -10,8 +10,8 @@ import pytest
 
 import sqlanon
 from sqlanon.policy import Policy
-from sqlanon.suggest.policy_text import Seen, policy_text
-from sqlanon.suggest.trials import Trial, chosen, why_chosen
+from sqlanon.suggest.policy_text import Findings, policy_text
+from sqlanon.suggest.trials import Trial, choose_trial, explain_choice
 from sqlanon.support.resources import POLICY_SCHEMA
 from support.commands import cli
 
@@ -146,25 +146,27 @@ def trial(
 
 def test_a_strategy_that_can_do_more_is_preferred_to_one_that_is_about_as_good() -> None:
     sets, full = trial("sets", 0.1, summary="set"), trial("full", 0.119, strategy="optimal")
-    assert chosen([sets, full]) == full
-    assert chosen([sets, trial("cells", 0.119, strategy="optimal", suppression="cells")]) == sets
-    assert chosen([sets, trial("full", 0.121, strategy="optimal")]) == sets
+    assert choose_trial([sets, full]) == full
+    assert choose_trial([sets, trial("cells", 0.119, strategy="optimal", suppression="cells")]) == sets
+    assert choose_trial([sets, trial("full", 0.121, strategy="optimal")]) == sets
     much_finer = trial("sets", 0.02, summary="set")
-    assert chosen([much_finer, trial("full", 0.035, strategy="optimal")]) == much_finer
+    assert choose_trial([much_finer, trial("full", 0.035, strategy="optimal")]) == much_finer
 
 
 def test_counts_decide_unless_they_are_about_as_good() -> None:
     sets, ranges = trial("sets", 0.1, counts=0.05, summary="set"), trial("ranges", 0.3, counts=0.04)
-    assert chosen([sets, ranges]) == sets
-    assert why_chosen(sets, [sets, ranges]) == "counts from it are about as good as the best, and it loses the least"
+    assert choose_trial([sets, ranges]) == sets
+    assert (
+        explain_choice(sets, [sets, ranges]) == "counts from it are about as good as the best, and it loses the least"
+    )
     better = trial("better", 0.3, counts=0.02)
-    assert chosen([sets, better]) == better
-    assert why_chosen(better, [sets, better]) == "counts from it are off the least"
+    assert choose_trial([sets, better]) == better
+    assert explain_choice(better, [sets, better]) == "counts from it are off the least"
     rough = trial("rough", 0.05, gone=("age",))
-    assert why_chosen(sets, [sets, rough]) == "it keeps the most columns, and counts from it are off the least"
+    assert explain_choice(sets, [sets, rough]) == "it keeps the most columns, and counts from it are off the least"
     full = trial("full", 0.11, counts=0.06, strategy="optimal")
-    assert chosen([sets, full]) == full
-    assert why_chosen(full, [sets, full]) == (
+    assert choose_trial([sets, full]) == full
+    assert explain_choice(full, [sets, full]) == (
         "counts from it are about as good as the best, and its releases can be extended"
     )
 
@@ -174,26 +176,26 @@ def test_where_no_strategy_ends_in_time_the_finest_is_proposed() -> None:
         "mondrian with sets", {"strategy": "mondrian", "summary": "set"}, seconds=9, stopped=True, error="late"
     )
     unused = Trial("optimal", {"strategy": "optimal"}, stopped=True, error="no time was left to try it")
-    text = policy_text({}, {}, [], Seen(900, 1, [], [], [late, unused], []))
+    text = policy_text({}, {}, [], Findings(900, 1, [], [], [late, unused], []))
     assert 'strategy = "mondrian"  # it usually keeps the most\nsummary = "set"\n' in text
     assert "within the time limit" in text
-    assert "strategy" not in policy_text({}, {}, [], Seen(900, 1, [], [], [unused], [])).split("[search]")[1]
+    assert "strategy" not in policy_text({}, {}, [], Findings(900, 1, [], [], [unused], [])).split("[search]")[1]
 
 
 def test_a_search_that_was_stopped_is_chosen_only_where_it_is_far_better() -> None:
     """What it found by then depends on the machine."""
     ended = trial("ended", 0.4)
-    assert chosen([ended, trial("stopped", 0.21, stopped=True)]) == ended
+    assert choose_trial([ended, trial("stopped", 0.21, stopped=True)]) == ended
     far_better = trial("stopped", 0.19, stopped=True)
-    assert chosen([ended, far_better]) == far_better
-    assert chosen([trial("rough", 0.1, gone=("age",)), far_better]) == far_better
+    assert choose_trial([ended, far_better]) == far_better
+    assert choose_trial([trial("rough", 0.1, gone=("age",)), far_better]) == far_better
 
 
 def test_a_strategy_that_keeps_a_column_is_preferred_to_one_whose_counts_are_better() -> None:
     rough, fine = trial("rough", 0.1, gone=("age",)), trial("fine", 0.2)
-    assert chosen([rough, fine]) == fine
-    assert chosen([rough, Trial("none", {"strategy": "local"}, error="no")]) == rough
-    assert chosen([]) is None
+    assert choose_trial([rough, fine]) == fine
+    assert choose_trial([rough, Trial("none", {"strategy": "local"}, error="no")]) == rough
+    assert choose_trial([]) is None
 
 
 def test_a_policy_never_takes_the_place_of_data(folder: Path) -> None:

@@ -13,11 +13,12 @@ import sqlglot
 
 import sqlanon
 from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.policy.strategies import SUGGESTED_SEARCHES
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.lattice import ignore_progress
 from sqlanon.strategies.lattice.result import SearchResult
 from sqlanon.strategies.stage import run_search
-from sqlanon.suggest.trials import CANDIDATES, Trial, try_strategies
+from sqlanon.suggest.trials import Trial, try_strategies
 from support.policies import make_policy
 
 PEOPLE = """
@@ -49,7 +50,7 @@ def people() -> Iterator[sqlanon.Database]:
 
 @pytest.fixture(scope="module")
 def trials(people: sqlanon.Database) -> dict[str, Trial]:
-    candidates = {name: CANDIDATES[name] for name in ("optimal", "mondrian", "mondrian with sets")}
+    candidates = {name: SUGGESTED_SEARCHES[name] for name in ("optimal", "mondrian", "mondrian with sets")}
     return {trial.name: trial for trial in people.try_strategies(policy_of(), candidates)}
 
 
@@ -71,7 +72,7 @@ def test_the_figures_are_those_of_compare(people: sqlanon.Database, trials: dict
 @pytest.mark.thorough
 def test_the_figures_of_all_of_them_are_those_of_compare(people: sqlanon.Database) -> None:
     tried = {trial.name: trial for trial in people.try_strategies(policy_of())}
-    assert list(tried) == list(CANDIDATES)
+    assert list(tried) == list(SUGGESTED_SEARCHES)
     hold_against_compare(people, tried, ["optimal", "mondrian", "local", "subtree"])
 
 
@@ -80,7 +81,7 @@ def test_fully_suppressed_attributes_are_so_in_the_release(
     people: sqlanon.Database, trials: dict[str, Trial], tmp_path: Path
 ) -> None:
     for name in ("optimal", "mondrian with sets"):
-        result = people.anonymize(policy_of({**CANDIDATES[name]}))
+        result = people.anonymize(policy_of({**SUGGESTED_SEARCHES[name]}))
         file = tmp_path / f"{len(name)}.parquet"
         result.publish(file)
         with duckdb.connect() as connection:
@@ -101,7 +102,7 @@ def test_a_sample_is_the_same_on_every_run_and_keeps_the_limit_as_a_share() -> N
         with duckdb.connect() as connection:
             connection.execute(PEOPLE.format(rows=BIG))
             with sqlanon.connect(connection) as db:
-                candidates = {"optimal": CANDIDATES["optimal"]}
+                candidates = {"optimal": SUGGESTED_SEARCHES["optimal"]}
                 (found,) = try_strategies(db._workspace.run, policy_of(k=5, **source), candidates, rows=500)
                 return replace(found, seconds=0)
 
@@ -127,7 +128,7 @@ def test_a_strategy_that_does_not_end_is_interrupted(people: sqlanon.Database, m
         return run_search(steps, prepared, ignore_progress)
 
     monkeypatch.setattr("sqlanon.suggest.trials.run_search", endless)
-    candidates = {name: CANDIDATES[name] for name in ("local", "optimal")}
+    candidates = {name: SUGGESTED_SEARCHES[name] for name in ("local", "optimal")}
     stuck, next_one = people.try_strategies(policy_of(), candidates, seconds=4)
     assert re.fullmatch(r"took more than [0-2]\.\d seconds", stuck.error or "")
     assert stuck.stopped
@@ -139,9 +140,9 @@ def test_a_strategy_that_does_not_end_is_interrupted(people: sqlanon.Database, m
 @pytest.mark.slow
 def test_the_reason_why_a_strategy_is_unsuitable_is_reported(people: sqlanon.Database) -> None:
     k700 = make_policy(QUASI, k=700, table=None, source=SOURCE)
-    (too_few,) = people.try_strategies(k700, {"optimal": CANDIDATES["optimal"]})
+    (too_few,) = people.try_strategies(k700, {"optimal": SUGGESTED_SEARCHES["optimal"]})
     assert too_few.loss is None
     assert "no generalization meets the policy" in (too_few.error or "")
     decoys = make_policy(QUASI, k=5, table=None, source=SOURCE, release={"file": "r.parquet", "decoys": True})
-    (local,) = people.try_strategies(decoys, {"local": CANDIDATES["local"]})
+    (local,) = people.try_strategies(decoys, {"local": SUGGESTED_SEARCHES["local"]})
     assert "decoys" in (local.error or "")

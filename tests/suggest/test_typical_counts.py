@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 import sqlanon
-from sqlanon.suggest.trials import CANDIDATES
+from sqlanon.policy.strategies import SUGGESTED_SEARCHES
 from support.lanes import some
 from support.policies import make_policy
 
@@ -156,7 +156,9 @@ def test_the_error_is_that_of_a_reader_who_knows_the_hierarchies(
             tried = db.try_strategies(make_policy(attributes, k=4, table="people", search=search))
             assert all(trial.error is None for trial in tried)
             for trial in tried:
-                policy = make_policy(attributes, k=4, table="people", search={**search, **CANDIDATES[trial.name]})
+                policy = make_policy(
+                    attributes, k=4, table="people", search={**search, **SUGGESTED_SEARCHES[trial.name]}
+                )
                 released = db.anonymize(policy).relation().fetchall()
                 assert trial.count_error == pytest.approx(error_read_off(rows, released)), trial.name
 
