@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,60 +11,47 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
 
 from sqlanon.arx.archive import Archive
 from sqlanon.arx.project import DATA, Attribute
-from sqlanon.errors import SourceError
 
 _MISSING = "NULL"
-"""How ARX writes a value that is missing."""
-
+"""ARX writes it for a missing value."""
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]+")
-_ZEROS = "a mask or a hierarchy file has the column read as text"
-
-# Letters of Java's SimpleDateFormat that have one meaning, as strptime and ISO have them.
+# The unambiguous letters of Java's SimpleDateFormat, for strptime.
 _LETTERS: Mapping[str, str] = {
-    "yyyy": "%Y",
-    "MM": "%m",
-    "M": "%m",
-    "dd": "%d",
-    "d": "%d",
-    "HH": "%H",
-    "H": "%H",
-    "mm": "%M",
-    "ss": "%S",
-}
+    "yyyy": "%Y", "MM": "%m", "M": "%m", "dd": "%d", "d": "%d", "HH": "%H", "H": "%H", "mm": "%M", "ss": "%S",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class HierarchyFile:
     content: str
     width: int
-    has_root: bool  # whether its last column has one label
+    has_root: bool  # its last column has one label
 
 
 def read_hierarchy(archive: Archive, entry: str, separator: str) -> HierarchyFile:
-    """A hierarchy as ARX exports it; with another separator than ``;`` or ``,``, with ``;``."""
+    """A hierarchy as ARX exports it; files with a separator other than ``;`` or ``,`` are rewritten with ``;``."""
     content = archive.text(entry)
     try:
         rows = [row for row in csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True) if row]
     except csv.Error as error:
-        raise SourceError(f"{archive.path.name}: {entry} is not valid CSV: {error}") from None
+        raise archive.error(f"{entry} is not valid CSV: {error}") from None
     if not rows:
-        raise SourceError(f"{archive.path.name}: {entry} is empty")
-    widths = Counter(map(len, rows))
+        raise archive.error(f"{entry} is empty")
+    widths = {len(row) for row in rows}
     if len(widths) > 1:
-        raise SourceError(f"{archive.path.name}: {entry} has lines of {min(widths)} and of {max(widths)} fields")
-    if separator != ";" and (separator != "," or _has_other_separator(content)):
-        out = io.StringIO(newline="")
-        csv.writer(out, delimiter=";", lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
-        content = out.getvalue()
+        raise archive.error(f"{entry} has lines of {min(widths)} and of {max(widths)} fields")
+    if separator != ";" and (separator != "," or _also_splits_at_semicolons(content)):
+        output = io.StringIO(newline="")
+        csv.writer(output, delimiter=";", lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
+        content = output.getvalue()
     return HierarchyFile(content, len(rows[0]), len({row[-1] for row in rows}) == 1)
 
 
-def _has_other_separator(content: str) -> bool:
-    """Whether ``;`` splits the lines of a file into equally many fields, too: it is the one that is tried first."""
+def _also_splits_at_semicolons(content: str) -> bool:
+    """Whether ``;``, which sqlanon tries first, also splits all lines into the same number of fields."""
     try:
         counts = {len(row) for row in csv.reader(io.StringIO(content, newline=""), delimiter=";", strict=True) if row}
     except csv.Error:
@@ -75,134 +61,115 @@ def _has_other_separator(content: str) -> bool:
 
 @dataclass
 class _Column:
-    """How the values of a column are written: with dates in ISO, or with nothing for a missing value."""
+    """A column without a hierarchy; ``is_exact``: its dates have its format, or its texts no leading zeros."""
 
     position: int
     attribute: Attribute
-    date_format: str | None = None
-    is_exact: bool = True  # whether each of its dates has its format
+    date_format: str | None
+    is_exact: bool = True
 
-    def written(self, value: str) -> str:
+    def convert(self, value: str) -> str:
+        """A number or date of ARX in the form that sqlanon reads: dates in ISO, and nothing for a missing value."""
         if value == _MISSING:
             return ""
-        if self.date_format is None or not value:
+        if self.date_format is None or not self.is_exact or not value:
             return value
         moment = datetime.strptime(value, self.date_format)
         return moment.isoformat(" ") if "%H" in self.date_format else moment.date().isoformat()
 
+    def inspect(self, value: str) -> None:
+        if self.attribute.is_text:
+            self.is_exact = self.is_exact and not _LEADING_ZERO.fullmatch(value)
+        elif self.is_exact:
+            try:
+                self.convert(value)
+            except ValueError:
+                self.is_exact = False
+
+    @property
+    def note(self) -> str | None:
+        name, format_ = self.attribute.name, self.attribute.format
+        if self.attribute.type == "Date/Time":
+            if self.is_exact and self.date_format is not None:
+                return f"{name}: its dates ({format_}) are written as ISO dates"
+            return f"{name}: its dates ({format_}) are written unchanged: check how they are read"
+        if self.attribute.is_text and not self.is_exact and self.attribute.role != "identifying":
+            reason = "a mask or a hierarchy file has the column read as text"
+            return f"{name}: texts such as 02139 may lose their zeros: {reason}"
+        return None
+
 
 def write_table(archive: Archive, separator: str, attributes: Sequence[Attribute], path: Path) -> list[str]:
-    """Write the table as CSV with commas; what was decided of its values, in words.
+    """Write the table as CSV with commas; return notes on converted values.
 
-    Columns with a hierarchy keep their texts, which are in it. Elsewhere a NULL of ARX among numbers and dates becomes
-    nothing, and dates become ISO, where each of them has its format.
+    Columns with a hierarchy keep their texts, which are in it. In other columns of numbers and dates, a NULL of ARX
+    becomes an empty field; dates become ISO dates if all dates of the column have its format.
     """
     by_name = {attribute.name: attribute for attribute in attributes}
-    with _rows(archive, separator) as rows:
+    with _open_rows(archive, separator) as rows:
         header = next(rows)
+        _refuse_names(archive, header, by_name)
         columns = [
             _Column(position, by_name[name], _date_format(by_name[name]))
             for position, name in enumerate(header)
-            if name in by_name and by_name[name].hierarchy is None and by_name[name].type not in ("String", "Ordinal")
-        ]
-        _refuse_names(archive, header, by_name)
-        dated = [column for column in columns if column.date_format is not None]
-        texts = [
-            _Column(position, by_name[name])
-            for position, name in enumerate(header)
-            if name in by_name and by_name[name].hierarchy is None and by_name[name].type in ("String", "Ordinal")
+            if name in by_name and by_name[name].hierarchy is None
         ]
         for row in rows:
-            for column in texts:
-                column.is_exact = column.is_exact and not _LEADING_ZERO.fullmatch(row[column.position])
-            for column in dated:
-                column.is_exact = column.is_exact and _has_format(column, row[column.position])
-    for column in dated:
-        if not column.is_exact:
-            column.date_format = None
-    with _rows(archive, separator) as rows, open_private(path) as file:
+            for column in columns:
+                column.inspect(row[column.position])
+    with _open_rows(archive, separator) as rows, path.open("x", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        for number, row in enumerate(rows):
-            if number:
-                for column in columns:
-                    row[column.position] = column.written(row[column.position])
+        writer.writerow(next(rows))
+        converted = [column for column in columns if not column.attribute.is_text]
+        for row in rows:
+            for column in converted:
+                row[column.position] = column.convert(row[column.position])
             writer.writerow(row)
-    zeros = [column.attribute for column in texts if not column.is_exact and column.attribute.role != "identifying"]
-    return [*_decisions(columns), *(f"{one.name}: texts such as 02139 may lose their zeros: {_ZEROS}" for one in zeros)]
-
-
-def _decisions(columns: Sequence[_Column]) -> Iterator[str]:
-    for column in columns:
-        attribute = column.attribute
-        if attribute.type != "Date/Time":
-            continue
-        if column.date_format is not None:
-            yield f"{attribute.name}: its dates ({attribute.format}) are written as ISO dates"
-        else:
-            yield f"{attribute.name}: its dates ({attribute.format}) are written as they are: check how they are read"
+    return [column.note for column in columns if column.note is not None]
 
 
 def _refuse_names(archive: Archive, header: Sequence[str], attributes: Mapping[str, Attribute]) -> None:
     if missing := [name for name in attributes if name not in header]:
-        raise SourceError(f"{archive.path.name}: {DATA} has no column {missing[0]!r}, which the project defines")
+        raise archive.error(f"{DATA} has no column {missing[0]!r}, which the project defines")
     counts = Counter(name.lower() for name in header)
-    if twice := [name for name in header if counts[name.lower()] > 1]:
-        raise SourceError(
-            f"{archive.path.name}: columns {', '.join(map(repr, twice))} have the same name, or differ in case only; "
-            "rename them in ARX"
+    if repeated := [name for name in header if counts[name.lower()] > 1]:
+        raise archive.error(
+            f"columns {', '.join(map(repr, repeated))} have the same name, or differ in case only; rename them in ARX"
         )
 
 
 @contextmanager
-def _rows(archive: Archive, separator: str) -> Iterator[Iterator[list[str]]]:
+def _open_rows(archive: Archive, separator: str) -> Iterator[Iterator[list[str]]]:
     """The records of the table, each with as many fields as the header."""
+
+    def read_rows() -> Iterator[list[str]]:
+        fields: int | None = None
+        try:
+            for record in reader:
+                row = record or [""]
+                fields = fields or len(row)
+                if len(row) != fields:
+                    raise archive.error(
+                        f"line {reader.line_num} of {DATA} has {len(row)} fields, and the header has {fields}"
+                    )
+                yield row
+        except csv.Error as error:
+            raise archive.error(f"{DATA} is not valid CSV (line {reader.line_num}): {error}") from None
+        if fields is None:
+            raise archive.error(f"{DATA} is empty")
+
     with archive.stream(DATA) as lines:
-        yield _sound_rows(archive.path.name, csv.reader(lines, delimiter=separator, strict=True))
-
-
-def _sound_rows(name: str, reader: Any) -> Iterator[list[str]]:
-    fields: int | None = None
-    try:
-        for record in reader:
-            row = record or [""]
-            fields = fields or len(row)
-            if len(row) != fields:
-                raise SourceError(
-                    f"{name}: line {reader.line_num} of {DATA} has {len(row)} fields, and the header has {fields}"
-                )
-            yield row
-    except csv.Error as error:
-        raise SourceError(f"{name}: {DATA} is not valid CSV (line {reader.line_num}): {error}") from None
-    if fields is None:
-        raise SourceError(f"{name}: {DATA} is empty")
-
-
-def _has_format(column: _Column, value: str) -> bool:
-    try:
-        column.written(value)
-    except ValueError:
-        return False
-    return True
+        reader = csv.reader(lines, delimiter=separator, strict=True)
+        yield read_rows()
 
 
 def _date_format(attribute: Attribute) -> str | None:
-    """The format of dates for `strptime`; None where it has other letters, such as those of years of two digits."""
+    """The format of dates for `strptime`; None if it has other letters, such as those of years of two digits."""
     if attribute.type != "Date/Time" or attribute.format is None:
         return None
-    parts = re.findall(r"([A-Za-z])(\1*)|([^A-Za-z%']+)|(.)", attribute.format)
     format_ = ""
-    for letter, more, between, other in parts:
-        if other or (letter and letter + more not in _LETTERS):
+    for letter, more, between, unknown in re.findall(r"([A-Za-z])(\1*)|([^A-Za-z%']+)|(.)", attribute.format):
+        if unknown or (letter and letter + more not in _LETTERS):
             return None
         format_ += between or _LETTERS[letter + more]
     return format_ if all(part in format_ for part in ("%Y", "%m", "%d")) else None
-
-
-def open_private(path: Path) -> IO[str]:
-    """A new file that only its owner reads."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8", newline="")
-
-
-def write_private(path: Path, text: str) -> None:
-    with open_private(path) as file:
-        file.write(text)
