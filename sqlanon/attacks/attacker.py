@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,8 +17,8 @@ from sqlanon.attacks.scripts import (
     OUTSIDE,
     SOURCE,
     ScriptWriter,
-    as_text,
     outside_values,
+    text_columns,
     write_catalog,
     write_hierarchy,
     write_release,
@@ -43,7 +42,7 @@ from sqlanon.ledger.joint.release_links import (
     link_releases,
 )
 from sqlanon.ledger.joint.renamed_columns import match_renamed_columns
-from sqlanon.ledger.joint.row_matching import COUNT_COLUMNS, ReleaseLink
+from sqlanon.ledger.joint.row_matching import COUNT_COLUMNS, ReleaseLink, add_titles
 from sqlanon.ledger.released_hierarchies import (
     CATALOG_IN_QUERIES,
     copy_recorded_hierarchies,
@@ -53,7 +52,7 @@ from sqlanon.ledger.released_hierarchies import (
 )
 from sqlanon.places.addresses import is_server
 from sqlanon.places.databases import read_data_files
-from sqlanon.policy import MaskRule, Policy, SourceSection
+from sqlanon.policy import Attribute, MaskRule, Policy, SourceSection
 from sqlanon.release.reader import attach_release, detach_release, lock_down, read_manifest
 from sqlanon.sources import Source, bind_source, file_kind, source_errors
 from sqlanon.sources.columns import Columns, match_columns
@@ -62,43 +61,41 @@ from sqlanon.sources.workspace import Workspace
 from sqlanon.support.coding import value_counts
 from sqlanon.support.expressions import col, create_table, select_star, subquery, table, template, union_all
 
-_VICTIMS = template("SELECT coalesce(sum(:count)::BIGINT, 0) AS victims FROM :found AS v")
-
 Releases: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
-Found: TypeAlias = "tuple[list[Finding], list[str]]"
-"""What an attack finds, and why it does not apply."""
+AttackResult: TypeAlias = "tuple[list[Finding], list[str]]"
+"""The findings of an attack, and the reasons why some are missing."""
 
 
 @dataclass(frozen=True)
 class PrivateSide:
-    """The source, the hierarchies and the outside table, if there is one.
+    """The source, the hierarchies, and the outside table if there is one.
 
-    ``hierarchies`` are those of the policy, as ``trees`` are; and ``recorded`` those of releases that the policy's
-    catalog records, as they were then, by path. All are by attribute in lower case.
+    ``compared`` and ``hierarchies`` are those of the policy; ``recorded`` has, by path, those of releases in the
+    policy's catalog, as they were then. All are by attribute in lower case.
     """
 
     policy: Policy
     run: Run
     columns: Columns
-    trees: ComparedHierarchies
+    compared: ComparedHierarchies
     outside: Source | None
     hierarchies: Mapping[str, Hierarchy]
     recorded: Mapping[Path, Mapping[str, Hierarchy]]
 
     @property
     def heights(self) -> dict[str, int]:
-        """Their heights in the policy, by attribute in lower case."""
-        return {name: one.height - one.below for name, one in self.trees.hierarchies.items()}
+        """The heights of the policy's hierarchies, by attribute in lower case."""
+        return {name: hierarchy.height - hierarchy.below for name, hierarchy in self.compared.hierarchies.items()}
 
     def hierarchies_of(self, release: ComparedRelease) -> Mapping[str, Hierarchy]:
-        """The hierarchies of a release: those that are recorded, and those of the policy where that has its rules."""
-        own = {
+        """The recorded hierarchies of a release, and those of the policy with the rules of the release."""
+        equal = {
             name: hierarchy
             for name, hierarchy in self.hierarchies.items()
-            if self.trees.find(name, [release.rule(name)]) is not None
+            if self.compared.find(name, [release.rule(name)]) is not None
         }
-        return {**own, **self.recorded.get(release.path, {})}
+        return {**equal, **self.recorded.get(release.path, {})}
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,7 @@ class ReleasePair:
 
     first: ComparedRelease
     second: ComparedRelease
-    trees: ComparedHierarchies
+    hierarchies: ComparedHierarchies
 
     @property
     def k(self) -> int:
@@ -116,103 +113,114 @@ class ReleasePair:
 
     @property
     def linked(self) -> ReleaseLink:
-        """How their rows can be linked."""
-        return link_releases(self.first, self.second, self.trees)
+        """The link of their rows."""
+        return link_releases(self.first, self.second, self.hierarchies)
 
     @property
     def without_masked_rows(self) -> ReleasePair:
         """The same releases without their masked rows."""
-        first = self.first.without_masked_rows(self.trees.for_release(is_first=True))
-        return replace(
-            self, first=first, second=self.second.without_masked_rows(self.trees.for_release(is_first=False))
-        )
+        first = self.first.without_masked_rows(self.hierarchies.for_release(is_first=True))
+        second = self.second.without_masked_rows(self.hierarchies.for_release(is_first=False))
+        return replace(self, first=first, second=second)
 
 
 @dataclass(frozen=True)
 class Attacker:
-    """The input of attacks. Without ``counts`` no query runs, and all figures are 0."""
+    """The input of attacks. Without ``counts``, no query runs and all figures are 0."""
 
     engine: Engine
-    subjects: Sequence[ComparedRelease]
+    releases: Sequence[ComparedRelease]
     writer: ScriptWriter
     private: PrivateSide | None = None
     known: int = 1
     counts: bool = True
-    _pair_trees: dict[tuple[Path, Path], ComparedHierarchies] = field(default_factory=dict)
+    _pair_hierarchies: dict[tuple[Path, Path], ComparedHierarchies] = field(default_factory=dict)
 
     @property
-    def trees(self) -> ComparedHierarchies:
+    def hierarchies(self) -> ComparedHierarchies:
         """The hierarchies of the policy."""
-        return self.private.trees if self.private is not None else NO_HIERARCHIES
+        return self.private.compared if self.private is not None else NO_HIERARCHIES
 
     @property
     def decoys(self) -> dict[str, int]:
         """The number of decoys, by release file."""
-        return {str(one.path): one.manifest.decoys for one in self.subjects if one.manifest.decoys}
+        return {str(release.path): release.manifest.decoys for release in self.releases if release.manifest.decoys}
 
     def work(self, name: str) -> exp.Table:
-        """A table of its own."""
+        """A new intermediate table."""
         return table(f"sqlanon attack {name}") if self.private is None else self.private.run.work(f"attack {name}")
 
-    def script(self, *queries: exp.Query) -> str:
-        """The queries for people."""
-        return self.writer.script(*queries)
-
-    def figures(self, query: exp.Query) -> dict[str, Any]:
+    def fetch_figures(self, query: exp.Query) -> dict[str, Any]:
         """The one row of a query, by name."""
         names = query.named_selects
         row = self.engine.rows(query)[0] if self.counts else (0,) * len(names)
         return dict(zip(names, row, strict=True))
 
-    def victims(self, query: exp.Select) -> int:
+    def count_victims(self, query: exp.Select) -> int:
         """The rows of all victims that a query finds."""
         count = col(next(name for name in COUNT_COLUMNS if name in query.named_selects))
-        return int(self.figures(_VICTIMS(count=count, found=subquery(query)))["victims"])
+        total = template("SELECT coalesce(sum(:count)::BIGINT, 0) AS victims FROM :victims AS v")
+        return int(self.fetch_figures(total(count=count, victims=subquery(query)))["victims"])
 
-    def pairs(self) -> Iterator[ReleasePair]:
-        """All pairs of releases, the earlier first. Columns that the later one has under another name are called so."""
-        ordered = sorted((one.with_sets_as_text for one in self.subjects), key=lambda one: one.manifest.published_at)
+    def make_finding(
+        self,
+        releases: Sequence[ComparedRelease],
+        queries: Sequence[exp.Select],
+        titles: Sequence[str],
+        figures: Mapping[str, Any],
+        victims: int | None = None,
+    ) -> Finding:
+        """The finding of queries for one release or two, with titles for their values; by default their victims."""
+        rows = min(release.manifest.released_rows for release in releases)
+        victims = self.count_victims(queries[0]) if victims is None else victims
+        sql = self.writer.write(*(add_titles(query, titles) for query in queries))
+        return Finding(tuple(str(release.path) for release in releases), min(victims, rows), rows, sql, figures)
+
+    def list_pairs(self) -> Iterator[ReleasePair]:
+        """All pairs of releases, the earlier first. Renamed columns have their name in the later one."""
+        releases = (release.with_sets_as_text for release in self.releases)
+        ordered = sorted(releases, key=lambda release: release.manifest.published_at)
         for first, second in combinations(ordered, 2):
-            pairs = match_renamed_columns(self.engine, first, second) if self.counts else {}
-            yield ReleasePair(first.rename_columns(pairs), second, self._trees_of_pair(first, second))
+            names = match_renamed_columns(self.engine, first, second) if self.counts else {}
+            yield ReleasePair(first.rename_columns(names), second, self._hierarchies_of_pair(first, second))
 
-    def _trees_of_pair(self, first: ComparedRelease, second: ComparedRelease) -> ComparedHierarchies:
+    def _hierarchies_of_pair(self, first: ComparedRelease, second: ComparedRelease) -> ComparedHierarchies:
         if self.private is None:
             return NO_HIERARCHIES
-        paths = first.path, second.path
-        if paths not in self._pair_trees:
-            both = self.private.hierarchies_of(first), self.private.hierarchies_of(second)
-            different = find_different_hierarchies(self.private.run.engine, *both)
-            store = partial(self._store, len(self._pair_trees) + 1)
-            self._pair_trees[paths] = pair_hierarchies((first, second), both, different, store)
-        return self._pair_trees[paths]
+        paths, pair = (first.path, second.path), len(self._pair_hierarchies) + 1
 
-    def _store(self, pair: int, name: str, query: exp.Query) -> exp.Table:
-        """Make a table of a query, for a pair of releases, and write how people make it."""
-        target = self.work(f"{name} {pair}")
-        self.engine.execute(create_table(target.copy(), query))
-        self.writer.name_query(target, table(f"{name}_{pair}"), query)
-        return target
+        def store(name: str, query: exp.Query) -> exp.Table:
+            target = self.work(f"{name} {pair}")
+            self.engine.execute(create_table(target.copy(), query))
+            self.writer.name_query(target, table(f"{name}_{pair}"), query)
+            return target
+
+        if paths not in self._pair_hierarchies:
+            hierarchies = self.private.hierarchies_of(first), self.private.hierarchies_of(second)
+            different = find_different_hierarchies(self.private.run.engine, *hierarchies)
+            self._pair_hierarchies[paths] = pair_hierarchies((first, second), hierarchies, different, store)
+        return self._pair_hierarchies[paths]
 
 
-def why_strange(attacker: Attacker, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]) -> str | None:
+def why_incomparable(attacker: Attacker, release: ComparedRelease, attributes: Sequence[LinkedAttribute]) -> str | None:
     """Why the labels of a release cannot be compared with values, or None."""
-    names = classify_labels(attacker.engine, subject, attributes).incomparable if attacker.counts else []
-    return _cannot_compare(f"{subject.path.name} has {UNCOMPARED}, in {', '.join(names)}") if names else None
+    names = classify_labels(attacker.engine, release, attributes).incomparable if attacker.counts else []
+    return f"{_NEEDS_LABELS}: {release.path.name} has {UNCOMPARED}, in {', '.join(names)}" if names else None
 
 
-def why_not_both(attacker: Attacker, pair: ReleasePair) -> str | None:
+def why_pair_incomparable(attacker: Attacker, pair: ReleasePair) -> str | None:
     """Why the labels of two releases cannot be compared, or None."""
-    found = classify_labels_of_both(attacker.engine, pair.linked, pair.first, pair.second) if attacker.counts else None
-    return _cannot_compare(found) if isinstance(found, str) else None
+    if not attacker.counts:
+        return None
+    reason = classify_labels_of_both(attacker.engine, pair.linked, pair.first, pair.second)
+    return f"{_NEEDS_LABELS}: {reason}" if isinstance(reason, str) else None
 
 
-def _cannot_compare(why: str) -> str:
-    return f"needs labels that can be compared: {why}"
+_NEEDS_LABELS = "needs labels that can be compared"
 
 
 @contextmanager
-def opened_attacker(
+def open_attacker(
     releases: Releases,
     policy: Policy | None,
     outside: str | os.PathLike[str] | None,
@@ -221,54 +229,52 @@ def opened_attacker(
     counts: bool = True,
 ) -> Iterator[Attacker]:
     """Open the releases, and the source and hierarchies of the policy."""
-    given = [releases] if isinstance(releases, (str, os.PathLike)) else list(releases)
-    if any(is_server(os.fspath(one)) for one in given):
+    locations = [releases] if isinstance(releases, (str, os.PathLike)) else list(releases)
+    if any(is_server(os.fspath(location)) for location in locations):
         raise ReleaseError("attacks read release files: publish the release to a file, too")
-    paths = list(dict.fromkeys(Path(one).absolute() for one in given))
+    paths = list(dict.fromkeys(Path(location).absolute() for location in locations))
     if not paths:
         raise PolicyError([Problem("releases", "give at least one")])
     if outside is not None and policy is None:
         raise PolicyError([Problem("--outside", "needs a policy with the hierarchies: --policy POLICY.toml")])
-    claims = [read_manifest(path, limits) for path in paths]
+    manifests = [read_manifest(path, limits) for path in paths]
     writer = ScriptWriter()
     with ExitStack() as stack:
         space = Workspace(None, limits)
         stack.callback(space.close)
         run = None if policy is None else stack.enter_context(space.run(policy))
         engine = space.engine if run is None else run.engine
-        subjects = []
-        for i, (path, manifest) in enumerate(zip(paths, claims, strict=True), start=1):
+        compared = []
+        for i, (path, manifest) in enumerate(zip(paths, manifests, strict=True), start=1):
             alias = f"release_{i}"
             relation = attach_release(engine, path, manifest, alias)
             stack.callback(detach_release, engine, path, alias)
-            subjects.append(ComparedRelease(path, manifest, relation))
-            write_release(writer, subjects[-1], alias)
-        if policy is None or run is None:
-            if not any(path.suffix.lower() == ".parquet" for path in paths):
-                lock_down(engine)
-            yield Attacker(engine, subjects, writer, None, known, counts)
-            return
-        with source_errors():
-            recorded = {one.path: _recorded_hierarchies(policy, run, one, writer) for one in subjects}
-            private = _private_side(policy, run, None if outside is None else os.fspath(outside), recorded, writer)
-        yield Attacker(engine, subjects, writer, private, known, counts)
+            compared.append(ComparedRelease(path, manifest, relation))
+            write_release(writer, compared[-1], alias)
+        private = None
+        if policy is not None and run is not None:
+            with source_errors():
+                recorded = {release.path: _copy_recorded(policy, run, release, writer) for release in compared}
+                table_ = None if outside is None else os.fspath(outside)
+                private = _open_private_side(policy, run, table_, recorded, writer)
+        elif not any(path.suffix.lower() == ".parquet" for path in paths):
+            lock_down(engine)
+        yield Attacker(engine, compared, writer, private, known, counts)
 
 
-def _recorded_hierarchies(
-    policy: Policy, run: Run, subject: ComparedRelease, writer: ScriptWriter
-) -> Mapping[str, Hierarchy]:
+def _copy_recorded(policy: Policy, run: Run, release: ComparedRelease, writer: ScriptWriter) -> Mapping[str, Hierarchy]:
     """The hierarchies of a release in the policy's catalog."""
     if policy.catalog is None:
         return {}
-    recorded = copy_recorded_hierarchies(run, policy.catalog.database, subject.manifest)
+    recorded = copy_recorded_hierarchies(run, policy.catalog.database, release.manifest)
     if recorded:
         write_catalog(writer, policy.catalog.database)
-    for hierarchy, shown in recorded:
-        writer.name(hierarchy.table, shown, CATALOG_IN_QUERIES)
+    for hierarchy, public in recorded:
+        writer.name_relation(hierarchy.table, public, CATALOG_IN_QUERIES)
     return {hierarchy.attribute.lower(): hierarchy for hierarchy, _ in recorded}
 
 
-def _private_side(
+def _open_private_side(
     policy: Policy,
     run: Run,
     outside: str | None,
@@ -277,72 +283,86 @@ def _private_side(
 ) -> PrivateSide:
     """Bind the outside table, and build the hierarchies over the values of the source and of the outside table."""
     columns = match_columns(policy, run.source)
-    steps = StatementRunner(run.engine)
     write_source(policy.source, run.source, SOURCE, writer)
-    theirs = None if outside is None else _bind_outside(policy, run, outside, writer)
-    known = {} if theirs is None else {name.lower(): name for name in theirs.columns}
-    built: dict[str, Hierarchy] = {}
+    outside_table = None if outside is None else _bind_outside(policy, run, outside, writer)
+    hierarchies: dict[str, Hierarchy] = {}
     problems: list[Problem] = []
     for name, attribute in policy.attributes.items():
         if attribute.hierarchy is None or attribute.role not in ("quasi", "sensitive"):
             continue
-        column = columns.by_attribute[name]
-        type_ = run.source.columns[column]
-        own = value_counts(run.source.relation, column, counted=False)
-        number = len(built)
-        values = steps.create_table(run.work(f"attack_values_{number}"), own)
-        longest = _longest(run, attribute.hierarchy, values)
-        target = run.work(f"attack_hierarchy_{number}")
-        hierarchy, found = build_hierarchy(
-            steps, name, attribute.hierarchy, values, type_, target, on_unknown="suppress"
-        )
-        problems += found
-        outside_column = known.get(name.lower()) if attribute.role == "quasi" else None
-        if hierarchy is not None and theirs is not None and outside_column is not None:
-            more = outside_values(theirs.relation, outside_column, type_, longest, values)
-            values = steps.create_table(run.work(f"attack_both_{number}"), union_all(select_star(values), more))
-            target = run.work(f"attack_hierarchy_of_both_{number}")
-            wider, _ = build_hierarchy(steps, name, attribute.hierarchy, values, type_, target, on_unknown="suppress")
-            # An outside value may change how all labels are written (the digits of 101 in
-            # 020-029). Then theirs have no labels, and match nothing.
-            if wider is not None and have_same_labels(run.engine, hierarchy, wider):
-                hierarchy = wider
-            else:
-                target, outside_column = hierarchy.table, None
+        number = len(hierarchies)
+        hierarchy, flaws = _build_hierarchy(policy, run, columns, name, attribute, outside_table, number, writer)
+        problems += flaws
         if hierarchy is not None:
-            built[name.lower()] = hierarchy
-            write_hierarchy(name, policy, run, (column, outside_column, type_), longest, target, writer)
+            hierarchies[name.lower()] = hierarchy
     if problems:
         raise HierarchyError(problems)
-    rules = {name.lower(): [one.get("hierarchy")] for name, one in policy.redact()["attributes"].items()}
-    quasi = {name.lower() for name in policy.generalized_attributes}  # sensitive values are released unchanged
-    built = {name: one if name in quasi else replace(one, open_ends=False) for name, one in built.items()}
-    trees = {name: ComparedHierarchy.from_table(one.table, one.height, one.open_ends) for name, one in built.items()}
-    return PrivateSide(policy, run, columns, ComparedHierarchies(trees, rules), theirs, built, recorded)
+    rules = {name.lower(): [spec.get("hierarchy")] for name, spec in policy.redact()["attributes"].items()}
+    quasi = {name.lower() for name in policy.generalized_attributes}
+    for name in hierarchies.keys() - quasi:  # sensitive values are released unchanged
+        hierarchies[name] = replace(hierarchies[name], open_ends=False)
+    compared = {
+        name: ComparedHierarchy.from_table(hierarchy.table, hierarchy.height, hierarchy.open_ends)
+        for name, hierarchy in hierarchies.items()
+    }
+    return PrivateSide(policy, run, columns, ComparedHierarchies(compared, rules), outside_table, hierarchies, recorded)
 
 
-def _longest(run: Run, rules: tuple[object, ...], values: exp.Table) -> int:
-    """The longest text, which gives a mask its levels: the source's own, whatever the outside table has."""
-    if not any(isinstance(rule, MaskRule) for rule in rules):
-        return 0
-    return max(1, run.engine.rows(longest_text(values=values))[0][0] or 1)
+def _build_hierarchy(
+    policy: Policy,
+    run: Run,
+    columns: Columns,
+    name: str,
+    attribute: Attribute,
+    outside: Source | None,
+    number: int,
+    writer: ScriptWriter,
+) -> tuple[Hierarchy | None, Sequence[Problem]]:
+    steps, rules, column = StatementRunner(run.engine), attribute.hierarchy or (), columns.by_attribute[name]
+    type_ = run.source.columns[column]
+    value_query = value_counts(run.source.relation, column, counted=False)
+    values = steps.create_table(run.work(f"attack_values_{number}"), value_query)
+    # The source's longest text gives a mask its levels, whatever the outside table has.
+    longest = 0
+    if any(isinstance(rule, MaskRule) for rule in rules):
+        longest = max(1, run.engine.rows(longest_text(values=values))[0][0] or 1)
+    target = run.work(f"attack_hierarchy_{number}")
+    hierarchy, flaws = build_hierarchy(steps, name, rules, values, type_, target, on_unknown="suppress")
+    if hierarchy is None:
+        return None, flaws
+    outside_column = None
+    if outside is not None and attribute.role == "quasi":
+        outside_column = {column.lower(): column for column in outside.columns}.get(name.lower())
+    if outside is not None and outside_column is not None:
+        more = outside_values(outside.relation, outside_column, type_, longest, values)
+        values = steps.create_table(run.work(f"attack_both_{number}"), union_all(select_star(values), more))
+        target = run.work(f"attack_hierarchy_of_both_{number}")
+        wider, _ = build_hierarchy(steps, name, rules, values, type_, target, on_unknown="suppress")
+        # An outside value may change how all labels are written (the digits of 101 in 020-029).
+        # Then the outside values have no labels, and match nothing.
+        if wider is not None and have_same_labels(run.engine, hierarchy, wider):
+            hierarchy = wider
+        else:
+            target, outside_column = hierarchy.table, None
+    write_hierarchy(name, policy, run, (column, outside_column, type_), longest, target, writer)
+    return hierarchy, flaws
 
 
 def _bind_outside(policy: Policy, run: Run, outside: str, writer: ScriptWriter) -> Source:
-    """A file, or a table of the database that the source is in."""
+    """Bind a file, or a table of the database that the source is in."""
     if file_kind(outside):
         section = SourceSection(files=(read_data_files(outside, Path.cwd()),))
     else:
         section = SourceSection(database=policy.source.database, table=outside)
-    place = replace(run.work_names, name=f"{run.work_names.name}_outside", table=run.work("outside_copy"))
+    names = replace(run.work_names, name=f"{run.work_names.name}_outside", table=run.work("outside_copy"))
     wanted = frozenset(name.lower() for name in policy.generalized_attributes)
     try:
-        found = bind_source(run.engine, section, place, as_text(policy), wanted)
+        source = bind_source(run.engine, section, names, text_columns(policy), wanted)
     except SourceError as error:
         raise SourceError(f"--outside {outside}: {error}") from error
-    if not wanted & {name.lower() for name in found.columns}:
+    if not wanted & {name.lower() for name in source.columns}:
         raise SourceError(
             f"--outside {outside}: it has none of the quasi-identifiers {', '.join(policy.generalized_attributes)}"
         )
-    write_source(section, found, OUTSIDE, writer)
-    return found
+    write_source(section, source, OUTSIDE, writer)
+    return source

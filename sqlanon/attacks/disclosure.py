@@ -1,13 +1,13 @@
-"""Attacks on the classes of one release, by the queries of `release.disclosure`."""
+"""Attacks on the classes of one release, by the queries of `disclosure.attribute_disclosure`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.attacks.attacker import Attacker, Found
-from sqlanon.attacks.findings import Finding
+from sqlanon.attacks.attacker import Attacker, AttackResult
 from sqlanon.disclosure.attribute_disclosure import (
     LIKELY,
     RATIO,
@@ -18,56 +18,61 @@ from sqlanon.disclosure.attribute_disclosure import (
     skewness,
 )
 from sqlanon.ledger.joint.release_links import ComparedRelease
-from sqlanon.ledger.joint.row_matching import add_titles
 
 
-def find_homogeneity(attacker: Attacker) -> Found:
+def find_homogeneity(attacker: Attacker) -> AttackResult:
     """Classes with a single sensitive value."""
-    findings = [
-        _finding(attacker, one, name, homogeneity(one.relation, one.manifest.quasi_identifiers, name))
-        for one, name in _attributes(attacker)
-    ]
-    return findings, [] if findings else [_NO_ATTRIBUTE]
+    return _attack_attributes(
+        attacker, lambda release, name: (homogeneity(release.relation, release.manifest.quasi_identifiers, name), {})
+    )
 
 
-def find_background_knowledge(attacker: Attacker) -> Found:
-    """Classes with few sensitive values, for an adversary who can rule out some."""
-    findings = []
-    for one, name in _attributes(attacker):
-        query = background_knowledge(one.relation, one.manifest.quasi_identifiers, name, attacker.known)
-        findings.append(_finding(attacker, one, name, query, known=attacker.known))
-    return findings, [] if findings else [_NO_ATTRIBUTE]
+def find_background_knowledge(attacker: Attacker) -> AttackResult:
+    """Classes with few sensitive values, for an attacker who can rule out some."""
+
+    def build(release: ComparedRelease, name: str) -> tuple[exp.Select, dict[str, Any]]:
+        quasi = release.manifest.quasi_identifiers
+        return background_knowledge(release.relation, quasi, name, attacker.known), {"known": attacker.known}
+
+    return _attack_attributes(attacker, build)
 
 
-def find_skewness(attacker: Attacker) -> Found:
+def find_skewness(attacker: Attacker) -> AttackResult:
     """Values that are much more likely in a class than elsewhere."""
-    findings = []
-    for one, name in _attributes(attacker):
-        query = skewness(one.relation, one.manifest.quasi_identifiers, name)
-        greatest = attacker.figures(greatest_skew(one.relation, one.manifest.quasi_identifiers, name))
-        findings.append(_finding(attacker, one, name, query, **greatest, ratio=RATIO, likely=LIKELY))
-    return findings, [] if findings else [_NO_ATTRIBUTE]
+
+    def build(release: ComparedRelease, name: str) -> tuple[exp.Select, dict[str, Any]]:
+        relation, quasi = release.relation, release.manifest.quasi_identifiers
+        greatest = attacker.fetch_figures(greatest_skew(relation, quasi, name))
+        return skewness(relation, quasi, name), {**greatest, "ratio": RATIO, "likely": LIKELY}
+
+    return _attack_attributes(attacker, build)
 
 
-def find_similarity(attacker: Attacker) -> Found:
+def find_similarity(attacker: Attacker) -> AttackResult:
     """Classes whose values are of one kind, by the policy's hierarchy."""
+
+    def build(release: ComparedRelease, name: str) -> tuple[exp.Select, dict[str, Any]] | None:
+        hierarchy = attacker.hierarchies.hierarchies.get(name.lower())
+        if hierarchy is None:
+            return None
+        quasi = release.manifest.quasi_identifiers
+        return similarity(release.relation, quasi, name, hierarchy.table, hierarchy.height), {}
+
+    return _attack_attributes(attacker, build, "needs a policy with a hierarchy of a sensitive attribute")
+
+
+def _attack_attributes(
+    attacker: Attacker,
+    build: Callable[[ComparedRelease, str], tuple[exp.Select, dict[str, Any]] | None],
+    obstacle: str = "needs a sensitive attribute: the release has none",
+) -> AttackResult:
+    """A finding for each sensitive attribute of each release, from the query and figures of ``build``."""
     findings = []
-    for one, name in _attributes(attacker):
-        tree = attacker.trees.hierarchies.get(name.lower())
-        if tree is not None:
-            query = similarity(one.relation, one.manifest.quasi_identifiers, name, tree.table, tree.height)
-            findings.append(_finding(attacker, one, name, query))
-    return findings, [] if findings else ["needs a policy with a hierarchy of a sensitive attribute"]
-
-
-_NO_ATTRIBUTE = "needs a sensitive attribute: the release has none"
-
-
-def _attributes(attacker: Attacker) -> list[tuple[ComparedRelease, str]]:
-    return [(one, name) for one in attacker.subjects for name in one.sensitive]
-
-
-def _finding(attacker: Attacker, one: ComparedRelease, name: str, query: exp.Select, **figures: Any) -> Finding:
-    sql = attacker.script(add_titles(query, one.manifest.quasi_identifiers))
-    more = {"attribute": name, **figures}
-    return Finding((str(one.path),), attacker.victims(query), one.manifest.released_rows, sql, more)
+    for release in attacker.releases:
+        for name in release.sensitive:
+            if (parts := build(release, name)) is None:
+                continue
+            query, figures = parts
+            quasi = release.manifest.quasi_identifiers
+            findings.append(attacker.make_finding([release], [query], quasi, {"attribute": name, **figures}))
+    return findings, [] if findings else [obstacle]

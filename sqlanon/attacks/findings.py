@@ -22,7 +22,7 @@ class Finding:
     Attributes
     ----------
     releases:
-        The release files; ``source`` stands for the private table.
+        The release files; ``source`` stands for the source table.
     victims, rows:
         The affected rows, and all released rows (with two releases: of the smaller one).
     sql:
@@ -30,8 +30,8 @@ class Finding:
     figures:
         More figures of the attack: the sensitive ``attribute``, and counts.
     decoys:
-        The number of decoys among the released rows (with two releases: of both). No reader can recognize them, so they
-        count as victims, and in every class.
+        The number of decoys among the released rows (with two releases: of both). Readers cannot recognize them, so
+        they count as victims, and in every class.
     kept:
         Detail that the release could keep, for `downcoding`, which has no victims.
     """
@@ -51,9 +51,16 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
-        own = {"releases": list(self.releases), "victims": self.victims, "share": self.share}
         kept = {} if self.kept is None else {"could_be_finer": self.kept.rows, "strategy": self.kept.strategy}
-        return own | dict(self.figures) | kept | {"decoys": self.decoys, "sql": self.sql}
+        return {
+            "releases": list(self.releases),
+            "victims": self.victims,
+            "share": self.share,
+            **self.figures,
+            **kept,
+            "decoys": self.decoys,
+            "sql": self.sql,
+        }
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ class Attack:
     @property
     def worst(self) -> Finding | None:
         """The finding with the greatest share of victims."""
-        return max(self.findings, key=lambda one: (one.share, one.victims), default=None)
+        return max(self.findings, key=lambda finding: (finding.share, finding.victims), default=None)
 
     @property
     def victims(self) -> int | None:
@@ -86,21 +93,20 @@ class Attack:
 
     @property
     def share(self) -> float | None:
-        """That of the worst finding."""
+        """The share of the worst finding."""
         return None if self.worst is None else self.worst.share
 
     @property
     def sql(self) -> str | None:
-        """That of the worst finding."""
+        """The SQL of the worst finding."""
         return None if self.worst is None else self.worst.sql
 
     def to_dict(self) -> dict[str, Any]:
         """The worst finding, for JSON; with several findings, all of them, too."""
         if self.worst is None:
             return {"victims": None, "share": None, "sql": None, "skipped": self.skipped}
-        partly = {"skipped": self.skipped} if self.skipped else {}
-        several = {"findings": [one.to_dict() for one in self.findings]} if len(self.findings) > 1 else {}
-        return self.worst.to_dict() | several | partly
+        several = {"findings": [finding.to_dict() for finding in self.findings]} if len(self.findings) > 1 else {}
+        return self.worst.to_dict() | several | ({"skipped": self.skipped} if self.skipped else {})
 
 
 @dataclass(frozen=True)
@@ -119,14 +125,14 @@ class Attacks(Mapping[str, Attack]):
     decoys: Mapping[str, int] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Attack:
-        return {one.name: one for one in self.attacks}[name]
+        return {attack.name: attack for attack in self.attacks}[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter([one.name for one in self.attacks])
+        return iter([attack.name for attack in self.attacks])
 
     def __len__(self) -> int:
         return len(self.attacks)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
-        return {one.name: one.to_dict() for one in self.attacks}
+        return {attack.name: attack.to_dict() for attack in self.attacks}

@@ -11,13 +11,13 @@ few sensitive values are in both).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.attacks.attacker import Attacker, Found, ReleasePair, why_not_both, why_strange
+from sqlanon.attacks.attacker import Attacker, AttackResult, ReleasePair, why_incomparable, why_pair_incomparable
 from sqlanon.attacks.findings import Finding
 from sqlanon.errors import NotComparedError
 from sqlanon.ledger.joint.attacks import (
@@ -51,6 +51,7 @@ from sqlanon.support.expressions import (
     col,
     fragment,
     null_safe_equal,
+    prepend_ctes,
     subquery,
     table,
     template,
@@ -58,200 +59,182 @@ from sqlanon.support.expressions import (
 
 # --- Composition
 
-_PAIRS_WITH_ONE_VALUE = """
-    WITH "sqlanon meeting" AS (:pairs),
-    "sqlanon found" AS MATERIALIZED (
-        SELECT
-            :values,
-            any_value(value) AS value,
-            any_value(first_group) AS first_group,
-            any_value(second_group) AS second_group,
-            any_value(first_rows) AS first_rows,
-            any_value(second_rows) AS second_rows,
-            any_value(row_count) AS row_count
-        FROM "sqlanon meeting"
-        GROUP BY :values, :labels
-        HAVING count(*) = 1
-    )
-"""
-_COMPOSITION = template(f"""
-    {_PAIRS_WITH_ONE_VALUE}
-    SELECT :values, value, row_count
-    FROM "sqlanon found"
-""")  # noqa: S608 (a text of ours)
-_COMPOSITION_VICTIMS = template(f"""
-    {_PAIRS_WITH_ONE_VALUE}
-    SELECT count(*) AS pairs, :rows AS victims
-    FROM "sqlanon found"
-""")  # noqa: S608 (a text of ours)
-_FOUND = template('SELECT * FROM "sqlanon found"')
+# Pairs of classes by their finest values and labels: one row if they have a single sensitive value in common.
+_ONE_VALUE_PAIRS = template("""
+    SELECT
+        :values,
+        any_value(value) AS value,
+        any_value(first_group) AS first_group,
+        any_value(second_group) AS second_group,
+        any_value(first_rows) AS first_rows,
+        any_value(second_rows) AS second_rows,
+        any_value(row_count) AS row_count
+    FROM :pairs AS matching
+    GROUP BY :values, :labels
+    HAVING count(*) = 1
+""")
+_COMPOSITION = template("SELECT :values, value, row_count FROM :pairs AS found")
+_COMPOSITION_VICTIMS = template("""
+    WITH "sqlanon found" AS MATERIALIZED (:pairs)
+    SELECT count(*) AS pairs, :rows AS victims FROM "sqlanon found"
+""")
 
 
 def composition(linked: ReleaseLink) -> exp.Select:
-    """Pairs of classes that somebody can be in both of, and that have one value of a sensitive attribute, the shared
-    column, in common: ``finest_0`` .., the finest values of the two, ``value``, and ``row_count``, the rows that have
-    it: no more than the lesser of the two classes.
-    """
-    return with_comparison_parts(_COMPOSITION(**_meeting_classes(linked)), linked)
+    """Pairs of classes that can contain the same person and have one value of the shared sensitive column in common:
+    ``finest_0`` .., the finest values of the two, ``value``, and ``row_count``, the most rows that can have it."""
+    return with_comparison_parts(_COMPOSITION(values=linked.values, pairs=_one_value_pairs(linked)), linked)
 
 
 def composition_victims(linked: ReleaseLink) -> exp.Select:
-    """One row: the ``pairs`` that `composition` finds, and ``victims``, the released rows in them: on either side, each
-    at most once; the lesser count.
-    """
-    return with_comparison_parts(
-        _COMPOSITION_VICTIMS(**_meeting_classes(linked), rows=count_rows_in_pairs(_FOUND())), linked
-    )
+    """One row: the ``pairs`` that `composition` finds, and ``victims``, the released rows in them: each once, of the
+    release with fewer."""
+    rows = count_rows_in_pairs(template('SELECT * FROM "sqlanon found"')())
+    return with_comparison_parts(_COMPOSITION_VICTIMS(pairs=_one_value_pairs(linked), rows=rows), linked)
 
 
-def _meeting_classes(linked: ReleaseLink) -> dict[str, Any]:
-    """The fillings of `_PAIRS_WITH_ONE_VALUE`."""
+def _one_value_pairs(linked: ReleaseLink) -> exp.Select:
     labels: list[exp.Expr] = []
     for side, is_first in (("a", True), ("b", False)):
         labels += [as_column(col(f"label_{i}", side), f"{side}_label_{i}") for i, _ in linked.side(is_first)[1]]
-    return {
-        "pairs": join_groups(
-            [*finest_values(linked), *labels, *group_pairs(as_column(col("shared_0", "a"), "value"))], linked
-        ),
-        "values": linked.values,
-        "labels": [col(label.alias) for label in labels],
-    }
+    columns = group_pairs(*finest_values(linked), *labels, as_column(col("shared_0", "a"), "value"))
+    pairs = join_groups(columns, linked)
+    return _ONE_VALUE_PAIRS(values=linked.values, labels=[col(label.alias) for label in labels], pairs=pairs)
 
 
-# --- Unsorted matching: two tables in one order are joined by the positions of their rows
+# --- Unsorted matching: two tables in the same order are joined by the positions of their rows
 
-_POSITIONS = """
-    WITH "sqlanon first placed" AS MATERIALIZED (:first),
-    "sqlanon second placed" AS MATERIALIZED (:second),
-    "sqlanon agreeing" AS MATERIALIZED (:agreeing)
-"""
-_UNSORTED_MATCHING = template(f"""
-    {_POSITIONS}
+_FIRST, _SECOND = "sqlanon first positions", "sqlanon second positions"
+_UNSORTED_MATCHING = template("""
     SELECT :values, count(*) AS row_count
     FROM "sqlanon agreeing"
     GROUP BY :values
     HAVING count(*) < :k
-""")  # noqa: S608 (a text of ours)
-_PLACES = template(f"""
-    {_POSITIONS}
-    SELECT
-        least((SELECT count(*) FROM "sqlanon first placed"), (SELECT count(*) FROM "sqlanon second placed")) AS places,
-        (SELECT count(*) FROM "sqlanon agreeing") AS agreeing,
-        :meeting_pairs / nullif(
-            (SELECT count(*) FROM "sqlanon first placed")::DOUBLE
-                * (SELECT count(*) FROM "sqlanon second placed")::DOUBLE,
-            0
-        ) AS chance
-""")  # noqa: S608 (a text of ours)
-_PAIRS_OF_ROWS = fragment("coalesce(sum(a.row_count::DOUBLE * b.row_count::DOUBLE), 0)")
-_IN_ORDER = template("SELECT :columns, row_number() OVER () AS n FROM :rows AS r")
+""")
 _AGREEING = template("""
     SELECT :finest
-    FROM "sqlanon first placed" AS a
-    JOIN "sqlanon second placed" AS b ON a.n = b.n AND :meeting
+    FROM "sqlanon first positions" AS a
+    JOIN "sqlanon second positions" AS b ON a.position = b.position AND :matching
 """)
-_BLOCKS = template("""
-    SELECT n, :block AS block
-    FROM (SELECT :columns, row_number() OVER () AS n FROM :rows AS r) AS p
+_AGREEMENT = template("""
+    SELECT
+        least(f.rows, s.rows) AS positions,
+        (SELECT count(*) FROM "sqlanon agreeing") AS agreeing,
+        :matching_pairs / nullif(f.rows::DOUBLE * s.rows::DOUBLE, 0) AS chance
+    FROM (SELECT count(*) AS rows FROM "sqlanon first positions") AS f
+    CROSS JOIN (SELECT count(*) AS rows FROM "sqlanon second positions") AS s
 """)
-_CLASS = fragment("dense_rank() OVER (ORDER BY :columns)")
+_CLASSES_BY_POSITION = template("""
+    SELECT position, :class AS class
+    FROM (SELECT :columns, row_number() OVER () AS position FROM :rows AS r) AS numbered
+""")
 _IS_BY_CLASS = template("""
-    SELECT count(*) FILTER (WHERE begins) = count(DISTINCT block) AS is_by_class
+    SELECT count(*) FILTER (WHERE begins) = count(DISTINCT class) AS is_by_class
     FROM (
-        SELECT block, n = 1 OR block <> lag(block) OVER (ORDER BY n) AS begins
-        FROM (:blocks) AS b
-    ) AS c
+        SELECT class, position = 1 OR class <> lag(class) OVER (ORDER BY position) AS begins
+        FROM (:classes) AS c
+    ) AS runs
 """)
-_PARTS = template("""
-    SELECT *, sum(n) OVER (PARTITION BY block) AS size
+# Rows of a class by their values, with the size of the class.
+_CLASS_VALUES = template("""
+    SELECT *, sum(row_count) OVER (PARTITION BY class) AS class_size
     FROM (
-        SELECT b.block, :columns, count(*)::DOUBLE AS n
-        FROM :placed AS p
-        JOIN :blocks AS b ON p.n = b.n
-        GROUP BY b.block, :columns
-    ) AS g
+        SELECT c.class, :columns, count(*)::DOUBLE AS row_count
+        FROM :positions AS p
+        JOIN :classes AS c ON p.position = c.position
+        GROUP BY c.class, :columns
+    ) AS counted
 """)
+# The expected share of agreeing positions if rows are shuffled within their class.
 _CHANCE_BY_CLASS = template("""
-    WITH "sqlanon first placed" AS MATERIALIZED (:first),
-    "sqlanon second placed" AS MATERIALIZED (:second),
-    "sqlanon first blocks" AS MATERIALIZED (:first_blocks),
-    "sqlanon second blocks" AS MATERIALIZED (:second_blocks),
-    "sqlanon first parts" AS MATERIALIZED (:first_parts),
-    "sqlanon second parts" AS MATERIALIZED (:second_parts),
+    WITH "sqlanon first classes" AS MATERIALIZED (:first_classes),
+    "sqlanon second classes" AS MATERIALIZED (:second_classes),
+    "sqlanon first values" AS MATERIALIZED (:first_values),
+    "sqlanon second values" AS MATERIALIZED (:second_values),
     "sqlanon overlaps" AS MATERIALIZED (
-        SELECT a.block AS first_block, b.block AS second_block, count(*) AS places
-        FROM "sqlanon first blocks" AS a
-        JOIN "sqlanon second blocks" AS b ON a.n = b.n
-        GROUP BY a.block, b.block
+        SELECT a.class AS first_class, b.class AS second_class, count(*) AS positions
+        FROM "sqlanon first classes" AS a
+        JOIN "sqlanon second classes" AS b ON a.position = b.position
+        GROUP BY a.class, b.class
     )
-    SELECT :agreeing / (SELECT sum(places) FROM "sqlanon overlaps") AS chance
+    SELECT :agreeing / (SELECT sum(positions) FROM "sqlanon overlaps") AS chance
 """)
-_EXPECTED = template("""
-    SELECT coalesce(sum(o.places * (a.n / a.size) * (b.n / b.size)), 0)::DOUBLE
+_EXPECTED_AGREEMENT = template("""
+    SELECT
+        coalesce(sum(o.positions * (a.row_count / a.class_size) * (b.row_count / b.class_size)), 0)::DOUBLE
     FROM "sqlanon overlaps" AS o
-    JOIN "sqlanon first parts" AS a ON a.block = o.first_block
-    JOIN "sqlanon second parts" AS b ON b.block = o.second_block AND :meeting
+    JOIN "sqlanon first values" AS a ON a.class = o.first_class
+    JOIN "sqlanon second values" AS b ON b.class = o.second_class AND :matching
 """)
 
 
 def unsorted_matching(linked: ReleaseLink, k: int) -> exp.Select:
-    """Combinations of finest values of rows that are in the same place of two tables, fewer than k: ``finest_0`` ..,
+    """Combinations of finest values of rows at the same position of two tables, fewer than k: ``finest_0`` ..,
     ``row_count``.
 
-    Only places count at which the rows can be the same. It means something where the order is the same, more or less:
-    see `places`.
+    Only positions count whose rows can be the same. The result means something if the order is about the same: see
+    `compare_positions`.
     """
-    return with_comparison_parts(_UNSORTED_MATCHING(**_positions(linked), values=linked.values, k=k), linked)
+    query = _UNSORTED_MATCHING(values=linked.values, k=k)
+    return with_comparison_parts(_with_positions(query, linked), linked)
 
 
-def places(linked: ReleaseLink) -> exp.Select:
-    """One row: ``places`` that both tables have, those ``agreeing``, at which the rows can be the same, and by
-    ``chance`` the share of all pairs of rows that can: what a random order would give.
-    """
-    pairs = subquery(join_groups([_PAIRS_OF_ROWS()], linked))
-    return with_comparison_parts(_PLACES(**_positions(linked), meeting_pairs=pairs), linked)
+def compare_positions(linked: ReleaseLink) -> exp.Select:
+    """One row: the ``positions`` of both tables, those ``agreeing``, whose rows can be the same, and by ``chance`` the
+    share of all pairs of rows that can be the same, which a random order would give."""
+    pairs = join_groups([fragment("coalesce(sum(a.row_count::DOUBLE * b.row_count::DOUBLE), 0)")()], linked)
+    return with_comparison_parts(_with_positions(_AGREEMENT(matching_pairs=subquery(pairs)), linked), linked)
 
 
 def chance_by_class(linked: ReleaseLink, first: Sequence[str], second: Sequence[str] | None) -> exp.Select:
-    """One row: the ``chance`` of `places` where the order inside each class is random, and the order of the classes is
-    as it is; classes by these columns. Without columns the second table has its own order.
-    """
-    names, parts = ("first", "second"), dict[str, exp.Expr]()
-    for name, is_first, columns in zip(names, (True, False), (first, second), strict=True):
-        placed = add_keys(_in_order(linked, is_first), linked, is_first)
-        own = [col(one, "p") for one in placed.named_selects if one != "n"]
-        tables = {"placed": table(f"sqlanon {name} placed"), "blocks": table(f"sqlanon {name} blocks")}
-        parts[name] = placed
-        parts[f"{name}_blocks"] = blocks(linked.side(is_first)[0], columns)
-        parts[f"{name}_parts"] = _PARTS(columns=own, **tables)
-    expected = _with_pairs(_EXPECTED(meeting=keys_match(linked)), linked)
-    return with_comparison_parts(_CHANCE_BY_CLASS(**parts, agreeing=subquery(expected)), linked)
+    """One row: the ``chance`` of `compare_positions` if the order within each class is random, and the order of the
+    classes is the given one. Classes are equal in these columns; without columns, each row is a class."""
+    parts: dict[str, exp.Expr] = {}
+    for name, is_first, columns in (("first", True, first), ("second", False, second)):
+        values = [col(column, "p") for column in _position_rows(linked, is_first).named_selects if column != "position"]
+        positions, classes = table(f"sqlanon {name} positions"), table(f"sqlanon {name} classes")
+        parts[f"{name}_classes"] = number_classes(linked.side(is_first)[0], columns)
+        parts[f"{name}_values"] = _CLASS_VALUES(columns=values, positions=positions, classes=classes)
+    expected = _join_label_pairs(_EXPECTED_AGREEMENT(matching=keys_match(linked)), linked)
+    query = _CHANCE_BY_CLASS(**parts, agreeing=subquery(expected))
+    return with_comparison_parts(_with_positions(query, linked, agreeing=False), linked)
 
 
-def blocks(rows: exp.Expr, columns: Sequence[str] | None) -> exp.Select:
-    """The rows of a table by their places, ``n``, with the number of their class, ``block``: by columns, or each row
-    by itself."""
+def number_classes(rows: exp.Expr, columns: Sequence[str] | None) -> exp.Select:
+    """The rows of a table by their ``position``, with the number of their ``class``; without columns, each is one."""
     if columns is None:
-        return _BLOCKS(block=col("n"), columns=[], rows=rows)
+        return _CLASSES_BY_POSITION(**{"class": col("position")}, columns=[], rows=rows)
     labels = [f"label_{i}" for i in range(len(columns))]
     values = [as_column(col(column, "r"), label) for column, label in zip(columns, labels, strict=True)]
-    return _BLOCKS(block=_CLASS(columns=[*map(col, labels)]), columns=values, rows=rows)
+    number = fragment("dense_rank() OVER (ORDER BY :columns)")(columns=[*map(col, labels)])
+    return _CLASSES_BY_POSITION(**{"class": number}, columns=values, rows=rows)
 
 
 def is_by_class(rows: exp.Expr, columns: Sequence[str]) -> exp.Select:
     """One row: whether the rows of each class follow one another."""
-    return _IS_BY_CLASS(blocks=blocks(rows, columns))
+    return _IS_BY_CLASS(classes=number_classes(rows, columns))
 
 
-def _positions(linked: ReleaseLink) -> dict[str, exp.Expr]:
-    """The fillings of `_POSITIONS`: the rows of both tables by their places, and the places at which they agree."""
-    agreeing = _with_pairs(_AGREEING(finest=finest_values(linked), meeting=keys_match(linked)), linked)
-    first, second = (add_keys(_in_order(linked, is_first), linked, is_first) for is_first in (True, False))
-    return {"first": first, "second": second, "agreeing": agreeing}
+def _position_rows(linked: ReleaseLink, is_first: bool) -> exp.Select:
+    """The rows of a table as `group_rows` groups them, but one by one, with their ``position``."""
+    rows, columns = linked.side(is_first)
+    output: list[exp.Expr] = [as_column(cast(col(column, "r"), "VARCHAR"), f"label_{i}") for i, column in columns]
+    output += [as_column(col(column, "r"), f"shared_{j}") for j, column in enumerate(linked.shared)]
+    numbered = template("SELECT :columns, row_number() OVER () AS position FROM :rows AS r")
+    return add_keys(numbered(columns=output, rows=aliased(rows, "r")), linked, is_first)
 
 
-def _with_pairs(query: exp.Select, linked: ReleaseLink) -> exp.Select:
-    """A query over rows ``a`` and ``b``, joined to the pairs of labels of several levels that meet."""
+def _with_positions(query: exp.Select, linked: ReleaseLink, agreeing: bool = True) -> exp.Select:
+    """A query with the rows of both tables by position, and the positions at which they can be the same."""
+    parts = {_FIRST: _position_rows(linked, is_first=True), _SECOND: _position_rows(linked, is_first=False)}
+    if agreeing:
+        rows = _AGREEING(finest=finest_values(linked), matching=keys_match(linked))
+        parts["sqlanon agreeing"] = _join_label_pairs(rows, linked)
+    return prepend_ctes(query, parts, materialized=True)
+
+
+def _join_label_pairs(query: exp.Select, linked: ReleaseLink) -> exp.Select:
+    """A query over rows ``a`` and ``b``, joined to the pairs of matching labels of several levels."""
     for i, _ in linked.multilevel_attributes:
         pair = [
             null_safe_equal(col(f"label_{i}", "a"), col("first_label", f"c{i}")),
@@ -261,150 +244,131 @@ def _with_pairs(query: exp.Select, linked: ReleaseLink) -> exp.Select:
     return query
 
 
-def _in_order(linked: ReleaseLink, is_first: bool) -> exp.Select:
-    """Rows as `groups` makes them, but one by one: ``n`` is the place of a row."""
-    rows, there = linked.side(is_first)
-    output: list[exp.Expr] = [as_column(cast(col(column, "r"), "VARCHAR"), f"label_{i}") for i, column in there]
-    output += [as_column(col(column, "r"), f"shared_{j}") for j, column in enumerate(linked.shared)]
-    return _IN_ORDER(columns=output, rows=aliased(rows, "r"))
+_SIGNIFICANCE = 0.001
 
 
-CERTAIN = 0.001
-"""An order that chance gives less often than this is not by chance."""
+def have_same_order(positions: int, agreeing: int, chance: float | None) -> bool:
+    """Whether two tables agree at more positions than chance explains.
 
-
-def is_one_order(places: int, agreeing: int, chance: float | None) -> bool:
-    """Whether two tables agree at more places than chance explains.
-
-    By Chernoff's bound: n places of which each agrees with probability c have a share a > c of agreeing ones with
+    By Chernoff's bound: n positions that each agree with probability c have a share a > c of agreeing ones with
     probability at most exp(-n KL(a, c)), where KL(a, c) = a ln(a/c) + (1 - a) ln((1 - a)/(1 - c)). (W. Hoeffding,
     Probability inequalities for sums of bounded random variables, JASA 58, 1963, theorem 1.)
 
-    >>> is_one_order(12, 12, 0.5), is_one_order(12, 7, 0.5), is_one_order(12, 12, 1.0)
+    >>> have_same_order(12, 12, 0.5), have_same_order(12, 7, 0.5), have_same_order(12, 12, 1.0)
     (True, False, False)
     """
-    if not places or not chance or chance >= 1 or agreeing <= chance * places:
+    if not positions or not chance or chance >= 1 or agreeing <= chance * positions:
         return False
-    share = agreeing / places
+    share = agreeing / positions
     distance = share * math.log(share / chance)
     if share < 1:
         distance += (1 - share) * math.log((1 - share) / (1 - chance))
-    return places * distance >= -math.log(CERTAIN)
+    return positions * distance >= -math.log(_SIGNIFICANCE)
 
 
 # --- Linking
 
-# Groups that meet; and those of the outside table with the rows they match.
-_LINKED = """
-    WITH "sqlanon met" AS MATERIALIZED (:pairs),
-    "sqlanon linked" AS MATERIALIZED (
-        SELECT :people, coalesce(s.matched, 0) AS matched, o.row_count, o.group_id
-        FROM "sqlanon second" AS o
-        LEFT JOIN (
-            SELECT second_group, sum(first_rows)::BIGINT AS matched
-            FROM "sqlanon met" AS m
-            GROUP BY second_group
-        ) AS s ON o.group_id = s.second_group
-    )
-"""
-_LINKING = template(f"""
-    {_LINKED}
+_MATCHES = "sqlanon matches"
+_LINKED_PAIRS = template("""
+    SELECT
+        a.group_id AS released_group,
+        b.group_id AS outside_group,
+        a.row_count AS released_rows,
+        b.row_count AS outside_rows,
+        count(*) OVER (PARTITION BY a.group_id) AS outside_groups,
+        count(*) OVER (PARTITION BY b.group_id) AS released_groups
+""")
+_OUTSIDE_GROUPS = template("""
+    SELECT :people, coalesce(s.matched, 0) AS matched, o.row_count, o.group_id
+    FROM "sqlanon second" AS o
+    LEFT JOIN (
+        SELECT outside_group, sum(released_rows)::BIGINT AS matched
+        FROM "sqlanon matches" AS m
+        GROUP BY outside_group
+    ) AS s ON o.group_id = s.outside_group
+""")
+_LINKING = template("""
     SELECT :values, matched, row_count
     FROM "sqlanon linked" AS l
-    WHERE matched BETWEEN 1 AND :most
-""")  # noqa: S608 (a text of ours)
-_LINKAGE = template(f"""
-    {_LINKED}
+    WHERE matched BETWEEN 1 AND :limit
+""")
+_LINKAGE = template("""
+    WITH "sqlanon released" AS (
+        SELECT
+            released_group,
+            any_value(m.released_rows) AS row_count,
+            bool_or(l.matched BETWEEN 1 AND :limit) AS is_victim
+        FROM "sqlanon matches" AS m
+        JOIN "sqlanon linked" AS l ON m.outside_group = l.group_id
+        GROUP BY m.released_group
+    )
     SELECT
         coalesce(sum(row_count) FILTER (WHERE matched = 0)::BIGINT, 0) AS none,
         coalesce(sum(row_count) FILTER (WHERE matched = 1)::BIGINT, 0) AS one,
-        coalesce(sum(row_count) FILTER (WHERE matched BETWEEN 1 AND :most)::BIGINT, 0) AS fewer,
+        coalesce(sum(row_count) FILTER (WHERE matched BETWEEN 1 AND :limit)::BIGINT, 0) AS fewer,
+        (SELECT coalesce(sum(row_count)::BIGINT, 0) FROM "sqlanon released" AS r) AS matched,
         (
-            SELECT coalesce(sum(row_count)::BIGINT, 0)
-            FROM (SELECT any_value(m.first_rows) AS row_count FROM "sqlanon met" AS m GROUP BY m.first_group) AS a
-        ) AS matched,
-        (
-            SELECT count(*) FILTER (WHERE first_rows = 1 AND second_rows = 1 AND first_pairs = 1 AND second_pairs = 1)
-            FROM "sqlanon met" AS m
+            SELECT count(*) FILTER (
+                WHERE released_rows = 1 AND outside_rows = 1 AND outside_groups = 1 AND released_groups = 1
+            )
+            FROM "sqlanon matches" AS m
         ) AS identified,
-        (
-            SELECT coalesce(sum(row_count)::BIGINT, 0)
-            FROM (
-                SELECT any_value(m.first_rows) AS row_count
-                FROM "sqlanon met" AS m
-                SEMI JOIN "sqlanon linked" AS l ON m.second_group = l.group_id AND matched BETWEEN 1 AND :most
-                GROUP BY m.first_group
-            ) AS a
-        ) AS victims
+        (SELECT coalesce(sum(row_count)::BIGINT, 0) FROM "sqlanon released" AS r WHERE is_victim) AS victims
     FROM "sqlanon linked" AS l
-""")  # noqa: S608 (a text of ours)
-_LINKED_PAIR = template("""
-    SELECT
-        a.group_id AS first_group,
-        b.group_id AS second_group,
-        a.row_count AS first_rows,
-        b.row_count AS second_rows,
-        count(*) OVER (PARTITION BY a.group_id) AS first_pairs,
-        count(*) OVER (PARTITION BY b.group_id) AS second_pairs
 """)
 
 
 def linking(linked: ReleaseLink, k: int) -> exp.Select:
-    """Outside people whom some released rows fit, but fewer than k: ``finest_0`` .., their own values; ``matched``, the
-    released rows that fit; and ``row_count``, how many of the outside table have these values.
-    """
+    """Outside people who match some released rows, but fewer than k: ``finest_0`` .., their own values; ``matched``,
+    the matching released rows; and ``row_count``, the people of the outside table with these values."""
     values = [as_column(col(f"label_{i}"), f"finest_{i}") for i in range(len(linked.attributes))]
-    return with_comparison_parts(_LINKING(**_people(linked), values=values, most=k - 1), linked)
+    return with_comparison_parts(_with_people(_LINKING(values=values, limit=k - 1), linked), linked)
 
 
 def linkage(linked: ReleaseLink, k: int) -> exp.Select:
-    """One row: of the outside table the rows that match ``none`` of the released rows, ``one``, and ``fewer`` than k
-    (but some); the ``matched`` released rows, which somebody outside fits; ``identified``: pairs of a released row and
-    a row outside that fit each other and nothing else; and ``victims``: the released rows that somebody fits whom
-    fewer than k fit.
-    """
-    return with_comparison_parts(_LINKAGE(**_people(linked), most=k - 1), linked)
+    """One row: the rows of the outside table that match ``none`` of the released rows, ``one``, and ``fewer`` than k
+    (but some); the ``matched`` released rows; ``identified``: pairs of a released row and an outside row that match
+    each other only; and ``victims``: the released rows that match somebody whom fewer than k match."""
+    return with_comparison_parts(_with_people(_LINKAGE(limit=k - 1), linked), linked)
 
 
-def _people(linked: ReleaseLink) -> dict[str, Any]:
-    """The fillings of `_LINKED`."""
+def _with_people(query: exp.Select, linked: ReleaseLink) -> exp.Select:
     people = [col(f"label_{i}", "o") for i in range(len(linked.attributes))]
-    return {"pairs": join_groups(_LINKED_PAIR().expressions, linked), "people": people}
+    pairs = join_groups(_LINKED_PAIRS().expressions, linked)
+    return prepend_ctes(query, {_MATCHES: pairs, "sqlanon linked": _OUTSIDE_GROUPS(people=people)}, materialized=True)
 
 
 # --- The attacks
 
-MOST_CLASSES = 5000
+MOST_SHOWN_CLASSES = 5000
 """The most classes of two releases whose regions are shown in SQL: one statement takes all pairs of a region."""
 
 
-def find_complementary_release(attacker: Attacker) -> Found:
-    """What two releases reveal together: combinations of few rows, by values or by the counts of overlapping classes;
-    and joined classes that do not meet the requirements of the policies."""
+def find_complementary_release(attacker: Attacker) -> AttackResult:
+    """Combinations of few rows by the values of two releases, or by the counts of overlapping classes; and joined
+    classes that do not meet the requirements of the policies."""
     pairs, reasons = _comparable_pairs(attacker)
     findings = []
     for pair in pairs:
         first, second, linked, k = pair.first, pair.second, pair.linked, pair.k
-        figures = attacker.figures(
-            with_comparison_parts(count_complementary_victims(linked, k), linked, as_numbers=True)
-        )
-        combinations, victims = figures["combinations"], [figures["victims"]]
+        counts = with_comparison_parts(count_complementary_victims(linked, k), linked, as_numbers=True)
+        figures = attacker.fetch_figures(counts)
+        group_count, victims = figures["combinations"], [figures["victims"]]
         queries = [complementary_release(linked, k)]
         try:
-            shared, more_victims, more_queries = _subtract(attacker, pair)
-            combinations += shared
+            shared_groups, more_victims, more_queries = _subtract(attacker, pair)
+            group_count += shared_groups
             victims += more_victims
             queries += more_queries
         except NotComparedError as error:
             reasons.append(f"{first.path} and {second.path} are not subtracted: {error}")
-        for wanted in _requirements(first, second, linked):
-            query = readable_violations(linked, k, wanted, "joined")
-            if found := attacker.victims(query):
-                victims.append(found)
+        for requirement in _requirements(first, second, linked):
+            query = readable_violations(linked, k, requirement, "joined")
+            if count := attacker.count_victims(query):
+                victims.append(count)
                 queries.append(query)
-        more = {"combinations": combinations, "k": k}
-        sql = attacker.script(*(add_titles(query, linked.titles) for query in queries))
-        findings.append(_finding(first, second, max(victims), sql, more))
+        figures = {"combinations": group_count, "k": k}
+        findings.append(attacker.make_finding([first, second], queries, linked.titles, figures, max(victims)))
     return findings, reasons
 
 
@@ -420,57 +384,58 @@ def _subtract(attacker: Attacker, pair: ReleasePair) -> tuple[int, list[int], li
             rows = count_shared_rows(overlaps.few)
             return len(rows), [sum(rows.values())], [subtraction(linked, k, overlaps.few)]
         victims, queries = list[int](), list[exp.Select]()
-        for wanted in _requirements(pair.first, pair.second, linked) if overlaps.bounds else ():
-            classes, found = audit.count_violations(wanted, "joined by counts")
+        for requirement in _requirements(pair.first, pair.second, linked) if overlaps.bounds else ():
+            classes, count = audit.count_violations(requirement, "joined by counts")
             if classes:
-                shared_rows = audit.list_shared_rows(wanted)
-                victims.append(found)
-                queries.append(readable_violations(linked, k, wanted, "joined by counts", shared_rows))
+                shared_rows = audit.list_shared_rows(requirement)
+                victims.append(count)
+                queries.append(readable_violations(linked, k, requirement, "joined by counts", shared_rows))
     return 0, victims, queries
 
 
 def _requirements(first: ComparedRelease, second: ComparedRelease, linked: ReleaseLink) -> list[SharedRequirement]:
-    """What the policies of two releases ask of each class, as far as both releases show the attribute."""
-    wanted = {
-        one.name: one
+    """The requirements of both policies on classes, as far as both releases show the attribute."""
+    requirements = {
+        requirement.name: requirement
         for release in (first, second)
         if release.privacy is not None
-        for one in shared_requirements(release.privacy, release.sensitive, linked)
+        for requirement in shared_requirements(release.privacy, release.sensitive, linked)
     }
-    return [*wanted.values()]
+    return [*requirements.values()]
 
 
-def find_temporal(attacker: Attacker) -> Found:
-    """Rows that came, or went, between two releases, of a class, of classes that overlap, or of the table: few, or such
-    that do not meet the requirements of the policies."""
+def find_temporal(attacker: Attacker) -> AttackResult:
+    """New or removed rows of a class, of overlapping classes, or of the table, that are few or do not meet the
+    requirements of the policies."""
     pairs, reasons = _comparable_pairs(attacker)
     findings = []
     for pair in pairs:
-        first, second, linked, k = pair.first, pair.second, pair.linked, pair.k
-        unmasked = pair.without_masked_rows.linked
+        linked, k = pair.linked, pair.k
         counts, shown = dict[str, int](), list[exp.Select]()
+        unmasked = pair.without_masked_rows.linked
         with PairAudit.open(attacker.engine, attacker.work, unmasked, k) as audit:
-            for name, side in (("added", linked), ("removed", linked.in_reverse)):
-                its_audit = audit if name == "added" else audit.in_reverse
-                without = its_audit.linked
-                unmatched = _unmatched(attacker, pair, its_audit, reasons)
-                queries = [temporal_attack(without, k, unmatched)]
+            for name, side, side_audit in (("added", linked, audit), ("removed", linked.in_reverse, audit.in_reverse)):
+                unmatched = _list_unmatched(attacker, pair, side_audit, reasons)
+                queries = [temporal_attack(side_audit.linked, k, unmatched)]
                 queries += [readable_unions(side, k, union) for union in ("class", "table")]
-                parts: list[tuple[ReleaseLink, Part]] = [(without, "new"), (side, "class"), (side, "table")]
-                for wanted in _requirements(first, second, side):
-                    queries += [readable_violations(its, k, wanted, part, (), unmatched) for its, part in parts]
-                victims = [attacker.victims(query) for query in queries]
-                regions = _find_in_regions(attacker, pair, its_audit, unmatched, reasons)
+                parts: list[tuple[ReleaseLink, Part]] = [(side_audit.linked, "new"), (side, "class"), (side, "table")]
+                for requirement in _requirements(pair.first, pair.second, side):
+                    queries += [readable_violations(part_link, k, requirement, part, (), unmatched)
+                                for part_link, part in parts]  # fmt: skip
+                victims = [attacker.count_victims(query) for query in queries]
+                regions = _find_in_regions(attacker, pair, side_audit, unmatched, reasons)
                 counts[name] = max(*victims, *(rows for rows, _ in regions))
                 shown += [query for query, count in zip(queries, victims, strict=True) if count] or queries[:1]
                 shown += [query for _, query in regions if query is not None]
-        sql = attacker.script(*(add_titles(query, linked.titles) for query in shown))
-        findings.append(_finding(first, second, sum(counts.values()), sql, {**counts, "k": k}))
+        releases, figures = [pair.first, pair.second], {**counts, "k": k}
+        findings.append(attacker.make_finding(releases, shown, linked.titles, figures, sum(counts.values())))
     return findings, reasons
 
 
-def _unmatched(attacker: Attacker, pair: ReleasePair, audit: PairAudit, reasons: list[str]) -> list[tuple[Any, ...]]:
-    """What queries need to show new rows; ``reasons`` says where classes are too many for that."""
+def _list_unmatched(
+    attacker: Attacker, pair: ReleasePair, audit: PairAudit, reasons: list[str]
+) -> list[tuple[Any, ...]]:
+    """The input of queries that show new rows; adds a reason if there are too many classes."""
     try:
         return audit.list_unmatched() if attacker.counts else []
     except NotComparedError as error:
@@ -481,168 +446,160 @@ def _unmatched(attacker: Attacker, pair: ReleasePair, audit: PairAudit, reasons:
 def _find_in_regions(
     attacker: Attacker, pair: ReleasePair, audit: PairAudit, unmatched: list[tuple[Any, ...]], reasons: list[str]
 ) -> list[tuple[int, exp.Select | None]]:
-    """The new rows of classes that overlap: few, or such that do not meet a requirement; and their queries. Of many
-    classes these are left out, and ``reasons`` says so."""
+    """The new rows of overlapping classes that are few, or do not meet a requirement, and their queries; adds a reason
+    if there are too many classes for a query."""
     if not (attacker.counts and audit.linked.multilevel_attributes):
         return []
     first, second, linked, k = pair.first, pair.second, audit.linked, pair.k
     try:
-        found = [(audit.count_new_rows("region")[1], readable_unions(linked, k, "region", unmatched))]
-        for wanted in _requirements(first, second, linked):
-            query = readable_violations(linked, k, wanted, "region", (), unmatched)
-            found.append((audit.count_violations(wanted, "region")[1], query))
+        regions = [(audit.count_new_rows("region")[1], readable_unions(linked, k, "region", unmatched))]
+        for requirement in _requirements(first, second, linked):
+            query = readable_violations(linked, k, requirement, "region", (), unmatched)
+            regions.append((audit.count_violations(requirement, "region")[1], query))
     except NotComparedError as error:
         reasons.append(f"rows that overlapping classes of {first.path} and {second.path} gain are not counted: {error}")
         return []
-    if first.manifest.classes + second.manifest.classes <= MOST_CLASSES:
-        return [(rows, query) for rows, query in found if rows]
-    if any(rows for rows, _ in found):
+    if first.manifest.classes + second.manifest.classes <= MOST_SHOWN_CLASSES:
+        return [(rows, query) for rows, query in regions if rows]
+    if any(rows for rows, _ in regions):
         reasons.append(
             f"the SQL for rows that overlapping classes of {first.path} and {second.path} gain is left out: it takes "
-            f"too long for more than {MOST_CLASSES:,} classes"
+            f"too long for more than {MOST_SHOWN_CLASSES:,} classes"
         )
-    return [(rows, None) for rows, _ in found]
+    return [(rows, None) for rows, _ in regions]
 
 
-def find_composition(attacker: Attacker) -> Found:
+def find_composition(attacker: Attacker) -> AttackResult:
     """Classes of two releases that have one sensitive value in common."""
-    both = [{name.lower() for name in one.sensitive} for one in attacker.subjects]
-    names = sorted(set.intersection(*both)) if both else []
-    if len(attacker.subjects) >= 2 and not names:
+    sensitive = [{name.lower() for name in release.sensitive} for release in attacker.releases]
+    names = sorted(set.intersection(*sensitive)) if sensitive else []
+    if len(attacker.releases) >= 2 and not names:
         return [], ["needs a sensitive attribute that both releases have"]
     pairs, reasons = _comparable_pairs(attacker)
     findings = []
     for pair in pairs:
         for name in names:
             column = pair.first.column(name) or name
-            classes = replace(pair.linked, shared=(column,))
-            figures = attacker.figures(composition_victims(classes))
-            sql = attacker.script(add_titles(composition(classes), classes.titles))
-            more = {"attribute": column, "pairs": figures["pairs"]}
-            findings.append(_finding(pair.first, pair.second, figures["victims"], sql, more))
+            linked = replace(pair.linked, shared=(column,))
+            counts = attacker.fetch_figures(composition_victims(linked))
+            figures = {"attribute": column, "pairs": counts["pairs"]}
+            releases, victims = [pair.first, pair.second], counts["victims"]
+            findings.append(attacker.make_finding(releases, [composition(linked)], linked.titles, figures, victims))
     return findings, reasons
 
 
-def find_unsorted_matching(attacker: Attacker) -> Found:
-    """Rows in the same places of two releases, or of a release and its source."""
+def find_unsorted_matching(attacker: Attacker) -> AttackResult:
+    """Rows at the same positions of two releases, or of a release and its source."""
     private = attacker.private
-    if private is None and len(attacker.subjects) < 2:
+    if private is None and len(attacker.releases) < 2:
         return [], ["needs two releases, or a policy with the source"]
-    pairs, reasons = _comparable_pairs(attacker) if len(attacker.subjects) > 1 else ([], [])
-    findings = [_by_position(attacker, pair.linked, pair.first, pair.second) for pair in pairs]
-    for one in [one.with_sets_as_text for one in attacker.subjects] if private is not None else ():
-        linked = _with_source(one, attacker.trees, private.run.source) if private is not None else None
+    pairs, reasons = _comparable_pairs(attacker) if len(attacker.releases) > 1 else ([], [])
+    findings = [_match_positions(attacker, pair.linked, (pair.first, pair.second)) for pair in pairs]
+    for release in () if private is None else attacker.releases:
+        assert private is not None
+        compared = release.with_sets_as_text
+        linked = _link_source(compared, attacker.hierarchies, private.run.source)
         if linked is None:
-            reasons.append(f"needs the policy with the hierarchies of {one.path}")
-        elif why := why_strange(attacker, one, linked.attributes):
-            reasons.append(why)
+            reasons.append(f"needs the policy with the hierarchies of {compared.path}")
+        elif reason := why_incomparable(attacker, compared, linked.attributes):
+            reasons.append(reason)
         else:
-            findings.append(_by_position(attacker, linked, one, None))
+            findings.append(_match_positions(attacker, linked, (compared,)))
     return findings, reasons
 
 
-def find_linking(attacker: Attacker) -> Found:
+def find_linking(attacker: Attacker) -> AttackResult:
     """A table from outside, joined to each release."""
     private = attacker.private
     if private is None or private.outside is None:
         return [], ["needs a policy and an outside table"]
-    theirs = {name.lower(): name for name in private.outside.columns}
+    outside_columns = {name.lower(): name for name in private.outside.columns}
     findings, reasons = [], []
-    for one in (each.with_sets_as_text for each in attacker.subjects):
+    for release in (release.with_sets_as_text for release in attacker.releases):
         attributes = []
-        for name in one.manifest.quasi_identifiers:
-            column = theirs.get(name.lower())
-            attribute = None if column is None else _beside_values(one, private.trees, name, column)
-            if attribute is not None:
+        for name in release.manifest.quasi_identifiers:
+            column = outside_columns.get(name.lower())
+            if column is not None and (attribute := _link_values(release, private.compared, name, column)) is not None:
                 attributes.append(attribute)
         if not attributes:
-            reasons.append(f"{one.path} and the outside table have no quasi-identifier in common")
-            continue
-        if why := why_strange(attacker, one, attributes):
-            reasons.append(why)
-            continue
-        linked = ReleaseLink(one.relation, private.outside.relation, (), tuple(attributes))
-        figures = attacker.figures(linkage(linked, one.k))
-        victims = figures.pop("victims")
-        sql = attacker.script(add_titles(linking(linked, one.k), linked.titles))
-        more = {**figures, "k": one.k, "attributes": linked.titles}
-        findings.append(Finding((str(one.path),), victims, one.manifest.released_rows, sql, more))
+            reasons.append(f"{release.path} and the outside table have no quasi-identifier in common")
+        elif reason := why_incomparable(attacker, release, attributes):
+            reasons.append(reason)
+        else:
+            linked = ReleaseLink(release.relation, private.outside.relation, (), tuple(attributes))
+            figures = attacker.fetch_figures(linkage(linked, release.k))
+            victims, query = figures.pop("victims"), linking(linked, release.k)
+            figures |= {"k": release.k, "attributes": linked.titles}
+            findings.append(attacker.make_finding([release], [query], linked.titles, figures, victims))
     return findings, reasons
 
 
-def _by_position(
-    attacker: Attacker, linked: ReleaseLink, first: ComparedRelease, second: ComparedRelease | None
-) -> Finding:
-    """What the positions of two releases show; without a second one, of a release and its source."""
-    found = attacker.figures(places(linked))
-    both = (first,) if second is None else (first, second)
+def _match_positions(attacker: Attacker, linked: ReleaseLink, releases: Sequence[ComparedRelease]) -> Finding:
+    """Match two releases by the positions of their rows, or one release and its source."""
+    figures = attacker.fetch_figures(compare_positions(linked))
+    quasi = [release.manifest.quasi_identifiers for release in releases]
     if attacker.counts and all(
-        attacker.figures(is_by_class(one.relation, one.manifest.quasi_identifiers))["is_by_class"] for one in both
+        attacker.fetch_figures(is_by_class(release.relation, names))["is_by_class"]
+        for release, names in zip(releases, quasi, strict=True)
     ):
-        theirs = None if second is None else second.manifest.quasi_identifiers
-        found |= attacker.figures(chance_by_class(linked, first.manifest.quasi_identifiers, theirs))
-    ordered = is_one_order(found["places"], found["agreeing"], found["chance"])
-    k = min(one.k for one in both)
+        figures |= attacker.fetch_figures(chance_by_class(linked, quasi[0], quasi[1] if len(quasi) > 1 else None))
+    positions, agreeing, chance = (figures[name] for name in ("positions", "agreeing", "chance"))
+    ordered, k = have_same_order(positions, agreeing, chance), min(release.k for release in releases)
     query = unsorted_matching(linked, k)
-    victims = attacker.victims(query) if ordered else 0
-    figures = {
-        "ordered": ordered,
-        "agreeing": found["agreeing"] / found["places"] if found["places"] else 0.0,
-        "chance": found["chance"],
-        "k": k,
-    }
-    names = str(first.path), "source" if second is None else str(second.path)
-    return Finding(names, victims, found["places"], attacker.script(add_titles(query, linked.titles)), figures)
+    share = agreeing / positions if positions else 0.0
+    return Finding(
+        (*(str(release.path) for release in releases), *(["source"] if len(releases) == 1 else [])),
+        attacker.count_victims(query) if ordered else 0,
+        positions,
+        attacker.writer.write(add_titles(query, linked.titles)),
+        {"ordered": ordered, "agreeing": share, "chance": chance, "k": k},
+    )
 
 
-def _beside_values(one: ComparedRelease, trees: ComparedHierarchies, name: str, column: str) -> LinkedAttribute | None:
-    """A quasi-identifier of a release beside a column that has its values; None where its hierarchy is not known."""
-    tree = trees.find(name.lower(), [one.rule(name.lower())])
-    if tree is None:
+def _link_values(
+    release: ComparedRelease, hierarchies: ComparedHierarchies, name: str, column: str
+) -> LinkedAttribute | None:
+    """A quasi-identifier of a release beside a column of values; None if its hierarchy is unknown."""
+    key = name.lower()
+    hierarchy = hierarchies.find(key, [release.rule(key)])
+    if hierarchy is None:
         return None
-    levels, members = tree.levels(one, name.lower()), tree.member_level(one, name.lower())
-    sets = None if members is None else (members, 0)
-    return LinkedAttribute(name, name, column, levels, (0,), tree.table, tree.height, ranges=True, sets=sets)
+    levels, member_level = hierarchy.levels(release, key), hierarchy.member_level(release, key)
+    sets = None if member_level is None else (member_level, 0)
+    return LinkedAttribute(name, name, column, levels, (0,), hierarchy.table, hierarchy.height, ranges=True, sets=sets)
 
 
-def _with_source(one: ComparedRelease, trees: ComparedHierarchies, source_: Source) -> ReleaseLink | None:
-    """A release beside its source, whose values are as they are; None where the hierarchies are not known."""
-    source = {name.lower(): name for name in source_.columns}
+def _link_source(release: ComparedRelease, hierarchies: ComparedHierarchies, source: Source) -> ReleaseLink | None:
+    """A release beside its source; None if a hierarchy is unknown."""
+    source_columns = {name.lower(): name for name in source.columns}
     attributes, shared = [], []
-    for name in one.columns:
-        column, own = source.get(name), one.column(name)
-        if column is None or own is None:
+    for name in release.columns:
+        source_column, column = source_columns.get(name), release.column(name)
+        if source_column is None or column is None:
             continue
-        if not one.is_quasi(name):
-            shared += [own] if source_.columns[column] == one.columns[name] else []
+        if not release.is_quasi(name):
+            shared += [column] if source.columns[source_column] == release.columns[name] else []
             continue
-        attribute = _beside_values(one, trees, own, column)
+        attribute = _link_values(release, hierarchies, column, source_column)
         if attribute is None:
             return None
         attributes.append(attribute)
-    return ReleaseLink(one.relation, source_.relation, tuple(shared), tuple(attributes))
+    return ReleaseLink(release.relation, source.relation, tuple(shared), tuple(attributes))
 
 
 def _comparable_pairs(attacker: Attacker) -> tuple[list[ReleasePair], list[str]]:
     """The pairs of releases whose labels can be compared, the earlier first; and why others cannot."""
-    if len(attacker.subjects) < 2:
+    if len(attacker.releases) < 2:
         return [], ["needs two releases of one table"]
     pairs, reasons = [], []
-    for pair in attacker.pairs():
+    for pair in attacker.list_pairs():
         if missing := pair.linked.missing:
             names = ", ".join(map(repr, missing))
             reasons.append(
                 f"needs a policy with the hierarchies of {names}: the releases have labels of different levels"
             )
-        elif why := why_not_both(attacker, pair):
-            reasons.append(why)
+        elif reason := why_pair_incomparable(attacker, pair):
+            reasons.append(reason)
         else:
             pairs.append(pair)
     return pairs, reasons
-
-
-def _finding(
-    first: ComparedRelease, second: ComparedRelease, victims: int, sql: str, figures: Mapping[str, Any]
-) -> Finding:
-    rows = min(first.manifest.released_rows, second.manifest.released_rows)
-    return Finding((str(first.path), str(second.path)), min(victims, rows), rows, sql, figures)

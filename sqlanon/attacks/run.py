@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlanon.attacks import disclosure, matching, refinement
-from sqlanon.attacks.attacker import Attacker, Found, Releases, opened_attacker
+from sqlanon.attacks.attacker import Attacker, AttackResult, Releases, open_attacker
 from sqlanon.attacks.findings import Attack, Attacks
 from sqlanon.engines.limits import Limits
 from sqlanon.errors import PolicyError, Problem
@@ -15,7 +15,7 @@ from sqlanon.policy import Policy
 from sqlanon.sources import source_errors
 from sqlanon.support.fields import nearest_word
 
-_ATTACKS: Mapping[str, Callable[[Attacker], Found]] = {
+_ATTACKS: Mapping[str, Callable[[Attacker], AttackResult]] = {
     "homogeneity": disclosure.find_homogeneity,
     "background_knowledge": disclosure.find_background_knowledge,
     "skewness": disclosure.find_skewness,
@@ -96,8 +96,8 @@ def attack(
     >>> found["temporal"].skipped
     'needs two releases of one table'
     """
-    names = _names(only, known)
-    with opened_attacker(releases, policy, outside, known, Limits(memory_limit, threads)) as attacker, source_errors():
+    names = _select_names(only, known)
+    with open_attacker(releases, policy, outside, known, Limits(memory_limit, threads)) as attacker, source_errors():
         return Attacks(tuple(_run(name, attacker) for name in names), attacker.decoys)
 
 
@@ -112,35 +112,33 @@ def attack_sql(
 
     Parameters and errors are those of `attack`.
     """
-    names = _names(only, known)
-    with (
-        opened_attacker(releases, policy, outside, known, Limits(None, None), counts=False) as attacker,
-        source_errors(),
-    ):
+    names = _select_names(only, known)
+    limits = Limits(None, None)
+    with open_attacker(releases, policy, outside, known, limits, counts=False) as attacker, source_errors():
         attacks = [_run(name, attacker) for name in names]
-    return "\n\n".join(
-        "\n".join(
-            [f"-- {one.name}", *(finding.sql for finding in one.findings), *([f"-- {one.skipped}"] * bool(one.skipped))]
-        )
-        for one in attacks
-    )
+    texts = []
+    for result in attacks:
+        reason = [] if result.skipped is None else [f"-- {result.skipped}"]
+        texts.append("\n".join([f"-- {result.name}", *(finding.sql for finding in result.findings), *reason]))
+    return "\n\n".join(texts)
 
 
 def _run(name: str, attacker: Attacker) -> Attack:
     findings, reasons = _ATTACKS[name](attacker)
     decoys = attacker.decoys
-    counted = [replace(one, decoys=sum(decoys.get(path, 0) for path in one.releases)) for one in findings]
-    return Attack(name, tuple(counted), "; ".join(dict.fromkeys(reasons)) or None)
+    with_decoys = [
+        replace(finding, decoys=sum(decoys.get(path, 0) for path in finding.releases)) for finding in findings
+    ]
+    return Attack(name, tuple(with_decoys), "; ".join(dict.fromkeys(reasons)) or None)
 
 
-def _unknown(name: str) -> str:
-    guess = nearest_word(name, NAMES)
-    return f"there is no attack {name!r}; " + (f"did you mean {guess}?" if guess else f"there is {', '.join(NAMES)}")
-
-
-def _names(only: Sequence[str] | None, known: int) -> list[str]:
-    names = list(NAMES if only is None else only)
-    problems = [Problem("--only", _unknown(name)) for name in names if name not in NAMES]
+def _select_names(only: Sequence[str] | None, known: int) -> list[str]:
+    names, problems = list(NAMES if only is None else only), list[Problem]()
+    for name in names:
+        if name not in NAMES:
+            guess = nearest_word(name, NAMES)
+            remedy = f"did you mean {guess}?" if guess else f"there is {', '.join(NAMES)}"
+            problems.append(Problem("--only", f"there is no attack {name!r}; {remedy}"))
     if known < 0:
         problems.append(Problem("--known", f"must be 0 or more, not {known}"))
     if problems:

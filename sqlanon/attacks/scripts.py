@@ -1,4 +1,4 @@
-"""The SQL of attacks for people: queries over files under names that anybody can use, after what makes these."""
+"""The SQL of attacks for people: queries over files under plain names, after the statements that create these names."""
 
 from __future__ import annotations
 
@@ -31,66 +31,57 @@ from sqlanon.support.expressions import (
 )
 
 SOURCE, OUTSIDE = "source_rows", "outside_rows"
-"""The names of the source and of the outside table in the SQL for people."""
-
-_OUTSIDE_VALUES = template("""
-    SELECT o.value, 0 AS rows
-    FROM (SELECT DISTINCT :value AS value FROM :outside) AS o
-    WHERE NOT o.value IS NULL
-""")
-_IS_UNKNOWN = fragment("NOT EXISTS(SELECT 1 FROM :known AS k WHERE o.value = k.value)")
-_FITS = fragment("length(o.value::VARCHAR) <= :longest")
-_DISTINCT_VALUES = template("SELECT DISTINCT :value AS value FROM :rows")
+"""The names of the source and of the outside table in these scripts."""
 
 
 class ScriptWriter:
-    """Writes queries for people: under names that they can use, after the statements that make these."""
+    """Writes queries under public names of relations, after the statements that create them."""
 
     def __init__(self) -> None:
         self._names: dict[str, tuple[exp.Table, str | None]] = {}
-        self._needs: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._setups: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
-    def need(self, key: str, statements: Iterable[str], after: Iterable[str] = ()) -> None:
-        """Statements, by a key; those of other keys come before."""
-        self._needs[key] = (tuple(statements), tuple(after))
+    def add_setup(self, key: str, statements: Iterable[str], after: Iterable[str] = ()) -> None:
+        """Add statements by a key; the statements of the keys in ``after`` come first."""
+        self._setups[key] = (tuple(statements), tuple(after))
 
-    def name(self, own: exp.Table, public: exp.Table, need: str | None) -> None:
-        """The name for people of a relation of the run, and the key of what makes it."""
-        self._names[_key(own)] = (public, need)
+    def name_relation(self, relation: exp.Table, public: exp.Table, setup: str | None) -> None:
+        """Set the public name of a relation of the run, and the key of the statements that create it."""
+        self._names[_key(relation)] = (public, setup)
 
-    def name_query(self, own: exp.Table, public: exp.Table, query: exp.Query) -> None:
-        """The name for people of a table that a query of other named relations makes."""
-        needed: dict[str, None] = {}
-        statement = create_temporary_table(public, self._renamed(query, needed))
-        self.need(public.name, [f"{statement.sql('duckdb')};"], needed)
-        self.name(own, public, public.name)
+    def name_query(self, relation: exp.Table, public: exp.Table, query: exp.Query) -> None:
+        """Set the public name of a table that is created from a query of other named relations."""
+        setups: dict[str, None] = {}
+        statement = create_temporary_table(public, self._rename(query, setups))
+        self.add_setup(public.name, [f"{statement.sql('duckdb')};"], setups)
+        self.name_relation(relation, public, public.name)
 
-    def script(self, *queries: exp.Query) -> str:
-        """The queries as anybody who has the files can run them."""
-        needed: dict[str, None] = {}
-        texts = [f"{self._renamed(query, needed).sql('duckdb', pretty=True)};" for query in queries]
-        before = [statement for key in needed for statement in self._needs[key][0]]
-        return "\n".join([*before, *texts])
+    def write(self, *queries: exp.Query) -> str:
+        """The queries as a script that runs wherever the files are."""
+        setups: dict[str, None] = {}
+        texts = [f"{self._rename(query, setups).sql('duckdb', pretty=True)};" for query in queries]
+        statements = [statement for key in setups for statement in self._setups[key][0]]
+        return "\n".join([*statements, *texts])
 
-    def _renamed(self, query: exp.Query, needed: dict[str, None]) -> exp.Query:
-        """A query under names for people; the keys of what makes these are added to ``needed``."""
+    def _rename(self, query: exp.Query, setups: dict[str, None]) -> exp.Query:
+        """A query under public names; adds the keys of the statements that create these."""
 
         def rename(node: exp.Expr) -> exp.Expr:
             if not isinstance(node, exp.Table) or _key(node) not in self._names:
                 return node
-            public, need = self._names[_key(node)]
-            if need is not None:
-                self._collect(need, needed)
+            public, setup = self._names[_key(node)]
+            if setup is not None:
+                self._collect(setup, setups)
             return aliased(public, node.alias) if node.alias else public.copy()
 
         renamed = query.transform(rename)
         assert isinstance(renamed, exp.Query)
         return renamed
 
-    def _collect(self, key: str, needed: dict[str, None]) -> None:
-        for other in self._needs[key][1]:
-            self._collect(other, needed)
-        needed.setdefault(key)
+    def _collect(self, key: str, setups: dict[str, None]) -> None:
+        for earlier in self._setups[key][1]:
+            self._collect(earlier, setups)
+        setups.setdefault(key)
 
 
 def _key(table: exp.Table) -> str:
@@ -98,15 +89,21 @@ def _key(table: exp.Table) -> str:
 
 
 def outside_values(rows: exp.Expr, column: str, type_: str, longest: int, known: exp.Expr | None) -> exp.Select:
-    """The values that the outside table alone has: ``value`` and ``rows``. What the column cannot hold fits nothing."""
-    value = exp.TryCast(this=col(column), to=native_type(type_))
-    query = _OUTSIDE_VALUES(value=value, outside=rows)
+    """The ``value`` and ``rows`` of values that only the outside table has, as far as the column can hold them."""
+    query = template("""
+        SELECT o.value, 0 AS rows
+        FROM (SELECT DISTINCT :value AS value FROM :outside) AS o
+        WHERE NOT o.value IS NULL
+    """)(value=exp.TryCast(this=col(column), to=native_type(type_)), outside=rows)
     if longest:
-        query = query.where(_FITS(longest=longest), copy=False)
-    return query if known is None else query.where(_IS_UNKNOWN(known=known), copy=False)
+        query = query.where(fragment("length(o.value::VARCHAR) <= :longest")(longest=longest), copy=False)
+    if known is None:
+        return query
+    is_unknown = fragment("NOT EXISTS(SELECT 1 FROM :known AS k WHERE o.value = k.value)")(known=known)
+    return query.where(is_unknown, copy=False)
 
 
-def as_text(policy: Policy) -> frozenset[str]:
+def text_columns(policy: Policy) -> frozenset[str]:
     """The columns, in lower case, that are read as text from files."""
     return frozenset(
         name.lower()
@@ -116,25 +113,21 @@ def as_text(policy: Policy) -> frozenset[str]:
 
 
 def write_source(section: SourceSection, source: Source, name: str, writer: ScriptWriter) -> None:
-    """How people get at the source's rows, or at the outside table's."""
+    """Name the rows of the source, or of the outside table."""
     view = table(name)
-    statements: list[str] = []
     after: tuple[str, ...] = ()
     if source.scan is not None:
-        statements.append(f"{create_temporary_view(view, select_star(source.scan)).sql('duckdb')};")
+        statement = create_temporary_view(view, select_star(source.scan)).sql("duckdb")
     else:
         if section.database is not None:
-            attached = f"ATTACH {text(str(section.database)).sql('duckdb')} AS source (READ_ONLY);"
-            writer.need("source database", [attached, "USE source;"])
+            attach = f"ATTACH {text(str(section.database)).sql('duckdb')} AS source (READ_ONLY);"
             after = ("source database",)
-        body = (
-            section.query.strip().rstrip(";")
-            if section.query
-            else select_star(parse_table_name(section.table or "")).sql("duckdb")
-        )
-        statements.append(f"CREATE TEMPORARY VIEW {view.sql('duckdb')} AS {body};")
-    writer.need(name, statements, after)
-    writer.name(source.relation, view, name)
+            writer.add_setup(after[0], [attach, "USE source;"])
+        query = (section.query or "").strip().rstrip(";")
+        query = query or select_star(parse_table_name(section.table or "")).sql("duckdb")
+        statement = f"CREATE TEMPORARY VIEW {view.sql('duckdb')} AS {query}"
+    writer.add_setup(name, [f"{statement};"], after)
+    writer.name_relation(source.relation, view, name)
 
 
 def write_hierarchy(
@@ -146,36 +139,36 @@ def write_hierarchy(
     target: exp.Table,
     writer: ScriptWriter,
 ) -> None:
-    """How people build a hierarchy."""
+    """Name a hierarchy over the values of the source and of the outside table; ``columns`` are theirs, and the type."""
     column, outside, type_ = columns
     values, public = table(f"values_{name}"), table(f"hierarchy_{name}")
-    both: exp.Query = _DISTINCT_VALUES(value=cast(col(column), type_), rows=table(SOURCE))
-    needs = [SOURCE]
+    value_query: exp.Query = template("SELECT DISTINCT :value AS value FROM :rows")(
+        value=cast(col(column), type_), rows=table(SOURCE)
+    )
     if outside is not None:
         more = outside_values(table(OUTSIDE), outside, type_, longest, None)
         more.set("expressions", [col("value", "o")])
-        both = exp.union(both, more, distinct=True)
-        needs.append(OUTSIDE)
+        value_query = exp.union(value_query, more, distinct=True)
     rules = policy.attributes[name].hierarchy or ()
     query = hierarchy_query(rules, values.copy(), type_, engine=run.engine, longest=longest or 1)
-    key = f"hierarchy {name}"
-    statements = [create_temporary_table(values, both), create_temporary_table(public, query)]
-    writer.need(key, [f"{one.sql('duckdb')};" for one in statements], needs)
-    writer.name(target, public, key)
+    statements = [create_temporary_table(values, value_query), create_temporary_table(public, query)]
+    after = [SOURCE] if outside is None else [SOURCE, OUTSIDE]
+    writer.add_setup(f"hierarchy {name}", [f"{statement.sql('duckdb')};" for statement in statements], after)
+    writer.name_relation(target, public, f"hierarchy {name}")
 
 
 def write_catalog(writer: ScriptWriter, path: Path) -> None:
-    """How people get at the hierarchies of a catalog."""
-    attached = f"ATTACH {text(str(path)).sql('duckdb')} AS {CATALOG_IN_QUERIES} (READ_ONLY);"
-    writer.need(CATALOG_IN_QUERIES, [attached])
+    """Attach the catalog with its recorded hierarchies."""
+    attach = f"ATTACH {text(str(path)).sql('duckdb')} AS {CATALOG_IN_QUERIES} (READ_ONLY);"
+    writer.add_setup(CATALOG_IN_QUERIES, [attach])
 
 
-def write_release(writer: ScriptWriter, subject: ComparedRelease, alias: str) -> None:
-    """How people get at the rows of a release."""
-    path = text(str(subject.path))
-    assert isinstance(subject.relation, exp.Table)  # as it was attached
-    if subject.path.suffix.lower() == ".parquet":
-        writer.name(subject.relation, exp.Table(this=anonymous("read_parquet", path)), None)
+def write_release(writer: ScriptWriter, release: ComparedRelease, alias: str) -> None:
+    """Name the rows of a release."""
+    path = text(str(release.path))
+    assert isinstance(release.relation, exp.Table)
+    if release.path.suffix.lower() == ".parquet":
+        writer.name_relation(release.relation, exp.Table(this=anonymous("read_parquet", path)), None)
         return
-    writer.need(alias, [f"ATTACH {path.sql('duckdb')} AS {ident(alias).sql('duckdb')} (READ_ONLY);"])
-    writer.name(subject.relation, table(subject.manifest.table_name, "main", alias), alias)
+    writer.add_setup(alias, [f"ATTACH {path.sql('duckdb')} AS {ident(alias).sql('duckdb')} (READ_ONLY);"])
+    writer.name_relation(release.relation, table(release.manifest.table_name, "main", alias), alias)

@@ -21,14 +21,14 @@ from oracles.oracle_attacks import Row
 from sqlanon.attacks.attacker import Attacker
 from sqlanon.attacks.matching import (
     chance_by_class,
+    compare_positions,
     composition,
     composition_victims,
     find_unsorted_matching,
+    have_same_order,
     is_by_class,
-    is_one_order,
     linkage,
     linking,
-    places,
     unsorted_matching,
 )
 from sqlanon.attacks.scripts import ScriptWriter
@@ -318,7 +318,7 @@ def test_positions_are_what_plain_python_finds(case: dict[str, Any]) -> None:
         linked, k = built(connection, case)
         few, (places_, agreeing, chance) = oracle.by_position(**case)
         assert {row[:-1]: row[-1] for row in rows_of(connection, unsorted_matching(linked, k))} == few
-        ((found, found_agreeing, found_chance),) = rows_of(connection, places(linked))
+        ((found, found_agreeing, found_chance),) = rows_of(connection, compare_positions(linked))
         assert (found, found_agreeing) == (places_, agreeing)
         assert found_chance == (None if chance is None else pytest.approx(chance))
 
@@ -378,9 +378,9 @@ def test_example_5_in_the_order_of_the_source_the_table_comes_back() -> None:
         attributes = figure_3(connection, list(range(12)))
         rows = rows_of(connection, unsorted_matching(link("one", "two", attributes), 2))
         assert sorted(row[:2] for row in rows) == PLACES
-        ((all_, agreeing, chance),) = rows_of(connection, places(link("one", "two", attributes)))
+        ((all_, agreeing, chance),) = rows_of(connection, compare_positions(link("one", "two", attributes)))
         assert (all_, agreeing, chance) == (12, 12, 0.5)
-        assert is_one_order(all_, agreeing, chance)
+        assert have_same_order(all_, agreeing, chance)
 
 
 def test_the_smaller_k_of_two_releases_counts() -> None:
@@ -426,8 +426,8 @@ def test_example_5_with_the_remedy() -> None:
     random.Random(5).shuffle(order)
     with duckdb.connect() as connection:
         attributes = figure_3(connection, order)
-        ((all_, agreeing, chance),) = rows_of(connection, places(link("one", "two", attributes)))
-        assert not is_one_order(all_, agreeing, chance)
+        ((all_, agreeing, chance),) = rows_of(connection, compare_positions(link("one", "two", attributes)))
+        assert not have_same_order(all_, agreeing, chance)
 
 
 # --- composition, as of Ganta, Kasiviswanathan and Smith (figure 1): two hospitals, one patient

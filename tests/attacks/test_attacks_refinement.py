@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from oracles import oracle_attacks as oracle
 from oracles.oracle_attacks import Row
-from sqlanon.attacks.refinement import FullDomainRelease, Released, downcoding, looks_at_rows_alone, minimality
+from sqlanon.attacks.refinement import FullDomainRelease, SplitAttribute, depends_on_rows_alone, downcoding, minimality
 from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.requirements.l_diversity import DistinctDiversity, EntropyDiversity
 from sqlanon.support.expressions import table
@@ -45,7 +45,7 @@ def test_both_are_what_plain_python_finds(data: st.DataObject) -> None:
         for i, (tree, level) in enumerate(zip(pair, levels, strict=True)):
             columns = [f"level_{n}" for n in range(tree.height + 1)]
             hierarchy = make(connection, f"h{i}", columns, list(tree.paths))
-            quasi.append(Released(str(i), f"released {i}", NAMES[i], level, hierarchy))
+            quasi.append(SplitAttribute(str(i), f"released {i}", NAMES[i], level, hierarchy))
         lower, merged = oracle.split(rows, levels, pair, k, distinct)
         parts = oracle.split(rows, levels, pair, k, distinct)
         labels = [{path[0]: path[level] for path in tree.paths} for tree, level in zip(pair, levels, strict=True)]
@@ -67,7 +67,7 @@ def of_q(connection: duckdb.DuckDBPyConnection, problems: list[str]) -> FullDoma
     make(connection, "release", ["qid", "disease"], [("Q", problem) for problem in problems])
     tree = make(connection, "tree", ["level_0", "level_1"], [("q1", "Q"), ("q2", "Q")])
     requirements = Requirements((KAnonymity(2), DistinctDiversity("disease", 2)))
-    quasi = [Released("qid", "qid", "qid", 1, tree)]
+    quasi = [SplitAttribute("qid", "qid", "qid", 1, tree)]
     return FullDomainRelease(table("release"), table("source"), quasi, {"disease": "disease"}, requirements)
 
 
@@ -99,5 +99,5 @@ def test_other_requirements_are_looked_at() -> None:
     with duckdb.connect() as connection:
         release = of_q(connection, ["HIV", "HIV", "flu", "flu", "flu", "gout", "HIV"])
         entropy = Requirements((KAnonymity(2), EntropyDiversity("disease", 1.5)))
-        assert looks_at_rows_alone(entropy)
+        assert depends_on_rows_alone(entropy)
         assert found(connection, minimality(replace(release, requirements=entropy), 2)) == {("Q",): ("qid", 2)}

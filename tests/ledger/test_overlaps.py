@@ -359,7 +359,7 @@ def test_attack_counts_new_rows_of_overlapping_classes_also_of_many(
     found = attack(files, policy, only=["temporal"])["temporal"]
     assert (found.victims, found.skipped) == (1, None)
     assert any(row[0] == 1 for row in run_script(found.sql))
-    monkeypatch.setattr(matching, "MOST_CLASSES", 3)
+    monkeypatch.setattr(matching, "MOST_SHOWN_CLASSES", 3)
     found = attack(files, policy, only=["temporal"])["temporal"]
     assert found.victims == 1
     assert "is left out: it takes too long for more than 3 classes" in str(found.skipped)

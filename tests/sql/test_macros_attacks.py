@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sqlanon.attacks.matching import composition, linkage, places
+from sqlanon.attacks.matching import compare_positions, composition, linkage
 from sqlanon.disclosure import attribute_disclosure as disclosure
 from sqlanon.ledger.catalog import init_database
 from sqlanon.ledger.joint.attacks import complementary_release, temporal_attack
@@ -113,7 +113,7 @@ def check_macros(first: list[Any], second: list[Any], known: int, db: Connection
         assert as_text(went, [0, 1, 3]) == built(temporal_attack(each.in_reverse, 3))
         assert len({*came, *went}) == len(found)
     found = call_macro(db, f"unsorted_matching('r', 'o', {LIST})")
-    assert found == db.execute(places(linked).sql("duckdb")).fetchall()
+    assert found == db.execute(compare_positions(linked).sql("duckdb")).fetchall()
 
 
 @pytest.mark.slow
