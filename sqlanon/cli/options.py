@@ -51,10 +51,10 @@ def _parse_size(text: str) -> str:
 
 
 def _parse_dialect(text: str) -> str:
-    from sqlanon.warehouse import dialect_of
+    from sqlanon.warehouse import check_dialect
 
     try:
-        return dialect_of(text)
+        return check_dialect(text)
     except PolicyError as error:
         raise typer.BadParameter(error.problems[0].message) from None
 

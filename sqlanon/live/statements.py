@@ -1,4 +1,4 @@
-"""The statements that make a live view and remove it, by names of its own database."""
+"""The statements that create and remove a live view, by names of its database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from decimal import ROUND_FLOOR, Decimal
 
 from sqlglot import exp
 
-from sqlanon.live.queries import LiveColumn, LiveRecipe, LiveTree, live_labels, live_nodes, live_status, live_view
+from sqlanon.live.queries import LiveColumn, LiveHierarchy, LiveRecipe, live_labels, live_nodes, live_status, live_view
 from sqlanon.requirements import Domain, bind_requirements
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.coding import Levels
@@ -34,7 +34,7 @@ SCHEMA = "sqlanon"
 DEFINITIONS = "live_definitions"
 STATUS = "live_views"
 MARK = "sqlanon live"
-"""Comments of our own views begin with it: what has no such comment is somebody else's."""
+"""The comments of live views begin with it; sqlanon did not create views without such a comment."""
 
 _DEFINITION = {
     "id": "INTEGER",
@@ -49,11 +49,8 @@ _DEFINITION = {
 }
 
 
-_CREATE_SCHEMA = fragment("CREATE SCHEMA IF NOT EXISTS sqlanon")
-_INSERT = fragment("INSERT INTO :definitions SELECT :values")
-_DELETE = fragment("DELETE FROM :definitions WHERE id = :number")
-_COUNTED = template("SELECT :number AS id, rows, suppressed, persons, suppressed_persons FROM :status")
-_NONE = template("""
+_STATUS = template("SELECT :number AS id, rows, suppressed, persons, suppressed_persons FROM :status")
+_NO_STATUS = template("""
     SELECT
         NULL::BIGINT AS id,
         NULL::BIGINT AS rows,
@@ -80,150 +77,149 @@ _STATUS_OF_ALL = template("""
         s.persons,
         s.suppressed_persons
     FROM :definitions AS d
-    LEFT JOIN :counted AS s ON d.id = s.id
+    LEFT JOIN :statuses AS s ON d.id = s.id
 """)
 
 
 @dataclass(frozen=True)
-class Known:
-    """A live view that is there: its number, schema and name, and the tables that it reads in schema ``sqlanon``."""
+class ViewRecord:
+    """A live view in its database: its number, schema and name, and the tables in schema ``sqlanon`` that it reads."""
 
     number: int
     schema: str
     name: str
     tables: tuple[str, ...]
 
+    @property
+    def status_view(self) -> exp.Table:
+        return table(f"live_{self.number}_status", SCHEMA)
+
 
 @dataclass(frozen=True)
 class LiveDraft:
-    """A live view before it is made, with what its tables hold and its row in ``sqlanon.live_definitions``."""
+    """A live view before its creation, with the contents of its tables and its row in ``sqlanon.live_definitions``."""
 
-    known: Known
+    record: ViewRecord
     recipe: LiveRecipe
     contents: tuple[exp.Select, ...]
     definition: tuple[exp.Expr, ...]
 
 
-def live_recipe(
-    prepared: SearchInput, levels: Levels, base: exp.Table, now: Mapping[str, LiveColumn], n: int
+def build_recipe(
+    search_input: SearchInput, levels: Levels, base: exp.Table, current: Mapping[str, LiveColumn], n: int
 ) -> tuple[LiveRecipe, list[str], list[exp.Select]]:
-    """What a live view is made of; and the tables that it reads, by their names in schema ``sqlanon``, with what they
-    are made from.
-    """
-    policy, columns = prepared.policy, prepared.columns
-    names = list(prepared.source.columns)
-    used = [column.name for column in prepared.released_columns]
-    used += [name for name in (*columns.generalized, *columns.sensitive, columns.person) if name is not None]
-    used = [name for name in names if name in set(used)]
-    place = {name: j for j, name in enumerate(used)}
+    """The recipe of a live view, and the tables that it reads, by name in schema ``sqlanon`` and by query."""
+    policy, columns = search_input.policy, search_input.columns
+    used = {column.name for column in search_input.released_columns}
+    used |= {name for name in (*columns.generalized, *columns.sensitive, columns.person) if name is not None}
+    names = [name for name in search_input.source.columns if name in used]
+    position = {name: j for j, name in enumerate(names)}
     tables, contents = list[str](), list[exp.Select]()
 
-    def kept(attribute: str, query: exp.Select) -> exp.Table:
+    def add_table(attribute: str, query: exp.Select) -> exp.Table:
         tables.append(f"live_{n}_{attribute}")
         contents.append(query)
         return table(tables[-1], SCHEMA)
 
     quasi = []
-    for name, column, tree, level in zip(
-        policy.generalized_attributes, columns.generalized, prepared.policy_hierarchies, levels, strict=True
+    for name, column, hierarchy, level in zip(
+        policy.generalized_attributes, columns.generalized, search_input.policy_hierarchies, levels, strict=True
     ):
-        labels = live_labels(tree, level, policy.attributes[name].forbidden)
-        quasi.append(LiveTree(place[column], kept(name, labels), level, tree.height, tree.open_ends))
-    trees = {
-        name: LiveTree(
-            place[columns.by_attribute[name]], kept(name, live_nodes(tree.table, tree.height)), 0, tree.height
-        )
-        for name, tree in prepared.sensitive_hierarchies.items()
+        labels = add_table(name, live_labels(hierarchy, level, policy.attributes[name].forbidden))
+        quasi.append(LiveHierarchy(position[column], labels, level, hierarchy.height, hierarchy.open_ends))
+    hierarchies = {}
+    for name, hierarchy in search_input.sensitive_hierarchies.items():
+        nodes = add_table(name, live_nodes(hierarchy.table, hierarchy.height))
+        hierarchies[name] = LiveHierarchy(position[columns.by_attribute[name]], nodes, 0, hierarchy.height)
+    domains = {
+        name: Domain(None, hierarchies[name].height if name in hierarchies else 0) for name in columns.sensitive_names
     }
-    domains = {name: Domain(None, trees[name].height if name in trees else 0) for name in columns.sensitive_names}
     recipe = LiveRecipe(
         base,
-        tuple(now[name] for name in used),
-        tuple((place[column.name], column.name, column.quasi) for column in prepared.released_columns),
+        tuple(current[name] for name in names),
+        tuple((position[column.name], column.name, column.quasi) for column in search_input.released_columns),
         tuple(quasi),
-        tuple(zip(columns.sensitive_names, (place[column] for column in columns.sensitive), strict=True)),
-        trees,
+        tuple(zip(columns.sensitive_names, (position[column] for column in columns.sensitive), strict=True)),
+        hierarchies,
         bind_requirements(policy.privacy, policy.generalized_attributes, domains),
-        None if columns.person is None else place[columns.person],
+        None if columns.person is None else position[columns.person],
     )
     return recipe, tables, contents
 
 
-def definition(
-    prepared: SearchInput, levels: Levels, known: Known, base: exp.Table, now: datetime
+def definition_row(
+    search_input: SearchInput, levels: Levels, record: ViewRecord, base: exp.Table, now: datetime
 ) -> tuple[exp.Expr, ...]:
-    """The row of a live view in ``sqlanon.live_definitions``. The limit is rounded down where it is longer."""
-    limit = Decimal(prepared.policy.search.suppression_limit).quantize(Decimal(1).scaleb(-18), rounding=ROUND_FLOOR)
-    levels_of = json.dumps(dict(zip(prepared.policy.generalized_attributes, levels, strict=True)), ensure_ascii=False)
+    """The row of a live view in ``sqlanon.live_definitions``. A limit with more digits is rounded down."""
+    policy = search_input.policy
+    limit = Decimal(policy.search.suppression_limit).quantize(Decimal(1).scaleb(-18), rounding=ROUND_FLOOR)
+    generalization = dict(zip(policy.generalized_attributes, levels, strict=True))
     values: list[exp.Expr] = [
-        number(known.number),
-        text(known.schema),
-        text(known.name),
-        text(base.name),
-        text(str(limit)),
-        text(now.isoformat(sep=" ")),
-        text(levels_of),
-        text(prepared.policy.fingerprint()),
-        exp.array(*(text(name) for name in known.tables)),
+        number(record.number),
+        *map(text, (record.schema, record.name, base.name, str(limit), now.isoformat(sep=" "))),
+        text(json.dumps(generalization, ensure_ascii=False)),
+        text(policy.fingerprint()),
+        exp.array(*(text(name) for name in record.tables)),
     ]
     return tuple(cast(value, type_) for value, type_ in zip(values, _DEFINITION.values(), strict=True))
 
 
-def making(draft: LiveDraft, before: Known | None, sound: Sequence[Known], secure: bool) -> Iterator[exp.Expr]:
-    known, definitions = draft.known, table(DEFINITIONS, SCHEMA)
+def create_statements(
+    draft: LiveDraft, replaced: ViewRecord | None, readable: Sequence[ViewRecord], secure: bool
+) -> Iterator[exp.Expr]:
+    """The statements that create a live view beside other ``readable`` ones."""
+    record, definitions = draft.record, table(DEFINITIONS, SCHEMA)
     create = create_table_with_columns(definitions, _DEFINITION.items())
     create.set("exists", True)
-    yield from (_CREATE_SCHEMA(), create)
-    if before is not None:
-        yield from _removing(before)
-    yield _INSERT(definitions=definitions, values=draft.definition)
-    for name, query in zip(known.tables, draft.contents, strict=True):
+    yield from (fragment("CREATE SCHEMA IF NOT EXISTS sqlanon")(), create)
+    if replaced is not None:
+        yield from _remove(replaced)
+    insert = fragment("INSERT INTO :definitions SELECT :values")
+    yield insert(definitions=definitions, values=draft.definition)
+    for name, query in zip(record.tables, draft.contents, strict=True):
         yield create_table(table(name, SCHEMA), query)
-    view = table(known.name, known.schema)
+    view = table(record.name, record.schema)
     yield (create_secure_view if secure else create_view)(view, live_view(draft.recipe))
     yield _comment(view.copy(), f"{MARK}: generalized and suppressed whenever it is read")
-    # It is in another schema, where another table may have that name.
-    elsewhere = replace(draft.recipe, base=table(draft.recipe.base.name, known.schema))
-    yield create_view(table(status_name(known), SCHEMA), live_status(elsewhere))
-    yield from _status([*sound, known])
+    # The status view is in another schema, which may have a table of that name.
+    qualified = replace(draft.recipe, base=table(draft.recipe.base.name, record.schema))
+    yield create_view(record.status_view, live_status(qualified))
+    yield from _create_status([*readable, record])
 
 
-def removing(known: Known, others: Sequence[Known], sound: Sequence[Known]) -> Iterator[exp.Expr]:
-    """The statements that remove a live view, of others, of which some are not broken."""
-    yield from _removing(known)
-    if others:
-        yield from _status(sound)
+def drop_statements(
+    record: ViewRecord, remaining: Sequence[ViewRecord], readable: Sequence[ViewRecord]
+) -> Iterator[exp.Expr]:
+    """The statements that remove a live view; ``readable`` are the ``remaining`` views that are not broken."""
+    yield from _remove(record)
+    if remaining:
+        yield from _create_status(readable)
     else:
         yield drop_view(table(STATUS, SCHEMA))
         yield drop_table(table(DEFINITIONS, SCHEMA))
 
 
-def _removing(known: Known) -> Iterator[exp.Expr]:
-    yield drop_view(table(known.name, known.schema))
-    yield drop_view(table(status_name(known), SCHEMA))
-    for name in known.tables:
-        drop = drop_table(table(name, SCHEMA))
-        drop.set("exists", True)
-        yield drop
-    yield _DELETE(definitions=table(DEFINITIONS, SCHEMA), number=known.number)
+def _remove(record: ViewRecord) -> Iterator[exp.Expr]:
+    yield drop_view(table(record.name, record.schema))
+    yield drop_view(record.status_view)
+    for name in record.tables:
+        yield drop_table(table(name, SCHEMA), exists=True)
+    delete = fragment("DELETE FROM :definitions WHERE id = :number")
+    yield delete(definitions=table(DEFINITIONS, SCHEMA), number=record.number)
 
 
-def status_query(counted: Sequence[Known]) -> exp.Select:
-    """The state of the live views. Those that are not counted are broken: a new search is advised."""
-    each = [_COUNTED(number=one.number, status=table(status_name(one), SCHEMA)) for one in counted]
-    return _STATUS_OF_ALL(definitions=table(DEFINITIONS, SCHEMA), counted=union_all(*each or [_NONE()]))
+def status_query(readable: Sequence[ViewRecord]) -> exp.Select:
+    """The state of all live views; a new search is advised for broken ones, which are not ``readable``."""
+    statuses = [_STATUS(number=record.number, status=record.status_view) for record in readable]
+    return _STATUS_OF_ALL(definitions=table(DEFINITIONS, SCHEMA), statuses=union_all(*statuses or [_NO_STATUS()]))
 
 
-def _status(counted: Sequence[Known]) -> Iterator[exp.Expr]:
-    """The view ``sqlanon.live_views``: it counts when it is read."""
+def _create_status(readable: Sequence[ViewRecord]) -> Iterator[exp.Expr]:
+    """Create the view ``sqlanon.live_views``, which counts when it is read."""
     view = table(STATUS, SCHEMA)
     yield drop_view(view)
-    yield create_view(view.copy(), status_query(counted))
+    yield create_view(view.copy(), status_query(readable))
     yield _comment(view.copy(), f"{MARK}: the live views of this database; private")
-
-
-def status_name(known: Known) -> str:
-    return f"live_{known.number}_status"
 
 
 def _comment(view: exp.Table, comment: str) -> exp.Comment:

@@ -1,4 +1,4 @@
-"""What a warehouse is asked for a policy, laid out: from the policy and its hierarchy files alone."""
+"""Plan the warehouse statements for a policy, from the policy and its hierarchy files alone."""
 
 from __future__ import annotations
 
@@ -13,35 +13,28 @@ from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.strategies.examples import example_height, example_levels, find_lattice_size
 from sqlanon.support.coding import CodedAttribute, Column
 from sqlanon.support.expressions import table
-from sqlanon.warehouse import statements as wa
-from sqlanon.warehouse.statements import (
-    SUPPRESSED,
-    Target,
-    audit_of,
-    before,
-    dialect_of,
-    value_tables,
-)
+from sqlanon.warehouse import statements
+from sqlanon.warehouse.statements import SUPPRESSED, WarehouseTarget, check_dialect, name_value_tables
 
 
 def plan_for_warehouse(policy: Policy, dialect: str, engine: WorkEngine) -> Plan:
-    """Lay out what a warehouse is asked: the frequency set, the release, the audit. Nothing is asked of any database.
+    """Plan the frequency set, the release and the audit without reading any database.
 
-    The release is shown at level 1, or the lowest that is allowed; with columns that may be NULL.
+    The example release is at level 1, or the lowest allowed level, and its columns may be NULL.
     """
-    dialect = dialect_of(dialect)
-    if found := list(find_conflicts(REMOTE_SOURCES, collect_sections(dict(policy), exported=True))):
-        raise PolicyError(found)
-    target, names = Target.of(policy), {name: name for name in policy.attributes}
-    recoding = _example(policy, engine)
+    dialect = check_dialect(dialect)
+    if conflicts := list(find_conflicts(REMOTE_SOURCES, collect_sections(dict(policy), exported=True))):
+        raise PolicyError(conflicts)
+    target, names = WarehouseTarget.of(policy), {name: name for name in policy.attributes}
+    recoding = _example_recoding(policy, engine)
 
     def comment_of(comment: str) -> str:
         return comment_without_variables(one_line(comment), dialect)
 
-    labels = zip(policy.generalized_attributes, value_tables(policy.generalized_attributes), strict=True)
+    labels = zip(policy.generalized_attributes, name_value_tables(policy.generalized_attributes), strict=True)
     uploaded = ", ".join(f"{name} (of {comment_of(attribute)!r})" for attribute, name in labels)
-    audit = audit_of(policy, target, names)
-    figures = wa.figures(target.release, policy.generalized_attributes)
+    audit = statements.audit_queries(policy, target, names)
+    figures = statements.release_figures(target.release, policy.generalized_attributes)
     missing = f"; not in SQL: {comment_of(', '.join(audit.not_in_sql))}" if audit.not_in_sql else ""
     stages = (
         Stage(
@@ -55,7 +48,7 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: WorkEngine) -> Plan
             f"over uploaded tables: values with labels, {uploaded}; suppressed classes, {SUPPRESSED}; "
             f"sqlanon anonymize POLICY.toml --export FOLDER --dialect {dialect} finds and writes them, with this "
             "statement (here: at level 1, or the lowest allowed level)",
-            (*before(dialect), target.release_statement(recoding, dialect)),
+            (*statements.setup_statements(dialect), target.release_text(recoding, dialect)),
         ),
         Stage(
             "audit",
@@ -65,7 +58,7 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: WorkEngine) -> Plan
             (
                 *(f"-- {comment_of(name)}\n{target.text(query, dialect)}" for name, query in audit.violations),
                 "-- the rows in which the release and the statement differ\n"
-                f"{target.text(target.other_rows(recoding), dialect)}",
+                f"{target.text(target.different_rows(recoding), dialect)}",
                 f"-- the classes\n{target.text(figures, dialect)}",
             ),
         ),
@@ -83,7 +76,7 @@ def _height(policy: Policy, name: str, engine: WorkEngine) -> int:
     return example_height(steps, rules)
 
 
-def _example(policy: Policy, engine: WorkEngine) -> FullDomainRecoding:
+def _example_recoding(policy: Policy, engine: WorkEngine) -> FullDomainRecoding:
     attributes = tuple(
         CodedAttribute(
             name,
@@ -103,8 +96,8 @@ def _example(policy: Policy, engine: WorkEngine) -> FullDomainRecoding:
     )
     heights = tuple(attribute.height for attribute in attributes)
     levels = example_levels(policy, heights)
-    # In one class of all rows, nothing tells the suppressed ones apart but values that are unknown.
-    told_apart = levels != heights or any(attribute.unknown for attribute in attributes)
+    # In one class of all rows, only unknown values distinguish suppressed rows.
+    is_distinguished = levels != heights or any(attribute.unknown for attribute in attributes)
     return FullDomainRecoding(
         table("source"),
         released,
@@ -112,5 +105,5 @@ def _example(policy: Policy, engine: WorkEngine) -> FullDomainRecoding:
         tuple("*" for _ in attributes),
         levels,
         table(SUPPRESSED) if levels != heights else None,
-        mask=policy.masks_suppressed_rows and told_apart,
+        mask=policy.masks_suppressed_rows and is_distinguished,
     )
