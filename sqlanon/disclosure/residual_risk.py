@@ -39,13 +39,13 @@ _VALUES = template("""
     SELECT
         :position AS position,
         count(*) AS values,
-        count(*) FILTER (WHERE n < :few) AS rare_values,
-        coalesce(sum(n) FILTER (WHERE n < :few), 0)::BIGINT AS rare_rows
-    FROM (SELECT count(*) AS n FROM :relation GROUP BY :column) AS c
+        count(*) FILTER (WHERE row_count < :few) AS rare_values,
+        coalesce(sum(row_count) FILTER (WHERE row_count < :few), 0)::BIGINT AS rare_rows
+    FROM (SELECT count(*) AS row_count FROM :relation GROUP BY :column) AS c
 """)
 _CLASSES = template("""
-    SELECT coalesce(sum(n), 0)::BIGINT AS rows, coalesce(min(n), 0)::BIGINT AS smallest, count(*) FILTER (WHERE n = 1)
-    FROM (SELECT count(*) AS n FROM :relation GROUP BY :quasi HAVING count(*) > 0) AS c
+    SELECT coalesce(sum(row_count), 0)::BIGINT AS rows, coalesce(min(row_count), 0)::BIGINT AS smallest, count(*) FILTER (WHERE row_count = 1)
+    FROM (SELECT count(*) AS row_count FROM :relation GROUP BY :quasi HAVING count(*) > 0) AS c
 """)
 
 
@@ -268,48 +268,48 @@ def _count_disclosed(
     # Numbered classes: rows are grouped by their labels once, and by a number afterwards.
     query = template("""
         WITH "sqlanon classes" AS MATERIALIZED (
-            SELECT :labels, row_number() OVER () AS class FROM :relation AS r GROUP BY :quasi
+            SELECT :labels, row_number() OVER () AS class_id FROM :relation AS r GROUP BY :quasi
         ),
         "sqlanon counts" AS MATERIALIZED (
-            SELECT c.class, :sensitive AS value, count(*) AS n
+            SELECT c.class_id, :sensitive AS value, count(*) AS row_count
             FROM :relation AS r
             JOIN "sqlanon classes" AS c ON :same
-            GROUP BY c.class, :sensitive
+            GROUP BY c.class_id, :sensitive
         ),
         "sqlanon sizes" AS MATERIALIZED (
-            SELECT class, count(*) AS values, sum(n)::BIGINT AS n FROM "sqlanon counts" GROUP BY class
+            SELECT class_id, count(*) AS values, sum(row_count)::BIGINT AS row_count FROM "sqlanon counts" GROUP BY class_id
         ),
         "sqlanon values" AS MATERIALIZED (
-            SELECT value, sum(n)::BIGINT AS n FROM "sqlanon counts" GROUP BY value
+            SELECT value, sum(row_count)::BIGINT AS row_count FROM "sqlanon counts" GROUP BY value
         ),
         "sqlanon skewed" AS (
-            SELECT coalesce(sum(c.n), 0)::BIGINT AS skewed
+            SELECT coalesce(sum(c.row_count), 0)::BIGINT AS skewed
             FROM "sqlanon counts" AS c
-            JOIN "sqlanon sizes" AS s ON c.class = s.class AND c.n::DOUBLE / s.n::DOUBLE >= :likely
+            JOIN "sqlanon sizes" AS s ON c.class_id = s.class_id AND c.row_count::DOUBLE / s.row_count::DOUBLE >= :likely
             JOIN "sqlanon values" AS v ON c.value IS NOT DISTINCT FROM v.value
-            WHERE c.n::DOUBLE / s.n::DOUBLE
-                / (v.n::DOUBLE / (SELECT sum(n)::DOUBLE FROM "sqlanon sizes")) >= :ratio
+            WHERE c.row_count::DOUBLE / s.row_count::DOUBLE
+                / (v.row_count::DOUBLE / (SELECT sum(row_count)::DOUBLE FROM "sqlanon sizes")) >= :ratio
         ),
         "sqlanon revealed" AS (
             SELECT
-                coalesce(sum(c.n) FILTER (WHERE s.values = 1), 0)::BIGINT AS one_value,
-                coalesce(sum(c.n), 0)::BIGINT AS two_values
+                coalesce(sum(c.row_count) FILTER (WHERE s.values = 1), 0)::BIGINT AS one_value,
+                coalesce(sum(c.row_count), 0)::BIGINT AS two_values
             FROM "sqlanon counts" AS c
-            JOIN "sqlanon sizes" AS s ON c.class = s.class AND s.values <= 2
+            JOIN "sqlanon sizes" AS s ON c.class_id = s.class_id AND s.values <= 2
             JOIN "sqlanon values" AS v ON c.value IS NOT DISTINCT FROM v.value
-            WHERE v.n::DOUBLE / (SELECT sum(n)::DOUBLE FROM "sqlanon sizes") < :common
+            WHERE v.row_count::DOUBLE / (SELECT sum(row_count)::DOUBLE FROM "sqlanon sizes") < :common
         )
         SELECT
-            coalesce(sum(n), 0)::BIGINT AS rows,
-            coalesce(min(n), 0)::BIGINT AS smallest,
-            count(*) FILTER (WHERE n = 1) AS uniques,
+            coalesce(sum(row_count), 0)::BIGINT AS rows,
+            coalesce(min(row_count), 0)::BIGINT AS smallest,
+            count(*) FILTER (WHERE row_count = 1) AS uniques,
             (SELECT one_value FROM "sqlanon revealed") AS one_value,
             (SELECT two_values FROM "sqlanon revealed") AS two_values,
             (SELECT skewed FROM "sqlanon skewed") AS skewed,
-            coalesce((SELECT max(n)::DOUBLE FROM "sqlanon values") / sum(n)::DOUBLE >= :common, false) AS has_common,
-            (SELECT count(*) FROM "sqlanon values") AS different,
-            (SELECT count(*) FILTER (WHERE n < :few) FROM "sqlanon values") AS rare_values,
-            (SELECT coalesce(sum(n) FILTER (WHERE n < :few), 0)::BIGINT FROM "sqlanon values") AS rare_rows
+            coalesce((SELECT max(row_count)::DOUBLE FROM "sqlanon values") / sum(row_count)::DOUBLE >= :common, false) AS has_common,
+            (SELECT count(*) FROM "sqlanon values") AS distinct_values,
+            (SELECT count(*) FILTER (WHERE row_count < :few) FROM "sqlanon values") AS rare_values,
+            (SELECT coalesce(sum(row_count) FILTER (WHERE row_count < :few), 0)::BIGINT FROM "sqlanon values") AS rare_rows
         FROM "sqlanon sizes"
     """)(
         labels=[as_column(col(name, "r"), label.name) for name, label in pairs],
