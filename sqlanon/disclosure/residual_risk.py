@@ -44,7 +44,10 @@ _VALUES = template("""
     FROM (SELECT count(*) AS row_count FROM :relation GROUP BY :column) AS c
 """)
 _CLASSES = template("""
-    SELECT coalesce(sum(row_count), 0)::BIGINT AS rows, coalesce(min(row_count), 0)::BIGINT AS smallest, count(*) FILTER (WHERE row_count = 1)
+    SELECT
+        coalesce(sum(row_count), 0)::BIGINT AS rows,
+        coalesce(min(row_count), 0)::BIGINT AS smallest,
+        count(*) FILTER (WHERE row_count = 1) AS uniques
     FROM (SELECT count(*) AS row_count FROM :relation GROUP BY :quasi HAVING count(*) > 0) AS c
 """)
 
@@ -277,7 +280,9 @@ def _count_disclosed(
             GROUP BY c.class_id, :sensitive
         ),
         "sqlanon sizes" AS MATERIALIZED (
-            SELECT class_id, count(*) AS values, sum(row_count)::BIGINT AS row_count FROM "sqlanon counts" GROUP BY class_id
+            SELECT class_id, count(*) AS values, sum(row_count)::BIGINT AS row_count
+            FROM "sqlanon counts"
+            GROUP BY class_id
         ),
         "sqlanon values" AS MATERIALIZED (
             SELECT value, sum(row_count)::BIGINT AS row_count FROM "sqlanon counts" GROUP BY value
@@ -285,7 +290,8 @@ def _count_disclosed(
         "sqlanon skewed" AS (
             SELECT coalesce(sum(c.row_count), 0)::BIGINT AS skewed
             FROM "sqlanon counts" AS c
-            JOIN "sqlanon sizes" AS s ON c.class_id = s.class_id AND c.row_count::DOUBLE / s.row_count::DOUBLE >= :likely
+            JOIN "sqlanon sizes" AS s
+                ON c.class_id = s.class_id AND c.row_count::DOUBLE / s.row_count::DOUBLE >= :likely
             JOIN "sqlanon values" AS v ON c.value IS NOT DISTINCT FROM v.value
             WHERE c.row_count::DOUBLE / s.row_count::DOUBLE
                 / (v.row_count::DOUBLE / (SELECT sum(row_count)::DOUBLE FROM "sqlanon sizes")) >= :ratio
@@ -306,10 +312,12 @@ def _count_disclosed(
             (SELECT one_value FROM "sqlanon revealed") AS one_value,
             (SELECT two_values FROM "sqlanon revealed") AS two_values,
             (SELECT skewed FROM "sqlanon skewed") AS skewed,
-            coalesce((SELECT max(row_count)::DOUBLE FROM "sqlanon values") / sum(row_count)::DOUBLE >= :common, false) AS has_common,
+            coalesce((SELECT max(row_count)::DOUBLE FROM "sqlanon values") / sum(row_count)::DOUBLE >= :common, false)
+                AS has_common,
             (SELECT count(*) FROM "sqlanon values") AS distinct_values,
             (SELECT count(*) FILTER (WHERE row_count < :few) FROM "sqlanon values") AS rare_values,
-            (SELECT coalesce(sum(row_count) FILTER (WHERE row_count < :few), 0)::BIGINT FROM "sqlanon values") AS rare_rows
+            (SELECT coalesce(sum(row_count) FILTER (WHERE row_count < :few), 0)::BIGINT FROM "sqlanon values")
+                AS rare_rows
         FROM "sqlanon sizes"
     """)(
         labels=[as_column(col(name, "r"), label.name) for name, label in pairs],
