@@ -21,11 +21,6 @@ from sqlanon.support.expressions import as_column, col, fragment, ident, number,
 
 _COUNTS = table("sqlanon narrowing")
 
-_GROUP_COUNTS = template("""
-    SELECT :label AS label, :ground AS ground, :columns, :count::DOUBLE AS n
-    FROM :rows
-    GROUP BY :positions
-""")
 _ROW_COUNT = fragment("count(*)")
 _PERSON_COUNT = fragment("count(DISTINCT :person)")
 
@@ -49,16 +44,6 @@ _LABELS = template("""
     HAVING count(*) > 1
 """)
 
-# The probability that two persons with the same ground value agree in the columns.
-_DETERMINED = template("""
-    SELECT coalesce(sum(n * agree) / sum(n), 0) AS determined
-    FROM (
-        SELECT sum(n) AS n, sum(n * (n - 1)) / (sum(n) * (sum(n) - 1)) AS agree
-        FROM :counts
-        GROUP BY label, ground
-        HAVING sum(n) > 1
-    ) AS d
-""")
 
 # Only groups of two or more persons count, with values that several persons share or the ground value determines.
 _GROUPS = template("""
@@ -143,27 +128,6 @@ _PINNED = template("""
     WHERE g.n / 2 * ln(greatest(l.alike, 1e-300)) < ln(:by_chance)
 """)
 
-_SMALLEST_GROUP = template("""
-    SELECT coalesce(min(n), 0)::BIGINT AS smallest
-    FROM (SELECT :count AS n FROM :rows GROUP BY :keys) AS c
-""")
-
-_VALUES_LEFT = template("""
-    SELECT :columns, count(DISTINCT :ground) AS values_left, count(*) AS rows
-    FROM :source
-    GROUP BY :columns
-    ORDER BY values_left, rows DESC
-""")
-_VALUES_LEFT_IN_PARTS = template("""
-    SELECT :ends, :columns, count(DISTINCT :ground) AS values_left, count(*) AS rows
-    FROM (SELECT :inner, :ground FROM :source) AS s
-    GROUP BY :columns
-    ORDER BY values_left, rows DESC
-""")
-_RANK_PART = fragment("""
-    CASE WHEN :value IS NOT NULL
-    THEN floor((rank() OVER (ORDER BY :value) - 1) * :parts / (count(:value) OVER ()))::INTEGER END
-""")
 
 BY_CHANCE = 1e-6
 """A group with one ground value reveals it, unless unrelated columns show such a group with this probability."""
@@ -250,9 +214,11 @@ class _StatementParts:
         output = [as_column(column, name.name) for column, name in zip(columns, self._names, strict=True)]
         positions = [number(position + 1) for position in range(2 + len(output))]
         count = _ROW_COUNT() if person is None else _PERSON_COUNT(person=person)
-        self._counts = _GROUP_COUNTS(
-            label=label, ground=ground, columns=output, count=count, rows=rows, positions=positions
-        )
+        self._counts = template("""
+            SELECT :label AS label, :ground AS ground, :columns, :count::DOUBLE AS n
+            FROM :rows
+            GROUP BY :positions
+        """)(label=label, ground=ground, columns=output, count=count, rows=rows, positions=positions)
         self._grounds = _GROUNDS(counts=_COUNTS.copy()) if person is None else _GROUNDS_OF_PERSONS(
             label=label, ground=ground, person=person, rows=rows, positions=positions[:2]
         )  # fmt: skip
@@ -266,7 +232,16 @@ class _StatementParts:
         return subquery(_LABELS(grounds=self.grounds))
 
     def groups(self, shared: float) -> exp.Subquery:
-        determined = _DETERMINED(counts=_COUNTS.copy())
+        # The probability that two persons with the same ground value agree in the columns.
+        determined = template("""
+            SELECT coalesce(sum(n * agree) / sum(n), 0) AS determined
+            FROM (
+                SELECT sum(n) AS n, sum(n * (n - 1)) / (sum(n) * (sum(n) - 1)) AS agree
+                FROM :counts
+                GROUP BY label, ground
+                HAVING sum(n) > 1
+            ) AS d
+        """)(counts=_COUNTS.copy())
         return subquery(_GROUPS(
             names=self._names, counts=_COUNTS.copy(), labels=self.labels, shared=shared, determined=determined,
             copied=COPIED,
@@ -279,12 +254,18 @@ class _StatementParts:
 def smallest_group(rows: exp.Expr, keys: Sequence[exp.Expr], person: exp.Expr | None = None) -> exp.Select:
     """One number: the rows, or the persons, of the smallest group that agrees in the keys."""
     count = _ROW_COUNT() if person is None else _PERSON_COUNT(person=person)
-    return _SMALLEST_GROUP(count=count, rows=rows, keys=list(keys))
+    return template("""
+        SELECT coalesce(min(n), 0)::BIGINT AS smallest
+        FROM (SELECT :count AS n FROM :rows GROUP BY :keys) AS c
+    """)(count=count, rows=rows, keys=list(keys))
 
 
 def rank_part(value: exp.Expr) -> exp.Expr:
     """The part of a number or a date, of `PARTS` with equally many rows; NULL for NULL."""
-    return _RANK_PART(value=value, parts=float(PARTS))
+    return fragment("""
+        CASE WHEN :value IS NOT NULL
+        THEN floor((rank() OVER (ORDER BY :value) - 1) * :parts / (count(:value) OVER ()))::INTEGER END
+    """)(value=value, parts=float(PARTS))
 
 
 def narrowing_query(source: exp.Expr, ground: str, columns: Mapping[str, bool]) -> exp.Select:
@@ -294,7 +275,12 @@ def narrowing_query(source: exp.Expr, ground: str, columns: Mapping[str, bool]) 
     """
     names = [col(name) for name in columns]
     if not any(columns.values()):
-        return _VALUES_LEFT(columns=names, ground=col(ground), source=source)
+        return template("""
+            SELECT :columns, count(DISTINCT :ground) AS values_left, count(*) AS rows
+            FROM :source
+            GROUP BY :columns
+            ORDER BY values_left, rows DESC
+        """)(columns=names, ground=col(ground), source=source)
     parts = {name: f"part of {name}" for name, in_parts in columns.items() if in_parts}
     ends: list[exp.Expr] = []
     for name in parts:
@@ -302,7 +288,12 @@ def narrowing_query(source: exp.Expr, ground: str, columns: Mapping[str, bool]) 
             as_column(exp.Min(this=col(name)), f"least {name}"),
             as_column(exp.Max(this=col(name)), f"greatest {name}"),
         ]
-    return _VALUES_LEFT_IN_PARTS(
+    return template("""
+        SELECT :ends, :columns, count(DISTINCT :ground) AS values_left, count(*) AS rows
+        FROM (SELECT :inner, :ground FROM :source) AS s
+        GROUP BY :columns
+        ORDER BY values_left, rows DESC
+    """)(
         ends=ends,
         columns=[col(parts.get(name, name)) for name in columns],
         inner=[*names, *(as_column(rank_part(col(name)), part) for name, part in parts.items())],
