@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from sqlanon.report.notebook import Charts
 
 
-AnyRelease: TypeAlias = "Release | ServerRelease[Any]"
+AnyRelease: TypeAlias = "Release | ServerRelease"
 
 SEVERAL_LEVELS = "at several levels"
 """The transformation of an attribute whose values are released at several levels."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
 from sqlglot import exp
 
@@ -33,7 +33,6 @@ from sqlanon.support.expressions import create_temporary_table, drop_table, tabl
 
 class Server(Protocol):
     def translate_errors(self, kind: type[SqlanonError]) -> AbstractContextManager[None]: ...
-
     def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
 
 
@@ -99,12 +98,9 @@ class ServerLocation(ABC):
             ) from error
 
 
-AnyServerLocation = TypeVar("AnyServerLocation", bound=ServerLocation)
-
-
 @dataclass(frozen=True)
-class ServerTarget(Generic[AnyServerLocation]):
-    location: AnyServerLocation
+class ServerTarget:
+    location: ServerLocation
 
     @property
     def path(self) -> Path:
@@ -134,10 +130,10 @@ class StagedOnServer(ABC):
 
 
 @dataclass(frozen=True)
-class ServerRelease(Generic[AnyServerLocation]):
+class ServerRelease:
     """A published release on a server."""
 
-    location: AnyServerLocation
+    location: ServerLocation
     manifest: Manifest
     limits: Limits = NO_LIMITS  # of this machine, for `verify`
     sha256: ClassVar[None] = None

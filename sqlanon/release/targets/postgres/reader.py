@@ -236,8 +236,10 @@ class OpenedPostgres:
             yield engine
 
 
-class PostgresRelease(ServerRelease[PostgresLocation]):
+class PostgresRelease(ServerRelease):
     """A published release in PostgreSQL."""
+
+    location: PostgresLocation
 
     def class_sizes_sql(self) -> str:
         """The statement of `class_sizes`, for the server with any search path."""

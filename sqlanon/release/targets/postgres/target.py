@@ -55,7 +55,9 @@ _READ_BACK = "read_back"
 
 
 @dataclass(frozen=True)
-class PostgresTarget(ServerTarget[PostgresLocation]):
+class PostgresTarget(ServerTarget):
+    location: PostgresLocation
+
     @contextmanager
     def stage(self, draft: Draft) -> Iterator[StagedPostgres]:
         """Write the rows to a table in a transaction that is rolled back unless it is committed, and read them back."""

@@ -205,7 +205,7 @@ class OpenedSpark:
 
 
 @dataclass(frozen=True)
-class SparkRelease(ServerRelease[SparkLocation]):
+class SparkRelease(ServerRelease):
     """A published release in Spark."""
 
     warnings: tuple[str, ...] = ()
@@ -244,9 +244,10 @@ _LOCATION_EXISTS = "LOCATION_ALREADY_EXISTS"
 
 
 @dataclass(frozen=True)
-class SparkTarget(ServerTarget[SparkLocation]):
+class SparkTarget(ServerTarget):
     """A release in a schema of the Spark that has the source."""
 
+    location: SparkLocation
     server: SparkEngine
 
     @contextmanager
