@@ -37,7 +37,6 @@ from sqlanon.strategies.recoding import ReleaseStatement
 from sqlanon.support.coding import Column, Levels
 from sqlanon.support.expressions import (
     Namer,
-    as_column,
     col,
     create_table,
     create_temporary_view,
@@ -163,9 +162,9 @@ class SourceAudit:
         source, names = self.search_input.source, list(dict.fromkeys(self.search_input.columns.sensitive))
         count = row_count_column(source.columns)
         counts, view = self.work(f"reference_{mark}"), table(f"sqlanon_reference_{mark}", "main", "temp")
-        output: list[exp.Expr] = [*map(col, names), as_column(exp.Count(this=exp.Star()), count)]
-        query = select(output, source.relation.copy(), [col(name) for name in names])
-        self.engine.execute(create_table(counts, query))
+        query = template("SELECT :columns, count(*) AS :row_count FROM :source GROUP BY :columns")
+        combinations = query(columns=[col(name) for name in names], row_count=ident(count), source=source.relation)
+        self.engine.execute(create_table(counts, combinations))
         self.engine.execute(create_temporary_view(view, repeat_rows(counts, names, count)))
         return view
 
