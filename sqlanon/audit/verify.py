@@ -94,7 +94,7 @@ def verify_file(
 
 def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verification:
     """Verify an open release: first its catalog or layout, and its rows only if that passes."""
-    contents = None if release.is_parquet else _check_objects(release, fresh)
+    contents = _check_objects(release, fresh) if release.is_database else None
     if release.layout is not None and release.flaw:
         contents = Check("contents", False, release.flaw)
     if contents is not None and not contents.passed:
@@ -152,7 +152,7 @@ def audited_release(engine: Queryable, manifest: Manifest, relation: str) -> Aud
 def _checks_without_rows(release: OpenRelease, contents: Check) -> list[Check]:
     manifest = release.manifest
     checks = [_check_consistency(manifest), _check_fields(manifest), contents, ROWS_NOT_READ]
-    if release.is_parquet:
+    if not release.is_database:
         return checks
     columns = read_catalog_columns(release.engine, "main", manifest.rows_table)
     return [_check_columns(manifest.columns, list(columns.items())), *checks, _check_blocks(release)]
@@ -179,7 +179,7 @@ def _checks(
     ]
     if manifest.draft:
         checks.append(Check("draft", None, "not published: a draft for trying out, compared with no other release"))
-    if not release.is_parquet:
+    if release.is_database:
         assert contents is not None
         return [*checks, contents, *_check_duckdb_file(release, fresh)]
     if release.layout is None or release.file is None:
@@ -242,7 +242,7 @@ def _check_requirements(release: OpenRelease, fresh: bool) -> list[Check]:
     if unknown := find_unknown_names(section, audited):
         return [Check("requirements", False, f"the release does not have these columns: {unknown}")]
     # A fresh DuckDB file has its macros already; a file of rows alone never has.
-    has_macros = fresh and not release.is_parquet
+    has_macros = fresh and release.is_database
     if not has_macros and not all(requirement.entry.plain_macros for requirement in list_requirements(section)):
         release.engine.script(*macro_scripts(REQUIREMENT_MACROS))
     return check_requirements(section, audited)

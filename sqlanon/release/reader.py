@@ -153,8 +153,12 @@ class OpenRelease:
 
     Attributes
     ----------
-    manifest, manifests:
-        The manifest of the opened version, and of all versions, the newest first.
+    manifest:
+        The manifest of the opened version.
+    is_database:
+        Whether it is a DuckDB file, which has metadata beside the rows.
+    manifests:
+        The manifests of all versions in a file, the newest first.
     file, layout:
         The file, and the layout of a Parquet file; None for the rows of a server or of a staged release.
     scratch:
@@ -166,8 +170,8 @@ class OpenRelease:
     engine: DuckDBEngine
     queries: CachedQueries
     manifest: Manifest
-    is_parquet: bool
-    manifests: tuple[Manifest, ...]
+    is_database: bool = False
+    manifests: tuple[Manifest, ...] = ()
     file: Path | None = None
     scratch: Path | None = None
     layout: Layout | None = None
@@ -202,8 +206,8 @@ def open_release(
             engine.execute(create_view(SUBJECT.copy(), select_star(rows)))
         elif not to_verify:
             raise _not_read(path, flaw)
-        queries, is_parquet = CachedQueries(engine), layout is not None
-        yield OpenRelease(engine, queries, manifest, is_parquet, tuple(manifests), path, scratch, layout, flaw)
+        queries, is_database = CachedQueries(engine), layout is None
+        yield OpenRelease(engine, queries, manifest, is_database, tuple(manifests), path, scratch, layout, flaw)
 
 
 def _read_manifests_and_layout(engine: DuckDBEngine, path: Path, scratch: Path) -> tuple[list[Manifest], Layout | None]:

@@ -56,9 +56,7 @@ class MemoryRelease:
 
     def verify(self) -> Verification:
         with counting(self.rows) as engine:
-            release = OpenRelease(
-                engine, CachedQueries(engine), self.manifest, is_parquet=True, manifests=(self.manifest,)
-            )
+            release = OpenRelease(engine, CachedQueries(engine), self.manifest)
             return verify_release(self.path, release, fresh=False)
 
 

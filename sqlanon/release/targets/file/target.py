@@ -371,7 +371,7 @@ class StagedRows:
 
     def verify(self, path: Path, manifest: Manifest) -> Verification:
         self.engine.attach(self.file, ATTACHED, read_only=True)
-        release = OpenRelease(self.engine, self.queries, manifest, is_parquet=True, manifests=(manifest,))
+        release = OpenRelease(self.engine, self.queries, manifest)
         verification = verify_release(path, release, fresh=False)
         self.engine.detach(ATTACHED)
         return verification
@@ -433,7 +433,7 @@ def _write_and_verify(staged: StagedFile, manifest: Manifest, suppressed: Suppre
         _write_manifests(staged, (manifest, *staged.kept_manifests), suppressed)
         if not is_parquet:
             stored = read_manifests(engine)
-            release = OpenRelease(engine, rows.queries, stored[0], is_parquet, tuple(stored))
+            release = OpenRelease(engine, rows.queries, stored[0], is_database=True, manifests=tuple(stored))
             verification = verify_release(staged.file, release, fresh=True)
             engine.script(f"CHECKPOINT {ATTACHED}")  # DETACH does not report a full disk
     engine.detach(ATTACHED)
@@ -528,7 +528,7 @@ def _read_replaceable_manifests(path: Path, table_name: str, limits: Limits) -> 
     try:
         with open_release(path, limits) as release:
             manifests, additions = release.manifests, set[str]()
-            if not release.is_parquet:
+            if release.is_database:
                 additions = list_objects(release.engine) - expected_objects(manifests)
             existing_name = release.manifest.table_name
     except ReleaseError as error:

@@ -193,7 +193,7 @@ class LockedRelease:
                     f"{format_location(path)} cannot be read: a value does not fit its type"
                 ) from error
             engine.execute(create_view(SUBJECT.copy(), select_star(_COPIED_ROWS.copy())))
-            release = OpenRelease(engine, CachedQueries(engine), manifest, is_parquet=True, manifests=(manifest,))
+            release = OpenRelease(engine, CachedQueries(engine), manifest)
             verification = verify_release(path, release, fresh=False)
             verification = replace(verification, checks=(*verification.checks, *self.checks))
             verification = replace(verification, residual_risk=find_residual_risk(release, verification))

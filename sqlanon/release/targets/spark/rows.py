@@ -360,7 +360,7 @@ class CountedRelease:
         if self.invalid_texts:
             return Verification(path, manifest, (Check("texts", False, self.invalid_texts_message()),), digest="")
         engine = self.combinations.engine
-        release = OpenRelease(engine, self.queries, manifest, is_parquet=True, manifests=(manifest,))
+        release = OpenRelease(engine, self.queries, manifest)
         return verify_rows(path, release, self.types, self.digest, fresh=False)
 
     def invalid_texts_message(self) -> str:
