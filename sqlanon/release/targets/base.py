@@ -363,6 +363,13 @@ def refuse_draft_over(manifests: Iterable[Manifest] | None, location: object) ->
 PUBLISH_ELSEWHERE = "publish the draft to another place"
 
 
+def unsupported_types(types: Mapping[str, str], target: str, alternative: str = "") -> ReleaseError:
+    """The error for types that a target would change, or whose values could not be verified."""
+    names = ", ".join(f"{name!r} ({type_})" for name, type_ in types.items()) or "these columns"
+    remedy = f"convert them in the files, or with a source query of a database{alternative}"
+    return ReleaseError(f"{target} cannot hold the types of {names} unchanged: {remedy}")
+
+
 def _is_in_section(name: str) -> Callable[[Any, Policy], bool]:
     return lambda target, policy: target is None and policy.release is not None and bool(getattr(policy.release, name))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -194,15 +194,6 @@ def types_in(columns: Iterable[ReleasedColumn]) -> dict[str, str]:
 
 def column_comments(manifest: Manifest) -> dict[str, str]:
     return {column.name: comment_on_column(manifest, column.name, column.role) for column in manifest.columns}
-
-
-def refuse_types(types: Mapping[str, str], is_held: Callable[[str], bool], server: str) -> None:
-    """Refuse types that the server would change, or whose values could not be verified."""
-    if unsupported := [f"{name!r} ({type_})" for name, type_ in types.items() if not is_held(type_)]:
-        raise ReleaseError(
-            f"{server} cannot hold the types of {', '.join(unsupported)} unchanged: "
-            "convert them in the files, or with a source query of a database"
-        )
 
 
 def refuse_sha256(sha256: str | None) -> None:

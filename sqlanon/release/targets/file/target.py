@@ -50,7 +50,7 @@ from sqlanon.release.reader import (
     read_manifest,
     read_manifests,
 )
-from sqlanon.release.targets.base import Draft, Reach, ReleaseTarget, Verification, refuse_draft_over
+from sqlanon.release.targets.base import Draft, Reach, ReleaseTarget, Verification, refuse_draft_over, unsupported_types
 from sqlanon.requirements.macros import call_digest, call_k_anonymity
 from sqlanon.sources import UNKNOWN_TYPE, Source
 from sqlanon.sources.relation import describe_engine_error
@@ -81,7 +81,7 @@ from sqlanon.support.workdir import (
 )
 
 STAGED_FILE = "release.duckdb"
-_EARLIER = "release_before"
+_EARLIER, _FILE = "release_before", "a release file"
 
 _COMMON_TYPES = frozenset(
     {"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "BLOB"}
@@ -96,12 +96,12 @@ _NESTED_TYPES = ("list", "array", "struct", "tuple", "map", "union")
 
 def refuse_types(types: Mapping[str, str], storage_version: str | None) -> None:
     """Refuse types that a DuckDB file of this version, or without a version a Parquet file, would change."""
-    is_parquet = storage_version is None
     rare = {
         name: type_ for name, type_ in types.items() if type_ not in _COMMON_TYPES and not _DECIMAL.fullmatch(type_)
     }
     if not rare and storage_version in (None, STORAGE_VERSION):
         return
+    target, alternative = ("Parquet", ", or publish to a DuckDB file") if storage_version is None else (_FILE, "")
     with spill_directory() as directory, closing(DuckDBEngine.open_private(directory)) as engine:
         if storage_version is None:
             path = directory / "probe.parquet"
@@ -111,15 +111,7 @@ def refuse_types(types: Mapping[str, str], storage_version: str | None) -> None:
             probe = table("probe", "main", STAGED)
             changed = [name for name, type_ in rare.items() if not _is_held(engine, probe, type_)]
     if changed:
-        raise ReleaseError(_unsupported_types({name: rare[name] for name in changed}, is_parquet))
-
-
-def _unsupported_types(types: Mapping[str, str], is_parquet: bool = False) -> str:
-    names = ", ".join(f"{name!r} ({type_})" for name, type_ in types.items()) or "these columns"
-    remedy = "convert them in the files, or with a source query of a database"
-    if is_parquet:
-        return f"Parquet cannot hold the types of {names} unchanged: {remedy}, or publish to a DuckDB file"
-    return f"a release file cannot hold the types of {names}: {remedy}"
+        raise unsupported_types({name: rare[name] for name in changed}, target, alternative)
 
 
 def attach_new(engine: DuckDBEngine, file: Path, storage_version: str) -> None:
@@ -174,7 +166,7 @@ def _create_released_table(engine: DuckDBEngine, draft: Draft, target: exp.Table
         engine.execute(create_table_with_columns(target, definitions))
     except duckdb.Error as error:
         unsupported = {name: type_ for name, type_ in types.items() if not _is_held(engine, target, type_)}
-        raise ReleaseError(_unsupported_types(unsupported)) from error
+        raise unsupported_types(unsupported, _FILE) from error
 
 
 def _is_older(storage_version: str, version: tuple[int, int]) -> bool:

@@ -21,7 +21,7 @@ from sqlanon.policy import Policy
 from sqlanon.release.digests import hash_rows
 from sqlanon.release.manifest import Facts, Manifest, version_name
 from sqlanon.release.metadata import SuppressedRows, comment_statements, stable_view
-from sqlanon.release.targets.base import Draft, ReleaseTarget, Verification, refuse_draft_over
+from sqlanon.release.targets.base import Draft, ReleaseTarget, Verification, refuse_draft_over, unsupported_types
 from sqlanon.release.targets.file.target import STAGED_FILE, StagedRows, write_rows
 from sqlanon.release.targets.postgres import statements as ps
 from sqlanon.release.targets.postgres.checks import check_catalog, find_manifest_table_flaws, relation_number
@@ -37,7 +37,6 @@ from sqlanon.release.targets.server import (
     StagedOnServer,
     next_version,
     parse_manifests,
-    refuse_types,
     release_section,
     types_in,
     version_number,
@@ -65,7 +64,8 @@ class PostgresTarget(ServerTarget):
         # The address may differ from that of the policy.
         draft.search_input.source.refuse_release(location.address, location.schema)
         types = types_in(draft.columns())
-        refuse_types(types, lambda type_: pg.from_duckdb_type(type_) is not None, "PostgreSQL")
+        if unsupported := {name: type_ for name, type_ in types.items() if pg.from_duckdb_type(type_) is None}:
+            raise unsupported_types(unsupported, "PostgreSQL")
         with (
             self._server(draft) as server,
             server.rolled_back_unless_committed(ReleaseError),

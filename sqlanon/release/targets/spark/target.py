@@ -30,7 +30,7 @@ from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.metadata import SuppressedRows
 from sqlanon.release.reader import COPIED, SUBJECT
 from sqlanon.release.sentences import comment_on_any_version
-from sqlanon.release.targets.base import Draft, Reach, ReleaseTarget, Verification, refuse_draft_over
+from sqlanon.release.targets.base import Draft, Reach, ReleaseTarget, Verification, refuse_draft_over, unsupported_types
 from sqlanon.release.targets.server import (
     ServerLocation,
     ServerRelease,
@@ -40,7 +40,6 @@ from sqlanon.release.targets.server import (
     next_version,
     parse_manifests,
     refuse_sha256,
-    refuse_types,
     release_section,
     split_location,
     types_in,
@@ -255,7 +254,8 @@ class SparkTarget(ServerTarget):
         server, location, policy = self.server, self.location, draft.search_input.policy
         columns = draft.columns()
         types = types_in(columns)
-        refuse_types(types, _is_supported, "a release in Spark")
+        if unsupported := {name: type_ for name, type_ in types.items() if not _is_supported(type_)}:
+            raise unsupported_types(unsupported, "a release in Spark")
         with server.translate_errors(ReleaseError), draft.remote_rows() as query:
             catalog = ReleaseCatalog.read(server, location)
             version = _next_version(catalog)
