@@ -1,4 +1,4 @@
-"""Building blocks of checks: of lists of faults, of SQL that counts violating rows, of the SHA-256, and of decoys."""
+"""Building blocks of checks: lists of faults, SQL that counts violating rows, the SHA-256, and decoys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements that measure how far released columns narrow a quasi-identifier, and how their figures are judged.
+"""Statements that measure how far released columns narrow a quasi-identifier, and the thresholds of their figures.
 
 Two persons with the same label share the ground value of a quasi-identifier with some probability. Among persons who
 also agree in another released column, independence predicts the same probability. Both are estimated without bias from

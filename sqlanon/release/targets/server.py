@@ -1,4 +1,4 @@
-"""What releases in PostgreSQL and in Spark have in common.
+"""Shared parts of releases in PostgreSQL and Spark: locations, versions, targets, and the copy of their rows.
 
 A server holds versioned tables (``patients_v3``), a view of the newest one under the name of the release, and the
 manifest of each release. Readers use the view.
