@@ -154,7 +154,7 @@ def test_the_manifest_has_the_figures_of_the_file(published_release: sqlanon.Rel
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kind", ["published", "published_parquet"])
+@pytest.mark.parametrize("kind", ["published_release", "published_parquet"])
 def test_the_manifest_holds_no_private_value(kind: str, source: Path, request: pytest.FixtureRequest) -> None:
     text = manifest_text(request.getfixturevalue(kind))
     assert '"k": 5' in text or '\\"k\\": 5' in text  # the search can find what is there
@@ -811,7 +811,7 @@ def test_the_catalog_is_never_replaced(source: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kind", some(["published", "published_parquet"], 2))
+@pytest.mark.parametrize("kind", some(["published_release", "published_parquet"], 2))
 def test_a_release_replaces_an_older_one(
     kind: str, source: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -978,7 +978,7 @@ def positions(path: Path) -> list[int]:
     return [stay for (stay,) in fetch(path, "SELECT stay FROM patients_v1 ORDER BY rowid")]
 
 
-@pytest.mark.parametrize("kind", ["published", "published_parquet"])
+@pytest.mark.parametrize("kind", ["published_release", "published_parquet"])
 def test_the_rows_are_in_random_order(kind: str, request: pytest.FixtureRequest) -> None:
     order = positions(request.getfixturevalue(kind).path)
     assert sorted(order) == list(range(ROWS))
