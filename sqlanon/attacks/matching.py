@@ -363,7 +363,7 @@ def find_complementary_release(attacker: Attacker) -> AttackResult:
         except NotComparedError as error:
             reasons.append(f"{first.path} and {second.path} are not subtracted: {error}")
         for requirement in _requirements(first, second, linked):
-            query = readable_violations(linked, k, requirement, "joined")
+            query = readable_violations(linked, requirement, "joined")
             if count := attacker.count_victims(query):
                 victims.append(count)
                 queries.append(query)
@@ -382,14 +382,14 @@ def _subtract(attacker: Attacker, pair: ReleasePair) -> tuple[int, list[int], li
         overlaps = audit.find_overlaps()
         if overlaps.few:
             rows = count_shared_rows(overlaps.few)
-            return len(rows), [sum(rows.values())], [subtraction(linked, k, overlaps.few)]
+            return len(rows), [sum(rows.values())], [subtraction(linked, overlaps.few)]
         victims, queries = list[int](), list[exp.Select]()
         for requirement in _requirements(pair.first, pair.second, linked) if overlaps.bounds else ():
             classes, count = audit.count_violations(requirement, "joined by counts")
             if classes:
                 shared_rows = audit.list_shared_rows(requirement)
                 victims.append(count)
-                queries.append(readable_violations(linked, k, requirement, "joined by counts", shared_rows))
+                queries.append(readable_violations(linked, requirement, "joined by counts", shared_rows))
     return 0, victims, queries
 
 
@@ -420,7 +420,7 @@ def find_temporal(attacker: Attacker) -> AttackResult:
                 queries += [readable_unions(side, k, union) for union in ("class", "table")]
                 parts: list[tuple[ReleaseLink, Part]] = [(side_audit.linked, "new"), (side, "class"), (side, "table")]
                 for requirement in _requirements(pair.first, pair.second, side):
-                    queries += [readable_violations(part_link, k, requirement, part, (), unmatched)
+                    queries += [readable_violations(part_link, requirement, part, (), unmatched)
                                 for part_link, part in parts]  # fmt: skip
                 victims = [attacker.count_victims(query) for query in queries]
                 regions = _find_in_regions(attacker, pair, side_audit, unmatched, reasons)
@@ -454,7 +454,7 @@ def _find_in_regions(
     try:
         regions = [(audit.count_new_rows("region")[1], readable_unions(linked, k, "region", unmatched))]
         for requirement in _requirements(first, second, linked):
-            query = readable_violations(linked, k, requirement, "region", (), unmatched)
+            query = readable_violations(linked, requirement, "region", (), unmatched)
             regions.append((audit.count_violations(requirement, "region")[1], query))
     except NotComparedError as error:
         reasons.append(f"rows that overlapping classes of {first.path} and {second.path} gain are not counted: {error}")

@@ -177,8 +177,15 @@ class JointAudit:
 
     def notes(self, digest: str) -> list[str]:
         """The warnings about a release with this digest, once it is published."""
-        warnings = [*self.history.notes, *self.warnings, *self._warn_of_other_catalogs()]
-        replaced = self.history.replaced
+        warnings, replaced = [*self.history.notes, *self.warnings], self.history.replaced
+        if catalogs := self.history.other_catalogs:
+            names = ", ".join(map(str, catalogs[:MOST_NAMED_CATALOGS]))
+            if len(catalogs) > MOST_NAMED_CATALOGS:
+                names += f" and {len(catalogs) - MOST_NAMED_CATALOGS} more"
+            warnings.append(
+                f"releases of this source that are recorded in {names} were not compared with this one: point the "
+                "policies to the same [catalog] database"
+            )
         if replaced is not None and replaced.digest != digest:
             warnings.append(
                 f"it replaces the release of {replaced.published_at:%Y-%m-%d %H:%M} and was not compared with it: "
@@ -186,18 +193,6 @@ class JointAudit:
                 "[release] after and sqlanon extend keep both safe"
             )
         return warnings
-
-    def _warn_of_other_catalogs(self) -> Iterator[str]:
-        catalogs = self.history.other_catalogs
-        if not catalogs:
-            return
-        names = ", ".join(map(str, catalogs[:MOST_NAMED_CATALOGS]))
-        if len(catalogs) > MOST_NAMED_CATALOGS:
-            names += f" and {len(catalogs) - MOST_NAMED_CATALOGS} more"
-        yield (
-            f"releases of this source that are recorded in {names} were not compared with this one: point the policies "
-            "to the same [catalog] database"
-        )
 
     def _noise_check(self, new: Manifest) -> Iterator[Check]:
         """Check the epsilon that a record has spent: noise on the same values, drawn again, averages out (sequential
@@ -462,9 +457,9 @@ class JointAudit:
                 if count:
                     query, unmatched = None, _list_unmatched(side, part)
                     if unmatched is not None and part == "new":
-                        query = _statement(temporal_attack, side_public, pair.k, unmatched=unmatched)
+                        query = _statement(temporal_attack, side_public, pair.k, unmatched)
                     elif unmatched is not None and part != "new":
-                        query = _statement(readable_unions, side_public, pair.k, union=part, unmatched=unmatched)
+                        query = _statement(readable_unions, side_public, pair.k, part, unmatched)
                     message = f"{describe_few_rows(rows, change, pair.k, count, part)} (temporal attack)"
                     attacks.append(_Attack(message, query, pair.reason))
                     break
@@ -477,7 +472,7 @@ class JointAudit:
         """Few rows that overlapping classes share by the counts of both, or such that violate a requirement."""
         overlaps = audit.find_overlaps()
         if overlaps.few:
-            query = _statement(subtraction, public, pair.k, shared_rows=overlaps.few)
+            query = _statement(subtraction, public, overlaps.few)
             return [_Attack(describe_shared_rows(overlaps.few, pair.k), query, pair.reason)]
         return self._violations(pair, audit, public, "joined by counts") if overlaps.bounds else []
 
@@ -498,8 +493,7 @@ class JointAudit:
             shared = audit.list_shared_rows(requirement) if part == "joined by counts" else ()
             query, unmatched = None, _list_unmatched(audit, part)
             if unmatched is not None:
-                rows = {"shared": shared, "unmatched": unmatched}
-                query = _statement(readable_violations, public, pair.k, requirement=requirement, part=part, **rows)
+                query = _statement(readable_violations, public, requirement, part, shared, unmatched)
             attacks.append(_Attack(describe_violations(requirement.name, part, change, count), query))
         return attacks
 
@@ -592,11 +586,9 @@ def _select_view(
     return first, second
 
 
-def _statement(
-    build: Callable[..., exp.Select], public: ReleaseLink, k: int, **arguments: Any
-) -> Callable[[], exp.Select]:
-    """Builds the query of an attack on a link by names that people can use."""
-    return lambda: add_titles(build(public, k, **arguments), public.titles)
+def _statement(build: Callable[..., exp.Select], public: ReleaseLink, *arguments: Any) -> Callable[[], exp.Select]:
+    """Builds the query of an attack with readable column names."""
+    return lambda: add_titles(build(public, *arguments), public.titles)
 
 
 def _replace_tables(query: exp.Query, names: Mapping[str, exp.Table | exp.Subquery]) -> exp.Query:

@@ -356,7 +356,7 @@ def _name_both(first: Mapping[str, str | None], second: Mapping[str, str | None]
     return labels[0] if len(labels) == 1 else " & ".join("NULL" if label is None else label for label in labels)
 
 
-def subtraction(linked: ReleaseLink, k: int, shared_rows: Sequence[SharedRows]) -> exp.Select:
+def subtraction(linked: ReleaseLink, shared_rows: Sequence[SharedRows]) -> exp.Select:
     """Pairs of groups with few common rows, counted from both releases: ``finest_0`` .., and
     ``row_count``, the rows of some groups of the second release without those of some groups of the first.
 
@@ -364,7 +364,7 @@ def subtraction(linked: ReleaseLink, k: int, shared_rows: Sequence[SharedRows]) 
     >>> from sqlanon.ledger.joint.label_pairs import LinkedAttribute
     >>> linked = ReleaseLink(table("one"), table("two"), (), (LinkedAttribute("x", "x", "x"),))
     >>> pairs = [SharedRows(("10-19 & 0-14",), 1, 1, [("0-9",)], [("0-14",)], 0)]
-    >>> subtraction(linked, 5, pairs).named_selects
+    >>> subtraction(linked, pairs).named_selects
     ['finest_0', 'row_count']
     """
     attributes = [f"finest_{i}" for i in range(len(linked.attributes))]

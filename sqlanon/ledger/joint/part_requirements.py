@@ -159,7 +159,6 @@ def labelled_shared_rows(linked: ReleaseLink, requirement: SharedRequirement, mo
 
 def readable_violations(
     linked: ReleaseLink,
-    k: int,
     requirement: SharedRequirement,
     part: Part,
     shared: Sequence[Sequence[Any]] = (),
