@@ -180,7 +180,7 @@ _OVERLAPPING_LABELS = template("""
 # --- Sets
 
 # Labels that read as sets, but are not spelled as releases spell them, are not sets.
-_SETS = template(r"""
+find_sets = template(r"""
     WITH
         items AS (
             SELECT label, unnest(spellings) AS item, unnest(range(length(spellings))) AS place
@@ -217,10 +217,7 @@ _SETS = template(r"""
     ) AS s
     WHERE label = whole
 """)
-_VALUES_AT_LEVELS = template("""
-    SELECT unnest(list_value(:labels)) AS label, dense_rank() OVER (ORDER BY level_0 NULLS FIRST) AS place
-    FROM :hierarchy
-""")
+"""The sets among ``labels``, one row for each ``member``: ``label``, ``member``."""
 _VALUES_OF_LABELS = template("""
     SELECT *, count(*) OVER (PARTITION BY label) AS size
     FROM (
@@ -429,14 +426,12 @@ def _strip_padding(label: exp.Expr) -> exp.Expr:
     return fragment("coalesce(:number, :label)")(number=number_text, label=label)
 
 
-def find_sets(labels: exp.Query) -> exp.Select:
-    """The sets among labels, one row for each ``member``: ``label``, ``member``."""
-    return _SETS(labels=labels)
-
-
 def number_values(hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Query:
     """The labels of some levels with each of their ground values as a number: ``label``, ``place``."""
-    return _VALUES_AT_LEVELS(labels=_labels_at(levels), hierarchy=hierarchy)
+    return template("""
+        SELECT unnest(list_value(:labels)) AS label, dense_rank() OVER (ORDER BY level_0 NULLS FIRST) AS place
+        FROM :hierarchy
+    """)(labels=_labels_at(levels), hierarchy=hierarchy)
 
 
 def member_levels(level: int, height: int) -> range:
@@ -450,7 +445,7 @@ def _expand_labels(attribute: LinkedAttribute, i: int, release: str) -> exp.Quer
     labels = _distinct_labels(i, release)
     members = member_levels(attribute.sets[release == SECOND], attribute.height)
     values = _VALUES_OF_LABELS(
-        sets=find_sets(labels),
+        sets=find_sets(labels=labels),
         members=number_values(attribute.hierarchy, members),
         labels=labels,
         nodes=number_values(attribute.hierarchy, range(attribute.height + 1)),

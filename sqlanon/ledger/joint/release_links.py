@@ -478,7 +478,7 @@ def count_set_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height
         FROM sets
     """)(
         members=select_labels(hierarchy, member_levels(level, height)),
-        sets=find_sets(_distinct_labels(release, column)),
+        sets=find_sets(labels=_distinct_labels(release, column)),
         nodes=select_labels(hierarchy, range(height + 1)),
     )
 

@@ -25,21 +25,29 @@ often have all of them in common."""
 _NUMBERS = {ColumnKind.INTEGER, ColumnKind.DECIMAL, ColumnKind.FLOATING}
 
 _IN_COMMON = template("""
+    WITH
+        firsts AS (
+            SELECT :first AS value, count(*) AS row_count
+            FROM :first_rows AS r
+            WHERE NOT :first IS NULL
+            GROUP BY :first
+        ),
+        seconds AS (
+            SELECT :second AS value, count(*) AS row_count
+            FROM :second_rows AS r
+            WHERE NOT :second IS NULL
+            GROUP BY :second
+        )
     SELECT
-        least(count(a.v), count(b.v)) AS fewer,
-        count(*) FILTER (WHERE a.v = b.v) AS common,
-        least(sum(a.n), sum(b.n))::BIGINT AS rows,
-        least(sum(a.n) FILTER (WHERE a.v = b.v), sum(b.n) FILTER (WHERE a.v = b.v))::BIGINT AS candidates,
-        (sum(least(a.n, b.n)) FILTER (WHERE a.v = b.v))::BIGINT AS both
-    FROM (SELECT :first AS v, count(*) AS n FROM :one AS r WHERE NOT :first IS NULL GROUP BY :first) AS a
-    FULL JOIN (SELECT :second AS v, count(*) AS n FROM :two AS r WHERE NOT :second IS NULL GROUP BY :second) AS b
-        ON a.v = b.v
-""")
-_NO_VALUE_IN_COMMON = template("""
-    SELECT
-        (SELECT count(:column) FROM :one AS r) > 0
-        AND (SELECT count(:column) FROM :two AS r) > 0
-        AND (SELECT count(*) FROM :one AS a SEMI JOIN :two AS b ON :first = :second) = 0
+        least(count(a.value), count(b.value)) AS fewer_values,
+        count(*) FILTER (WHERE a.value = b.value) AS common_values,
+        least(sum(a.row_count), sum(b.row_count))::BIGINT AS fewer_rows,
+        least(
+            sum(a.row_count) FILTER (WHERE a.value = b.value), sum(b.row_count) FILTER (WHERE a.value = b.value)
+        )::BIGINT AS rows_with_common_values,
+        (sum(least(a.row_count, b.row_count)) FILTER (WHERE a.value = b.value))::BIGINT AS rows_of_both
+    FROM firsts AS a
+    FULL JOIN seconds AS b ON a.value = b.value
 """)
 
 
@@ -65,14 +73,16 @@ def match_renamed_columns(engine: Engine, first: ComparedRelease, second: Compar
                 comparable_value(col(first_column, "r"), *types),
                 comparable_value(col(second_column, "r"), *reversed(types)),
             )
-            query = _IN_COMMON(first=values[0], second=values[1], one=first.relation, two=second.relation)
-            fewer, common, rows, rows_with_common_values, rows_of_both = engine.rows(query)[0]
+            query = _IN_COMMON(
+                first=values[0], second=values[1], first_rows=first.relation, second_rows=second.relation
+            )
+            fewer_values, common_values, fewer_rows, rows_with_common_values, rows_of_both = engine.rows(query)[0]
             if (
-                common >= max(FEWEST_VALUES, VALUES_IN_COMMON * fewer)
-                and rows_of_both >= VALUES_IN_COMMON * rows
+                common_values >= max(FEWEST_VALUES, VALUES_IN_COMMON * fewer_values)
+                and rows_of_both >= VALUES_IN_COMMON * fewer_rows
                 and rows_of_both >= ROWS_OF_A_VALUE * rows_with_common_values
             ):
-                candidates.append((rows_of_both / rows, common, first_column, second_column))
+                candidates.append((rows_of_both / fewer_rows, common_values, first_column, second_column))
     pairs: dict[str, str] = {}
     for _, _, first_column, second_column in sorted(candidates, key=lambda candidate: candidate[:2], reverse=True):
         if first_column not in pairs and second_column not in pairs.values():
@@ -94,15 +104,17 @@ def find_columns_without_common_values(
     engine: Engine, first: exp.Expr, second: exp.Expr, shared: Sequence[str]
 ) -> list[str]:
     """The shared columns of two releases that have values in both, and none in common."""
-    return [
-        name
+    has_none = template("""
+        SELECT
+            (SELECT count(:column) FROM :first AS r) > 0
+            AND (SELECT count(:column) FROM :second AS r) > 0
+            AND (SELECT count(*) FROM :first AS a SEMI JOIN :second AS b ON :same_value) = 0
+    """)
+    queries = {
+        name: has_none(column=col(name, "r"), first=first, second=second, same_value=col(name, "a").eq(col(name, "b")))
         for name in shared
-        if engine.rows(
-            _NO_VALUE_IN_COMMON(
-                column=col(name, "r"), one=first, two=second, first=col(name, "a"), second=col(name, "b")
-            )
-        )[0][0]
-    ]
+    }
+    return [name for name, query in queries.items() if engine.rows(query)[0][0]]
 
 
 def describe_renamed_columns(pairs: Mapping[str, str]) -> str:
