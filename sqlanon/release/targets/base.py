@@ -320,6 +320,10 @@ def register(kind: TargetKind) -> None:
     KINDS[kind.name] = kind
 
 
+def unregister(kind: TargetKind) -> None:
+    del KINDS[kind.name]
+
+
 def kind_for_target(target: Any, policy: Policy) -> TargetKind:
     return next(kind for kind in reversed(KINDS.values()) if kind.takes(target, policy))
 
