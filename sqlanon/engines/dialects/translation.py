@@ -1,12 +1,10 @@
-"""Queries that are built for DuckDB, as other engines are to run them.
+"""Translate queries that are built for DuckDB to other engines.
 
-sqlglot writes every query in every dialect, and some of them then mean something else without a word. So what may be
-translated is listed: the kinds of nodes, with the parts of them that are known to mean the same, and the functions.
-Where an engine means something else, a rewrite makes it the same. All else is refused, by its name.
+sqlglot writes every query in every dialect, also where its meaning changes. So only listed nodes, parts of nodes and
+functions are translated, and rewritten where an engine means something else; all others are refused by name.
 
-What holds everywhere: a decimal literal becomes a DOUBLE, as DuckDB makes of it beside one; what is added up of a
-column and cast to BIGINT are counts (`expressions.total`); of several equal values any one may be taken
-(``ANY_VALUE``).
+In every dialect a decimal literal becomes a DOUBLE, as it does in DuckDB beside one; sums of columns that are cast to
+BIGINT are sums of counts (`expressions.total`); ``ANY_VALUE`` may return any value.
 """
 
 from __future__ import annotations
@@ -17,15 +15,15 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from sqlanon.engines.dialects import spark_rewrites as spark
-from sqlanon.engines.dialects import warehouses as others
-from sqlanon.engines.dialects.kinds import ValueKinds, value_kinds
+from sqlanon.engines.dialects import warehouses
+from sqlanon.engines.dialects.kinds import ValueKinds
 from sqlanon.errors import UntranslatableError
 
 Rule: TypeAlias = Callable[[exp.Expr, ValueKinds], exp.Expr]
-"""Makes of a node, whose parts are translated, what means the same; by the kinds that the parts had."""
+"""Rewrites a node whose parts are translated already; the kinds are those of its original parts."""
 
-DIALECTS = ("spark", "databricks", "postgres", "trino", "bigquery", "snowflake")
-"""What is translated to."""
+DIALECTS = ("spark", "databricks", *warehouses.DIALECTS)
+"""The dialects that queries can be translated to."""
 
 _PARTS: Mapping[type[exp.Expr], str] = {
     **dict.fromkeys((exp.Null, exp.RowNumber, exp.DenseRank), ""),
@@ -67,22 +65,17 @@ _PARTS: Mapping[type[exp.Expr], str] = {
     exp.Window: "this partition_by order spec over",
     exp.WindowSpec: "kind start start_side end end_side",
 }
-"""The nodes that are known, each with those of its parts that are."""
-
-_JOINS = frozenset({"", "CROSS", "INNER", "SEMI", "ANTI"})
-_SIDES = frozenset({"", "LEFT"})
+"""The nodes that can be translated, and the parts of each that can be."""
 
 _RULES: Mapping[str, Mapping[type[exp.Expr], Rule]] = {
     **dict.fromkeys(("spark", "databricks"), spark.RULES),
-    **{name: others.rewrite_rules(name) for name in others.DIALECTS},
+    **{name: warehouses.rewrite_rules(name) for name in warehouses.DIALECTS},
 }
 _FUNCTIONS: Mapping[str, Mapping[str, Rule]] = dict.fromkeys(("spark", "databricks"), spark.FUNCTIONS)
 
 
 def translate_query(query: exp.Expr, dialect: str) -> exp.Expr:
-    """A query that was built for DuckDB, as another engine is to run it: its text in that dialect is right.
-
-    Names of tables stay as they are.
+    """Translate a query that was built for DuckDB; names of tables stay the same.
 
     >>> from sqlanon.support.expressions import col, number
     >>> half = exp.Div(this=col("rows"), expression=number(2))
@@ -91,62 +84,55 @@ def translate_query(query: exp.Expr, dialect: str) -> exp.Expr:
     >>> translate_query(exp.func("mode", col("rows")), "spark")
     Traceback (most recent call last):
     ...
-    sqlanon.errors.UntranslatableError: MODE("rows") cannot be put in the dialect of spark: ...
+    sqlanon.errors.UntranslatableError: MODE("rows") cannot be translated to spark: it may mean something else there
     """
     if dialect == "duckdb":
         return query.copy()
     if dialect not in _RULES:
-        raise UntranslatableError(f"nothing is translated to {dialect!r}: it is one of {', '.join(DIALECTS)}")
+        raise UntranslatableError(f"{dialect!r} is no dialect of translations: give one of {', '.join(DIALECTS)}")
     rules, functions = _RULES[dialect], _FUNCTIONS.get(dialect, {})
-    whole = exp.Paren(this=query.copy())
-    # From the innermost on: what a rule is given is translated already, and it may be written several times.
-    nodes = [node for node in whole.this.walk(prune=_is_leaf) if not isinstance(node, exp.DataType)]
+    root = exp.Paren(this=query.copy())
+    # Innermost nodes first: rules get translated parts, and may use them several times.
+    nodes = [
+        node
+        for node in root.this.walk(prune=lambda node: isinstance(node, exp.DataType))
+        if not isinstance(node, exp.DataType)
+    ]
     for node in nodes:
-        _refuse_unknown(node, functions, dialect)
-    kinds = value_kinds(nodes)
+        if (part := _find_unknown_part(node, functions, dialect)) is not None:
+            text = node.sql("duckdb")
+            text = text if len(text) <= 80 else f"{text[:77]}..."
+            text = f"{part} of {text}" if part else text
+            raise UntranslatableError(f"{text} cannot be translated to {dialect}: it may mean something else there")
+    kinds = ValueKinds(nodes)
     for node in reversed(nodes):
         name = node.name.upper() if isinstance(node, exp.Anonymous) else ""
         rule = functions[name] if name else rules.get(type(node))
         if rule is not None and (new := rule(node, kinds)) is not node:
-            kinds.replaced(node, new)
+            kinds.set(new, kinds.of(node))
             node.replace(new)
-    result: exp.Expr = whole.this.pop()
-    return result
+    translation: exp.Expr = root.this.pop()
+    return translation
 
 
-def _is_leaf(node: exp.Expr) -> bool:
-    return isinstance(node, exp.DataType)
-
-
-def _refuse_unknown(node: exp.Expr, functions: Mapping[str, Rule], dialect: str) -> None:
-    """Refuse a node that is not listed, or a part of it that is not."""
+def _find_unknown_part(node: exp.Expr, functions: Mapping[str, Rule], dialect: str) -> str | None:
+    """The part of a node that cannot be translated; empty if it is the node itself, None if all of it can be."""
     parts = _PARTS.get(type(node))
-    if parts is None or (dialect in others.DIALECTS and type(node) not in others.NODES):
-        raise _refused(node, dialect)
+    if parts is None or (dialect in warehouses.DIALECTS and type(node) not in warehouses.NODES):
+        return ""
     known = parts.split()
     if unknown := [name for name, part in node.args.items() if name not in known and part not in (None, False, [])]:
-        raise _refused(node, dialect, unknown[0].strip("_"))
-    if isinstance(node, exp.Anonymous) and node.name.upper() not in functions:
-        raise _refused(node, dialect)
-    if isinstance(node, exp.Join) and not (node.kind in _JOINS and node.side in _SIDES):
-        raise _refused(node, dialect, f"{node.side} {node.kind} JOIN")
-    if isinstance(node, exp.Distinct) and not _is_known_distinct(node):
-        raise _refused(node, dialect, "DISTINCT")
-    if isinstance(node, exp.Trim) and node.expression is None:  # engines do not agree on what is removed then
-        raise _refused(node, dialect)
-    if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
-        raise _refused(node, dialect)
-
-
-def _is_known_distinct(node: exp.Distinct) -> bool:
-    """Rows that are distinct; or, counted or listed, the distinct values of one column."""
-    if isinstance(node.parent, exp.Select):
-        return not node.expressions
-    return isinstance(node.parent, (exp.Count, exp.ArrayAgg)) and len(node.expressions) == 1
-
-
-def _refused(node: exp.Expr, dialect: str, part: str = "") -> UntranslatableError:
-    text = node.sql("duckdb")
-    shown = text if len(text) <= 80 else f"{text[:77]}..."
-    what = f"{part} of {shown}" if part else shown
-    return UntranslatableError(f"{what} cannot be put in the dialect of {dialect}: it is not known to mean the same")
+        return unknown[0].strip("_")
+    if isinstance(node, exp.Join):
+        is_known = node.kind in ("", "CROSS", "INNER", "SEMI", "ANTI") and node.side in ("", "LEFT")
+        return None if is_known else f"{node.side} {node.kind} JOIN"
+    if isinstance(node, exp.Distinct):
+        is_of_rows = isinstance(node.parent, exp.Select) and not node.expressions
+        is_of_column = isinstance(node.parent, (exp.Count, exp.ArrayAgg)) and len(node.expressions) == 1
+        return None if is_of_rows or is_of_column else "DISTINCT"
+    is_unknown = (
+        (isinstance(node, exp.Anonymous) and node.name.upper() not in functions)
+        or (isinstance(node, exp.Trim) and node.expression is None)  # engines trim different characters by default
+        or (isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier))
+    )
+    return "" if is_unknown else None

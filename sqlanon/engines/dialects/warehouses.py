@@ -1,7 +1,7 @@
-"""What PostgreSQL, Trino, BigQuery and Snowflake mean by something else than DuckDB, where a release is made there.
+"""Differences between DuckDB and the warehouses that create releases by SQL alone.
 
-Far fewer kinds of nodes are known here than for Spark: those of a frequency set, of a release and of its audit, which
-are written so that little has to be. None of them tells types apart, and none has lists.
+Frequency sets, releases and their audit need few kinds of nodes, whose meaning differs little. Types of columns are
+unknown, and there are no lists.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from sqlglot import exp
 
 from sqlanon.engines.dialects.kinds import ValueKinds, cast_type
 from sqlanon.errors import UntranslatableError
-from sqlanon.support.expressions import native_type
+from sqlanon.support.expressions import cast
 
 
 @dataclass(frozen=True)
 class Warehouse:
-    """What has to be known of an engine that a release is made in by statements alone."""
+    """Differences of a warehouse from DuckDB."""
 
-    types: Mapping[str, str] = field(default_factory=dict)  # its names of DuckDB's types, for `rewrite_rules`
-    floats: Mapping[str, str] = field(default_factory=dict)  # its names of floating-point types, where they are others
-    as_text: str | None = None  # the function that writes a value as its type does, where texts may equal others
-    is_nan: str | None = None  # the function that knows NaN, where that does not equal itself, or may not
-    settings: tuple[str, ...] = ()  # what the meaning of statements depends on, where a session may have others
-    before: tuple[str, ...] = ()  # what must be run before the release
-    full_names: bool = False  # functions need their schema: others may have put theirs on the search path
+    types: Mapping[str, str] = field(default_factory=dict)  # its types by DuckDB types, for `rewrite_rules`
+    floats: Mapping[str, str] = field(default_factory=dict)  # floating-point types that have another name
+    as_text: str | None = None  # the function that formats a value of a type whose equal values may differ as texts
+    is_nan: str | None = None  # the function that recognizes NaN, where NaN may not equal itself
+    settings: tuple[str, ...] = ()  # statements that set what the meaning of others depends on
+    before: tuple[str, ...] = ()  # statements that run before the release
+    full_names: bool = False  # functions need their schema, since the search path may have others of the same name
 
 
 WAREHOUSES: Mapping[str, Warehouse] = {
@@ -65,13 +65,13 @@ WAREHOUSES: Mapping[str, Warehouse] = {
         types={"BIGINT": "BIGINT", "DOUBLE": "DOUBLE", "VARCHAR": "VARCHAR"},
         floats={"FLOAT": "REAL", "DOUBLE": "DOUBLE"},
         is_nan="is_nan",
-        before=("SET SESSION skip_redundant_sort = FALSE",),  # it does not sort the rows of a new table by itself
+        before=("SET SESSION skip_redundant_sort = FALSE",),  # otherwise rows of a new table are not sorted
     ),
 }
-"""By sqlglot's names of their dialects."""
+"""Warehouses by sqlglot's names of their dialects."""
 
 DIALECTS = tuple(name for name, warehouse in WAREHOUSES.items() if warehouse.types)
-"""Those with few nodes and rules; Spark and Databricks have far more."""
+"""The dialects with few nodes and rules; Spark and Databricks have many more."""
 
 NODES: frozenset[type[exp.Expr]] = frozenset(
     {
@@ -83,44 +83,43 @@ NODES: frozenset[type[exp.Expr]] = frozenset(
         exp.Union,
     }
 )
-"""The nodes that are known."""
+"""The nodes that can be translated: those of frequency sets, releases and their audit."""
 
 
 def _double(value: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
-    if kinds.of(value) == "double" and not isinstance(value, exp.Literal):
-        return value.copy()
-    return exp.Cast(this=value.copy(), to=native_type(types["DOUBLE"]))
+    is_double = kinds.of(value) == "double" and not isinstance(value, exp.Literal)
+    return value.copy() if is_double else cast(value.copy(), types["DOUBLE"])
 
 
-def _literal(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
-    """A decimal would be worked with in digits."""
-    inside = isinstance(node.parent, exp.Cast)
-    return node if kinds.of(node) != "double" or inside else _double(node, kinds, types)
+def _rewrite_literal(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
+    """A decimal literal would be computed with in decimal digits."""
+    is_double = kinds.of(node) == "double" and not isinstance(node.parent, exp.Cast)
+    return _double(node, kinds, types) if is_double else node
 
 
-def _divided(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
-    """Of two integers it would be one in some. By 0 it is an error in most, and never another number."""
-    # (Typed: sqlglot adds no cast of its own.)
-    return exp.Div(this=_double(node.this, kinds, types), expression=_double(node.expression, kinds, types), typed=True)
+def _divide(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
+    """A division of DOUBLEs: some warehouses divide integers as integers. By 0, most raise an error."""
+    left, right = _double(node.this, kinds, types), _double(node.expression, kinds, types)
+    return exp.Div(this=left, expression=right, typed=True)  # typed: sqlglot adds no cast
 
 
-def _converted(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
-    """A cast of which all make the same: of integers, of numbers to DOUBLE, of text."""
+def _rewrite_cast(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
+    """A cast with the same result everywhere: of integers, of numbers to DOUBLE, of texts."""
     assert isinstance(node, exp.Cast)
     type_, kind = cast_type(node), kinds.of(node.this)
     same = {"BIGINT": ("whole",), "DOUBLE": ("whole", "double", "decimal", None), "VARCHAR": ("text",)}
     if kind not in same.get(type_, ()):
-        raise UntranslatableError(f"{node.sql('duckdb')}: not every engine makes the same of it")
-    return exp.Cast(this=node.this.copy(), to=native_type(types[type_]))
+        raise UntranslatableError(f"{node.sql('duckdb')}: its result differs between engines")
+    return cast(node.this.copy(), types[type_])
 
 
-def _numbered(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
+def _refuse_unordered(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
     if isinstance(node.this, exp.RowNumber) and not node.args.get("order"):
-        raise UntranslatableError(f"{node.sql('duckdb')}: some engines number in an order only")
+        raise UntranslatableError(f"{node.sql('duckdb')}: some engines require an order")
     return node
 
 
 def rewrite_rules(dialect: str) -> dict[type[exp.Expr], Callable[[exp.Expr, ValueKinds], exp.Expr]]:
-    """By the kind of node, how it is written in a dialect so that it means the same."""
-    own = {exp.Literal: _literal, exp.Div: _divided, exp.Cast: _converted, exp.Window: _numbered}
-    return {node: partial(rule, types=WAREHOUSES[dialect].types) for node, rule in own.items()}
+    """The rewrites of a dialect by type of node."""
+    rules = {exp.Literal: _rewrite_literal, exp.Div: _divide, exp.Cast: _rewrite_cast, exp.Window: _refuse_unordered}
+    return {node: partial(rule, types=WAREHOUSES[dialect].types) for node, rule in rules.items()}
