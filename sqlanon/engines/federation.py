@@ -279,7 +279,7 @@ class FederatedEngine(DuckDBEngine):
         with self.remote.server.translate_errors(), super().stream(dialect.encode_columns(query, types)) as reader:
             relation = self.remote.server.upload(name, reader)
         uploads.append(name)
-        return dialect.decode_uploaded(relation, types)
+        return subquery(dialect.decode_uploaded(relation, types), "shipped")
 
     def _create_table(self, target: exp.Table, query: exp.Query) -> None:
         """Create a table from remote ones: locally if the result is an aggregation and not too large, else remotely."""

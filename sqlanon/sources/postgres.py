@@ -177,7 +177,7 @@ class PostgresSource(Source):
         values = select([col(column) for column in columns], local_table)
         with engine.stream(encode_columns(values, columns, "VARCHAR")) as reader:
             as_text = self.engine.upload(f"{name}_as_text", reader)
-        self.engine.execute(create_temporary_table(table(name), pg.decode_uploaded(as_text, columns)))
+        self.engine.execute(create_temporary_table(table(name), pg.POSTGRES.decode_uploaded(as_text, columns)))
         self.engine.execute(drop_table(as_text.copy()))
         shipped = table(name, "pg_temp")
         self.engine.execute(pg.analyze_table(shipped.copy()))

@@ -113,7 +113,7 @@ class RemoteSource(Source):
 
 def _count_rows(remote: RemoteTables, relation: exp.Expr, texts: Sequence[str]) -> int:
     """Count the rows of a source; refuse texts that are not UTF-8."""
-    counts = [] if remote.dialect.count_invalid_texts is None else list(map(remote.dialect.count_invalid_texts, texts))
+    counts = [count for name in texts if (count := remote.dialect.count_invalid_texts(name)) is not None]
     with remote.server.translate_errors():
         query = template("SELECT count(*), :invalid FROM :rows")(invalid=counts, rows=relation)
         rows, *invalid = remote.server.rows(query)[0]

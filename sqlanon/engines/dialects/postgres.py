@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from sqlglot import exp, parse_one
 
 from sqlanon.engines.dialects.remote import RemoteDialect
-from sqlanon.engines.travel import encode_columns
+from sqlanon.engines.travel import DIRECT_TYPES, encode_columns
 from sqlanon.engines.values import FLOATING_TYPES, canonical_float, person_id
 from sqlanon.support.expressions import (
     aliased,
@@ -27,71 +26,46 @@ from sqlanon.support.expressions import (
     text,
 )
 
-_TYPES: Mapping[str, str] = {
-    "smallint": "SMALLINT",
-    "integer": "INTEGER",
-    "bigint": "BIGINT",
-    "real": "FLOAT",
-    "double precision": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "text": "VARCHAR",
-    "date": "DATE",
-    "time without time zone": "TIME",
-    "timestamp without time zone": "TIMESTAMP",
-    "timestamp with time zone": "TIMESTAMP WITH TIME ZONE",
-    "uuid": "UUID",
-}
-"""DuckDB types by PostgreSQL types."""
-
-_TEXT = ("character varying", "character", "name", '"char"', "citext")
-"""Other types whose values are texts."""
-
-_NAMED_DIFFERENTLY = {"TINYINT": "smallint", "FLOAT": "real", "DOUBLE": "double precision", "VARCHAR": "text"}
+_STORED_TYPES = {"TINYINT": "smallint", "FLOAT": "real", "DOUBLE": "double precision", "VARCHAR": "text"}
 """PostgreSQL types by DuckDB types of another name."""
 
-_DECIMAL = re.compile(r"(?:numeric|DECIMAL)\((\d+),(\d+)\)")
-_PRECISION = re.compile(r"\((\d+)\)")
 
-
-def to_duckdb_type(type_: str) -> str | None:
-    """DuckDB's type for a PostgreSQL type; None without an equal.
+class PostgresDialect(RemoteDialect):
+    """PostgreSQL's dialect.
 
     >>> to_duckdb_type("numeric(8,2)"), to_duckdb_type("timestamp(3) without time zone"), to_duckdb_type("character(5)")
     ('DECIMAL(8,2)', 'TIMESTAMP', 'VARCHAR')
     >>> to_duckdb_type("jsonb"), to_duckdb_type("numeric")
     (None, None)
-    """
-    if match := _DECIMAL.fullmatch(type_):
-        width, scale = int(match[1]), int(match[2])
-        return f"DECIMAL({width},{scale})" if scale <= width <= 38 else None
-    plain = _PRECISION.sub("", type_)
-    return "VARCHAR" if plain in _TEXT else _TYPES.get(plain)
-
-
-def from_duckdb_type(type_: str) -> str | None:
-    """PostgreSQL's type for a DuckDB type; None if values would come back with another type.
-
     >>> from_duckdb_type("DECIMAL(8,2)"), from_duckdb_type("VARCHAR"), from_duckdb_type("UTINYINT")
     ('numeric(8,2)', 'text', None)
     """
-    if _DECIMAL.fullmatch(type_):
-        return type_.replace("DECIMAL", "numeric")
-    return next((name for name, duckdb_type in _TYPES.items() if duckdb_type == type_), None)
+
+    name = "postgres"
+    text = "TEXT"
+    types: ClassVar[Mapping[str, str]] = {
+        **{"smallint": "SMALLINT", "integer": "INTEGER", "bigint": "BIGINT"},
+        **{"real": "FLOAT", "double precision": "DOUBLE", "boolean": "BOOLEAN", "text": "VARCHAR", "uuid": "UUID"},
+        **{"date": "DATE", "time without time zone": "TIME", "timestamp without time zone": "TIMESTAMP"},
+        **{"timestamp with time zone": "TIMESTAMP WITH TIME ZONE"},
+    }
+    decimal = "numeric"
+    text_types = r'(?:text|character varying|character|name|"char"|citext)(?:\(\d+\))?'
+    direct_types = DIRECT_TYPES
+
+    def _decode_column(self, name: str, duckdb_type: str) -> exp.Expr:
+        type_ = _STORED_TYPES.get(duckdb_type) or self._stored_type(duckdb_type)
+        return collate_bytewise(col(name)) if type_ == "text" else cast(col(name), type_)
+
+    def translate(self, query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
+        return translate_to_postgres(query, relations)
+
+
+POSTGRES = PostgresDialect()
+to_duckdb_type, from_duckdb_type = POSTGRES.to_duckdb_type, POSTGRES.from_duckdb_type
 
 
 _query = partial(template, dialect="postgres")
-
-
-def decode_uploaded(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
-    """Restore the types of transferred columns in PostgreSQL; `travel.decode_columns` does so in DuckDB."""
-    return select([as_column(_decode_column(name, type_), name) for name, type_ in types.items()], relation)
-
-
-def _decode_column(name: str, duckdb_type: str) -> exp.Expr:
-    type_ = _NAMED_DIFFERENTLY.get(duckdb_type) or from_duckdb_type(duckdb_type)
-    if type_ is None:
-        raise ValueError(f"{duckdb_type} has no equal in PostgreSQL")
-    return collate_bytewise(col(name)) if type_ == "text" else cast(col(name), type_)
 
 
 def collate_bytewise(value: exp.Expr) -> exp.Collate:
@@ -267,8 +241,8 @@ def translate_to_postgres(query: _Statement, tables: Mapping[str, exp.Expr]) -> 
         equal.replace(exp.EQ(this=left, expression=right))
     for cast_ in list(query.find_all(exp.Cast)):
         type_ = cast_.to.args.get("kind")
-        if isinstance(type_, str) and type_ in _NAMED_DIFFERENTLY:
-            cast_.set("to", native_type(_NAMED_DIFFERENTLY[type_]))
+        if isinstance(type_, str) and type_ in _STORED_TYPES:
+            cast_.set("to", native_type(_STORED_TYPES[type_]))
     return query
 
 
@@ -280,15 +254,3 @@ def allow_nested_loops(allowed: bool) -> exp.Command:
 def analyze_table(target: exp.Table) -> exp.Analyze:
     """``ANALYZE target``: collect planner statistics of a new table."""
     return exp.Analyze(tables=[target])
-
-
-class _PostgresDialect(RemoteDialect):
-    def decode_uploaded(self, relation: exp.Expr, types: Mapping[str, str]) -> exp.Subquery:
-        return subquery(decode_uploaded(relation, types), "shipped")
-
-    def translate(self, query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
-        return translate_to_postgres(query, relations)
-
-
-POSTGRES = _PostgresDialect("postgres", text="TEXT", to_duckdb_type=to_duckdb_type, from_duckdb_type=from_duckdb_type)
-"""The dialect of statements over tables of both engines; `sources.postgres` counts persons with them."""

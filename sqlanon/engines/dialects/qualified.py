@@ -1,9 +1,8 @@
-"""SQL in which every function has its full name: for DuckDB, ``system.main.sum``, and for PostgreSQL.
+"""SQL in which every function has its full name, for DuckDB (``system.main.sum``) and for PostgreSQL.
 
 DuckDB looks up functions by name, and with them operators, lists and structs: a macro ``sum``, ``+`` or ``list_value``
-in the schema of a view replaces the engine's own function in it, also if the macro is made later than the view. A full
-name finds the engine's own. On a search path of PostgreSQL that others may write to, theirs would be taken, too:
-`engines.postgres.PATH`.
+in the schema of a view replaces the engine's own function in the view, also if it is created after the view. A full
+name finds the engine's own function. The same holds for a search path of PostgreSQL that others may write to.
 """
 
 from __future__ import annotations
@@ -23,77 +22,50 @@ _OPERATORS: Mapping[type[exp.Expr], str] = {
     **{exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<="},
     **{exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.DPipe: "||"},
 }
-_OF_GRAMMAR = (exp.Coalesce, exp.Case, exp.If, exp.Cast, exp.And, exp.Or, exp.Array, exp.Collate)
-"""What sqlglot has as functions, and PostgreSQL as a part of its grammar: it looks no name up for these."""
+_GRAMMAR = (exp.Coalesce, exp.Case, exp.If, exp.Cast, exp.And, exp.Or, exp.Array, exp.Collate)
+"""Functions of sqlglot that are grammar in PostgreSQL, which looks up no name for them."""
 
 
 def qualify_functions(statement: _Statement) -> _Statement:
-    """The same statement with ``OPERATOR(pg_catalog.=)``, ``pg_catalog.count`` and so on.
+    """Write ``OPERATOR(pg_catalog.=)``, ``pg_catalog.count`` and so on in a statement for PostgreSQL.
 
-    What stays unqualified are tables, and what goes by the type of its values alone: GROUP BY, DISTINCT, ORDER BY.
+    Tables stay unqualified, and so do clauses that depend on the types of values only: GROUP BY, DISTINCT, ORDER BY.
 
     >>> from sqlglot import parse_one
     >>> qualify_functions(parse_one("SELECT COUNT(*) FROM t WHERE a = 1", dialect="postgres")).sql("postgres")
     'SELECT pg_catalog.COUNT(*) FROM t WHERE (a OPERATOR(pg_catalog.=) 1)'
     """
-    return cast("_Statement", statement.copy().transform(_full))
+    return cast("_Statement", statement.copy().transform(_qualify))
 
 
-def _full(node: exp.Expr) -> exp.Expr:
+def _qualify(node: exp.Expr) -> exp.Expr:
+    """Replace a node. `transform` does not visit the parts of a replacement, so they are qualified here."""
     if (symbol := _OPERATORS.get(type(node))) is not None:
-        return _operator(_done(node.this), symbol, _done(node.expression))
-    if (rewritten := _REWRITTEN.get(type(node))) is not None:
-        return rewritten(node)
-    is_call = isinstance(node, exp.Func) and not isinstance(node, _OF_GRAMMAR)
-    return _call(node) if is_call and not isinstance(node.parent, exp.Dot) else node
-
-
-def _same(node: exp.Expr) -> exp.Expr:
-    """``IS NOT DISTINCT FROM`` looks for an operator, too."""
-    left, right = _done(node.this), _done(node.expression)
-    equal = exp.Coalesce(this=_operator(left, "=", right), expressions=[exp.false()])
-    neither = exp.and_(is_null(left.copy()), is_null(right.copy()), copy=False)
-    return exp.Paren(this=exp.Or(this=exp.Paren(this=neither), expression=equal))
-
-
-def _null_if(node: exp.Expr) -> exp.Expr:
-    value = _done(node.this)
-    equal = exp.If(this=_operator(value, "=", _done(node.expression)), true=exp.null())
-    return exp.Case(ifs=[equal], default=value.copy())
-
-
-def _negative(node: exp.Expr) -> exp.Expr:
-    return node if isinstance(node.this, exp.Literal) else _operator(number(0), "-", _done(node.this))
-
-
-def _type(node: exp.Expr) -> exp.Expr:
-    """Text is the one of our types whose name is looked up."""
-    is_text = node.this == exp.DataType.Type.TEXT or node.args.get("kind") == "TEXT"
-    return native_type("pg_catalog.text") if is_text else node
-
-
-_REWRITTEN: Mapping[type[exp.Expr], Callable[[exp.Expr], exp.Expr]] = {
-    exp.NullSafeEQ: _same,
-    exp.Nullif: _null_if,
-    exp.Neg: _negative,
-    exp.DataType: _type,
-}
-
-
-def _call(node: exp.Expr) -> exp.Dot:
+        return _operator(qualify_functions(node.this), symbol, qualify_functions(node.expression))
+    if isinstance(node, exp.NullSafeEQ):  # IS NOT DISTINCT FROM looks up an operator, too
+        left, right = qualify_functions(node.this), qualify_functions(node.expression)
+        equal = exp.Coalesce(this=_operator(left, "=", right), expressions=[exp.false()])
+        are_null = exp.and_(is_null(left.copy()), is_null(right.copy()), copy=False)
+        return exp.Paren(this=exp.Or(this=exp.Paren(this=are_null), expression=equal))
+    if isinstance(node, exp.Nullif):
+        value = qualify_functions(node.this)
+        equal_value = _operator(value, "=", qualify_functions(node.expression))
+        return exp.Case(ifs=[exp.If(this=equal_value, true=exp.null())], default=value.copy())
+    if isinstance(node, exp.Neg) and not isinstance(node.this, exp.Literal):
+        return _operator(number(0), "-", qualify_functions(node.this))
+    if isinstance(node, exp.DataType):  # the names of the other types are not looked up
+        is_text = node.this == exp.DataType.Type.TEXT or node.args.get("kind") == "TEXT"
+        return native_type("pg_catalog.text") if is_text else node
+    is_call = isinstance(node, exp.Func) and not isinstance(node, _GRAMMAR) and not isinstance(node.parent, exp.Dot)
+    if not is_call:
+        return node
     call = node.copy()
     for name, value in node.args.items():
-        call.set(name, [_done(one) for one in value] if isinstance(value, list) else _part(value))
+        if isinstance(value, list):
+            call.set(name, [qualify_functions(part) for part in value])
+        elif isinstance(value, exp.Expr):
+            call.set(name, qualify_functions(value))
     return exp.Dot(this=exp.Var(this="pg_catalog"), expression=call)
-
-
-def _part(value: object) -> object:
-    return _done(value) if isinstance(value, exp.Expr) else value
-
-
-def _done(node: exp.Expr) -> exp.Expr:
-    """A part of what is replaced: `transform` does not go on into that."""
-    return qualify_functions(node)
 
 
 def _operator(left: exp.Expr, symbol: str, right: exp.Expr) -> exp.Paren:
@@ -101,21 +73,21 @@ def _operator(left: exp.Expr, symbol: str, right: exp.Expr) -> exp.Paren:
 
 
 _SYNTAX = frozenset({"coalesce", "grouping", "row", "try"})
-"""What looks like a call, and is known to the parser: no name is looked up."""
+"""Syntax that looks like a call; no name is looked up."""
 
 _COMPARISONS = frozenset(
     {"=", "<>", "<", "<=", ">", ">=", "IS", "IS NOT", "IS DISTINCT FROM", "IS NOT DISTINCT FROM", ":=", "=>"}
 )
 """Operators for which no name is looked up."""
 
-_OTHERS = (
+_REFUSED = (
     exp.Bracket, exp.Comprehension, exp.Extract, exp.ILike, exp.Interval, exp.Like, exp.SimilarTo, exp.Unnest,
 )  # fmt: skip
-"""Notations for functions that nothing here has needed: they are refused."""
+"""Notations for functions that no statement uses; they are refused."""
 
 
 class QualifiedDuckDB(DuckDB):
-    """The dialect.
+    """DuckDB's dialect with full names of functions.
 
     >>> query = exp.select(exp.func("sum", exp.column("x") + 1), exp.Array(expressions=[exp.column("y")])).from_("t")
     >>> query.sql(dialect=QualifiedDuckDB)
@@ -123,19 +95,16 @@ class QualifiedDuckDB(DuckDB):
     """
 
     class Generator(DuckDBGenerator):
-        """Its writer.
-
-        Some of the engine's own functions are macros, in whose text functions have no full names: they are written out.
-        """
+        """Some of the engine's own functions are macros, which call functions without full names: they are expanded."""
 
         TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[..., str]]] = {
             **DuckDBGenerator.TRANSFORMS,
             exp.Array: lambda self, array: self.func("list_value", *array.expressions),
             exp.Mod: lambda self, node: self.binary(node, "%"),
-            exp.Nullif: lambda self, node: self.sql(_nullif(node)),
+            exp.Nullif: lambda self, node: self.sql(_expand_nullif(node)),
             exp.Rand: lambda self, _: self.func("random"),
             exp.Struct: lambda self, struct: self.func("struct_pack", *struct.expressions),
-            **{kind: lambda self, node: self.refuse(node) for kind in _OTHERS},
+            **{kind: lambda self, node: self.refuse(node) for kind in _REFUSED},
         }
 
         def func(self, name: str, *args: Any, prefix: str = "(", suffix: str = ")", normalize: bool = True) -> str:
@@ -151,11 +120,11 @@ class QualifiedDuckDB(DuckDB):
             return super().func(full, *args, prefix=prefix, suffix=suffix, normalize=False)
 
         def anonymous_sql(self, expression: exp.Anonymous) -> str:
-            """A call of a function by its name; of one with a schema, as it is."""
             parent = expression.parent
-            placed = isinstance(parent, exp.Dot) and parent.expression is expression
-            placed = placed or (isinstance(parent, exp.Table) and bool(parent.args.get("db")))
-            return self.func(self.sql(expression, "this"), *expression.expressions, normalize=not placed)
+            has_schema = (isinstance(parent, exp.Dot) and parent.expression is expression) or (
+                isinstance(parent, exp.Table) and bool(parent.args.get("db"))
+            )
+            return self.func(self.sql(expression, "this"), *expression.expressions, normalize=not has_schema)
 
         def binary(self, expression: exp.Binary, op: str) -> str:
             if op in _COMPARISONS:
@@ -166,13 +135,13 @@ class QualifiedDuckDB(DuckDB):
             return self.func('"-"', expression.this)
 
         def column_sql(self, expression: exp.Column) -> str:
-            """A column; or a field of the parameter of a lambda, which looks like one."""
-            around = expression.find_ancestor(exp.Lambda) if expression.table else None
-            while around is not None:
-                for parameter in around.expressions:
+            """A column, or a field of the parameter of a lambda, which looks like one."""
+            lambda_ = expression.find_ancestor(exp.Lambda) if expression.table else None
+            while lambda_ is not None:
+                for parameter in lambda_.expressions:
                     if parameter.name == expression.table:
                         return self.func("struct_extract", parameter.copy(), exp.Literal.string(expression.name))
-                around = around.find_ancestor(exp.Lambda)
+                lambda_ = lambda_.find_ancestor(exp.Lambda)
             return super().column_sql(expression)
 
         def dot_sql(self, expression: exp.Dot) -> str:
@@ -187,6 +156,6 @@ class QualifiedDuckDB(DuckDB):
             raise NotImplementedError(f"{expression.key}: write a call of the function")
 
 
-def _nullif(node: exp.Nullif) -> exp.Case:
+def _expand_nullif(node: exp.Nullif) -> exp.Case:
     same = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
     return exp.Case(ifs=[exp.If(this=same, true=exp.null())], default=node.this.copy())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from typing import ClassVar
 
 from sqlglot import exp
 
@@ -18,34 +19,58 @@ from sqlanon.support.expressions import (
     fragment,
     full_name,
     select,
-    subquery,
     table,
     template,
 )
 
-_SHADOW = template("SELECT :columns FROM range(1, 2) AS r(i) WHERE :refused")
-_REFUSAL = fragment("error('the rows of the source are elsewhere, and are not read here' || CAST(r.i AS VARCHAR))")
 
-
-@dataclass(frozen=True)
 class RemoteDialect:
-    """The dialect of an engine with tables of its own. The defaults are DuckDB's."""
+    """DuckDB's own dialect; subclasses are the differences of engines with tables of their own."""
 
-    name: str
-    text: str = "VARCHAR"  # the type of texts
-    direct_types: frozenset[str] = travel.DIRECT_TYPES  # DuckDB types that are transferred without a cast to text
-    # Types of one engine by those of the other; None without an equal
-    to_duckdb_type: Callable[[str], str | None] = lambda type_: type_
-    from_duckdb_type: Callable[[str], str | None] = lambda type_: type_
-    # A column (name, type) in canonical form: equal values are equal to readers
-    canonical_column: Callable[[str, str], exp.Expr] = lambda name, type_: col(name)
-    # Person ids in a column (name, type), as the engine's own equality tells them apart
-    person_id_column: Callable[[str, str], exp.Expr] = lambda name, type_: (
-        person_id(col(name)) if type_ == "VARCHAR" else col(name)
-    )
-    escape_variables: Callable[[exp.Expr], exp.Expr] = lambda statement: statement
-    # The number of values of a text column that are not UTF-8; None if the engine has no such values
-    count_invalid_texts: Callable[[str], exp.Expr] | None = None
+    name: ClassVar[str] = "duckdb"
+    text: ClassVar[str] = "VARCHAR"
+    """The type of texts."""
+    types: ClassVar[Mapping[str, str]] = {}
+    """DuckDB types by its types. DuckDB itself has none: they are the same."""
+    wider_types: ClassVar[Mapping[str, str]] = {}
+    """Its types for DuckDB types without an equal, whose values come back with another type."""
+    decimal: ClassVar[str] = "decimal"
+    text_types: ClassVar[str] = ""
+    """A pattern of all types whose values are texts."""
+    direct_types: ClassVar[frozenset[str]] = travel.DIRECT_TYPES | {
+        "DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "HUGEINT"
+    }  # fmt: skip
+    """DuckDB types that are transferred without a cast to text."""
+
+    def to_duckdb_type(self, type_: str) -> str | None:
+        """DuckDB's type for a type of this engine; None without an equal."""
+        if not self.types:
+            return type_
+        if match := re.fullmatch(rf"{self.decimal}\((\d+),(\d+)\)", type_):
+            width, scale = int(match[1]), int(match[2])
+            return f"DECIMAL({width},{scale})" if scale <= width <= 38 else None
+        return "VARCHAR" if re.fullmatch(self.text_types, type_) else self.types.get(re.sub(r"\(\d+\)", "", type_))
+
+    def from_duckdb_type(self, type_: str) -> str | None:
+        """The type that holds the values of a DuckDB type; None without one."""
+        if not self.types:
+            return type_
+        if re.fullmatch(r"DECIMAL\(\d+,\d+\)", type_):
+            return type_.replace("DECIMAL", self.decimal)
+        same = next((name for name, duckdb_type in self.types.items() if duckdb_type == type_), None)
+        return same or self.wider_types.get(type_)
+
+    def canonical_column(self, name: str, type_: str) -> exp.Expr:
+        """A column in canonical form: values are equal if readers see them as equal."""
+        return col(name)
+
+    def person_id_column(self, name: str, type_: str) -> exp.Expr:
+        """The person ids in a column, compared with the engine's own equality."""
+        return person_id(col(name)) if self.to_duckdb_type(type_) == "VARCHAR" else col(name)
+
+    def count_invalid_texts(self, name: str) -> exp.Expr | None:
+        """The number of values of a text column that are not UTF-8; None if the engine has no such values."""
+        return None
 
     def encode_columns(self, query: exp.Query, types: Mapping[str, str], as_text: str = "VARCHAR") -> exp.Select:
         """Cast columns for the transfer to the other engine; `decode_columns` or `decode_uploaded` reverse it."""
@@ -55,19 +80,21 @@ class RemoteDialect:
         """Restore the types of transferred columns in DuckDB."""
         return travel.decode_columns(relation, types, self.direct_types)
 
-    def decode_uploaded(self, relation: exp.Expr, types: Mapping[str, str]) -> exp.Subquery:
+    def decode_uploaded(self, relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
         """Restore the types of transferred columns in the remote engine."""
-        values = {
-            name: col(name) if type_ in self.direct_types else cast(col(name), self._type(type_))
-            for name, type_ in types.items()
-        }
-        return subquery(select([as_column(value, name) for name, value in values.items()], relation), "shipped")
+        return select([as_column(self._decode_column(name, type_), name) for name, type_ in types.items()], relation)
 
-    def _type(self, duckdb_type: str) -> str:
-        type_ = self.from_duckdb_type(duckdb_type)
-        if type_ is None:
+    def _decode_column(self, name: str, duckdb_type: str) -> exp.Expr:
+        return col(name) if duckdb_type in self.direct_types else cast(col(name), self._stored_type(duckdb_type))
+
+    def _stored_type(self, duckdb_type: str) -> str:
+        if (type_ := self.from_duckdb_type(duckdb_type)) is None:
             raise ValueError(f"{duckdb_type} has no equal in {self.name}")
         return type_
+
+    def escape_variables(self, statement: exp.Expr) -> exp.Expr:
+        """Escape the parts of texts that the engine would replace by variables."""
+        return statement
 
     def translate(self, query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
         """Translate a query built for DuckDB, with relations in place of the tables of these full names."""
@@ -90,9 +117,7 @@ class RemoteDialect:
         return self.escape_variables(self.translate(query, relations)).sql(self.name, pretty=True)
 
 
-DUCKDB = RemoteDialect(
-    "duckdb", direct_types=travel.DIRECT_TYPES | {"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "HUGEINT"}
-)
+DUCKDB = RemoteDialect()
 
 
 def shadow_query(types: Mapping[str, str]) -> exp.Select:
@@ -100,8 +125,11 @@ def shadow_query(types: Mapping[str, str]) -> exp.Select:
 
     A constant condition would be folded before rows are read, and NULLs would pass for an empty table.
     """
-    columns = [as_column(cast(_REFUSAL(), type_), name) for name, type_ in types.items()]
-    return _SHADOW(columns=columns, refused=cast(_REFUSAL(), "BOOLEAN"))
+    refusal = fragment("error('the rows of the source are elsewhere, and are not read here' || CAST(r.i AS VARCHAR))")
+    return template("SELECT :columns FROM range(1, 2) AS r(i) WHERE :refused")(
+        columns=[as_column(cast(refusal(), type_), name) for name, type_ in types.items()],
+        refused=cast(refusal(), "BOOLEAN"),
+    )
 
 
 def has_star(query: exp.Query) -> bool:

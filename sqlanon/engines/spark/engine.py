@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from sqlglot import Dialect, exp
 
-from sqlanon.engines.dialects.spark import escape_variables
+from sqlanon.engines.dialects.spark import SPARK
 from sqlanon.engines.spark import settings as spark_settings
 from sqlanon.engines.spark.errors import describe_error, is_about_columns, is_spark_error, silence_pyspark
 from sqlanon.errors import SourceError, SqlanonError, UnreadableColumnsError
@@ -171,10 +171,10 @@ class SparkEngine:
         return f"spark {self._run(lambda: self.session.version)}"
 
     def sql(self, expression: exp.Expr) -> str:
-        return self._generator.generate(escape_variables(expression))
+        return self._generator.generate(SPARK.escape_variables(expression))
 
     def render(self, statement: exp.Expr) -> str:
-        return escape_variables(statement).sql(self.dialect, pretty=True)
+        return SPARK.escape_variables(statement).sql(self.dialect, pretty=True)
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
         """Run a statement with parameters ``?``."""

@@ -190,7 +190,7 @@ def _insert_rows(
         return
     with draft.rows() as rows, draft.run.engine.stream(encode_columns(rows, types, "VARCHAR")) as reader:
         uploaded = server.upload("sqlanon_released_rows", reader)
-    server.execute(exp.Insert(this=target.copy(), expression=pg.decode_uploaded(uploaded, types)))
+    server.execute(exp.Insert(this=target.copy(), expression=pg.POSTGRES.decode_uploaded(uploaded, types)))
     server.execute(drop_table(uploaded.copy()))
 
 

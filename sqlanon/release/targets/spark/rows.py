@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from sqlanon.audit.check import Check
 from sqlanon.audit.verify import verify_rows
-from sqlanon.engines.dialects.spark import SPARK, TEXT, count_invalid_texts, to_duckdb_type
+from sqlanon.engines.dialects.spark import SPARK, TEXT, to_duckdb_type
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import Limits
 from sqlanon.engines.spark.engine import SparkEngine
@@ -424,7 +424,7 @@ def _count_invalid_texts(server: SparkEngine, relation: exp.Table, columns: Sequ
     """Count the texts that are not UTF-8, by column; columns without any are left out."""
     if not columns:
         return {}
-    counts = server.rows(select([count_invalid_texts(name) for name in columns], relation.copy()))[0]
+    counts = server.rows(select([SPARK.count_invalid_texts(name) for name in columns], relation.copy()))[0]
     return {name: count for name, count in zip(columns, counts, strict=True) if count}
 
 
