@@ -16,40 +16,18 @@ from typing import Any, TypeAlias
 from sqlanon.errors import Problem
 from sqlanon.places.addresses import database_path_flaw, is_variable, release_file_flaw
 from sqlanon.places.databases import is_remote, local_database, strip_table_format
-from sqlanon.policy.compatibility import (
-    BUDGETS,
-    EARLIER_RELEASES,
-    IDENTIFICATIONS,
-    LATE_SUPPRESSION,
-    POPULATIONS,
-    REMOTE_SOURCES,
-    STRATEGY_SUPPORT,
-    WEIGHTS,
-    WITH_DECOYS,
-    WITH_NOISE,
-    PolicySections,
-    collect_sections,
-    find_conflicts,
-)
+from sqlanon.policy import compatibility
+from sqlanon.policy.compatibility import PolicySections, collect_sections, find_conflicts
 from sqlanon.policy.noise import MOST_EPSILON, ROUNDING, Noise
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join_key
 from sqlanon.policy.rules import FileRule
-from sqlanon.policy.sections import (
-    READING_KEYS,
-    Attribute,
-    PopulationSection,
-    RiskSection,
-    Role,
-    SearchSection,
-    SourceSection,
-)
+from sqlanon.policy.sections import READING_KEYS, Attribute, PopulationSection, Role, SearchSection, SourceSection
 from sqlanon.requirements.base import SensitiveAttribute
-from sqlanon.requirements.registry import RequirementType, requirement_types_by_key
+from sqlanon.requirements.registry import requirement_types_by_key
 from sqlanon.support.fields import Section, nearest_word
 from sqlanon.support.names import EARLIER_RELEASES_COLUMN, METADATA_VIEWS, labels_table
 
-_Attributes: TypeAlias = Mapping[str, Attribute]
 _Keys: TypeAlias = Mapping[str, Any]
 
 
@@ -65,34 +43,28 @@ def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str
     written:
         The sections as written; for a misspelled section, an empty table.
     """
-    attributes: dict[str, Attribute] = parts.get("attributes", {})
-    privacy = _as_keys(written.get("privacy"))
     policy = collect_sections(
         parts,
         written={name: _as_keys(part) for name, part in written.items() if part is not None},
-        privacy_keys_known=set(privacy) <= set(PrivacySection.model_fields),
-        complete=len(attributes) == len(names),
+        privacy_keys_known=set(_as_keys(written.get("privacy"))) <= set(PrivacySection.model_fields),
+        attribute_names=names,
     )
-    yield from _check_names(names)
-    if names and policy.complete:
-        yield from _check_quasi_identifiers(attributes)
-    yield from find_conflicts((*WEIGHTS, *STRATEGY_SUPPORT), policy)
+    yield from _check_names(policy)
+    yield from find_conflicts((*compatibility.WEIGHTS, *compatibility.STRATEGY_SUPPORT), policy)
     if "search" not in written:
         policy = replace(policy, search=SearchSection())
-    yield from find_conflicts(IDENTIFICATIONS, policy)
+    yield from find_conflicts(compatibility.IDENTIFICATIONS, policy)
     if names:  # otherwise the problems of the attributes say enough
-        yield from _check_requirements(privacy, attributes, names)
-    yield from find_conflicts(POPULATIONS, policy)
-    for section in ("source", "population"):
-        yield from _check_person(section, _as_keys(written.get(section)), attributes)
+        yield from _check_requirements(policy)
+    yield from find_conflicts(compatibility.POPULATIONS, policy)
+    yield from _check_person("source", policy)
+    yield from _check_person("population", policy)
     yield from _check_noise(policy)
     yield from _check_reserved_names(policy)
-    yield from find_conflicts((*EARLIER_RELEASES, *WITH_DECOYS), policy)
-    if policy.risk is not None:
-        yield from _check_risk(policy.risk, attributes, names)
-    yield from find_conflicts(REMOTE_SOURCES, policy)
-    if policy.source is not None:
-        yield from _check_reading(policy.source, attributes)
+    yield from find_conflicts((*compatibility.EARLIER_RELEASES, *compatibility.WITH_DECOYS), policy)
+    yield from _check_risk(policy)
+    yield from find_conflicts(compatibility.REMOTE_SOURCES, policy)
+    yield from _check_reading(policy)
     yield from _check_files(policy)
 
 
@@ -103,62 +75,79 @@ def _as_keys(part: object) -> _Keys:
     return part if isinstance(part, Mapping) else {}
 
 
+def _attribute_place(name: str, *keys: str) -> str:
+    place = join_key("attributes", name)
+    return ".".join([place, *keys])
+
+
 # --- Attributes
 
 
-def _check_names(names: list[str]) -> Iterator[Problem]:
-    seen: dict[str, str] = {}
-    for name in names:
-        place = join_key("attributes", name)
+def _check_names(policy: PolicySections) -> Iterator[Problem]:
+    names_by_lower: dict[str, str] = {}
+    for name in policy.attribute_names:
         if not name:
-            yield Problem(place, "an attribute needs the name of its column")
-        elif (first := seen.setdefault(name.lower(), name)) != name:
-            yield Problem(place, f"differs from {first!r} only in case: in SQL they are one column; keep one")
-
-
-def _check_quasi_identifiers(attributes: _Attributes) -> Iterator[Problem]:
-    quasi = [attribute for attribute in attributes.values() if attribute.role == "quasi"]
+            yield Problem(_attribute_place(name), "an attribute needs the name of its column")
+        elif (first := names_by_lower.setdefault(name.lower(), name)) != name:
+            message = f"differs from {first!r} only in case: in SQL they are one column; keep one"
+            yield Problem(_attribute_place(name), message)
+    if not policy.attribute_names or not policy.complete:
+        return
+    quasi = [attribute for attribute in policy.attributes.values() if attribute.role == "quasi"]
     if not quasi:
-        yield Problem(
-            "attributes",
-            'no attribute has role = "quasi", so nothing is generalized: '
-            "give this role to the columns that other people may know about a person (age, sex, zip, ...)",
-        )
+        advice = "give this role to the columns that other people may know about a person (age, sex, zip, ...)"
+        yield Problem("attributes", f'no attribute has role = "quasi", so nothing is generalized: {advice}')
     elif all(attribute.noise is not None for attribute in quasi):
-        yield Problem(
-            "attributes",
-            "all quasi-identifiers have noise, so they form no classes: give one of them a hierarchy",
-        )
+        message = "all quasi-identifiers have noise, so they form no classes: give one of them a hierarchy"
+        yield Problem("attributes", message)
 
 
-def _unknown_attribute(name: str, role: Role, attributes: _Attributes, names: list[str]) -> str:
-    candidates = {known.lower(): known for known in names if known not in attributes or attributes[known].role == role}
+def _find_unknown_attribute(policy: PolicySections, name: str, role: Role, advice: str) -> str | None:
+    """The problem of a name that is no attribute with a role; ``advice`` is for one with another role."""
+    attributes = policy.attributes
+    if name in policy.attribute_names:
+        is_other = name in attributes and attributes[name].role != role
+        return f"{name!r} is {attributes[name].role}, and {advice}" if is_other else None
+    candidates = {
+        known.lower(): known
+        for known in policy.attribute_names
+        if known not in attributes or attributes[known].role == role
+    }
     guess = nearest_word(name, candidates)
     if guess is not None:
-        advice = f"did you mean {candidates[guess]!r}?"
-    elif candidates:
-        advice = f"the {role} attributes are {', '.join(candidates.values())}"
-    else:
-        advice = "declare it under [attributes]"
-    return f"unknown attribute {name!r}; {advice}"
+        return f"unknown attribute {name!r}; did you mean {candidates[guess]!r}?"
+    listed = (
+        f"the {role} attributes are {', '.join(candidates.values())}" if candidates else "declare it under [attributes]"
+    )
+    return f"unknown attribute {name!r}; {listed}"
 
 
 # --- Requirements
 
 
-def _check_requirements(privacy: _Keys, attributes: _Attributes, names: list[str]) -> Iterator[Problem]:
-    for key, requirement_type in _types_with_field("attribute"):
-        for place, keys in _list_items(privacy, key):
-            for name_place, name in _named_attributes(place, keys):
-                yield from _check_sensitive(requirement_type, place, name_place, name, keys, attributes, names)
-    for key, _ in _types_with_field("quasi"):
-        for place, keys in _list_items(privacy, key):
-            yield from _check_shield(place, keys, attributes, names)
-
-
-def _types_with_field(field: str) -> list[tuple[str, RequirementType]]:
-    types = requirement_types_by_key().items()
-    return [(key, type_) for key, type_ in types if field in getattr(type_, "model_fields", ())]
+def _check_requirements(policy: PolicySections) -> Iterator[Problem]:
+    privacy = policy.written.get("privacy", {})
+    types = [(key, type_, getattr(type_, "model_fields", ())) for key, type_ in requirement_types_by_key().items()]
+    for key, requirement_type, fields in types:
+        for place, keys in _list_items(privacy, key) if "attribute" in fields else ():
+            for name_place, name in [
+                (f"{place}.attribute", keys.get("attribute")),
+                *_listed_names(place, keys, "attributes"),
+            ]:
+                if not isinstance(name, str) or not name:
+                    continue
+                advice = (
+                    'this requirement is for sensitive attributes: name one of these, or set role = "sensitive" in '
+                    f"{_attribute_place(name)}"
+                )
+                if problem := _find_unknown_attribute(policy, name, "sensitive", advice):
+                    yield Problem(name_place, problem)
+                elif name in policy.attributes:
+                    conflicts = requirement_type.find_conflicts(keys, name, _describe_sensitive(policy, name))
+                    yield from (Problem(join_key(place, ".".join(map(str, loc))), text) for loc, text in conflicts)
+    for key, _, fields in types:
+        for place, keys in _list_items(privacy, key) if "quasi" in fields else ():
+            yield from _check_shield(policy, place, keys)
 
 
 def _list_items(privacy: _Keys, key: str) -> Iterator[tuple[str, _Keys]]:
@@ -171,104 +160,66 @@ def _list_items(privacy: _Keys, key: str) -> Iterator[tuple[str, _Keys]]:
         yield f"{place}[{index}]", _as_keys(item)
 
 
-def _named_attributes(place: str, keys: _Keys) -> Iterator[tuple[str, str]]:
-    """The attributes that a requirement names, each with its place."""
-    names = [(join_key(place, "attribute"), keys.get("attribute"))]
-    several = keys.get("attributes")
-    for index, name in enumerate(several if isinstance(several, list | tuple) else ()):
-        names.append((f"{join_key(place, 'attributes')}[{index}]", name))
-    for name_place, name in names:
-        if isinstance(name, str) and name:
-            yield name_place, name
+def _listed_names(place: str, keys: _Keys, key: str) -> list[tuple[str, Any]]:
+    names = keys.get(key)
+    return [(f"{place}.{key}[{i}]", name) for i, name in enumerate(names if isinstance(names, list | tuple) else ())]
 
 
-def _check_sensitive(
-    requirement_type: RequirementType,
-    place: str,
-    name_place: str,
-    name: str,
-    keys: _Keys,
-    attributes: _Attributes,
-    names: list[str],
-) -> Iterator[Problem]:
-    if name not in names:
-        yield Problem(name_place, _unknown_attribute(name, "sensitive", attributes, names))
-    if (attribute := attributes.get(name)) is None:
-        return
-    path = join_key("attributes", name)
-    if attribute.role != "sensitive":
-        yield Problem(
-            name_place,
-            f"{name!r} is {attribute.role}, and this requirement is for sensitive attributes: "
-            f'name one of these, or set role = "sensitive" in {path}',
-        )
-        return
+def _describe_sensitive(policy: PolicySections, name: str) -> SensitiveAttribute:
     # An invalid attribute may be meant to be sensitive.
-    is_only_one = len(attributes) == len(names) and not any(
-        candidate.role == "sensitive" for key, candidate in attributes.items() if key != name
+    is_only_one = policy.complete and not any(
+        attribute.role == "sensitive" for key, attribute in policy.attributes.items() if key != name
     )
-    sensitive = SensitiveAttribute(path, attribute.hierarchy is not None, is_only_one)
-    for loc, message in requirement_type.find_conflicts(keys, name, sensitive):
-        yield Problem(join_key(place, ".".join(map(str, loc))), message)
+    has_hierarchy = policy.attributes[name].hierarchy is not None
+    return SensitiveAttribute(_attribute_place(name), has_hierarchy, is_only_one)
 
 
-def _check_shield(place: str, keys: _Keys, attributes: _Attributes, names: list[str]) -> Iterator[Problem]:
-    quasi = keys.get("quasi")
-    seen: set[str] = set()
-    for index, name in enumerate(quasi if isinstance(quasi, list | tuple) else ()):
+def _check_shield(policy: PolicySections, place: str, keys: _Keys) -> Iterator[Problem]:
+    advice = (
+        "k_anonymity is over quasi-identifiers: declare it quasi; a shield without it does not count who shares its "
+        "values"
+    )
+    checked_names: set[str] = set()
+    for name_place, name in _listed_names(place, keys, "quasi"):
         if not isinstance(name, str) or not name:
             continue
-        name_place = f"{join_key(place, 'quasi')}[{index}]"
-        if name in seen:
+        if name in checked_names:
             yield Problem(name_place, f"{name!r} is listed twice")
-        elif name not in names:
-            yield Problem(name_place, _unknown_attribute(name, "quasi", attributes, names))
-        elif name in attributes and attributes[name].role != "quasi":
-            yield Problem(
-                name_place,
-                f"{name!r} is {attributes[name].role}, and k_anonymity is over quasi-identifiers: declare it quasi; a "
-                "shield without it does not count who shares its values",
-            )
-        seen.add(name)
+        elif problem := _find_unknown_attribute(policy, name, "quasi", advice):
+            yield Problem(name_place, problem)
+        checked_names.add(name)
 
 
 # --- Columns that are never released
 
 
-def _check_person(section: str, keys: _Keys, attributes: _Attributes) -> Iterator[Problem]:
+def _check_person(section: str, policy: PolicySections) -> Iterator[Problem]:
     """The person column of the source is never released; a population needs columns for quasi-identifiers only."""
-    person = keys.get("person")
-    if not isinstance(person, str):
-        return
-    place = join_key(section, "person")
-    for name, attribute in attributes.items():
-        if name.lower() != person.lower() or attribute.role == "identifying":
+    person, place = policy.written.get(section, {}).get("person"), f"{section}.person"
+    for name, attribute in policy.attributes.items():
+        if not isinstance(person, str) or name.lower() != person.lower() or attribute.role == "identifying":
             continue
         if attribute.role == "quasi":
-            yield Problem(
-                place, f"{name!r} is a quasi-identifier, which persons share: name the column that identifies a person"
-            )
+            message = "is a quasi-identifier, which persons share: name the column that identifies a person"
+            yield Problem(place, f"{name!r} {message}")
         elif section == "source":
             yield Problem(place, _never_released(name, attribute, "the person column is"))
 
 
 def _never_released(name: str, attribute: Attribute, columns: str) -> str:
-    return (
-        f"{name!r} is declared {attribute.role}, but {columns} never released: "
-        f'set role = "identifying" in {join_key("attributes", name)}, or leave the attribute out'
-    )
+    advice = f'set role = "identifying" in {_attribute_place(name)}, or leave the attribute out'
+    return f"{name!r} is declared {attribute.role}, but {columns} never released: {advice}"
 
 
 def _check_reserved_names(policy: PolicySections) -> Iterator[Problem]:
     for name in policy.attributes:
         if name.lower() == EARLIER_RELEASES_COLUMN:
             message = "is a name that sqlanon reserves: rename the column, with query under [source]"
-            yield Problem(join_key("attributes", name), message)
-    if policy.source is not None:
-        key = {name.lower() for name in policy.source.key}
-        for name, attribute in policy.attributes.items():
-            if name.lower() in key and attribute.role != "identifying":
-                yield Problem("source.key", _never_released(name, attribute, "the columns of a key are"))
+            yield Problem(_attribute_place(name), message)
+    key = {name.lower() for name in policy.get("source.key") or ()}
+    for name, attribute in policy.attributes.items():
+        if name.lower() in key and attribute.role != "identifying":
+            yield Problem("source.key", _never_released(name, attribute, "the columns of a key are"))
     if policy.get("release.database") is not None:
         table = policy.release.table
         reserved = dict.fromkeys(METADATA_VIEWS, "a view about the release")
@@ -278,32 +229,28 @@ def _check_reserved_names(policy: PolicySections) -> Iterator[Problem]:
             yield Problem("release.table", message)
 
 
-def _check_risk(section: RiskSection, attributes: _Attributes, names: list[str]) -> Iterator[Problem]:
+def _check_risk(policy: PolicySections) -> Iterator[Problem]:
     """Check the roles of the columns of weights and households, and the names of priors.
 
     A household identifies its members, as a person's id does, so it is never released. Weights may be released, but as
     a quasi-identifier they would form the classes that they weigh.
     """
-    for key, column, allowed in (
-        ("weights", section.weights, ("identifying", "insensitive")),
-        ("household", section.household, ("identifying",)),
-    ):
-        for name, attribute in attributes.items():
-            if column is not None and name.lower() == column.lower() and attribute.role not in allowed:
+    if policy.risk is None:
+        return
+    for key, column in policy.risk.columns.items():
+        roles = ("identifying", "insensitive") if key == "weights" else ("identifying",)
+        for name, attribute in policy.attributes.items():
+            if name.lower() == column.lower() and attribute.role not in roles:
                 yield Problem(
                     f"risk.{key}",
-                    f"{name!r} is declared {attribute.role}, and must be {' or '.join(allowed)}: "
-                    f"change its role in {join_key('attributes', name)}, or leave the attribute out",
+                    f"{name!r} is declared {attribute.role}, and must be {' or '.join(roles)}: change its role in "
+                    f"{_attribute_place(name)}, or leave the attribute out",
                 )
-    columns = {name.lower() for name in section.columns.values()}
-    if len(columns) < len(section.columns):
+    if len({column.lower() for column in policy.risk.columns.values()}) < len(policy.risk.columns):
         yield Problem("risk.household", "is also the column of weights: name the column that identifies a household")
-    for name in section.priors or ():
-        place = join_key("risk.priors", name)
-        if name not in names:
-            yield Problem(place, _unknown_attribute(name, "quasi", attributes, names))
-        elif name in attributes and attributes[name].role != "quasi":
-            yield Problem(place, f"{name!r} is {attributes[name].role}, and priors are for quasi-identifiers")
+    for name in policy.risk.priors or ():
+        if problem := _find_unknown_attribute(policy, name, "quasi", "priors are for quasi-identifiers"):
+            yield Problem(join_key("risk.priors", name), problem)
 
 
 # --- Noise
@@ -312,11 +259,10 @@ def _check_risk(section: RiskSection, attributes: _Attributes, names: list[str])
 def _check_noise(policy: PolicySections) -> Iterator[Problem]:
     if policy.privacy is None:
         return
-    yield from find_conflicts(BUDGETS, policy)
-    noise = {name: attribute.noise for name, attribute in policy.attributes.items() if attribute.noise is not None}
-    if noise:
+    yield from find_conflicts(compatibility.BUDGETS, policy)
+    if noise := {name: policy.attributes[name].noise for name in policy.noisy_attributes}:
         yield from _check_budget(noise, policy.privacy)
-        yield from find_conflicts((*WITH_NOISE, *LATE_SUPPRESSION), policy)
+        yield from find_conflicts((*compatibility.WITH_NOISE, *compatibility.LATE_SUPPRESSION), policy)
 
 
 def _check_budget(noise: Mapping[str, Noise], privacy: PrivacySection) -> Iterator[Problem]:
@@ -326,30 +272,21 @@ def _check_budget(noise: Mapping[str, Noise], privacy: PrivacySection) -> Iterat
     unset = [name for name, part in noise.items() if part.epsilon is None]
     release_epsilon = max(spent, record or 0)
     if total is not None and release_epsilon > total * (1 + ROUNDING):
-        message = (
-            f"{total:g} is for all releases, and this one adds {release_epsilon:g}: raise it, or lower the epsilon"
-        )
-        yield Problem("privacy.epsilon_total", message)
+        message = f"is for all releases, and this one adds {release_epsilon:g}: raise it, or lower the epsilon"
+        yield Problem("privacy.epsilon_total", f"{total:g} {message}")
     if not privacy.linkable_noise:
         yield from _check_linkability(noise, release_epsilon, privacy)
     if record is None:
-        for name in unset:
-            yield Problem(
-                join_key(join_key("attributes", name), "noise"),
-                "has no epsilon: add one here, or epsilon = ... under [privacy], which is shared out",
-            )
-    elif unset and spent >= record * (1 - ROUNDING):
-        yield Problem(
-            "privacy.epsilon",
-            f"{record:g} is the budget of a record, and attributes with an epsilon take {spent:g} of it: "
-            f"nothing is left for {', '.join(unset)}",
-        )
+        message = "has no epsilon: add one here, or epsilon = ... under [privacy], which is shared out"
+        yield from (Problem(_attribute_place(name, "noise"), message) for name in unset)
+        return
+    message = f"{record:g} is the budget of a record, and"
+    if unset and spent >= record * (1 - ROUNDING):
+        message += f" attributes with an epsilon take {spent:g} of it: nothing is left for {', '.join(unset)}"
+        yield Problem("privacy.epsilon", message)
     elif not unset and not math.isclose(spent, record, rel_tol=ROUNDING):
-        yield Problem(
-            "privacy.epsilon",
-            f"{record:g} is the budget of a record, and those of the attributes add up to {spent:g}: make them equal, "
-            "or leave it out",
-        )
+        message += f" those of the attributes add up to {spent:g}: make them equal, or leave it out"
+        yield Problem("privacy.epsilon", message)
 
 
 def _check_linkability(noise: Mapping[str, Noise], epsilon: float, privacy: PrivacySection) -> Iterator[Problem]:
@@ -361,10 +298,8 @@ def _check_linkability(noise: Mapping[str, Noise], epsilon: float, privacy: Priv
         "happen to every row, and see the linking risk that is then shown"
     )
     if epsilon > limit:
-        place = "privacy.epsilon"
-        if privacy.epsilon is None:
-            greatest = max(noise, key=lambda name: noise[name].epsilon or 0)
-            place = join_key(join_key(join_key("attributes", greatest), "noise"), "epsilon")
+        greatest = max(noise, key=lambda name: noise[name].epsilon or 0)
+        place = _attribute_place(greatest, "noise", "epsilon") if privacy.epsilon is None else "privacy.epsilon"
         yield Problem(place, f"the epsilon of a record is {epsilon:g}; {advice}")
     elif privacy.epsilon_total is not None and privacy.epsilon_total > limit:
         yield Problem("privacy.epsilon_total", f"a record may spend {privacy.epsilon_total:g}; {advice}")
@@ -373,23 +308,24 @@ def _check_linkability(noise: Mapping[str, Noise], epsilon: float, privacy: Priv
 # --- Sources and files
 
 
-def _check_reading(source: SourceSection, attributes: _Attributes) -> Iterator[Problem]:
+def _check_reading(policy: PolicySections) -> Iterator[Problem]:
     """A database determines the types of its columns."""
     kinds = {
-        "a frequency set": source.frequency_set,
-        "PostgreSQL": source.postgres,
-        "Spark": source.spark,
-        "a database": source.database,
+        "a frequency set": "source.frequency_set",
+        "PostgreSQL": "source.postgres",
+        "Spark": "source.spark",
+        "a database": "source.database",
     }
-    kind = next((kind for kind, location in kinds.items() if location), None)
+    kind = next((kind for kind, path in kinds.items() if policy.get(path)), None)
     if kind is None:
         return
-    advice = "" if source.frequency_set else ", and cast the column, or make its codes NULL, with query = ..."
-    for name, attribute in attributes.items():
+    cast_advice = ", and cast the column, or make its codes NULL, with query = ..."
+    advice = f"remove it{'' if kind == 'a frequency set' else cast_advice}"
+    for name, attribute in policy.attributes.items():
         for key in READING_KEYS:
             if getattr(attribute, key) not in (None, ()):
-                message = f"applies to files and data frames, and this source is {kind}: remove it{advice}"
-                yield Problem(join_key(join_key("attributes", name), key), message)
+                message = f"applies to files and data frames, and this source is {kind}: {advice}"
+                yield Problem(_attribute_place(name, key), message)
 
 
 def _check_files(policy: PolicySections) -> Iterator[Problem]:
@@ -403,30 +339,32 @@ def _check_files(policy: PolicySections) -> Iterator[Problem]:
 
 def _find_overwritten_files(policy: PolicySections) -> Iterator[Problem]:
     catalog: Path | None = policy.get("catalog.database")
+    sections = {"source": policy.source, "population": policy.population}
+    files = {  # the other files that the policy names
+        **{
+            f"hierarchy file of {_attribute_place(name)}": [rule.file for rule in rules if isinstance(rule, FileRule)]
+            for name, attribute in policy.attributes.items()
+            if (rules := attribute.hierarchy)
+        },
+        **{
+            f"file of {join_key('risk.priors', name)}": [prior.file]
+            for name, prior in (policy.get("risk.priors") or {}).items()
+            if prior.file is not None
+        },
+    }
     for place in ("catalog.database", "release.database", "release.file"):
-        path: Path | None = policy.get(place)
-        if path is None:
+        if (path := policy.get(place)) is None:
             continue
-        sections = {"source": policy.source, "population": policy.population}
-        read = next((name for name, section in sections.items() if _is_input(path, section)), None)
-        if read is not None:  # one message, where both are in one file
-            yield Problem(place, f"is the {read}, or one of its files, which sqlanon only reads: use another file")
+        source = next((name for name, section in sections.items() if _is_input(path, section)), None)
+        if source is not None:  # one message if both are in one file
+            yield Problem(place, f"is the {source}, or one of its files, which sqlanon only reads: use another file")
         if flaw := database_path_flaw(path):
             yield Problem(place, flaw)
-        for description, files in _policy_files(policy):
-            if any(is_same_file(path, file) for file in files):
+        for description, paths in files.items():
+            if any(is_same_file(path, file) for file in paths):
                 yield Problem(place, f"is the {description}: use another file")
         if place != "catalog.database" and catalog and is_same_file(path, catalog):
             yield Problem(place, "is the catalog, which is private: use another file")
-
-
-def _policy_files(policy: PolicySections) -> Iterator[tuple[str, list[Path]]]:
-    """The files that a policy names beside its source, with a description."""
-    for name, attribute in policy.attributes.items():
-        files = [rule.file for rule in attribute.hierarchy or () if isinstance(rule, FileRule)]
-        yield f"hierarchy file of {join_key('attributes', name)}", files
-    for name, prior in (policy.get("risk.priors") or {}).items():
-        yield f"file of {join_key('risk.priors', name)}", [] if prior.file is None else [prior.file]
 
 
 def _is_input(path: Path, section: SourceSection | PopulationSection | None) -> bool:

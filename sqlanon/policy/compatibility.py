@@ -34,7 +34,7 @@ class PolicySections:
     release: Any = None
     catalog: Any = None
     written: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # as written, valid or not
-    complete: bool = True  # all attributes are valid
+    attribute_names: Sequence[str] = ()  # of all attributes, valid or not; empty if all are valid
     privacy_keys_known: bool = True  # all keys of ``[privacy]`` are known
     exported: bool = False  # statements for a warehouse are exported, whatever the source is
     connected: Mapping[str, Any] = field(default_factory=dict)  # the connected source that replaces the policy's
@@ -56,6 +56,11 @@ class PolicySections:
         section, _, key = path.partition(".")
         part = self.written.get(section)
         return part is not None and (not key or part.get(key) is not None)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all attributes are valid."""
+        return not self.attribute_names or len(self.attributes) == len(self.attribute_names)
 
     @property
     def requirements(self) -> set[str]:

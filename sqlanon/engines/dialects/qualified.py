@@ -57,8 +57,10 @@ def _qualify(node: exp.Expr) -> exp.Expr:
         is_text = node.this == exp.DataType.Type.TEXT or node.args.get("kind") == "TEXT"
         return native_type("pg_catalog.text") if is_text else node
     is_call = isinstance(node, exp.Func) and not isinstance(node, _GRAMMAR) and not isinstance(node.parent, exp.Dot)
-    if not is_call:
-        return node
+    return _qualify_call(node) if is_call else node
+
+
+def _qualify_call(node: exp.Expr) -> exp.Dot:
     call = node.copy()
     for name, value in node.args.items():
         if isinstance(value, list):
