@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, reduce
 from typing import Any, TypeAlias, TypeVar
+from typing import cast as cast_type
 
 from sqlglot import exp, parse_one
 
@@ -33,14 +34,7 @@ def template(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Select]:
     >>> sizes(keys=[col("zip"), col("age")], rows=table("people")).sql("duckdb")
     'SELECT "zip", "age", CAST(COUNT(*) AS BIGINT) AS "n" FROM "people" GROUP BY "zip", "age"'
     """
-    fill = fragment(sql, dialect)
-
-    def select_(**filled: TemplateValue) -> exp.Select:
-        statement = fill(**filled)
-        assert isinstance(statement, exp.Select)
-        return statement
-
-    return select_
+    return cast_type("Callable[..., exp.Select]", fragment(sql, dialect))
 
 
 @cache
@@ -54,37 +48,36 @@ def fragment(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Expr]:
     'LEAST((SELECT "n" FROM "a"), (SELECT "n" FROM "b"))'
     """
 
+    # `exp.replace_placeholders` fills neither lists nor tables, and takes longer: it visits each node in Python.
     @lru_cache(maxsize=1)
-    def parsed() -> tuple[exp.Expr, list[tuple[str, _Path]]]:
-        statement = _parsed(sql, dialect)
+    def parse() -> tuple[exp.Expr, list[tuple[str, _Path]]]:
+        statement = _parse(sql, dialect)
         return statement, [(name, _path(node)) for name, node in _placeholders(statement)]
 
-    def fill(**filled: TemplateValue) -> exp.Expr:
-        empty, places = parsed()
-        if unknown := filled.keys() - {name for name, _ in places}:
+    def fill(**values: TemplateValue) -> exp.Expr:
+        empty, paths = parse()
+        if unknown := values.keys() - {name for name, _ in paths}:
             raise KeyError(f"the statement has no {', '.join(sorted(unknown))}")
         statement = empty.copy()
-        for name, node in [(name, _at(statement, path)) for name, path in places]:
+        for name, node in [(name, _node_at(statement, path)) for name, path in paths]:
             if node is statement:
-                return _to_expression(filled[name])
-            _fill_placeholder(node, filled[name])
+                return _to_expression(values[name])
+            _fill_placeholder(node, values[name])
         return statement
 
     return fill
 
-
-_TABLE = "sqlanon_table_"
 
 _Path: TypeAlias = "list[tuple[str, int | None]]"
 """The path from a statement to a part of it: argument names, and indexes in lists."""
 
 
 def _placeholders(statement: exp.Expr) -> Iterator[tuple[str, exp.Expr]]:
-    for node in statement.find_all(exp.Placeholder, exp.Parameter, exp.Table):
-        if isinstance(node, exp.Table) and not node.name.startswith(_TABLE):
-            continue
+    """The placeholders by name; that of a table is the table."""
+    for node in statement.find_all(exp.Placeholder, exp.Parameter):
         if not isinstance(node.this, exp.Literal):  # $1 is a parameter of the statement itself
-            yield node.name.removeprefix(_TABLE), node
+            is_table = isinstance(node.parent, exp.Table) and node.arg_key == "this"
+            yield node.name, node.parent if is_table and node.parent else node
 
 
 def _path(node: exp.Expr) -> _Path:
@@ -96,47 +89,11 @@ def _path(node: exp.Expr) -> _Path:
     return path[::-1]
 
 
-def _at(statement: exp.Expr, path: _Path) -> exp.Expr:
+def _node_at(statement: exp.Expr, path: _Path) -> exp.Expr:
     node = statement
     for key, index in path:
         node = node.args[key] if index is None else node.args[key][index]
     return node
-
-
-def _parsed(sql: str, dialect: str) -> exp.Expr:
-    # SQL has no placeholders for tables, so these are parsed as tables of that name. DuckDB's placeholders are $name.
-    relations = re.sub(r"(?<!DISTINCT )\b(FROM|JOIN|INTO|UPDATE|TABLE|VIEW) :(?=\w)", rf"\1 {_TABLE}", sql)
-    statement: exp.Expr = parse_one(re.sub(r"(?<!:):(?=[a-z])", "$", relations), dialect=dialect)
-    for node in statement.walk():
-        node._meta = None  # positions in the text, which every copy would copy
-        if isinstance(node, exp.Literal) and node.is_string and re.search(r"\$[a-z]", node.this):
-            raise ValueError(f"a template cannot have :name inside a text: {node.sql(dialect)}")
-    for identifier in statement.find_all(exp.Identifier):
-        identifier.set("quoted", True)
-    for cast_ in statement.find_all(exp.Cast):
-        if not cast_.args["to"].find(exp.Placeholder, exp.Parameter):
-            cast_.set("to", native_type(cast_.args["to"].sql(dialect).replace("TEXT", "VARCHAR")))
-    # sqlglot reads DuckDB's any_value with an IGNORE NULLS that DuckDB does not take.
-    for ignoring in list(statement.find_all(exp.IgnoreNulls)):
-        if isinstance(ignoring.this, exp.AnyValue):
-            statement = _replace_part(statement, ignoring, ignoring.this)
-    # sqlglot would transpile these with long guards against NULL.
-    for call in list(statement.find_all(exp.Greatest, exp.Least)):
-        statement = _replace_part(statement, call, anonymous(call.sql_names()[0], call.this, *call.expressions))
-    # Translations look up list functions by name.
-    for function in list(statement.find_all(*_LIST_FUNCTIONS)):
-        name, *keys = _LIST_FUNCTIONS[type(function)]
-        statement = _replace_part(statement, function, anonymous(name, *(function.args[key] for key in keys)))
-    return statement
-
-
-def _replace_part(statement: exp.Expr, part: exp.Expr, new: exp.Expr) -> exp.Expr:
-    """Replace a part of a statement, or the whole statement."""
-    if part is statement:
-        new.pop()  # detached from the tree it was taken from
-        return new
-    part.replace(new)
-    return statement
 
 
 _LIST_FUNCTIONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
@@ -145,6 +102,29 @@ _LIST_FUNCTIONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.ArraySort: ("list_sort", "this"),
     exp.Transform: ("list_transform", "this", "expression"),
 }
+"""Functions that translations look up by name, with the arguments of the call."""
+
+
+def _parse(sql: str, dialect: str) -> exp.Expr:
+    # DuckDB's placeholders are $name.
+    root = exp.Paren(this=parse_one(re.sub(r"(?<!:):(?=[a-z])", "$", sql), dialect=dialect))
+    for node in list(root.this.walk()):
+        node._meta = None  # positions in the text, which every copy would copy
+        if isinstance(node, exp.Identifier):
+            node.set("quoted", True)
+        elif isinstance(node, exp.Literal) and node.is_string and re.search(r"\$[a-z]", node.this):
+            raise ValueError(f"a template cannot have :name inside a text: {node.sql(dialect)}")
+        elif isinstance(node, exp.Cast) and not node.to.find(exp.Placeholder, exp.Parameter):
+            node.set("to", native_type(node.to.sql(dialect).replace("TEXT", "VARCHAR")))
+        elif isinstance(node, exp.IgnoreNulls) and isinstance(node.this, exp.AnyValue):
+            node.replace(node.this)  # sqlglot reads DuckDB's any_value with an IGNORE NULLS that DuckDB does not take
+        elif isinstance(node, exp.Greatest | exp.Least):  # sqlglot would transpile them with long guards against NULL
+            node.replace(anonymous(node.sql_names()[0], node.this, *node.expressions))
+        elif type(node) in _LIST_FUNCTIONS:
+            name, *keys = _LIST_FUNCTIONS[type(node)]
+            node.replace(anonymous(name, *(node.args[key] for key in keys)))
+    statement: exp.Expr = root.this.pop()
+    return statement
 
 
 def _fill_placeholder(node: exp.Expr, value: TemplateValue) -> None:
