@@ -147,7 +147,7 @@ def _fill_placeholder(node: exp.Expr, value: TemplateValue) -> None:
         return
     new = _to_expression(value)
     if isinstance(new, exp.Query) and isinstance(node, exp.Table) and not isinstance(new, exp.Subquery):
-        new = exp.Subquery(this=new)
+        new = new if isinstance(node.parent, exp.Subquery) else exp.Subquery(this=new)
     elif _binds_less(new, node.parent):
         new = exp.Paren(this=new)
     if isinstance(node, exp.Table) and node.alias:
