@@ -1,11 +1,11 @@
-"""Protocols of engines: the operations that every engine has, and the optional ones. Engines hold no privacy
+"""Interfaces of engines: the operations that every engine has, and the optional ones. Engines hold no privacy
 knowledge."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from sqlglot import exp
 
@@ -30,18 +30,18 @@ class Queryable(Protocol):
 
     def render(self, statement: exp.Expr) -> str:
         """Formatted SQL text of a statement, as the engine would run it."""
-        ...
+        return statement.sql(self.dialect, pretty=True)
 
 
 class Engine(Queryable, Protocol):
     """A database engine. The constants say which optional features it has."""
 
-    STREAMS_BATCHES: bool  # `stream` yields batches as they are computed: memory use stays flat
-    KEEPS_SUBQUERY_ORDER: bool  # a query over an ordered subquery, joined to small tables, keeps the order
-    RUNS_RECURSIVE_WINDOWS: bool  # runs WITH RECURSIVE whose steps contain window functions
-    WRITES_PARQUET: bool  # implements `WritesFiles`
-    CACHES_ROWS: bool  # implements `CachesRows`
-    RUNS_PYTHON: bool  # implements `RunsPython`
+    STREAMS_BATCHES: ClassVar[bool] = False  # `stream` yields batches as they are computed: memory use stays flat
+    KEEPS_SUBQUERY_ORDER: ClassVar[bool] = False  # also of an ordered subquery that is joined to small tables
+    RUNS_RECURSIVE_WINDOWS: ClassVar[bool] = False  # runs WITH RECURSIVE whose steps contain window functions
+    WRITES_PARQUET: ClassVar[bool] = False  # implements `RemoteEngine.write_parquet`
+    CACHES_ROWS: ClassVar[bool] = False  # implements `RemoteEngine.cache`
+    RUNS_PYTHON: ClassVar[bool] = False  # implements `RemoteEngine.materialize_mapped`
 
     def materialize(self, name: str, query: exp.Query) -> int:
         """Store the rows of a query in a temporary table of this connection; return their number."""
@@ -56,44 +56,38 @@ class Engine(Queryable, Protocol):
         ...
 
 
-class RemoteEngine(Engine, Protocol):
+class RemoteEngine(Engine):
     """An engine that holds the source: `engines.federation` sends it the statements that read its tables."""
 
-    @property
-    def place(self) -> str: ...
+    place: str = ""
+    """The words for the engine in messages, such as the policy key of its address."""
 
     def translate_errors(self, kind: type[SqlanonError] = SourceError) -> AbstractContextManager[None]:
         """Raise the engine's errors as errors of sqlanon, without values or addresses in their text."""
-        ...
+        raise NotImplementedError
 
     def forget(self, name: str) -> None:
         """Drop a table that `materialize` or `upload` created, if it exists."""
-        ...
+        raise NotImplementedError
 
-
-class WritesFiles(RemoteEngine, Protocol):
     @property
     def is_local(self) -> bool:
         """Whether the whole engine runs on this machine and sees its folders."""
-        ...
+        return False
 
     def write_parquet(self, query: exp.Expr, directory: str) -> int:
         """Write the rows of a query as Parquet files to a new directory that the engine and this machine share."""
-        ...
+        raise NotImplementedError
 
-
-class CachesRows(RemoteEngine, Protocol):
     def cache(self, name: str, query: exp.Query) -> int:
         """Like `materialize`, with less memory: the query must return the same rows whenever it runs."""
-        ...
+        raise NotImplementedError
 
-
-class RunsPython(RemoteEngine, Protocol):
     def materialize_mapped(
         self, name: str, query: exp.Expr, function: Callable[..., Any], types: Mapping[str, str]
     ) -> int:
         """Like `materialize`, for the rows that a Python function makes of the rows of a query."""
-        ...
+        raise NotImplementedError
 
 
 class Workers(Protocol):

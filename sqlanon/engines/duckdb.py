@@ -16,6 +16,7 @@ import duckdb
 from duckdb.sqltypes import DuckDBPyType
 from sqlglot import Dialect, exp
 
+from sqlanon.engines.base import WorkEngine
 from sqlanon.engines.dialects.qualified import QualifiedDuckDB
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import DiskError, SqlanonError
@@ -176,7 +177,7 @@ class ClosedError(SqlanonError, duckdb.ConnectionException):
         )
 
 
-class DuckDBEngine:
+class DuckDBEngine(WorkEngine):
     """Runs sqlglot expressions on a DuckDB connection.
 
     DuckDB looks functions up by name. The system's schemas come first in an engine's search path, so that no macro of
@@ -188,9 +189,6 @@ class DuckDBEngine:
     STREAMS_BATCHES = True
     KEEPS_SUBQUERY_ORDER = True
     RUNS_RECURSIVE_WINDOWS = True
-    WRITES_PARQUET = False
-    CACHES_ROWS = False
-    RUNS_PYTHON = False
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, holder: DuckDBEngine | None = None) -> None:
         self.connection = connection

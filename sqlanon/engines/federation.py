@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from sqlglot import exp
 
 from sqlanon.engines import egress_guard as guard
-from sqlanon.engines.base import CachesRows, RemoteEngine, RunsPython, WritesFiles
+from sqlanon.engines.base import RemoteEngine
 from sqlanon.engines.dialects.postgres import POSTGRES
 from sqlanon.engines.dialects.remote import DUCKDB, RemoteDialect, has_star, name_columns, shadow_query
 from sqlanon.engines.dialects.spark import SPARK
@@ -81,7 +81,7 @@ class RemoteTables:
         """Whether a result is fetched through Parquet files."""
         if not self.server.WRITES_PARQUET or self.server.STREAMS_BATCHES:
             return False
-        is_shared = self.scratch is not None or (rows > FLAT and cast("WritesFiles", self.server).is_local)
+        is_shared = self.scratch is not None or (rows > FLAT and self.server.is_local)
         return rows > rows_at_once or (rows > FLAT and is_shared)
 
     def next_name(self) -> str:
@@ -158,7 +158,7 @@ class FederatedEngine(DuckDBEngine):
         name, server = self.remote.next_name(), self.remote.server
         remote_types = {column: self.remote.dialect.from_duckdb_type(type_) or "" for column, type_ in types.items()}
         with self.translated(query) as remote_query, server.translate_errors():
-            cast("RunsPython", server).materialize_mapped(name, remote_query, function, remote_types)
+            server.materialize_mapped(name, remote_query, function, remote_types)
         self._register_materialized(target, types, name)
 
     @contextmanager
@@ -326,7 +326,7 @@ class FederatedEngine(DuckDBEngine):
         """Materialize a query remotely within the context, or for good if it is registered; yield name and rows."""
         name, server = self.remote.next_name(), self.remote.server
         is_cached = query.meta.get(REPEATABLE) and server.CACHES_ROWS
-        materialize = cast("CachesRows", server).cache if is_cached else server.materialize
+        materialize = server.cache if is_cached else server.materialize
         with self.translated(query) as remote_query, server.translate_errors():
             rows = materialize(name, remote_query)
         self.remote.tables[full_name(table(name))] = table(name)
@@ -358,7 +358,7 @@ class FederatedEngine(DuckDBEngine):
     @contextmanager
     def _write_files(self, query: exp.Expr) -> Iterator[list[str]]:
         """Have the remote engine write the rows of a query as Parquet files, which are deleted at the end."""
-        server, scratch = cast("WritesFiles", self.remote.server), self.remote.scratch
+        server, scratch = self.remote.server, self.remote.scratch
         if scratch is None and not server.is_local:
             # Each executor would write to a folder of its own machine, where nothing deletes the files.
             raise SourceError(

@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 
 from sqlglot import Dialect, exp
 
+from sqlanon.engines.base import RemoteEngine
 from sqlanon.engines.dialects.postgres import catalog_function, query_column_types, server_capabilities
 from sqlanon.errors import MissingLibraryError, SourceError, SqlanonError, UnreadableColumnsError
 from sqlanon.support.expressions import (
@@ -140,7 +141,7 @@ _NAME_ERRORS = "42"
 """The class of errors about names, types and privileges, whose messages quote no values."""
 
 
-class PostgresEngine:
+class PostgresEngine(RemoteEngine):
     """Runs sqlglot expressions on a connection to PostgreSQL.
 
     A transaction begins with the first statement, and ends with `commit` or `rollback`.
@@ -150,9 +151,6 @@ class PostgresEngine:
     STREAMS_BATCHES = True
     KEEPS_SUBQUERY_ORDER = True
     RUNS_RECURSIVE_WINDOWS = True
-    WRITES_PARQUET = False
-    CACHES_ROWS = False
-    RUNS_PYTHON = False
 
     def __init__(self, connection: Any, place: str, user_path: str = SEARCH_PATH) -> None:
         self.connection, self.place, self._user_path = connection, place, user_path
@@ -232,9 +230,6 @@ class PostgresEngine:
 
     def sql(self, expression: exp.Expr) -> str:
         return self._generator.generate(expression)
-
-    def render(self, statement: exp.Expr) -> str:
-        return statement.sql(self.dialect, pretty=True)
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
         """Run a statement with parameters ``$1``, ``$2``, ..."""

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from sqlglot import Dialect, exp
 
+from sqlanon.engines.base import RemoteEngine
 from sqlanon.engines.dialects.spark import SPARK
 from sqlanon.engines.spark import settings as spark_settings
 from sqlanon.engines.spark.errors import describe_error, is_about_columns, is_spark_error, silence_pyspark
@@ -97,13 +98,10 @@ _CANCEL_TIMEOUT = 20.0
 _Result = TypeVar("_Result")
 
 
-class SparkEngine:
+class SparkEngine(RemoteEngine):
     """Runs sqlglot expressions in a Spark session, in a thread of its own."""
 
     dialect = "spark"
-    STREAMS_BATCHES = False
-    KEEPS_SUBQUERY_ORDER = False
-    RUNS_RECURSIVE_WINDOWS = False
     WRITES_PARQUET = True
     CACHES_ROWS = True
     RUNS_PYTHON = True
