@@ -17,6 +17,7 @@ from sqlanon.support.expressions import (
     as_column,
     cast,
     col,
+    fragment,
     full_name,
     ident,
     native_type,
@@ -246,9 +247,10 @@ def translate_to_postgres(query: _Statement, tables: Mapping[str, exp.Expr]) -> 
     return query
 
 
-def allow_nested_loops(allowed: bool) -> exp.Command:
+def allow_nested_loops(allowed: bool) -> exp.Expr:
     """Allow nested-loop joins, or prefer hash and merge joins until the transaction ends."""
-    return exp.Command(this="SET", expression=f"LOCAL enable_nestloop TO {'DEFAULT' if allowed else 'off'}")
+    statement = "SET LOCAL enable_nestloop = DEFAULT" if allowed else "SET LOCAL enable_nestloop = off"
+    return fragment(statement, "postgres")()
 
 
 def analyze_table(target: exp.Table) -> exp.Analyze:

@@ -22,6 +22,7 @@ from sqlanon.support.expressions import (
     create_table_with_columns,
     create_temporary_table,
     drop_table,
+    fragment,
     ident,
     row_count,
     select_star,
@@ -62,23 +63,9 @@ _SETTINGS = {
     "lock_timeout": "20s",
 }
 
-_UNLIMITED = (
-    "statement_timeout",
-    "transaction_timeout",
-    "idle_in_transaction_session_timeout",
-    "idle_session_timeout",
-)
+_UNLIMITED = ("statement_timeout", "transaction_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout")
 """Time limits that are disabled for the session, as in pg_dump: a transaction stays open and idle while its rows are
 audited on this machine. Not every version of PostgreSQL has all of them."""
-
-_DISABLE_TIMEOUTS = template(
-    """
-    SELECT pg_catalog.set_config(s.name, '0', false) AS value
-    FROM pg_catalog.pg_settings AS s
-    WHERE s.name IN (:names)
-    """,
-    "postgres",
-)
 
 _POOLED = (
     "a connection pooler drops the startup parameter `options`, so functions of other users could replace those of "
@@ -127,18 +114,8 @@ _UPLOAD_TYPES = {
 }
 """Types of uploaded columns by the names of Arrow types."""
 
-_LIBPQ_ERROR = "[libpq]"
-"""Part of the driver's message for a stream that ends early."""
-
-_STATEMENT_TIMEOUT = "canceling statement due to statement timeout"
-
-_CANCELLED = "canceling statement due to user request"
-
 _COLUMN_ERRORS = ("42501", "22P05")
 """A missing privilege, or a character without an equal: other columns may be readable."""
-
-_NAME_ERRORS = "42"
-"""The class of errors about names, types and privileges, whose messages quote no values."""
 
 
 class PostgresEngine(RemoteEngine):
@@ -185,7 +162,12 @@ class PostgresEngine(RemoteEngine):
         with engine.translate_errors():
             engine._user_path = engine._show("search_path")
             engine._set(_SETTINGS, for_session=True)
-            engine._rows(_DISABLE_TIMEOUTS(names=[text(name) for name in _UNLIMITED]))
+            disable_timeouts = template(
+                "SELECT pg_catalog.set_config(s.name, '0', false) AS value FROM pg_catalog.pg_settings AS s "
+                "WHERE s.name IN (:names)",
+                "postgres",
+            )
+            engine._rows(disable_timeouts(names=[text(name) for name in _UNLIMITED]))
             engine.commit()
         return engine
 
@@ -248,9 +230,8 @@ class PostgresEngine(RemoteEngine):
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
         names = self.names(select_star(relation.copy()).limit(0, copy=False))
-        types = self.rows(
-            query_column_types(exp.Subquery(this=select_star(relation.copy()), alias=ident("query")), names)
-        )
+        query = exp.Subquery(this=select_star(relation.copy()), alias=ident("query"))
+        types = self.rows(query_column_types(query, names))
         return {name: type_ for name, (type_, _) in zip(names, types, strict=True)}
 
     def materialize(self, name: str, query: exp.Query) -> int:
@@ -274,7 +255,7 @@ class PostgresEngine(RemoteEngine):
         """The value of a setting. SHOW looks up no names."""
         with self.connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
-            cursor.execute(f"SHOW {setting}")
+            cursor.execute(self.sql(exp.Command(this="SHOW", expression=setting)))
             return str(cursor.fetchall()[0][0])
 
     def _apply_settings(self) -> None:
@@ -310,9 +291,9 @@ class PostgresEngine(RemoteEngine):
             try:
                 yield cursor.fetch_record_batch()
             except Exception as error:
-                if _LIBPQ_ERROR not in str(error):
+                if "[libpq]" not in str(error):  # the stream ended early
                     raise
-                if _CANCELLED in str(error):
+                if "canceling statement due to user request" in str(error):
                     raise KeyboardInterrupt from None
                 message = "the statement failed while its rows were read: see the log of the server"
                 raise SourceError(f"{self.place}: {message}") from None
@@ -338,13 +319,15 @@ class PostgresEngine(RemoteEngine):
 
     @contextmanager
     def rolled_back_unless_committed(
-        self, kind: type[SqlanonError] = SourceError, mode: str = "ISOLATION LEVEL READ COMMITTED, READ WRITE"
+        self,
+        kind: type[SqlanonError] = SourceError,
+        mode: str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
     ) -> Iterator[None]:
         """A transaction that is rolled back at the end, unless it was committed."""
         with self.translate_errors(kind):
             try:
                 # Older drivers reuse the mode of the last transaction, and the user may have other defaults.
-                self._execute(exp.Command(this="SET", expression=f"TRANSACTION {mode}"))
+                self._execute(fragment(mode, "postgres")())
                 yield
             finally:
                 with suppress(Exception):  # the connection may be gone
@@ -353,13 +336,13 @@ class PostgresEngine(RemoteEngine):
     @contextmanager
     def read_only(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
         """A read-only transaction in which all statements see the same rows."""
-        with self.rolled_back_unless_committed(kind, "ISOLATION LEVEL REPEATABLE READ, READ ONLY"):
+        with self.rolled_back_unless_committed(kind, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"):
             yield
 
     @contextmanager
     def read_only_committed(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
         """A read-only transaction that first locks tables: later statements see the catalog as it is after the lock."""
-        with self.rolled_back_unless_committed(kind, "ISOLATION LEVEL READ COMMITTED, READ ONLY"):
+        with self.rolled_back_unless_committed(kind, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY"):
             yield
 
     def close(self) -> None:
@@ -415,13 +398,13 @@ def describe_error(error: Any) -> str:
     'it took longer than statement_timeout allows: raise that limit for this user (SQLSTATE 57014)'
     """
     state = str(getattr(error, "sqlstate", None) or "")
-    if state.startswith(_NAME_ERRORS):
+    if state.startswith("42"):  # errors about names, types and privileges, whose messages quote no values
         details = dict(getattr(error, "details", None) or ())
         primary = details.get(b"PG_DIAG_MESSAGE_PRIMARY") or details.get("PG_DIAG_MESSAGE_PRIMARY") or b""
         reason = primary.decode(errors="replace") if isinstance(primary, bytes) else str(primary)
         if reason:
             return reason
-    if _STATEMENT_TIMEOUT in str(error):
+    if "canceling statement due to statement timeout" in str(error):
         return f"it took longer than statement_timeout allows: raise that limit for this user (SQLSTATE {state})"
     kind = _KINDS.get(state) or _KINDS.get(state[:2], "it failed")
     return f"{kind} (SQLSTATE {state})" if state else "the connection was lost, or the driver failed"

@@ -115,8 +115,8 @@ def replaced_functions(session: Any) -> frozenset[str]:
     if _SESSIONS[session].replaced.get(_ORDER) != "first":
         return frozenset()
     user_functions, system_functions = (
-        {str(row[0]).lower().rpartition(".")[2] for row in session.sql(f"SHOW {kind} FUNCTIONS").collect()}
-        for kind in ("USER", "SYSTEM")
+        {str(row[0]).lower().rpartition(".")[2] for row in session.sql(statement).collect()}
+        for statement in ("SHOW USER FUNCTIONS", "SHOW SYSTEM FUNCTIONS")
     )
     return frozenset(user_functions & system_functions)
 
