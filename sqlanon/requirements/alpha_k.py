@@ -9,7 +9,7 @@ from typing import ClassVar
 from sqlglot import exp
 
 from sqlanon.requirements.audit import AuditedRelease, Check, to_float
-from sqlanon.requirements.base import TOLERANCE, ClassCondition, Distribution, Entry, Requirement, format_number
+from sqlanon.requirements.base import TOLERANCE, ClassCondition, Entry, Requirement, format_number
 from sqlanon.requirements.l_diversity import L_DIVERSITY
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
@@ -45,10 +45,6 @@ class AlphaK(Section, Requirement, ClassCondition):
         return f"share of at most {format_number(self.alpha)} of each {self.attribute}"
 
     @property
-    def distribution(self) -> Distribution:
-        return Distribution(self.attribute)
-
-    @property
     def min_class_rows(self) -> int:
         """1 / α rounded up, the fewest values that satisfy it."""
         return math.ceil(1 / self.alpha - 1e-9)
@@ -57,20 +53,20 @@ class AlphaK(Section, Requirement, ClassCondition):
         return {"total": double_total(col(ROWS)), "largest": exp.Max(this=col(ROWS))}
 
     def condition(self) -> exp.Expr:
-        return fragment(":largest / :total <= :max_share")(**self._columns(), max_share=self.alpha + TOLERANCE)
+        return fragment(":largest / :total <= :max_share")(
+            **self.figure_columns("largest", "total"), max_share=self.alpha + TOLERANCE
+        )
 
     def shortfall(self) -> exp.Expr:
         if self.alpha >= 1:
             return number(0)
-        lost = fragment("(:largest - :alpha * :total) / :rest")
-        return greatest(number(1), lost(**self._columns(), alpha=self.alpha, rest=1 - self.alpha))
-
-    def _columns(self) -> dict[str, exp.Expr]:
-        return {name: self.distribution.column(name) for name in ("total", "largest")}
+        columns = self.figure_columns("largest", "total")
+        lost = fragment("(:largest - :alpha * :total) / :rest")(**columns, alpha=self.alpha, rest=1 - self.alpha)
+        return greatest(number(1), lost)
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         """By ``alpha``. Too few distinct values fail the check even where persons cannot be counted."""
-        quasi = list(audited.quasi_identifiers)
+        quasi = audited.quasi_identifiers
         share = to_float(audited.figures(ALPHA, quasi, self.attribute, **audited.person_option)["alpha"])
         distinct = to_float(audited.figures(L_DIVERSITY, quasi, self.attribute)["distinct_l"])
         check = Check(self.name, share <= self.alpha + TOLERANCE, f"the greatest share is {share:.6g}")

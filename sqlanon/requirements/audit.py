@@ -130,6 +130,13 @@ class AuditedRelease:
         rows = self.engine.rows(query)
         return dict(zip(macro.columns, rows[0], strict=True)) if rows else dict.fromkeys(macro.columns)
 
+    def population_figures(self, macro: Macro, **options: Any) -> dict[str, Any] | None:
+        """The figures of a macro that compares with the population; None if it is not available."""
+        if self.population is None:
+            return None
+        relation, person_option = self.population
+        return self.figures(macro, self.quasi_identifiers, relation, **person_option, **options)
+
     def query_value(self, query: exp.Expr) -> Any:
         """The single value of a query; None where queries are recorded instead of run."""
         rows = self.engine.rows(query)
@@ -141,7 +148,7 @@ class AuditedRelease:
             counts = self.person_counts
             options["reference"] = self.private.source if counts is None else counts.source_relation(attribute)
             options |= self.person_option
-        return self.figures(macro, list(self.quasi_identifiers), attribute, **options)
+        return self.figures(macro, self.quasi_identifiers, attribute, **options)
 
     def class_sizes(self) -> dict[int, int]:
         """The number of classes of each size, in rows or persons."""

@@ -50,7 +50,7 @@ class AverageRisk(TableCondition, Requirement):
         return retained.classes / retained.count
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        figures = audited.figures(AVERAGE_RISK, list(audited.quasi_identifiers), **audited.person_option)
+        figures = audited.figures(AVERAGE_RISK, audited.quasi_identifiers, **audited.person_option)
         value = to_float(figures["average_risk"])
         yield audited.as_person_check(self.check(value, f"it is {value:.6g}"))
 

@@ -49,7 +49,6 @@ SHARE = "share"
 """Columns of a distribution: the code of a value, and its share of the whole source."""
 
 CUMULATED = "cumulated"
-SUMS = "sums"
 WIDEST = "widest"
 """The columns of `frequency.distribution.ordered_domain`."""
 
@@ -118,8 +117,18 @@ class ClassCondition(ABC):
 
     @property
     def distribution(self) -> Distribution | None:
-        """The sensitive values that the condition is on."""
-        return None
+        """The sensitive values that the condition is on: by default, those of its ``attribute``, if it has one."""
+        attribute = getattr(self, "attribute", None)
+        return None if attribute is None else Distribution(attribute)
+
+    def figure_column(self, figure: str) -> exp.Column:
+        """The column of a figure of the distribution."""
+        assert self.distribution is not None
+        return self.distribution.column(figure)
+
+    def figure_columns(self, *figures: str) -> dict[str, exp.Expr]:
+        """The columns of figures by name."""
+        return {figure: self.figure_column(figure) for figure in figures}
 
     @property
     def group_condition(self) -> ClassCondition | None:

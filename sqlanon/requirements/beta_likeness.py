@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from sqlglot import exp
 
 from sqlanon.requirements.audit import AuditedRelease, Check, to_float
-from sqlanon.requirements.base import TOLERANCE, ClassCondition, Distribution, Entry, Requirement, format_number
+from sqlanon.requirements.base import TOLERANCE, ClassCondition, Entry, Requirement, format_number
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.coding import ROWS
@@ -46,10 +46,6 @@ class BetaLikeness(Section, Requirement, ClassCondition):
     def name(self) -> str:
         return f"{self.kind} {format_number(self.beta)}-likeness of {self.attribute}"
 
-    @property
-    def distribution(self) -> Distribution:
-        return Distribution(self.attribute)
-
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``, and the greatest n / (q (1 + bound)), which exceeds the total if a value is beyond its bound."""
         if self.kind == "enhanced":
@@ -59,8 +55,7 @@ class BetaLikeness(Section, Requirement, ClassCondition):
         return {"total": double_total(col(ROWS)), self._worst: worst(one=1 + TOLERANCE, beta=self.beta)}
 
     def condition(self) -> exp.Expr:
-        column = self.distribution.column
-        return column(self._worst) <= column("total")
+        return self.figure_column(self._worst) <= self.figure_column("total")
 
     @property
     def _worst(self) -> str:

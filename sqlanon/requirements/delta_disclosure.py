@@ -13,7 +13,6 @@ from sqlanon.requirements.base import (
     CUMULATED,
     TOLERANCE,
     ClassCondition,
-    Distribution,
     Entry,
     Requirement,
     SourceDomains,
@@ -87,10 +86,6 @@ class DisclosureCondition(ClassCondition):
         return f"{format_number(self.delta)}-disclosure privacy of {self.attribute}"
 
     @property
-    def distribution(self) -> Distribution:
-        return Distribution(self.attribute)
-
-    @property
     def min_class_rows(self) -> int:
         """One row for each value of the table."""
         return self.values or 1
@@ -103,8 +98,8 @@ class DisclosureCondition(ClassCondition):
         return {
             "total": double_total(col(ROWS)),
             "distinct": exp.Count(this=exp.Star()),
-            "greatest ratio": fragment("max(n / share)")(),
-            "least ratio": fragment("min(n / share)")(),
+            "greatest": fragment("max(n / share)")(),
+            "least": fragment("min(n / share)")(),
         }
 
     def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
@@ -114,20 +109,14 @@ class DisclosureCondition(ClassCondition):
         return fragment("""
             :distinct = :all AND abs(ln(:greatest / :total)) <= :max AND abs(ln(:least / :total)) <= :max
         """)(
-            distinct=self._column("distinct"),
+            **self.figure_columns("distinct", "total", "greatest", "least"),
             all=self._all_values(),
-            total=self._column("total"),
-            greatest=self._column("greatest ratio"),
-            least=self._column("least ratio"),
             max=self.delta + TOLERANCE,
         )
 
     def shortfall(self) -> exp.Expr:
-        missing = self._column("distinct") < self._all_values()
-        return exp.If(this=missing, true=self._column("total"), false=number(1))
+        missing = self.figure_column("distinct") < self._all_values()
+        return exp.If(this=missing, true=self.figure_column("total"), false=number(1))
 
     def _all_values(self) -> exp.Expr:
-        return self._column("values") if self.values is None else number(self.values)
-
-    def _column(self, name: str) -> exp.Expr:
-        return self.distribution.column(name)
+        return self.figure_column("values") if self.values is None else number(self.values)

@@ -74,14 +74,10 @@ class DeltaPresence(Section, Requirement, ClassCondition):
         return too_few(min=number(self.min - TOLERANCE))
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        population = audited.population
-        if population is None:
+        shares = audited.population_figures(PRESENCE, **audited.person_option)
+        if shares is None:
             yield missing_population(self.name)
             return
-        relation, options = population
-        shares = audited.figures(
-            PRESENCE, list(audited.quasi_identifiers), relation, **options, **audited.person_option
-        )
         least, most = to_float(shares["min"]), to_float(shares["max"])
         holds = most <= self.max + TOLERANCE and (not self.min or least >= self.min - TOLERANCE)
         yield Check(self.name, holds, f"the shares of the population's classes are {least:.6g} to {most:.6g}")

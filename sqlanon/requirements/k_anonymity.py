@@ -141,7 +141,7 @@ class Shield(Section, Requirement):
 
 def _check(audited: AuditedRelease, name: str, required: int, quasi: Sequence[str]) -> Check:
     macro, person = (PERSONS, [audited.person]) if audited.person else (ROWS, [])
-    k = audited.figures(macro, list(quasi), *person)["k"] or 0
+    k = audited.figures(macro, quasi, *person)["k"] or 0
     message = f"smallest class: {k} {'persons' if audited.person else 'rows'} (required: {required})"
     if not audited.can_count and k >= required:
         return Check(name, None, f"not verifiable alone: {required} persons required; {message}")

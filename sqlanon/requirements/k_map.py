@@ -50,12 +50,11 @@ class KMap(Requirement, ClassCondition):
         return col(CLASS_POPULATION) >= number(self.k)
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        population = audited.population
-        if population is None:
+        figures = audited.population_figures(K_MAP)
+        if figures is None:
             yield missing_population(self.name)
             return
-        relation, options = population
-        k = audited.figures(K_MAP, list(audited.quasi_identifiers), relation, **options)["k"] or 0
+        k = figures["k"] or 0
         message = f"fewest in the population that match a class: {k} (required: {self.k})"
         yield Check(self.name, k >= self.k, message)
 

@@ -110,7 +110,7 @@ class LDiversity(Section, Requirement):
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         """By ``l_diversity``; joint: with the other sensitive columns beside the quasi-identifiers."""
-        keys = list(audited.quasi_identifiers)
+        keys = [*audited.quasi_identifiers]
         if self.joint:
             keys += [name for name in audited.sensitive if name.lower() != self.attribute.lower()]
         whole = math.floor(self.l)
@@ -153,10 +153,6 @@ class _Diversity(ClassCondition):
         """The violating classes, in plain SQL."""
 
     @property
-    def distribution(self) -> Distribution:
-        return Distribution(self.attribute)
-
-    @property
     def min_class_rows(self) -> int:
         """l rounded up, because each value needs a row."""
         return math.ceil(self.l - 1e-9)
@@ -181,7 +177,7 @@ class DistinctDiversity(_Diversity):
         return {"distinct": exp.Count(this=exp.Star())}
 
     def condition(self) -> exp.Expr:
-        return self.distribution.column("distinct") >= number(self.l)
+        return self.figure_column("distinct") >= number(self.l)
 
     def violations(self, values: ClassValues) -> exp.Select:
         distinct = exp.Count(this=exp.Star())
@@ -210,19 +206,15 @@ class EntropyDiversity(_Diversity):
 
     def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
         """``entropy``: ln Σ n − Σ n ln n / Σ n."""
-        column = self.distribution.column
-        return {"entropy": fragment("ln(:total) - :logs / :total")(total=column("total"), logs=column("logs"))}
+        return {"entropy": fragment("ln(:total) - :logs / :total")(**self.figure_columns("total", "logs"))}
 
     def condition(self) -> exp.Expr:
-        return self.distribution.column("entropy") >= number(math.log(self.l) - TOLERANCE)
+        return self.figure_column("entropy") >= number(math.log(self.l) - TOLERANCE)
 
     def shortfall(self) -> exp.Expr:
         """n (1 − H / ln l)."""
-        column = self.distribution.column
-        lost = fragment(":total * (1 - :entropy / :log_l)")(
-            total=column("total"), entropy=column("entropy"), log_l=math.log(self.l) or 1.0
-        )
-        return greatest(number(1), lost)
+        lost = fragment(":total * (1 - :entropy / :log_l)")
+        return greatest(number(1), lost(**self.figure_columns("total", "entropy"), log_l=math.log(self.l) or 1.0))
 
     def violations(self, values: ClassValues) -> exp.Select:
         entropy = fragment("ln(sum(n)) - sum(n * ln(n)) / nullif(sum(n), 0)")()
@@ -254,7 +246,7 @@ class RecursiveDiversity(_Diversity):
 
     def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
         """``tail from l``: r_l + ... + r_m."""
-        counts = self.distribution.column("counts")
+        counts = self.figure_column("counts")
         tail = anonymous("list_slice", counts, number(self.l), anonymous("len", counts.copy()))
         sum_ = exp.Coalesce(this=anonymous("list_sum", tail), expressions=[number(0)])
         return {f"tail from {self.l}": cast(sum_, "DOUBLE")}
@@ -270,8 +262,7 @@ class RecursiveDiversity(_Diversity):
         return greatest(number(1), fragment(":largest - :c * :tail")(**self._columns(), c=self.c))
 
     def _columns(self) -> dict[str, exp.Expr]:
-        column = self.distribution.column
-        return {"largest": column("largest"), "tail": column(f"tail from {self.l}")}
+        return {"largest": self.figure_column("largest"), "tail": self.figure_column(f"tail from {self.l}")}
 
     def violations(self, values: ClassValues) -> exp.Select:
         ratio = fragment("max(n) / nullif(sum(CASE WHEN place >= :l THEN n ELSE 0::DOUBLE END), 0)")(l=self.l)
@@ -319,10 +310,10 @@ class JointDiversity(ClassCondition):
         }
 
     def condition(self) -> exp.Expr:
-        return self.distribution.column(self._figure("holds"))
+        return self.figure_column(self._figure("holds"))
 
     def shortfall(self) -> exp.Expr:
-        return self.distribution.column(self._figure("short"))
+        return self.figure_column(self._figure("short"))
 
     def _figure(self, name: str) -> str:
         return f"{self.diversity.name} {name}"

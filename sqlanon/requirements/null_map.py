@@ -50,12 +50,10 @@ class NullMap(Section, TableCondition, Requirement):
         return retained.unmatched_rows / retained.rows
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        population = audited.population
-        if population is None:
+        figures = audited.population_figures(K_MAP)
+        if figures is None:
             yield missing_population(self.name)
             return
-        relation, options = population
-        figures = audited.figures(K_MAP, list(audited.quasi_identifiers), relation, **options)
         released = audited.query_value(row_count(rows=audited.table)) or 0
         unmatched = figures["null_map"] or 0
         holds = released > 0 and self.is_within(unmatched / released)

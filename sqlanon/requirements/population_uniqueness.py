@@ -108,4 +108,4 @@ def _count_source(audited: AuditedRelease) -> int:
     if audited.person_counts is not None:
         return audited.person_counts.count_source_persons()
     source = replace(audited, relation=audited.private.source)
-    return source.figures(PERSONS, list(audited.quasi_identifiers), audited.person)["persons"] or 0
+    return source.figures(PERSONS, audited.quasi_identifiers, audited.person)["persons"] or 0

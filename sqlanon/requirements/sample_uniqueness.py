@@ -45,7 +45,7 @@ class SampleUniqueness(TableCondition, Requirement):
         return retained.uniques / retained.count
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        figures = audited.figures(AVERAGE_RISK, list(audited.quasi_identifiers), **audited.person_option)
+        figures = audited.figures(AVERAGE_RISK, audited.quasi_identifiers, **audited.person_option)
         value = to_float(figures["sample_uniqueness"])
         yield audited.as_person_check(self.check(value, f"it is {value:.6g}"))
 

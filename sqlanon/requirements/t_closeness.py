@@ -180,8 +180,8 @@ class _Closeness(ClassCondition):
     @cached_property
     def _lost_rows(self) -> exp.Expr:
         return fragment(":total * (:distance - :t) / (:farthest - :t)")(
-            total=self._column("total"),
-            distance=self._column(f"{self.word} distance"),
+            total=self.figure_column("total"),
+            distance=self.figure_column(f"{self.word} distance"),
             farthest=self.farthest(),
             t=self.t,
         )
@@ -196,25 +196,18 @@ class _Closeness(ClassCondition):
 
     def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
         """The distance of a class over its figures; NULL for classes below the minimum size."""
-        enough = exp.GTE(this=self._column("total"), expression=number(min_rows))
+        enough = exp.GTE(this=self.figure_column("total"), expression=number(min_rows))
         distance = self._distance.copy()
         return {
             f"{self.word} distance": exp.Case(ifs=[exp.If(this=enough, true=distance)]) if min_rows > 1 else distance
         }
 
     def condition(self) -> exp.Expr:
-        return exp.LTE(this=self._column(f"{self.word} distance"), expression=number(self.t + TOLERANCE))
+        return exp.LTE(this=self.figure_column(f"{self.word} distance"), expression=number(self.t + TOLERANCE))
 
     def shortfall(self) -> exp.Expr:
         """n (d − t) / (farthest − t)."""
         return greatest(number(1), self._lost_rows.copy())
-
-    @property
-    @abstractmethod
-    def distribution(self) -> Distribution: ...
-
-    def _column(self, figure: str) -> exp.Column:
-        return self.distribution.column(figure)
 
 
 @dataclass(frozen=True)
@@ -260,7 +253,7 @@ class TreeCloseness(_Closeness):
         """)(**self._figures(), levels=float(self.height))
 
     def _figures(self) -> dict[str, Any]:
-        return {"height": self.height, **{name: self._column(name) for name in ("nodes", "total", "there")}}
+        return {"height": self.height, **self.figure_columns("nodes", "total", "there")}
 
 
 @dataclass(frozen=True)
@@ -283,10 +276,6 @@ class OrderedCloseness(_Closeness):
     def needs_domain(self) -> bool:
         return True
 
-    @property
-    def distribution(self) -> Distribution:
-        return Distribution(self.attribute)
-
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``: Σ n. ``steps``: the values with their counts."""
         return {
@@ -300,7 +289,7 @@ class OrderedCloseness(_Closeness):
 
     def farthest(self) -> exp.Expr:
         """w."""
-        return self._column("widest")
+        return self.figure_column("widest")
 
     def distance(self) -> exp.Expr:
         """Σ |cumulative share of the class − that of the table| over all places / (m − 1)."""
@@ -309,7 +298,7 @@ class OrderedCloseness(_Closeness):
         values = anonymous("len", col(CUMULATED)) if self.values is None else number(self.values)
         last = exp.Sub(this=values, expression=number(1)) if self.values is None else number(self.values - 1)
         ends = {"start": STEP(value=0, count=0.0), "finish": STEP(value=last, count=0.0)}
-        sum_ = ORDERED_SUM(steps=self._column("steps"), total=self._column("total"), **ends)
+        sum_ = ORDERED_SUM(steps=self.figure_column("steps"), total=self.figure_column("total"), **ends)
         if self.values is None:
             return fragment("CASE WHEN :last > 0 THEN :sum / (:last)::DOUBLE ELSE 0.0 END")(sum=sum_, last=last)
         return exp.Div(this=sum_, expression=number(float(self.values - 1)))
