@@ -40,26 +40,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "AboutSection",
-    "Aggregate",
-    "Attribute",
-    "CatalogSection",
-    "CategoriesRule",
-    "DatesRule",
-    "FileRule",
-    "Granularity",
-    "Hierarchy",
-    "IntervalsRule",
-    "MaskRule",
-    "Policy",
-    "PopulationSection",
-    "PrivacySection",
-    "ReleaseSection",
-    "RiskSection",
-    "Role",
-    "Rule",
-    "SearchSection",
-    "SourceSection",
-    "SuppressRule",
-    "TableRule",
-]
+    "AboutSection", "Aggregate", "Attribute", "CatalogSection", "CategoriesRule", "DatesRule", "FileRule",
+    "Granularity", "Hierarchy", "IntervalsRule", "MaskRule", "Policy", "PopulationSection", "PrivacySection",
+    "ReleaseSection", "RiskSection", "Role", "Rule", "SearchSection", "SourceSection", "SuppressRule", "TableRule",
+]  # fmt: skip

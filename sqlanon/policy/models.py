@@ -54,19 +54,8 @@ SECTIONS: Mapping[str, type[Section]] = {
     "about": AboutSection,
 }
 _DATA_SUFFIXES = (
-    ".csv",
-    ".tsv",
-    ".parquet",
-    ".json",
-    ".xlsx",
-    ".sav",
-    ".dta",
-    ".sas7bdat",
-    ".xpt",
-    ".duckdb",
-    ".db",
-    ".sqlite",
-)
+    ".csv", ".tsv", ".parquet", ".json", ".xlsx", ".sav", ".dta", ".sas7bdat", ".xpt", ".duckdb", ".db", ".sqlite",
+)  # fmt: skip
 
 
 def read_tree(
@@ -74,21 +63,20 @@ def read_tree(
 ) -> dict[str, Any]:
     """Read a whole policy; relative paths start in the folder. A `PolicyError` lists every mistake."""
     context = {"folder": folder}
-    known = ["source", "population", "attributes", "privacy", "risk", "search", "release", "catalog", "about"]
-    unknown = [key for key in tree if key not in known]
-    problems = [*known_problems, *(Problem(join_key("", key), unknown_key(key, known, "section")) for key in unknown)]
+    sections = ["source", "population", "attributes", "privacy", "risk", "search", "release", "catalog", "about"]
+    unknown = [key for key in tree if key not in sections]
+    problems = [
+        *known_problems,
+        *(Problem(join_key("", key), unknown_key(key, sections, "section")) for key in unknown),
+    ]
     # A misspelled section is not reported as missing.
-    misspelled = {nearest_word(key, known) for key in unknown}
-    written = {key: tree[key] for key in known if tree.get(key) is not None}
+    misspelled = {nearest_word(key, sections) for key in unknown}
+    written = {key: tree[key] for key in sections if tree.get(key) is not None}
     written |= {key: {} for key in ("attributes", "privacy") if key not in written and key not in misspelled}
-
     parts: dict[str, Any] = {}
     for key, value in written.items():
-        part: object
-        if key == "attributes":
-            part, part_problems = _read_attributes(value, context)
-        else:
-            part, part_problems = read_part(SECTIONS[key], value, key, context)
+        read = partial(read_part, SECTIONS[key], place=key) if key in SECTIONS else _read_attributes
+        part, part_problems = read(value, context=context)
         problems += part_problems
         if part is not None:
             parts[key] = part
@@ -97,7 +85,13 @@ def read_tree(
     problems += cross_check(parts, names, {key: {} for key in misspelled if key} | written)
     if problems:
         raise PolicyError(problems)
-    return _with_release_table(parts)
+    # The release has the name of the source table, unless it needs a schema as well.
+    source, release = parts.get("source"), parts.get("release")
+    has_own_name = not release or "table" in release.model_fields_set or release.postgres or release.spark
+    if source and source.table and not source.frequency_set and not has_own_name:
+        name = (table_parts(source.table) or (source.table,))[-1]
+        parts["release"] = release.model_copy(update={"table": name})
+    return parts
 
 
 def _read_attributes(value: object, context: Mapping[str, Any]) -> tuple[dict[str, Attribute], list[Problem]]:
@@ -116,17 +110,6 @@ def _read_attributes(value: object, context: Mapping[str, Any]) -> tuple[dict[st
         if attribute is not None:
             attributes[name] = attribute
     return attributes, problems
-
-
-def _with_release_table(parts: dict[str, Any]) -> dict[str, Any]:
-    """Name the release after the source table, unless it needs a schema as well."""
-    source, release = parts.get("source"), parts.get("release")
-    if not source or not source.table or not release or "table" in release.model_fields_set:
-        return parts
-    if release.postgres or release.spark or source.frequency_set:
-        return parts
-    name = table_parts(source.table)[-1] if table_parts(source.table) else source.table
-    return {**parts, "release": release.model_copy(update={"table": name})}
 
 
 def toml_parser() -> Any:

@@ -11,18 +11,8 @@ from sqlanon.support.fields import file_pattern
 
 _DATA_FILE = re.compile(r"\.(parquet|pq|csv|tsv|txt|json|jsonl|ndjson|xlsx)(\.gz|\.zst)?$", re.IGNORECASE)
 _CLAUSES_AFTER_FROM = {
-    "SELECT",
-    "WHERE",
-    "GROUP_BY",
-    "HAVING",
-    "QUALIFY",
-    "WINDOW",
-    "ORDER_BY",
-    "LIMIT",
-    "UNION",
-    "ON",
-    "USING",
-}
+    "SELECT", "WHERE", "GROUP_BY", "HAVING", "QUALIFY", "WINDOW", "ORDER_BY", "LIMIT", "UNION", "ON", "USING",
+}  # fmt: skip
 _READERS = re.compile(r"(read|scan)_\w+|\w+_scan", re.IGNORECASE)
 
 

@@ -14,19 +14,16 @@ THOUSANDS = (".", ",", " ", "'", "’", "_", "\u00a0", "\u202f")
 """The marks between groups of three digits; the last two are non-breaking spaces."""
 
 DIRECTIVES = {
-    "d": "[0-9]{1,2}",
-    "m": "[0-9]{1,2}",
-    "Y": "[0-9]{4}",
-    "y": "[0-9]{2}",
-    "b": "[A-Za-z]{3}",
-    "B": "[A-Za-z]+",
-    "j": "[0-9]{1,3}",
-    "H": "[0-9]{1,2}",
-    "I": "[0-9]{1,2}",
-    "p": "[AaPp][Mm]",
-    "M": "[0-9]{1,2}",
-    "S": "[0-9]{1,2}",
-    "f": "[0-9]{1,6}",
+    **{"d": "[0-9]{1,2}", "m": "[0-9]{1,2}", "Y": "[0-9]{4}", "y": "[0-9]{2}"},
+    **{"b": "[A-Za-z]{3}", "B": "[A-Za-z]+", "j": "[0-9]{1,3}"},
+    **{
+        "H": "[0-9]{1,2}",
+        "I": "[0-9]{1,2}",
+        "p": "[AaPp][Mm]",
+        "M": "[0-9]{1,2}",
+        "S": "[0-9]{1,2}",
+        "f": "[0-9]{1,6}",
+    },
 }
 """The RE2 pattern of each directive of a format."""
 
@@ -80,10 +77,8 @@ def reading_flaws(type_: ColumnType | None, format_: str | None, pivot: int | No
     if "y" not in letters and pivot is not None:
         yield ("pivot",), "applies to years of two digits, and the format has no %y: remove it"
     if "y" in letters and pivot is None:
-        yield (
-            ("pivot",),
-            "is missing: %y is a year of two digits; add the last year that they can mean, as in pivot = 2026",
-        )
+        message = "is missing: %y is a year of two digits; add the last year that they can mean, as in pivot = 2026"
+        yield ("pivot",), message
 
 
 def _format_flaws(type_: ColumnType, letters: list[str]) -> Iterator[Flaw]:

@@ -42,15 +42,8 @@ from sqlanon.support.fields import (
 
 Granularity: TypeAlias = Literal["day", "week", "month", "quarter", "year", "decade"]
 
-# Each granularity with those that contain it. A week is not contained in a month, quarter, year or decade.
-CONTAINERS: Mapping[str, tuple[str, ...]] = {
-    "day": ("week", "month", "quarter", "year", "decade"),
-    "week": (),
-    "month": ("quarter", "year", "decade"),
-    "quarter": ("year", "decade"),
-    "year": ("decade",),
-    "decade": (),
-}
+_RANKS: Mapping[str, float] = {"day": 0, "week": 0.5, "month": 1, "quarter": 2, "year": 3, "decade": 4}
+"""Each granularity contains all of lower ranks, except that no other one contains whole weeks."""
 
 
 def width_flaws(widths: Sequence[Decimal], days: bool) -> Iterator[Flaw]:
@@ -63,11 +56,8 @@ def width_flaws(widths: Sequence[Decimal], days: bool) -> Iterator[Flaw]:
         elif before is not None and 0 < width <= before:
             yield place, f"{width} is not more than {before}, the width before it: write the widths from fine to coarse"
         elif before is not None and before > 0 and Fraction(width) % Fraction(before):
-            yield (
-                place,
-                f"{width} is not a multiple of {before}, the width before it; "
-                "each interval must lie within one of the next level",
-            )
+            advice = "each interval must lie within one of the next level"
+            yield place, f"{width} is not a multiple of {before}, the width before it; {advice}"
         elif days and width != width.to_integral_value():
             yield place, f"the widths of intervals of dates are whole days, not {width}"
 
@@ -89,9 +79,9 @@ def bound_flaws(bounds: Mapping[str, Decimal | date]) -> Iterator[Flaw]:
 def date_flaws(dates: Sequence[str]) -> Iterator[Flaw]:
     """Check that each calendar level contains the one before."""
     for index, (fine, coarse) in enumerate(pairwise(dates), start=1):
-        if fine == "week" and coarse in CONTAINERS["month"] + ("month",):
+        if fine == "week" and _RANKS[coarse] > _RANKS["week"]:
             yield (index,), f"a week can lie in two {coarse}s: week can only be the last of the levels"
-        elif coarse not in CONTAINERS[fine]:
+        elif _RANKS[fine] >= _RANKS[coarse]:
             yield (index,), f"{coarse} is not coarser than {fine}: write the levels from fine to coarse"
 
 
@@ -122,10 +112,8 @@ def category_flaws(categories: Mapping[str, Any]) -> Iterator[Flaw]:
             yield labels, "has no ground value: give at least one, or leave the category out"
         depth = len(labels) if depth is None else depth
         if len(labels) != depth:
-            yield (
-                labels,
-                f"is at depth {len(labels)}, and the first list at depth {depth}: all lists need the same depth",
-            )
+            message = f"is at depth {len(labels)}, and the first list at depth {depth}: all lists need the same depth"
+            yield labels, message
         for index, leaf in enumerate(leaves):
             if flaw := _find_leaf_flaw(leaf, ".".join(labels), homes):
                 yield (*labels, index), flaw
@@ -149,10 +137,7 @@ class _Rule(Section):
 
     def redact(self) -> dict[str, Any]:
         """Return the kind and the parameters, without ground values, paths and names of tables."""
-        return {
-            "rule": self.kind,
-            **self.model_dump(mode="json", include=set(self.public), exclude_none=True),
-        }
+        return {"rule": self.kind, **self.model_dump(mode="json", include=set(self.public), exclude_none=True)}
 
 
 class _LevelsRule(_Rule):
@@ -289,8 +274,7 @@ class CategoriesRule(_LevelsRule):
 
     kind: ClassVar[str] = "categories"
     categories: Annotated[
-        dict[str, Any],
-        WithJsonSchema({"type": "object", "additionalProperties": {"type": ["object", "array"]}}),
+        dict[str, Any], WithJsonSchema({"type": "object", "additionalProperties": {"type": ["object", "array"]}})
     ] = policy_key(
         "categories within categories, and lists of ground values in the innermost",
         {"Europe": ["FR", "DE"], "Asia": ["JP"]},
