@@ -15,8 +15,6 @@ from sqlanon.errors import InfeasibleError, OvertimeError
 InterruptedStatementError = duckdb.InterruptException
 """The error that an interrupted statement raises."""
 
-_INTERVAL = 0.05  # seconds between two interrupts
-
 
 @contextmanager
 def interrupt_after(
@@ -36,7 +34,7 @@ def interrupt_after(
         if done.wait(min(seconds, TIMEOUT_MAX)):
             return
         late.set()
-        while not done.wait(_INTERVAL):
+        while not done.wait(0.05):
             for connection in connections if may_stop() else ():
                 with suppress(duckdb.Error):
                     connection.interrupt()

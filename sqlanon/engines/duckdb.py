@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -69,9 +69,7 @@ def _default_settings() -> dict[str, str]:
 
 
 _PARSED: dict[str, list[duckdb.Statement]] = {}
-_LONG_SCRIPT = 1000
-"""Length in characters from which a script is a file of sqlanon, whose parsed statements are cached."""
-
+"""The statements of the files of sqlanon, by their texts."""
 
 MANY_JOINS = 40
 """Number of joins above which their order is not optimized: for 200 joins to small tables that takes 17 s and cannot be
@@ -328,10 +326,8 @@ class DuckDBEngine(WorkEngine):
     @contextmanager
     def _running(self, sql: str = "") -> Iterator[None]:
         """Run a statement in this context: join order and errors are handled."""
-        with ExitStack() as stack:
-            if sql.count(" JOIN ") > MANY_JOINS:
-                stack.enter_context(self._joins_as_written())
-            stack.enter_context(self._translate_errors())
+        in_order = self._joins_as_written() if sql.count(" JOIN ") > MANY_JOINS else nullcontext()
+        with in_order, self._translate_errors():
             yield
 
     @contextmanager
@@ -406,34 +402,25 @@ class DuckDBEngine(WorkEngine):
         yield self.relation(query).to_arrow_reader()
 
     def script(self, *scripts: str) -> None:
+        """Run scripts. Parsed files of sqlanon are cached: parsing the macro library takes longer than creating it."""
         with self._running():
             for script in scripts:
-                for statement in self._parsed(script):
+                if (statements := _PARSED.get(script)) is None:
+                    statements = self.connection.extract_statements(script)
+                    if len(script) > 1000:  # characters: it is a file
+                        _PARSED[script] = statements
+                for statement in statements:
                     self.connection.execute(statement)
-
-    def _parsed(self, statements: str) -> list[duckdb.Statement]:
-        """The statements of a script. Long ones are cached: parsing the macro library takes longer than creating it."""
-        if (parsed := _PARSED.get(statements)) is None:
-            parsed = self.connection.extract_statements(statements)
-            if len(statements) > _LONG_SCRIPT:
-                _PARSED[statements] = parsed
-        return parsed
 
     def attach(self, path: Path | str, alias: str, **options: str | bool) -> None:
         """Attach a database file under an alias, with options such as ``read_only=True`` or
         ``storage_version="v1.0.0"``."""
-        self.execute(
-            exp.Attach(
-                this=exp.Alias(this=text(str(path)), alias=ident(alias)),
-                expressions=[
-                    exp.AttachOption(
-                        this=exp.Var(this=name.upper()),
-                        expression=None if value is True else text(str(value)),
-                    )
-                    for name, value in options.items()
-                ],
-            )
-        )
+        attach_options = [
+            exp.AttachOption(this=exp.Var(this=name.upper()), expression=None if value is True else text(str(value)))
+            for name, value in options.items()
+        ]
+        database = exp.Alias(this=text(str(path)), alias=ident(alias))
+        self.execute(exp.Attach(this=database, expressions=attach_options))
 
     def detach(self, alias: str) -> None:
         self.execute(exp.Detach(this=ident(alias), exists=True))
