@@ -150,7 +150,7 @@ def show_line(console: Console, line: ProgressLine) -> Iterator[ProgressLine]:
         return Text(text, no_wrap=True, overflow="ellipsis")
 
     live = Live(console=console, transient=True, refresh_per_second=_REFRESHES_PER_SECOND, get_renderable=render)
-    with RUNNING_STATEMENTS.watched(), live:
+    with RUNNING_STATEMENTS.watch_progress(), live:
         live.refresh()
         yield line
 

@@ -117,7 +117,7 @@ class RunningStatements:
         return bool(self._running)
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watch_progress(self) -> Iterator[None]:
         """Make `progress` report the share of a statement that is done."""
         before, self._watched = self._watched, True
         for engine in list(_LIVE):

@@ -64,9 +64,11 @@ class RemoteTables:
     server: RemoteEngine
     fetch_limit: int  # results with more rows stay remote
     scratch: Path | None = None  # a folder that the engine and this machine share
-    most: int | None = None  # rows of the source: no aggregation has more
+    max_rows: int | None = None  # rows of the source: no aggregation has more
     tables: dict[str, exp.Expr] = field(default_factory=dict)  # remote relation by local full name
-    kept: dict[str, str] = field(default_factory=dict)  # name of the materialized remote table by local full name
+    materialized: dict[str, str] = field(
+        default_factory=dict
+    )  # name of the materialized remote table by local full name
     confined: dict[str, frozenset[str]] = field(default_factory=dict)  # columns that never leave, by local full name
     names: int = 0  # temporary names given so far
     name: str = "the source's engine"  # the engine's name in messages
@@ -144,9 +146,9 @@ class FederatedEngine(DuckDBEngine):
         """
         guard.refuse_confined(query, self.remote.confined, self.remote.name)
         if at_most is None:
-            at_most = 0 if guard.is_aggregated(query, self.remote.tables) else self.remote.most or 0
+            at_most = 0 if guard.is_aggregated(query, self.remote.tables) else self.remote.max_rows or 0
         through_files = self.remote.needs_files(at_most, ROWS_AT_ONCE)
-        with self.translated(query) as remote_query, self._fetch(remote_query, types, through_files) as relation:
+        with self.translate(query) as remote_query, self._fetch(remote_query, types, through_files) as relation:
             yield relation
 
     def map_remotely(
@@ -155,12 +157,12 @@ class FederatedEngine(DuckDBEngine):
         """Create a remote table from the rows that a Python function makes of the rows of a query."""
         name, server = self.remote.next_name(), self.remote.server
         remote_types = {column: self.remote.dialect.from_duckdb_type(type_) or "" for column, type_ in types.items()}
-        with self.translated(query) as remote_query, server.translate_errors():
+        with self.translate(query) as remote_query, server.translate_errors():
             server.materialize_mapped(name, remote_query, function, remote_types)
         self._register_materialized(target, types, name)
 
     @contextmanager
-    def translated(self, query: exp.Query) -> Iterator[exp.Query]:
+    def translate(self, query: exp.Query) -> Iterator[exp.Query]:
         """Translate a query for the remote engine; the local tables that it reads are uploaded within the context."""
         uploads: list[str] = []
         try:
@@ -200,7 +202,7 @@ class FederatedEngine(DuckDBEngine):
     def _materialize(self, query: exp.Query, uploads: list[str]) -> tuple[exp.Table, int]:
         """Store the rows of a query in a temporary remote table; return it with the number of rows."""
         name = self.remote.next_name()
-        with self.translated(query) as remote_query, self.remote.server.translate_errors():
+        with self.translate(query) as remote_query, self.remote.server.translate_errors():
             rows = self.remote.server.materialize(name, remote_query)
         uploads.append(name)
         return table(name), rows
@@ -242,10 +244,10 @@ class FederatedEngine(DuckDBEngine):
         return ";\n\n".join([*local, f"{heading}\n{self.remote.dialect.render(query, relations)}"])
 
     def drop_remote_tables(self) -> None:
-        for name in self.remote.kept.values():
+        for name in self.remote.materialized.values():
             with suppress(SourceError):
                 self.remote.server.forget(name)
-        self.remote.kept.clear()
+        self.remote.materialized.clear()
         self.remote.tables.clear()
         self.remote.confined.clear()
 
@@ -290,13 +292,13 @@ class FederatedEngine(DuckDBEngine):
         # Hierarchies are built locally: the values of a single column are fetched, however many they are.
         is_of_one_column = guard.is_of_one_column(query)
         limit = None if is_of_one_column else self.remote.fetch_limit
-        most = self.remote.most
-        fits_at_once = most is not None and (most <= FETCH_AT_ONCE or self.remote.server.STREAMS_BATCHES)
-        if most is not None and fits_at_once and (limit is None or most <= limit):
-            with self.fetch_remote(aggregation, fetched_types, 0 if is_of_one_column else most) as relation:
+        max_rows = self.remote.max_rows
+        fits_at_once = max_rows is not None and (max_rows <= FETCH_AT_ONCE or self.remote.server.STREAMS_BATCHES)
+        if max_rows is not None and fits_at_once and (limit is None or max_rows <= limit):
+            with self.fetch_remote(aggregation, fetched_types, 0 if is_of_one_column else max_rows) as relation:
                 super().execute(create_table(target, embed(relation)))
             return
-        with self._materialized(aggregation) as (name, rows):
+        with self._materialize_within(aggregation) as (name, rows):
             if limit is None or rows <= limit:
                 through_files = self.remote.needs_files(rows, FETCH_AT_ONCE)
                 with self._fetch(select_star(table(name)), fetched_types, through_files) as relation:
@@ -320,24 +322,24 @@ class FederatedEngine(DuckDBEngine):
         return query, lambda rows: rows
 
     @contextmanager
-    def _materialized(self, query: exp.Query) -> Iterator[tuple[str, int]]:
+    def _materialize_within(self, query: exp.Query) -> Iterator[tuple[str, int]]:
         """Materialize a query remotely within the context, or for good if it is registered; yield name and rows."""
         name, server = self.remote.next_name(), self.remote.server
         is_cached = query.meta.get(REPEATABLE) and server.CACHES_ROWS
         materialize = server.cache if is_cached else server.materialize
-        with self.translated(query) as remote_query, server.translate_errors():
+        with self.translate(query) as remote_query, server.translate_errors():
             rows = materialize(name, remote_query)
         self.remote.tables[full_name(table(name))] = table(name)
         try:
             yield name, rows
         finally:
             self.remote.tables.pop(full_name(table(name)), None)
-            if name not in self.remote.kept.values():
+            if name not in self.remote.materialized.values():
                 server.forget(name)
 
     def _create_remote_table(self, target: exp.Table, types: Mapping[str, str], query: exp.Query) -> None:
         confined = guard.confined_columns(query, self.remote.confined)
-        with self._materialized(query) as (name, _):
+        with self._materialize_within(query) as (name, _):
             self._register_materialized(target, types, name)
         if confined:
             self.remote.confined[full_name(target)] = confined
@@ -376,14 +378,14 @@ class FederatedEngine(DuckDBEngine):
 
     def _register_materialized(self, target: exp.Table, types: Mapping[str, str], name: str) -> None:
         self.register_remote(target, types, table(name))
-        self.remote.kept[full_name(target)] = name
+        self.remote.materialized[full_name(target)] = name
 
     def _drop_remote(self, target: exp.Table) -> None:
         name = full_name(target)
         super().execute(drop_view(target.copy()))
         del self.remote.tables[name]
         self.remote.confined.pop(name, None)
-        if (materialized := self.remote.kept.pop(name, None)) is not None:
+        if (materialized := self.remote.materialized.pop(name, None)) is not None:
             self.remote.server.forget(materialized)
 
 

@@ -264,7 +264,7 @@ class PostgresPersons(RemotePersons):
         self, server: PostgresEngine, address: str, relation: exp.Table, remote_relation: exp.Subquery, person: str,
         work: DuckDBEngine,
     ) -> None:  # fmt: skip
-        engine = FederatedEngine(work, RemoteTables(server, sys.maxsize, most=0, name="PostgreSQL"))
+        engine = FederatedEngine(work, RemoteTables(server, sys.maxsize, max_rows=0, name="PostgreSQL"))
         super().__init__(engine, relation)
         self._address, self._opened = address, ExitStack()
         self.remote_relation, self.person, self._is_open = remote_relation, person.lower(), False
@@ -290,9 +290,9 @@ class PostgresPersons(RemotePersons):
         if not self._is_open:
             return
         self._is_open = False
-        for name in list(self.engine.remote.kept):
+        for name in list(self.engine.remote.materialized):
             self.engine.remote.tables.pop(name, None)
-        self.engine.remote.kept.clear()
+        self.engine.remote.materialized.clear()
         self._opened.close()
 
     @property

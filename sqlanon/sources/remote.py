@@ -78,7 +78,7 @@ class RemoteSource(Source):
 
     @contextmanager
     def remote_release_query(self, engine: WorkEngine, recoding: RecodingStatement) -> Iterator[exp.Query]:
-        with self.engine.translated(self.release_query(recoding)) as query:
+        with self.engine.translate(self.release_query(recoding)) as query:
             yield query
 
     def holds_table(self, relation: exp.Expr) -> bool:
@@ -158,9 +158,9 @@ def bind_remote(
     engine.register_remote(view, types, relation, confined=persons)
     if work_names.reads_rows:
         texts = [name for name, type_ in columns.items() if type_ == "VARCHAR" and name.lower() in wanted]
-        remote.most = _count_rows(remote, relation, texts)
+        remote.max_rows = _count_rows(remote, relation, texts)
     # Fetched combinations are scanned once; later steps are local.
-    is_fetched = (remote.most or 0) <= min(MAX_FETCHED_ROWS, remote.fetch_limit)
+    is_fetched = (remote.max_rows or 0) <= min(MAX_FETCHED_ROWS, remote.fetch_limit)
     all_types = {name: dialect.to_duckdb_type(kind) for name, kind in remote_columns.items()}
     types_by_name = {name: type_ for name, type_ in all_types.items() if type_ is not None}
     all_plain: list[exp.Expr] = [

@@ -131,7 +131,7 @@ def test_the_engine_says_how_far_a_statement_is_and_prints_nothing(
     watcher = threading.Thread(target=look)
     watcher.start()
     try:
-        with RUNNING_STATEMENTS.watched():
+        with RUNNING_STATEMENTS.watch_progress():
             deadline = time.monotonic() + 20
             while not shares and time.monotonic() < deadline:
                 engine.rows(query)
@@ -146,7 +146,7 @@ def test_the_engine_says_how_far_a_statement_is_and_prints_nothing(
 
 
 def test_a_database_with_locked_settings_is_read_while_it_is_watched(tmp_path: Path) -> None:
-    with RUNNING_STATEMENTS.watched():
+    with RUNNING_STATEMENTS.watch_progress():
         engine = DuckDBEngine.open_private(tmp_path)
         engine.connection.execute("SET lock_configuration = true")
         with engine.transaction():

@@ -107,7 +107,7 @@ def federated_engine() -> Iterator[tuple[FederatedEngine, FakeServer]]:
     server = FakeServer()
     with duckdb.connect() as connection:
         engine = FederatedEngine(
-            DuckDBEngine(connection), RemoteTables(server, fetch_limit=10_000, most=100, name="Spark")
+            DuckDBEngine(connection), RemoteTables(server, fetch_limit=10_000, max_rows=100, name="Spark")
         )
         engine.register_remote(
             table("people", "main", "memory"), {"zip": "VARCHAR", "id": "INTEGER"}, table("people", "clinic")
@@ -151,7 +151,7 @@ def test_rows_stay_on_the_server(federated_engine: tuple[FederatedEngine, FakeSe
 
 def test_too_many_counts_stay_on_the_server(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
     engine, server = federated_engine
-    engine.remote.fetch_limit, engine.remote.most = 999, None
+    engine.remote.fetch_limit, engine.remote.max_rows = 999, None
     target = table("counts", "main", "memory")
     query = f'SELECT "zip", "id", COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip", "id"'
     engine.execute(create_table(target, parsed(query)))
@@ -177,7 +177,7 @@ def test_local_tables_joined_to_counts_are_joined_locally(federated_engine: tupl
     engine, server = federated_engine
     with_labels(engine)
     for most in (100, None):  # as it is known to be small; or after it was looked at
-        engine.remote.most = most
+        engine.remote.max_rows = most
         engine.execute(create_table(table("counts", "main", "memory"), parsed(LABELLED)))
         rows = engine.rows(parsed('SELECT * FROM "memory"."main"."counts" ORDER BY ALL'))
         assert rows == [("a", 3, "A"), ("b", 4, "B")]
@@ -190,7 +190,7 @@ def test_local_tables_joined_to_counts_are_joined_locally(federated_engine: tupl
 def test_local_tables_joined_to_remote_counts_are_shipped(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
     engine, server = federated_engine
     with_labels(engine)
-    engine.remote.fetch_limit, engine.remote.most = 999, None
+    engine.remote.fetch_limit, engine.remote.max_rows = 999, None
     target = table("counts", "main", "memory")
     engine.execute(create_table(target, parsed(LABELLED)))
     counted, answer, joined = server.asked

@@ -57,7 +57,7 @@ class ValueKinds:
             rule = _RULES.get(type(node))
             self.set(node, _KIND_OF_NODE.get(type(node)) if rule is None else rule(node, self))
 
-    def of(self, node: exp.Expr | None) -> ValueKind | None:
+    def kind_of(self, node: exp.Expr | None) -> ValueKind | None:
         return self._kinds.get(id(node), (None, None))[1]
 
     def set(self, node: exp.Expr, kind: ValueKind | None) -> None:
@@ -84,7 +84,7 @@ def _choice_kind(node: exp.Expr, kinds: ValueKinds) -> ValueKind | None:
     parts = [*node.args.get("ifs", ()), *node.expressions, *map(node.args.get, ("true", "false", "default"))]
     if isinstance(node, (exp.Coalesce, exp.Nullif)):
         parts.append(node.this)
-    part_kinds = {kinds.of(part) for part in parts if part is not None} - {"null"}
+    part_kinds = {kinds.kind_of(part) for part in parts if part is not None} - {"null"}
     if part_kinds == {"whole", "double"}:
         return "double"
     return part_kinds.pop() if len(part_kinds) == 1 else None
@@ -98,7 +98,7 @@ def _call_kind(node: exp.Expr, kinds: ValueKinds) -> ValueKind | None:
 
 
 def _arithmetic_kind(node: exp.Expr, kinds: ValueKinds) -> ValueKind | None:
-    left, right = kinds.of(node.this), kinds.of(node.expression)
+    left, right = kinds.kind_of(node.this), kinds.kind_of(node.expression)
     if "date" in (left, right):
         return ("whole" if left == right else "date") if isinstance(node, (exp.Add, exp.Sub)) else None
     if "double" in (left, right):
@@ -110,13 +110,13 @@ _RULES: dict[type[exp.Expr], Callable[[exp.Expr, ValueKinds], ValueKind | None]]
     **dict.fromkeys((exp.Cast, exp.TryCast), _cast_kind),
     **dict.fromkeys(
         (exp.Paren, exp.Filter, exp.Window, exp.Neg, exp.Abs, exp.Min, exp.Max, exp.AnyValue, exp.Ceil, exp.Floor),
-        lambda node, kinds: kinds.of(node.this),
+        lambda node, kinds: kinds.kind_of(node.this),
     ),
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Mod), _arithmetic_kind),
     **dict.fromkeys((exp.Coalesce, exp.Nullif, exp.If, exp.Case), _choice_kind),
     exp.Literal: _literal_kind,
-    exp.Round: lambda node, kinds: "double" if node.args.get("decimals") else kinds.of(node.this),
+    exp.Round: lambda node, kinds: "double" if node.args.get("decimals") else kinds.kind_of(node.this),
     # A column that is summed holds counts.
-    exp.Sum: lambda node, kinds: "whole" if isinstance(node.this, exp.Column) else kinds.of(node.this),
+    exp.Sum: lambda node, kinds: "whole" if isinstance(node.this, exp.Column) else kinds.kind_of(node.this),
     exp.Anonymous: _call_kind,
 }

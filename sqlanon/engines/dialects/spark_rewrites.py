@@ -57,7 +57,7 @@ def spark_type(type_: str) -> str:
 def _rewrite_cast(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """A cast to an integer rounds (DOUBLE: half to even) where Spark truncates; texts of some types differ."""
     assert isinstance(node, exp.Cast)
-    type_, value, kind = cast_type(node), node.this, kinds.of(node.this)
+    type_, value, kind = cast_type(node), node.this, kinds.kind_of(node.this)
     target = spark_type(type_)
     safe = {"safe": True} if isinstance(node, exp.TryCast) else {}  # otherwise sqlglot would write a CAST
 
@@ -239,12 +239,12 @@ def _rename(*names: str) -> _Rule:
 
 
 def _double(value: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    return value if kinds.of(value) == "double" else cast(value, "DOUBLE")
+    return value if kinds.kind_of(value) == "double" else cast(value, "DOUBLE")
 
 
 def _rewrite_literal(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """Spark would compute with a decimal literal in decimal digits."""
-    is_decimal = kinds.of(node) == "double" and not isinstance(node.parent, exp.Cast)
+    is_decimal = kinds.kind_of(node) == "double" and not isinstance(node.parent, exp.Cast)
     return cast(node.copy(), "DOUBLE") if is_decimal else node
 
 
@@ -268,7 +268,7 @@ def _is_never_zero(value: exp.Expr) -> bool:
 
 def _subtract(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """The difference of two dates is a number of days; Spark's is an interval."""
-    left, right = kinds.of(node.this), kinds.of(node.expression)
+    left, right = kinds.kind_of(node.this), kinds.kind_of(node.expression)
     if right == "date":
         return anonymous("DATEDIFF", node.this.copy(), node.expression.copy())
     if left == "date" and right != "whole":

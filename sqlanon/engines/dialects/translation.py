@@ -109,7 +109,7 @@ def translate_query(query: exp.Expr, dialect: str) -> exp.Expr:
         name = node.name.upper() if isinstance(node, exp.Anonymous) else ""
         rule = functions[name] if name else rules.get(type(node))
         if rule is not None and (new := rule(node, kinds)) is not node:
-            kinds.set(new, kinds.of(node))
+            kinds.set(new, kinds.kind_of(node))
             node.replace(new)
     translation: exp.Expr = root.this.pop()
     return translation

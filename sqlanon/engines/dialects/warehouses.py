@@ -87,13 +87,13 @@ NODES: frozenset[type[exp.Expr]] = frozenset(
 
 
 def _double(value: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
-    is_double = kinds.of(value) == "double" and not isinstance(value, exp.Literal)
+    is_double = kinds.kind_of(value) == "double" and not isinstance(value, exp.Literal)
     return value.copy() if is_double else cast(value.copy(), types["DOUBLE"])
 
 
 def _rewrite_literal(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
     """A decimal literal would be computed with in decimal digits."""
-    is_double = kinds.of(node) == "double" and not isinstance(node.parent, exp.Cast)
+    is_double = kinds.kind_of(node) == "double" and not isinstance(node.parent, exp.Cast)
     return _double(node, kinds, types) if is_double else node
 
 
@@ -106,7 +106,7 @@ def _divide(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.
 def _rewrite_cast(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
     """A cast with the same result everywhere: of integers, of numbers to DOUBLE, of texts."""
     assert isinstance(node, exp.Cast)
-    type_, kind = cast_type(node), kinds.of(node.this)
+    type_, kind = cast_type(node), kinds.kind_of(node.this)
     same = {"BIGINT": ("whole",), "DOUBLE": ("whole", "double", "decimal", None), "VARCHAR": ("text",)}
     if kind not in same.get(type_, ()):
         raise UntranslatableError(f"{node.sql('duckdb')}: its result differs between engines")
