@@ -13,11 +13,9 @@ from sqlglot import exp
 
 from sqlanon.support.expressions import (
     aliased,
-    all_of,
     as_column,
     cast,
     col,
-    filter_where,
     fragment,
     native_type,
     null_safe_equal,
@@ -78,42 +76,41 @@ def levels_below_top(levels: Levels, heights: Sequence[int]) -> list[tuple[int, 
     return [(i, level) for i, (level, height) in enumerate(zip(levels, heights, strict=True)) if level < height]
 
 
-_FACTS = template("""
-    SELECT :number AS i, count(*), count(*) FILTER (WHERE value IS NULL) > 0, coalesce(sum(rows)::BIGINT, 0)
-    FROM :values
-""")
-_VALUES_WITH_ROWS = template("SELECT :column AS value, :count AS rows FROM :rows GROUP BY :column")
-_VALUES_OF_BOTH = template("""
-    SELECT value, sum(rows)::BIGINT AS rows
-    FROM (SELECT value, rows FROM :values UNION ALL SELECT :population_value AS value, 0 AS rows FROM :population) AS b
-    GROUP BY value
-""")
-_LOST_BY_CAST = template("SELECT count(*) FROM :raw WHERE NOT (:back IS NOT DISTINCT FROM :value)")
-_LABELS_AMONG = template("SELECT label FROM :all_labels AS e WHERE label IN (:labels) GROUP BY label")
-
-
 def value_summaries(values: Sequence[exp.Table]) -> exp.Query:
     """One row per attribute: its number, its number of values, whether NULL is one of them, and its rows."""
-    query: exp.Query = union_all(*(_FACTS(number=i, values=table_) for i, table_ in enumerate(values)))
+    summary = template("""
+        SELECT :number AS i, count(*), count(*) FILTER (WHERE value IS NULL) > 0, coalesce(sum(rows)::BIGINT, 0)
+        FROM :values
+    """)
+    query: exp.Query = union_all(*(summary(number=i, values=table_) for i, table_ in enumerate(values)))
     return query.order_by(col("i"), copy=False)
 
 
 def value_counts(rows: exp.Expr, column: str, counted: bool) -> exp.Select:
     """The values of an attribute with their rows: columns ``value`` and ``rows``."""
     count: exp.Expr = total(col(ROWS)) if counted else exp.Count(this=exp.Star())
-    return _VALUES_WITH_ROWS(column=col(column), count=count, rows=rows)
+    values = template("SELECT :column AS value, :count AS rows FROM :rows GROUP BY :column")
+    return values(column=col(column), count=count, rows=rows)
 
 
 def combined_values(values: exp.Table, population: exp.Expr, attribute: int, type_: str) -> exp.Select:
     """The values of an attribute in the source, and those that only the population has, with 0 rows."""
-    return _VALUES_OF_BOTH(values=values, population_value=cast(col(f"q{attribute}"), type_), population=population)
+    combined = template("""
+        SELECT value, sum(rows)::BIGINT AS rows
+        FROM (
+            SELECT value, rows FROM :values UNION ALL SELECT :population_value AS value, 0 AS rows FROM :population
+        ) AS all_values
+        GROUP BY value
+    """)
+    return combined(values=values, population_value=cast(col(f"q{attribute}"), type_), population=population)
 
 
 def count_lost_by_cast(raw: exp.Expr, attribute: int, type_: str, own_type: str) -> exp.Select:
     """Count the values of an attribute that a cast to another type would change."""
     value = col(f"q{attribute}")
     back = cast(exp.TryCast(this=value, to=native_type(type_)), own_type)
-    return _LOST_BY_CAST(raw=raw, back=back, value=value)
+    lost = template("SELECT count(*) FROM :raw WHERE NOT (:back IS NOT DISTINCT FROM :value)")
+    return lost(raw=raw, back=back, value=value)
 
 
 TEXT_COLUMN = "text"
@@ -126,8 +123,6 @@ TALL_HIERARCHY = 40
 _LEAVES = fragment("count(*) OVER (PARTITION BY :label) - 1")
 _LEAVES_OF_COLUMN = fragment("greatest(count(CASE WHEN w.rows > 0 THEN 1 END) OVER (PARTITION BY :label), 1) - 1")
 
-_LABEL_AT = template("SELECT level_0, :level AS level, :label AS label FROM :hierarchy")
-_NUMBER = template("SELECT :level AS level")
 _CODES_BY_LEVEL = template("""
     WITH
         "sqlanon labels" AS (:labels),
@@ -147,15 +142,7 @@ _CODES_BY_LEVEL = template("""
         ON l.level = e.level AND l.level_0 IS NOT DISTINCT FROM v.value
     LEFT JOIN "sqlanon leaves" AS n ON l.known AND n.level = l.level AND n.label IS NOT DISTINCT FROM l.label
 """)
-_LABELS_WITH_ROWS = template("""
-    SELECT x.level, x.label, w.rows
-    FROM "sqlanon labels" AS x
-    LEFT JOIN :values AS w ON w.value IS NOT DISTINCT FROM x.level_0
-""")
-_LEAVES_OF_LABEL = fragment("count(*) - 1")
-_LEAVES_OF_LABEL_IN_COLUMN = fragment("greatest(count(CASE WHEN x.rows > 0 THEN 1 END), 1) - 1")
 _AT_LEVEL = fragment("max(CASE WHEN c.level = :level THEN :figure END)")
-_CODES_BY_VALUE = template("SELECT c.value, :figures FROM (:codes) AS c GROUP BY c.value")
 
 
 def coded_values(
@@ -233,11 +220,18 @@ def _codes_by_value(
     values: exp.Table, hierarchy: exp.Table, names: Mapping[int, str], has_population_values: bool
 ) -> exp.Select:
     """The codes and leaves of each value (``code_1`` .., ``leaves_1`` ..), computed in a narrow table of levels."""
+    labels = template("SELECT level_0, :level AS level, :label AS label FROM :hierarchy")
+    labels_with_rows = template("""
+        SELECT x.level, x.label, w.rows
+        FROM "sqlanon labels" AS x
+        LEFT JOIN :values AS w ON w.value IS NOT DISTINCT FROM x.level_0
+    """)
+    leaves_in_source = "greatest(count(CASE WHEN x.rows > 0 THEN 1 END), 1) - 1"
     codes = _CODES_BY_LEVEL(
-        labels=union_all(*(_LABEL_AT(level=i, label=col(name), hierarchy=hierarchy) for i, name in names.items())),
-        levels=union_all(*(_NUMBER(level=i) for i in names)),
-        counted=subquery(_LABELS_WITH_ROWS(values=values)) if has_population_values else table("sqlanon labels"),
-        leaves=_LEAVES_OF_LABEL_IN_COLUMN() if has_population_values else _LEAVES_OF_LABEL(),
+        labels=union_all(*(labels(level=i, label=col(name), hierarchy=hierarchy) for i, name in names.items())),
+        levels=union_all(*(template("SELECT :level AS level")(level=i) for i in names)),
+        counted=subquery(labels_with_rows(values=values)) if has_population_values else table("sqlanon labels"),
+        leaves=fragment(leaves_in_source if has_population_values else "count(*) - 1")(),
         values=values,
         rank=_rank_of_label(col("label", "l"), within=col("level", "e")),
     )
@@ -246,7 +240,8 @@ def _codes_by_value(
         for figure in ("code", "leaves")
         for i in names
     ]
-    return _CODES_BY_VALUE(figures=figures, codes=codes)
+    by_value = template("SELECT c.value, :figures FROM (:codes) AS c GROUP BY c.value")
+    return by_value(figures=figures, codes=codes)
 
 
 def _code_type(count: int | None) -> str:
@@ -288,25 +283,19 @@ def group_counts(coded: CodedAttribute) -> exp.Select:
 
 def levels_showing(coded: CodedAttribute, labels: Sequence[str]) -> exp.Select:
     """One row: for each level, whether a known value of the source has one of the labels."""
-    is_in_source = all_of([col(KNOWN), col("rows") > 0])
     ground = col("label_0") if coded.open_ends else cast(col("value"), "VARCHAR")
     released = [ground, *(col(f"label_{level}") for level in range(1, coded.height + 1))]
-    counts = [
-        filter_where(exp.Count(this=exp.Star()), all_of([is_in_source.copy(), _is_one_of(label, labels)]))
-        for label in released
-    ]
-    return select([(count > 0) for count in counts], coded.table.copy())
+    literals = [exp.Literal.string(label) for label in labels]
+    has_label = fragment("count(*) FILTER (WHERE known AND rows > 0 AND :label IN (:labels)) > 0")
+    return select([has_label(label=label, labels=literals) for label in released], coded.table.copy())
 
 
 def matching_labels(hierarchy: exp.Table, columns: Sequence[str], labels: Sequence[str]) -> exp.Select:
     """The labels that occur in the columns of a hierarchy; its ground values are compared as texts."""
     released = [as_column(cast(col(name), "VARCHAR"), "label") for name in columns]
     all_labels = union_all(*(select([label], hierarchy.copy()) for label in released))
-    return _LABELS_AMONG(all_labels=all_labels, labels=[exp.Literal.string(label) for label in labels])
-
-
-def _is_one_of(label: exp.Expr, labels: Sequence[str]) -> exp.In:
-    return exp.In(this=label, expressions=[exp.Literal.string(text) for text in labels])
+    matching = template("SELECT label FROM :all_labels AS e WHERE label IN (:labels) GROUP BY label")
+    return matching(all_labels=all_labels, labels=[exp.Literal.string(label) for label in labels])
 
 
 def group_sizes(coded: CodedAttribute, level: int) -> exp.Select:
@@ -318,17 +307,6 @@ def level_leaves(coded: CodedAttribute, level: int) -> exp.Select:
     """The codes of an attribute at a level between bottom and top, with ``leaves``: the leaves under them minus one."""
     output: list[exp.Expr] = [as_column(col(f"code_{level}"), "code"), as_column(col(f"leaves_{level}"), "leaves")]
     return exp.Select(expressions=output, distinct=exp.Distinct()).from_(coded.table.copy(), copy=False)
-
-
-_ROWS_AT_LEVEL = template("SELECT :level AS level, rows, :code AS code FROM :coded WHERE rows > 0")
-_ENTROPY_BY_LEVEL = template("""
-    SELECT :figures
-    FROM (
-        SELECT g.level, sum(g.rows::DOUBLE * :log2) AS entropy
-        FROM (SELECT r.level, r.rows, sum(r.rows) OVER (PARTITION BY r.level, r.code) AS n FROM (:rows) AS r) AS g
-        GROUP BY g.level
-    ) AS c
-""")
 
 
 def marginals(attributes: Sequence[CodedAttribute], entropy: bool) -> exp.Query:
@@ -373,14 +351,21 @@ def _marginals(attribute: int, coded: CodedAttribute, entropy: bool) -> exp.Sele
 def _add_entropies(coded: CodedAttribute, levels: Sequence[int]) -> exp.Subquery:
     """The coded values with the entropies of all levels, ``entropy_1`` .., computed in a narrow table of levels."""
     codes = [col(f"code_{level}") if level < coded.height else number(0) for level in levels]
-    rows = union_all(
-        *(_ROWS_AT_LEVEL(level=level, code=code, coded=coded.table) for level, code in zip(levels, codes, strict=True))
-    )
+    at_level = template("SELECT :level AS level, rows, :code AS code FROM :coded WHERE rows > 0")
+    pairs = zip(levels, codes, strict=True)
+    rows = union_all(*(at_level(level=level, code=code, coded=coded.table) for level, code in pairs))
     figures = [
         as_column(_AT_LEVEL(level=number(level), figure=col("entropy", "c")), f"entropy_{level}") for level in levels
     ]
     log2 = _log2(cast(col("n", "g"), "DOUBLE") / col("rows", "g"))
-    entropies = _ENTROPY_BY_LEVEL(figures=figures, log2=log2, rows=rows)
+    entropies = template("""
+        SELECT :figures
+        FROM (
+            SELECT g.level, sum(g.rows::DOUBLE * :log2) AS entropy
+            FROM (SELECT r.level, r.rows, sum(r.rows) OVER (PARTITION BY r.level, r.code) AS n FROM (:rows) AS r) AS g
+            GROUP BY g.level
+        ) AS c
+    """)(figures=figures, log2=log2, rows=rows)
     query = exp.Select(expressions=[exp.Star()]).from_(aliased(coded.table.copy(), "g"), copy=False)
     return subquery(query.join(subquery(entropies, "c"), join_type="cross", copy=False), "g")
 
