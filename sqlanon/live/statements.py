@@ -16,7 +16,6 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import (
     cast,
-    create_secure_view,
     create_table,
     create_table_with_columns,
     create_view,
@@ -179,7 +178,7 @@ def create_statements(
     for name, query in zip(record.tables, draft.contents, strict=True):
         yield create_table(table(name, SCHEMA), query)
     view = table(record.name, record.schema)
-    yield (create_secure_view if secure else create_view)(view, live_view(draft.recipe))
+    yield create_view(view, live_view(draft.recipe), secure)
     yield _comment(view.copy(), f"{MARK}: generalized and suppressed whenever it is read")
     # The status view is in another schema, which may have a table of that name.
     qualified = replace(draft.recipe, base=table(draft.recipe.base.name, record.schema))

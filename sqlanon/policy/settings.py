@@ -127,19 +127,15 @@ def _refuse_unknown_path(tree: Mapping[str, Any], path: Sequence[str], value: An
     if first == "attributes":
         known = tree.get("attributes")
         if isinstance(known, Mapping) and path[1:] and path[1] not in known and not isinstance(value, dict):
-            guess = nearest_word(path[1], known)
-            raise ValueError(f"unknown attribute {path[1]!r}; " + _suggest(guess, known))
+            raise ValueError(unknown_key(path[1], list(known), "attribute"))
     elif first not in SECTIONS:
         keys = [*SECTIONS, "attributes", *(f"{name}.{key}" for name, model in SECTIONS.items() for key in _keys(model))]
         same_key = [key for key in keys if key.endswith(f".{first}")]
         guess = nearest_word(".".join(path), keys) or nearest_word(first, keys)
         if len(path) == 1 and same_key:
             guess = same_key[0]
-        raise ValueError(f"unknown key {'.'.join(path)!r}; " + _suggest(guess, [*SECTIONS, "attributes"]))
-
-
-def _suggest(guess: str | None, known: Mapping[str, Any] | Sequence[str]) -> str:
-    return f"did you mean {guess!r}?" if guess else f"known here: {', '.join(known)}"
+        advice = f"did you mean {guess!r}?" if guess else f"known here: {', '.join([*SECTIONS, 'attributes'])}"
+        raise ValueError(f"unknown key {'.'.join(path)!r}; {advice}")
 
 
 def _keys(model: type[BaseModel]) -> Iterator[str]:

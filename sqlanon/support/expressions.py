@@ -266,11 +266,7 @@ def cast(expression: exp.Expr, type_: str) -> exp.Cast:
 def all_of(conditions: Iterable[exp.Expr]) -> exp.Expr:
     """The conjunction of conditions; TRUE without conditions."""
     parts = list(conditions)
-    return reduce(_and, parts) if parts else exp.true()
-
-
-def _and(left: exp.Expr, right: exp.Expr) -> exp.Expr:
-    return exp.And(this=left, expression=right)
+    return reduce(lambda left, right: exp.And(this=left, expression=right), parts) if parts else exp.true()
 
 
 def null_safe_equal(left: exp.Expr, right: exp.Expr, nullable: bool = True) -> exp.Expr:
@@ -310,11 +306,6 @@ def total(expression: exp.Expr, condition: exp.Expr | None = None) -> exp.Cast:
 def double_total(expression: exp.Expr) -> exp.Cast:
     """A sum as DOUBLE."""
     return cast(exp.Sum(this=expression), "DOUBLE")
-
-
-def or_zero(figure: exp.Expr) -> exp.Coalesce:
-    """A figure, or 0 if it is NULL."""
-    return exp.Coalesce(this=figure, expressions=[number(0)])
 
 
 def anonymous(name: str, *arguments: exp.Expr) -> exp.Anonymous:
@@ -406,22 +397,20 @@ def create_table(target: exp.Table, query: exp.Query) -> exp.Create:
 
 def create_temporary_table(target: exp.Table, query: exp.Query) -> exp.Create:
     """``CREATE TEMPORARY TABLE target AS query``."""
-    temporary = exp.Properties(expressions=[exp.TemporaryProperty()])
-    return exp.Create(this=target, kind="TABLE", expression=query, properties=temporary)
+    return exp.Create(this=target, kind="TABLE", expression=query, properties=_temporary())
 
 
-def create_view(target: exp.Table, query: exp.Expr) -> exp.Create:
-    """``CREATE VIEW target AS query``."""
-    return exp.Create(this=target, kind="VIEW", expression=query)
+def _temporary() -> exp.Properties:
+    return exp.Properties(expressions=[exp.TemporaryProperty()])
 
 
-def create_secure_view(target: exp.Table, query: exp.Expr) -> exp.Create:
-    """``CREATE SECURE VIEW target AS query``: the engine hides its definition. (sqlglot would drop the word.)
+def create_view(target: exp.Table, query: exp.Expr, secure: bool = False) -> exp.Create:
+    """``CREATE [SECURE] VIEW target AS query``; the engine hides the definition of a secure view.
 
-    >>> create_secure_view(table("v"), select_star(table("t"))).sql("duckdb")
+    >>> create_view(table("v"), select_star(table("t")), secure=True).sql("duckdb")
     'CREATE SECURE VIEW "v" AS SELECT * FROM "t"'
     """
-    return exp.Create(this=target, kind="SECURE VIEW", expression=query)
+    return exp.Create(this=target, kind="SECURE VIEW" if secure else "VIEW", expression=query)
 
 
 def create_temporary_view(target: exp.Table, query: exp.Expr) -> exp.Create:
@@ -429,10 +418,8 @@ def create_temporary_view(target: exp.Table, query: exp.Expr) -> exp.Create:
 
     In another named database, which is in memory, it is an ordinary view.
     """
-    if target.catalog not in ("", "temp"):
-        return create_view(target, query)
-    temporary = exp.Properties(expressions=[exp.TemporaryProperty()])
-    return exp.Create(this=target, kind="VIEW", expression=query, properties=temporary)
+    is_in_memory = target.catalog not in ("", "temp")
+    return exp.Create(this=target, kind="VIEW", expression=query, properties=None if is_in_memory else _temporary())
 
 
 def create_schema(name: str, catalog: str) -> exp.Create:
