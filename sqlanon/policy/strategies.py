@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -55,69 +56,52 @@ class StrategyInfo:
     traits: Traits = Traits()
 
 
-CELLS = StrategyInfo(
-    "cells", "a full-domain optimum with blanked cells", "sqlanon.strategies.local.cells", Traits(is_local=True)
-)
+def _full_domain(name: str, description: str, **traits: Any) -> StrategyInfo:
+    module = f"sqlanon.strategies.full_domain.{name.replace('-', '_')}"
+    return StrategyInfo(name, description, module, Traits(**traits))
+
+
+def _local(name: str, module: str, description: str, **traits: Any) -> StrategyInfo:
+    return StrategyInfo(name, description, f"sqlanon.strategies.local.{module}", Traits(is_local=True, **traits))
+
+
+CELLS = _local("cells", "cells", "a full-domain optimum with blanked cells")
 """Runs in place of a full-domain strategy where ``suppression = "cells"``."""
 
-_FULL_DOMAIN, _LOCAL = "sqlanon.strategies.full_domain", "sqlanon.strategies.local"
+_K_ONLY, _K_AND_SHIELDS = frozenset({"k"}), frozenset({"k", "k_anonymity"})
 
 STRATEGIES: dict[str, StrategyInfo] = {
     strategy.name: strategy
     for strategy in (
-        StrategyInfo(
-            "optimal", "the best of all generalizations", f"{_FULL_DOMAIN}.optimal", Traits(proves_optimum=True)
+        _full_domain("optimal", "the best of all generalizations", proves_optimum=True),
+        _full_domain("k_minimal", "all k-minimal generalizations, and the best of them"),
+        _full_domain("samarati", "all k-minimal generalizations, by distance vectors"),
+        _full_domain("samarati-binary", "the best of the least height"),
+        _full_domain("incognito", "all that satisfy, by subsets of attributes", proves_optimum=True),
+        _full_domain("ola", "the best of the k-minimal ones"),
+        _full_domain("flash", "the best of what its paths meet"),
+        _full_domain("datafly", "one that satisfies, greedily"),
+        _local(
+            "mu-argus", "mu_argus", "rare pairs and triples of values are gone",
+            supported_requirements=_K_ONLY, protects_combinations_only=True,
         ),
-        StrategyInfo("k_minimal", "all k-minimal generalizations, and the best of them", f"{_FULL_DOMAIN}.k_minimal"),
-        StrategyInfo("samarati", "all k-minimal generalizations, by distance vectors", f"{_FULL_DOMAIN}.samarati"),
-        StrategyInfo("samarati-binary", "the best of the least height", f"{_FULL_DOMAIN}.samarati_binary"),
-        StrategyInfo(
-            "incognito",
-            "all that satisfy, by subsets of attributes",
-            f"{_FULL_DOMAIN}.incognito",
-            Traits(proves_optimum=True),
+        _local(
+            "iab", "iab", "the most distinct tuples that its steps lead to",
+            supported_requirements=_K_AND_SHIELDS, terminates=False,
         ),
-        StrategyInfo("ola", "the best of the k-minimal ones", f"{_FULL_DOMAIN}.ola"),
-        StrategyInfo("flash", "the best of what its paths meet", f"{_FULL_DOMAIN}.flash"),
-        StrategyInfo("datafly", "one that satisfies, greedily", f"{_FULL_DOMAIN}.datafly"),
-        StrategyInfo(
-            "mu-argus",
-            "rare pairs and triples of values are gone",
-            f"{_LOCAL}.mu_argus",
-            Traits(is_local=True, supported_requirements=frozenset({"k"}), protects_combinations_only=True),
+        _local(
+            "mondrian", "mondrian", "splits rows into groups until a split would break the policy",
+            summarizes=True, splits_classes=True,
         ),
-        StrategyInfo(
-            "iab",
-            "the most distinct tuples that its steps lead to",
-            f"{_LOCAL}.iab",
-            Traits(is_local=True, supported_requirements=frozenset({"k", "k_anonymity"}), terminates=False),
+        _local("k-similar", "similar", "groups of k to 2k − 1 similar rows", summarizes=True),
+        _local(
+            "forest", "forest", "groups within a proven factor of the least loss",
+            may_split_equal_rows=True, supported_requirements=_K_ONLY,
         ),
-        StrategyInfo(
-            "mondrian",
-            "splits rows into groups until a split would break the policy",
-            f"{_LOCAL}.mondrian",
-            Traits(is_local=True, summarizes=True, splits_classes=True),
-        ),
-        StrategyInfo(
-            "k-similar",
-            "groups of k to 2k − 1 similar rows",
-            f"{_LOCAL}.similar",
-            Traits(is_local=True, summarizes=True),
-        ),
-        StrategyInfo(
-            "forest",
-            "groups within a proven factor of the least loss",
-            f"{_LOCAL}.forest",
-            Traits(is_local=True, may_split_equal_rows=True, supported_requirements=frozenset({"k"})),
-        ),
-        StrategyInfo(
-            "subtree", "a cut of each hierarchy, the same for all rows", f"{_LOCAL}.subtree", Traits(is_local=True)
-        ),
-        StrategyInfo(
-            "local", "a full-domain optimum, improved row by row", f"{_LOCAL}.iterative", Traits(is_local=True)
-        ),
+        _local("subtree", "subtree", "a cut of each hierarchy, the same for all rows"),
+        _local("local", "iterative", "a full-domain optimum, improved row by row"),
     )
-}
+}  # fmt: skip
 """The strategies by the names of the policy."""
 
 SUGGESTED_SEARCHES: Mapping[str, Mapping[str, str]] = {
