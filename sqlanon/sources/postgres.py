@@ -281,7 +281,7 @@ class PostgresPersons(RemotePersons):
                 "TEMPORARY ON DATABASE to it; and connect to the primary server, not to a replica"
             )
         self._opened.enter_context(
-            server.rolled_back_unless_committed(mode="ISOLATION LEVEL REPEATABLE READ, READ WRITE")
+            server.rolled_back_unless_committed(mode="SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE")
         )
         server.execute(pg.allow_nested_loops(allowed=False))
         self.engine.remote.server, self._is_open = server, True
