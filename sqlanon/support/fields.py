@@ -1,7 +1,7 @@
-"""The kinds of value that a policy holds: exact numbers, bounds, paths, one-or-more lists.
+"""The types of values in a policy: exact numbers, bounds, paths, lists of one or more.
 
-Each is a pydantic type: it reads what TOML or Python gives, refuses what only looks right
-(``"5"`` or ``true`` for a number), and says what JSON Schema shows to an editor.
+They are pydantic types that read values of TOML and Python, refuse look-alikes (``"5"`` or ``true`` for a number), and
+have a JSON Schema for editors.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Leaf: TypeAlias = str | int | float | bool | date
 
 
 class RegistryName:
-    """A name of a registry, which may grow: like a literal of the names that it has."""
+    """A name of a registry, like a literal of its names; the registry may grow."""
 
     def __init__(self, registry: Mapping[str, object]) -> None:
         self._registry = registry
@@ -63,15 +63,15 @@ _AnySection = TypeVar("_AnySection", bound="Section")
 
 
 class Section(BaseModel):
-    """The base of every part of a policy: frozen, and no key that it does not know.
+    """The base of every part of a policy: frozen, and without unknown keys.
 
-    The schemas are built when first used, so that ``import sqlanon`` stays fast.
+    Schemas are built on first use, so that ``import sqlanon`` stays fast.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     def _flaws(self) -> Iterator[Flaw]:
-        """What is wrong between its keys."""
+        """Conflicts between its keys."""
         return iter(())
 
     @model_validator(mode="after")
@@ -100,7 +100,7 @@ class SparseSection(Section):
         return {name: value for name, value in fields.items() if name not in idle}
 
 
-class Flaws(ValueError):  # noqa: N818 - it travels inside pydantic only
+class Flaws(ValueError):  # noqa: N818 - only pydantic sees it
     """Several flaws of one part, each with its place below that part."""
 
     def __init__(self, flaws: Iterable[Flaw]) -> None:
@@ -115,7 +115,7 @@ def policy_key(description: str, example: object = None, default: object = None,
 
 
 def in_words(value: object) -> str:
-    """Say in a few words what was written instead of the right thing.
+    """Describe a wrong value in a few words.
 
     >>> in_words("five"), in_words(True), in_words([1, 2])
     ("'five'", 'true', 'a list')
@@ -130,20 +130,20 @@ def in_words(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def nearest_word(word: object, known: Iterable[str]) -> str | None:
-    """Return the known word that was probably meant.
+def nearest_word(word: object, candidates: Iterable[str]) -> str | None:
+    """The candidate that was probably meant.
 
     >>> nearest_word("hierachy", ["role", "hierarchy"])
     'hierarchy'
     """
-    word, known = str(word).lower(), list(known)
-    close = difflib.get_close_matches(word, known, n=1)
-    longer = [other for other in known if len(other) > 3 and word.startswith(other)]  # quasi-identifier: quasi
-    return next(iter(close + longer), None)
+    word, candidates = str(word).lower(), list(candidates)
+    close = difflib.get_close_matches(word, candidates, n=1)
+    prefixes = [candidate for candidate in candidates if len(candidate) > 3 and word.startswith(candidate)]
+    return next(iter(close + prefixes), None)  # a prefix: quasi-identifier means quasi
 
 
 def exact_number(value: object) -> Decimal:
-    """Read a number exactly as it was written: 0.29 is 29/100, not the nearest binary fraction.
+    """Read a number exactly: 0.29 is 29/100, not the nearest binary fraction.
 
     >>> exact_number(0.29)
     Decimal('0.29')
@@ -225,29 +225,12 @@ def file_pattern(value: object, folder: Path | None) -> str:
     return f"{glob.escape(str(folder))}/{pattern}"
 
 
-def _path(value: object, info: Info) -> Path:
-    return file_path(value, policy_folder(info))
-
-
-def _file_pattern(value: object, info: Info) -> str:
-    return file_pattern(value, policy_folder(info))
-
-
-def _as_list(value: object) -> object:
-    return value if isinstance(value, list | tuple) else (value,)
-
-
-def _as_set(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Each once, in one order: so the same set is the same policy."""
-    return tuple(sorted(set(values)))
-
-
 class _OneOrMore:
-    """Shows in the JSON Schema that a list of one may be written without its brackets."""
+    """JSON Schema of a list whose only item may stand without brackets."""
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: SchemaHandler) -> dict[str, Any]:
-        several = handler(schema)
-        return {"anyOf": [several["items"], several]}
+        list_schema = handler(schema)
+        return {"anyOf": [list_schema["items"], list_schema]}
 
 
 ExactNumber: TypeAlias = Annotated[
@@ -269,14 +252,18 @@ Bound: TypeAlias = Annotated[
     WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string", "format": "date"}]}),
 ]
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
-FilePath: TypeAlias = Annotated[Path, BeforeValidator(_path), WithJsonSchema({"type": "string", "minLength": 1})]
-FilePattern: TypeAlias = Annotated[str, BeforeValidator(_file_pattern)]
+FilePath: TypeAlias = Annotated[
+    Path,
+    BeforeValidator(lambda value, info: file_path(value, policy_folder(info))),
+    WithJsonSchema({"type": "string", "minLength": 1}),
+]
+FilePattern: TypeAlias = Annotated[str, BeforeValidator(lambda value, info: file_pattern(value, policy_folder(info)))]
 Natural: TypeAlias = Annotated[int, Field(strict=True, ge=0)]
 Count: TypeAlias = Annotated[int, Field(strict=True, ge=1)]
 StrictBoolean: TypeAlias = Annotated[bool, Field(strict=True)]
 
-as_list = BeforeValidator(_as_list)
-as_set = AfterValidator(_as_set)
+as_list = BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,))
+as_set = AfterValidator(lambda values: tuple(sorted(set(values))))  # equal sets are equal policies
 as_real = BeforeValidator(_real)
 one_or_more = _OneOrMore()
 
