@@ -6,6 +6,7 @@ docs/reference/compatibility.md (`page`) are made from the rows.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -314,19 +315,16 @@ def _requirements(label: str, find_keys: Callable[[PolicySections], Iterable[str
     return Feature(label, find_uses)
 
 
-def _valid_requirements(label: str, **properties: object) -> Feature:
-    return _requirements(
-        _list_names(label, _requirement_keys(**properties)),
-        lambda policy: sorted(policy.requirements.intersection(_requirement_keys(**properties))),
-    )
+def _requirements_with(label: str, written: bool = False, **properties: object) -> Feature:
+    """Requirements with properties, valid or as written: an invalid number does not hide a missing population."""
 
+    def find_keys(policy: PolicySections) -> list[str]:
+        keys = _requirement_keys(**properties)
+        if written:
+            return [key for key in keys if policy.writes(f"privacy.{key}")]
+        return sorted(policy.requirements.intersection(keys))
 
-def _written_requirements(label: str, **properties: object) -> Feature:
-    """Requirements as written: an invalid number does not hide a missing population."""
-    return _requirements(
-        _list_names(label, _requirement_keys(**properties)),
-        lambda policy: [key for key in _requirement_keys(**properties) if policy.writes(f"privacy.{key}")],
-    )
+    return _requirements(_list_names(label, _requirement_keys(**properties)), find_keys)
 
 
 def _find_unsupported(policy: PolicySections) -> list[str]:
@@ -368,8 +366,8 @@ def _find_unused_population(policy: PolicySections) -> list[Use]:
     return [Use("population", {"kinds": " and ".join(keys)})] if is_unused else []
 
 
-POPULATION_REQUIREMENT = _valid_requirements("a requirement on a population", scope="population")
-TABLE_REQUIREMENT = _valid_requirements("a requirement on the whole table", scope="table")
+POPULATION_REQUIREMENT = _requirements_with("a requirement on a population", scope="population")
+TABLE_REQUIREMENT = _requirements_with("a requirement on the whole table", scope="table")
 UNSUPPORTED_REQUIREMENT = _requirements("a requirement that the strategy does not support", _find_unsupported)
 MORE_THAN_K = _requirements("a requirement other than `k`", lambda policy: sorted(policy.requirements - {"k"}))
 ESTIMATE = _requirements(
@@ -383,12 +381,12 @@ DECIDED_WITH_PERSONS = Feature(
     _list_names("a requirement on the whole source, or shields over persons", _requirement_keys(whole_source=True)),
     _find_decided_with_persons,
 )
-NEEDS_POPULATION = _written_requirements("a requirement on a population", scope="population")
-COVERING_REQUIREMENT = _written_requirements(
-    "a requirement on a population as a whole", scope="population", whole_source=True
+NEEDS_POPULATION = _requirements_with("a requirement on a population", written=True, scope="population")
+COVERING_REQUIREMENT = _requirements_with(
+    "a requirement on a population as a whole", written=True, scope="population", whole_source=True
 )
-COMPARES_PERSONS = _written_requirements(
-    "a requirement that compares persons with the population's", compares_persons=True
+COMPARES_PERSONS = _requirements_with(
+    "a requirement that compares persons with the population's", written=True, compares_persons=True
 )
 NO_POPULATION = _feature("no `[population]`", "population", lambda policy: not policy.writes("population"))
 WRITTEN_POPULATION = _feature("`[population]`", "population", lambda policy: policy.writes("population"))
@@ -667,11 +665,6 @@ TABLE: Mapping[str, Sequence[Row]] = {
 # --- The page
 
 
-class _Placeholders(dict[str, str]):
-    def __missing__(self, key: str) -> str:
-        return "…"
-
-
 def page() -> str:
     """The page docs/reference/compatibility.md."""
     parts = [
@@ -685,7 +678,7 @@ all others before any data is read; `…` stands for names that the message give
     for title, rows in TABLE.items():
         lines = ["| feature | does not go with | message |", "| --- | --- | --- |"]
         for row in rows:
-            message = row.message.format_map(_Placeholders())
+            message = row.message.format_map(defaultdict(lambda: "…"))
             lines.append(f"| {row.feature.label} | {row.beside.label} | {message} |")
         parts.append("\n".join([f"## {title}\n", *lines, ""]))
     return "\n".join(parts)
