@@ -183,7 +183,6 @@ Namer: TypeAlias = Callable[[str], exp.Table]
 
 
 def ident(name: str) -> exp.Identifier:
-    """A quoted identifier."""
     return exp.Identifier(this=name, quoted=True)
 
 
@@ -227,12 +226,10 @@ def aliased(relation: _Relation, alias: str) -> _Relation:
 
 
 def as_column(expression: exp.Expr, name: str) -> exp.Alias:
-    """``expression AS name``."""
     return exp.Alias(this=expression, alias=ident(name))
 
 
 def text(value: str) -> exp.Literal:
-    """A string literal."""
     return exp.Literal.string(value)
 
 
@@ -249,7 +246,6 @@ def read_parquet(paths: Iterable[str]) -> exp.Table:
 
 
 def number(value: int | float) -> exp.Expr:
-    """A number literal."""
     return exp.convert(value)
 
 
@@ -280,12 +276,10 @@ def same_values(names: Iterable[str], left: str, right: str) -> exp.Expr:
 
 
 def is_null(value: exp.Expr) -> exp.Is:
-    """Whether a value is NULL."""
     return exp.Is(this=value, expression=exp.null())
 
 
 def is_not_null(value: exp.Expr) -> exp.Not:
-    """Whether a value is not NULL."""
     return ~is_null(value)
 
 
@@ -304,7 +298,6 @@ def total(expression: exp.Expr, condition: exp.Expr | None = None) -> exp.Cast:
 
 
 def double_total(expression: exp.Expr) -> exp.Cast:
-    """A sum as DOUBLE."""
     return cast(exp.Sum(this=expression), "DOUBLE")
 
 
@@ -362,7 +355,6 @@ def select(expressions: list[exp.Expr], source: exp.Expr, group: list[exp.Expr] 
 
 
 def all_columns(alias: str) -> exp.Column:
-    """``alias.*``."""
     return exp.Column(this=exp.Star(), table=ident(alias))
 
 
@@ -391,12 +383,10 @@ def subquery(query: exp.Query, alias: str | None = None) -> exp.Subquery:
 
 
 def create_table(target: exp.Table, query: exp.Query) -> exp.Create:
-    """``CREATE TABLE target AS query``."""
     return exp.Create(this=target, kind="TABLE", expression=query)
 
 
 def create_temporary_table(target: exp.Table, query: exp.Query) -> exp.Create:
-    """``CREATE TEMPORARY TABLE target AS query``."""
     return exp.Create(this=target, kind="TABLE", expression=query, properties=_temporary())
 
 
@@ -423,12 +413,10 @@ def create_temporary_view(target: exp.Table, query: exp.Expr) -> exp.Create:
 
 
 def create_schema(name: str, catalog: str) -> exp.Create:
-    """``CREATE SCHEMA catalog.name``."""
     return exp.Create(this=exp.Table(db=ident(name), catalog=ident(catalog)), kind="SCHEMA")
 
 
 def drop_table(target: exp.Table, exists: bool = False) -> exp.Drop:
-    """``DROP TABLE [IF EXISTS] target``."""
     return exp.Drop(tables=[target], kind="TABLE", exists=exists)
 
 
@@ -438,12 +426,10 @@ def drop_view(target: exp.Table) -> exp.Drop:
 
 
 def drop_schema(name: str, catalog: str) -> exp.Drop:
-    """``DROP SCHEMA catalog.name CASCADE``."""
     return exp.Drop(tables=[exp.Table(db=ident(name), catalog=ident(catalog))], kind="SCHEMA", cascade=True)
 
 
 def select_star(relation: exp.Expr) -> exp.Select:
-    """``SELECT * FROM relation``."""
     return select([exp.Star()], relation)
 
 
@@ -491,7 +477,6 @@ def full_name(relation: exp.Table) -> str:
 
 
 def column_names(query: exp.Expr) -> frozenset[str]:
-    """The names of all columns in a query."""
     return frozenset(column.name for column in query.find_all(exp.Column))
 
 
