@@ -24,7 +24,7 @@ from sqlanon.policy.problems import join_key
 from sqlanon.policy.rules import FileRule
 from sqlanon.policy.sections import READING_KEYS, Attribute, PopulationSection, Role, SearchSection, SourceSection
 from sqlanon.requirements.base import SensitiveAttribute
-from sqlanon.requirements.registry import requirement_types_by_key
+from sqlanon.requirements.registry import RequirementType, requirement_types_by_key
 from sqlanon.support.fields import Section, nearest_word
 from sqlanon.support.names import EARLIER_RELEASES_COLUMN, METADATA_VIEWS, labels_table
 
@@ -103,51 +103,31 @@ def _check_names(policy: PolicySections) -> Iterator[Problem]:
 
 
 def _find_unknown_attribute(policy: PolicySections, name: str, role: Role, advice: str) -> str | None:
-    """The problem of a name that is no attribute with a role; ``advice`` is for one with another role."""
+    """The problem with a name that should be an attribute with a role; ``advice`` is for one with another role."""
     attributes = policy.attributes
     if name in policy.attribute_names:
         is_other = name in attributes and attributes[name].role != role
         return f"{name!r} is {attributes[name].role}, and {advice}" if is_other else None
-    candidates = {
-        known.lower(): known
-        for known in policy.attribute_names
-        if known not in attributes or attributes[known].role == role
-    }
-    guess = nearest_word(name, candidates)
+    candidates = [key for key in policy.attribute_names if key not in attributes or attributes[key].role == role]
+    by_lower = {candidate.lower(): candidate for candidate in candidates}
+    guess = nearest_word(name, by_lower)
     if guess is not None:
-        return f"unknown attribute {name!r}; did you mean {candidates[guess]!r}?"
-    listed = (
-        f"the {role} attributes are {', '.join(candidates.values())}" if candidates else "declare it under [attributes]"
-    )
-    return f"unknown attribute {name!r}; {listed}"
+        return f"unknown attribute {name!r}; did you mean {by_lower[guess]!r}?"
+    advice = f"the {role} attributes are {', '.join(candidates)}" if candidates else "declare it under [attributes]"
+    return f"unknown attribute {name!r}; {advice}"
 
 
 # --- Requirements
 
 
 def _check_requirements(policy: PolicySections) -> Iterator[Problem]:
-    privacy = policy.written.get("privacy", {})
-    types = [(key, type_, getattr(type_, "model_fields", ())) for key, type_ in requirement_types_by_key().items()]
-    for key, requirement_type, fields in types:
-        for place, keys in _list_items(privacy, key) if "attribute" in fields else ():
-            for name_place, name in [
-                (f"{place}.attribute", keys.get("attribute")),
-                *_listed_names(place, keys, "attributes"),
-            ]:
-                if not isinstance(name, str) or not name:
-                    continue
-                advice = (
-                    'this requirement is for sensitive attributes: name one of these, or set role = "sensitive" in '
-                    f"{_attribute_place(name)}"
-                )
-                if problem := _find_unknown_attribute(policy, name, "sensitive", advice):
-                    yield Problem(name_place, problem)
-                elif name in policy.attributes:
-                    conflicts = requirement_type.find_conflicts(keys, name, _describe_sensitive(policy, name))
-                    yield from (Problem(join_key(place, ".".join(map(str, loc))), text) for loc, text in conflicts)
-    for key, _, fields in types:
-        for place, keys in _list_items(privacy, key) if "quasi" in fields else ():
-            yield from _check_shield(policy, place, keys)
+    for key, requirement_type in requirement_types_by_key().items():
+        fields = getattr(requirement_type, "model_fields", ())
+        for place, keys in _list_items(policy.written.get("privacy", {}), key):
+            if "attribute" in fields:
+                yield from _check_sensitive(policy, requirement_type, place, keys)
+            if "quasi" in fields:
+                yield from _check_shield(policy, place, keys)
 
 
 def _list_items(privacy: _Keys, key: str) -> Iterator[tuple[str, _Keys]]:
@@ -165,13 +145,25 @@ def _listed_names(place: str, keys: _Keys, key: str) -> list[tuple[str, Any]]:
     return [(f"{place}.{key}[{i}]", name) for i, name in enumerate(names if isinstance(names, list | tuple) else ())]
 
 
-def _describe_sensitive(policy: PolicySections, name: str) -> SensitiveAttribute:
-    # An invalid attribute may be meant to be sensitive.
-    is_only_one = policy.complete and not any(
-        attribute.role == "sensitive" for key, attribute in policy.attributes.items() if key != name
-    )
-    has_hierarchy = policy.attributes[name].hierarchy is not None
-    return SensitiveAttribute(_attribute_place(name), has_hierarchy, is_only_one)
+def _check_sensitive(
+    policy: PolicySections, requirement_type: RequirementType, place: str, keys: _Keys
+) -> Iterator[Problem]:
+    """Check the attributes that a requirement names."""
+    names = [(f"{place}.attribute", keys.get("attribute")), *_listed_names(place, keys, "attributes")]
+    for name_place, name in [(name_place, name) for name_place, name in names if isinstance(name, str) and name]:
+        attribute_place = _attribute_place(name)
+        advice = "this requirement is for sensitive attributes: name one of these, or set role ="
+        if problem := _find_unknown_attribute(policy, name, "sensitive", f'{advice} "sensitive" in {attribute_place}'):
+            yield Problem(name_place, problem)
+        elif name in policy.attributes:
+            # An invalid attribute may be meant to be sensitive.
+            is_only_one = policy.complete and not any(
+                attribute.role == "sensitive" for key, attribute in policy.attributes.items() if key != name
+            )
+            has_hierarchy = policy.attributes[name].hierarchy is not None
+            sensitive = SensitiveAttribute(attribute_place, has_hierarchy, is_only_one)
+            for loc, message in requirement_type.find_conflicts(keys, name, sensitive):
+                yield Problem(join_key(place, ".".join(map(str, loc))), message)
 
 
 def _check_shield(policy: PolicySections, place: str, keys: _Keys) -> Iterator[Problem]:
@@ -181,13 +173,12 @@ def _check_shield(policy: PolicySections, place: str, keys: _Keys) -> Iterator[P
     )
     checked_names: set[str] = set()
     for name_place, name in _listed_names(place, keys, "quasi"):
-        if not isinstance(name, str) or not name:
-            continue
-        if name in checked_names:
+        if isinstance(name, str) and name in checked_names:
             yield Problem(name_place, f"{name!r} is listed twice")
-        elif problem := _find_unknown_attribute(policy, name, "quasi", advice):
-            yield Problem(name_place, problem)
-        checked_names.add(name)
+        elif isinstance(name, str) and name:
+            if problem := _find_unknown_attribute(policy, name, "quasi", advice):
+                yield Problem(name_place, problem)
+            checked_names.add(name)
 
 
 # --- Columns that are never released
