@@ -21,14 +21,27 @@ AVERAGE_RISK = Macro("average_risk", ("average_risk", "sample_uniqueness", "clas
 
 
 @dataclass(frozen=True)
-class AverageRisk(TableCondition, Requirement):
+class ClassSizeLimit(TableCondition, Requirement):
+    """An upper bound on a figure of the sizes of the retained classes, which the macro names as the policy does."""
+
+    limit: float
+
+    @property
+    def upper_bound(self) -> float:
+        return self.limit
+
+    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
+        figures = audited.figures(AVERAGE_RISK, audited.quasi_identifiers, **audited.person_option)
+        value = to_float(figures[self.entry.key])
+        yield audited.as_person_check(self.check(value, f"it is {value:.6g}"))
+
+
+class AverageRisk(ClassSizeLimit):
     """Classes / rows (or persons) ≤ ``limit``.
 
     Monotone while the retained rows stay the same, as they do without suppression: merging reduces the classes. Not
     with suppression: rows that are retained only further up may form small classes.
     """
-
-    limit: float
 
     entry: ClassVar[Entry] = Entry(
         "average_risk",
@@ -39,20 +52,10 @@ class AverageRisk(TableCondition, Requirement):
         scope="table",
         macros=(AVERAGE_RISK,),
     )
-
     label: ClassVar[str] = "average risk"
-
-    @property
-    def upper_bound(self) -> float:
-        return self.limit
 
     def figure(self, retained: RetainedClasses) -> float:
         return retained.classes / retained.count
-
-    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        figures = audited.figures(AVERAGE_RISK, audited.quasi_identifiers, **audited.person_option)
-        value = to_float(figures["average_risk"])
-        yield audited.as_person_check(self.check(value, f"it is {value:.6g}"))
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
         return released.share_above(exp.Count(this=exp.Star()), self.limit + TOLERANCE)
