@@ -121,23 +121,21 @@ def _find_unknown_attribute(policy: PolicySections, name: str, role: Role, advic
 
 
 def _check_requirements(policy: PolicySections) -> Iterator[Problem]:
+    for requirement_type, place, keys in _list_items(policy, "attribute"):
+        yield from _check_sensitive(policy, requirement_type, place, keys)
+    for _, place, keys in _list_items(policy, "quasi"):
+        yield from _check_shield(policy, place, keys)
+
+
+def _list_items(policy: PolicySections, field: str) -> Iterator[tuple[RequirementType, str, _Keys]]:
+    """The items of all requirements with a field, each with its place; one item may stand without a list."""
     for key, requirement_type in requirement_types_by_key().items():
-        fields = getattr(requirement_type, "model_fields", ())
-        for place, keys in _list_items(policy.written.get("privacy", {}), key):
-            if "attribute" in fields:
-                yield from _check_sensitive(policy, requirement_type, place, keys)
-            if "quasi" in fields:
-                yield from _check_shield(policy, place, keys)
-
-
-def _list_items(privacy: _Keys, key: str) -> Iterator[tuple[str, _Keys]]:
-    """The items of a requirement, each with its place; one item may stand without a list."""
-    items, place = privacy.get(key), join_key("privacy", key)
-    if not isinstance(items, list | tuple):
-        yield place, _as_keys(items)
-        return
-    for index, item in enumerate(items):
-        yield f"{place}[{index}]", _as_keys(item)
+        if field in getattr(requirement_type, "model_fields", ()):
+            items, place = policy.written.get("privacy", {}).get(key), f"privacy.{key}"
+            if isinstance(items, list | tuple):
+                yield from ((requirement_type, f"{place}[{i}]", _as_keys(item)) for i, item in enumerate(items))
+            else:
+                yield requirement_type, place, _as_keys(items)
 
 
 def _listed_names(place: str, keys: _Keys, key: str) -> list[tuple[str, Any]]:
