@@ -3,12 +3,8 @@
 A class with k rows of one person gives no protection. The name of a column may reveal such identifiers, as in
 ``patient_id``. Otherwise its values do: rows with the same value agree in lasting traits (sex, date of birth, usually
 the place) far more often than rows with different values. Wards and doctors do not identify patients: such rows differ
-in sex and age. A ZIP code or a name determines one trait of a person, and not the others. Texts are compared as
-normalized by `engines.values.person_id`, and empty texts are missing.
-
-Columns of the agreement, a row for each compared column: ``attribute`` (its position), ``persons`` (distinct values of
-the key), ``repeated`` (those with several rows), ``alike`` (how likely two rows of one value agree, a mean over these
-rows), ``by_chance`` (how likely two values of the key agree), ``different`` (distinct values among them).
+in sex and age. A ZIP code or a name determines one trait of a person only. Texts are compared as normalized by
+`engines.values.person_id`, and empty texts are missing.
 """
 
 from __future__ import annotations
@@ -251,58 +247,87 @@ def _is_date_of_visit(agreement: _Agreement, compared: Mapping[str, str]) -> boo
 
 
 _TRAITS = template("""
-    SELECT person, attribute, min(value) AS value, sum(n) AS n, sum(n * (n - 1)) AS pairs
+    SELECT
+        person,
+        attribute,
+        min(value) AS value,
+        sum(row_count) AS row_count,
+        sum(row_count * (row_count - 1)) AS equal_pairs
     FROM (
-        SELECT person, attribute, value, count(*)::DOUBLE AS n
-        FROM :values AS v
+        SELECT person, attribute, value, count(*)::DOUBLE AS row_count
+        FROM :values AS sampled_values
         GROUP BY person, attribute, value
-    ) AS cells
+    ) AS person_values
     GROUP BY person, attribute
 """)
 _AGREEMENT = template("""
     WITH sample AS MATERIALIZED (SELECT * FROM :sample AS s),
     traits AS MATERIALIZED (SELECT * FROM :traits AS t),
     repeated AS (
-        SELECT attribute, count(*) AS persons, sum(n) AS n, sum(pairs / (n - 1)) AS pairs
+        SELECT
+            attribute,
+            count(*) AS persons,
+            sum(row_count) AS row_count,
+            sum(equal_pairs / (row_count - 1)) AS equal_pairs
         FROM traits
-        WHERE n > 1
+        WHERE row_count > 1
         GROUP BY attribute
     ),
     chance AS (
-        SELECT attribute, sum(n) AS persons, count(*) AS different, sum(n * (n - 1)) AS pairs
-        FROM (SELECT attribute, value, count(*)::DOUBLE AS n FROM traits GROUP BY attribute, value) AS v
+        SELECT
+            attribute,
+            sum(person_count) AS persons,
+            count(*) AS different,
+            sum(person_count * (person_count - 1)) AS equal_pairs
+        FROM (
+            SELECT attribute, value, count(*)::DOUBLE AS person_count FROM traits GROUP BY attribute, value
+        ) AS value_counts
         GROUP BY attribute
     )
     SELECT
-        c.attribute AS attribute,
-        c.persons::BIGINT AS persons,
-        coalesce(r.persons, 0) AS repeated,
-        coalesce(r.pairs / r.n, 0)::DOUBLE AS alike,
-        (c.pairs / greatest(c.persons * (c.persons - 1), 1))::DOUBLE AS by_chance,
-        c.different AS different
-    FROM chance AS c
-    LEFT JOIN repeated AS r ON r.attribute = c.attribute
+        chance.attribute AS attribute,
+        chance.persons::BIGINT AS persons,
+        coalesce(repeated.persons, 0) AS repeated,
+        -- how likely two rows of one value of the key agree, a mean over these rows
+        coalesce(repeated.equal_pairs / repeated.row_count, 0)::DOUBLE AS alike,
+        -- how likely two values of the key agree
+        (chance.equal_pairs / greatest(chance.persons * (chance.persons - 1), 1))::DOUBLE AS by_chance,
+        chance.different AS different
+    FROM chance
+    LEFT JOIN repeated ON repeated.attribute = chance.attribute
 """)
 _JOINT_AGREEMENT = template("""
     WITH sample AS MATERIALIZED (SELECT * FROM :sample AS s),
     traits AS MATERIALIZED (SELECT * FROM :traits AS t),
     pairs AS (
-        SELECT a.attribute AS given, a.value AS given_value, b.attribute AS attribute, b.value AS value,
-            count(*)::DOUBLE AS n
-        FROM traits AS a
-        JOIN traits AS b ON a.person = b.person
-        WHERE a.attribute IN (:attributes) AND b.attribute IN (:attributes) AND a.attribute <> b.attribute
-        GROUP BY a.attribute, a.value, b.attribute, b.value
+        SELECT
+            x.attribute AS first_attribute,
+            x.value AS first_value,
+            y.attribute AS second_attribute,
+            y.value AS second_value,
+            count(*)::DOUBLE AS person_count
+        FROM traits AS x
+        JOIN traits AS y ON x.person = y.person
+        WHERE x.attribute IN (:attributes) AND y.attribute IN (:attributes) AND x.attribute <> y.attribute
+        GROUP BY x.attribute, x.value, y.attribute, y.value
     ),
     sharing AS (
-        SELECT given, given_value, attribute, sum(n) AS n, sum(n * (n - 1)) AS alike
+        SELECT
+            first_attribute,
+            first_value,
+            second_attribute,
+            sum(person_count) AS person_count,
+            sum(person_count * (person_count - 1)) AS equal_pairs
         FROM pairs
-        GROUP BY given, given_value, attribute
-        HAVING sum(n) > 1
+        GROUP BY first_attribute, first_value, second_attribute
+        HAVING sum(person_count) > 1
     )
-    SELECT given, attribute, (sum(alike / (n - 1)) / sum(n))::DOUBLE AS alike
+    SELECT
+        first_attribute,
+        second_attribute,
+        (sum(equal_pairs / (person_count - 1)) / sum(person_count))::DOUBLE AS alike
     FROM sharing
-    GROUP BY given, attribute
+    GROUP BY first_attribute, second_attribute
 """)
 
 

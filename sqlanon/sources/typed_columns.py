@@ -97,16 +97,19 @@ _DATE_FORMATS = [
 
 
 def distinct_values_query(value: exp.Expr, rows: exp.Expr) -> exp.Subquery:
-    """Each distinct text as ``value``, with its number of rows ``n``."""
+    """Each distinct text as ``value``, with its ``row_count``."""
     query = template("""
-        SELECT value, count(*) AS n FROM (SELECT :text AS value FROM :rows) AS r WHERE NOT value IS NULL GROUP BY value
+        SELECT value, count(*) AS row_count
+        FROM (SELECT :text AS value FROM :rows) AS texts
+        WHERE NOT value IS NULL
+        GROUP BY value
     """)
     return subquery(query(text=value, rows=rows), "v")
 
 
 def count_matches(engine: DuckDBEngine, distinct: exp.Expr, conditions: Sequence[exp.Expr]) -> Sequence[int]:
     """Count the rows that match each condition on ``value``, in one pass over their distinct values."""
-    count = fragment("coalesce(sum(n) FILTER (WHERE :condition), 0)::BIGINT")
+    count = fragment("coalesce(sum(row_count) FILTER (WHERE :condition), 0)::BIGINT")
     return engine.rows(select([count(condition=condition) for condition in conditions], distinct.copy()))[0]
 
 
@@ -122,7 +125,7 @@ def find_date_formats(engine: DuckDBEngine, distinct: exp.Expr) -> tuple[Sequenc
 
     All formats are tried on a sample of the distinct values, and those that occur in it on all values.
     """
-    sample = subquery(template("SELECT value, n FROM :distinct LIMIT 1000")(distinct=distinct), "sample")
+    sample = subquery(template("SELECT value, row_count FROM :distinct LIMIT 1000")(distinct=distinct), "sample")
     formats, counts = _DATE_FORMATS, dict[str, int]()
     for values in (sample, distinct):
         if formats:
