@@ -447,25 +447,17 @@ def describe_unreadable_lines(open_lines: Lines) -> str:
     )
 
 
-def find_broken_lines(open_lines: Lines, layout: Layout) -> tuple[int, int, Sequence[str]] | None:
-    """The number of fields of the first record of a file, the number of broken lines, and the first of these."""
-    comparison = _compare_records(layout.records(open_lines(None)))
-    return None if comparison is None else (comparison.expected_fields, comparison.broken_lines, comparison.examples)
-
-
 def describe_broken_lines(open_lines: Lines, layout: Layout) -> str | None:
     """Describe lines of a file that do not match its first record; None without such lines."""
-    comparison = _compare_records(layout.records(open_lines(None)))
+    comparison, name = compare_lines(open_lines, layout), delimiter_name(layout.delimiter)
     if comparison is None:
         return None
-    name = delimiter_name(layout.delimiter)
-    return _describe_extra_delimiters(comparison, name) or (
-        _describe_lines(comparison, name) if comparison.broken_lines else None
-    )
+    extra = comparison.describe_extra_delimiters(name)
+    return extra or (comparison.describe_differences(name) if comparison.broken_lines else None)
 
 
 @dataclass(frozen=True)
-class _LineComparison:
+class LineComparison:
     """Records of a file, compared with its first record."""
 
     first: Record
@@ -483,8 +475,44 @@ class _LineComparison:
     def broken_lines(self) -> int:
         return sum(self.counts.values())
 
+    def describe_extra_delimiters(self, name: str) -> str | None:
+        first, rows, expected = self.first, self.rows, self.expected_fields
+        if rows and first.fields and first.fields[-1] == "":
+            if self.counts == {expected - 1: rows}:
+                lines = count_noun(rows, "line", "below it has", "below it have")
+                return (
+                    f"the header (line {first.line:,}) ends with an extra {name}: it has "
+                    f"{count_noun(expected, 'field')}, and the {lines} {expected - 1:,}; remove the last {name} of the "
+                    "header"
+                )
+            if self.blank_ends == rows:
+                return f"every line ends with an extra {name}; remove it from each line"
+        if self.extra_ends == self.broken_lines == rows > 0:
+            return (
+                f"all lines below the header end with an extra {name}: they have {count_noun(expected + 1, 'field')}, "
+                f"and the header (line {first.line:,}) has {expected:,}; remove the last {name} of each line"
+            )
+        return None
 
-def _compare_records(records: Iterator[Record]) -> _LineComparison | None:
+    def describe_differences(self, name: str) -> str:
+        broken, line = self.broken_lines, self.first.line
+        head = f"line {line:,} has {count_noun(self.expected_fields, 'field')} (delimiter {name})"
+        if broken == self.rows > 1 and len(self.counts) == 1 and 0 not in self.counts:
+            return (
+                f"{head}, and the {broken:,} lines below it have {next(iter(self.counts)):,}; give each field a name "
+                "in the header; if the line is above the header, set skip under [source.csv]"
+            )
+        more = f", and {broken - len(self.examples):,} more" if broken > len(self.examples) else ""
+        differing = "1 line differs" if broken == 1 else f"{broken:,} lines differ"
+        remedy = "correct these lines"
+        if 2 * broken > self.rows and self.expected_fields == 1:
+            remedy = f"if line {line:,} is above the header, set skip under [source.csv], else correct them"
+        return f"{head}, and {differing}: {', '.join(self.examples)}{more}; {remedy}"
+
+
+def compare_lines(open_lines: Lines, layout: Layout) -> LineComparison | None:
+    """Compare the records of a file with its first record; None for a file without records."""
+    records = layout.records(open_lines(None))
     first = next(records, None)
     if first is None:
         return None
@@ -502,42 +530,4 @@ def _compare_records(records: Iterator[Record]) -> _LineComparison | None:
         extra_ends += is_blank and fields == expected + 1
         if len(examples) < MAX_EXAMPLES:
             examples.append(f"line {record.line:,} {describe_record(record)}")
-    return _LineComparison(first, rows, counts, blank_ends, extra_ends, examples)
-
-
-def _describe_extra_delimiters(comparison: _LineComparison, name: str) -> str | None:
-    first, rows, expected = comparison.first, comparison.rows, comparison.expected_fields
-    if rows and first.fields and first.fields[-1] == "":
-        if comparison.counts == {expected - 1: rows}:
-            return (
-                f"the header (line {first.line:,}) ends with an extra {name}: it has {count_noun(expected, 'field')}, "
-                f"and the {count_noun(rows, 'line', 'below it has', 'below it have')} {expected - 1:,}; remove the "
-                f"last {name} of the header"
-            )
-        if comparison.blank_ends == rows:
-            return f"every line ends with an extra {name}; remove it from each line"
-    if comparison.extra_ends == comparison.broken_lines == rows > 0:
-        return (
-            f"all lines below the header end with an extra {name}: they have {count_noun(expected + 1, 'field')}, and "
-            f"the header (line {first.line:,}) has {expected:,}; remove the last {name} of each line"
-        )
-    return None
-
-
-def _describe_lines(comparison: _LineComparison, name: str) -> str:
-    broken, examples = comparison.broken_lines, comparison.examples
-    head = f"line {comparison.first.line:,} has {count_noun(comparison.expected_fields, 'field')} (delimiter {name})"
-    if broken == comparison.rows > 1 and len(comparison.counts) == 1 and 0 not in comparison.counts:
-        return (
-            f"{head}, and the {broken:,} lines below it have {next(iter(comparison.counts)):,}; give each field a name "
-            "in the header; if the line is above the header, set skip under [source.csv]"
-        )
-    more = f", and {broken - len(examples):,} more" if broken > len(examples) else ""
-    differing = "1 line differs" if broken == 1 else f"{broken:,} lines differ"
-    is_title = 2 * broken > comparison.rows and comparison.expected_fields == 1
-    remedy = (
-        "if line {:,} is above the header, set skip under [source.csv], else correct them"
-        if is_title
-        else ("correct these lines")
-    )
-    return f"{head}, and {differing}: {', '.join(examples)}{more}; {remedy.format(comparison.first.line)}"
+    return LineComparison(first, rows, counts, blank_ends, extra_ends, examples)

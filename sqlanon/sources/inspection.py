@@ -157,13 +157,14 @@ def _inspect_lines(path: str, section: CsvSection) -> InspectedFile:
         with readable_files([path], section) as (readable,):
             open_lines = partial(csv_lines.read_lines, readable)
             layout = csv_lines.guess_layout(open_lines, section)
-            broken = None if layout is None else csv_lines.find_broken_lines(open_lines, layout)
+            comparison = None if layout is None else csv_lines.compare_lines(open_lines, layout)
             is_clear = layout is None or section.delimiter or not csv_lines.find_other_delimiters(open_lines, layout)
     except SourceError:
         return InspectedFile(name, None)
-    if layout is None or broken is None or not is_clear:
+    if layout is None or comparison is None or not is_clear:
         return InspectedFile(name, encoding)
-    return InspectedFile(name, encoding, layout.delimiter, layout.quote, None, section.header, layout.skip, *broken)
+    figures = comparison.expected_fields, comparison.broken_lines, comparison.examples
+    return InspectedFile(name, encoding, layout.delimiter, layout.quote, None, section.header, layout.skip, *figures)
 
 
 def _inspect_columns(engine: DuckDBEngine, source: Source) -> tuple[InspectedColumn, ...]:
