@@ -121,8 +121,6 @@ class CsvTable:
     columns: Mapping[str, str]  # type by name, in the order of the first file
     files: Sequence[CsvFile]
     section: CsvSection = DETECT_ALL
-    copied: Sequence[str] = ()  # the columns that were copied
-    dropped: Sequence[DroppedLines] = ()
 
     @property
     def may_have_thousands(self) -> bool:
@@ -136,29 +134,10 @@ class CsvTable:
 
 def read_csv_files(scan: Scan, target: exp.Table | None) -> FileTable:
     """Read CSV files: copy them, or describe them by their first rows."""
-    if target is None:
-        query, dropped = _scan_csv(scan)
-        return FileTable(query, dropped_lines=dropped)
-    csv_table = copy_csv(scan, target)
-    formats = {
-        name: format_
-        for file in csv_table.files
-        for name, type_ in csv_table.columns.items()
-        if (format_ := _date_format(type_, file.options)) is not None
-    }
-    return FileTable(
-        target,
-        csv_table.columns,
-        _read_all_columns(csv_table),
-        partial(_find_values, scan, csv_table),
-        date_formats=formats,
-        may_have_thousands=csv_table.may_have_thousands,
-        csv_files=[replace(file, path=path) for path, file in zip(scan.paths, csv_table.files, strict=True)],
-        dropped_lines=csv_table.dropped,
-    )
+    return _describe_files(scan) if target is None else copy_csv(scan, target)
 
 
-def copy_csv(scan: Scan, target: exp.Table) -> CsvTable:
+def copy_csv(scan: Scan, target: exp.Table) -> FileTable:
     """Copy CSV files with the same columns to a table, in one pass if the other rows are like the first ones.
 
     If no value of the first rows is quoted, the quote is ``"``: a later ``'x'`` keeps its apostrophes. Columns that are
@@ -181,37 +160,50 @@ def copy_csv(scan: Scan, target: exp.Table) -> CsvTable:
             refuse_last_lines(file, section)
         for file in csv_table.files:
             refuse_extra_delimiters(engine, file, section)
-    return replace(csv_table, copied=readable.choose_columns(csv_table.columns), dropped=dropped)
+    columns, copied = csv_table.columns, readable.choose_columns(csv_table.columns)
+    full_query = None
+    if len(copied) < len(columns):
+        types = {name: type_ if name in copied else "VARCHAR" for name, type_ in columns.items()}
+        full_query = _read_converted(replace(csv_table, columns=types), list(types), _convert_exactly)
+    formats = {
+        name: format_
+        for file in csv_table.files
+        for name, type_ in columns.items()
+        if (format_ := _date_format(type_, file.options)) is not None
+    }
+    return FileTable(
+        target,
+        columns,
+        full_query,
+        partial(_find_values, scan, csv_table.files, bool(dropped)),
+        date_formats=formats,
+        may_have_thousands=csv_table.may_have_thousands,
+        csv_files=[replace(file, path=path) for path, file in zip(scan.paths, csv_table.files, strict=True)],
+        dropped_lines=dropped,
+    )
 
 
-def _scan_csv(scan: Scan) -> tuple[exp.Query, Sequence[DroppedLines]]:
-    """A query with the columns of CSV files, inferred from their first rows: for plans."""
+def _describe_files(scan: Scan) -> FileTable:
+    """Describe CSV files for plans: their columns, inferred from their first rows."""
     with _readable_files(scan, _SCANNED_LINES) as (readable, dropped):
         csv_table = _sniff_files(replace(readable, wanted=()), **number_options(scan.csv))
-        if readable.paths == [*scan.paths]:
-            return _read_converted(csv_table, list(csv_table.columns), _convert_zones), dropped
-    types = {name: "TIMESTAMP" if type_ == _ZONED else type_ for name, type_ in csv_table.columns.items()}
-    return values_query(types, []), dropped
-
-
-def _read_all_columns(csv_table: CsvTable) -> exp.Query | None:
-    """A query that reads CSV files with all columns, those that were not copied as text; None if all were copied."""
-    if len(csv_table.copied) == len(csv_table.columns):
-        return None
-    types = {name: type_ if name in csv_table.copied else "VARCHAR" for name, type_ in csv_table.columns.items()}
-    return _read_converted(replace(csv_table, columns=types), list(types), _convert_exactly)
+        query = _read_converted(csv_table, list(csv_table.columns), _convert_zones)
+    if readable.paths != [*scan.paths]:
+        types = {name: "TIMESTAMP" if type_ == _ZONED else type_ for name, type_ in csv_table.columns.items()}
+        query = values_query(types, [])
+    return FileTable(query, dropped_lines=dropped)
 
 
 def _find_values(
-    scan: Scan, csv_table: CsvTable, column: str, values: Collection[str], limit: int
+    scan: Scan, files: Sequence[CsvFile], has_bad_lines: bool, column: str, values: Collection[str], limit: int
 ) -> list[tuple[str, str]]:
     """Find the first lines of CSV files that have one of some values in a column; each line with its value."""
     locations: list[tuple[str, str]] = []
     with readable_files(scan.paths, scan.csv) as readable:
-        for path, file in zip(readable, csv_table.files, strict=True):
+        for path, file in zip(readable, files, strict=True):
             position = [name.lower() for name in file.columns].index(column.lower())
             lines, records = open_lines(scan.engine, path)(None), file.layout().records
-            if csv_table.dropped:
+            if has_bad_lines:
                 records = partial(read_good_records, layout=file.layout(), has_given_quote=scan.csv.quote is not None)
             for record in islice(records(lines), int(bool(file.options["header"])), None):
                 if position < len(record.fields) and (value := record.fields[position]) in values:

@@ -189,7 +189,7 @@ def flaws(file: Damaged, reader: Reader) -> Iterator[str]:
 
 
 def _flaws_of_table(file: Damaged, text: str, layout: csv_lines.Layout, rows: Sequence[Sequence[Any]]) -> Iterator[str]:
-    options, names = layout.files[0].options, list(layout.columns)
+    options, names = layout.csv_files[0].options, list(layout.columns)
     if len(names) == 1 and any(delimiter in text for delimiter in DELIMITERS):
         yield "WRONG: lines with a delimiter are the values of one column"
     lines, skip = _lines(text), int(options["skip"])

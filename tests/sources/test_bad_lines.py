@@ -38,7 +38,7 @@ def read(path: Path, **keys: Any) -> tuple[list[tuple[Any, ...]], list[DroppedLi
     with duckdb.connect() as connection:
         engine = DuckDBEngine(connection).use_utc()
         layout = csv.copy_csv(Scan(engine, [str(path)], csv=CsvSection(**keys)), table("copy"))
-        return connection.execute("FROM copy").fetchall(), list(layout.dropped)
+        return connection.execute("FROM copy").fetchall(), list(layout.dropped_lines)
 
 
 def refusal(path: Path, **keys: Any) -> str:
