@@ -254,7 +254,7 @@ def _refuse_doubtful_columns(
         for name, share in checks.texts.items()
         if name not in scan.text_columns or (name in readings and readings[name].type is None)
     }
-    marks = NumberMarks.of(scan.csv) if files.csv_files else ONLY_POINT
+    marks = NumberMarks.from_section(scan.csv) if files.csv_files else ONLY_POINT
     doubts = replace(checks, texts=texts)
     refuse_doubtful_columns(engine, relation, doubts, marks, files.locate, files.last_row_key)
     refuse_future_births(engine, relation, checks.births)
@@ -268,7 +268,7 @@ def _convert_texts(
     readings: Mapping[str, ColumnReading],
 ) -> tuple[exp.Table, FileTable, Mapping[str, tuple[exp.Expr, str]]]:
     """Convert columns of texts to their declared types; return the relation with these columns, and their values."""
-    engine, marks = scan.engine, replace(NumberMarks.of(scan.csv), may_be_thousands=files.may_have_thousands)
+    engine, marks = scan.engine, replace(NumberMarks.from_section(scan.csv), may_be_thousands=files.may_have_thousands)
     texts = {name.lower() for name in files.columns} if marks.are_declared else set[str]()
     undeclared = texts - {*scan.text_columns}
     values = read_columns(engine, relation, readings, marks, undeclared, files.locate, work_names.reads_rows)

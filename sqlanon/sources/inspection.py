@@ -119,7 +119,7 @@ def _find_undecided(engine: DuckDBEngine, source: Source, csv: CsvSection | None
     if source.locate is None:
         return ()
     texts = {name.lower(): MOSTLY for name in source.columns}
-    marks = NumberMarks.of(csv or CsvSection()) if source.csv_files else ONLY_POINT
+    marks = NumberMarks.from_section(csv or CsvSection()) if source.csv_files else ONLY_POINT
     doubtful = find_doubtful_columns(engine, source.relation, texts, marks, source.locate, source.last_row_key)
     dates = find_doubtful_dates(engine, source.relation, source.date_formats)
     return (*(column.describe() for column in doubtful), *(describe_dates(name, dates[name]) for name in dates))

@@ -125,7 +125,7 @@ class PostgresSource(Source):
         refuse_confined(recoding.select(shuffled), self._confined_columns, "PostgreSQL")
         with (
             self.engine.rolled_back_unless_committed(),
-            self.shipped(engine, recoding.select(shuffled)) as query,
+            self.ship_tables(engine, recoding.select(shuffled)) as query,
             self.engine.stream(encode_columns(query, types)) as reader,
             engine.register_arrow(reader) as relation,
         ):
@@ -139,11 +139,11 @@ class PostgresSource(Source):
     @contextmanager
     def remote_release_query(self, engine: WorkEngine, recoding: RecodingStatement) -> Iterator[exp.Query]:
         """The statement that makes the rows of a release on the server, in the open transaction."""
-        with self.shipped(engine, self.release_query(recoding)) as query:
+        with self.ship_tables(engine, self.release_query(recoding)) as query:
             yield query
 
     @contextmanager
-    def shipped(self, engine: WorkEngine, query: exp.Select, rows: exp.Expr | None = None) -> Iterator[exp.Select]:
+    def ship_tables(self, engine: WorkEngine, query: exp.Select, rows: exp.Expr | None = None) -> Iterator[exp.Select]:
         """Translate a query over the source, or over remote ``rows``, for the server; ship its local tables for the
         block, with the columns that it names."""
         persons = self.persons
@@ -188,17 +188,17 @@ class PostgresSource(Source):
         self, engine: WorkEngine, query: exp.Select, share: float | None
     ) -> Iterator[tuple[RunQuery, exp.Table]]:
         confined = confined_columns(query, self._confined_columns)
-        with self.engine.rolled_back_unless_committed(), self.shipped(engine, query) as remote_query:
+        with self.engine.rolled_back_unless_committed(), self.ship_tables(engine, query) as remote_query:
             rows = remote_query if share is None else pg.sample_rows(rows=remote_query, share=share)
             self.engine.execute(create_temporary_table(table(_ROWS.name), rows))
             self.engine.execute(pg.analyze_table(_ROWS.copy()))
             yield partial(self._query_figures, confined), _ROWS
 
-    def _query_figures(self, confined: frozenset[str], asked: exp.Query) -> list[tuple[Any, ...]]:
+    def _query_figures(self, confined: frozenset[str], query: exp.Query) -> list[tuple[Any, ...]]:
         """Run a query over `_ROWS` that returns only figures, and no confined column."""
-        refuse_rows(asked, {full_name(_ROWS)}, {}, "PostgreSQL")
-        refuse_confined(asked, {full_name(_ROWS): confined}, "PostgreSQL")
-        return self.engine.rows(pg.translate_to_postgres(asked, {}))
+        refuse_rows(query, {full_name(_ROWS)}, {}, "PostgreSQL")
+        refuse_confined(query, {full_name(_ROWS): confined}, "PostgreSQL")
+        return self.engine.rows(pg.translate_to_postgres(query, {}))
 
     def render_temporary_rows(self, engine: Engine, query: exp.Select) -> tuple[exp.Table, list[str]]:
         return _ROWS, [self.render_statement(engine, create_temporary_table(table(_ROWS.name), query))]
@@ -225,7 +225,10 @@ class PostgresSource(Source):
         self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: AllColumns
     ) -> list[tuple[Any, ...]]:
         query = query_of(REMOTE_ROWS)
-        with self.engine.rolled_back_unless_committed(), self.shipped(engine, query, every.relation) as remote_query:
+        with (
+            self.engine.rolled_back_unless_committed(),
+            self.ship_tables(engine, query, every.relation) as remote_query,
+        ):
             return self.engine.rows(remote_query)
 
     def measuring_obstacle(self) -> str | None:

@@ -35,13 +35,13 @@ class _Spark(SourceKind):
             binding.engine, RemoteTables(server, section.fetch_limit, section.scratch, name="Spark")
         )
         with server.translate_errors():
-            found = _read_parquet_files(server, section.files) if section.files else _find_relation(section)
+            relation = _read_parquet_files(server, section.files) if section.files else _find_relation(section)
         if section.query is not None:
             _refuse_functions(section.query, server.replaced_functions)
         home = None if section.files else server.catalog  # files have the same identity for every reader
         person = section.person_column
         source = bind_remote(
-            engine, found, binding.work_names, binding.released_attributes, _local_files(section.files), home, person
+            engine, relation, binding.work_names, binding.released_attributes, _local_files(section.files), home, person
         )
         return engine, source
 

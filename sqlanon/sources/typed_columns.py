@@ -62,7 +62,7 @@ class NumberMarks:
     may_be_thousands: bool = False  # no key decides whether 12.345 means 12345
 
     @classmethod
-    def of(cls, csv: CsvSection) -> NumberMarks:
+    def from_section(cls, csv: CsvSection) -> NumberMarks:
         return cls(csv.decimal or ".", csv.thousands, csv.has_number_marks)
 
 

@@ -327,7 +327,7 @@ def test_rows_with_nulls_are_recoded_by_hash_joins(schemas: Server) -> None:
         engine = source.engine
         with (
             engine.rolled_back_unless_committed(),
-            source.shipped(db._workspace.engine, _query(result)) as query,
+            source.ship_tables(db._workspace.engine, _query(result)) as query,
             engine.connection.cursor() as cursor,
         ):
             cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})  # COPY explains nothing
