@@ -60,7 +60,7 @@ def read_file(content: bytes, reader: Reader) -> str:
         layout, rows = reader.read(content, are_texts=False)
     except SqlanonError as error:
         return cause(error)
-    options = layout.files[0].options
+    options = layout.csv_files[0].options
     text = io.StringIO(content.decode("utf-8-sig"), newline="")
     expected = [row for row in reference.reader(text, delimiter=str(options["delim"])) if row]
     if options["header"]:
