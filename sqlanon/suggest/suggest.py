@@ -147,9 +147,7 @@ def _suggest(begin: Callable[[Policy], Run], location: Location) -> Suggestion:
     section = location.run_section
     files = use_files(proposals, folder, location.show_path)
     proposals = _replace_unfit(begin, files, proposals, "its hierarchy file does not fit, and is not used", section)
-    plain = [
-        proposal if proposal.hierarchy is None else replace(proposal, hierarchy=SUPPRESS) for proposal in proposals
-    ]
+    plain = [replace(proposal, hierarchy=proposal.hierarchy and SUPPRESS) for proposal in proposals]
     proposals = _replace_unfit(begin, proposals, plain, "some values do not fit into intervals or dates", section)
     if folder.output is None:
         proposals = [_advise_files(proposal) for proposal in proposals]

@@ -23,6 +23,7 @@ from sqlanon.policy.strategies import FINER_SEARCHES, SUGGESTED_SEARCHES, strate
 from sqlanon.recode.stage import recode
 from sqlanon.requirements import require_distinct_values
 from sqlanon.sources import source_errors
+from sqlanon.sources.column_figures import sample_query
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
 from sqlanon.sources.source import Source
@@ -404,15 +405,6 @@ def _sample_result(result: Result, policy: Policy, seconds: float, name: str) ->
         return _Sample(run, _sample_source(run, policy, SHORT_ROWS, (), name)), clock
 
 
-_ALL_ROWS = template("SELECT :columns FROM :rows")
-# Rows are sampled by their position, persons with all their rows.
-_SAMPLE_ROWS = template("""
-    SELECT :columns
-    FROM (SELECT :columns, row_number() OVER () AS "sqlanon position" FROM :rows) AS numbered
-    WHERE :position_hash % :step = 0
-    LIMIT :limit
-""")
-_SAMPLE_PERSONS = template("SELECT :columns FROM :rows WHERE :person_hash % :step = 0 LIMIT :limit")
 _SPARE_SHARE = 0.97  # hashes are not spread evenly: a share of them may have a few rows more
 
 
@@ -422,16 +414,17 @@ def _sample_source(run: Run, policy: Policy, limit: int, sensitive: Sequence[str
     person = matched.person
     columns = [*matched.generalized, *matched.sensitive, *(matched.by_attribute[name] for name in sensitive)]
     names = dict.fromkeys([*columns, *([person] if person else [])])
-    values = {"rows": source.relation, "columns": [col(name) for name in names or source.columns]}
+    read_columns = [*names] or [*source.columns]
     count = steps.count(source.relation)
-    step = math.ceil(count / (_SPARE_SHARE * limit))
-    if count <= limit:
-        query = _ALL_ROWS(**values)
-    elif person is not None:
-        query = _SAMPLE_PERSONS(**values, person_hash=anonymous("HASH", col(person)), step=step, limit=limit)
-    else:
-        position_hash = anonymous("HASH", col("sqlanon position"))
-        query = _SAMPLE_ROWS(**values, position_hash=position_hash, step=step, limit=limit)
+    step = 1 if count <= limit else math.ceil(count / (_SPARE_SHARE * limit))
+    if person is None or step == 1:
+        query = sample_query(source.relation, read_columns, step)
+    else:  # whole persons
+        person_hash = anonymous("HASH", col(person))
+        query = template("SELECT :columns FROM :rows WHERE :person_hash % :step = 0")(
+            columns=[*map(col, read_columns)], rows=source.relation, person_hash=person_hash, step=step
+        )
+    query = query.limit(limit, copy=False)
     return replace(source, relation=steps.create_table(run.work(name), query), in_place=True)
 
 
