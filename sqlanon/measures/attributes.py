@@ -24,11 +24,7 @@ class Loss(Measure):
     needs_leaves = True
 
     def __init__(
-        self,
-        marginals: Marginals,
-        weights: Sequence[float] = (),
-        aggregate: str = "mean",
-        min_class_rows: int = 1,
+        self, marginals: Marginals, weights: Sequence[float] = (), aggregate: str = "mean", min_class_rows: int = 1
     ) -> None:
         super().__init__(marginals, weights, aggregate, min_class_rows)
         m = marginals

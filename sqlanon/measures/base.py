@@ -154,11 +154,7 @@ class Measure:
     """Whether `bound_above` is more than 0."""
 
     def __init__(
-        self,
-        marginals: Marginals,
-        weights: Sequence[float] = (),
-        aggregate: str = "mean",
-        min_class_rows: int = 1,
+        self, marginals: Marginals, weights: Sequence[float] = (), aggregate: str = "mean", min_class_rows: int = 1
     ) -> None:
         self.marginals = marginals
         self.min_class_rows = min_class_rows

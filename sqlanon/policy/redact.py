@@ -23,11 +23,7 @@ def redact_attribute(attribute: Attribute) -> dict[str, Any]:
         redacted["noise"] = attribute.noise.model_dump(mode="json")
         redacted["on_unknown"] = attribute.on_unknown
     elif attribute.role == "quasi":
-        redacted |= {
-            "weight": attribute.weight,
-            "on_unknown": attribute.on_unknown,
-            "min_level": attribute.min_level,
-        }
+        redacted |= {"weight": attribute.weight, "on_unknown": attribute.on_unknown, "min_level": attribute.min_level}
         if attribute.max_level is not None:
             redacted["max_level"] = attribute.max_level
         if attribute.forbidden:

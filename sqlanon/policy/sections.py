@@ -434,9 +434,7 @@ class SearchSection(SparseSection):
         "for mondrian: strict cuts keep equal values on one side", "relaxed", default="strict"
     )
     suppression_limit: Annotated[
-        ExactNumber,
-        Field(ge=0, le=1),
-        WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
+        ExactNumber, Field(ge=0, le=1), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})
     ] = policy_key(
         "the share of the rows (or persons) that may be left out",
         0.05,

@@ -304,10 +304,7 @@ class JointDiversity(ClassCondition):
         # Not NULL: an aggregate would ignore a group that has no figure because it has too few values.
         holds = exp.Coalesce(this=exp.Paren(this=group.condition()), expressions=[exp.false()])
         short = exp.If(this=holds, true=number(0), false=lost)
-        return {
-            self._figure("holds"): exp.LogicalAnd(this=holds.copy()),
-            self._figure("short"): double_total(short),
-        }
+        return {self._figure("holds"): exp.LogicalAnd(this=holds.copy()), self._figure("short"): double_total(short)}
 
     def condition(self) -> exp.Expr:
         return self.figure_column(self._figure("holds"))

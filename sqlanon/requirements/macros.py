@@ -19,11 +19,7 @@ class Macro:
 
 
 def call_macro(
-    name: str,
-    relation: str,
-    *arguments: str | Sequence[str],
-    catalog: str | None = None,
-    **options: str | int,
+    name: str, relation: str, *arguments: str | Sequence[str], catalog: str | None = None, **options: str | int
 ) -> exp.Select:
     """``SELECT * FROM sqlanon.name(relation, arguments, option := value)``.
 

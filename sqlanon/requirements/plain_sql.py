@@ -44,9 +44,7 @@ class WarehouseRelease:
         """One row if a sum over classes (of ``n`` rows) exceeds a share of all released rows; otherwise none."""
         rows = exp.Nullif(this=exp.Sum(this=col("n")), expression=number(0))
         return template("SELECT :share AS figure FROM :classes HAVING :share > :limit")(
-            share=exp.Div(this=part, expression=rows),
-            classes=class_sizes(self.release, self.quasi),
-            limit=limit,
+            share=exp.Div(this=part, expression=rows), classes=class_sizes(self.release, self.quasi), limit=limit
         )
 
 

@@ -278,10 +278,7 @@ class OrderedCloseness(_Closeness):
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``: Σ n. ``steps``: the values with their counts."""
-        return {
-            "total": double_total(col(ROWS)),
-            "steps": exp.ArrayAgg(this=STEP(value=col(VALUE), count=col(ROWS))),
-        }
+        return {"total": double_total(col(ROWS)), "steps": exp.ArrayAgg(this=STEP(value=col(VALUE), count=col(ROWS)))}
 
     def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
         """The distance of a class, and the table's ``widest``."""

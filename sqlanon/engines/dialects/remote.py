@@ -11,17 +11,7 @@ from sqlglot import exp
 from sqlanon.engines import travel
 from sqlanon.engines.dialects.translation import translate_query
 from sqlanon.engines.values import person_id
-from sqlanon.support.expressions import (
-    aliased,
-    as_column,
-    cast,
-    col,
-    fragment,
-    full_name,
-    select,
-    table,
-    template,
-)
+from sqlanon.support.expressions import aliased, as_column, cast, col, fragment, full_name, select, table, template
 
 
 class RemoteDialect:
