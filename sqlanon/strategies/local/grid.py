@@ -75,7 +75,7 @@ _USABLE_LEVEL = template("""
                     AND coalesce(CASE WHEN closed THEN value <= high ELSE value < high END, TRUE),
                     FALSE
                 ) AS contains_value,
-                coalesce(CASE WHEN closed THEN low = high ELSE high - low <= :unit END, FALSE) AS is_single_value,
+                coalesce(CASE WHEN closed THEN low = high ELSE high - low < 1.5 * :unit END, FALSE) AS is_single_value,
                 min(position) OVER (PARTITION BY label) AS first,
                 max(position) OVER (PARTITION BY label) AS last,
                 count(*) OVER (PARTITION BY label) AS size

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,15 +38,24 @@ class Argus:
         """The unsafe rows, with the unsafe combinations that each cell is in."""
         found: dict[int, list[int]] = {}
         for attributes in checked:
-            sizes: Counter[Nodes] = Counter()
+            groups: dict[Nodes, list[int]] = defaultdict(list)
             for c, nodes in placed.items():
-                sizes[tuple(nodes[i] for i in attributes)] += self.plain.n[c]
+                groups[tuple(nodes[i] for i in attributes)].append(c)
+            small = [c for members in groups.values() if self.count(members) < self.k for c in members]
             for c, nodes in placed.items():
-                if sizes[tuple(nodes[i] for i in attributes)] < self.k:
+                if c in small:
                     counts = found.setdefault(c, [0] * len(self.attributes))
                     for i in attributes:
                         counts[i] += nodes[i] != self.roots[i]
         return found
+
+    def count(self, combinations: Collection[int]) -> int:
+        """The rows of combinations."""
+        return sum(self.plain.n[c] for c in combinations)
+
+    def can_suppress(self, kept: Collection[int]) -> bool:
+        """Whether all but these combinations may be suppressed."""
+        return self.count(self.plain.n) - self.count(kept) <= self.plain.allowed
 
     def totals(self, unsafe: dict[int, list[int]]) -> list[int]:
         return [sum(self.plain.n[c] * counts[i] for c, counts in unsafe.items()) for i in self.attributes]
@@ -63,7 +72,7 @@ class Argus:
             step = 0
             while step + 1 < len(self.levels[i]):
                 alone = self.at([step if i == j else 0 for j in self.attributes])
-                if sum(self.plain.n[c] for c in self.unsafe(alone, [[i]])) <= self.plain.allowed:
+                if self.can_suppress(alone.keys() - self.unsafe(alone, [[i]])):
                     break
                 step += 1
             steps.append(step)
@@ -71,9 +80,9 @@ class Argus:
             placed = self.at(steps)
             unsafe = self.unsafe(placed, self.checked)
             totals = self.totals(unsafe)
-            if sum(self.plain.n[c] for c in unsafe) <= self.plain.allowed:
+            if self.can_suppress(placed.keys() - unsafe):
                 placed = self.blanked(placed)
-                if placed and sum(self.plain.n.values()) - self.plain.rows(placed) <= self.plain.allowed:
+                if placed and self.can_suppress(placed):
                     return placed
             open_ = [i for i in self.attributes if steps[i] + 1 < len(self.levels[i])]
             if not open_:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,17 +21,24 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.suppression_limit import SuppressionLimit
 from sqlanon.measures import Marginals
+from sqlanon.policy.strategies import Traits
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SubsetCondition
 from sqlanon.requirements.k_anonymity import KAnonymity
 from sqlanon.strategies.lattice import Budget
 from sqlanon.strategies.lattice.lattice import Lattice
 from sqlanon.strategies.lattice.limits import Clock
-from sqlanon.strategies.local.nodes import Tree
+from sqlanon.strategies.local.nodes import Grid, Tree
 from sqlanon.strategies.local.placement import ClassEvaluator
 from sqlanon.strategies.local.task import LocalTask
+from sqlanon.strategies.local.task import _with_set_labels as with_set_labels
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import table
+
+SEARCH = {
+    "strategy": "optimal", "summary": "range", "ends": "grid", "cuts": "strict", "measure": "loss", "aggregate": "mean",
+    "traits": Traits(), "sets": "text", "time_limit": None, "max_checks": None,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,9 @@ class Small:
 
     A value that its hierarchy does not list is unknown. With ``persons``, the person of each row, ``limit`` is of
     persons. ``spans`` are the lowest and the highest level of each attribute; ``forbidden`` its labels that may not be
-    released.
+    released. ``ordered`` attributes have an order, that of their values as text. Their ``grids`` have the nodes of a
+    level as cells; or, where that is negative, so many values a cell, the first and the last one open. The value ``x``
+    is in a cell by itself that is no range.
     """
 
     rows: Sequence[Row]
@@ -54,6 +64,8 @@ class Small:
     start: Levels | None = None
     max_checks: int | None = None
     identification: Sequence[str] = ()
+    ordered: Sequence[int] = ()
+    grids: Mapping[int, int] = field(default_factory=dict)
     search: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -64,9 +76,14 @@ class Small:
 
 
 class SmallTask(LocalTask):
-    """It starts at a generalization of its test."""
+    """It starts at a generalization of its test, and records the strategies that search the full domain."""
+
+    @cached_property
+    def strategies(self) -> list[str]:
+        return []
 
     def search_full_domain(self, strategy: str = "optimal", share: float = 0.5) -> tuple[Any, Levels]:
+        self.strategies.append(strategy)
         return SimpleNamespace(figures={}, scores={}), self.search_input.start  # type: ignore[attr-defined]
 
 
@@ -81,6 +98,11 @@ def small_task(small: Small) -> Iterator[SmallTask]:
         clock = Clock(Budget(None, small.max_checks))
         steps = StatementRunner(engine)
         prepared = _prepared(small, trees)
+        if prepared.policy.search.summary == "set":
+            trees = tuple(
+                with_set_labels(steps, prepared, i, tree, table("combinations"), members)
+                for i, tree in enumerate(trees)
+            )
         yield SmallTask(
             steps, table, prepared, table("combinations"), trees, members, lambda *_: None, clock
         )  # fmt: skip
@@ -114,6 +136,7 @@ def _prepared(small: Small, trees: Sequence[Tree]) -> Any:
     )
     shields = tuple(SubsetCondition(some, tuple(names[i] for i in some), k) for some, k in small.shields)
     return SimpleNamespace(
+        work=table,
         marginals=Marginals(
             whole, tuple(tree.height for tree in trees), tuple(tree.leaves for tree in trees), (0,) * len(trees), sums
         ),
@@ -121,11 +144,17 @@ def _prepared(small: Small, trees: Sequence[Tree]) -> Any:
         lattice=Lattice(names, floor, ceiling, holes if any(holes) else ()),
         requirements=Requirements((KAnonymity(small.k),), shields),
         start=small.start or ceiling,
+        weights=[tree.weight for tree in trees],
+        released_columns=(),
+        source=SimpleNamespace(relation=table("combinations"), columns=("combination", "n")),
+        columns=SimpleNamespace(key=("combination",)),
         policy=SimpleNamespace(
-            search=SimpleNamespace(**{"summary": "range", "ends": "grid", **small.search}),
+            search=SimpleNamespace(**SEARCH | small.search),
+            privacy=SimpleNamespace(k=small.k),
+            redact=lambda: {"search": {"strategy": small.search.get("strategy", "optimal")}},
             attributes={
-                name: SimpleNamespace(identification=one)
-                for name, one in zip(names, small.identification or ["identifying"] * len(names), strict=True)
+                tree.name: SimpleNamespace(identification=one, max_level=None, weight=tree.weight)
+                for tree, one in zip(trees, small.identification or ["identifying"] * len(trees), strict=True)
             },
         ),
     )
@@ -170,9 +199,39 @@ def _tree(connection: Any, small: Small, i: int) -> Tree:
     connection.executemany(f"INSERT INTO nodes_{i} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
     weight = small.weights[i] if small.weights else 1.0
     return Tree(
-        f"a{i}", hierarchy.height, floor, ceiling, offsets, hierarchy.leaves, weight, table(f"nodes_{i}"), False,
-        tuple(small.forbidden[i]) if small.forbidden else (),
+        f"a{i}", hierarchy.height, floor, ceiling, offsets, hierarchy.leaves, weight, table(f"nodes_{i}"),
+        i in small.ordered, tuple(small.forbidden[i]) if small.forbidden else (),
+        grid=_grid(connection, small, i, numbers) if i in small.grids else None,
     )  # fmt: skip
+
+
+def _grid(connection: Any, small: Small, i: int, numbers: Mapping[tuple[int, Any], int]) -> Grid:
+    """Makes ``grid_i``. Texts are the first and the last value of a cell."""
+    hierarchy, level = small.hierarchies[i], small.grids[i]
+    floor, ground = min(level for level, _ in numbers), sorted(hierarchy.paths, key=str)
+    in_range = [value for value in ground if value != "x"]
+    cells: dict[Any, list[int]] = {}
+    for place, value in enumerate(ground):
+        cell = hierarchy.paths[value][level] if level > 0 else place // -level
+        cells.setdefault("x" if value == "x" else cell, []).append(place)
+    connection.execute(
+        f"CREATE TABLE grid_{i} (node INTEGER, cell INTEGER, cell_low INTEGER, cell_high INTEGER, lower VARCHAR, "
+        "upper VARCHAR, least VARCHAR, beyond VARCHAR, middle VARCHAR, closed BOOLEAN)"
+    )
+    for cell, places in cells.items():
+        number = numbers[level, cell] if level > 0 else max(numbers.values()) + 1 + len(cells) + places[0]
+        lower, upper = str(ground[places[0]]), str(ground[places[-1]])
+        texts: list[str | None] = [lower, upper, lower, f"{upper}+", f"m{lower}"]
+        if cell == "x":
+            texts = [None] * 5
+        elif level < 0 and lower == in_range[0]:
+            texts[0] = texts[2] = None
+        elif level < 0 and upper == in_range[-1]:
+            texts[1] = texts[3] = None
+        for node in dict.fromkeys(numbers[floor, hierarchy.paths[ground[place]][floor]] for place in places):
+            row = [node, number, places[0], places[-1], *texts, True]
+            connection.execute(f"INSERT INTO grid_{i} VALUES ({', '.join('?' * 10)})", row)
+    return Grid(table(f"grid_{i}"), level if level > 0 else None)
 
 
 def _numbers(small: Small, i: int, floor: int) -> tuple[dict[tuple[int, Any], int], tuple[int, ...]]:

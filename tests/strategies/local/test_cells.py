@@ -22,8 +22,6 @@ from properties.privacy_cases import PrivacyCase, privacy_cases
 from properties.random_cases import Case
 from properties.search_checks import arrow_table, quick, thorough
 from sqlanon.strategies.local.cells import suppress_cells
-from sqlanon.strategies.local.nodes import Tree
-from sqlanon.support.expressions import table
 from support.lanes import draw_tables, examples
 from support.policies import make_policy
 
@@ -226,17 +224,3 @@ def test_in_rounds_with_some_sets_of_many(case: Case, limits: list[int], draw: l
         patch.setattr(module, "EXACT", 0)
         patch.setattr(module, "MAX_BLANKABLE", 0)
         check(case, limits, draw, exact=False)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("attributes", "sets"), [(1, 1), (4, 15), (9, 511), (24, 2 * (24 + 276 + 2024 + 10626) + 1)])
-def test_small_and_large_sets_of_many_attributes_are_tried(
-    attributes: int, sets: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "MAX_BLANKABLE", 0)
-    tree = Tree("a", 1, 0, 1, (0, 1), 2, 1.0, table("nodes"), is_ordered=False)
-    query = module.blank_patterns((tree,) * attributes, range(attributes)).sql("duckdb")
-    with duckdb.connect() as connection:
-        rows = connection.execute(f"SELECT pattern, weight FROM ({query})").fetchall()
-    assert len(rows) == len({pattern for pattern, _ in rows}) == sets
-    assert all(0 < pattern < 2**attributes and pattern.bit_count() == weight for pattern, weight in rows)

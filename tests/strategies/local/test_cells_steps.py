@@ -5,50 +5,63 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from cells_plan import Plan
+from plain_counts import Counts
 from small_tasks import Small, drawn, letters, small_task
+from step_queries import query
 
 from oracles.oracle import Hierarchy
 from properties.local_tasks import Nodes
 from sqlanon.strategies.local.cells import suppress_cells
+from sqlanon.strategies.local.nodes import Tree
 from sqlanon.support.coding import Levels
+from sqlanon.support.expressions import table
 
 module = importlib.import_module("sqlanon.strategies.local.cells")
 
 Choice = dict[Nodes, Nodes]  # by the nodes of a failing class, those that it is released as
 
 
-class Steps(Plan):
+class Steps(Counts):
     """The documented steps, on the nodes of classes as readers see them."""
 
-    def __init__(self, task: Any, levels: Levels, k: int) -> None:
-        super().__init__(task, levels, k)
-        self.roots = [tree.root for tree in task.trees]
+    def __init__(self, task: Any, levels: Levels, small: Small) -> None:
+        super().__init__(task, small)
+        self.roots, self.weights = [tree.root for tree in task.trees], [tree.weight for tree in task.trees]
+        self.whole = self.at(levels)
+        self.good = self.holding(self.whole)
+        self.blankable = [
+            i
+            for i, (tree, level) in enumerate(zip(task.trees, levels, strict=True))
+            if level < tree.height and self.nodes[i][tree.root].released
+        ]
         self.seen = {c: self.as_read(nodes) for c, nodes in self.whole.items()}
-        self.failing: Counter[Nodes] = Counter()
-        self.helpers: Counter[Nodes] = Counter()
+        self.failing: defaultdict[Nodes, list[int]] = defaultdict(list)
+        self.helpers: defaultdict[Nodes, list[int]] = defaultdict(list)
         for c, nodes in self.seen.items():
             if c not in self.good:
-                self.failing[nodes] += self.n[c]
+                self.failing[nodes].append(c)
             elif any(nodes[i] == self.roots[i] for i in self.blankable):
-                self.helpers[nodes] += self.n[c]
+                self.helpers[nodes].append(c)
+        self.sizes_of_failing = {nodes: sum(self.n[c] for c in some) for nodes, some in self.failing.items()}
 
     def as_read(self, nodes: Nodes) -> Nodes:
         """A node whose label is the top label is the root."""
         pairs = zip(self.nodes, nodes, self.roots, strict=True)
         return tuple(root if by[node].label == by[root].label else node for by, node, root in pairs)
 
-    def expected(self, exact: int, tries: int) -> dict[int, Nodes]:
+    def expected(self, exact: int, tries: int, checks: int | None = None) -> dict[int, Nodes]:
         count = len(self.failing)
         choice: Choice = {}
         if count and self.blankable:
             waiting = sum(c not in self.good for c in self.whole)
             few = count <= exact and waiting * sum(1 for _ in partitions(count)) <= tries
+            self.checks_left = math.inf if checks is None else checks
             choice = self.exactly() if few and not self.helpers else self.in_rounds(tries)
         placed = dict(self.good)
         for c, nodes in self.seen.items():
@@ -67,9 +80,9 @@ class Steps(Plan):
                 differ = [i for i in range(len(self.roots)) if len({nodes[i] for nodes in members}) > 1]
                 if all(i in self.blankable for i in differ):
                     choice |= {nodes: self.with_blanks(nodes, differ) for nodes in members}
-            choice = self.holding(choice)
-            cost = sum(n * self.weight_of(nodes, choice.get(nodes)) for nodes, n in self.failing.items())
-            suppressed = sum(n for nodes, n in self.failing.items() if nodes not in choice)
+            choice = self.large_enough(choice)
+            cost = sum(n * self.weight_of(nodes, choice.get(nodes)) for nodes, n in self.sizes_of_failing.items())
+            suppressed = sum(n for nodes, n in self.sizes_of_failing.items() if nodes not in choice)
             rank = (round(cost, 6), suppressed, blocks)
             if best is None or rank < best[0]:
                 best = rank, choice
@@ -84,12 +97,17 @@ class Steps(Plan):
             return sum(self.weights)
         return sum(weight for weight, a, b in zip(self.weights, before, after, strict=True) if a != b)
 
-    def holding(self, choice: Choice, fixed: Choice | None = None) -> Choice:
-        """What of a choice is in a class of k rows, together with what has its place."""
-        sizes = Counter(self.helpers)
-        for old, new in [*choice.items(), *(fixed or {}).items()]:
-            sizes[new] += self.failing[old]
-        return {old: new for old, new in choice.items() if sizes[new] >= self.k}
+    def together(self, choices: Iterable[tuple[Nodes, Nodes]]) -> dict[Nodes, set[int]]:
+        """By nodes the combinations that have them, with those of kept rows that read as blank."""
+        found = {nodes: {*some} for nodes, some in self.helpers.items()}
+        for old, new in choices:
+            found.setdefault(new, set()).update(self.failing[old])
+        return found
+
+    def large_enough(self, choice: Choice, fixed: Choice | None = None) -> Choice:
+        """What of a choice is in a class that meets what is asked, together with what has its place."""
+        found = self.together([*choice.items(), *(fixed or {}).items()])
+        return {old: new for old, new in choice.items() if self.count(found[new]) >= self.least}
 
     def in_rounds(self, tries: int) -> Choice:
         sets = [blanks for size in range(1, 9) for blanks in itertools.combinations(self.blankable, size)]
@@ -103,7 +121,7 @@ class Steps(Plan):
             some = [blanks for blanks in order if buckets[blanks] == bucket]
             while some:
                 left = sum(nodes not in choice for c, nodes in self.seen.items() if c not in self.good)
-                if not left:
+                if not left or not self.checks_left:
                     return choice
                 most = max(tries // left, 1)
                 self.place(choice, {blanks: (round(weights[blanks], 9), bits[blanks]) for blanks in some[:most]})
@@ -111,21 +129,25 @@ class Steps(Plan):
         return choice
 
     def place(self, choice: Choice, sets: dict[tuple[int, ...], tuple[float, int]]) -> None:
-        while True:
+        while self.checks_left:
+            self.checks_left -= 1
             tried = [
                 (nodes, self.with_blanks(nodes, blanks), *rank)
                 for nodes in sorted(self.failing)
                 for blanks, rank in sets.items()
                 if nodes not in choice and all(nodes[i] != self.roots[i] for i in blanks)
             ]
-            sizes = Counter(self.helpers)
-            for old, new in [*choice.items(), *((old, new) for old, new, *_ in tried)]:
-                sizes[new] += self.failing[old]
-            options = [(weight, -sizes[new], bit, old, new) for old, new, weight, bit in tried if sizes[new] >= self.k]
+            found = self.together([*choice.items(), *((old, new) for old, new, *_ in tried)])
+            rows = {new: sum(self.n[c] for c in some) for new, some in found.items()}
+            options = [
+                (weight, -rows[new], bit, old, new)
+                for old, new, weight, bit in tried
+                if self.count(found[new]) >= self.least
+            ]
             if not options:
                 return
             chosen = {old: min(option for option in options if option[3] == old)[4] for _, _, _, old, _ in options}
-            accepted = self.holding(chosen, choice)
+            accepted = self.large_enough(chosen, choice)
             if not accepted:
                 best = min(options)[4]
                 accepted = {old: best for _, _, _, old, new in options if new == best}
@@ -155,6 +177,21 @@ TABLES = {
     "many classes": Small(drawn(21, 30, [A, B, C], 0.4), [A, B, C], 4),
     "weights": Small(drawn(2, 26, [A, B, C], 0.3), [A, B, C], 4, weights=(1.0, 2.5, 0.5)),
     "tops": Small(drawn(7, 30, [A, SAME, ONE], 0.4), [A, SAME, ONE], 4),
+    "ties": Small(
+        [("d0", a) for a in ("a3", "a3", "a3", "a3", "a1", "a0", "a1")] + [("d1", "a1")], [letters("d", 2), A], 2
+    ),
+    "shields": Small(
+        drawn(34, 14, [C, B, A], 0.5), [C, B, A], 2, spans=[(0, 1), (0, 0), (0, 1)], shields=[((0, 1), 3)]
+    ),
+    "persons": Small(drawn(5, 12, [A, B], 0.5), [A, B], 3, persons=[row * row % 9 for row in range(12)]),
+    "persons and shields": Small(
+        drawn(20, 12, [B, C], 0.4),
+        [B, C],
+        2,
+        weights=(0.5, 2.0),
+        shields=[((0,), 3)],
+        persons=[row * row % 8 for row in range(12)],
+    ),
     "no blanks": Small(drawn(4, 24, [A, B, C], 0.4), [A, B, C], 3, spans=[(0, 1), (0, 2), (0, 1)]),
 }
 ALL, SOME = 2_000_000, 30
@@ -167,6 +204,11 @@ CASES = [
     ("weights", (1, 1, 0), 5, SOME), ("no blanks", (0, 0, 0), 8, ALL),
     # Beside kept rows that read as blank.
     ("tops", (0, 1, 0), 8, ALL), ("tops", (0, 0, 0), 0, ALL),
+    # Of two partitions with as many blanks, a suppressed row counting as all blank, the one that suppresses less.
+    ("ties", (0, 0), 8, ALL),
+    # Kept classes meet the shields; blanked ones are large enough by themselves. Persons count once.
+    ("shields", (0, 0, 1), 8, ALL), ("shields", (0, 0, 0), 0, ALL), ("persons", (0, 0), 8, ALL),
+    ("persons", (0, 0), 0, SOME), ("persons and shields", (0, 0), 8, ALL), ("persons and shields", (0, 0), 0, ALL),
 ]  # fmt: skip
 
 
@@ -177,5 +219,42 @@ def test_cells_are_blanked_as_in_plain_python(
     monkeypatch.setattr(module, "EXACT", exact)
     monkeypatch.setattr(module, "MAX_TRIES", tries)
     with small_task(TABLES[name]) as task:
-        steps = Steps(task, levels, TABLES[name].k)
+        steps = Steps(task, levels, TABLES[name])
         assert steps.placed(suppress_cells(task, levels).assignment) == steps.expected(exact, tries)
+
+
+@pytest.mark.parametrize("checks", [1, 2])
+def test_a_limit_ends_the_rounds_with_the_cells_that_are_blanked_so_far(
+    checks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "EXACT", 0)
+    small = replace(TABLES["many classes"], max_checks=checks)
+    with small_task(small) as task:
+        steps = Steps(task, (0, 0, 0), small)
+        expected = steps.expected(0, ALL, checks)
+        assert steps.placed(suppress_cells(task, (0, 0, 0)).assignment) == expected != steps.expected(0, ALL)
+        assert task.clock.checks == checks
+
+
+def test_cells_are_blanked_at_the_generalization_of_the_policys_strategy() -> None:
+    small = replace(TABLES["persons"], search={"strategy": "datafly"}, start=(1, 1))
+    with small_task(small) as task:
+        outcome = module.search_and_suppress_cells(task)
+        assert task.strategies == ["datafly"]
+        steps = Steps(task, (1, 1), small)
+        assert steps.placed(outcome.assignment) == steps.expected(8, ALL)
+
+
+@pytest.mark.parametrize(("attributes", "sets"), [(1, 1), (4, 15), (9, 511), (11, 2 * (11 + 55 + 165 + 330) + 1)])
+def test_of_many_attributes_up_to_four_or_all_but_up_to_four_are_blanked(
+    attributes: int, sets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_BLANKABLE", 0)
+    tree = Tree("a", 1, 0, 1, (0, 1), 2, 1.0, table("nodes"), is_ordered=False)
+    found = query(module.blank_patterns((tree,) * attributes, range(attributes)))
+    patterns = {pattern for pattern, *_ in found}
+    assert len(found) == len(patterns) == sets
+    assert all(0 < pattern < 2**attributes and pattern.bit_count() == weight for pattern, weight, *_ in found)
+    assert {min(size, attributes - size) for size in map(int.bit_count, patterns)} <= {*range(5)}
+    by_place = sorted((place, bucket, pattern) for pattern, _, bucket, place in found)
+    assert [row[1:] for row in by_place] == sorted((pattern.bit_count(), pattern) for pattern in patterns)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
-from datetime import date
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import date, time, timedelta
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import pytest
 from sqlglot import exp
 from step_queries import query
 
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.policy.rules import MaskRule
 from sqlanon.strategies.local import grid
 from sqlanon.strategies.local.grid import QUANTILES, LabelReader, quantile_grid
-from sqlanon.strategies.local.nodes import Tree
+from sqlanon.strategies.local.nodes import Grid, Tree
 from sqlanon.support.expressions import as_column, col, table
 
 
@@ -125,6 +131,11 @@ LEVELS: list[tuple[str, str, list[Sequence[str | None]], int, int | None]] = [
     ("half open and closed", "DOUBLE", [[*HALF_OPEN[:4], *FOURS[4:]], FOURS], 0, None),
     ("a value at a half open end", "DOUBLE", [["[0, 3)"] * 4 + ["[4, 9)"] * 4, FOURS], 0, None),
     ("none", "INTEGER", [["x"] * 8, ["y"] * 8], 0, None),
+    ("half open with open ends", "DOUBLE", [["<2"] * 2 + HALF_OPEN[2:6] + ["≥6"] * 2, FOURS], 0, 1),
+    ("half open of one unit", "DECIMAL(4, 1)", [[f"[{i}.0, {i}.1)" for i in range(8)], HALF_OPEN], 0, 2),
+    ("half open of more units", "DECIMAL(4, 1)", [[f"[{i}, {i + 1})" for i in range(8)], HALF_OPEN], 0, 1),
+    ("one value apart", "INTEGER", [["0-5"] * 3 + ["3-3"] + ["0-5"] * 2 + ["6-7"] * 2, FOURS], 0, None),
+    ("numbers as text", "VARCHAR", [PAIRS, FOURS], 0, 1),
 ]  # fmt: skip
 
 
@@ -168,8 +179,8 @@ def nice(gap: float, least: float) -> float:
     return max(5 * power if gap >= 5 * power else 2 * power if gap >= 2 * power else power, least)
 
 
-def borders_of(counts: dict[int, int], least: int) -> list[int]:
-    """A border for each value in whose rows a quantile lies, rounded."""
+def quantiles(counts: dict[Any, int], least: int) -> Iterator[tuple[Any, Any]]:
+    """The values in whose rows a quantile lies, with the distance to the nearest other one."""
     whole = sum(counts.values())
     cells = max(min(QUANTILES, whole // least), 2)
     so_far, values = 0, []
@@ -177,10 +188,16 @@ def borders_of(counts: dict[int, int], least: int) -> list[int]:
         before, so_far = so_far, so_far + counts[value]
         if min(so_far * cells // whole, cells - 1) > before * cells // whole:
             values.append(value)
-    borders = set()
     for place, value in enumerate(values):
         beside = [abs(value - values[j]) for j in (place - 1, place + 1) if 0 <= j < len(values)]
-        if gap := min(beside, default=max(counts) - min(counts)):
+        yield value, min(beside, default=max(counts) - min(counts))
+
+
+def borders_of(counts: dict[int, int], least: int) -> list[int]:
+    """Each value in whose rows a quantile lies, rounded."""
+    borders = set()
+    for value, gap in quantiles(counts, least):
+        if gap:
             step = nice(gap, 2.0)
             borders.add(int(math.floor(value / step + 0.5) * step))
     return sorted(borders)
@@ -225,6 +242,122 @@ def test_cells_end_at_rounded_quantiles(number: int) -> None:
         expected += [(place, first + i, places[0], places[-1], *ends, True) for place in places]
     assert found == expected
     assert len(borders) > 2
+
+
+def multiple(value: Any, gap: Any, least: float) -> float:
+    step = nice(float(gap), least)
+    return math.floor(float(value) / step + 0.5) * step
+
+
+def calendar_start(value: date, gap: timedelta) -> date:
+    if gap.days >= 3653:
+        return date(max(value.year // 10 * 10, 1), 1, 1)
+    return date(value.year, 1 if gap.days >= 366 else value.month, 1)
+
+
+# By type: counts of values, their borders by the gap to the next quantile, and the least class.
+OTHER_TYPES: dict[str, tuple[dict[Any, int], Callable[[Any, Any], Any], int]] = {
+    "DECIMAL(6, 2)": (
+        {Decimal(i * i) / 100: 1 + i % 4 for i in range(12)},
+        lambda v, gap: round(Decimal(multiple(v, gap, 0.02)), 2), 3,
+    ),
+    "DOUBLE": ({i**3 / 7: 1 + i % 3 for i in range(10)}, lambda v, gap: multiple(v, gap, 0.0), 4),
+    "VARCHAR": ({f"{i * 5}": 1 + i % 3 for i in range(14)}, lambda v, gap: multiple(v, gap, 0.0), 5),
+    "DATE": (
+        {date(1950 + 9 * i, 1 + i, 5 + i): 2 for i in range(8)} | {date(1990, 3, 1 + 9 * i): 2 for i in range(3)},
+        calendar_start, 2,
+    ),
+    "TIME": ({time(hour, 10): 1 + hour % 3 for hour in (1, 2, 5, 6, 9, 13, 14, 20)}, lambda v, gap: v, 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("type_", OTHER_TYPES)
+def test_cells_of_other_types_end_at_rounded_quantiles(type_: str) -> None:
+    counts, border, least = OTHER_TYPES[type_]
+
+    def place_of(value: Any) -> Any:
+        return value.hour if type_ == "TIME" else float(value) if type_ == "VARCHAR" else value
+
+    by_place = {place_of(value): n for value, n in counts.items()}
+    borders = sorted({border(value, gap) for value, gap in quantiles(by_place, least) if gap})
+    values = sorted(counts, key=place_of)
+    tree = tree_of(1, leaves=len(values))
+    made: Any = SimpleNamespace(table=table("hierarchy"))
+    order = col("level_0") if type_ != "VARCHAR" else exp.cast(col("level_0"), "DOUBLE")
+    cells = quantile_grid(labels_of(type_), tree, made, order, least)
+    found = query(
+        exp.select("node", "cell", "cell_low", "cell_high", "least", "beyond").from_(cells.subquery("g")),
+        hierarchy=(f"level_0 {type_}", [(value,) for value in values]),
+        nodes=("node INTEGER, level INTEGER, low INTEGER, rows BIGINT", [
+            (place, 0, place, counts[value]) for place, value in enumerate(values)
+        ]),
+    )  # fmt: skip
+
+    def place_of_text(text: str | None) -> Any:
+        if text is None or type_ == "DATE":
+            return text and date.fromisoformat(text)
+        if type_ == "TIME":
+            return int(text[:2])
+        return Decimal(text) if type_.startswith("DECIMAL") else pytest.approx(float(text))
+
+    cell_of = [sum(one <= place_of(value) for one in borders) for value in values]
+    assert len(borders) > 1
+    for node, cell, low, high, lower, beyond in found:
+        i = cell_of[node]
+        members = [place for place, own in enumerate(cell_of) if own == i]
+        assert (cell, low, high) == (tree.root + 1 + len(values) + i, members[0], members[-1])
+        assert place_of_text(lower) == (borders[i - 1] if i else None)
+        assert place_of_text(beyond) == (borders[i] if i < len(borders) else None)
+
+
+@contextmanager
+def ranges(
+    type_: str, values: Sequence[Any], levels: Sequence[Sequence[str]], **of_tree: Any
+) -> Iterator[tuple[Tree, Callable[[], Grid | None]]]:
+    """An ordered attribute with a hierarchy, and the call that makes its grid."""
+    with duckdb.connect() as connection:
+        names = ", ".join(f"level_{i + 1} VARCHAR" for i in range(len(levels)))
+        connection.execute(f"CREATE TABLE hierarchy (level_0 {type_}{', ' + names if names else ''}, top VARCHAR)")
+        rows = [*zip(values, *levels, ["*"] * len(values), strict=True)]
+        connection.executemany(f"INSERT INTO hierarchy VALUES ({', '.join('?' * len(rows[0]))})", rows)
+        connection.execute(
+            "CREATE TABLE nodes (node INT, parent INT, level INT, label VARCHAR, low INT, high INT, rows BIGINT)"
+        )
+        ground = [[place, 100, 0, str(value), place, place, 3] for place, value in enumerate(values)]
+        connection.executemany("INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?)", ground)
+        for level, labels in enumerate(levels, start=1):
+            for label in dict.fromkeys(labels):
+                places = [place for place, own in enumerate(labels) if own == label]
+                row = [100 * level + places[0], None, level, label, places[0], places[-1], 3 * len(places)]
+                connection.execute("INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+                connection.execute(f"UPDATE nodes SET parent = {row[0]} WHERE level = 0 AND node IN {(*places, -1)}")
+        attribute = SimpleNamespace(hierarchy=[])
+        search_input: Any = SimpleNamespace(
+            types=[type_], hierarchies=[SimpleNamespace(attribute="a", table=table("hierarchy"))],
+            policy=SimpleNamespace(attributes={"a": attribute}), work=table,
+        )  # fmt: skip
+        tree = replace(tree_of(len(levels) + 1, of_tree.pop("floor", 0), len(values)), **of_tree)
+        runner = StatementRunner(DuckDBEngine(connection))
+        yield tree, lambda: grid.make_grid(runner, search_input, 0, tree, col("level_0"), 2)
+
+
+def test_a_grid_is_of_a_level_or_of_quantiles_or_there_is_none() -> None:
+    def made(type_: str, values: Sequence[Any], *levels: Sequence[str], **of_tree: Any) -> tuple[Any, ...] | None:
+        with ranges(type_, values, levels, **of_tree) as (_, make):
+            found = make()
+            return None if found is None else (found.level, found.holds_dates)
+
+    numbers, days = [*range(8)], [date(2020, 1 + i, 3) for i in range(8)]
+    names = ["few"] * 4 + ["many"] * 4
+    assert made("INTEGER", numbers, PAIRS, FOURS) == (1, False)
+    assert made("INTEGER", numbers, names) == (None, False), "quantiles"
+    assert made("INTEGER", numbers, names, floor=1) is None, "quantiles would be finer than the floor"
+    assert made("INTEGER", numbers, names, open_ends=True) is None
+    assert made("INTEGER", [7], ["x"]) is None, "a single cell is open at both ends"
+    assert made("DATE", days, ["early"] * 8) == (None, True)
+    assert made("TIMESTAMP", days, [f"2020-{month:02}" for month in range(1, 9)]) == (1, True)
+    assert made("DATE", days, [f"{day}" for day in days], ["2020"] * 8) == (2, True), "days are no ranges of days"
+    assert made("TIMESTAMP", days, [f"{day}" for day in days], ["2020"] * 8) == (1, True), "but ranges of times"
 
 
 def test_steps_are_1_2_or_5_times_a_power_of_ten() -> None:

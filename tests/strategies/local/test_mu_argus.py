@@ -17,7 +17,7 @@ from plain_argus import CLASS_LISTS, check
 import sqlanon
 from properties.local_tasks import LIMITS, SOME_ROWS, Plain
 from properties.random_cases import Case
-from properties.search_checks import quick, thorough
+from properties.search_checks import thorough
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.pipeline import prepare
 from sqlanon.policy.guarantee import CLASSES, select_combinations
@@ -52,12 +52,6 @@ def test_three_classes_are_those_of_mu_argus() -> None:
 
 
 # Against a plain one
-
-
-@settings(quick, max_examples=draw_tables(5, usual=6))
-@given(SOME_ROWS, LIMITS, CLASS_LISTS)
-def test_as_a_plain_one(case: Case, limits: list[int], classes: list[str]) -> None:
-    check(case, limits, classes)
 
 
 @pytest.mark.slow
