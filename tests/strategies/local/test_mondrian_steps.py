@@ -24,7 +24,7 @@ ORDER, MEDIAN = {"summary": "range", "ends": "exact"}, {"summary": "median", "en
 TABLES = {
     "hierarchies": Small(drawn(1, 16, [A, B]), [A, B], 3, weights=(1.0, 2.0)),
     # One attribute has no top, the other three labels less: rows of b2 have no label.
-    "limited": Small(drawn(2, 16, [A, B]), [A, B], 2, forbidden=[[], ["b*", "bb1", "b2"]], spans=[(0, 1), (0, 2)]),
+    "limited": Small(drawn(2, 16, [A, B]), [A, B], 4, forbidden=[[], ["b*", "bb1", "b2"]], spans=[(0, 1), (0, 2)]),
     "ties": Small([("a0",)] * 3 + [("a1",)] * 2 + [("a2",)] * 3, [A], 3, ordered=[0], search=ORDER),
     # The child with two of 18 rows promises more than the other one, which would leave no row beside both.
     "a small child": Small([("d0",)] * 2 + [(f"d{1 + i % 5}",) for i in range(16)], [UNEVEN], 2),
