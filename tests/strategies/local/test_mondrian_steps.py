@@ -15,6 +15,7 @@ from sqlanon.strategies.local.mondrian import mondrian
 from sqlanon.strategies.local.task import LocalTask
 
 A, B, C = letters("a", 6, 3), letters("b", 4, 2), letters("c", 3)
+D, E = letters("d", 2), letters("e", 2)
 VOID = Hierarchy({value: (value, "*") for value in ("n1", "n2", "n3", "n4", "n5", "x")})
 """Values in an order, and one that is in no range."""
 
@@ -26,6 +27,8 @@ TABLES = {
     # One attribute has no top, the other three labels less: rows of b2 have no label.
     "limited": Small(drawn(2, 16, [A, B]), [A, B], 4, forbidden=[[], ["b*", "bb1", "b2"]], spans=[(0, 1), (0, 2)]),
     "ties": Small([("a0",)] * 3 + [("a1",)] * 2 + [("a2",)] * 3, [A], 3, ordered=[0], search=ORDER),
+    # Both attributes promise as much: the first is cut.
+    "equal gains": Small([(d, e) for d in ("d0", "d1") for e in ("e0", "e1")] * 2, [D, E], 4),
     # The child with two of 18 rows promises more than the other one, which would leave no row beside both.
     "a small child": Small([("d0",)] * 2 + [(f"d{1 + i % 5}",) for i in range(16)], [UNEVEN], 2),
     "order": Small(drawn(4, 16, [A, C], 0.7), [A, C], 2, ordered=[0, 1], search=ORDER | {"cuts": "relaxed"}),
