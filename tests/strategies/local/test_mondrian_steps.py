@@ -23,7 +23,8 @@ UNEVEN = Hierarchy({f"d{i}": (f"d{i}", "one" if i == 0 else "others", "*") for i
 
 ORDER, MEDIAN = {"summary": "range", "ends": "exact"}, {"summary": "median", "ends": "grid"}
 TABLES = {
-    "hierarchies": Small(drawn(1, 16, [A, B]), [A, B], 3, weights=(1.0, 2.0)),
+    "hierarchies": Small(drawn(1, 14, [A, B]), [A, B], 3),
+    "values of a cell": Small(drawn(9, 14, [VOID, B]), [VOID, B], 2, ordered=[0], grids={0: -4}),
     # One attribute has no top, the other three labels less: rows of b2 have no label.
     "limited": Small(drawn(2, 16, [A, B]), [A, B], 4, forbidden=[[], ["b*", "bb1", "b2"]], spans=[(0, 1), (0, 2)]),
     "ties": Small([("a0",)] * 3 + [("a1",)] * 2 + [("a2",)] * 3, [A], 3, ordered=[0], search=ORDER),

@@ -113,14 +113,25 @@ SUBTREE = [
     # Splitting at once what was raised leads to another cut.
     Small(drawn(40, 24, [A, B], 0.6), [A, B], 2),
 ]
+
+
+def persons_of(rows: int, count: int, shift: int) -> list[int]:
+    return [(row * row + shift) % count for row in range(rows)]
+
+
 COUNTED = [
-    # Persons in several combinations, in one each, with an unknown value; shields; few moves up.
+    # Persons in several combinations or in one each, and with an unknown value; shields; few moves up.
+    (Small([*drawn(486, 12, [C, A], 0.5), ("?", "a1")], [C, A], 2, 2, persons=persons_of(13, 12, 486),
+           forbidden=[[], ["aa0"]], start=(1, 2)), 1),
+    (Small([*drawn(206, 11, [A, B], 0.6), ("?", "b0")], [A, B], 3, 1, forbidden=[["aa0"], ["bb1"]], start=(2, 2)), 2),
+    (Small(drawn(63, 11, [B, C], 0.5), [B, C], 3, 2, persons=persons_of(11, 8, 63), forbidden=[["bb1"], []],
+           start=(2, 1)), 2),
+    (Small(drawn(26, 10, [C, D], 0.5), [C, D], 3, 1, persons=persons_of(10, 9, 26), shields=[((1,), 4)],
+           start=(1, 0)), 1),
+    (Small(drawn(294, 12, [C, A], 0.3), [C, A], 3, 2, persons=persons_of(12, 8, 294), start=(0, 1)), 32),
+    (Small(drawn(406, 12, [B, C], 0.6), [B, C], 2, 1, persons=persons_of(12, 11, 406), shields=[((0,), 4)],
+           start=(2, 0)), 32),
     (Small(drawn(6, 16, [A, C], 0.5), [A, C], 2, 1, persons=[row * row % 7 for row in range(16)], start=(2, 1)), 32),
-    (Small(drawn(13, 14, [A, C], 0.5), [A, C], 2, 3, persons=[row * row % 11 for row in range(14)], start=(1, 1)), 2),
-    (Small(drawn(14, 14, [A, D], 0.6), [A, D], 2, 2, persons=[*range(14)], start=(2, 1)), 1),
-    (Small([*drawn(15, 13, [A, C], 0.5), ("?", "c0")], [A, C], 2, 3, persons=[row * row % 9 for row in range(14)],
-           start=(2, 1)), 1),
-    (Small(drawn(16, 14, [A, C], 0.5), [A, C], 2, 4, shields=[((0,), 5)], start=(1, 0)), 1),
     (Small([*drawn(17, 13, [A, C], 0.4), ("?", "c0")], [A, C], 2, 3, weights=(1.0, 2.5), start=(1, 1)), 1),
 ]  # fmt: skip
 
@@ -300,7 +311,7 @@ def test_cuts_are_those_of_a_plain_search(small: Small, raises: int, monkeypatch
 
 
 def test_a_limit_ends_the_search_with_a_cut_that_is_no_worse() -> None:
-    small = replace(COUNTED[5][0], max_checks=5, start=(1, 1))
+    small = replace(COUNTED[-1][0], max_checks=5, start=(1, 1))
     with small_task(small) as task:
         plain = Counts(task, small)
         placed = plain.placed(subtree(task).assignment)
