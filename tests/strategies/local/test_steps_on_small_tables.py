@@ -43,8 +43,11 @@ ARGUS = [
     Small(drawn(11, 9, [A, B, C], 0.2), [A, B, C], 4, 9, spans=[(0, 1), (0, 1), (0, 0)]),
     # No level of the last attribute is permitted.
     Small(drawn(12, 14, [A, C, D], 0.5), [A, C, D], 2, 14, forbidden=[[], [], ["d0", "d*"]], start=(1, 1, 1)),
-    # Persons in several combinations, in one each, and one of an unknown value.
-    Small(drawn(9, 16, [A, B, C], 0.6), [A, B, C], 2, 3, persons=[row * row % 11 for row in range(16)]),
+    Small(drawn(22, 16, [B, A, C], 0.4), [B, A, C], 2, 5, spans=[(0, 2), (0, 1), (0, 1)], start=(2, 1, 1)),
+    Small([*drawn(42, 12, [A, D, B], 0.4), ("?", "d0", "b2")], [A, D, B], 2, 0, start=(2, 1, 2)),
+    # Persons in several combinations, and in one each
+    Small(drawn(2, 14, [A, D, C], 0.4), [A, D, C], 3, 1, persons=[(row * row + 2) % 12 for row in range(14)],
+          start=(2, 1, 1)),
     Small([*drawn(10, 15, [A, C], 0.6), ("?", "c0")], [A, C], 3, 2, persons=[row // 2 for row in range(16)]),
 ]  # fmt: skip
 
