@@ -82,7 +82,7 @@ def test_mu_argus_does_what_a_plain_one_does(small: Small) -> None:
 
 
 def test_combinations_of_attributes_that_are_checked_apart_count_as_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = replace(ARGUS[1], start=(2, 2, 1, 1))
+    small = Small(drawn(2, 30, [A, B, C, D], 0.6), [A, B, C, D], 4, 9, start=(2, 2, 1, 1))
     with small_task(small) as task:
         tables = []
         for number, together in enumerate([64, 2]):
