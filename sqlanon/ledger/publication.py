@@ -65,7 +65,7 @@ class LedgerEntry:
     peopled: exp.Query | None = None
     noise_ranges: exp.Query | None = None  # the classes with the ranges of their noise
     replaces: ReplacedRelease | None = None  # readers may have a copy of that release, so the two are compared
-    _kept: RecordedDetails | None = None
+    _details: RecordedDetails | None = None
 
     @property
     def held_against(self) -> tuple[Path, ...]:
@@ -89,8 +89,8 @@ class LedgerEntry:
         if extended is not None:
             # An extension has the rows of that release unchanged, and at least k new rows in a class
             # (`ExtensionDraft.checks` counts both): readers of the two cannot single out fewer.
-            others = [publication for publication in history.earlier if publication.run_id != extended.run_id]
-            history = replace(history, earlier=others)
+            earlier = [publication for publication in history.earlier if publication.run_id != extended.run_id]
+            history = replace(history, earlier=earlier)
         if replaces is not None:
             earlier = [*history.earlier, *([history.replaced] if history.replaced else [])]
             history = replace(history, earlier=earlier, replaced=None)
@@ -111,7 +111,7 @@ class LedgerEntry:
         )
         if policy.release is not None and not policy.release.ledger:
             return
-        self._kept = RecordedDetails(
+        self._details = RecordedDetails(
             self.search_input.policy_hierarchies if extended is None else extended.hierarchies,
             self._key_hashes(history.secret),
             sample_source(self.run, policy, history.secret, self.run_id, self.source_rows),
@@ -153,7 +153,7 @@ class LedgerEntry:
 
         Where release.ledger is false, the ledger still records that another release was replaced.
         """
-        audit, search_input, is_recorded = self.joint_audit, self.search_input, self._kept is not None
+        audit, search_input, is_recorded = self.joint_audit, self.search_input, self._details is not None
         assert audit is not None  # made by `begin`
         row = _row(self.run_id if is_recorded else UNRECORDED, self.place, manifest)
         if is_recorded:
@@ -171,7 +171,7 @@ class LedgerEntry:
             }
         keep = search_input.policy.retained_versions if is_recorded and self.replaces is None else 1
         path, reach = _find_catalog(search_input)
-        return recording(self.run.engine, path, reach, row, keep, audit.history.known, self._kept)
+        return recording(self.run.engine, path, reach, row, keep, audit.history.recorded_releases, self._details)
 
     def notes(self, digest: str) -> Sequence[str]:
         """The warnings once the release with this digest is published."""
@@ -260,7 +260,7 @@ def read_source_history(
     publications, noise_records = ledger.publications, ledger.spent if policy.noisy_attributes else ()
     records: list[Publication | SpentEpsilon] = [*publications, *noise_records]
     recognition = recognize(run, policy, path, ledger, records, people)
-    known_records: list[Publication | SpentEpsilon] = [*publications, *ledger.spent]
+    all_records: list[Publication | SpentEpsilon] = [*publications, *ledger.spent]
     bases = search_input.earlier.run_ids
     of_source = [record for record in publications if recognition.recognizes(record.source) or record.run_id in bases]
     noise_records = [record for record in noise_records if recognition.has_rows_of(record.source)]
@@ -274,7 +274,7 @@ def read_source_history(
     return SourceHistory(
         earlier=[record for record in of_source if record not in at_target or record in kept_versions],
         replaced=replaced,
-        known=frozenset((record.run_id, record.path) for record in known_records),
+        recorded_releases=frozenset((record.run_id, record.path) for record in all_records),
         # A result that is published twice has the same noise.
         spent=[record for record in noise_records if record.run_id != run_id],
         other_catalogs=find_other_catalogs(run.engine, path, run.identity, target, folders),

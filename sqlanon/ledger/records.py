@@ -190,10 +190,10 @@ def find_named_publications(
     publications = history.publications
     if "all" in after:
         return of_source()
-    named, problems = [], []
+    named_publications, problems = [], []
     for name in after:
         matches = [publication for publication in publications if name in publication.names]
-        named += matches
+        named_publications += matches
         if not matches and any(name in publication.names for publication in history.drafts):
             problems.append(Problem("release.after", f"{name!r} is a draft: publish it first, or leave it out"))
         elif not matches:
@@ -201,8 +201,8 @@ def find_named_publications(
             problems.append(Problem("release.after", f"{name!r} is not in the ledger, which has: {known_files}"))
     if problems:
         raise PolicyError(problems)
-    run_ids = {publication.run_id for publication in named} | {
-        run_id for publication in named for run_id in publication.after
+    run_ids = {publication.run_id for publication in named_publications} | {
+        run_id for publication in named_publications for run_id in publication.after
     }
     return [publication for publication in publications if publication.run_id in run_ids]
 

@@ -195,8 +195,8 @@ def _pair_columns(rows: SampledRows, sampled: exp.Table, names: Sequence[str]) -
 
 def _without_keys(pairs: Mapping[int, str], value_counts: Mapping[int, int], rows: int) -> dict[int, str]:
     """The paired columns without possible keys, which a copy may have replaced; none if there are no such keys."""
-    others = {place: column for place, column in pairs.items() if 2 * value_counts[place] <= rows}
-    return others if len(others) < len(pairs) else {}
+    without_keys = {place: column for place, column in pairs.items() if 2 * value_counts[place] <= rows}
+    return without_keys if len(without_keys) < len(pairs) else {}
 
 
 def _estimate_share(counts: Counts, source_rows: int) -> float:

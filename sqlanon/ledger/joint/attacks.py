@@ -189,12 +189,12 @@ def few_new_rows_in_classes(linked: ReleaseLink, k: int) -> exp.Select:
     """The query of `temporal_attack`: it reads `comparison_parts`, and `UNMATCHED` where labels have several levels."""
     attributes = [i for i, _ in linked.side(is_first=False)[1]]
     return template("""
-        SELECT :named, sum(row_count)::BIGINT AS row_count
+        SELECT :output, sum(row_count)::BIGINT AS row_count
         FROM :new AS new
         GROUP BY :labels
         HAVING sum(row_count)::BIGINT BETWEEN 1 AND :most
     """)(
-        named=[as_column(col(f"label_{i}"), f"finest_{i}") for i in attributes],
+        output=[as_column(col(f"label_{i}"), f"finest_{i}") for i in attributes],
         new=new_rows(linked, [col(f"label_{i}", "b") for i in attributes]),
         labels=[col(f"label_{i}") for i in attributes],
         most=k - 1,
@@ -404,12 +404,12 @@ def few_new_rows_in_unions(linked: ReleaseLink, k: int, union: Union) -> exp.Sel
     by = cols(union_columns(linked, union))
     labels: list[exp.Expr] = [as_column(col(f"label_{i}"), f"finest_{i}") for i, _ in linked.shared_attributes]
     return template("""
-        SELECT :named, sum(row_count)::BIGINT AS row_count
+        SELECT :output, sum(row_count)::BIGINT AS row_count
         FROM :rows AS u
         GROUP BY :by
         HAVING sum(row_count)::BIGINT BETWEEN 1 AND :most AND sum(first_rows) > 0
     """)(
-        named=labels if union == "class" and labels else by,
+        output=labels if union == "class" and labels else by,
         rows=new_rows_in_unions(linked, union),
         by=by,
         most=k - 1,

@@ -124,7 +124,7 @@ class SourceHistory:
 
     earlier: Sequence[Publication]  # the releases with which the new one is compared
     replaced: Publication | None  # the release that it replaces
-    known: frozenset[tuple[str, Path]]  # all releases of the catalog, by run and path
+    recorded_releases: frozenset[tuple[str, Path]]  # all releases of the catalog, by run and path
     spent: Sequence[SpentEpsilon]  # the releases with noise of other runs
     other_catalogs: Sequence[Path]  # other catalogs with releases of the source
     shares: Mapping[str, float]  # the share of rows in common with sources under other descriptions
@@ -208,16 +208,16 @@ class JointAudit:
         spent, all_shares = self.history.spent, self.history.shares
         runs = {record.run_id: record.epsilon for record in spent}
         so_far = math.fsum(runs.values())
-        both = math.fsum([*runs.values(), new.epsilon])
+        epsilon_sum = math.fsum([*runs.values(), new.epsilon])
         figures = (
             f"epsilon of a record: {so_far:g} so far, in {count_noun(len(runs), 'release')} of this source, "
-            f"{new.epsilon:g} in this one, {both:g} in all"
+            f"{new.epsilon:g} in this one, {epsilon_sum:g} in all"
         )
         shares = [all_shares[record.source] for record in spent if record.source and record.source in all_shares]
         if shares:
             figures += f" (one of them describes it differently and has about {max(shares):.0%} of its rows)"
-        loss = f"each record then has an epsilon of {both:g}, so readers of all releases know its values better"
-        if total is not None and both > total * (1 + ROUNDING):
+        loss = f"each record then has an epsilon of {epsilon_sum:g}, so readers of all releases know its values better"
+        if total is not None and epsilon_sum > total * (1 + ROUNDING):
             yield self._refuse_noise(f"{figures}; [privacy] epsilon_total allows {total:g}", loss)
         elif total is None and spent:
             message = (
@@ -225,7 +225,7 @@ class JointAudit:
                 "another column that follows from them, averages out"
             )
             yield self._refuse_noise(
-                f"{message}. {figures}: set [privacy] epsilon_total = {both:g} to allow that sum", loss
+                f"{message}. {figures}: set [privacy] epsilon_total = {epsilon_sum:g} to allow that sum", loss
             )
 
     def _refuse_noise(self, message: str, loss: str) -> Check:

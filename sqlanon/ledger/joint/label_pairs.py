@@ -171,7 +171,7 @@ _OVERLAPPING_LABELS = template("""
         CASE
             WHEN a.low >= b.low AND a.high <= b.high AND NOT a.has_null THEN a.name
             WHEN b.low >= a.low AND b.high <= a.high AND NOT b.has_null THEN b.name
-            ELSE :both
+            ELSE :common_name
         END AS finer
     FROM :first AS a
     JOIN :second AS b
@@ -235,7 +235,7 @@ _LABELS_WITH_COMMON_VALUES = template("""
     SELECT
         a.label AS first_label,
         b.label AS second_label,
-        CASE WHEN count(*) = a.size THEN a.name WHEN count(*) = b.size THEN b.name ELSE :both END AS finer
+        CASE WHEN count(*) = a.size THEN a.name WHEN count(*) = b.size THEN b.name ELSE :common_name END AS finer
     FROM :first AS a
     JOIN :second AS b ON a.place = b.place AND (a.is_set OR b.is_set) AND a.label <> b.label
     GROUP BY a.label, a.size, a.name, b.label, b.size, b.name
@@ -310,23 +310,29 @@ def label_pair_parts(attribute: LinkedAttribute, i: int, as_numbers: bool) -> di
         match_labels = _ANCESTORS if attribute.is_nested else _NODES_WITH_COMMON_VALUES
         pairs.append(match_labels(first=first, second=second))
     # Numbers of labels are below 2 ** 32.
-    both = fragment("(a.name * 4294967296) + b.name" if as_numbers else "concat(a.name, ' & ', b.name)")()
+    common_name = fragment("(a.name * 4294967296) + b.name" if as_numbers else "concat(a.name, ' & ', b.name)")()
     if attribute.is_nested:
         finer = fragment("CASE WHEN p.finer IS NOT DISTINCT FROM p.first_label THEN a.name ELSE b.name END")()
     else:  # the values that two labels of two hierarchies have in common are named by both labels
-        finer = fragment("CASE WHEN p.first_label IS NOT DISTINCT FROM p.second_label THEN a.name ELSE :both END")(
-            both=both.copy()
-        )
+        finer = fragment(
+            "CASE WHEN p.first_label IS NOT DISTINCT FROM p.second_label THEN a.name ELSE :common_name END"
+        )(common_name=common_name.copy())
     matches: list[exp.Query] = [_PAIRS(finer=finer, pairs=union_all(*pairs), labels=table(names))]
     if hierarchy is not None and attribute.ranges:
         parts[f"sqlanon nodes {i}"] = order_nodes(hierarchy, range(attribute.height + 1))
         ranges = {release: f"{release} ranges {i}" for release in (FIRST, SECOND)}
         parts |= {name: _place_labels(attribute, i, release) for release, name in ranges.items()}
-        matches.append(_OVERLAPPING_LABELS(both=both.copy(), first=table(ranges[FIRST]), second=table(ranges[SECOND])))
+        matches.append(
+            _OVERLAPPING_LABELS(
+                common_name=common_name.copy(), first=table(ranges[FIRST]), second=table(ranges[SECOND])
+            )
+        )
     if hierarchy is not None and attribute.sets:
         sets = {release: f"{release} sets {i}" for release in (FIRST, SECOND)}
         parts |= {name: _expand_labels(attribute, i, release) for release, name in sets.items()}
-        matches.append(_LABELS_WITH_COMMON_VALUES(both=both, first=table(sets[FIRST]), second=table(sets[SECOND])))
+        matches.append(
+            _LABELS_WITH_COMMON_VALUES(common_name=common_name, first=table(sets[FIRST]), second=table(sets[SECOND]))
+        )
     # Labels that are neither nodes, ranges nor sets match equal labels only.
     return {**parts, label_pairs_name(i): select_star(subquery(union_all(*matches), "p"))}
 

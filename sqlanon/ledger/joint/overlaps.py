@@ -326,8 +326,10 @@ def _add_labels(
     for pair in pairs:
         first_labels = dict(zip(linked.group_columns(is_first=True), firsts[pair.edge[0]], strict=True))
         second_labels = dict(zip(linked.group_columns(is_first=False), seconds[pair.edge[1]], strict=True))
-        both = [_name_both(first_labels, second_labels, f"label_{i}") for i in range(len(linked.attributes))]
-        shortest = min(both, names.get(pair.finest_id, both), key=lambda texts: sum(map(len, map(str, texts))))
+        labels_of_both = [_name_both(first_labels, second_labels, f"label_{i}") for i in range(len(linked.attributes))]
+        shortest = min(
+            labels_of_both, names.get(pair.finest_id, labels_of_both), key=lambda texts: sum(map(len, map(str, texts)))
+        )
         names[pair.finest_id] = shortest
     for pair in pairs:
         yield SharedRows(

@@ -338,8 +338,8 @@ def link_releases(first: ComparedRelease, second: ComparedRelease, hierarchies: 
             missing.append(first.column(name) or name)
         else:
             attributes.append(attribute)
-    both = [name for name in (*names, *shared) if name in first.columns and name in second.columns]
-    different = {name for name in both if first.columns[name] != second.columns[name]}
+    common = [name for name in (*names, *shared) if name in first.columns and name in second.columns]
+    different = {name for name in common if first.columns[name] != second.columns[name]}
     return ReleaseLink(
         _cast(first, different, second.columns),
         _cast(second, different, first.columns),
