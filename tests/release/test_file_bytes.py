@@ -122,6 +122,12 @@ def test_each_flaw_of_the_footer_is_named(path: Path, published: bytes) -> None:
         assert read_layout(path).flaw == flaw
 
 
+def test_rows_are_in_no_claimed_order(path: Path) -> None:
+    order = {1: (pb.I32, STAY), 2: (pb.FALSE, None), 3: (pb.FALSE, None)}
+    pb.footer_changed(path, lambda tree: put(group(tree, 1), 4, pb.LIST, (pb.STRUCT, [order])))
+    assert read_layout(path).flaw.endswith("or names a sort order")
+
+
 def test_bytes_outside_the_parts_are_counted(path: Path, published: bytes) -> None:
     body, footer = pb.parts(path)
     pb.put(path, body + b"12345", footer)
@@ -136,8 +142,13 @@ def test_bytes_outside_the_parts_are_counted(path: Path, published: bytes) -> No
     pb.footer_changed(path, forget_filter)
     assert read_layout(path).flaw.startswith("it has ") and " bytes before " in read_layout(path).flaw
     path.write_bytes(published)
-    pb.footer_changed(path, lambda tree: shifted(tree, CITY, 7, 64))  # into the pages of the next column
-    assert "column 'city'" in read_layout(path).flaw or "bytes shared" in read_layout(path).flaw
+
+    def share_filter(tree: pb.Struct) -> None:
+        for field in (14, 15):
+            pb.column(tree, SCORE, 1)[field] = pb.column(tree, CITY, 1)[field]
+
+    pb.footer_changed(path, share_filter)
+    assert read_layout(path).flaw == "it has bytes shared with another part in the Bloom filter of column 'score'"
     for broken in (b"PAR1", published[:-4] + b"PARE", published[:-8] + b"\xff\xff\xff\x7fPAR1", published + b"x"):
         path.write_bytes(broken)
         with pytest.raises(ValueError, match=r"not a Parquet file|encrypted|its footer has|begins before the file"):

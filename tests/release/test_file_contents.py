@@ -136,8 +136,12 @@ def engine(template: DuckDBEngine) -> Iterator[DuckDBEngine]:
     template.script(f"ATTACH ':memory:' AS {ATTACHED}; COPY FROM DATABASE template TO {ATTACHED}")
     template.connection.execute(f"CREATE TEMP VIEW {SUBJECT.name} AS FROM {ATTACHED}.t_v8")
     yield template
-    views = ", ".join([SUBJECT.name, *(f"version_{version}" for version in WRONG_VERSIONS)])
-    template.script(*(f"DROP VIEW IF EXISTS temp.{view}" for view in views.split(", ")), f"DETACH {ATTACHED}")
+    detach(template)
+
+
+def detach(engine: DuckDBEngine) -> None:
+    views = [SUBJECT.name, *(f"version_{version}" for version in WRONG_VERSIONS)]
+    engine.script(*(f"DROP VIEW IF EXISTS temp.{view}" for view in views), f"DETACH {ATTACHED}")
 
 
 def change(engine: DuckDBEngine, *statements: str) -> list[Manifest]:
@@ -164,6 +168,18 @@ def test_each_earlier_version_is_compared_with_its_manifest(engine: DuckDBEngine
     assert set(failures) == {f"version {version}" for version in WRONG_VERSIONS if version != 7}
     for version, part in enumerate(words[:-1], start=1):
         assert part in failures[f"version {version}"].message
+
+
+def test_a_block_that_is_not_in_use_may_hold_deleted_rows(template: DuckDBEngine, tmp_path: Path) -> None:
+    attach = f"ATTACH '{tmp_path / 'r.duckdb'}' AS {ATTACHED}"
+    template.script(f"{attach}; CREATE TABLE {ATTACHED}.gone AS FROM range(20_000)")
+    template.script(f"COPY FROM DATABASE template TO {ATTACHED}; DETACH {ATTACHED}")
+    template.script(f"{attach}; DROP TABLE {ATTACHED}.gone; DETACH {ATTACHED}; {attach} (READ_ONLY)")
+    template.connection.execute(f"CREATE TEMP VIEW {SUBJECT.name} AS FROM {ATTACHED}.t_v8")
+    try:
+        assert "1 blocks are not in use" in verified(template)["file"].message
+    finally:
+        detach(template)
 
 
 CONTENTS = {
@@ -392,6 +408,7 @@ ROWS_CASES: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ("", {"classes": 4}, {"classes": "claimed 4, found 3"}),
     ("", {"smallest_class": 4}, {"smallest class": "claimed 4, found 3"}),
     ("", {"score": 2.0}, {"score": "claimed 2.0, found 1.0"}),
+    ("", {"score": 1.0 + 1e-7}, {"score": "claimed 1.0000001, found 1.0"}),
     ("", {"score": 1.0 + 1e-13}, {}),
     ("", {"digest": "0"}, {"content digest": "claimed 0, found"}),
     ("", {"policy_hash": "0" * 63}, {"manifest fields": "unknown content in policy_hash"}),
@@ -430,6 +447,9 @@ def test_a_sign_of_zero_or_nan_could_mark_a_row(engine: DuckDBEngine) -> None:
         other = f"SELECT * REPLACE (CASE WHEN cost = 4 THEN {value} ELSE cost + 1 END AS cost) FROM {ATTACHED}.t_v8"
         failures = refused(engine, other)
         assert (set(failures) == {"signs"}, words in failures.get("signs", "")) == (bool(words), True), value
+    column = ReleasedColumn("cost", "FLOAT", "insensitive")
+    rounded = f"SELECT * REPLACE (CASE WHEN cost = 4 THEN '-0.0' ELSE cost END::FLOAT AS cost) FROM {ATTACHED}.t_v8"
+    assert set(refused(engine, rounded, columns=(*COLUMNS[:2], column))) == {"signs"}
     nested = f"SELECT age, ward, {{'x': [cost, '-0.0'::DOUBLE]}} AS cost FROM {ATTACHED}.t_v8"
     columns = (*COLUMNS[:2], ReleasedColumn("cost", "STRUCT(x DOUBLE[])", "insensitive"))
     assert "12 in column 'cost'" in refused(engine, nested, columns=columns)["signs"]
