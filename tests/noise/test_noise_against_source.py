@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -49,6 +50,7 @@ def refused(draft: tuple[ReleaseDraft, Manifest], rows: Sequence[tuple[str, int]
         engine.connection.execute(f"DROP TABLE IF EXISTS {work(name).sql('duckdb')}")
     engine.connection.execute(f"CREATE OR REPLACE TABLE {RELEASED.sql('duckdb')} (ward VARCHAR, age INTEGER)")
     engine.connection.execute(f"INSERT INTO {RELEASED.sql('duckdb')} VALUES {', '.join(map(str, rows))}")
+    manifest = replace(manifest, **claims)
     check = NoiseCheck(engine, work, draft_.search_input, manifest, RELEASED.copy(), RECODED.copy())
     return {one.name.removeprefix(SOURCE_PREFIX) for one in check.checks() if not one.passed}
 
@@ -74,6 +76,13 @@ def test_one_check_alone_refuses_noise_that_cannot_be(
     rows: list[tuple[str, int]], expected: set[str], draft: tuple[ReleaseDraft, Manifest]
 ) -> None:
     assert refused(draft, rows) == expected
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(599, set()), (600, set()), (601, {"confidence"})])
+def test_with_confidence_no_more_rows_are_released_than_have_values(
+    rows: int, expected: set[str], draft: tuple[ReleaseDraft, Manifest]
+) -> None:
+    assert refused(draft, SOUND, confidence={"beta": 0.9}, released_rows=rows) == expected
 
 
 def test_the_values_beyond_the_range_of_a_class_are_as_many_as_expected(draft: tuple[ReleaseDraft, Manifest]) -> None:

@@ -118,6 +118,25 @@ def test_ranges_lie_under_the_labels_of_both_their_ends(draft: ReleaseDraft) -> 
     }
 
 
+def test_labels_of_a_local_strategy_are_at_any_level(draft: ReleaseDraft) -> None:
+    released = draft.run.work("released_at_levels")
+    cities = "CASE city WHEN 'south' THEN 'hills' WHEN 'coast' THEN '*' ELSE city END"
+    draft.run.engine.connection.execute(
+        f"CREATE TABLE {released.sql('duckdb')} AS SELECT * REPLACE ({cities} AS city) "
+        f"FROM {draft.run.work('released').sql('duckdb')}"
+    )
+    levels: dict[str, int | None] = {**dict.fromkeys(ATTRIBUTES, 0), "city": None}
+    query = label_levels(draft.run.engine, draft.search_input, levels, released)
+    assert {row[1:] for row in draft.run.engine.rows(query) if row[0] == "city"} == {
+        ("north", 1, "north"),
+        ("north", 2, "hills"),
+        ("north", 3, "*"),
+        ("hills", 2, "hills"),
+        ("hills", 3, "*"),
+        ("*", 3, "*"),
+    }
+
+
 def test_labels_are_ranges_where_they_hold_their_values(draft: ReleaseDraft) -> None:
     kinds = find_range_kinds(draft.run.engine, draft.search_input)
     assert kinds == {"age": "integer", "price": "number", "birth": "date", "band": "integer"}

@@ -15,6 +15,7 @@ from sqlglot import exp
 import sqlanon
 from sqlanon.audit.check import SOURCE_PREFIX, Check
 from sqlanon.audit.source_audit import SourceAudit
+from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.frequency.suppression_limit import SuppressionLimit
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Facts, Manifest
@@ -93,7 +94,8 @@ def plain() -> Iterator[Subject]:
     """Of wards a and b, four and three rows are in classes of fewer than three: they are suppressed."""
     classes = "('a', 1, 5), ('b', 1, 9), ('a', 2, 2), ('a', 3, 2), ('b', 3, 2), ('b', 4, 1)"
     source = f"SELECT ward, floor, ['flu', 'gout', 'cut'][1 + i % 3] AS ill {WARDS.format(classes)}"
-    attributes = {"ward": "suppress", "floor": {"intervals": [10]}, "ill": "sensitive"}
+    ward = {"role": "quasi", "hierarchy": "suppress", "max_level": 0}
+    attributes = {"ward": ward, "floor": {"intervals": [10]}, "ill": "sensitive"}
     search = {"suppression_limit": 0.4, "measure": "average_class_size"}
     privacy = {"average_risk": 0.15, "k_anonymity": [{"quasi": ["ward"], "k": 5}]}
     with released(source, attributes, k=3, privacy=privacy, search=search) as subject:
@@ -104,11 +106,13 @@ def plain() -> Iterator[Subject]:
 
 FALSE_CLAIMS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "a row more of the source": ({"rows": 22}, {"source rows"}),
+    "a row less of the source": ({"rows": 20}, {"source rows"}),
     "a suppressed row more": ({"suppressed_rows": 8}, {"suppressed rows"}),
     "a bad line": ({"dropped_lines": 1}, {"dropped lines"}),
     "a score that is less": ({"score": 6.9999999}, {"score"}),
     "an unknown attribute": ({"generalization": {"ward": 0, "floor": 0, "ill": 0}}, {"generalization"}),
     "an attribute less": ({"generalization": {"ward": 0}}, {"generalization"}),
+    "a level above max_level": ({"generalization": {"ward": 1, "floor": 0}}, {"generalization"}),
     "another level": (
         {"generalization": {"ward": 0, "floor": 1}},
         {"suppressed rows", "score", "recoded source"},
@@ -205,6 +209,30 @@ def test_requirements_on_a_population_are_checked_with_it() -> None:
         assert subject.refused() == set()
         every_row = {"limit": SuppressionLimit(0)}
         assert subject.refused(search=every_row) == {"suppression limit", "requirements"}
+
+
+PAIRS = [
+    ("'a'", "'a'", True),
+    ("'a'", "'A' COLLATE NOCASE", False),
+    ("NULL::VARCHAR", "''", False),
+    ("0.0::DOUBLE", "'-0.0'::DOUBLE", False),
+    ("'nan'::FLOAT", "'nan'::FLOAT", True),
+    ("INTERVAL 30 DAY", "INTERVAL 1 MONTH", False),
+    ("['a', 'b']", "['a, b']", False),
+    ("[0.0::DOUBLE]", "['-0.0'::DOUBLE]", False),
+    ("'01'::BIT", "'1'::BIT", False),
+]
+"""Two values, and whether every reader sees the same."""
+
+
+def test_values_are_compared_as_readers_see_them() -> None:
+    with duckdb.connect() as connection:
+        for first, second, is_same in PAIRS:
+            connection.execute(f"CREATE OR REPLACE TABLE one AS SELECT {first} AS x")
+            connection.execute(f"CREATE OR REPLACE TABLE two AS SELECT {second} AS x")
+            (type_,) = connection.table("one").types
+            query = count_different_rows(table("one"), table("two"), {"x": str(type_)}).sql("duckdb")
+            assert connection.execute(query).fetchall() == [(0, 0) if is_same else (1, 1)], second
 
 
 POLICY = make_policy({"ward": "suppress", "ill": "sensitive"}, k=3)
