@@ -307,8 +307,16 @@ def test_rows_of_other_columns_are_not_those_of_the_source(engine: DuckDBEngine)
 def test_suppressed_rows_are_shown_by_labels_with_enough_of_both(least: int, engine: DuckDBEngine) -> None:
     """Each has at least ``least`` suppressed and released rows. Labels without released rows and unknown values do not
     count; NULL is a label."""
-    source = {("a", True): 6, ("b", True): 5, (None, True): 7, ("d", True): 4, ("e", True): 9, ("f", False): 9}
-    released = {"a": 3, "b": 3, None: 4, "d": 2, "f": 5}
+    source = {
+        ("a", True): 6,
+        ("b", True): 5,
+        (None, True): 7,
+        ("d", True): 4,
+        ("e", True): 9,
+        ("g", True): 9,
+        ("f", False): 9,
+    }
+    released = {"a": 3, "b": 3, None: 4, "d": 2, "f": 5, "g": 1}
     fill(
         engine, "source", [(*key, n) for key, n in source.items()], {"value": "VARCHAR", "known": "BOOL", "rows": "INT"}
     )

@@ -27,7 +27,7 @@ from sqlanon.release.contents import (
 )
 from sqlanon.release.label_levels import LEVELS, LEVELS_COLUMNS
 from sqlanon.release.manifest import Manifest, ReleasedColumn
-from sqlanon.release.metadata import expected_comments, write_metadata
+from sqlanon.release.metadata import attribute_rows, expected_comments, figure_rows, write_metadata
 from sqlanon.release.reader import SUBJECT, CachedQueries, OpenRelease, read_manifests
 from sqlanon.support.expressions import create_table_with_columns, table
 from sqlanon.support.resources import RELEASE_MACROS, __version__, macro_scripts
@@ -331,6 +331,27 @@ def test_texts_and_labels_that_differ_are_named(engine: DuckDBEngine) -> None:
         "'label_levels': 4 rows have labels with two labels at one level, or none",
         "'label_levels': 1 rows have a label of 'age' that is not under the one above it",
     ]
+
+
+def test_figures_of_a_release_are_those_of_its_manifest() -> None:
+    figures = {name: value for _, name, value, _ in figure_rows(NEWEST)}
+    assert figures == {
+        "rows": 16,
+        "released_rows": 12,
+        "suppressed_rows": 4,
+        "suppressed_share": 0.25,
+        "classes": 3,
+        "smallest_class": 3,
+        "average_class": 4,
+        "score": 1,
+        "optimal": 1,
+    }
+    empty = replace(NEWEST, rows=0, released_rows=0, classes=0, score=None, policy={**NEWEST.policy, "draft": True})
+    changed = {name: value for _, name, value, _ in figure_rows(empty) if value != figures.get(name)}
+    none = dict.fromkeys(("suppressed_share", "average_class", "score"))
+    assert changed == {"rows": 0, "released_rows": 0, "classes": 0, "draft": 1, **none}
+    rows = [(name, level, height) for _, name, _, level, height, _ in attribute_rows(NEWEST)]
+    assert rows == [("age", 1, 3), ("ward", 0, 1), ("cost", None, None)]
 
 
 FAULTS = {

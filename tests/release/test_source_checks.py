@@ -238,25 +238,34 @@ def test_values_are_compared_as_readers_see_them() -> None:
 POLICY = make_policy({"ward": "suppress", "ill": "sensitive"}, k=3)
 
 
+def at(name: str) -> sqlanon.Policy:
+    return POLICY.with_output_file(Path(name))
+
+
+OTHER_K = make_policy({"ward": "suppress", "ill": "sensitive"}, k=2)
+OTHER_TABLE = make_policy({"ward": "suppress", "ill": "sensitive"}, table="u", k=3)
+
+
 @pytest.mark.parametrize(
-    ("policy", "shown", "path", "expected"),
+    ("made_by", "policy", "shown", "expected"),
     [
-        (POLICY, {}, "r.duckdb", set()),
-        (POLICY, {"draft": True}, "r.duckdb", set()),
-        (POLICY, {"persons": True}, "r.duckdb", {"manifest"}),
-        (POLICY, {"privacy": {"k": 2}}, "r.duckdb", {"manifest"}),
-        (make_policy({"ward": "suppress", "ill": "sensitive"}, k=2), {}, "r.duckdb", {"policy", "manifest"}),
-        (make_policy({"ward": "suppress", "ill": "sensitive"}, table="u", k=3), {}, "r.duckdb", {"policy"}),
+        (POLICY, POLICY, {}, set()),
+        (POLICY, POLICY, {"draft": True}, set()),
+        (POLICY, POLICY, {"persons": True}, {"manifest"}),
+        (POLICY, POLICY, {"privacy": {"k": 2}}, {"manifest"}),
+        (POLICY, OTHER_K, {}, {"policy", "manifest"}),
+        (POLICY, OTHER_TABLE, {}, {"policy"}),
         # The place of the release is an option of `anonymize`, too.
-        (POLICY.with_output_file(Path("r.duckdb")), {}, "r.duckdb", set()),
-        (POLICY.with_output_file(Path("q.duckdb")), {}, "r.duckdb", {"policy"}),
+        (at("r.duckdb"), POLICY, {}, set()),
+        (at("r.duckdb"), at("r.duckdb"), {}, set()),
+        (at("q.duckdb"), POLICY, {}, {"policy"}),
+        (POLICY, at("q.duckdb"), {}, {"policy"}),
     ],
 )
 def test_the_release_was_made_by_the_policy_and_shows_it(
-    policy: sqlanon.Policy, shown: dict[str, Any], path: str, expected: set[str], plain: Subject
+    made_by: sqlanon.Policy, policy: sqlanon.Policy, shown: dict[str, Any], expected: set[str], plain: Subject
 ) -> None:
-    made_by = policy if path == "r.duckdb" and expected == set() else POLICY
     manifest = replace(plain.manifest, policy=POLICY.redact() | shown, policy_hash=made_by.fingerprint())
-    verification = Verification(Path(path).absolute(), manifest, (), "digest")
+    verification = Verification(Path("r.duckdb").absolute(), manifest, (), "digest")
     checks = {check.name.removeprefix(SOURCE_PREFIX): check.passed for check in check_policy(policy, verification)}
     assert checks == {name: name not in expected for name in ("policy", "manifest")}
