@@ -15,7 +15,13 @@ import pytest
 
 import sqlanon
 from oracles.oracle_narrowing import figures_of_pairs
-from sqlanon.disclosure.attribute_disclosure import greatest_skew, similarity
+from sqlanon.disclosure.attribute_disclosure import (
+    background_knowledge,
+    greatest_skew,
+    homogeneity,
+    similarity,
+    skewness,
+)
 from sqlanon.disclosure.dependencies import (
     Dependencies,
     find_narrowing_in_source,
@@ -82,7 +88,18 @@ def test_classes_with_similar_values_are_those_of_plain_python(seed: int, engine
     homogeneous = {row for row in wanted if row[1] == 0}
     assert {*engine.rows(similarity(table("released"), ["ward"], "ill", table("tree"), 1))} == homogeneous
 
+    one, two = ({(ward, len(ills)) for ward, ills in classes.items() if len(set(ills)) <= values} for values in (1, 2))
+    for query, expected in ((homogeneity, one), (background_knowledge, two)):
+        assert {(row[0], row[-1]) for row in engine.rows(query(table("released"), ["ward"], "ill"))} == expected
     shares = Counter(ill for _, ill in rows)
+    skewed = {
+        (ward, ill, n)
+        for ward, ills in classes.items()
+        for ill, n in Counter(ills).items()
+        if 2 * n >= len(ills) and n * len(rows) >= 2 * len(ills) * shares[ill]
+    }
+    found = engine.rows(skewness(table("released"), ["ward"], "ill"))
+    assert {(ward, ill, n) for ward, ill, _, _, n in found} == skewed
     skews = [n / len(ills) / (shares[ill] / len(rows)) for ills in classes.values() for ill, n in Counter(ills).items()]
     assert engine.rows(greatest_skew(table("released"), ["ward"], "ill")) == [(pytest.approx(max(skews)),)]
 
@@ -195,6 +212,31 @@ def test_columns_that_follow_from_a_quasi_identifier_narrow_it(engine: DuckDBEng
     assert both.keys() == {("district",), ("region",)}  # together they say what the district does
     of_persons = found("district", person="person")[("district",)]
     assert of_persons.counts == "persons" and of_persons.affected <= 600
+
+
+def test_a_column_that_gives_few_values_away_narrows(engine: DuckDBEngine) -> None:
+    """Four fifths are men. Two notes, of 75 men and of 75 women, give away the sex of one person in twenty: their
+    pairs are hardly likelier to agree."""
+    engine.connection.execute("""
+        CREATE SCHEMA work;
+        CREATE TABLE source AS
+        SELECT
+            i < 2400 AS sex,
+            CASE WHEN i < 75 THEN 'his' WHEN i >= 2925 THEN 'hers' END AS note,
+            CASE WHEN i < 70 THEN 'his' WHEN i >= 2930 THEN 'hers' END AS fewer
+        FROM range(3000) AS r(i)
+    """)
+    narrowing = find_narrowing_in_source(
+        StatementRunner(engine),
+        lambda name: table(name, "work"),
+        table("source"),
+        3000,
+        ["note", "fewer"],
+        ["sex"],
+        {"note": "VARCHAR", "fewer": "VARCHAR", "sex": "BOOLEAN"},
+        SourceSection(table="source"),
+    )
+    assert [(one.columns, one.pinned) for one in narrowing] == [(("note",), 0.05)]
 
 
 # --- unprotected columns

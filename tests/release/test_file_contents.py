@@ -394,6 +394,34 @@ def test_views_are_compared_by_the_engine_that_wrote_them(engine: DuckDBEngine) 
     ]
 
 
+def test_a_manifest_is_read_in_the_form_in_which_it_is_written() -> None:
+    text, row = NEWEST.to_json(), json.loads(NEWEST.to_json())
+    assert Manifest.from_json(text) == NEWEST
+    refused = [
+        text.replace('{"', '{ "', 1),
+        text.replace('{"', '{"rows": 9, "', 1),
+        text.replace('\\"k\\": 3', '\\"k\\": 2, \\"k\\": 3'),
+        text + " ",
+        *(json.dumps({key: value for key, value in row.items() if key != name}) for name in row),
+        json.dumps(row | {"note": 1}),
+    ]
+    wrong: dict[str, list[Any]] = {
+        "policy": ["[]", '{"attributes": []}', '{"attributes": {"age": 1}}', '{"privacy": 1}', '{"search": 1}'],
+        "generalization": ["[]", '{"age": 1.5}', '{"age": true}'],
+        "heights": ["[1]", '{"age": "3"}'],
+        "noise": ["[1]", '{"age": 1}'],
+        "confidence": ["[1]"],
+        "columns": ['[{"name": "age"}]'],
+        "published_at": [5, "today"],
+        "score": ["1", True],
+    }
+    wrong |= {name: [1.0, True, "1", None] for name in ("rows", "released_rows", "suppressed_rows", "classes")}
+    refused += [json.dumps(row | {name: value}) for name, values in wrong.items() for value in values]
+    for forged in refused:
+        with pytest.raises((KeyError, TypeError, ValueError)):
+            Manifest.from_json(forged)
+
+
 # --- rows and their claims
 
 
