@@ -59,7 +59,7 @@ _PATHS_OF_ATTRIBUTE = template("""
 """)
 # Position ``low`` of a path is the label, 0 for the released label itself, and position ``high`` its ancestor.
 _LABEL_LEVELS = template("""
-    WITH unique_ancestors AS (
+    WITH ancestors AS (
         SELECT i, attribute, label, level, min(ancestor) AS ancestor, bool_or(low = 0) AS is_released
         FROM (
             SELECT
@@ -72,10 +72,11 @@ _LABEL_LEVELS = template("""
             FROM :paths AS paths, range(0, :end_position) AS labels(low), range(1, :end_position) AS ancestors(high)
             WHERE high >= low AND high >= first_position AND (low = 0 OR low >= first_position)
         ) AS pairs
-        WHERE label IS NOT NULL AND :condition
+        WHERE label IS NOT NULL
         GROUP BY i, attribute, label, level
         HAVING min(ancestor) = max(ancestor)
     ),
+    unique_ancestors AS (SELECT * FROM ancestors WHERE :condition),
     reachable AS (
         SELECT DISTINCT i, ancestor
         FROM unique_ancestors
@@ -101,7 +102,7 @@ def label_levels(
     """
     policy, levels = search_input.policy, {name.lower(): level for name, level in generalization.items()}
     queries, longest_path = list[exp.Query](), 0
-    conditions: list[exp.Expr] = [fragment("ancestor IS NOT NULL")()]
+    conditions: list[exp.Expr] = []
     columns, hierarchies = search_input.columns.generalized, search_input.policy_hierarchies
     attributes = zip(policy.generalized_attributes, columns, hierarchies, strict=False)
     for i, (name, column, hierarchy) in enumerate(attributes):
