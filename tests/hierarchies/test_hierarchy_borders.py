@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from calendar import monthrange
 from collections.abc import Sequence
 from datetime import date, timedelta
 from pathlib import Path
@@ -14,6 +16,7 @@ from interval_oracle import TARGET, VALUES, Bench
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.hierarchies import build_hierarchy
 from sqlanon.hierarchies.bounds import RangeKind, label_bounds
+from sqlanon.hierarchies.partial_dates import PARTIAL_DATE
 from sqlanon.hierarchies.rules import RuleError, read_value_labels, resolve_rules
 from sqlanon.policy.rules import CategoriesRule, DatesRule, FileRule, IntervalsRule, MaskRule, Rule, SuppressRule
 from sqlanon.support.expressions import col, select, subquery, values_query
@@ -95,13 +98,29 @@ def test_calendar_levels_are_those_of_python(bench: Bench) -> None:
     }
 
 
+def test_partial_dates_are_days_months_and_years_of_the_calendar() -> None:
+    def is_day(year: int, month: int, day: int) -> bool:
+        return 1 <= month <= 12 and 1 <= day <= monthrange(year, month)[1]
+
+    form = re.compile(PARTIAL_DATE)
+    for year in (1, 1900, 1904, 1980, 1981, 2000, 9999):
+        assert form.fullmatch(f"{year:04}") and not form.fullmatch(f"{year:04}0")
+        for month in range(14):
+            assert bool(form.fullmatch(f"{year:04}-{month:02}")) is (1 <= month <= 12)
+            for day in (0, 1, 9, 10, 28, 29, 30, 31, 32):
+                text = f"{year:04}-{month:02}-{day:02}"
+                assert bool(form.fullmatch(text)) is is_day(year, month, day), text
+    assert not form.fullmatch("0000") and not form.fullmatch("1980-1") and not form.fullmatch("1980-01-1")
+
+
 REFUSED: list[tuple[str, str, list[Any], list[str]]] = [
     ("a;A;x;*\nb;A;y;*\nc;B;x;*", "VARCHAR", ["a"], ["between levels 1 and 2: 'A' lies under 'x' and 'y'"]),
     ("a;A;*\nb;A;*\nc;B;+", "VARCHAR", ["a"], ["the top, level 2, has 2 values: '*' and '+'"]),
     ("1;*\n2;*\n01;*", "INTEGER", [1], ["keys that are listed more than once: '1' (2 times, spelled '01' and '1')"]),
     ("1;*\n1.5;*\nage;*", "INTEGER", [1], ["keys that are not of type INTEGER: '1.5', 'age'"]),
     ("1.5;*\n2;*", "INTEGER", [2], ["keys that are not of type INTEGER: '1.5'"]),
-    ("1.10;*\n1.005;*", "DECIMAL(5,2)", [], ["'1.005'"]),
+    ("1.2;*\n2;*", "INTEGER", [2], ["keys that are not of type INTEGER: '1.2'"]),
+    ("1.10;*\n1.005;*\n1.004;*", "DECIMAL(5,2)", [], ["'1.004'", "'1.005'"]),
     ("a;*\nb;*", "VARCHAR", ["a", "c", "c2"], ["values missing from the hierarchy: 'c2' (3 rows), 'c' (2 rows)"]),
     (
         "a;x;*\n;y;*",
