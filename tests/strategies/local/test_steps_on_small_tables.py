@@ -107,10 +107,7 @@ UNEVEN = Hierarchy({
 
 
 SUBTREE = [
-    *(
-        Small(drawn(n, 36, [UNEVEN, B, C], 0.6), [UNEVEN, B, C], 3, limit, weights=weights)
-        for n, limit, weights in [(1, 6, ()), (2, 3, (1.0, 3.0, 0.5)), (4, 0, ())]
-    ),
+    Small(drawn(2, 36, [UNEVEN, B, C], 0.6), [UNEVEN, B, C], 3, 3, weights=(1.0, 3.0, 0.5)),
     Small([*drawn(6, 30, [UNEVEN, B], 0.6), ("?", "b0")], [UNEVEN, B], 3, 4, forbidden=[["p"], []]),
     Small(drawn(7, 30, [UNEVEN, B], 0.6), [UNEVEN, B], 3, 3, spans=[(1, 3), (0, 1)]),
     # Splitting at once what was raised leads to another cut.
