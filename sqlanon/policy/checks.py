@@ -31,7 +31,7 @@ from sqlanon.support.names import EARLIER_RELEASES_COLUMN, METADATA_VIEWS, label
 _Keys: TypeAlias = Mapping[str, Any]
 
 
-def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str, Any]) -> Iterator[Problem]:
+def cross_check(parts: Mapping[str, Any], names: list[str], raw_sections: Mapping[str, Any]) -> Iterator[Problem]:
     """Check the sections of a policy against one another.
 
     Parameters
@@ -40,18 +40,18 @@ def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str
         The valid sections.
     names:
         The names of all attributes, valid or not.
-    written:
+    raw_sections:
         The sections as written; for a misspelled section, an empty table.
     """
     policy = collect_sections(
         parts,
-        written={name: _as_keys(part) for name, part in written.items() if part is not None},
-        privacy_keys_known=set(_as_keys(written.get("privacy"))) <= set(PrivacySection.model_fields),
+        raw={name: _as_keys(part) for name, part in raw_sections.items() if part is not None},
+        privacy_keys_known=set(_as_keys(raw_sections.get("privacy"))) <= set(PrivacySection.model_fields),
         attribute_names=names,
     )
     yield from _check_names(policy)
     yield from find_conflicts((*compatibility.WEIGHTS, *compatibility.STRATEGY_SUPPORT), policy)
-    if "search" not in written:
+    if "search" not in raw_sections:
         policy = replace(policy, search=SearchSection())
     yield from find_conflicts(compatibility.IDENTIFICATIONS, policy)
     if names:  # otherwise the problems of the attributes say enough
@@ -131,7 +131,7 @@ def _list_items(policy: PolicySections, field: str) -> Iterator[tuple[Requiremen
     """The items of all requirements with a field, each with its place; one item may stand without a list."""
     for key, requirement_type in requirement_types_by_key().items():
         if field in getattr(requirement_type, "model_fields", ()):
-            items, place = policy.written.get("privacy", {}).get(key), f"privacy.{key}"
+            items, place = policy.raw.get("privacy", {}).get(key), f"privacy.{key}"
             if isinstance(items, list | tuple):
                 yield from ((requirement_type, f"{place}[{i}]", _as_keys(item)) for i, item in enumerate(items))
             else:
@@ -184,7 +184,7 @@ def _check_shield(policy: PolicySections, place: str, keys: _Keys) -> Iterator[P
 
 def _check_person(section: str, policy: PolicySections) -> Iterator[Problem]:
     """The person column of the source is never released; a population needs columns for quasi-identifiers only."""
-    person, place = policy.written.get(section, {}).get("person"), f"{section}.person"
+    person, place = policy.raw.get(section, {}).get("person"), f"{section}.person"
     for name, attribute in policy.attributes.items():
         if not isinstance(person, str) or name.lower() != person.lower() or attribute.role == "identifying":
             continue

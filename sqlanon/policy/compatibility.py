@@ -34,7 +34,7 @@ class PolicySections:
     search: Any = None
     release: Any = None
     catalog: Any = None
-    written: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # as written, valid or not
+    raw: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # as written, valid or not
     attribute_names: Sequence[str] = ()  # of all attributes, valid or not; empty if all are valid
     privacy_keys_known: bool = True  # all keys of ``[privacy]`` are known
     exported: bool = False  # statements for a warehouse are exported, whatever the source is
@@ -55,7 +55,7 @@ class PolicySections:
     def writes(self, path: str) -> bool:
         """Whether a section or its key is written, valid or not."""
         section, _, key = path.partition(".")
-        part = self.written.get(section)
+        part = self.raw.get(section)
         return part is not None and (not key or part.get(key) is not None)
 
     @property
@@ -315,12 +315,12 @@ def _requirements(label: str, find_keys: Callable[[PolicySections], Iterable[str
     return Feature(label, find_uses)
 
 
-def _requirements_with(label: str, written: bool = False, **properties: object) -> Feature:
+def _requirements_with(label: str, as_written: bool = False, **properties: object) -> Feature:
     """Requirements with properties, valid or as written: an invalid number does not hide a missing population."""
 
     def find_keys(policy: PolicySections) -> list[str]:
         keys = _requirement_keys(**properties)
-        if written:
+        if as_written:
             return [key for key in keys if policy.writes(f"privacy.{key}")]
         return sorted(policy.requirements.intersection(keys))
 
@@ -362,7 +362,7 @@ def _find_decided_with_persons(policy: PolicySections) -> list[Use]:
 def _find_unused_population(policy: PolicySections) -> list[Use]:
     keys = _requirement_keys(scope="population")
     is_used = policy.writes("risk") or any(policy.writes(f"privacy.{key}") for key in keys)
-    is_unused = policy.written.get("privacy") and policy.privacy_keys_known and not is_used
+    is_unused = policy.raw.get("privacy") and policy.privacy_keys_known and not is_used
     return [Use("population", {"kinds": " and ".join(keys)})] if is_unused else []
 
 
@@ -381,17 +381,17 @@ DECIDED_WITH_PERSONS = Feature(
     _list_names("a requirement on the whole source, or shields over persons", _requirement_keys(whole_source=True)),
     _find_decided_with_persons,
 )
-NEEDS_POPULATION = _requirements_with("a requirement on a population", written=True, scope="population")
+NEEDS_POPULATION = _requirements_with("a requirement on a population", as_written=True, scope="population")
 COVERING_REQUIREMENT = _requirements_with(
-    "a requirement on a population as a whole", written=True, scope="population", whole_source=True
+    "a requirement on a population as a whole", as_written=True, scope="population", whole_source=True
 )
 COMPARES_PERSONS = _requirements_with(
-    "a requirement that compares persons with the population's", written=True, compares_persons=True
+    "a requirement that compares persons with the population's", as_written=True, compares_persons=True
 )
 NO_POPULATION = _feature("no `[population]`", "population", lambda policy: not policy.writes("population"))
 WRITTEN_POPULATION = _feature("`[population]`", "population", lambda policy: policy.writes("population"))
 WRITTEN_MASK = _feature(
-    MASK.label, "release.suppressed", lambda policy: policy.written.get("release", {}).get("suppressed") == "mask"
+    MASK.label, "release.suppressed", lambda policy: policy.raw.get("release", {}).get("suppressed") == "mask"
 )
 NO_POPULATION_USE = Feature("no requirement on a population, and no `[risk]`", _find_unused_population)
 
@@ -419,7 +419,7 @@ NO_KEY = _feature(
 NO_PERSON = _feature(
     "no `source.person`",
     "source",
-    lambda policy: not policy.written.get("source", {}).get("person") and not policy.remote_engine,
+    lambda policy: not policy.raw.get("source", {}).get("person") and not policy.remote_engine,
 )
 NO_PERSON_OF_POPULATION = _feature(
     "`[population]` without `person`",

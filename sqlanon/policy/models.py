@@ -71,18 +71,18 @@ def read_tree(
     ]
     # A misspelled section is not reported as missing.
     misspelled = {nearest_word(key, sections) for key in unknown}
-    written = {key: tree[key] for key in sections if tree.get(key) is not None}
-    written |= {key: {} for key in ("attributes", "privacy") if key not in written and key not in misspelled}
+    raw_sections = {key: tree[key] for key in sections if tree.get(key) is not None}
+    raw_sections |= {key: {} for key in ("attributes", "privacy") if key not in raw_sections and key not in misspelled}
     parts: dict[str, Any] = {}
-    for key, value in written.items():
+    for key, value in raw_sections.items():
         read = partial(read_part, SECTIONS[key], place=key) if key in SECTIONS else _read_attributes
         part, part_problems = read(value, context=context)
         problems += part_problems
         if part is not None:
             parts[key] = part
-    attributes = written.get("attributes")
+    attributes = raw_sections.get("attributes")
     names = [name for name in attributes if isinstance(name, str)] if isinstance(attributes, Mapping) else []
-    problems += cross_check(parts, names, {key: {} for key in misspelled if key} | written)
+    problems += cross_check(parts, names, {key: {} for key in misspelled if key} | raw_sections)
     if problems:
         raise PolicyError(problems)
     # The release has the name of the source table, unless it needs a schema as well.

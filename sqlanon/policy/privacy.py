@@ -114,23 +114,23 @@ _ATTRIBUTES_SCHEMA: Mapping[str, Any] = {
 }
 
 
-def _split_attributes(written: object, read: Callable[[Any], Any]) -> tuple[Any, ...]:
+def _split_attributes(keys: object, read: Callable[[Any], Any]) -> tuple[Any, ...]:
     """The requirement for each attribute that it names."""
-    if not isinstance(written, Mapping):
-        return (read(written),)
-    if isinstance(written.get("attribute"), list | tuple):
+    if not isinstance(keys, Mapping):
+        return (read(keys),)
+    if isinstance(keys.get("attribute"), list | tuple):
         raise Flaws([(("attribute",), "must be one name: for several, write attributes = [...]")])
-    if "attributes" not in written:
-        return (read(written),)
-    if flaws := list(_find_attributes_flaws(written)):
+    if "attributes" not in keys:
+        return (read(keys),)
+    if flaws := list(_find_attributes_flaws(keys)):
         raise Flaws(flaws)
-    parameters = {key: value for key, value in written.items() if key != "attributes"}
-    return tuple(read({"attribute": name, **parameters}) for name in written["attributes"])
+    parameters = {key: value for key, value in keys.items() if key != "attributes"}
+    return tuple(read({"attribute": name, **parameters}) for name in keys["attributes"])
 
 
-def _find_attributes_flaws(written: Mapping[str, Any]) -> Iterator[Flaw]:
-    names = written["attributes"]
-    if "attribute" in written:
+def _find_attributes_flaws(keys: Mapping[str, Any]) -> Iterator[Flaw]:
+    names = keys["attributes"]
+    if "attribute" in keys:
         yield ("attributes",), "give attribute = ... or attributes = [...], not both"
     if not isinstance(names, list | tuple):
         yield ("attributes",), f"must be a list of names, not {in_words(names)}"

@@ -358,7 +358,7 @@ class Requirement(ABC):
         return None, None
 
     @classmethod
-    def find_conflicts(cls, written: Mapping[str, Any], name: str, attribute: SensitiveAttribute) -> Iterator[Flaw]:
+    def find_conflicts(cls, keys: Mapping[str, Any], name: str, attribute: SensitiveAttribute) -> Iterator[Flaw]:
         """Conflicts between the requirement as written and the sensitive attribute that it names."""
         return iter(())
 

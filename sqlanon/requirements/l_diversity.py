@@ -86,8 +86,8 @@ class LDiversity(Section, Requirement):
             yield ("c",), f'applies to kind = "recursive", and this one is {self.kind}: leave it out'
 
     @classmethod
-    def find_conflicts(cls, written: Mapping[str, Any], name: str, attribute: SensitiveAttribute) -> Iterator[Flaw]:
-        if written.get("joint") is True and attribute.is_only_one:
+    def find_conflicts(cls, keys: Mapping[str, Any], name: str, attribute: SensitiveAttribute) -> Iterator[Flaw]:
+        if keys.get("joint") is True and attribute.is_only_one:
             yield ("joint",), f"needs a second sensitive attribute besides {name!r}: leave it out"
 
     @property

@@ -106,8 +106,8 @@ class TCloseness(Section, Requirement):
     )
 
     @classmethod
-    def find_conflicts(cls, written: Mapping[str, Any], name: str, attribute: SensitiveAttribute) -> Iterator[Flaw]:
-        if written.get("distance") == "hierarchical" and not attribute.has_hierarchy:
+    def find_conflicts(cls, keys: Mapping[str, Any], name: str, attribute: SensitiveAttribute) -> Iterator[Flaw]:
+        if keys.get("distance") == "hierarchical" and not attribute.has_hierarchy:
             yield (
                 ("distance",),
                 f"hierarchical needs a hierarchy of {name!r}, which has none: "
