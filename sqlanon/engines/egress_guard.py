@@ -176,9 +176,9 @@ def _is_aggregate(column: exp.Expr) -> bool:
 
 def refuse_confined(query: exp.Expr, confined: Mapping[str, frozenset[str]], engine_name: str) -> None:
     """Refuse a query whose result would show confined columns."""
-    if shown := confined_columns(query, confined):
+    if leaks := confined_columns(query, confined):
         raise SourceError(
-            f"this would fetch who the rows are of ({', '.join(sorted(shown))}), which never leaves {engine_name}"
+            f"this would fetch who the rows are of ({', '.join(sorted(leaks))}), which never leaves {engine_name}"
         )
 
 
@@ -218,10 +218,10 @@ def _confined_in_union(query: exp.SetOperation, confined: Mapping[str, frozenset
     names, output = [name.lower() for name in query.named_selects], set[str]()
     for side in (query.left, query.right):
         assert isinstance(side, exp.Query)
-        shown, side_names = confined_columns(side, confined), [name.lower() for name in side.named_selects]
-        if shown - set(side_names):  # columns of a star have no position
-            return frozenset({*names, *shown})
-        output |= {names[position] for position, name in enumerate(side_names) if name in shown}
+        leaks, side_names = confined_columns(side, confined), [name.lower() for name in side.named_selects]
+        if leaks - set(side_names):  # columns of a star have no position
+            return frozenset({*names, *leaks})
+        output |= {names[position] for position, name in enumerate(side_names) if name in leaks}
     return frozenset(output)
 
 

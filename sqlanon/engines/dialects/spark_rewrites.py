@@ -128,11 +128,11 @@ def _rewrite_list(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
         aggregate = aggregate.this
     if not isinstance(aggregate, exp.ArrayAgg):
         return node
-    listed, order = aggregate.this, None
-    if isinstance(listed, exp.Order):
-        listed, order = listed.this, listed.expressions
-    is_distinct = isinstance(listed, exp.Distinct)
-    value = listed.expressions[0] if is_distinct else listed
+    content, order = aggregate.this, None
+    if isinstance(content, exp.Order):
+        content, order = content.this, content.expressions
+    is_distinct = isinstance(content, exp.Distinct)
+    value = content.expressions[0] if is_distinct else content
     if isinstance(value, exp.Struct) and not order and not is_distinct:  # it is never NULL
         return _null_if_empty(_replace_aggregate(node, anonymous("COLLECT_LIST", value.copy())))
     keys, is_descending = _sort_keys(aggregate, order or [])
