@@ -172,8 +172,9 @@ class Attacker:
     ) -> Finding:
         """The finding of queries for one release or two, with titles for their values; by default their victims."""
         rows = min(release.manifest.released_rows for release in releases)
-        victims = self.count_victims(queries[0]) if victims is None else victims
+        # sqlglot changes some aggregates when it writes a query, so the script comes first.
         sql = self.writer.write(*(add_titles(query, titles) for query in queries))
+        victims = self.count_victims(queries[0]) if victims is None else victims
         return Finding(tuple(str(release.path) for release in releases), min(victims, rows), rows, sql, figures)
 
     def list_pairs(self) -> Iterator[ReleasePair]:
