@@ -1,8 +1,13 @@
-"""Golden files of what a warehouse is asked: ``python tests/warehouse/golden_statements.py`` writes them."""
+"""Golden files of the statements for warehouses: ``python tests/warehouse/golden_statements.py`` writes them.
+
+A dialect that is like another one has a file of the differences from it.
+"""
 
 from __future__ import annotations
 
+import difflib
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +15,9 @@ import sqlanon
 from sqlanon.warehouse import DIALECTS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+
+BASES = {"snowflake": "duckdb", "trino": "snowflake", "bigquery": "spark", "databricks": "spark"}
+"""The dialect whose statements those of a dialect are compared with."""
 
 DIVERSITIES = [
     {"attribute": "diagnosis", "kind": "distinct", "l": 2},
@@ -54,16 +62,31 @@ def policy(privacy: dict[str, Any], release: dict[str, Any], **source: Any) -> s
     )
 
 
+@cache
 def plans(dialect: str) -> str:
-    """What is golden: suppressed rows left out and every requirement; and masked ones, of the holder's own query."""
-    own = "SELECT * FROM clinic.patients WHERE year = 2024 -- this year's"
+    """Two plans: every requirement, with suppressed rows left out; and a query as source, with masked rows."""
+    query = "SELECT * FROM clinic.patients WHERE year = 2024 -- this year's"
     with sqlanon.connect() as db:
         first = db.plan(policy(EVERYTHING, {"table": "shared.patients"}), dialect=dialect)
-        masked = policy({"k": 5}, {"table": "shared.patients", "suppressed": "mask"}, table=None, query=own)
+        masked = policy({"k": 5}, {"table": "shared.patients", "suppressed": "mask"}, table=None, query=query)
         return f"{first}\n\n{db.plan(masked, dialect=dialect)}\n"
 
 
+def golden_file(dialect: str) -> Path:
+    return GOLDEN / (f"{dialect}.diff" if dialect in BASES else f"{dialect}.sql")
+
+
+def golden_text(dialect: str) -> str:
+    """The statements of a dialect, or their differences from those of its base."""
+    text = plans(dialect)
+    if dialect not in BASES:
+        return text
+    base = BASES[dialect]
+    lines = (plans(base).splitlines(keepends=True), text.splitlines(keepends=True))
+    return "".join(difflib.unified_diff(*lines, base, dialect, n=1))
+
+
 if __name__ == "__main__":
-    for one in DIALECTS:
-        (GOLDEN / f"{one}.sql").write_text(plans(one), encoding="utf-8")
-        sys.stdout.write(f"{GOLDEN / one}.sql\n")
+    for dialect in DIALECTS:
+        golden_file(dialect).write_text(golden_text(dialect), encoding="utf-8")
+        sys.stdout.write(f"{golden_file(dialect)}\n")
