@@ -93,10 +93,10 @@ def count_frequencies(
     permitted = find_permitted_levels(policy, marginals.heights, find_forbidden_levels(runner, policy, attributes))
     # The scan is dropped after it is counted, so its set is at levels that serve all later generalizations.
     floor = (0,) * len(attributes) if own.counted else permitted.lowest
-    frequency_sets = FrequencySets(scanned.steps, work, ground, space, floor)
-    reader, members = scanned.steps, own.members
+    frequency_sets = FrequencySets(scanned.runner, work, ground, space, floor)
+    reader, members = scanned.runner, own.members
     if own.remote is not None:
-        reader, members = own.remote.steps, own.remote.members
+        reader, members = own.remote.runner, own.remote.members
     limit = count_suppression_limit(reader, policy.search.suppression_limit, rows, members)
     if own.counted or runner.dry:
         _drop_scan(scanned, frequency_sets, floor)
@@ -117,7 +117,7 @@ def build_count_source(
     work: Namer,
 ) -> CountSource:
     """The tables that frequency sets and the counts of sensitive values are computed from."""
-    runner, own, theirs = scanned.steps, scanned.own, scanned.their_scan
+    runner, own, theirs = scanned.runner, scanned.own, scanned.their_scan
     combined: exp.Expr = make_combinations(runner, own, work)
     codes = None
     if not own.counted and (runner.dry or is_large(rows)):
@@ -177,8 +177,8 @@ def _drop_scan(scanned: ScanResult, frequency_sets: FrequencySets, floor: Levels
     if (movers := frequency_sets.ground.movers) is not None:
         sensitive += movers.values
     if scanned.own.remote is not None:
-        scanned.own.remote.steps.drop_all_except([] if movers is None else [movers.coded])
-    scanned.steps.drop_all_except(
+        scanned.own.remote.runner.drop_all_except([] if movers is None else [movers.coded])
+    scanned.runner.drop_all_except(
         [table for table in (space.frequency, scanned.own.members, *sensitive) if table is not None]
     )
     if scanned.population is not None:

@@ -88,7 +88,7 @@ _DISTINCT_PERSONS = template("SELECT :keys, count(*) AS :count FROM (SELECT DIST
 class RemoteMembers:
     """Remote tables with the persons of each combination and sensitive value, and with the rows of the movers."""
 
-    steps: StatementRunner  # of the remote engine
+    runner: StatementRunner  # of the remote engine
     members: exp.Table
     movers: exp.Table | None
     quasi: int
@@ -98,11 +98,11 @@ class RemoteMembers:
         keys = [col(f"q{i}", "r") for i in range(self.quasi)]
         source_keys = quasi_columns(self.quasi)
         if self.movers is None:
-            return self.steps.create_table(
+            return self.runner.create_table(
                 target, _COMBINATIONS_WITHOUT_MOVERS(keys=keys, source_keys=source_keys, members=self.members)
             )
         query = _COMBINATIONS(keys=keys, source_keys=source_keys, members=self.members, movers=self.movers)
-        return self.steps.create_table(target, query)
+        return self.runner.create_table(target, query)
 
     def pairs(self, target: exp.Table, sensitive: int, inner: Sequence[int] = ()) -> exp.Table:
         """Create a local table of combinations and sensitive values with the number of persons who are no movers."""
@@ -111,17 +111,17 @@ class RemoteMembers:
         renamed = [as_column(col(name), alias) for name, alias in names]
         keys = [col(alias, "r") for _, alias in names]
         if self.movers is None:
-            return self.steps.create_table(
+            return self.runner.create_table(
                 target, _PAIRS_WITHOUT_MOVERS(keys=keys, renamed=renamed, members=self.members)
             )
         query = _PAIRS(keys=keys, renamed=renamed, members=self.members, movers=self.movers)
-        return self.steps.create_table(target, query)
+        return self.runner.create_table(target, query)
 
     def movers_by_value(self, target: exp.Table, sensitive: int) -> exp.Table | None:
         """Create a local table with the distinct movers of each sensitive value; None without movers."""
         if self.movers is None:
             return None
-        return self.steps.create_table(target, _MOVERS_BY_VALUE(value=col(f"s{sensitive}"), movers=self.movers))
+        return self.runner.create_table(target, _MOVERS_BY_VALUE(value=col(f"s{sensitive}"), movers=self.movers))
 
 
 def scan_members(
@@ -151,7 +151,7 @@ class RemoteMovers:
     """The remote table of movers with the codes of their combinations, and counts of it."""
 
     def __init__(self, runner: StatementRunner, work: Namer, coded: exp.Table, values: Sequence[exp.Table]) -> None:
-        self.steps, self.work, self.coded = runner, work, coded
+        self.runner, self.work, self.coded = runner, work, coded
         self.values = tuple(
             values
         )  # of the sensitive attributes, from `frequency.distribution.number_sensitive_values`
@@ -162,7 +162,7 @@ class RemoteMovers:
         columns = [col(key) for key in keys]
         query = _DISTINCT_PERSONS(keys=columns, count=exp.to_identifier(counted), coded=within or self.coded)
         query = query.group_by(*(column.copy() for column in columns), copy=False)
-        return self.steps.create_table(self.work(f"movers_of_classes_{next(self._numbers)}"), query)
+        return self.runner.create_table(self.work(f"movers_of_classes_{next(self._numbers)}"), query)
 
     def of_classes(self, classes: exp.Table, pairs: Sequence[tuple[str, str]]) -> exp.Subquery:
         """The movers of some classes; ``pairs`` are columns of the coded table and of the classes to join on."""
@@ -174,7 +174,7 @@ class RemoteMovers:
 
     def count(self, within: exp.Expr | None = None) -> int:
         """Count the movers, or those of some classes."""
-        return int(self.steps.look_up(count_persons(within or self.coded), [(0,)])[0][0])
+        return int(self.runner.look_up(count_persons(within or self.coded), [(0,)])[0][0])
 
 
 def encode_movers(
@@ -199,8 +199,8 @@ def encode_movers(
         )
         output.append(as_column(col(VALUE, f"v{j}"), f"s{j}"))
     query = query.select(*output, col(PERSON, "r"), copy=False).distinct(copy=False)
-    coded = remote.steps.create_table(work("movers_coded"), query)
-    return RemoteMovers(remote.steps, work, coded, values)
+    coded = remote.runner.create_table(work("movers_coded"), query)
+    return RemoteMovers(remote.runner, work, coded, values)
 
 
 def add_movers(settled: exp.Expr, keys: Sequence[str], counts: Sequence[str], movers: exp.Table) -> exp.Subquery:

@@ -244,7 +244,7 @@ class ScanResult:
 
     source: Source
     columns: Columns
-    steps: StatementRunner
+    runner: StatementRunner
     reader: StatementRunner
     own: Scan
     population: ScannedPopulation | None

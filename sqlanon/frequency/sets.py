@@ -219,7 +219,7 @@ class FrequencySets:
         space: ClassSpace,
         floor: Levels,
     ) -> None:
-        self.steps, self.work, self.ground, self.floor = runner, work, ground, floor
+        self.runner, self.work, self.ground, self.floor = runner, work, ground, floor
         self.space = space
         self._with_movers: dict[Levels, tuple[ClassSpace, list[exp.Table]]] = {}
         self._created: list[FrequencySet] = []
@@ -287,13 +287,13 @@ class FrequencySets:
         return replace(space, frequency=frequency, sensitive=sensitive), tables
 
     def _drop_movers(self, levels: Levels) -> None:
-        self.steps.drop(*self._with_movers.pop(levels)[1])
+        self.runner.drop(*self._with_movers.pop(levels)[1])
 
     def sizes_at(self, levels: Levels) -> ClassSpace:
         """The class space for the class sizes of a generalization: a query, instead of a set that would serve only
         once."""
         codes, requirements = self.ground.codes, self.space.requirements
-        if codes is None or self.ground.sensitive or requirements.shields or self._estimate is None or self.steps.dry:
+        if codes is None or self.ground.sensitive or requirements.shields or self._estimate is None or self.runner.dry:
             return self.at(levels)
         is_coarse = self._estimate.most(levels) < COARSE_CLASSES
         if is_coarse or levels in self._once or self._serving(levels) is not None or self._lowest(levels) != levels:
@@ -316,19 +316,19 @@ class FrequencySets:
         # A table instead of a subquery: DuckDB then knows that it has fewer codes than there are rows, and hashes the
         # codes.
         target = self.work(f"half_{next(self._numbers)}")
-        table = self.steps.create_table(target, codes.half(attribute, levels[attribute], rest))
+        table = self.runner.create_table(target, codes.half(attribute, levels[attribute], rest))
         try:
             sizes = codes.class_sizes(levels, Half(attribute, table))
             yield replace(self.space, frequency=subquery(sizes, "f"), are_classes=True)
         finally:
-            self.steps.drop(table)
+            self.runner.drop(table)
 
     def together(self, several: Sequence[Levels]) -> tuple[ClassSpace, int] | None:
         """A class space that serves several generalizations, and how many of them one statement may compute.
 
         None for a large table, where each generalization may need another set.
         """
-        if self._estimate is not None or self.steps.dry or self.ground.movers is not None:
+        if self._estimate is not None or self.runner.dry or self.ground.movers is not None:
             return None
         lowest = tuple(map(min, zip(*several, strict=True)))
         space, serving = self.at(lowest), self._serving(lowest)
@@ -374,7 +374,7 @@ class FrequencySets:
             query = codes.frequency(levels)
         else:
             query = fq.count_frequency_set(ground.combinations, ground.attributes, levels, ground.counts)
-        table = self.steps.create_table(self.work(f"frequency_{number}"), query)
+        table = self.runner.create_table(self.work(f"frequency_{number}"), query)
         sensitive = {}
         for i, (distribution, pairs) in enumerate(ground.sensitive.items()):
             target = self.work(f"distribution_{number}_{i}")
@@ -382,9 +382,9 @@ class FrequencySets:
                 query = codes.distribution(pairs, levels)
             else:
                 query = ds.count_distribution(pairs, ground.attributes, levels)
-            counts = self.steps.create_table(target, query)
+            counts = self.runner.create_table(target, query)
             sensitive[distribution] = SensitiveTable(counts, pairs.inner, pairs.domain)
-        size = self.steps.count(table)
+        size = self.runner.count(table)
         frequency_set = FrequencySet(levels, table, sensitive, size)
         self._created.append(frequency_set)
         return frequency_set

@@ -164,7 +164,7 @@ def _find_obstacle(draft: ReleaseDraft) -> str | None:
         "A requirement of this policy is on more than one group at a time.": spans_classes,
         "The release is based on earlier ones.": search_input.earlier.run_ids,
         "Noise, decoys or masked rows change what a generalization leaves.": changes_rows,
-        "The combinations are in another engine.": search_input.frequency_sets.steps.engine is not draft.run.engine,
+        "The combinations are in another engine.": search_input.frequency_sets.runner.engine is not draft.run.engine,
     }
     return next((obstacle for obstacle, applies in obstacles.items() if applies), None)
 
@@ -251,7 +251,7 @@ def _count_node(search_input: SearchInput, levels: Levels) -> list[Any]:
         classes=subquery(judged_classes(space, levels, codes), "judged"),
     )
     above, never, sizes = [0, 0, 0], [0, *(0 for _ in inner)], []
-    for kept, size, classes, rows, smallest, *sums in search_input.frequency_sets.steps.engine.rows(query):
+    for kept, size, classes, rows, smallest, *sums in search_input.frequency_sets.runner.engine.rows(query):
         leaves = [int(leaf_sum or 0) for leaf_sum in sums[: len(inner)]]
         if not kept:
             never = [rows, *leaves]
@@ -268,7 +268,7 @@ def _describe_levels(search_input: SearchInput, attribute: CodedAttribute) -> tu
     labels = [as_column(ground, "label_0")]
     for level in range(1, attribute.height + 1):
         labels.append(as_column(cast(col(f"label_{level}"), "VARCHAR"), f"l{level}"))
-    engine = search_input.frequency_sets.steps.engine
+    engine = search_input.frequency_sets.runner.engine
     rows = engine.rows(_FREQUENT_VALUE(labels=labels, values=attribute.table.copy()))
     texts = ["(no value)" if label is None else label for label in rows[0]] if rows else [""] * len(labels)
     return texts, [*engine.rows(group_counts(attribute))[0], 1] if attribute.height else [1]

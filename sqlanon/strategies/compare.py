@@ -150,7 +150,7 @@ def compute_loss(search_input: SearchInput, search_result: SearchResult) -> floa
         return search_result.local_result.score(loss)
     levels = search_result.levels
     assert levels is not None
-    return loss.score(levels, Checker(search_input.frequency_sets.steps.engine, search_input, loss)(levels))
+    return loss.score(levels, Checker(search_input.frequency_sets.runner.engine, search_input, loss)(levels))
 
 
 def compute_attribute_losses(search_input: SearchInput, search_result: SearchResult) -> dict[str, float]:
@@ -158,7 +158,7 @@ def compute_attribute_losses(search_input: SearchInput, search_result: SearchRes
     marginals, levels, local_result = search_input.marginals, search_result.levels, search_result.local_result
     figures = None
     if levels is not None:
-        figures = Checker(search_input.frequency_sets.steps.engine, search_input, Loss(marginals))(levels)
+        figures = Checker(search_input.frequency_sets.runner.engine, search_input, Loss(marginals))(levels)
     losses = {}
     for i, name in enumerate(search_input.policy.generalized_attributes):
         loss = Loss(marginals, [float(i == j) for j in range(len(search_input.attributes))], "sum")

@@ -40,7 +40,7 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
             return None
         row, share = halved
         found.append(share)
-        whole = self._sets.steps.fetch_figures(candidate_query(self._sets.at(levels), levels, self._short))
+        whole = self._sets.runner.fetch_figures(candidate_query(self._sets.at(levels), levels, self._short))
         for name, value in row.items():
             if share == 1:
                 assert value == pytest.approx(whole[name] or 0)

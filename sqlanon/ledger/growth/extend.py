@@ -271,7 +271,7 @@ def _select_unreleased(space: ClassSpace, marks: CodedAttribute) -> ClassSpace:
 
 def _figures(search_input: SearchInput, space: ClassSpace, levels: Levels) -> Figures:
     """The figures of the waiting rows for the policy's measure."""
-    runner, measure = search_input.frequency_sets.steps, policy_measure(search_input)
+    runner, measure = search_input.frequency_sets.runner, policy_measure(search_input)
     suppressed = runner.fetch_figures(candidate_query(space, levels))["suppressed_rows"]
     leaves: dict[int, float] = {}
     if suppressed and measure.needs_leaves and between_ends(search_input.attributes, levels):

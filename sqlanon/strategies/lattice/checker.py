@@ -74,7 +74,7 @@ class Checker:
         """``expect_suppressed`` forecasts ln(1 + suppressed rows) for a search; ``seeks_best_only`` says whether the
         search ignores what cannot be the best."""
         self._engine, self._search_input, self._measure = engine, search_input, measure
-        self._sets, self._runner = search_input.frequency_sets, search_input.frequency_sets.steps
+        self._sets, self._runner = search_input.frequency_sets, search_input.frequency_sets.runner
         self._limit, self._attributes = search_input.limit, search_input.attributes
         self._expect_suppressed, self._seeks_best_only = expect_suppressed, seeks_best_only
         requirements = search_input.requirements

@@ -144,7 +144,7 @@ def _find_binding_requirement(search_input: SearchInput, levels: Levels, suppres
 
     def count_suppressed(subset: Requirements) -> int:
         query = candidate_query(replace(space, requirements=subset), levels)
-        return int(search_input.frequency_sets.steps.fetch_figures(query)["suppressed_rows"])
+        return int(search_input.frequency_sets.runner.fetch_figures(query)["suppressed_rows"])
 
     without = {name: count_suppressed(requirements.without(name)) for name in names}
     binding = min(names, key=lambda name: without[name])

@@ -67,7 +67,7 @@ def count_persons_in_classes(frequency_sets: FrequencySets, space: ClassSpace, l
 
     If rows stay on a server, persons in several combinations are counted there, for these classes.
     """
-    runner, movers = frequency_sets.steps, frequency_sets.ground.movers
+    runner, movers = frequency_sets.runner, frequency_sets.ground.movers
     if movers is None:
         return int(runner.look_up(persons_in_classes(space, [levels], kept), [(0, 0)])[0][1])
     pairs = class_columns(space, levels)

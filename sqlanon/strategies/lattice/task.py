@@ -77,7 +77,7 @@ class SearchTask:
 
 def task_engines(task: SearchTask) -> list[Queryable]:
     """The engines that run the statements of a search."""
-    return [task.engine, task.search_input.frequency_sets.steps.engine]
+    return [task.engine, task.search_input.frequency_sets.runner.engine]
 
 
 def lattice_strategy(find: Callable[[LatticeSearch], Outcome]) -> Callable[[SearchTask], SearchResult]:

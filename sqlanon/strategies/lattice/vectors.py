@@ -52,7 +52,7 @@ def distance_vectors(search_input: SearchInput) -> Iterator[set[Levels]]:
     Makes ``vector_combinations``, and drops it.
     """
     frequency_sets, lattice, heights = search_input.frequency_sets, search_input.lattice, search_input.marginals.heights
-    engine, table, bottom = frequency_sets.steps.engine, frequency_sets.work("vector_combinations"), lattice.bottom
+    engine, table, bottom = frequency_sets.runner.engine, frequency_sets.work("vector_combinations"), lattice.bottom
     engine.execute(create_table(table.copy(), combinations(frequency_sets.at(bottom), bottom)))
     try:
         yield {
@@ -146,7 +146,7 @@ def unpacked(row: Sequence[int], bottom: Levels, heights: Levels) -> Levels:
 
 def distinct_values(search_input: SearchInput) -> list[tuple[int, ...]]:
     """By attribute and level, the number of distinct values of the rows, without unknown ones."""
-    rows = search_input.frequency_sets.steps.engine.rows
+    rows = search_input.frequency_sets.runner.engine.rows
     counts = []
     for attribute in search_input.attributes:
         below_top = group_counts(attribute).where(col("rows") > 0, col(KNOWN), copy=False)

@@ -39,7 +39,7 @@ class Placed:
 
     def result(self, monkeypatch: pytest.MonkeyPatch) -> SearchResult:
         monkeypatch.setattr(finish, "prepare_local_task", lambda *_: self.task)
-        engines = SimpleNamespace(steps=SimpleNamespace(engine=self.task.engine))
+        engines = SimpleNamespace(runner=SimpleNamespace(engine=self.task.engine))
         self.task.search_input.frequency_sets = engines  # type: ignore[misc]
         task = SearchTask(self.task.runner, self.task.search_input, self.task.progress)
         return finish.on_combinations(lambda _: self.outcome)(task)
