@@ -3,10 +3,10 @@
     python benchmarks/releases.py record FILE       write down what comes out
     python benchmarks/releases.py compare FILE      compare; exit status 1 if anything differs
 
-Of each policy: the result as ``--json`` has it, a hash of the rows, the verification with and without the policy, the
-risk of some, the names of the plan's stages, and the error, if there is one. Where rows are drawn (noise), only their
-number counts. Times, paths and identifiers are left out. Of the histories, several publications in one folder with one
-catalog, that is noted of each publication, and what the ledger has at the end.
+For each policy it records the result as ``--json`` has it, a hash of the rows, the verification with and without the
+policy, the names of the plan's stages, the error if there is one, and for some policies the risk. Where noise is drawn,
+only the number of rows counts. Times, paths and identifiers are left out. A history is several publications in one
+folder with one catalog: it records each publication, and the ledger at the end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must hold of a change, in one command of a few minutes: lint, layers, and the tests of the quick lane.
+"""Check a change by lint, layers and the quick lane, in a little over three minutes.
 
 Everything runs, whatever fails before it; the exit status says whether all passed. Arguments go to pytest. Random
 searches draw a tenth of their examples, unless ``SQLANON_EXAMPLES`` says how many. Types take another minute: mypy.

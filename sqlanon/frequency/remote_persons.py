@@ -132,12 +132,14 @@ def scan_members(
     person: str,
     work: Namer,
 ) -> RemoteMembers:
-    """Scan the source once in its engine. Creates the remote tables ``members`` and ``movers``."""
+    """Scan the source once in its engine. Creates the remote tables ``person_members`` and ``person_movers``."""
     remote_runner = runner if runner.dry and runner.engine is persons.engine else runner.on(persons.engine)
-    members = remote_runner.create_table(work("members"), raw_frequency(persons.relation, quasi, sensitive, person))
+    members = remote_runner.create_table(
+        work("person_members"), raw_frequency(persons.relation, quasi, sensitive, person)
+    )
     columns = [col(name, "r") for name in (*_numbered("q", quasi), *_numbered("s", sensitive))]
     movers = remote_runner.create_table(
-        work("movers"), _MOVERS(columns=columns, keys=quasi_columns(len(quasi)), members=members)
+        work("person_movers"), _MOVERS(columns=columns, keys=quasi_columns(len(quasi)), members=members)
     )
     moving = remote_runner.fetch_rows(count_persons(movers), [(1,)])[0][0]
     return RemoteMembers(remote_runner, members, movers if moving else None, len(quasi))

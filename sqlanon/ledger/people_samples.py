@@ -226,7 +226,7 @@ class SourcePeople:
     ) -> list[PeopleSample]:
         samples = []
         for i, (key, names) in enumerate(other_columns.items()):
-            target = self.run.work(f"people {len(self._samples)} {i}")
+            target = self.run.work(f"people_sample_{len(self._samples)}_{i}")
             self.run.engine.execute(drop_table(target.copy(), exists=True))  # a result can be published twice
             self._fetch(all_columns, key, names, secret, target)
             figures = template("""

@@ -192,12 +192,12 @@ def measure_value_leakage(runner: StatementRunner, run: Run, policy: Policy, att
         weighted = WeightedSets(runner, work, sets, names, shares)
         coded, weight, whole = weighted.table, "weight", weighted.whole
     query = _VALUES(weight=col(weight, "c"), coded=coded, dictionary=sets.dictionaries[0])
-    values = runner.create_table(work("values"), query)
+    values = runner.create_table(work("leaking_values"), query)
     counted_values = values
     if person is not None:
         person_sets = PersonSets(runner, work, sets, len(names), raw)
         members = _MEMBERS(coded=person_sets.coded, dictionary=sets.dictionaries[0])
-        counted_values, whole = runner.create_table(work("members"), members), person_sets.whole
+        counted_values, whole = runner.create_table(work("leaking_members"), members), person_sets.whole
     labels, top = code_levels(runner, work, policy, {attribute: AttributeValues(values, types[0])})[attribute]
     lowest = 0 if policy.attributes[attribute].has_open_ends else 1
     levels = (_level_query(counted_values, labels, level, top, lowest, person is not None) for level in range(top + 1))

@@ -15,7 +15,7 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_databases import ROWS, make, policy, publish
+from ledger_databases import ROWS, create_visits, policy, publish
 
 import sqlanon
 from sqlanon.errors import AuditError
@@ -98,7 +98,7 @@ DESCRIPTIONS: dict[str, Callable[[Path], dict[str, Any]]] = {
 @pytest.fixture(scope="module")
 def clinic_of_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("clinic")
-    make(folder / "clinic.duckdb")
+    create_visits(folder / "clinic.duckdb")
     publish(policy(folder, "one", at(folder), "age"))
     return kept(folder)
 
@@ -147,7 +147,7 @@ def test_columns_that_were_renamed_are_known_by_their_values(with_one: Path) -> 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", some([2, 3], 2))
 def test_another_table_of_the_same_kind_is_another_source(with_one: Path, seed: int) -> None:
-    make(with_one / "other.duckdb", seed)
+    create_visits(with_one / "other.duckdb", seed)
     result = publish(policy(with_one, "two", at(with_one, name="other.duckdb"), "zip"))
     assert not [warning for warning in result.warnings if "the same people" in warning]
 
@@ -201,7 +201,7 @@ def test_two_tables_with_the_same_few_values_are_two(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_noise_on_a_source_under_another_description_adds_up(tmp_path: Path) -> None:
-    make(tmp_path / "clinic.duckdb")
+    create_visits(tmp_path / "clinic.duckdb")
 
     def noisy(name: str, source: dict[str, Any]) -> sqlanon.Policy:
         return sqlanon.Policy(

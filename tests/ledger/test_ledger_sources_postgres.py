@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from ledger_databases import make, policy, publish
+from ledger_databases import create_visits, policy, publish
 
 import sqlanon
 from sqlanon.engines.postgres.engine import PostgresEngine
@@ -64,7 +64,7 @@ PAIRS = {
 @pytest.mark.thorough
 @pytest.mark.parametrize("pair", PAIRS)
 def test_a_source_is_known_under_another_description(clinic: Server, tmp_path: Path, pair: str) -> None:
-    make(tmp_path / "clinic.duckdb")
+    create_visits(tmp_path / "clinic.duckdb")
     load(clinic, tmp_path / "clinic.duckdb")
     clinic.run("CREATE VIEW clinic.shown AS SELECT zip, cost, age FROM clinic.visits")
     first, second = (one or here(tmp_path) for one in PAIRS[pair])
@@ -75,7 +75,7 @@ def test_a_source_is_known_under_another_description(clinic: Server, tmp_path: P
 
 
 def test_columns_that_were_renamed_are_known_by_their_values(clinic: Server, tmp_path: Path) -> None:
-    make(tmp_path / "clinic.duckdb")
+    create_visits(tmp_path / "clinic.duckdb")
     load(clinic, tmp_path / "clinic.duckdb")
     publish(policy(tmp_path, "one", there(), "age"))
     source = asked("SELECT age AS years, zip AS postcode, cost AS amount FROM clinic.visits")
@@ -90,7 +90,7 @@ def test_columns_that_were_renamed_are_known_by_their_values(clinic: Server, tmp
 @pytest.mark.thorough
 def test_another_table_of_the_same_kind_is_another_source(clinic: Server, tmp_path: Path) -> None:
     for seed, name in enumerate(("clinic", "other"), 1):
-        make(tmp_path / f"{name}.duckdb", seed)
+        create_visits(tmp_path / f"{name}.duckdb", seed)
         load(clinic, tmp_path / f"{name}.duckdb", f"clinic.{name}")
     publish(policy(tmp_path, "one", there("clinic.clinic"), "age"))
     result = publish(policy(tmp_path, "two", there("clinic.other"), "zip"))
@@ -99,7 +99,7 @@ def test_another_table_of_the_same_kind_is_another_source(clinic: Server, tmp_pa
 
 def test_neither_values_nor_the_secret_are_in_the_log(clinic: Server, tmp_path: Path) -> None:
     """The secret of the catalog stays here; what comes from there are hashes and counts."""
-    make(tmp_path / "clinic.duckdb")
+    create_visits(tmp_path / "clinic.duckdb")
     load(clinic, tmp_path / "clinic.duckdb")
     publish(policy(tmp_path, "one", here(tmp_path), "age"))
     before = len(clinic.log())
@@ -117,7 +117,7 @@ def test_neither_values_nor_the_secret_are_in_the_log(clinic: Server, tmp_path: 
 def test_an_unqualified_table_is_the_one_that_is_found(clinic: Server, tmp_path: Path) -> None:
     """The search path of the user says which table ``visits`` is."""
     for seed, schema in enumerate(("public", "clinic"), 1):
-        make(tmp_path / f"{schema}.duckdb", seed)
+        create_visits(tmp_path / f"{schema}.duckdb", seed)
         load(clinic, tmp_path / f"{schema}.duckdb", f"{schema}.visits")
     address = clinic.address()
 

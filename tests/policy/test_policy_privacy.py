@@ -663,7 +663,7 @@ def test_a_population_in_the_source_is_named_once() -> None:
 
 
 @pytest.mark.parametrize("person", ["patient_id", "name", "NAME"])
-def test_the_column_of_persons(person: str) -> None:
+def test_any_name_can_be_the_person_column(person: str) -> None:
     assert Policy(**tree({"k": 2}, source={"table": "t", "person": person})).source.person == person
 
 

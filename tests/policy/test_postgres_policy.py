@@ -280,4 +280,4 @@ def test_joins_that_take_null_for_a_value_can_be_hashed() -> None:
     query = select([col("a", "s")], table("s")).join(table("h", "run_1", "work"), on=on, copy=False)
     sql = pg.translate_to_postgres(query, {'"work"."run_1"."h"': table("shipped", "pg_temp")}).sql("postgres")
     assert 'JOIN "pg_temp"."shipped" AS "h" ON ARRAY["s"."a"] = ARRAY["h"."value"]' in sql
-    assert "DISTINCT FROM" in query.sql("postgres")  # the one that was given is as it was
+    assert "DISTINCT FROM" in query.sql("postgres")  # the input is unchanged

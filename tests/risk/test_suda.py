@@ -278,7 +278,7 @@ def test_nothing_is_left_in_the_database_of_the_user() -> None:
 
 
 @pytest.mark.thorough
-def test_adult(data: Path) -> None:
+def test_adult_has_the_msus_of_plain_python(data: Path) -> None:
     """Eight quasi-identifiers: figures that a CUBE over all of them gives, too (benchmarks/suda.py)."""
     names = ("sex", "age", "race", "marital-status", "education", "native-country", "workclass", "salary-class")
     policy = policy_of(names, table=None, source={"undeclared": "drop"})

@@ -83,7 +83,7 @@ def test_relations_and_datasets(people: duckdb.DuckDBPyRelation) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", MAKERS)
-def test_releases_of_frames(name: str) -> None:
+def test_a_frame_gives_the_same_release_as_a_table(name: str) -> None:
     """The search reads several times, also what can be read once only."""
     with sqlanon.connect(MAKERS[name]()) as db:
         result = db.anonymize(make_policy(ROLES, table=None))

@@ -310,7 +310,7 @@ def test_the_hospital(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_adult(data: Path, tmp_path: Path) -> None:
+def test_the_quasi_identifiers_of_adult_are_suggested(data: Path, tmp_path: Path) -> None:
     with sqlanon.connect(data / "adult" / "adult.csv") as db:
         (tmp_path / "policy.toml").write_text(db.suggest(), encoding="utf-8")
         policy = Policy.load(tmp_path / "policy.toml")
@@ -440,7 +440,7 @@ def test_an_empty_table_has_a_policy(definition: str, tmp_path: Path) -> None:
                 db.anonymize(policy)
 
 
-def test_one_row(tmp_path: Path) -> None:
+def test_both_columns_of_a_table_with_one_row_are_quasi_identifiers(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 'x' AS a, 1 AS b")
         _, policy = suggest_policy(connection, tmp_path)

@@ -138,14 +138,14 @@ def extend(
     _refuse_other_columns(search_input, manifest, levels)
     recoding, waiting = _recoding(run, search_input, levels)
     persons = None
-    count = run.engine.rows(row_count(rows=run.work("added")))[0][0]
+    count = run.engine.rows(row_count(rows=run.work("added_rows")))[0][0]
     change = count_changes(run, policy, publication, manifest, search_input.marginals.rows)
     with open_earlier_release(run.engine, publication, Reach(), verified=True) as release:
         change = measure_released_rows(run, search_input, publication, manifest, release.relation, change)
         if search_input.columns.person is not None:
             _refuse_unknown_persons(release, change, policy)
             persons = _person_figures(run, search_input, recoding)
-        rows = _union_rows(manifest.quasi_identifiers, release.relation, run.work("added"))
+        rows = _union_rows(manifest.quasi_identifiers, release.relation, run.work("added_rows"))
         query = _CLASS_FIGURES(rows=subquery(rows, "r"), quasi=cols(manifest.quasi_identifiers))
         figures = runner.fetch_figures(query)
     everything = replace(recoding, source=search_input.source.relation)
@@ -206,7 +206,7 @@ def _person_figures(run: Run, search_input: SearchInput, recoding: FullDomainRec
         candidate_person=col(person, "c"),
         source=search_input.source.relation,
         candidates=run.work("candidates"),
-        added=run.work("added"),
+        added=run.work("added_rows"),
         same_key=all_of(key),
         quasi=cols(quasi),
         released=subquery(_with_persons(run, quasi, person), "r"),
@@ -254,7 +254,7 @@ def _recoding(
         waiting,
     )
     with_keys = replace(recoding, columns=(*recoding.columns, *map(Column, search_input.columns.key)))
-    engine.execute(create_table(run.work("added"), with_keys.select(shuffled=False)))
+    engine.execute(create_table(run.work("added_rows"), with_keys.select(shuffled=False)))
     return recoding, figures
 
 
@@ -376,7 +376,7 @@ class Extension:
             draft = ExtensionDraft(run, search_input, self, release, origin.recoding)
             hashed = select([col(KEY_HASH)], run.work("keys_0"))
             extended = ExtensionRecord(publication.run_id, self._hierarchies(), hashed, self._run_record())
-            rows, keyed = self.released_before + self.new_rows, select_star(run.work("added"))
+            rows, keyed = self.released_before + self.new_rows, select_star(run.work("added_rows"))
             person = search_input.columns.person
             people = None if person is None else _with_persons(run, [], person)
             entry = LedgerEntry(
@@ -453,7 +453,7 @@ class ExtensionDraft:
         """The added rows without their keys."""
         view = self.run.work_names.view("added_rows")
         columns = cols(column.name for column in self.columns())
-        self.run.engine.execute(create_temporary_view(view.copy(), select(columns, self.run.work("added"))))
+        self.run.engine.execute(create_temporary_view(view.copy(), select(columns, self.run.work("added_rows"))))
         return view
 
     @property
@@ -476,7 +476,7 @@ class ExtensionDraft:
 
     def rows(self) -> AbstractContextManager[exp.Select]:
         names = [column.name for column in self.columns()]
-        query = _union_rows(names, self.release.relation, self.run.work("added"))
+        query = _union_rows(names, self.release.relation, self.run.work("added_rows"))
         return nullcontext(query.order_by(*release_order(self.quasi_identifiers), copy=False))
 
     def remote_rows(self) -> NoReturn:

@@ -152,7 +152,7 @@ def test_the_run_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.thorough
-def test_the_release_of_the_run() -> None:
+def test_tuples_of_the_release_count_all_released_attributes() -> None:
     """Its tuples count all released attributes: by the quasi-identifiers alone, the table of 18 is the better one, for
     it has nine classes, and the answer eight."""
     rows = published(RUN)
