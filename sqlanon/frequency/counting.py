@@ -62,7 +62,7 @@ def count_frequencies(
     # Engines format numbers differently, so DuckDB creates their texts.
     texts = scanned.source.access != "rows" and policy.masks_suppressed_rows
     attributes = tuple(
-        _coded(runner, column, hierarchy, values[name].table, facts[name], work(f"coded_{i}"), texts)
+        _make_coded_values(runner, column, hierarchy, values[name].table, facts[name], work(f"coded_{i}"), texts)
         for i, (name, column, hierarchy) in enumerate(
             zip(policy.generalized_attributes, columns.generalized, hierarchies.quasi, strict=True)
         )
@@ -72,7 +72,7 @@ def count_frequencies(
         if (tree := hierarchies.sensitive.get(name)) is not None:
             column, target = columns.by_attribute[name], work(f"sensitive_coded_{s}")
             tree = replace(tree, open_ends=False)  # sensitive values are released unchanged
-            coded[name] = _coded(runner, column, tree, values[name].table, facts[name], target)
+            coded[name] = _make_coded_values(runner, column, tree, values[name].table, facts[name], target)
     domains = {
         name: Domain(_count(facts[name]), coded[name].height if name in coded else 0) for name in scanned.sensitive
     }
@@ -190,7 +190,7 @@ def _count(facts: ValueFacts) -> int:
     return EXAMPLE_VALUES if facts.count is None else facts.count
 
 
-def _coded(
+def _make_coded_values(
     runner: StatementRunner,
     column: str,
     hierarchy: Hierarchy,

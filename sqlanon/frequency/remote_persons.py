@@ -137,7 +137,7 @@ def scan_members(
     members = remote_runner.create_table(
         work("person_members"), raw_frequency(persons.relation, quasi, sensitive, person)
     )
-    columns = [col(name, "r") for name in (*_numbered("q", quasi), *_numbered("s", sensitive))]
+    columns = [col(name, "r") for name in (*_numbered_names("q", quasi), *_numbered_names("s", sensitive))]
     movers = remote_runner.create_table(
         work("person_movers"), _MOVERS(columns=columns, keys=quasi_columns(len(quasi)), members=members)
     )
@@ -145,7 +145,7 @@ def scan_members(
     return RemoteMembers(remote_runner, members, movers if moving else None, len(quasi))
 
 
-def _numbered(prefix: str, names: Sequence[str]) -> list[str]:
+def _numbered_names(prefix: str, names: Sequence[str]) -> list[str]:
     return [f"{prefix}{i}" for i in range(len(names))]
 
 

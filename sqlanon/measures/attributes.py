@@ -103,21 +103,21 @@ class Precision(Measure):
     derivable_from = "levels"
 
     def bound(self, levels: Levels) -> float:
-        return self._with(levels, self._unknown)
+        return self._with(levels, self._unknown_share)
 
     def bound_with(self, levels: Levels, suppressed_rows: int) -> float:
-        return self._with(levels, max(self._unknown, suppressed_rows / self.marginals.rows))
+        return self._with(levels, max(self._unknown_share, suppressed_rows / self.marginals.rows))
 
     def lift(self, levels: Levels, figures: Figures) -> float:
         """A suppressed row counts 1; the bound counts it with level / height, which is less further down."""
-        more = max(figures.suppressed_rows / self.marginals.rows - self._unknown, 0.0)
+        more = max(figures.suppressed_rows / self.marginals.rows - self._unknown_share, 0.0)
         return self.least_gain([more * (1 - share) for share in self._shares(levels)], self.weights)
 
     def score(self, levels: Levels, figures: Figures) -> float:
         return self._with(levels, figures.suppressed_rows / self.marginals.rows)
 
     @property
-    def _unknown(self) -> float:
+    def _unknown_share(self) -> float:
         return min(1.0, max(self.marginals.unknown, default=0) / self.marginals.rows)
 
     def _shares(self, levels: Levels) -> list[float]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sqlanon.support.coding import Levels
 
 
-def _weighed(x: Sequence[float], w: Sequence[float]) -> list[float]:
+def _weighted_values(x: Sequence[float], w: Sequence[float]) -> list[float]:
     """The values with a weight. Marks of earlier releases have none."""
     return [value for value, weight in zip(x, w, strict=True) if weight]
 
@@ -24,16 +24,16 @@ def _geometric_mean(x: Sequence[float]) -> float:
 AGGREGATES: Mapping[str, Callable[[Sequence[float], Sequence[float]], float]] = {
     "mean": lambda x, w: math.fsum(map(operator.mul, x, w)) / math.fsum(w),
     "sum": lambda x, w: math.fsum(map(operator.mul, x, w)),
-    "max": lambda x, w: max(_weighed(x, w)),
-    "geometric": lambda x, w: _geometric_mean([1 + value for value in _weighed(x, w)]) - 1,
+    "max": lambda x, w: max(_weighted_values(x, w)),
+    "geometric": lambda x, w: _geometric_mean([1 + value for value in _weighted_values(x, w)]) - 1,
 }
 """How the attributes' figures combine; the second argument is their weights."""
 
 LEAST_GAINS: Mapping[str, Callable[[Sequence[float], Sequence[float]], float]] = {
     "mean": AGGREGATES["mean"],
     "sum": AGGREGATES["sum"],
-    "max": lambda gains, w: min(_weighed(gains, w)),
-    "geometric": lambda gains, w: _geometric_mean(_weighed(gains, w)),
+    "max": lambda gains, w: min(_weighted_values(gains, w)),
+    "geometric": lambda gains, w: _geometric_mean(_weighted_values(gains, w)),
 }
 """A lower bound on the rise of the combination if the attributes' figures rise by ``gains``: combine(x + gains) is at
 least combine(x) plus this, for every x. For ``geometric`` this is Minkowski's inequality: the geometric mean of sums is

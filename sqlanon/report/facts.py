@@ -326,13 +326,13 @@ class UnpublishedResult:
         )
 
     @property
-    def _chosen(self) -> tuple[int, ...]:
+    def _chosen_levels(self) -> tuple[int, ...]:
         levels = tuple(self.generalization.values())
         return tuple(level for level in levels if level is not None) if None not in levels else ()
 
     def _sample_checked(self) -> list[GeneralizationFigures]:
         maximized = policy_measure(self.draft.search_input).is_maximized
-        return self._read_figures(checked_generalizations(self.lattice, self._chosen, SAMPLE, maximized))
+        return self._read_figures(checked_generalizations(self.lattice, self._chosen_levels, SAMPLE, maximized))
 
     def _list_small_lattice(self) -> list[GeneralizationFigures]:
         """All generalizations of a small lattice, with those that were not evaluated."""
@@ -342,7 +342,9 @@ class UnpublishedResult:
         evaluated = {figures.levels: figures for figures in self._read_figures(_GENERALIZATIONS(lattice=self.lattice))}
         generalizations = product(*(lattice.levels(i) for i in range(len(lattice.top))))
         return [
-            replace(evaluated.get(levels, GeneralizationFigures(levels, "unseen")), chosen=levels == self._chosen)
+            replace(
+                evaluated.get(levels, GeneralizationFigures(levels, "unseen")), chosen=levels == self._chosen_levels
+            )
             for levels in generalizations
         ]
 

@@ -77,7 +77,7 @@ class Charts:
         """
         from sqlanon.report import charts
 
-        private = self._searched
+        private = self._searched_facts
         return charts.frontier(private.checked, list(private.heights), private.measure, private.allowed_rows)
 
     def lattice(self) -> Chart:
@@ -90,7 +90,7 @@ class Charts:
         """
         from sqlanon.report import charts
 
-        private = self._searched
+        private = self._searched_facts
         if private.lattice:
             return charts.lattice(private.lattice, list(private.heights))
         return charts.statuses(private.statuses)
@@ -106,7 +106,7 @@ class Charts:
         return self._result.private_facts(with_explorer=False)
 
     @property
-    def _searched(self) -> PrivateFacts:
+    def _searched_facts(self) -> PrivateFacts:
         """The private facts of a strategy that searches the lattice."""
         if not self._private.statuses:
             raise PolicyError([Problem("search.strategy", "does not search the lattice, so there is no chart of it")])

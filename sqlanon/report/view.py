@@ -94,7 +94,7 @@ def _table(
     return Markup(html_table(caption, headings, rows, numbers))  # it escapes all texts
 
 
-def _signed(value: float) -> str:
+def _format_signed(value: float) -> str:
     return f"{value:+.2f}".replace("-", "−") if round(value, 2) else "0.00"
 
 
@@ -502,10 +502,10 @@ class PageView:
         limit = "" if len(after.columns) <= MOST_CORRELATED else f"; for the first {MOST_CORRELATED} columns of numbers"
         caption = f"Correlations of two columns, from −1 to 1{limit}"
         if private is None or not private.numbers.correlations:
-            rows = [[f"{x} and {y}", _signed(value)] for (x, y), value in after.correlations.items()]
+            rows = [[f"{x} and {y}", _format_signed(value)] for (x, y), value in after.correlations.items()]
             return _table(caption, ["columns", "in the release"], rows, 1)
         changes = [
-            [f"{x} and {y}", _signed(source), _signed(release), _signed(release - source)]
+            [f"{x} and {y}", _format_signed(source), _format_signed(release), _format_signed(release - source)]
             for x, y, source, release in changed_correlations(private.numbers, after)
         ]
         return _table(caption, ["columns", "in the source", "in the release", "change"], changes, 1)

@@ -191,18 +191,18 @@ class _Clock:
         self._seconds, self._wall, self._processor = seconds, time.monotonic(), time.process_time()
 
     @property
-    def _passed(self) -> tuple[float, float]:
+    def _elapsed_seconds(self) -> tuple[float, float]:
         wall = time.monotonic() - self._wall
         return wall, max(min(wall, time.process_time() - self._processor), wall / self._SLOWEST)
 
     @property
     def remaining(self) -> float:
-        return self._seconds - self._passed[1]
+        return self._seconds - self._elapsed_seconds[1]
 
     @property
     def pace(self) -> float:
         """Wall seconds for one of these seconds: 1 on an idle machine."""
-        wall, passed = self._passed
+        wall, passed = self._elapsed_seconds
         return wall / passed if passed > 0 else 1.0
 
 

@@ -41,7 +41,7 @@ def export(draft: ReleaseDraft, figures: Mapping[str, int], folder: str | os.Pat
     dialect, target = check_dialect(dialect), Path(os.path.realpath(folder))
     recoding = draft.statement
     assert isinstance(recoding, FullDomainRecoding)  # other strategies are refused for warehouses
-    warehouse = WarehouseTarget.of_draft(draft)
+    warehouse = WarehouseTarget.from_draft(draft)
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise ReleaseError(f"{target} is not empty: name a new folder")

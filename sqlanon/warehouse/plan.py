@@ -25,7 +25,7 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: WorkEngine) -> Plan
     dialect = check_dialect(dialect)
     if conflicts := list(find_conflicts(REMOTE_SOURCES, collect_sections(dict(policy), exported=True))):
         raise PolicyError(conflicts)
-    target, names = WarehouseTarget.of(policy), {name: name for name in policy.attributes}
+    target, names = WarehouseTarget.from_policy(policy), {name: name for name in policy.attributes}
     recoding = _example_recoding(policy, engine)
 
     def comment_of(comment: str) -> str:

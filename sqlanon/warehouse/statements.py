@@ -213,11 +213,11 @@ class WarehouseTarget:
     types: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of_draft(cls, draft: ReleaseDraft) -> WarehouseTarget:
-        return replace(cls.of(draft.search_input.policy), types=draft.search_input.source.columns)
+    def from_draft(cls, draft: ReleaseDraft) -> WarehouseTarget:
+        return replace(cls.from_policy(draft.search_input.policy), types=draft.search_input.source.columns)
 
     @classmethod
-    def of(cls, policy: Policy) -> WarehouseTarget:
+    def from_policy(cls, policy: Policy) -> WarehouseTarget:
         section = policy.source
         source = table_parts(section.table) if section.table else ()
         if section.query is None and not source:
@@ -327,4 +327,4 @@ def release_sql(draft: ReleaseDraft, dialect: str) -> str:
     """The statement that makes a release."""
     recoding = draft.statement
     assert isinstance(recoding, FullDomainRecoding)  # other strategies are refused for warehouses
-    return WarehouseTarget.of_draft(draft).release_text(recoding, check_dialect(dialect))
+    return WarehouseTarget.from_draft(draft).release_text(recoding, check_dialect(dialect))
