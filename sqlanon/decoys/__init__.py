@@ -1,4 +1,4 @@
-"""Decoys: rows of nobody for the classes that stay too small; drawn, and checked."""
+"""Decoys: invented rows for classes that are too small after the search."""
 
 from sqlanon.decoys.draw import DecoyResult, Decoys, add_decoys
 

@@ -1,8 +1,8 @@
-"""Filling the classes that stay too small with decoys, rows of nobody, once the search is done.
+"""Add decoys (invented rows) to classes that are too small after the search.
 
-A class of 1 to k − 1 rows is *vulnerable*. Its decoys have its labels; each of their other values is that of a *donor*:
-a kept row of the smallest class above that has at least k of them. Levels are raised one step at a time, all attributes
-together. A donor is drawn for each column by itself, so that a decoy is nobody's row.
+A class of 1 to k − 1 rows is *vulnerable*. Its decoys have its labels. Each of their other values comes from a *donor*,
+a kept row of the smallest class at higher levels that has at least k kept rows. All attributes are raised together, one
+level at a time. Each column has its own donor, so that a decoy is not the row of a person.
 
 Source: the post-analytics of the IAB's paper on anonymizing its data, which inject decoys
 (see ``docs/explanation/decoys.md``).
@@ -46,18 +46,18 @@ from sqlanon.support.notices import Notice
 
 @dataclass(frozen=True)
 class RecodingWithDecoys:
-    """How a release with decoys is made: a `recode.full_domain.ByClass`."""
+    """Makes a release with decoys: a `strategies.recoding.ClassRecoding`."""
 
-    real: FullDomainRecoding  # its real rows: nothing is suppressed but unknown values
-    decoys: exp.Table  # made by `_decoys`: codes for labels and ``value_j`` for the rest, as in the recoding's rows
-    nobodys: int = 0  # the columns, last of all, that no decoy has a value in
+    real: FullDomainRecoding  # the real rows; only unknown values are suppressed
+    decoys: exp.Table  # codes for labels and ``value_j`` for other columns, as in the recoding's rows
+    null_columns: int = 0  # trailing columns that are NULL in decoys
 
     @property
     def columns(self) -> tuple[Column, ...]:
         return self.real.columns
 
-    def released_type(self, column: Column, own: str) -> str:
-        return self.real.released_type(column, own)
+    def released_type(self, column: Column, source_type: str) -> str:
+        return self.real.released_type(column, source_type)
 
     def label_counts(self) -> exp.Select:
         return self.real.label_counts()
@@ -66,8 +66,8 @@ class RecodingWithDecoys:
         return self.real.fully_suppressed()
 
     def with_column(self, column: Column) -> RecodingWithDecoys:
-        """The same, with one more column of the source: NULL in decoys, which are nobody."""
-        return replace(self, real=self.real.with_column(column), nobodys=self.nobodys + 1)
+        """The same with another column of the source, NULL in decoys."""
+        return replace(self, real=self.real.with_column(column), null_columns=self.null_columns + 1)
 
     def with_source(self, source: exp.Table) -> RecodingWithDecoys:
         return replace(self, real=self.real.with_source(source))
@@ -81,10 +81,13 @@ class RecodingWithDecoys:
 
     def rows(self) -> exp.Select:
         """The real rows in the order of the source, then the decoys; see `FullDomainRecoding.rows`."""
-        real, drawn = self.real.rows(), len(self.columns) - self.nobodys
-        theirs: list[exp.Expr] = [col(name) for name in self.class_keys().values()]
-        theirs += [col(f"value_{j}") if j < drawn else exp.null() for j in unchanged_columns(self.real)]
-        return select_star(subquery(union_all(real, select(theirs, self.decoys.copy())), "u"))
+        drawn_column_count = len(self.columns) - self.null_columns
+        decoy_columns: list[exp.Expr] = [col(name) for name in self.class_keys().values()]
+        decoy_columns += [
+            col(f"value_{j}") if j < drawn_column_count else exp.null() for j in unchanged_columns(self.real)
+        ]
+        decoys = select(decoy_columns, self.decoys.copy())
+        return select_star(subquery(union_all(self.real.rows(), decoys), "u"))
 
     def with_labels(self, rows: exp.Expr) -> exp.Select:
         return self.real.with_labels(rows)
@@ -93,144 +96,146 @@ class RecodingWithDecoys:
         return order_by_class(self, self.rows()) if shuffled else self.with_labels(subquery(self.rows(), "r"))
 
     def decoy_rows(self) -> exp.Select:
-        """The decoys alone, as they are released: for the holder's eyes."""
+        """The released decoys alone, for the data holder."""
         return self.with_labels(subquery(select_star(self.decoys.copy()), "r"))
 
 
-_REAL_CLASSES = template("""
-    SELECT row_number() OVER () AS class, j.class_size AS size, j.kept AS kept
-    FROM :judged AS j
-""")
-
-
 def _real_classes(space: ClassSpace, levels: Levels, attributes: Sequence[CodedAttribute]) -> exp.Select:
-    """The classes of a generalization without unknown values, and where they are further up.
+    """The classes of a generalization without unknown values, with their codes at higher levels.
 
-    Makes ``class`` (its number), ``size`` (its rows), ``kept``; for each attribute ``i`` below its top its code
-    ``code_i``, and the codes ``up_i_l`` at each higher level ``l`` below the top.
+    Columns: ``class_id``, ``class_size`` (rows), ``kept``; for each attribute ``i`` below its top its code ``code_i``,
+    and its codes ``up_i_l`` at each higher level ``l`` below the top.
     """
-    below = space.below_top(levels)
-    codes: list[exp.Expr] = [as_column(col(code_column(i, level)), f"code_{i}") for i, level in below]
-    query = _REAL_CLASSES(judged=judged_classes(space, levels, codes))
-    for i, level in below:
+    levels_below_top = space.below_top(levels)
+    codes: list[exp.Expr] = [as_column(col(code_column(i, level)), f"code_{i}") for i, level in levels_below_top]
+    query = template("SELECT row_number() OVER () AS class_id, j.class_size, j.kept FROM :judged AS j")(
+        judged=judged_classes(space, levels, codes)
+    )
+    for i, level in levels_below_top:
         query = query.select(col(f"code_{i}", "j"), copy=False)
-        if above := range(level + 1, attributes[i].height):
+        if upper_levels := range(level + 1, attributes[i].height):
             on = col(f"code_{level}", f"u{i}").eq(col(f"code_{i}", "j"))
             query = query.join(subquery(level_codes(attributes[i], level), f"u{i}"), on=on, copy=False)
-            upper = [as_column(col(f"code_{one}", f"u{i}"), f"up_{i}_{one}") for one in above]
-            query = query.select(*upper, copy=False)
+            upper_codes = [as_column(col(f"code_{upper}", f"u{i}"), f"up_{i}_{upper}") for upper in upper_levels]
+            query = query.select(*upper_codes, copy=False)
     return query.where(col("known", "j"), copy=False) if space.unknown else query
 
 
-# One row: how many vulnerable classes there are, their rows, the smallest of them, the decoys that fill them, and the
-# smallest class that is kept.
-_VULNERABLE = template("""
+# One row: the vulnerable classes, their rows, the smallest of them, the decoys that fill them, and the smallest kept
+# class.
+_VULNERABLE_CLASSES = template("""
     SELECT
         count(*) FILTER (WHERE NOT kept) AS classes,
-        coalesce((sum(size) FILTER (WHERE NOT kept))::BIGINT, 0) AS real_rows,
-        min(size) FILTER (WHERE NOT kept) AS smallest,
-        coalesce((sum(:k - size) FILTER (WHERE NOT kept))::BIGINT, 0) AS decoys,
-        min(size) FILTER (WHERE kept) AS smallest_kept
+        coalesce((sum(class_size) FILTER (WHERE NOT kept))::BIGINT, 0) AS real_rows,
+        min(class_size) FILTER (WHERE NOT kept) AS smallest,
+        coalesce((sum(:k - class_size) FILTER (WHERE NOT kept))::BIGINT, 0) AS decoys,
+        min(class_size) FILTER (WHERE kept) AS smallest_kept
     FROM :classes
 """)
-_DONORS_ABOVE = template("""
+_CANDIDATES_ABOVE = template("""
     SELECT *
     FROM (
         SELECT
-            class,
+            class_id,
             kept,
             :step AS step,
-            min(CASE WHEN kept THEN class END) OVER (PARTITION BY :keys) AS first,
-            (sum(CASE WHEN kept THEN size END) OVER (PARTITION BY :keys))::BIGINT AS donors
+            min(CASE WHEN kept THEN class_id END) OVER (PARTITION BY :keys) AS upper_class,
+            (sum(CASE WHEN kept THEN class_size END) OVER (PARTITION BY :keys))::BIGINT AS donor_count
         FROM :classes
     ) AS s
-    WHERE donors >= :k
+    WHERE donor_count >= :k
 """)
 
 
-def _donor_classes(classes: exp.Table, levels: Levels, heights: Levels, k: int) -> exp.Query:
-    """For each class and each number of steps up: the class there, where it has at least k kept rows.
+def _donor_candidates(classes: exp.Table, levels: Levels, heights: Levels, k: int) -> exp.Query:
+    """For each class and each number of steps up: the class there, if it has at least k kept rows.
 
-    Makes ``class``, ``kept``, ``step``; of the class that many steps up ``first`` (with ``step``, its name) and
-    ``donors`` (its kept rows). At the last step it is the whole table.
+    Columns: ``class_id``, ``kept``, ``step``; and of the class that many steps up ``upper_class`` (its id, the least
+    ``class_id`` of its kept classes) and ``donor_count`` (its kept rows). At the last step it is the whole table.
     """
     spans = [(i, level, height) for i, (level, height) in enumerate(zip(levels, heights, strict=True))]
-    each = []
+    candidates = []
     for step in range(1, max((height - level for _, level, height in spans), default=0) + 1):
         keys = [col(f"up_{i}_{level + step}") for i, level, height in spans if level + step < height]
-        each.append(_DONORS_ABOVE(step=step, keys=keys, classes=classes, k=k))
-    return union_all(*each)
+        candidates.append(_CANDIDATES_ABOVE(step=step, keys=keys, classes=classes, k=k))
+    return union_all(*candidates)
 
 
-# The donors of each vulnerable class: those of the fewest steps.
+# The donors of each vulnerable class: the candidate with the fewest steps.
 _TARGETS = template("""
-    SELECT class, min(step) AS step, arg_min(first, step) AS first, arg_min(donors, step) AS donors
-    FROM :steps
+    SELECT
+        class_id,
+        min(step) AS step,
+        arg_min(upper_class, step) AS upper_class,
+        arg_min(donor_count, step) AS donor_count
+    FROM :candidates
     WHERE NOT kept
-    GROUP BY class
+    GROUP BY class_id
 """)
-# The kept classes that donors are of: their codes, with the ``step`` and ``first`` of the class above.
-_SOURCES = template("""
-    SELECT s.step, s.first, :keys
-    FROM :steps AS s
-    JOIN :classes AS c ON s.class = c.class
-    SEMI JOIN :targets AS w ON s.step = w.step AND s.first = w.first
+# The kept classes of the donors: their codes, with the ``step`` and ``upper_class`` of the class above.
+_DONOR_CLASSES = template("""
+    SELECT s.step, s.upper_class, :keys
+    FROM :candidates AS s
+    JOIN :classes AS c ON s.class_id = c.class_id
+    SEMI JOIN :targets AS t ON s.step = t.step AND s.upper_class = t.upper_class
     WHERE s.kept
 """)
-# A row a decoy: its codes, ``step`` and ``first`` of its donors, and for each column ``j`` that is released as it is
-# ``pick_j``: which of them it has its value from, 1 to their number, each as likely as any other.
+# One row for each decoy: its codes, the ``step`` and ``upper_class`` of its donors, and for each unchanged column ``j``
+# ``pick_j``, the rank of the donor of its value: uniform from 1 to their number.
 _PICKS = template("""
-    SELECT :keys, step, first, :picks
+    SELECT :keys, step, upper_class, :picks
     FROM (
-        SELECT :class_keys, w.step, w.first, w.donors, :each AS decoy
+        SELECT :class_keys, t.step, t.upper_class, t.donor_count, :each_missing_row AS decoy
         FROM :classes AS c
-        JOIN :targets AS w ON c.class = w.class
+        JOIN :targets AS t ON c.class_id = t.class_id
     ) AS p
 """)
-_ONE_OF_DONORS = fragment("least(:drawn::BIGINT + 1, donors)")
-_MISSING = fragment(":k - c.size")
-# The values of the donors that were picked. The source is read once. Which rank a donor has is left to the engine: each
-# is as likely to be picked.
-_DONATED = template("""
+# The values of the picked donors, in one pass over the source. The engine may rank donors in any order: all ranks are
+# equally likely to be picked.
+_DONORS = template("""
     SELECT d.*
     FROM (
-        SELECT s.step, s.first, row_number() OVER (PARTITION BY s.step, s.first) AS rank, :values
+        SELECT
+            s.step,
+            s.upper_class,
+            row_number() OVER (PARTITION BY s.step, s.upper_class) AS donor_rank,
+            :values
         FROM :rows AS r
-        JOIN :sources AS s ON :same_class
+        JOIN :donor_classes AS s ON :same_class
     ) AS d
-    SEMI JOIN :wanted AS p ON d.step = p.step AND d.first = p.first AND d.rank = p.rank
+    SEMI JOIN :picked_donors AS p
+        ON d.step = p.step AND d.upper_class = p.upper_class AND d.donor_rank = p.donor_rank
 """)
-_WANTED = template("SELECT step, first, :pick AS rank FROM :picked")
-_DECOYS = template("SELECT :codes FROM :picked AS p")
-_IS_DONOR = fragment("p.step = :step AND p.first = :first AND :pick = :rank")
 
 
-def _decoys(picked: exp.Table, donated: exp.Table | None, keys: Sequence[str], values: Sequence[int]) -> exp.Select:
-    """The decoys: codes for labels, and ``value_j`` for each column that is released as it is."""
-    query = _DECOYS(codes=[col(key, "p") for key in keys], picked=picked)
-    for j in values:
-        assert donated is not None
-        of = f"d{j}"
-        on = _IS_DONOR(step=col("step", of), first=col("first", of), pick=col(f"pick_{j}", "p"), rank=col("rank", of))
-        query = query.join(aliased(donated, of), on=on, copy=False).select(col(f"value_{j}", of), copy=False)
+def _combine_donor_values(
+    picks: exp.Table, donors: exp.Table | None, keys: Sequence[str], value_columns: Sequence[int]
+) -> exp.Select:
+    """The decoys: codes for labels, and ``value_j`` for each unchanged column."""
+    query = template("SELECT :codes FROM :picks AS p")(codes=[col(key, "p") for key in keys], picks=picks)
+    for j in value_columns:
+        assert donors is not None
+        alias = f"d{j}"
+        on = all_of(col(name, "p").eq(col(name, alias)) for name in ("step", "upper_class"))
+        on = exp.and_(on, col(f"pick_{j}", "p").eq(col("donor_rank", alias)), copy=False)
+        query = query.join(aliased(donors, alias), on=on, copy=False).select(col(f"value_{j}", alias), copy=False)
     return query
 
 
 @dataclass(frozen=True)
 class Decoys:
-    """The decoys of a release."""
+    """Figures of the decoys of a release."""
 
-    rows: int  # how many there are
-    classes: int  # that they fill up to k rows
-    smallest_class_without: int  # what k is without them: the real rows of the smallest class that is released
+    rows: int
+    classes: int  # classes filled up to k rows
+    smallest_class_without: int  # real rows of the smallest released class
 
     def to_dict(self) -> dict[str, int]:
-        """Ready for JSON."""
+        """The figures for JSON."""
         return {"rows": self.rows, "classes": self.classes, "smallest_class_without": self.smallest_class_without}
 
     def manifest_values(self) -> dict[str, Any]:
-        """What the manifest says of them: how many of the released rows they are. How few real rows a class has, and
-        how many such classes there are, changes with one person's value where what is released may be the same."""
+        """Only the total: the number of filled classes and their real sizes can reveal one person's value."""
         return {"decoys": self.rows}
 
 
@@ -239,94 +244,99 @@ class DecoyResult:
     """A recoding with its vulnerable classes filled."""
 
     decoys: Decoys
-    # What is released, without the decoys: its figures are of the real rows, those of the filled classes with their
-    # generalized values.
-    recoding: Recoding
+    recoding: Recoding  # figures of the real rows, those of the filled classes with their generalized values
     score: float  # of these figures; the bound of the search, which counted such rows as suppressed, still holds
-    statement: RecodingWithDecoys | None  # how the release is made; None where no class had to be filled
+    statement: RecodingWithDecoys | None  # None if no class is vulnerable
 
 
-def add_decoys(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, score: float) -> DecoyResult:
-    """Draw the decoys of a generalization. They are drawn once, and kept in the work schema.
+def add_decoys(runner: StatementRunner, search_input: SearchInput, recoding: Recoding, score: float) -> DecoyResult:
+    """Draw the decoys of a generalization, once, into the work schema.
 
-    Makes ``decoys``; where no class has to be filled, ``decoy_classes`` alone.
+    Creates ``decoys``, or ``decoy_classes`` alone if no class is vulnerable.
     """
-    plain, k = recoding.statement, prepared.requirements.k
-    assert isinstance(plain, FullDomainRecoding)  # policies with decoys ask for nothing else
+    plain, k = recoding.statement, search_input.requirements.k
+    assert isinstance(plain, FullDomainRecoding)  # policies with decoys need a full-domain strategy
     unfilled = DecoyResult(Decoys(0, 0, recoding.smallest_class), recoding, score, None)
-    if steps.dry and not prepared.frequency_sets.space.below_top(
-        plain.levels
-    ):  # one class of all rows: nothing to show
+    # A dry run with one class of all rows has no statements to show.
+    if runner.dry and not search_input.frequency_sets.space.below_top(plain.levels):
         return unfilled
-    missing, classes = count_vulnerable_classes(steps, prepared, plain)
-    if not missing["classes"] and not steps.dry:
+    vulnerable, classes = count_vulnerable_classes(runner, search_input, plain)
+    if not vulnerable["classes"] and not runner.dry:
         return unfilled
-    draw_decoys(steps, prepared.marginals.heights, plain, classes, k, prepared.work)
-    statement = RecodingWithDecoys(replace(plain, suppressed=None), prepared.work("decoys"))
-    decoys = Decoys(missing["decoys"], missing["classes"], missing["smallest"])
-    if steps.dry:
+    draw_decoys(runner, search_input.marginals.heights, plain, classes, k, search_input.work)
+    statement = RecodingWithDecoys(replace(plain, suppressed=None), search_input.work("decoys"))
+    decoys = Decoys(vulnerable["decoys"], vulnerable["classes"], vulnerable["smallest"])
+    if runner.dry:
         return DecoyResult(decoys, replace(recoding, statement=statement), score, statement)
-    figures = unsuppressed_figures(steps, prepared, plain)
+    figures = unsuppressed_figures(runner, search_input, plain)
     warning = f"{decoys.rows:,} of the released rows are decoys, in {decoys.classes:,} classes. k counts them; "
     warning += f"without them, the smallest class has {decoys.smallest_class_without:,} of {k:,} rows"
     warnings = [*recoding.warnings, Notice(warning, k * decoys.classes - decoys.rows)]
-    if prepared.policy.catalog is None:
+    if search_input.policy.catalog is None:
         warnings.append(Notice("without a catalog, only this result knows which rows are decoys"))
     filled = replace(recoding, figures=figures, smallest_class=k, statement=statement, warnings=tuple(warnings))
-    return DecoyResult(decoys, filled, policy_measure(prepared).score(plain.levels, figures), statement)
+    return DecoyResult(decoys, filled, policy_measure(search_input).score(plain.levels, figures), statement)
 
 
 def count_vulnerable_classes(
-    steps: StatementRunner, prepared: SearchInput, plain: FullDomainRecoding
+    runner: StatementRunner, search_input: SearchInput, plain: FullDomainRecoding
 ) -> tuple[dict[str, int], exp.Table]:
-    """What is to be filled, and the table of all classes: ``decoy_classes``."""
-    space = prepared.frequency_sets.at(plain.levels)
-    classes = steps.create_table(prepared.work("decoy_classes"), _real_classes(space, plain.levels, plain.attributes))
-    return dict(steps.fetch_figures(_VULNERABLE(k=prepared.requirements.k, classes=classes))), classes
+    """Count the classes with fewer than k rows; also return the table of all classes, ``decoy_classes``."""
+    space = search_input.frequency_sets.at(plain.levels)
+    classes = runner.create_table(
+        search_input.work("decoy_classes"), _real_classes(space, plain.levels, plain.attributes)
+    )
+    return dict(runner.fetch_figures(_VULNERABLE_CLASSES(k=search_input.requirements.k, classes=classes))), classes
 
 
-def unsuppressed_figures(steps: StatementRunner, prepared: SearchInput, plain: FullDomainRecoding) -> Figures:
-    """The figures of the real rows, where no class is too small: only unknown values are suppressed."""
-    bare = replace(prepared.requirements, class_conditions=())
-    limit = SuppressionLimit(prepared.marginals.rows)
-    everybody = replace(prepared, frequency_sets=prepared.frequency_sets.with_requirements(bare), limit=limit)
-    return Checker(steps.engine, everybody, policy_measure(prepared))(plain.levels)
+def unsuppressed_figures(runner: StatementRunner, search_input: SearchInput, plain: FullDomainRecoding) -> Figures:
+    """The figures of the real rows if every class is kept: only unknown values are suppressed."""
+    unconditional = replace(search_input.requirements, class_conditions=())
+    limit = SuppressionLimit(search_input.marginals.rows)
+    unsuppressed_input = replace(
+        search_input, frequency_sets=search_input.frequency_sets.with_requirements(unconditional), limit=limit
+    )
+    return Checker(runner.engine, unsuppressed_input, policy_measure(search_input))(plain.levels)
 
 
 def draw_decoys(
-    steps: StatementRunner, heights: Levels, plain: FullDomainRecoding, classes: exp.Table, k: int, work: Namer
+    runner: StatementRunner, heights: Levels, plain: FullDomainRecoding, classes: exp.Table, k: int, work: Namer
 ) -> exp.Table:
-    """Draw them, in the engine: one pass over the source, for the rows that values are taken from.
+    """Draw decoys in the engine, with one pass over the source for the donors.
 
-    Makes ``decoys``; what is made on the way is dropped.
+    Creates ``decoys``, and drops its intermediate tables.
     """
-    keys, values = list(plain.class_keys().values()), unchanged_columns(plain)
-    of_class = [col(key, "c") for key in keys]
-    ways = steps.create_table(work("decoy_ways"), _donor_classes(classes, plain.levels, heights, k))
-    targets = steps.create_table(work("decoy_targets"), _TARGETS(steps=ways))
-    drawn = _ONE_OF_DONORS(drawn=anonymous("FLOOR", anonymous("RANDOM") * col("donors")))
-    picks = _PICKS(
+    keys, value_columns = list(plain.class_keys().values()), unchanged_columns(plain)
+    class_keys = [col(key, "c") for key in keys]
+    query: exp.Query = _donor_candidates(classes, plain.levels, heights, k)
+    donor_candidates = runner.create_table(work("decoy_donor_candidates"), query)
+    targets = runner.create_table(work("decoy_targets"), _TARGETS(candidates=donor_candidates))
+    random_rank = fragment("least(:offset::BIGINT + 1, donor_count)")(
+        offset=anonymous("FLOOR", anonymous("RANDOM") * col("donor_count"))
+    )
+    query = _PICKS(
         keys=[col(key) for key in keys],
-        picks=[as_column(drawn.copy(), f"pick_{j}") for j in values],
-        class_keys=of_class,
-        each=anonymous("UNNEST", anonymous("RANGE", _MISSING(k=k))),
+        picks=[as_column(random_rank.copy(), f"pick_{j}") for j in value_columns],
+        class_keys=class_keys,
+        each_missing_row=anonymous("UNNEST", anonymous("RANGE", fragment(":k - c.class_size")(k=k))),
         classes=classes,
         targets=targets,
     )
-    picked = steps.create_table(work("decoy_picks"), picks)
-    made, donated = [classes, ways, targets, picked], None
-    if values:
-        query = _SOURCES(keys=of_class, steps=ways, classes=classes, targets=targets)
-        sources = steps.create_table(work("decoy_sources"), query)
-        query = _DONATED(
-            values=[col(f"value_{j}", "r") for j in values],
+    picks = runner.create_table(work("decoy_picks"), query)
+    intermediate_tables, donors = [classes, donor_candidates, targets, picks], None
+    if value_columns:
+        query = _DONOR_CLASSES(keys=class_keys, candidates=donor_candidates, classes=classes, targets=targets)
+        donor_classes = runner.create_table(work("decoy_donor_classes"), query)
+        picked_donors = template("SELECT step, upper_class, :pick AS donor_rank FROM :picks")
+        query = _DONORS(
+            values=[col(f"value_{j}", "r") for j in value_columns],
             rows=plain.rows(),
-            sources=sources,
+            donor_classes=donor_classes,
             same_class=all_of(col(key, "r").eq(col(key, "s")) for key in keys),
-            wanted=union_all(*(_WANTED(pick=col(f"pick_{j}"), picked=picked) for j in values)),
+            picked_donors=union_all(*(picked_donors(pick=col(f"pick_{j}"), picks=picks) for j in value_columns)),
         )
-        donated = steps.create_table(work("decoy_donors"), query)
-        made += [sources, donated]
-    target = steps.create_table(work("decoys"), _decoys(picked, donated, keys, values))
-    steps.drop(*made)
-    return target
+        donors = runner.create_table(work("decoy_donors"), query)
+        intermediate_tables += [donor_classes, donors]
+    decoys = runner.create_table(work("decoys"), _combine_donor_values(picks, donors, keys, value_columns))
+    runner.drop(*intermediate_tables)
+    return decoys

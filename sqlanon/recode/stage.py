@@ -1,4 +1,4 @@
-"""The stage recode: how the rows of the version that was found are made of the source."""
+"""The recode stage: the statement that makes released rows from the source."""
 
 from __future__ import annotations
 
@@ -30,116 +30,128 @@ from sqlanon.support.notices import Notice
 
 @dataclass(frozen=True)
 class Recoding:
-    """How the rows of a release are made of the source, and what is known of them.
+    """The statement that makes the released rows, and the figures of the release.
 
-    An attribute that is released at several levels has None for its level. The figures are those of the release, with
-    masked rows among the suppressed ones. The smallest class is that of the fewest rows.
+    An attribute that is released at several levels has None for its level. The figures count masked rows as suppressed.
     """
 
     generalization: Mapping[str, int | None]
     figures: Figures
-    smallest_class: int
+    smallest_class: int  # rows
     statement: ClassRecoding
     masked_rows: int
     warnings: tuple[Notice, ...]
     population_match: PopulationMatch | None = None
-    persons: PersonFigures | None = None  # where persons are counted
+    persons: PersonFigures | None = None  # if persons are counted
 
 
-def recode(steps: StatementRunner, prepared: SearchInput, result: SearchResult) -> Recoding:
-    """Say how the rows of a version are made. Makes ``suppressed`` where rows are left out or masked."""
-    if result.local_result is not None:
-        return _recode_combinations(steps, prepared, result.local_result)
-    assert result.levels is not None  # it has the one or the other
-    return recode_at(steps, prepared, result.levels, result.figures)
+def recode(runner: StatementRunner, search_input: SearchInput, search_result: SearchResult) -> Recoding:
+    """Build the recoding of a search result. Creates `suppressed` if rows are suppressed."""
+    if search_result.local_result is not None:
+        return _recode_combinations(runner, search_input, search_result.local_result)
+    assert search_result.levels is not None  # a search result has levels or a local result
+    return recode_at(runner, search_input, search_result.levels, search_result.figures)
 
 
-def _recode_combinations(steps: StatementRunner, prepared: SearchInput, found: LocalResult) -> Recoding:
-    warnings = [*found.warnings, *warn_of_void_shields(prepared.requirements.shields, prepared.policy.privacy.k)]
-    masked = 0
-    if found.figures.suppressed_rows and prepared.policy.masks_suppressed_rows:
-        suppressed = found.suppressed(steps, prepared)
-        masked, warning = _masked(steps, prepared, suppressed, found.floor, found.figures)
-        warnings += warning
-    statement: ClassRecoding = found.recoding(prepared, masked > 0)
-    levels = found.generalization
+def _recode_combinations(runner: StatementRunner, search_input: SearchInput, local_result: LocalResult) -> Recoding:
+    shields, k = search_input.requirements.shields, search_input.policy.privacy.k
+    warnings = [*local_result.warnings, *warn_of_void_shields(shields, k)]
+    figures, masked_rows = local_result.figures, 0
+    if figures.suppressed_rows and search_input.policy.masks_suppressed_rows:
+        suppressed = local_result.suppressed(runner, search_input)
+        masked_rows, mask_warnings = _count_maskable_rows(runner, search_input, suppressed, local_result.floor, figures)
+        warnings += mask_warnings
     return Recoding(
-        levels, found.figures, found.smallest_class, statement, masked, tuple(warnings), persons=found.persons
+        local_result.generalization,
+        figures,
+        local_result.smallest_class,
+        local_result.recoding(search_input, masked_rows > 0),
+        masked_rows,
+        tuple(warnings),
+        persons=local_result.persons,
     )
 
 
-def recode_at(steps: StatementRunner, prepared: SearchInput, levels: Levels, figures: Figures) -> Recoding:
-    """How the rows of a generalization are made."""
-    suppressed = None
-    space = prepared.frequency_sets.at(levels)
-    masked, warnings = 0, list(warn_of_void_shields(prepared.requirements.shields, prepared.search_policy.privacy.k))
+def recode_at(runner: StatementRunner, search_input: SearchInput, levels: Levels, figures: Figures) -> Recoding:
+    """Build the recoding of a generalization. Creates `suppressed` if rows are suppressed."""
+    space, suppressed, masked_rows = search_input.frequency_sets.at(levels), None, 0
+    warnings = list(warn_of_void_shields(search_input.requirements.shields, search_input.search_policy.privacy.k))
     if figures.suppressed_rows:
-        suppressed = steps.create_table(prepared.work("suppressed"), suppressed_classes(space, levels))
-        if prepared.policy.masks_suppressed_rows:
-            masked, warning = _masked(steps, prepared, suppressed, levels, figures)
-            warnings += warning
-    # Suppressed classes are known by what rows generalize to: at the very top, only unknown values are suppressed.
-    is_top = levels == prepared.marginals.heights and not steps.dry
+        suppressed = runner.create_table(search_input.work("suppressed"), suppressed_classes(space, levels))
+        if search_input.policy.masks_suppressed_rows:
+            masked_rows, mask_warnings = _count_maskable_rows(runner, search_input, suppressed, levels, figures)
+            warnings += mask_warnings
+    # With every attribute at its top there is one class, so only rows with unknown values are suppressed.
+    is_top = levels == search_input.marginals.heights and not runner.dry
     statement = FullDomainRecoding(
-        prepared.source.relation,
-        prepared.released_columns,
-        prepared.attributes,
-        tuple(hierarchy.top for hierarchy in prepared.hierarchies),
+        search_input.source.relation,
+        search_input.released_columns,
+        search_input.attributes,
+        tuple(hierarchy.top for hierarchy in search_input.hierarchies),
         levels,
         None if is_top else suppressed,
-        mask=masked > 0,
+        mask=masked_rows > 0,
     )
-    mapping = None if steps.dry else match_population(steps.engine, prepared, levels)
-    if prepared.earlier.run_ids:
-        query = visible_classes_query(space, levels, len(prepared.policy.generalized_attributes))
-        visible, smallest = steps.look_up(query, [(figures.classes, 0)])[0]
+    population_match = None if runner.dry else match_population(runner.engine, search_input, levels)
+    if search_input.earlier.run_ids:
+        query = visible_classes_query(space, levels, len(search_input.policy.generalized_attributes))
+        visible, smallest = runner.look_up(query, [(figures.classes, 0)])[0]
         figures = replace(figures, classes=visible)
         fewest = 0
         if space.persons:
-            query = fewest_persons_query(space, levels, len(prepared.policy.generalized_attributes))
-            fewest = steps.look_up(query, [(0,)])[0][0]
+            query = fewest_persons_query(space, levels, len(search_input.policy.generalized_attributes))
+            fewest = runner.look_up(query, [(0,)])[0][0]
     else:
-        smallest, fewest = steps.look_up(smallest_class_query(space, levels), [(0, 0)])[0]
-    persons = _persons(prepared, space, levels, figures, fewest or 0)
-    named = prepared.lattice.named(levels)
-    return Recoding(named, figures, smallest or 0, statement, masked, tuple(warnings), mapping, persons)
+        smallest, fewest = runner.look_up(smallest_class_query(space, levels), [(0, 0)])[0]
+    persons = _measure_persons(search_input, space, levels, figures, fewest or 0)
+    return Recoding(
+        search_input.lattice.named(levels),
+        figures,
+        smallest or 0,
+        statement,
+        masked_rows,
+        tuple(warnings),
+        population_match,
+        persons,
+    )
 
 
-def _persons(
-    prepared: SearchInput, space: ClassSpace, levels: Levels, figures: Figures, fewest: int
+def _measure_persons(
+    search_input: SearchInput, space: ClassSpace, levels: Levels, figures: Figures, fewest: int
 ) -> PersonFigures | None:
-    """The persons of a generalization, where persons are counted."""
-    every = prepared.limit.all_persons
-    if every is None:
+    """The figures of the persons of a generalization, if persons are counted."""
+    all_persons = search_input.limit.all_persons
+    if all_persons is None:
         return None
 
-    def persons_in(kept: bool) -> int:
-        return count_persons_in_classes(prepared.frequency_sets, space, levels, kept)
+    sets, suppressed = search_input.frequency_sets, figures.suppressed_persons
+    if suppressed is None:
+        suppressed = count_persons_in_classes(sets, space, levels, kept=False)
+    in_release = count_persons_in_classes(sets, space, levels, kept=True)
+    return person_figures(all_persons, suppressed, in_release, fewest)
 
-    suppressed = figures.suppressed_persons
-    return person_figures(every, persons_in(False) if suppressed is None else suppressed, persons_in(True), fewest)
 
-
-def _masked(
-    steps: StatementRunner, prepared: SearchInput, suppressed: exp.Table, levels: Levels, figures: Figures
+def _count_maskable_rows(
+    runner: StatementRunner, search_input: SearchInput, suppressed: exp.Table, levels: Levels, figures: Figures
 ) -> tuple[int, list[Notice]]:
-    """How many suppressed rows may stay, masked: all or none; and why none."""
-    requirements = prepared.requirements
-    size, good = _all_masked(steps, prepared, suppressed, levels, figures)
-    trees, specs = prepared.hierarchies, prepared.policy.attributes
-    topless = [hierarchy.attribute for hierarchy in trees if hierarchy.top is None] + list(
-        prepared.policy.noisy_attributes
-    )
-    forbidden = [hierarchy.attribute for hierarchy in trees if hierarchy.top in specs[hierarchy.attribute].forbidden]
-    limits = [(hierarchy, specs[hierarchy.attribute].max_level) for hierarchy in trees]
-    limited = [hierarchy.attribute for hierarchy, most in limits if most is not None and most < hierarchy.height]
-    if good and not topless and not forbidden and not limited:
+    """The number of suppressed rows that the release can contain masked: all, or none with a warning."""
+    requirements = search_input.requirements
+    class_size, is_feasible = _check_masked_class(runner, search_input, suppressed, levels, figures)
+    hierarchies, attributes = search_input.hierarchies, search_input.policy.attributes
+    without_top = [hierarchy.attribute for hierarchy in hierarchies if hierarchy.top is None]
+    without_top += search_input.policy.noisy_attributes
+    forbidden = [
+        hierarchy.attribute for hierarchy in hierarchies if hierarchy.top in attributes[hierarchy.attribute].forbidden
+    ]
+    limits = [(hierarchy, attributes[hierarchy.attribute].max_level) for hierarchy in hierarchies]
+    limited = [hierarchy.attribute for hierarchy, limit in limits if limit is not None and limit < hierarchy.height]
+    if is_feasible and not without_top and not forbidden and not limited:
         return figures.suppressed_rows, []
-    reason = f"together they make a class of {size} rows, which breaks the policy"
+    reason = f"together they make a class of {class_size} rows, which breaks the policy"
     if requirements.separate_conditions:
         reason = f"{requirements.separate_conditions[0].name} is counted without them"
-    if topless:
-        reason = f"there is nothing above the values of {', '.join(topless)} to mask them with"
+    if without_top:
+        reason = f"there is nothing above the values of {', '.join(without_top)} to mask them with"
     if forbidden:
         reason = f"the policy forbids the top label of {', '.join(forbidden)}"
     if limited:
@@ -148,22 +160,26 @@ def _masked(
     return 0, [Notice(message, figures.suppressed_rows)]
 
 
-def _all_masked(
-    steps: StatementRunner, prepared: SearchInput, suppressed: exp.Table, levels: Levels, figures: Figures
+def _check_masked_class(
+    runner: StatementRunner, search_input: SearchInput, suppressed: exp.Table, levels: Levels, figures: Figures
 ) -> tuple[int, bool]:
-    """The rows of the class that all masked rows make, and whether it meets the policy, as does the table with it."""
-    if steps.dry:
+    """The size of the class of all masked rows, and whether the class and the table with it meet the policy."""
+    if runner.dry:
         return figures.suppressed_rows, True
-    size, count, good = steps.engine.rows(masked_class(prepared.frequency_sets.of_suppressed(levels, suppressed)))[0]
-    kept = summarize_kept_classes(figures, prepared.marginals.rows)
-    together = replace(
-        kept,
-        classes=kept.classes + 1,
-        rows=kept.rows + size,
-        count=kept.count + count,
-        uniques=kept.uniques + int(count == 1),
+    requirements = search_input.requirements
+    space = search_input.frequency_sets.of_suppressed(levels, suppressed)
+    class_size, class_count, is_feasible = runner.engine.rows(masked_class(space))[0]
+    retained = summarize_kept_classes(figures, search_input.marginals.rows)
+    retained_with_masked = replace(
+        retained,
+        classes=retained.classes + 1,
+        rows=retained.rows + class_size,
+        count=retained.count + class_count,
+        uniques=retained.uniques + int(class_count == 1),
     )
-    asked = prepared.requirements
-    return size, good and all(
-        one.is_met_by(together) for one in asked.table_conditions
-    ) and not asked.separate_conditions
+    is_feasible = (
+        is_feasible
+        and all(condition.is_met_by(retained_with_masked) for condition in requirements.table_conditions)
+        and not requirements.separate_conditions
+    )
+    return class_size, is_feasible

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from sqlanon.audit.decoys import DecoyCheck
-from sqlanon.decoys.draw import _SOURCES, _TARGETS, _VULNERABLE, _donor_classes
+from sqlanon.decoys.draw import _DONOR_CLASSES, _TARGETS, _VULNERABLE_CLASSES, _donor_candidates
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.support.expressions import col, table
@@ -41,7 +41,8 @@ def test_donors_are_the_k_or_more_kept_rows_of_the_nearest_class_above(
     draw, k = random.Random(seed), 4
     classes = classes_of(draw, k)
     connection.execute(
-        "CREATE TABLE classes (class INT, size BIGINT, kept BOOLEAN, code_0 INT, up_0_1 INT, code_1 INT, up_1_2 INT)"
+        "CREATE TABLE classes (class_id INT, class_size BIGINT, kept BOOLEAN, "
+        "code_0 INT, up_0_1 INT, code_1 INT, up_1_2 INT)"
     )
     for i, (a, b, size, kept) in enumerate(classes):
         connection.execute("INSERT INTO classes VALUES (?, ?, ?, ?, ?, ?, ?)", (i, size, kept, a, a // 2, b, b // 2))
@@ -56,9 +57,9 @@ def test_donors_are_the_k_or_more_kept_rows_of_the_nearest_class_above(
             ]
             if (donors := sum(size for _, size in above)) >= k:
                 expected[i, step] = (kept, min(j for j, _ in above), donors)
-    query = _donor_classes(table("classes"), LEVELS, HEIGHTS, k)
-    connection.execute(f"CREATE TABLE steps AS {query.sql('duckdb')}")
-    rows = connection.execute("SELECT class, step, kept, first, donors FROM steps").fetchall()
+    query = _donor_candidates(table("classes"), LEVELS, HEIGHTS, k)
+    connection.execute(f"CREATE TABLE candidates AS {query.sql('duckdb')}")
+    rows = connection.execute("SELECT class_id, step, kept, upper_class, donor_count FROM candidates").fetchall()
     assert {row[:2]: row[2:] for row in rows} == expected
     assert len(rows) == len(expected)
 
@@ -67,12 +68,14 @@ def test_donors_are_the_k_or_more_kept_rows_of_the_nearest_class_above(
         for i, (*_, kept) in enumerate(classes)
         if not kept and (i, 2) in expected
     }
-    connection.execute(f"CREATE TABLE targets AS {_TARGETS(steps=table('steps')).sql('duckdb')}")
-    targets = connection.execute("SELECT class, step, first, donors FROM targets").fetchall()
+    connection.execute(f"CREATE TABLE targets AS {_TARGETS(candidates=table('candidates')).sql('duckdb')}")
+    targets = connection.execute("SELECT class_id, step, upper_class, donor_count FROM targets").fetchall()
     assert {row[0]: row[1:] for row in targets} == {i: (step, *expected[i, step][1:]) for i, step in nearest.items()}
 
     keys = [col("code_0", "c"), col("code_1", "c")]
-    sources = _SOURCES(keys=keys, steps=table("steps"), classes=table("classes"), targets=table("targets"))
+    sources = _DONOR_CLASSES(
+        keys=keys, candidates=table("candidates"), classes=table("classes"), targets=table("targets")
+    )
     wanted = {(step, expected[i, step][1]) for i, step in nearest.items()}
     assert sorted(connection.execute(sources.sql("duckdb")).fetchall()) == sorted(
         (step, first, *classes[i][:2])
@@ -81,7 +84,7 @@ def test_donors_are_the_k_or_more_kept_rows_of_the_nearest_class_above(
     )
 
     short = [size for *_, size, kept in classes if not kept]
-    counted = connection.execute(_VULNERABLE(k=k, classes=table("classes")).sql("duckdb")).fetchone()
+    counted = connection.execute(_VULNERABLE_CLASSES(k=k, classes=table("classes")).sql("duckdb")).fetchone()
     assert counted == (
         len(short),
         sum(short),
