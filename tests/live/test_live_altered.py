@@ -216,7 +216,7 @@ def test_a_view_whose_table_is_gone_is_dropped_by_the_name_in_the_policy(
     for name in tables:
         connection.execute(f"DROP TABLE {name}")
     with sqlanon.connect(connection) as db:
-        with pytest.raises(SourceError, match="in schemas 'a', 'b': name the table with its schema"):
+        with pytest.raises(SourceError, match="in schemas 'a', 'b'; name the table with its schema"):
             db.drop_live(policy_of("t"))
         with pytest.raises(SourceError, match=r"there is no live view 'v_live'; there is: 't_live', 't_live', 'e"):
             db.drop_live(policy_of("v"))
