@@ -163,7 +163,7 @@ class NoiseCheck:
         labels: list[exp.Expr] = [as_column(col(name), f"code_{i}") for i, name in enumerate(quasi)]
         values: list[exp.Expr] = []
         for j, column in enumerate(columns):
-            values.append(as_column(col(column.name), f"value_{column.place}"))
+            values.append(as_column(col(column.name), f"value_{column.position}"))
             values.append(as_column(as_number(col(column.name), column.type), f"x_{j}"))
         query = select([*labels, *values], self.recoded.copy())
         query = query.where(all_of(is_usable(col(column.name), column) for column in columns), copy=False)

@@ -1,8 +1,7 @@
-"""Which columns of a source get noise, and whether they can."""
+"""The columns of a source that get noise, and the checks that noise can be added to their values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
 
@@ -20,51 +19,47 @@ def noisy_columns(policy: Policy, source: Source) -> tuple[NoisyColumn, ...]:
     """The columns that get noise, in the policy's order."""
     if not policy.noisy_attributes:
         return ()
-    columns = match_columns(policy, source)
-    places = {column.name: place for place, column in enumerate(columns.released)}
-    epsilons, found, wrong = policy.epsilons, [], []
-    for name, column in zip(policy.noisy_attributes, columns.noisy, strict=True):
-        noise, type_ = policy.attributes[name].noise, source.columns[column]
+    matched_columns = match_columns(policy, source)
+    positions = {column.name: position for position, column in enumerate(matched_columns.released)}
+    epsilons, columns, problems = policy.epsilons, [], []
+    for attribute, name in zip(policy.noisy_attributes, matched_columns.noisy, strict=True):
+        noise, type_ = policy.attributes[attribute].noise, source.columns[name]
         assert noise is not None
         if not can_be_noisy(type_):
-            wrong.append(f"attribute {name!r} is {type_}, but noise needs numbers or dates: cast it with query = ...")
+            problems.append(
+                f"attribute {attribute!r} is {type_}, but noise needs numbers or dates: cast it with query = ..."
+            )
             continue
-        one = NoisyColumn(column, type_, places[column], epsilons[name], noise.round, _bounds(noise.bounds))
         if noise.bounds is not None and isinstance(noise.bounds[0], date) != (type_ == "DATE"):
             kind = "dates" if type_ == "DATE" else "numbers"
-            wrong.append(f"attribute {name!r} is {type_}: give its bounds as {kind}")
+            problems.append(f"attribute {attribute!r} is {type_}: give its bounds as {kind}")
         unit = unit_of(type_)
-        for what, value in (("round", noise.round), *(("bounds", bound) for bound in noise.bounds or ())):
+        for key, value in (("round", noise.round), *(("bounds", bound) for bound in noise.bounds or ())):
             if isinstance(value, Decimal) and unit is not None and value % unit:
-                wrong.append(f"attribute {name!r} is {type_}: {what}, {value}, must be a multiple of {unit}")
-        found.append(one)
-    if wrong:
-        raise SourceError("; ".join(dict.fromkeys(wrong)))
-    return tuple(found)
+                problems.append(f"attribute {attribute!r} is {type_}: {key}, {value}, must be a multiple of {unit}")
+        bounds = None if noise.bounds is None else (_to_number(noise.bounds[0]), _to_number(noise.bounds[1]))
+        columns.append(NoisyColumn(name, type_, positions[name], epsilons[attribute], noise.round, bounds))
+    if problems:
+        raise SourceError("; ".join(dict.fromkeys(problems)))
+    return tuple(columns)
 
 
-def _bounds(bounds: tuple[Decimal | date, Decimal | date] | None) -> tuple[float, float] | None:
-    if bounds is None:
-        return None
-    low, high = (float((one - EPOCH).days if isinstance(one, date) else one) for one in bounds)
-    return low, high
+def _to_number(bound: Decimal | date) -> float:
+    return float((bound - EPOCH).days if isinstance(bound, date) else bound)
 
 
 def require_usable_noisy_columns(engine: Engine, policy: Policy, source: Source) -> tuple[NoisyColumn, ...]:
-    """`noisy_columns`, of whose values noise can be added to all, unless the policy has the other rows suppressed."""
+    """`noisy_columns`; refuse values that cannot have noise, unless the policy suppresses their rows."""
     columns = noisy_columns(policy, source)
     if columns:
         counts = engine.rows(unusable_counts(source.relation, columns))[0]
-        if wrong := _without_noise(dict(zip(policy.noisy_attributes, counts, strict=True)), policy):
-            raise SourceError("; ".join(wrong))
+        problems = [
+            f"attribute {name!r} has {count:,} rows whose value cannot have noise (NULL, NaN, infinite, or "
+            "too large for its type): a reader could tell them from the rest of their class; set "
+            'on_unknown = "suppress", or leave them out with query = ...'
+            for name, count in zip(policy.noisy_attributes, counts, strict=True)
+            if count and policy.attributes[name].on_unknown == "error"
+        ]
+        if problems:
+            raise SourceError("; ".join(problems))
     return columns
-
-
-def _without_noise(counts: Mapping[str, int], policy: Policy) -> list[str]:
-    return [
-        f"attribute {name!r} has {count:,} rows whose value cannot have noise (NULL, NaN, infinite, or "
-        "too large for its type): a reader could tell them from the rest of their class; set "
-        'on_unknown = "suppress", or leave them out with query = ...'
-        for name, count in counts.items()
-        if count and policy.attributes[name].on_unknown == "error"
-    ]

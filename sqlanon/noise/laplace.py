@@ -1,8 +1,8 @@
-"""Noise that can be trusted: whole numbers of the discrete Laplace distribution, drawn by OpenDP.
+"""Integer noise of the discrete Laplace distribution, sampled by OpenDP.
 
-Floating-point formulas for Laplace noise leave gaps that tell values apart (I. Mironov, "On significance of the least
-significant bits for differential privacy", CCS 2012). OpenDP draws exactly, from the operating system's generator; it
-has no seed, and neither have we. What is drawn is noise alone: no private value is needed, and none gets here.
+Floating-point formulas for Laplace noise leave gaps that reveal values (I. Mironov, "On significance of the least
+significant bits for differential privacy", CCS 2012). OpenDP samples exactly, from the operating system's generator.
+Neither OpenDP nor sqlanon has a seed. The sampler never receives private values.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from sqlanon.errors import PolicyError, Problem
 from sqlanon.noise.statements import STEPS
 
 BATCH = 10_000
-"""So many records at a time: a tenth of a second, and less than a megabyte."""
+"""Records of a batch: a tenth of a second, and less than a megabyte."""
 
 
 def refuse_without_opendp(attribute: str) -> None:
-    """Say at once that the library is missing."""
+    """Refuse noise if OpenDP is not installed."""
     try:
         import_module("opendp.prelude")
     except ImportError:
@@ -35,28 +35,28 @@ def refuse_without_opendp(attribute: str) -> None:
 
 
 def laplace_mechanism(epsilon: float) -> Callable[[list[int]], list[int]]:
-    """The mechanism: adds noise to whole numbers, so that any two that are `STEPS` apart are ε-indistinguishable.
+    """The mechanism that adds noise to integers, so that any two that are `STEPS` apart are ε-indistinguishable.
 
-    The scale is that of OpenDP's own accounting: ``laplace(epsilon).map(STEPS)`` is at most ε.
+    Its scale is the least for which OpenDP's accounting, ``mechanism.map(STEPS)``, is at most ε.
     """
     dp: Any = import_module("opendp.prelude")
-    dp.enable_features("contrib")  # its name for what was not proven by a second party; the discrete sampler is exact
+    dp.enable_features("contrib")  # unproven by a second party; the discrete sampler is exact
     domain = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
     scale = STEPS / epsilon
     while True:
         mechanism = dp.m.make_laplace(*domain, scale=scale)
         if mechanism.map(STEPS) <= epsilon:
-            return mechanism  # type: ignore[no-any-return]  # what OpenDP gives has no type
+            return mechanism  # type: ignore[no-any-return]  # OpenDP has no types
         scale = math.nextafter(scale, math.inf)
 
 
 def batch_noise_drawer(
     epsilons: Sequence[float],
 ) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
-    """What draws noise elsewhere: makes of batches of ``record`` others, with ``n_j`` for each ε.
+    """Return a function that maps batches of `record` to batches with noise columns; it runs on Spark workers.
 
-    It is sent there by its text: it needs pyarrow and OpenDP, and nothing else of ours than this module. Where there is
-    no OpenDP, ``n_j`` is NULL.
+    The columns are ``n_j`` for each ε, NULL if OpenDP is not installed. The function is pickled with this module, so
+    workers need pyarrow and OpenDP, but not sqlanon.
     """
 
     def draw(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -75,9 +75,10 @@ def batch_noise_drawer(
 
 
 class NoiseDrawing:
-    """Noise for records, as it is drawn. A context manager: what ends the drawing is raised when it is left.
+    """Noise for records, drawn while an engine reads it.
 
-    (The engine that reads the batches would make an error of its own of it, of Ctrl-C too.)
+    A context manager, which raises an error of the sampler (or Ctrl-C) on exit: the engine that reads the batches would
+    raise an error of its own instead.
     """
 
     def __init__(
@@ -93,8 +94,8 @@ class NoiseDrawing:
 
     @property
     def reader(self) -> pyarrow.RecordBatchReader:
-        """``record`` (from 1) and ``n_j`` for each ε, a batch at a time."""
-        return pyarrow.RecordBatchReader.from_batches(self._schema, self._watched())
+        """Batches of ``record`` (from 1) and ``n_j`` for each ε."""
+        return pyarrow.RecordBatchReader.from_batches(self._schema, self._read_batches())
 
     def __enter__(self) -> NoiseDrawing:
         return self
@@ -105,31 +106,31 @@ class NoiseDrawing:
         if self._error is not None:
             raise self._error from None
 
-    def _watched(self) -> Iterator[pyarrow.RecordBatch]:
+    def _read_batches(self) -> Iterator[pyarrow.RecordBatch]:
         try:
-            yield from self._batches()
+            yield from self._draw_batches()
         except GeneratorExit:
             raise
         except BaseException as error:
             self._error = error
             raise
 
-    def _batches(self) -> Iterator[pyarrow.RecordBatch]:
-        with ThreadPoolExecutor(self._threads) as pool:  # OpenDP lets go of the interpreter while it draws
-            ahead: deque[Future[pyarrow.RecordBatch]] = deque()
+    def _draw_batches(self) -> Iterator[pyarrow.RecordBatch]:
+        with ThreadPoolExecutor(self._threads) as pool:  # OpenDP releases the GIL while it samples
+            pending: deque[Future[pyarrow.RecordBatch]] = deque()
             for start in range(1, self._records + 1, BATCH):
-                ahead.append(pool.submit(self._draw, start))
-                if len(ahead) > self._threads:
-                    yield from self._next(ahead)
-            while ahead:
-                yield from self._next(ahead)
+                pending.append(pool.submit(self._draw_batch, start))
+                if len(pending) > self._threads:
+                    yield from self._finish_next(pending)
+            while pending:
+                yield from self._finish_next(pending)
 
-    def _next(self, ahead: deque[Future[pyarrow.RecordBatch]]) -> Iterator[pyarrow.RecordBatch]:
-        batch = ahead.popleft().result()
+    def _finish_next(self, pending: deque[Future[pyarrow.RecordBatch]]) -> Iterator[pyarrow.RecordBatch]:
+        batch = pending.popleft().result()
         self._progress(batch.num_rows)
         yield batch
 
-    def _draw(self, start: int) -> pyarrow.RecordBatch:
+    def _draw_batch(self, start: int) -> pyarrow.RecordBatch:
         count = min(BATCH, self._records + 1 - start)
         noise = [mechanism([0] * count) for mechanism in self._mechanisms]
         return pyarrow.record_batch([range(start, start + count), *noise], schema=self._schema)

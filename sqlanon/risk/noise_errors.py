@@ -9,7 +9,7 @@ from typing import Any
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.noise.columns import noisy_columns
-from sqlanon.noise.stage import expected_errors_for, make_noise_classes
+from sqlanon.noise.stage import create_noise_classes, expected_errors_for
 from sqlanon.noise.statements import NoisyColumn, expected_errors
 from sqlanon.policy import Policy
 from sqlanon.recode.stage import Recoding
@@ -43,7 +43,7 @@ def estimate_noise_errors(
     epsilons: Sequence[float],
 ) -> NoiseRisk:
     """Estimate the errors of noise in the classes of a generalization."""
-    _, classes = make_noise_classes(runner, recoding.statement, columns, search_input.work)
+    _, classes = create_noise_classes(runner, recoding.statement, columns, search_input.work)
     expected = runner.fetch_figures(expected_errors(classes, columns))
     return {
         name: [

@@ -67,7 +67,7 @@ def test_near_are_the_originals_within_the_range_that_holds_the_own_with_confide
             query = nearby_originals(table("noisy"), table("classes"), noisy, confidence, j)
             connection.execute(f"CREATE TABLE near_{j} AS {query.sql('duckdb')}")
             # Its own, two of the four beside it in this attribute, and those that are beside it in another.
-            assert connection.execute(f"SELECT near FROM near_{j} WHERE record = 0").fetchone() == (
+            assert connection.execute(f"SELECT nearby_count FROM near_{j} WHERE record = 0").fetchone() == (
                 3 + 4 * (count - 1),
             )
         if count > 1:
@@ -94,7 +94,7 @@ def test_the_linking_risk_is_of_the_records_that_are_kept() -> None:
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE links AS FROM (VALUES (1, true, true), (2, true, false), (3, false, false)) "
-            "AS v(record, linked, strictly)"
+            "AS v(record, is_linked, is_strictly_linked)"
         )
         connection.execute("CREATE TABLE kept AS FROM (VALUES (2), (3)) AS v(record)")
         assert connection.execute(linking_counts(table("links"), None).sql("duckdb")).fetchone() == (3, 2, 1)

@@ -1089,7 +1089,7 @@ def test_a_run_that_is_stopped_while_it_draws_ends_without_a_traceback(name: str
     program = (
         "import os, signal, sys\n"
         "import sqlanon.noise.laplace as module\n"
-        "real = module.laplace\n"
+        "real = module.laplace_mechanism\n"
         "def laplace(epsilon):\n"
         "    mechanism = real(epsilon)\n"
         "    def draw(zeros):\n"
@@ -1099,7 +1099,7 @@ def test_a_run_that_is_stopped_while_it_draws_ends_without_a_traceback(name: str
         f"                os.kill(os.getpid(), signal.{name})\n"
         "        return mechanism(zeros)\n"
         "    return draw\n"
-        "module.laplace = laplace\n"
+        "module.laplace_mechanism = laplace\n"
         "sys.argv = ['sqlanon', 'anonymize', 'policy.toml']\n"
         "from sqlanon.__main__ import run\n"
         "run()\n"
