@@ -160,7 +160,7 @@ class Result:
 
     @property
     def proof(self) -> str:
-        """What is proven about the score, such as ``optimal among full-domain generalizations``."""
+        """Description of the proof, such as ``optimal among full-domain generalizations``."""
         before_decoys = ", before decoys" if self.decoys is not None and self.decoys.rows else ""
         if self.optimal:
             return f"optimal among full-domain generalizations{before_decoys}"

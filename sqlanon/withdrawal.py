@@ -56,7 +56,7 @@ class Withdrawal:
         return () if self.result is None else self.result.warnings
 
     @property
-    def revealed(self) -> str | None:
+    def disclosure_note(self) -> str | None:
         """A sentence on what readers of both versions learn."""
         rows = self.withdrawn_rows
         if rows is None:

@@ -104,7 +104,7 @@ class Archive:
 
     def _entry(self, name: str) -> zipfile.ZipInfo:
         if name not in self._entries:
-            raise SourceError(f"{self.path.name} has no {name}: it is no project of ARX, or it was saved without data")
+            raise SourceError(f"{self.path.name} has no {name}: it is not an ARX project, or it was saved without data")
         return self._entries[name]
 
     def _is_utf8(self, entry: zipfile.ZipInfo) -> bool:
@@ -181,6 +181,6 @@ def open_archive(path: Path, encoding: str | None = None) -> Iterator[Archive]:
     except FileNotFoundError:
         raise SourceError(f"{path}: the file does not exist; give the path of a project") from None
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise SourceError(f"{path.name} is no project of ARX, which is a zip: {error}") from None
+        raise SourceError(f"{path.name} is not an ARX project, which is a zip: {error}") from None
     with file:
         yield Archive(path, file, encoding)

@@ -69,7 +69,7 @@ def import_project(
     Raises
     ------
     SourceError
-        The file is no project of ARX, or it cannot be read.
+        The file is not an ARX project, or it cannot be read.
     """
     project_path, target = Path(path), Path(folder)
     if os.path.lexists(target):

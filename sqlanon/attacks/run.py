@@ -73,7 +73,7 @@ def attack(
     ReleaseError
         A file does not exist or is not a release, or a release is in PostgreSQL.
     PolicyError
-        There is no attack of that name, or ``known`` is negative.
+        Unknown attack, or ``known`` is negative.
     SourceError, HierarchyError
         The source or the outside table cannot be read, or does not fit the policy.
 
@@ -138,7 +138,7 @@ def _select_names(only: Sequence[str] | None, known: int) -> list[str]:
         if name not in NAMES:
             guess = nearest_word(name, NAMES)
             remedy = f"did you mean {guess}?" if guess else f"there is {', '.join(NAMES)}"
-            problems.append(Problem("--only", f"there is no attack {name!r}; {remedy}"))
+            problems.append(Problem("--only", f"unknown attack {name!r}; {remedy}"))
     if known < 0:
         problems.append(Problem("--known", f"must be 0 or more, not {known}"))
     if problems:

@@ -238,8 +238,8 @@ def print_withdrawal(withdrawal: Withdrawal, release: AnyRelease | None) -> None
         _print_attributes(result, "what is done")
     noun = "row" if result.persons is None else "person"
     print_lines(f"{count_noun(result.classes, 'class')}; the smallest has {count_noun(result.smallest_class, noun)}")
-    if withdrawal.revealed is not None:
-        print_lines(f"What this reveals: {withdrawal.revealed}")
+    if withdrawal.disclosure_note is not None:
+        print_lines(f"What this reveals: {withdrawal.disclosure_note}")
     if release is not None:
         _print_release(release)
 
@@ -293,7 +293,7 @@ def print_verification(verification: Verification, policy: Path | None) -> None:
         advice = ". To check: add --sha256 HEX" if verification.is_file else ""
         print_lines(f"Unverified claims of the manifest: {', '.join(verification.claims)}{advice}")
     if (change := verification.source_change) is not None:
-        print_lines(f"What holds: {change.what_holds}")
+        print_lines(f"What holds: {change.valid_claims}")
         print_lines(f"What to do: {change.remedy('POLICY.toml' if policy is None else shlex.quote(str(policy)))}")
     print_residual_risk(verification.residual_risk)
 

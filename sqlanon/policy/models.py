@@ -126,7 +126,7 @@ def parse_toml(file: Path) -> dict[str, Any]:
         candidates = {path.stem.lower(): path.name for path in file.parent.glob("*.toml")}
         guess = nearest_word(file.stem, candidates)
         advice = f"; did you mean {candidates[guess]}?" if guess else ""
-        raise PolicyError([Problem(place, f"there is no such file{advice}")], "the command") from None
+        raise PolicyError([Problem(place, f"file not found{advice}")], "the command") from None
     except IsADirectoryError:
         raise PolicyError([Problem(place, "this is a folder: give the path to a policy file")], "the command") from None
     except OSError as error:

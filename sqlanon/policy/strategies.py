@@ -79,10 +79,10 @@ STRATEGIES: dict[str, StrategyInfo] = {
         _full_domain("samarati-binary", "the best of the least height"),
         _full_domain("incognito", "all that satisfy, by subsets of attributes", proves_optimum=True),
         _full_domain("ola", "the best of the k-minimal ones"),
-        _full_domain("flash", "the best of what its paths meet"),
+        _full_domain("flash", "the best generalization on its paths"),
         _full_domain("datafly", "one that satisfies, greedily"),
         _local(
-            "mu-argus", "mu_argus", "rare pairs and triples of values are gone",
+            "mu-argus", "mu_argus", "suppresses rare pairs and triples of values",
             supported_requirements=_K_ONLY, protects_combinations_only=True,
         ),
         _local(

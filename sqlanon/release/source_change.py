@@ -125,11 +125,11 @@ class SourceChange:
             yield f"{count_noun(self.missing_rows, 'released row', 'was', 'were')} deleted or changed"
 
     @property
-    def what_holds(self) -> str:
+    def valid_claims(self) -> str:
         """A description of the claims that still hold."""
         message = (
-            "the release is the one that was published, and what it claims of the source as it was then is true; the "
-            "rows that it shows still meet its requirements"
+            "the release is the one that was published; its claims about the source at publication are true, and its "
+            "rows still meet the requirements"
         )
         if self.has_lost_rows:
             message += ". It still shows what has left the source"
@@ -158,5 +158,5 @@ class SourceChange:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON values."""
-        descriptions = {"differences": self.differences, "what_holds": self.what_holds}
+        descriptions = {"differences": self.differences, "what_holds": self.valid_claims}
         return asdict(self) | {"published_at": self.published_at.isoformat()} | descriptions

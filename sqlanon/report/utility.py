@@ -39,8 +39,8 @@ _REMAINING = template("""
 
 @dataclass(frozen=True)
 class RemainingDetail:
-    """What is left of a generalized column: the number of its labels, the share of the rows that read ``*``, and the
-    mean width if all other labels are ranges of numbers, or of dates in years."""
+    """Remaining detail of a generalized column: the number of its labels, the share of the rows that read ``*``, and
+    the mean width if all other labels are ranges of numbers, or of dates in years."""
 
     values: int
     hidden: float

@@ -87,7 +87,7 @@ class DisclosureCondition(ClassCondition):
 
     @property
     def min_class_rows(self) -> int:
-        """One row for each value of the table."""
+        """Every value occurs in each class, so a class has at least one row per value."""
         return self.values or 1
 
     @property

@@ -154,14 +154,14 @@ class TableProfile:
 
 
 def profile_table(run: Run) -> TableProfile:
-    """Profile the source of a run; its sample in the work schema is ``looked_rows``."""
+    """Profile the source of a run; its sample in the work schema is ``profiled_rows``."""
     steps, types = StatementRunner(run.engine), run.source.columns
     rows = steps.count(run.source.relation)
     step = max(1, rows // _PROFILED_ROWS)
     columns = {i: name for i, (name, type_) in enumerate(types.items()) if not is_nested(type_)}
     if not columns:
         raise SourceError("all columns are nested: give their parts as columns of their own, in a view")
-    sample = steps.create_table(run.work("looked_rows"), sample_query(run.source.relation, [*columns.values()], step))
+    sample = steps.create_table(run.work("profiled_rows"), sample_query(run.source.relation, [*columns.values()], step))
     kinds = {i: column_kind(types[name]) for i, name in columns.items()}
 
     def columns_of(*wanted: ColumnKind) -> dict[int, str]:

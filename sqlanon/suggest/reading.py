@@ -48,7 +48,7 @@ _FEWEST_DAYS = 10  # fewer distinct numbers may look like days by chance
 
 @dataclass(frozen=True)
 class Reading:
-    """How a column is read: ``keys`` of its attribute; ``trials``, keys for trials until people decide; and comments,
+    """Reading of a column: ``keys`` of its attribute; ``trials``, keys for trials until people decide; and comments,
     the last of which may be an inactive key."""
 
     keys: Mapping[str, Any] = field(default_factory=dict)

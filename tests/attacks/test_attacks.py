@@ -207,7 +207,7 @@ def test_one_table_cannot_be_a_table_from_outside(folder: Path, policy: sqlanon.
 
 
 def test_wrong_requests(folder: Path) -> None:
-    with pytest.raises(PolicyError, match="no attack 'guessing'") as error:
+    with pytest.raises(PolicyError, match="unknown attack 'guessing'") as error:
         sqlanon.attack(folder / "one.duckdb", only=["guessing"], known=-1)
     assert len(error.value.problems) == 2
     with pytest.raises(ReleaseError, match="does not exist"):

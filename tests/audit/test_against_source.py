@@ -169,9 +169,9 @@ def test_a_change_of_the_source_is_described() -> None:
         text: text for text in words
     }
     few = {"missing_rows": 2, "smallest_class": 4, "small_classes": 1, "least": 5}
-    assert "its smallest class has 4 rows, and 1 class has fewer than 5" in replace(SAME, **few).what_holds
-    assert "fewer than" not in replace(SAME, **few | {"small_classes": 0}).what_holds
-    assert "smallest class" not in replace(SAME, **few | {"missing_rows": 0}).what_holds
+    assert "its smallest class has 4 rows, and 1 class has fewer than 5" in replace(SAME, **few).valid_claims
+    assert "fewer than" not in replace(SAME, **few | {"small_classes": 0}).valid_claims
+    assert "smallest class" not in replace(SAME, **few | {"missing_rows": 0}).valid_claims
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_persons_who_left_are_named_where_others_have_come_with_their_rows(tmp_p
     found = source_change(tmp_path, key=key)
     assert (found.withdrawn_persons, found.deleted_rows, found.new_rows) == (1, *((3, 3) if key else (None, None)))
     assert found.rows_now == found.rows_before
-    assert "It still shows what has left the source" in found.what_holds
+    assert "It still shows what has left the source" in found.valid_claims
     assert "sqlanon withdraw" in found.remedy("p.toml")
 
 

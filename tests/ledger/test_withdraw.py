@@ -152,7 +152,7 @@ def test_a_coarser_generalization_is_found_where_the_old_one_does_not_hold(tmp_p
     assert not found.same_generalization
     assert (found.result.suppressed_rows, found.result.released_rows) == (0, 174)
     assert found.withdrawn_rows is None
-    assert "compare the two" in found.revealed
+    assert "compare the two" in found.disclosure_note
     assert verify(folder, **strict).verified
 
 

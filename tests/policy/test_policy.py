@@ -719,7 +719,7 @@ def test_a_malformed_toml_file_is_refused(content: bytes, words: str, tmp_path: 
 
 
 def test_a_file_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match=r"nowhere\.toml: there is no such file"):
+    with pytest.raises(PolicyError, match=r"nowhere\.toml: file not found"):
         Policy.load(tmp_path / "nowhere.toml")
     with pytest.raises(PolicyError, match="is a folder"):
         Policy.load(tmp_path)
@@ -727,10 +727,10 @@ def test_a_file_that_is_missing(tmp_path: Path) -> None:
 
 def test_a_missing_policy_is_not_mistaken_for_an_unlike_one(tmp_path: Path) -> None:
     (tmp_path / "9.toml").write_text("")
-    with pytest.raises(PolicyError, match=r"1\.toml: there is no such file$"):
+    with pytest.raises(PolicyError, match=r"1\.toml: file not found$"):
         Policy.load(tmp_path / "1.toml")
     (tmp_path / "policy.toml").write_text("")
-    with pytest.raises(PolicyError, match=r"there is no such file; did you mean policy\.toml\?$"):
+    with pytest.raises(PolicyError, match=r"file not found; did you mean policy\.toml\?$"):
         Policy.load(tmp_path / "Polcy.toml")
 
 

@@ -89,7 +89,7 @@ def translate_query(query: exp.Expr, dialect: str) -> exp.Expr:
     if dialect == "duckdb":
         return query.copy()
     if dialect not in _RULES:
-        raise UntranslatableError(f"{dialect!r} is no dialect of translations: give one of {', '.join(DIALECTS)}")
+        raise UntranslatableError(f"unknown dialect {dialect!r}; give one of {', '.join(DIALECTS)}")
     rules, functions = _RULES[dialect], _FUNCTIONS.get(dialect, {})
     root = exp.Paren(this=query.copy())
     # Innermost nodes first: rules get translated parts, and may use them several times.

@@ -502,7 +502,7 @@ class ExtensionDraft:
         return checks
 
     def suppressed_by_label(self, released: exp.Table) -> SuppressedRows:
-        """Nothing: waiting rows are added later."""
+        """Empty: rows that wait are not suppressed."""
         return ()
 
     def manifest(self, table_name: str, facts: Facts) -> Manifest:
