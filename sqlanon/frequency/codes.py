@@ -122,11 +122,11 @@ class RowCodes:
         alone = (next(iter(pack.factors)) for pack in self.packs if pack.table is None)
         return [i for i in alone if levels[i] < self.attributes[i].height]
 
-    def half(self, attribute: int, level: int, remainder: int) -> exp.Select:
-        """The codes of an attribute that are even (remainder 0) or odd (1) at a level."""
+    def half(self, attribute: int, level: int, parity: int) -> exp.Select:
+        """The codes of an attribute that are even (``parity`` 0) or odd (1) at a level."""
         coded = self.attributes[attribute]
         codes = [col(name) for name in dict.fromkeys(("code_0", f"code_{level}", KNOWN))]
-        return _HALF(codes=codes, coded=distinct_codes(coded), code=col(f"code_{level}"), remainder=remainder)
+        return _HALF(codes=codes, coded=distinct_codes(coded), code=col(f"code_{level}"), remainder=parity)
 
     def distribution(self, pairs: ValuePairs, levels: Levels) -> exp.Select:
         """Count sensitive values by combination of codes; rows have the codes of all levels above, too."""

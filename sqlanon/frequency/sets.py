@@ -309,14 +309,14 @@ class FrequencySets:
         return max(codes.with_own_codes(levels), key=lambda i: estimate.count(i, levels[i]), default=None)
 
     @contextmanager
-    def half_at(self, levels: Levels, attribute: int, rest: int) -> Iterator[ClassSpace]:
-        """The class space for the sizes of the classes with an even or odd code of an attribute."""
+    def half_at(self, levels: Levels, attribute: int, parity: int) -> Iterator[ClassSpace]:
+        """The class space for the sizes of the classes with even (``parity`` 0) or odd (1) codes of an attribute."""
         codes = self.ground.codes
         assert codes is not None
         # A table instead of a subquery: DuckDB then knows that it has fewer codes than there are rows, and hashes the
         # codes.
         target = self.work(f"half_{next(self._numbers)}")
-        table = self.runner.create_table(target, codes.half(attribute, levels[attribute], rest))
+        table = self.runner.create_table(target, codes.half(attribute, levels[attribute], parity))
         try:
             sizes = codes.class_sizes(levels, Half(attribute, table))
             yield replace(self.space, frequency=subquery(sizes, "f"), are_classes=True)

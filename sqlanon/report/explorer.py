@@ -21,7 +21,7 @@ from sqlanon.measures import Loss
 from sqlanon.policy import Attribute
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.requirements import KAnonymity, Requirements
-from sqlanon.strategies.lattice.candidate import between_ends
+from sqlanon.strategies.lattice.candidate import inner_levels
 from sqlanon.strategies.lattice.classes import judged_classes
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.lattice import Lattice
@@ -236,7 +236,7 @@ def _count_node(search_input: SearchInput, levels: Levels) -> list[Any]:
     attributes, conditions = search_input.attributes, search_input.requirements.conditions
     remaining = [condition for condition in conditions if not isinstance(condition, KAnonymity)]
     space = replace(search_input.frequency_sets.at(levels), requirements=Requirements.from_conditions(remaining))
-    inner = between_ends(attributes, levels)
+    inner = inner_levels(attributes, levels)
     codes = [as_column(col(code_column(i, level)), f"code_{i}") for i, level in inner]
     leaf_sums = [
         as_column(

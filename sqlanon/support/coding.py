@@ -63,7 +63,7 @@ class CodedAttribute:
         """The lowest level with labels; below it, a release shows values."""
         return 0 if self.open_ends else 1
 
-    def between_ends(self, level: int) -> bool:
+    def has_inner_labels(self, level: int) -> bool:
         """Whether a release shows labels below the top at a level."""
         return self.lowest_labelled <= level < self.height
 

@@ -21,7 +21,7 @@ from sqlanon.support.coding import Levels
 from support.lanes import examples
 from support.thresholds import COARSE_SET, ROWS_PER_CODE, SMALL_SET
 
-FAR = "sqlanon.strategies.lattice.checker.FAR"
+HALVING_FACTOR = "sqlanon.strategies.lattice.checker.HALVING_FACTOR"
 SHARE = "sqlanon.frequency.sets.FIRST_SET_SHARE"
 
 
@@ -29,7 +29,7 @@ SHARE = "sqlanon.frequency.sets.FIRST_SET_SHARE"
 def shares(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """No generalization shares its frequency set with others, and each is checked by halves, which are held against a
     set of its own. What share of the classes was enough."""
-    for name, value in ((SMALL_SET, 0), (COARSE_SET, 0), (SHARE, 10**9), (ROWS_PER_CODE, 10**9), (FAR, 0)):
+    for name, value in ((SMALL_SET, 0), (COARSE_SET, 0), (SHARE, 10**9), (ROWS_PER_CODE, 10**9), (HALVING_FACTOR, 0)):
         monkeypatch.setattr(name, value)
     found: list[float] = []
     by_halves = Checker._count_by_halves
@@ -91,7 +91,7 @@ def test_generalizations_refuted_by_half_of_the_classes_have_no_figures(
 ) -> None:
     found = people_lattice()
     assert 0.5 in shares
-    monkeypatch.setattr(FAR, 1e9)
+    monkeypatch.setattr(HALVING_FACTOR, 1e9)
     whole = people_lattice()
     assert max(row[-1] or 0 for row in whole.values()) > 0
     halved = 0

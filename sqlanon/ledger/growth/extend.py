@@ -54,7 +54,7 @@ from sqlanon.requirements import guaranteed_k
 from sqlanon.requirements.macros import call_digest, call_k_anonymity
 from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.run import Run
-from sqlanon.strategies.lattice.candidate import between_ends, candidate_query, class_leaves_query
+from sqlanon.strategies.lattice.candidate import candidate_query, class_leaves_query, inner_levels
 from sqlanon.strategies.lattice.checker import fetch_leaf_sums, policy_measure
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.persons import PersonFigures, person_figures
@@ -274,7 +274,7 @@ def _figures(search_input: SearchInput, space: ClassSpace, levels: Levels) -> Fi
     runner, measure = search_input.frequency_sets.runner, policy_measure(search_input)
     suppressed = runner.fetch_figures(candidate_query(space, levels))["suppressed_rows"]
     leaves: dict[int, float] = {}
-    if suppressed and measure.needs_leaves and between_ends(search_input.attributes, levels):
+    if suppressed and measure.needs_leaves and inner_levels(search_input.attributes, levels):
         leaves = fetch_leaf_sums(runner, class_leaves_query(space, levels, search_input.attributes, kept=False))
     return Figures(0, suppressed, suppressed_leaves=leaves)
 

@@ -63,7 +63,7 @@ class EarlierAttribute:
 
     @property
     def is_looked_up(self) -> bool:
-        return self.attribute.between_ends(self.level)
+        return self.attribute.has_inner_labels(self.level)
 
     def label(self, i: int) -> exp.Expr:
         """The label of a row of the source in the release."""

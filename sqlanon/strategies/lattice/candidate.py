@@ -52,26 +52,26 @@ def candidate_query(
     >>> print(candidate_query(space, (0, 2)).sql("duckdb", pretty=True).splitlines()[0])
     SELECT
     """
-    between = between_ends(attributes, levels) if attributes else []
+    inner = inner_levels(attributes, levels) if attributes else []
     columns = _figures(space, short, squares)
-    for i, _ in between:
+    for i, _ in inner:
         leaves = exp.Sum(this=cast(col(CLASS_SIZE), "DOUBLE") * col("leaves", f"w{i}"))
         columns.append(as_column(filter_where(leaves, ~col(KEPT)), f"leaves_{i}"))
-    query = select(columns, subquery(judged_classes(space, levels, _codes(between), short=short), "j"))
-    for i, level in between:
+    query = select(columns, subquery(judged_classes(space, levels, _codes(inner), short=short), "j"))
+    for i, level in inner:
         leaves_by_code = _LEAVES_BY_CODE(leaves=subquery(level_leaves(attributes[i], level)))
         same_code = col(f"code_{i}", "j").eq(col("code", f"w{i}"))
         query = query.join(subquery(leaves_by_code, f"w{i}"), on=same_code, join_type="left", copy=False)
     return query
 
 
-def between_ends(attributes: Sequence[CodedAttribute], levels: Levels) -> list[tuple[int, int]]:
+def inner_levels(attributes: Sequence[CodedAttribute], levels: Levels) -> list[tuple[int, int]]:
     """Attribute and level for each attribute with labels other than the top label."""
-    return [(i, levels[i]) for i, attribute in enumerate(attributes) if attribute.between_ends(levels[i])]
+    return [(i, levels[i]) for i, attribute in enumerate(attributes) if attribute.has_inner_labels(levels[i])]
 
 
-def _codes(between: Sequence[tuple[int, int]]) -> list[exp.Expr]:
-    return [as_column(col(code_column(i, level)), f"code_{i}") for i, level in between]
+def _codes(inner: Sequence[tuple[int, int]]) -> list[exp.Expr]:
+    return [as_column(col(code_column(i, level)), f"code_{i}") for i, level in inner]
 
 
 def joint_candidate_query(
@@ -151,14 +151,14 @@ def class_leaves_query(
 
     All attributes share one join: with a join for each, planning takes longer than running.
     """
-    between = between_ends(attributes, levels)
-    columns = [col(CLASS_SIZE), *(col(f"code_{i}") for i, _ in between)]
-    classes = select([*columns], subquery(judged_classes(space, levels, _codes(between)), "j"))
+    inner = inner_levels(attributes, levels)
+    columns = [col(CLASS_SIZE), *(col(f"code_{i}") for i, _ in inner)]
+    classes = select([*columns], subquery(judged_classes(space, levels, _codes(inner)), "j"))
     code = exp.Case()  # with conditions, which every dialect has
-    for i, _ in between:
+    for i, _ in inner:
         code = code.when(col("slot", "s").eq(number(i)), cast(col(f"code_{i}", "f"), "BIGINT"), copy=False)
-    leaves = [_SLOT_LEAVES(slot=number(i), leaves=subquery(level_leaves(attributes[i], level))) for i, level in between]
-    slots = values_query({"slot": "INTEGER"}, [[i] for i, _ in between])
+    leaves = [_SLOT_LEAVES(slot=number(i), leaves=subquery(level_leaves(attributes[i], level))) for i, level in inner]
+    slots = values_query({"slot": "INTEGER"}, [[i] for i, _ in inner])
     return _CLASS_LEAVES(
         classes=subquery(classes.where(col(KEPT) if kept else ~col(KEPT), copy=False)),
         slots=subquery(slots),
@@ -175,13 +175,13 @@ def attribute_leaves(attributes: Sequence[CodedAttribute]) -> exp.Query:
 
     At least one attribute must have such a level.
     """
-    between = [
+    inner = [
         (i, level)
         for i, attribute in enumerate(attributes)
         for level in range(attribute.lowest_labelled, attribute.height)
     ]
     return union_all(
-        *(_ATTRIBUTE_LEAVES(slot=i, level=level, leaves=level_leaves(attributes[i], level)) for i, level in between)
+        *(_ATTRIBUTE_LEAVES(slot=i, level=level, leaves=level_leaves(attributes[i], level)) for i, level in inner)
     )
 
 
@@ -199,15 +199,15 @@ def class_leaves_together(
 ) -> exp.Select:
     """Rows ``place, slot, leaves``: `class_leaves_query` for several generalizations, each with whether its kept
     classes are summed; ``leaves`` is the table of `attribute_leaves`."""
-    between = [dict(between_ends(attributes, levels)) for levels, _ in requests]
-    slots = sorted({i for labelled in between for i in labelled})
+    inner = [dict(inner_levels(attributes, levels)) for levels, _ in requests]
+    slots = sorted({i for labelled in inner for i in labelled})
 
     def codes(labelled: Mapping[int, int]) -> list[exp.Expr]:
         values = {i: col(code_column(i, labelled[i])) if i in labelled else exp.null() for i in slots}
         return [as_column(cast(value, "BIGINT"), f"code_{i}") for i, value in values.items()]
 
     generalizations = [levels for levels, _ in requests]
-    classes = jointly_judged_classes(space, generalizations, [codes(labelled) for labelled in between])
+    classes = jointly_judged_classes(space, generalizations, [codes(labelled) for labelled in inner])
     code = exp.Case()
     for i in slots:
         code = code.when(col("slot", "s").eq(number(i)), col(f"code_{i}", "f"), copy=False)
@@ -215,7 +215,7 @@ def class_leaves_together(
         {PLACE: "INTEGER", KEPT: "BOOLEAN", "slot": "INTEGER", "level": "INTEGER"},
         [
             [place, requests[place][1], i, level]
-            for place, labelled in enumerate(between)
+            for place, labelled in enumerate(inner)
             for i, level in labelled.items()
         ],
     )

@@ -15,10 +15,10 @@ from sqlanon.frequency.sets import ClassSpace, is_large
 from sqlanon.measures import MEASURES, Figures, Measure
 from sqlanon.strategies.lattice.candidate import (
     attribute_leaves,
-    between_ends,
     candidate_query,
     class_leaves_query,
     class_leaves_together,
+    inner_levels,
     joint_candidate_query,
     kept_sizes_query,
     suppressed_entropy,
@@ -50,11 +50,11 @@ def fetch_leaf_sums(runner: StatementRunner, query: exp.Select) -> dict[int, flo
     return {slot: leaves for slot, leaves in runner.fetch_rows(query, []) if leaves is not None}
 
 
-LEAVES_WITHIN = 2
+LEAF_COUNT_FACTOR = 2
 """A check that is expected to suppress at most this multiple of the allowed rows also counts leaves. That adds a tenth
 to its statement; a separate statement would double it."""
 
-FAR = 1.8
+HALVING_FACTOR = 1.8
 """A check that is expected to suppress at least this multiple of the allowed rows counts half of the classes first.
 That saves two fifths of it, or adds a fifth. (In a test, eight of nine such generalizations did suppress twice as
 many.)"""
@@ -98,7 +98,7 @@ class Checker:
             space = self._sets.at(levels)
         leaves: Mapping[int, float] = {}
         if self._needs_leaves(levels, row) and attributes:
-            leaves = {i: row[f"leaves_{i}"] for i, _ in between_ends(attributes, levels)}
+            leaves = {i: row[f"leaves_{i}"] for i, _ in inner_levels(attributes, levels)}
         elif self._needs_leaves(levels, row):
             sums_kept = _has_fewer_kept_classes(space, row)
             query = class_leaves_query(space, levels, self._attributes, sums_kept)
@@ -168,7 +168,7 @@ class Checker:
             return False
         if not is_large(self._search_input.marginals.rows):  # planning the joins would take longer than running them
             return False
-        limit = math.log1p(LEAVES_WITHIN * self._limit.rows)
+        limit = math.log1p(LEAF_COUNT_FACTOR * self._limit.rows)
         return self._expect_suppressed is None or self._expect_suppressed(levels) <= limit
 
     def _fails_by_far(self, levels: Levels) -> bool:
@@ -176,7 +176,7 @@ class Checker:
         the search needs no other figures of it."""
         if self._expect_suppressed is None or not self._seeks_best_only() or self._measure.bounds_above:
             return False
-        return self._expect_suppressed(levels) >= math.log1p(FAR * self._limit.rows)
+        return self._expect_suppressed(levels) >= math.log1p(HALVING_FACTOR * self._limit.rows)
 
     def _count_by_halves(self, levels: Levels) -> tuple[dict[str, Any], float] | None:
         """The row of half of the classes if they suppress too many rows, else of all, and the counted share. None if no
@@ -184,8 +184,8 @@ class Checker:
         attribute, row = self._sets.halving_attribute(levels), dict[str, Any]()
         if attribute is None:
             return None
-        for rest, share in enumerate((0.5, 1.0)):
-            with self._sets.half_at(levels, attribute, rest) as space:
+        for parity, share in enumerate((0.5, 1.0)):
+            with self._sets.half_at(levels, attribute, parity) as space:
                 query = candidate_query(space, levels, self._short, self._measure.needs_squares)
                 part = self._runner.fetch_figures(query)
             row = {name: (row.get(name) or 0) + (figure or 0) for name, figure in part.items()}
@@ -221,11 +221,11 @@ class Checker:
     def _needs_leaves(self, levels: Levels, row: Mapping[str, Any]) -> bool:
         if not (self._measure.needs_leaves and row["suppressed_rows"] and self._is_within(row)):
             return False
-        return bool(between_ends(self._attributes, levels))
+        return bool(inner_levels(self._attributes, levels))
 
     def _subtract_from_all(self, levels: Levels, kept: Mapping[int, float]) -> Mapping[int, float]:
         leaf_sums = self._search_input.marginals.leaf_sums
-        return {i: leaf_sums[i][level] - kept.get(i, 0.0) for i, level in between_ends(self._attributes, levels)}
+        return {i: leaf_sums[i][level] - kept.get(i, 0.0) for i, level in inner_levels(self._attributes, levels)}
 
     def _figures(
         self, space: ClassSpace, levels: Levels, row: Mapping[str, Any], leaves: Mapping[int, float]
