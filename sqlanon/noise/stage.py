@@ -25,7 +25,7 @@ from sqlanon.noise.statements import NoisyColumn, NoisyRecoding
 from sqlanon.policy import Policy
 from sqlanon.policy.noise import noise_claims
 from sqlanon.recode.stage import Recoding
-from sqlanon.requirements.base import RetainedClasses
+from sqlanon.requirements.base import KeptClasses
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.persons import PersonFigures
@@ -273,9 +273,9 @@ def apply_late_suppression(
     suppressed_persons = None if persons is None else persons.suppressed
     if not limit.allows(suppressed_rows, suppressed_persons) or not figures["classes"]:
         raise infeasible_after_noise(search_input, recoding, suppressed_rows, suppressed_persons)
-    retained = RetainedClasses(figures["classes"], figures["rows"], figures["count"], figures["singles"])
+    kept_classes = KeptClasses(figures["classes"], figures["rows"], figures["count"], figures["singles"])
     conditions = search_input.requirements.table_conditions
-    if unmet := [condition.name for condition in conditions if not condition.is_met_by(retained)]:
+    if unmet := [condition.name for condition in conditions if not condition.is_met_by(kept_classes)]:
         message = f"{', '.join(unmet)} would not be met by the {figures['rows']:,} rows that remain after noise was "
         message += "drawn: loosen it, or lower confidence"
         levels = levels_by_name(recoding)

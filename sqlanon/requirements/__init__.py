@@ -94,12 +94,12 @@ class Requirements:
 
     @property
     def k(self) -> int:
-        """The smallest class that can be retained, in the unit of counting."""
+        """The smallest class that can be kept, in the unit of counting."""
         return max((condition.min_class_count for condition in self.class_conditions), default=1)
 
     @property
     def min_class_rows(self) -> int:
-        """The smallest class that can be retained, in rows."""
+        """The smallest class that can be kept, in rows."""
         return max((condition.min_class_rows for condition in self.class_conditions), default=1)
 
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 from sqlglot import exp
 
 from sqlanon.requirements.audit import AuditedRelease, Check, to_float
-from sqlanon.requirements.base import TOLERANCE, Entry, Requirement, RetainedClasses, TableCondition
+from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses, Requirement, TableCondition
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.fields import ShareAboveZero
@@ -22,7 +22,7 @@ AVERAGE_RISK = Macro("average_risk", ("average_risk", "sample_uniqueness", "clas
 
 @dataclass(frozen=True)
 class ClassSizeLimit(TableCondition, Requirement):
-    """An upper bound on a figure of the sizes of the retained classes, which the macro names as the policy does."""
+    """An upper bound on a figure of the sizes of the kept classes, which the macro names as the policy does."""
 
     limit: float
 
@@ -39,14 +39,14 @@ class ClassSizeLimit(TableCondition, Requirement):
 class AverageRisk(ClassSizeLimit):
     """Classes / rows (or persons) ≤ ``limit``.
 
-    Monotone while the retained rows stay the same, as they do without suppression: merging reduces the classes. Not
-    with suppression: rows that are retained only further up may form small classes.
+    Monotone while the kept rows stay the same, as they do without suppression: merging reduces the classes. Not
+    with suppression: rows that are kept only further up may form small classes.
     """
 
     entry: ClassVar[Entry] = Entry(
         "average_risk",
         "number",
-        "the greatest average risk: retained classes / retained rows, more than 0 and at most 1",
+        "the greatest average risk: kept classes / kept rows, more than 0 and at most 1",
         number=ShareAboveZero,
         example=0.05,
         scope="table",
@@ -54,8 +54,8 @@ class AverageRisk(ClassSizeLimit):
     )
     label: ClassVar[str] = "average risk"
 
-    def figure(self, retained: RetainedClasses) -> float:
-        return retained.classes / retained.count
+    def figure(self, kept: KeptClasses) -> float:
+        return kept.classes / kept.count
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
         return released.share_above(exp.Count(this=exp.Star()), self.limit + TOLERANCE)

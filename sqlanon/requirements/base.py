@@ -175,7 +175,7 @@ class ClassCondition(ABC):
 class SubsetCondition:
     """k-anonymity over some of the quasi-identifiers (a shield): their ascending positions, their names, and k.
 
-    Suppressing a class for one shield shrinks the classes of the others, so the retained rows are the greatest set in
+    Suppressing a class for one shield shrinks the classes of the others, so the kept rows are the greatest set in
     which all shields hold. This is monotone with suppression: generalizing a set that satisfies all shields keeps it
     satisfying, so the greatest set never shrinks on the way up.
     """
@@ -191,21 +191,21 @@ class SubsetCondition:
 
 
 @dataclass(frozen=True)
-class RetainedClasses:
-    """Totals of the retained classes: their number, rows, and what requirements count in them (rows or persons).
+class KeptClasses:
+    """Totals of the kept classes: their number, rows, and what requirements count in them (rows or persons).
 
-    ``uniques`` are the classes of one; ``unmatched_rows`` the rows of classes without a match in the population.
+    ``single_classes`` are the classes of one; ``unmatched_rows`` the rows of classes without a match in the population.
     """
 
     classes: int
     rows: int
     count: int
-    uniques: int
+    single_classes: int
     unmatched_rows: int = 0
 
 
 class Limit(ABC):
-    """An upper bound on a figure of all retained rows. It suppresses nothing."""
+    """An upper bound on a figure of all kept rows. It suppresses nothing."""
 
     label: ClassVar[str]
     """The name of the figure in messages."""
@@ -227,21 +227,21 @@ class Limit(ABC):
 
 
 class TableCondition(Limit):
-    """A limit on a figure of the retained classes.
+    """A limit on a figure of the kept classes.
 
-    Where the retained rows stay the same, every generalization above a satisfying one satisfies it.
+    Where the kept rows stay the same, every generalization above a satisfying one satisfies it.
     """
 
     @abstractmethod
-    def figure(self, retained: RetainedClasses) -> float:
-        """The figure of at least one retained class."""
+    def figure(self, kept: KeptClasses) -> float:
+        """The figure of at least one kept class."""
 
-    def is_met_by(self, retained: RetainedClasses) -> bool:
-        return not retained.count or self.is_within(self.figure(retained))
+    def is_met_by(self, kept: KeptClasses) -> bool:
+        return not kept.count or self.is_within(self.figure(kept))
 
 
-class RetainedRows(Protocol):
-    """The retained rows of one generalization. Class sizes and wrong matches are counted on demand."""
+class KeptRows(Protocol):
+    """The kept rows of one generalization. Class sizes and wrong matches are counted on demand."""
 
     @property
     def rows(self) -> int: ...
@@ -250,7 +250,7 @@ class RetainedRows(Protocol):
         """The rows or persons of the source."""
 
     def class_sizes(self) -> Mapping[int, int]:
-        """The number of retained classes of each size, in rows or persons."""
+        """The number of kept classes of each size, in rows or persons."""
 
     def count_wrong_matches(self) -> int:
         """Count the rows that match only other people in the population."""
@@ -260,8 +260,8 @@ class SeparateCondition(Limit):
     """A limit on a figure that has to be counted for each generalization: one result implies nothing about another."""
 
     @abstractmethod
-    def figure(self, retained: RetainedRows) -> float:
-        """The figure of at least one retained row; NaN if there is none."""
+    def figure(self, kept: KeptRows) -> float:
+        """The figure of at least one kept row; NaN if there is none."""
 
     def refuse(self, source_count: int) -> None:
         """Refuse parameters that contradict the number of rows or persons of the source."""

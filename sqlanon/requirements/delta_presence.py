@@ -49,7 +49,7 @@ class DeltaPresence(Section, Requirement, ClassCondition):
     uses_population: ClassVar[bool] = True
 
     # Monotone without suppression: the share of a merged class lies between those of the two. Not with suppression.
-    # With a minimum above 0, every class of the population has to be a retained class, which suppression cannot
+    # With a minimum above 0, every class of the population has to be a kept class, which suppression cannot
     # achieve: a population class below the minimum violates it here and at every lower generalization.
 
     def _flaws(self) -> Iterator[Flaw]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from sqlanon.requirements.audit import AuditedRelease, Check, missing_population
-from sqlanon.requirements.base import Entry, Requirement, RetainedClasses, TableCondition
+from sqlanon.requirements.base import Entry, KeptClasses, Requirement, TableCondition
 from sqlanon.requirements.k_map import K_MAP
 from sqlanon.support.expressions import row_count
 from sqlanon.support.fields import Section, Share, policy_key
@@ -37,7 +37,7 @@ class NullMap(Section, TableCondition, Requirement):
         macros=(K_MAP,),
     )
 
-    # Monotone while the retained rows stay the same, as they do without suppression: a merged class matches everybody
+    # Monotone while the kept rows stay the same, as they do without suppression: a merged class matches everybody
     # that its parts match.
 
     label: ClassVar[str] = "null-map"
@@ -46,8 +46,8 @@ class NullMap(Section, TableCondition, Requirement):
     def upper_bound(self) -> float:
         return self.max
 
-    def figure(self, retained: RetainedClasses) -> float:
-        return retained.unmatched_rows / retained.rows
+    def figure(self, kept: KeptClasses) -> float:
+        return kept.unmatched_rows / kept.rows
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         figures = audited.population_figures(K_MAP)

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from sqlanon.errors import SourceError
 from sqlanon.requirements.audit import AuditedRelease, Check
-from sqlanon.requirements.base import Entry, Requirement, RetainedRows, SeparateCondition
+from sqlanon.requirements.base import Entry, KeptRows, Requirement, SeparateCondition
 from sqlanon.requirements.estimators import Estimator, population_uniqueness
 from sqlanon.requirements.k_anonymity import PERSONS
 from sqlanon.support.fields import Flaw, Section, Share, ShareAboveZero, policy_key
@@ -70,8 +70,8 @@ class PopulationUniqueness(Section, SeparateCondition, Requirement):
     def upper_bound(self) -> float:
         return self.limit
 
-    def figure(self, retained: RetainedRows) -> float:
-        return self.estimate(retained.class_sizes(), retained.source_count)
+    def figure(self, kept: KeptRows) -> float:
+        return self.estimate(kept.class_sizes(), kept.source_count)
 
     def estimate(self, sizes: Mapping[int, int], source_count: int) -> float:
         """The estimated share; NaN if there is no estimate."""

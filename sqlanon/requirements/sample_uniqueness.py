@@ -7,7 +7,7 @@ from typing import ClassVar
 from sqlglot import exp
 
 from sqlanon.requirements.average_risk import AVERAGE_RISK, ClassSizeLimit
-from sqlanon.requirements.base import TOLERANCE, Entry, RetainedClasses
+from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.expressions import fragment
 from sqlanon.support.fields import Share
@@ -16,13 +16,13 @@ from sqlanon.support.fields import Share
 class SampleUniqueness(ClassSizeLimit):
     """The share of rows (or persons) that are alone in their class is at most ``limit``.
 
-    Monotone while the retained rows stay the same, as average risk is.
+    Monotone while the kept rows stay the same, as average risk is.
     """
 
     entry: ClassVar[Entry] = Entry(
         "sample_uniqueness",
         "number",
-        "the greatest share of the retained rows that are alone in their class, 0 to 1",
+        "the greatest share of the kept rows that are alone in their class, 0 to 1",
         number=Share,
         example=0.01,
         scope="table",
@@ -30,8 +30,8 @@ class SampleUniqueness(ClassSizeLimit):
     )
     label: ClassVar[str] = "sample uniqueness"
 
-    def figure(self, retained: RetainedClasses) -> float:
-        return retained.uniques / retained.count
+    def figure(self, kept: KeptClasses) -> float:
+        return kept.single_classes / kept.count
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
         uniques = fragment("sum(CASE WHEN n = 1 THEN 1 ELSE 0 END)")()

@@ -11,7 +11,7 @@ from typing import ClassVar
 from sqlglot import exp
 
 from sqlanon.requirements.audit import AuditedRelease, Check, missing_population
-from sqlanon.requirements.base import Entry, Requirement, RetainedRows, SeparateCondition
+from sqlanon.requirements.base import Entry, KeptRows, Requirement, SeparateCondition
 from sqlanon.support.expressions import all_of, cast, col, null_safe_equal, row_count, template
 from sqlanon.support.fields import Section, Share, policy_key
 
@@ -46,8 +46,8 @@ class WrongMap(Section, SeparateCondition, Requirement):
     def upper_bound(self) -> float:
         return self.max
 
-    def figure(self, retained: RetainedRows) -> float:
-        return retained.count_wrong_matches() / retained.rows
+    def figure(self, kept: KeptRows) -> float:
+        return kept.count_wrong_matches() / kept.rows
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         if audited.population is None or audited.person is None:

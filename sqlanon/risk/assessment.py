@@ -35,7 +35,7 @@ from sqlanon.requirements import Domain, KAnonymity, Requirements, attributes_ne
 from sqlanon.requirements.base import (
     ClassCondition,
     Distribution,
-    RetainedClasses,
+    KeptClasses,
     TableCondition,
 )
 from sqlanon.requirements.wrong_map import wrong_rows
@@ -452,7 +452,7 @@ class _Assessment:
 
 @dataclass(frozen=True)
 class _AllRows:
-    """All rows of the source as the retained rows of a generalization (`requirements.base.RetainedRows`)."""
+    """All rows of the source as the kept rows of a generalization (`requirements.base.KeptRows`)."""
 
     rows: int
     source_count: int
@@ -527,7 +527,7 @@ def _class_risk(condition: ClassCondition, number: int, figures: Mapping[str, in
 
 def _table_risk(condition: TableCondition, figures: Mapping[str, int]) -> RequirementRisk:
     """Assess a requirement on all classes together, from the row of `_figures`."""
-    classes = RetainedClasses(
+    classes = KeptClasses(
         figures["classes"], figures["rows"], figures["count"], figures["singles"], figures.get("unmatched", 0)
     )
     figure = condition.figure(classes) if classes.count else 0.0

@@ -9,7 +9,7 @@ from typing import ClassVar
 from sqlglot import exp
 
 from sqlanon.requirements.audit import AuditedRelease, Check
-from sqlanon.requirements.base import Entry, Requirement, RetainedClasses, TableCondition
+from sqlanon.requirements.base import Entry, KeptClasses, Requirement, TableCondition
 from sqlanon.requirements.plain_sql import WarehouseRelease, class_sizes
 from sqlanon.support.expressions import template
 from sqlanon.support.fields import Count
@@ -39,7 +39,7 @@ class FewClasses(Requirement, TableCondition):
     def upper_bound(self) -> float:
         return self.limit
 
-    def figure(self, kept: RetainedClasses) -> float:
+    def figure(self, kept: KeptClasses) -> float:
         return kept.classes
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:

@@ -260,7 +260,7 @@ class Checker:
 
 @dataclass(frozen=True)
 class _KeptRows:
-    """The kept rows of a generalization: a `requirements.base.RetainedRows`."""
+    """The kept rows of a generalization: a `requirements.base.KeptRows`."""
 
     engine: Engine
     search_input: SearchInput

@@ -15,16 +15,16 @@ from sqlanon.engines.deadline import InterruptedStatementError
 from sqlanon.frequency.suppression_limit import SuppressionLimit
 from sqlanon.measures import Figures, Measure
 from sqlanon.requirements import Requirements
-from sqlanon.requirements.base import RetainedClasses
+from sqlanon.requirements.base import KeptClasses
 from sqlanon.strategies.lattice.forecast import Forecast
 from sqlanon.strategies.lattice.lattice import Box, DominanceIndex, Lattice, Progress, ignore_progress
 from sqlanon.strategies.lattice.limits import FIRST_GRACE, GRACE, Budget
 from sqlanon.support.coding import Levels
 
 
-def summarize_kept_classes(figures: Figures, rows: int) -> RetainedClasses:
+def summarize_kept_classes(figures: Figures, rows: int) -> KeptClasses:
     """The kept classes of a generalization as requirements on the whole table see them; ``rows`` are the source's."""
-    return RetainedClasses(
+    return KeptClasses(
         figures.classes, rows - figures.suppressed_rows, figures.count, figures.singles, figures.unmatched
     )
 
