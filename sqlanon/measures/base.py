@@ -52,13 +52,13 @@ class Figures:
     least_suppressed: float | None = None
     """The fewest rows that are suppressed here and at every lower generalization. None: all requirements are
     hereditary, so the rows suppressed here are suppressed there, too."""
-    count: int = 0
-    singles: int = 0
-    unmatched: int = 0
+    kept_count: int = 0
+    single_classes: int = 0
+    unmatched_rows: int = 0
     """For requirements on the whole table: rows or persons in kept classes, kept classes of one, and rows of kept
     classes without a match in the population."""
-    unmet: int = 0
-    too_few: int = 0
+    uncovered_classes: int = 0
+    uncoverable_classes: int = 0
     """For δ-presence: classes of the population that are not kept, and those with too few rows in the source."""
     violated: Mapping[str, float] = field(default_factory=dict)
     """The violated requirements among those with a statement of their own, and their figures; NaN: no estimate."""

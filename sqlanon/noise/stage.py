@@ -273,7 +273,7 @@ def apply_late_suppression(
     suppressed_persons = None if persons is None else persons.suppressed
     if not limit.allows(suppressed_rows, suppressed_persons) or not figures["classes"]:
         raise infeasible_after_noise(search_input, recoding, suppressed_rows, suppressed_persons)
-    kept_classes = KeptClasses(figures["classes"], figures["rows"], figures["count"], figures["singles"])
+    kept_classes = KeptClasses(figures["classes"], figures["rows"], figures["kept_count"], figures["single_classes"])
     conditions = search_input.requirements.table_conditions
     if unmet := [condition.name for condition in conditions if not condition.is_met_by(kept_classes)]:
         message = f"{', '.join(unmet)} would not be met by the {figures['rows']:,} rows that remain after noise was "
@@ -284,7 +284,7 @@ def apply_late_suppression(
         recoding.figures,
         classes=figures["classes"],
         suppressed_rows=suppressed_rows,
-        count=figures["count"],
+        kept_count=figures["kept_count"],
         suppressed_persons=suppressed_persons,
     )
     return replace(recoding, figures=recoding_figures, smallest_class=figures["smallest"], persons=persons)

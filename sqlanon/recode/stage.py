@@ -169,17 +169,17 @@ def _check_masked_class(
     requirements = search_input.requirements
     space = search_input.frequency_sets.of_suppressed(levels, suppressed)
     class_size, class_count, is_feasible = runner.engine.rows(masked_class(space))[0]
-    retained = summarize_kept_classes(figures, search_input.marginals.rows)
-    retained_with_masked = replace(
-        retained,
-        classes=retained.classes + 1,
-        rows=retained.rows + class_size,
-        count=retained.count + class_count,
-        uniques=retained.uniques + int(class_count == 1),
+    kept_classes = summarize_kept_classes(figures, search_input.marginals.rows)
+    kept_with_masked = replace(
+        kept_classes,
+        classes=kept_classes.classes + 1,
+        rows=kept_classes.rows + class_size,
+        count=kept_classes.count + class_count,
+        single_classes=kept_classes.single_classes + int(class_count == 1),
     )
     is_feasible = (
         is_feasible
-        and all(condition.is_met_by(retained_with_masked) for condition in requirements.table_conditions)
+        and all(condition.is_met_by(kept_with_masked) for condition in requirements.table_conditions)
         and not requirements.separate_conditions
     )
     return class_size, is_feasible

@@ -95,7 +95,7 @@ _FIGURES = template("""
         coalesce(min(class_size) FILTER (WHERE class_size > 0), 0) AS smallest_class,
         coalesce(sum(classes * class_count)::BIGINT, 0) AS count,
         coalesce(min(class_count) FILTER (WHERE class_size > 0), 0) AS smallest_count,
-        coalesce(sum(classes) FILTER (WHERE class_size > 0 AND class_count = 1)::BIGINT, 0) AS singles,
+        coalesce(sum(classes) FILTER (WHERE class_size > 0 AND class_count = 1)::BIGINT, 0) AS single_classes,
         :violations
     FROM (SELECT *, :flags FROM :classes AS c) AS j
 """)
@@ -178,7 +178,7 @@ class _Assessment:
             rows=source_figures["rows"],
             classes=source_figures["classes"],
             smallest_class=smallest,
-            uniques=source_figures["singles"],
+            uniques=source_figures["single_classes"],
             k=self.policy.privacy.k,
             rows_below_k=sum(
                 figures[f"rows_{i}"]
@@ -475,9 +475,9 @@ def _figures(space: ClassSpace, by_size: exp.Select | None = None) -> exp.Select
     the classes by size, if requirements need nothing else.
 
     Columns: ``rows``, ``classes``, ``smallest_class``; in rows or persons ``count`` (the total), ``smallest_count``
-    (the minimum of a class) and ``singles`` (the classes of one); ``classes_i`` and ``rows_i`` for requirement i; and
-    with a population ``absent``, its classes without a row in the source, and ``unmatched``, the rows of the source
-    without a match in it.
+    (the minimum of a class) and ``single_classes`` (the classes of one); ``classes_i`` and ``rows_i`` for requirement
+    i; and with a population ``absent``, its classes without a row in the source, and ``unmatched_rows``, the rows of
+    the source without a match in it.
     """
     flags: list[exp.Expr] = []
     violations: list[exp.Expr] = []
@@ -508,7 +508,7 @@ def _figures(space: ClassSpace, by_size: exp.Select | None = None) -> exp.Select
             as_column(fragment("count(*) FILTER (WHERE class_population > 0 AND NOT (class_size > 0))")(), "absent"),
             as_column(
                 fragment("coalesce(sum(classes * class_size) FILTER (WHERE class_population = 0)::BIGINT, 0)")(),
-                "unmatched",
+                "unmatched_rows",
             ),
         ]
     classes = (
@@ -528,7 +528,11 @@ def _class_risk(condition: ClassCondition, number: int, figures: Mapping[str, in
 def _table_risk(condition: TableCondition, figures: Mapping[str, int]) -> RequirementRisk:
     """Assess a requirement on all classes together, from the row of `_figures`."""
     classes = KeptClasses(
-        figures["classes"], figures["rows"], figures["count"], figures["singles"], figures.get("unmatched", 0)
+        figures["classes"],
+        figures["rows"],
+        figures["count"],
+        figures["single_classes"],
+        figures.get("unmatched_rows", 0),
     )
     figure = condition.figure(classes) if classes.count else 0.0
     return RequirementRisk(condition.name, condition.is_met_by(classes), figure=figure, limit=condition.upper_bound)

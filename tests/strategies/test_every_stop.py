@@ -104,7 +104,7 @@ class Stop:
             if self.kind == "balance":
                 least = float(min(one.suppressed for low, one in self.releases.items() if at_most(low, levels)))
             rows = sum(release.kept.values())
-            found[levels] = replace(figures_of(release), count=rows, least_suppressed=least)
+            found[levels] = replace(figures_of(release), kept_count=rows, least_suppressed=least)
         return found
 
     @cached_property
@@ -382,7 +382,7 @@ def requirements(kind: str) -> Requirements:
     }[kind]
 
 
-GOOD = Figures(classes=4, suppressed_rows=3, count=97)
+GOOD = Figures(classes=4, suppressed_rows=3, kept_count=97)
 SATISFIES, INFEASIBLE_BELOW, FEASIBLE_ABOVE = "satisfies", "infeasible below", "feasible above"
 BOTH = {SATISFIES, FEASIBLE_ABOVE}
 VERDICTS: list[tuple[str, Figures, dict[str, Any], set[str]]] = [
@@ -406,18 +406,18 @@ VERDICTS: list[tuple[str, Figures, dict[str, Any], set[str]]] = [
     # All classes together
     ("risk", replace(GOOD, classes=19), {}, {SATISFIES}),
     ("risk", replace(GOOD, classes=20), {}, set()),
-    ("risk", Figures(20, 0, count=100), {}, BOTH),
-    ("risk", Figures(21, 0, count=100), {}, set()),  # fewer rows may be kept below
-    ("risk", Figures(21, 0, count=100), {"allowed": 0}, {INFEASIBLE_BELOW}),
-    ("risk", Figures(21, 0, count=100), {"allowed": 0, "additive": False}, set()),
-    ("risk alone", Figures(21, 0, count=100), {}, {INFEASIBLE_BELOW}),
-    ("risk", Figures(20, 0, count=100), {"additive": False}, {SATISFIES}),
+    ("risk", Figures(20, 0, kept_count=100), {}, BOTH),
+    ("risk", Figures(21, 0, kept_count=100), {}, set()),  # fewer rows may be kept below
+    ("risk", Figures(21, 0, kept_count=100), {"allowed": 0}, {INFEASIBLE_BELOW}),
+    ("risk", Figures(21, 0, kept_count=100), {"allowed": 0, "additive": False}, set()),
+    ("risk alone", Figures(21, 0, kept_count=100), {}, {INFEASIBLE_BELOW}),
+    ("risk", Figures(20, 0, kept_count=100), {"additive": False}, {SATISFIES}),
     ("uniqueness", replace(GOOD, violated={"uniqueness": 0.3}), {}, set()),
-    ("uniqueness", Figures(4, 0, count=100), {}, {SATISFIES}),
+    ("uniqueness", Figures(4, 0, kept_count=100), {}, {SATISFIES}),
     # A population
-    ("k", replace(GOOD, unmet=1), {}, set()),
-    ("k", replace(GOOD, unmet=1, too_few=1), {}, {INFEASIBLE_BELOW}),
-    ("k", replace(GOOD, unmet=1, too_few=1), {"additive": False}, set()),
+    ("k", replace(GOOD, uncovered_classes=1), {}, set()),
+    ("k", replace(GOOD, uncovered_classes=1, uncoverable_classes=1), {}, {INFEASIBLE_BELOW}),
+    ("k", replace(GOOD, uncovered_classes=1, uncoverable_classes=1), {"additive": False}, set()),
 ]
 
 

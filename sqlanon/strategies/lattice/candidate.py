@@ -40,11 +40,11 @@ def candidate_query(
     """One row with the figures of a generalization, by name.
 
     ``classes`` (kept ones) and ``suppressed_rows``; with ``squares``, the sum of the squared sizes of kept classes.
-    If the requirements need them: ``count``, ``singles`` and ``unmatched`` (rows or persons in kept classes, kept
-    classes of one, and rows of kept classes without a match in the population). With ``short``: ``lost``, the fewest
-    rows that are suppressed here and at every lower generalization. If all classes of the population must be kept:
-    ``unmet`` and ``too_few`` (those that are not, and those that cannot be). With ``attributes``, ``leaves_i`` is the
-    figure of `class_leaves_query` for suppressed rows.
+    If the requirements need them: ``kept_count``, ``single_classes`` and ``unmatched_rows`` (rows or persons in kept
+    classes, kept classes of one, and rows of kept classes without a match in the population). With ``short``: ``lost``,
+    the fewest rows that are suppressed here and at every lower generalization. If all classes of the population must be
+    kept: ``uncovered_classes`` and ``uncoverable_classes`` (those that are not, and those that cannot be). With
+    ``attributes``, ``leaves_i`` is the figure of `class_leaves_query` for suppressed rows.
 
     >>> from sqlanon.requirements import KAnonymity, Requirements
     >>> from sqlanon.support.expressions import table
@@ -93,18 +93,18 @@ def _figures(space: ClassSpace, short: bool, squares: bool) -> list[exp.Expr]:
         figures.append(as_column(filter_where(squared, col(KEPT)), "squares"))
     if space.requirements.table_conditions:
         is_single = col(CLASS_COUNT).eq(1)
-        figures.append(as_column(total(col(CLASS_COUNT), col(KEPT)), "count"))
-        figures.append(as_column(filter_where(count.copy(), all_of([col(KEPT), is_single])), "singles"))
+        figures.append(as_column(total(col(CLASS_COUNT), col(KEPT)), "kept_count"))
+        figures.append(as_column(filter_where(count.copy(), all_of([col(KEPT), is_single])), "single_classes"))
         if space.population:
             is_unmatched = col(CLASS_POPULATION).eq(0)
-            figures.append(as_column(total(size.copy(), all_of([col(KEPT), is_unmatched])), "unmatched"))
+            figures.append(as_column(total(size.copy(), all_of([col(KEPT), is_unmatched])), "unmatched_rows"))
     if short:
         figures.append(as_column(double_total(col(SHORT)), "lost"))
     covering = space.requirements.covering_condition
     if covering is not None and (uncoverable := covering.uncoverable_class()) is not None:
         is_unmet = all_of([col(CLASS_POPULATION) > 0, ~col(KEPT)])
-        figures.append(as_column(filter_where(count.copy(), is_unmet), "unmet"))
-        figures.append(as_column(filter_where(count.copy(), uncoverable), "too_few"))
+        figures.append(as_column(filter_where(count.copy(), is_unmet), "uncovered_classes"))
+        figures.append(as_column(filter_where(count.copy(), uncoverable), "uncoverable_classes"))
     return figures
 
 

@@ -167,9 +167,11 @@ def _find_violated_conditions(search_input: SearchInput, figures: Figures) -> tu
     kept_classes = summarize_kept_classes(figures, search_input.marginals.rows)
     names = [condition.name for condition in requirements.table_conditions if not condition.is_met_by(kept_classes)]
     violations = list(names)
-    if figures.unmet and requirements.covering_condition is not None:
+    if figures.uncovered_classes and requirements.covering_condition is not None:
         names.append(requirements.covering_condition.name)
-        violations.append(f"{names[-1]}: {figures.unmet} classes of the population would have no row in the release")
+        violations.append(
+            f"{names[-1]}: {figures.uncovered_classes} classes of the population would have no row in the release"
+        )
     for name, figure in figures.violated.items():
         names.append(name)
         violations.append(f"{name} ({'which cannot be estimated' if math.isnan(figure) else f'here {figure:.6g}'})")

@@ -25,7 +25,11 @@ from sqlanon.support.coding import Levels
 def summarize_kept_classes(figures: Figures, rows: int) -> KeptClasses:
     """The kept classes of a generalization as requirements on the whole table see them; ``rows`` are the source's."""
     return KeptClasses(
-        figures.classes, rows - figures.suppressed_rows, figures.count, figures.singles, figures.unmatched
+        figures.classes,
+        rows - figures.suppressed_rows,
+        figures.kept_count,
+        figures.single_classes,
+        figures.unmatched_rows,
     )
 
 
@@ -59,7 +63,7 @@ class VerdictRules:
         table_is_met = all(condition.is_met_by(kept_classes) for condition in requirements.table_conditions)
         too_many_persons = self.allowed_persons is not None and (figures.suppressed_persons or 0) > self.allowed_persons
         within = figures.suppressed_rows <= allowed_rows and figures.classes > 0 and not too_many_persons
-        satisfies = within and table_is_met and not figures.unmet and not figures.violated
+        satisfies = within and table_is_met and not figures.uncovered_classes and not figures.violated
         lowest = figures.suppressed_rows if figures.least_suppressed is None else figures.least_suppressed
         # The least number is a sum of distances and logarithms times rows: rounding must not prune a feasible one.
         too_many_rows = lowest > min(allowed_rows, self.rows - 1) + 1e-6 + 1e-9 * self.rows
@@ -71,7 +75,7 @@ class VerdictRules:
             infeasible_below=too_many_rows
             or (too_many_persons and figures.least_suppressed is None)
             or (same_rows_below and self.additive and not table_is_met)
-            or (figures.too_few > 0 and self.additive),
+            or (figures.uncoverable_classes > 0 and self.additive),
             feasible_above=satisfies and (requirements.hereditary or complete),
         )
 

@@ -243,7 +243,7 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
             classes=figures["classes"],
             suppressed_rows=task.row_count - figures["rows"],
             squared_sizes=figures["squares"],
-            count=figures["count"],
+            kept_count=figures["kept_count"],
             suppressed_persons=None if persons is None else persons.suppressed,
         ),
         totals=RecodingTotals(

@@ -117,13 +117,13 @@ class_figures = template("""
         coalesce(min(class_size), 0) AS smallest,
         coalesce(min(class_count), 0) AS fewest,
         coalesce(sum(pow(class_size::DOUBLE, 2))::DOUBLE, 0) AS squares,
-        coalesce(sum(class_count)::BIGINT, 0) AS count,
-        count(*) FILTER (WHERE class_count = 1) AS singles
+        coalesce(sum(class_count)::BIGINT, 0) AS kept_count,
+        count(*) FILTER (WHERE class_count = 1) AS single_classes
     FROM :judged AS j
     WHERE kept
 """)
 """Figures of the classes that are kept: ``smallest`` is the least number of rows, ``fewest`` the least count (rows or
-persons), ``singles`` the number of classes with a count of one."""
+persons), ``single_classes`` the number of classes with a count of one."""
 
 _SELECT_FROM = template("SELECT :figures FROM :relation")
 
