@@ -40,14 +40,18 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
             return None
         row, share = halved
         found.append(share)
-        whole = self._sets.runner.fetch_figures(candidate_query(self._sets.at(levels), levels, self._short))
+        whole = self._sets.runner.fetch_figures(
+            candidate_query(self._sets.at(levels), levels, self._needs_least_suppressed)
+        )
         for name, value in row.items():
             if share == 1:
                 assert value == pytest.approx(whole[name] or 0)
             else:
                 assert value <= (whole[name] or 0) * (1 + 1e-9)
         if share < 1:
-            assert (row["lost"] if self._short else row["suppressed_rows"]) > self._limit.rows
+            assert (
+                row["least_suppressed"] if self._needs_least_suppressed else row["suppressed_rows"]
+            ) > self._limit.rows
         return row, share
 
     monkeypatch.setattr(Checker, "_count_by_halves", held)

@@ -584,8 +584,8 @@ INTERNAL = (
     "n", "q0", "q0_l0", "w0_l1", "known", "class_size", "value", "rows", "levels", "sqlanon class size", "code_0",
     "code_1", "label_1", "leaves_1", "level_0", "level_1", "key_0", "key", "masked", "k", "classes", "uniques", "x",
     "f", "s", "v", "h", "h0", "c0", "c1", "attribute", "text", "file", "class_count", "class_population", "kept",
-    "short", "share", "mover", "person", "persons", "population", "s0", "o0", "own", "counts", "figures", "round",
-    "alone",
+    "least_suppressed", "share", "mover", "person", "persons", "population", "s0", "o0", "own", "counts", "figures",
+    "round", "alone",
 )  # fmt: skip
 HOSTILE = (
     '"; drop table people; --', '"', "o'x", "a b", " ", "\t", "a\nb", "größe", "日本", "select", "order", "table", "*",

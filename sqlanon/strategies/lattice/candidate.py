@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE
-from sqlanon.strategies.lattice.classes import KEPT, PLACE, SHORT, jointly_judged_classes, judged_classes
+from sqlanon.strategies.lattice.classes import KEPT, LEAST_SUPPRESSED, PLACE, jointly_judged_classes, judged_classes
 from sqlanon.support.coding import CodedAttribute, Levels, code_column, level_leaves
 from sqlanon.support.expressions import (
     all_of,
@@ -33,7 +33,7 @@ _LEAVES_BY_CODE = template("SELECT l.code, MAX(l.leaves) AS leaves FROM :leaves 
 def candidate_query(
     space: ClassSpace,
     levels: Levels,
-    short: bool = False,
+    least_suppressed: bool = False,
     squares: bool = False,
     attributes: Sequence[CodedAttribute] = (),
 ) -> exp.Select:
@@ -41,8 +41,8 @@ def candidate_query(
 
     ``classes`` (kept ones) and ``suppressed_rows``; with ``squares``, the sum of the squared sizes of kept classes.
     If the requirements need them: ``kept_count``, ``single_classes`` and ``unmatched_rows`` (rows or persons in kept
-    classes, kept classes of one, and rows of kept classes without a match in the population). With ``short``: ``lost``,
-    the fewest rows that are suppressed here and at every lower generalization. If all classes of the population must be
+    classes, kept classes of one, and rows of kept classes without a match in the population). ``least_suppressed``: the
+    fewest rows that are suppressed here and at every lower generalization. If all classes of the population must be
     kept: ``uncovered_classes`` and ``uncoverable_classes`` (those that are not, and those that cannot be). With
     ``attributes``, ``leaves_i`` is the figure of `class_leaves_query` for suppressed rows.
 
@@ -53,11 +53,11 @@ def candidate_query(
     SELECT
     """
     inner = inner_levels(attributes, levels) if attributes else []
-    columns = _figures(space, short, squares)
+    columns = _figures(space, least_suppressed, squares)
     for i, _ in inner:
         leaves = exp.Sum(this=cast(col(CLASS_SIZE), "DOUBLE") * col("leaves", f"w{i}"))
         columns.append(as_column(filter_where(leaves, ~col(KEPT)), f"leaves_{i}"))
-    query = select(columns, subquery(judged_classes(space, levels, _codes(inner), short=short), "j"))
+    query = select(columns, subquery(judged_classes(space, levels, _codes(inner), least_suppressed), "j"))
     for i, level in inner:
         leaves_by_code = _LEAVES_BY_CODE(leaves=subquery(level_leaves(attributes[i], level)))
         same_code = col(f"code_{i}", "j").eq(col("code", f"w{i}"))
@@ -75,14 +75,14 @@ def _codes(inner: Sequence[tuple[int, int]]) -> list[exp.Expr]:
 
 
 def joint_candidate_query(
-    space: ClassSpace, generalizations: Sequence[Levels], short: bool = False, squares: bool = False
+    space: ClassSpace, generalizations: Sequence[Levels], least_suppressed: bool = False, squares: bool = False
 ) -> exp.Select:
     """The figures of several generalizations: a row for each, with its index as ``place``."""
-    classes = subquery(jointly_judged_classes(space, generalizations, short=short), "j")
-    return select([col(PLACE), *_figures(space, short, squares)], classes, [col(PLACE)])
+    classes = subquery(jointly_judged_classes(space, generalizations, least_suppressed=least_suppressed), "j")
+    return select([col(PLACE), *_figures(space, least_suppressed, squares)], classes, [col(PLACE)])
 
 
-def _figures(space: ClassSpace, short: bool, squares: bool) -> list[exp.Expr]:
+def _figures(space: ClassSpace, least_suppressed: bool, squares: bool) -> list[exp.Expr]:
     size, zero, count = col(CLASS_SIZE), number(0), exp.Count(this=exp.Star())
     figures: list[exp.Expr] = [
         as_column(filter_where(count.copy(), col(KEPT)), "classes"),
@@ -98,8 +98,8 @@ def _figures(space: ClassSpace, short: bool, squares: bool) -> list[exp.Expr]:
         if space.population:
             is_unmatched = col(CLASS_POPULATION).eq(0)
             figures.append(as_column(total(size.copy(), all_of([col(KEPT), is_unmatched])), "unmatched_rows"))
-    if short:
-        figures.append(as_column(double_total(col(SHORT)), "lost"))
+    if least_suppressed:
+        figures.append(as_column(double_total(col(LEAST_SUPPRESSED)), LEAST_SUPPRESSED))
     covering = space.requirements.covering_condition
     if covering is not None and (uncoverable := covering.uncoverable_class()) is not None:
         is_unmet = all_of([col(CLASS_POPULATION) > 0, ~col(KEPT)])

@@ -79,7 +79,7 @@ class Checker:
         self._expect_suppressed, self._seeks_best_only = expect_suppressed, seeks_best_only
         requirements = search_input.requirements
         self._separate_conditions = requirements.separate_conditions
-        self._short = not all(condition.hereditary for condition in requirements.class_conditions)
+        self._needs_least_suppressed = not all(condition.hereditary for condition in requirements.class_conditions)
         self._judge = verdict_rules(search_input).judge
         self._leaves: exp.Table | None = None
         self._regrouped: dict[str, tuple[list[str], Callable[[Iterable[str]], tuple[Any, ...]]]] = {}
@@ -113,10 +113,10 @@ class Checker:
         statement's text."""
         keys, squares = space.keys(levels), self._measure.needs_squares
         if self._runner.dry or attributes or not keys or not can_be_judged_together(space):
-            query = candidate_query(space, levels, self._short, squares, attributes)
+            query = candidate_query(space, levels, self._needs_least_suppressed, squares, attributes)
             return dict(self._runner.fetch_figures(query))
         if (table := space.frequency.name) not in self._regrouped:
-            query = candidate_query(space, levels, self._short, squares)
+            query = candidate_query(space, levels, self._needs_least_suppressed, squares)
             self._regrouped[table] = query.named_selects, self._runner.engine.prepare_grouping(query)
         names, fetch = self._regrouped[table]
         return dict(zip(names, fetch(keys), strict=True))
@@ -130,7 +130,7 @@ class Checker:
         if min(limit, len(generalizations)) < 2 or not can_be_judged_together(space):
             return [self(generalizations[0])]
         checked = generalizations[:limit]
-        query = joint_candidate_query(space, checked, self._short, self._measure.needs_squares)
+        query = joint_candidate_query(space, checked, self._needs_least_suppressed, self._measure.needs_squares)
         names = query.named_selects
         rows = {row[0]: dict(zip(names, row, strict=True)) for row in self._runner.fetch_rows(query, [])}
         if len(rows) < len(checked):  # no rows, so no classes
@@ -186,7 +186,7 @@ class Checker:
             return None
         for parity, share in enumerate((0.5, 1.0)):
             with self._sets.half_at(levels, attribute, parity) as space:
-                query = candidate_query(space, levels, self._short, self._measure.needs_squares)
+                query = candidate_query(space, levels, self._needs_least_suppressed, self._measure.needs_squares)
                 part = self._runner.fetch_figures(query)
             row = {name: (row.get(name) or 0) + (figure or 0) for name, figure in part.items()}
             # Half of the classes does not decide conditions on the whole table. They do not matter here: the verdict
@@ -247,7 +247,7 @@ class Checker:
             squared_sizes=row.get("squares") or 0.0,
             suppressed_leaves=leaves,
             suppressed_entropy=entropy,
-            least_suppressed=(row["lost"] or 0.0) if self._short else None,
+            least_suppressed=(row["least_suppressed"] or 0.0) if self._needs_least_suppressed else None,
             kept_count=row.get("kept_count") or 0,
             single_classes=row.get("single_classes") or 0,
             unmatched_rows=row.get("unmatched_rows") or 0,

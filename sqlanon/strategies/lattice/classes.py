@@ -11,7 +11,7 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import MOVER, PERSONS, POPULATION, POPULATION_MOVER, class_count
 from sqlanon.requirements import ClassCondition
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, Distribution, SubsetCondition
-from sqlanon.support.coding import KNOWN, ROWS, Levels
+from sqlanon.support.coding import KNOWN, ROWS, Levels, code_column
 from sqlanon.support.expressions import (
     all_columns,
     all_of,
@@ -32,23 +32,25 @@ from sqlanon.support.expressions import (
 )
 
 KEPT = "kept"
-SHORT = "short"
+LEAST_SUPPRESSED = "least_suppressed"
 PLACE = "place"
 MOVERS = "movers"
 SETTLED = "settled"
 
 
-def judged_classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), short: bool = False) -> exp.Query:
+def judged_classes(
+    space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), least_suppressed: bool = False
+) -> exp.Query:
     """The classes with ``kept``: whether a class meets every requirement and has no unknown value.
 
-    With ``short``: the fewest of its rows that are suppressed here and at every lower generalization.
+    With ``least_suppressed``: the fewest of its rows that are suppressed here and at every lower generalization.
     """
     requirements = space.requirements
     keys = space.keys(levels) if requirements.shields else []
     shield_keys = [as_column(col(key), f"shield {key}") for key in keys]
     classes = equivalence_classes(space, levels, [*extra, *shield_keys], requirements.k)
-    judged = _judge(space, classes, short)
-    return _judge_shields(judged, keys, requirements.shields, space.moving) if requirements.shields else judged
+    judged = _judge(space, classes, least_suppressed)
+    return _judge_shields(space, levels, judged) if requirements.shields else judged
 
 
 def can_be_judged_together(space: ClassSpace) -> bool:
@@ -59,18 +61,21 @@ def can_be_judged_together(space: ClassSpace) -> bool:
 
 
 def jointly_judged_classes(
-    space: ClassSpace, generalizations: Sequence[Levels], extra: Sequence[Sequence[exp.Expr]] = (), short: bool = False
+    space: ClassSpace,
+    generalizations: Sequence[Levels],
+    extra: Sequence[Sequence[exp.Expr]] = (),
+    least_suppressed: bool = False,
 ) -> exp.Query:
     """`judged_classes` of several generalizations, with the index of each as ``place`` and its own ``extra``."""
     classes = []
     for place, levels in enumerate(generalizations):
         columns = [as_column(number(place), PLACE), *(extra[place] if extra else ())]
         classes.append(equivalence_classes(space, levels, columns, space.requirements.k))
-    return _judge(space, union_all(*classes), short)
+    return _judge(space, union_all(*classes), least_suppressed)
 
 
 def equivalence_classes(
-    space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), least: int = 1
+    space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), min_class_count: int = 1
 ) -> exp.Select:
     """The equivalence classes of a generalization, one row each.
 
@@ -106,7 +111,7 @@ def equivalence_classes(
     query = select([all_columns("own")], subquery(classes, "own"))
     for i, (distribution, conditions) in enumerate(distributions.items()):
         alias = f"d{i}"
-        figures = _distribution_figures(space.sensitive[distribution], keys, conditions, space.moving, least)
+        figures = _distribution_figures(space.sensitive[distribution], keys, conditions, space.moving, min_class_count)
         # Without its keys: some engines cannot resolve a name that occurs twice.
         columns = exp.Column(this=exp.Star(except_=[ident(key) for key in keys] or None), table=ident(alias))
         same_class = [col(f"key {key}", "own").eq(col(key, alias)) for key in keys]
@@ -126,7 +131,11 @@ def _group_by_distribution(conditions: Sequence[ClassCondition]) -> dict[Distrib
 
 
 def _distribution_figures(
-    sensitive: SensitiveTable, keys: Sequence[str], conditions: Sequence[ClassCondition], moving: bool, least: int
+    sensitive: SensitiveTable,
+    keys: Sequence[str],
+    conditions: Sequence[ClassCondition],
+    moving: bool,
+    min_class_count: int,
 ) -> exp.Select:
     """One row for each class: the figures of the conditions on one distribution."""
     group_keys = [*keys, *(f"o{i}" for i in range(sensitive.inner))]
@@ -134,7 +143,7 @@ def _distribution_figures(
     groups = [condition.group_condition for condition in conditions if condition.group_condition is not None]
     if groups:
         source = subquery(_condition_figures(groups, source, group_keys), "groups")
-    return _condition_figures(conditions, source, keys, sensitive.domain, least)
+    return _condition_figures(conditions, source, keys, sensitive.domain, min_class_count)
 
 
 def _condition_figures(
@@ -142,7 +151,7 @@ def _condition_figures(
     source: exp.Expr,
     keys: Sequence[str],
     domain: exp.Table | None = None,
-    least: int = 1,
+    min_class_count: int = 1,
 ) -> exp.Select:
     """The aggregates of conditions on one distribution by ``keys``, and the figures derived from them."""
     aggregates: dict[str, exp.Expr] = {}
@@ -151,7 +160,7 @@ def _condition_figures(
         if condition.distribution is not None:
             name = condition.distribution.name
             aggregates |= {name(figure): value for figure, value in condition.figures().items()}
-            derived |= {name(figure): value for figure, value in condition.derived_figures(least).items()}
+            derived |= {name(figure): value for figure, value in condition.derived_figures(min_class_count).items()}
     columns: list[exp.Expr] = [col(key) for key in keys]
     columns += [as_column(figure, name) for name, figure in aggregates.items()]
     query = select(columns, source, [col(key) for key in keys])
@@ -164,15 +173,17 @@ def _condition_figures(
     return query
 
 
-def _judge(space: ClassSpace, classes: exp.Query, short: bool) -> exp.Select:
+def _judge(space: ClassSpace, classes: exp.Query, least_suppressed: bool) -> exp.Select:
     conditions = [condition.condition() for condition in space.requirements.class_conditions]
     if space.unknown:
         conditions.append(col(KNOWN))
     if space.population:
         conditions.append(col(CLASS_SIZE) > 0)
     kept = exp.Coalesce(this=exp.Paren(this=all_of(conditions)), expressions=[exp.false()])
-    added = [as_column(kept, KEPT), *([as_column(_least_suppressed(space), SHORT)] if short else [])]
-    return exp.Select(expressions=[exp.Star(), *added]).from_(subquery(classes, "c"), copy=False)
+    columns = [exp.Star(), as_column(kept, KEPT)]
+    if least_suppressed:
+        columns.append(as_column(_least_suppressed(space), LEAST_SUPPRESSED))
+    return exp.Select(expressions=columns).from_(subquery(classes, "c"), copy=False)
 
 
 def _least_suppressed(space: ClassSpace) -> exp.Expr:
@@ -221,24 +232,23 @@ _SHIELDED = template("""
 """)
 
 
-def _judge_shields(
-    judged: exp.Query, keys: Sequence[str], shields: Sequence[SubsetCondition], moving: bool
-) -> exp.Select:
+def _judge_shields(space: ClassSpace, levels: Levels, judged: exp.Query) -> exp.Select:
     """Judged classes, kept if they also comply with the shields."""
-    names = [f"shield {key}" for key in keys]
-    counts = [SETTLED, MOVERS] if moving else [CLASS_COUNT]
+    shields, below_top = space.requirements.shields, space.below_top(levels)
+    names = [f"shield {key}" for key in space.keys(levels)]
+    counts = [SETTLED, MOVERS] if space.moving else [CLASS_COUNT]
     return _SHIELDED(
         judged=subquery(judged),
         columns=[col(name) for name in (*names, *counts)],
-        complies=all_of(_complies(shield, keys, moving) for shield in shields),
+        complies=all_of(_complies(shield, below_top, space.moving) for shield in shields),
         names=[col(name) for name in names],
         same_class=all_of(col(name, "a").eq(col(name, "s")) for name in names),
     )
 
 
-def _complies(shield: SubsetCondition, keys: Sequence[str], moving: bool) -> exp.Expr:
+def _complies(shield: SubsetCondition, below_top: Sequence[tuple[int, int]], moving: bool) -> exp.Expr:
     """Whether a class of this round is in a group of at least k that agree in the shield's attributes."""
-    group = [col(f"shield {key}") for key in keys if any(key.startswith(f"q{i}_l") for i in shield.attributes)]
+    group = [col(f"shield {code_column(i, level)}") for i, level in below_top if i in shield.attributes]
 
     def over_group(aggregate: exp.Expr) -> exp.Window:
         return exp.Window(this=aggregate, partition_by=[col("round"), *(key.copy() for key in group)])
