@@ -212,7 +212,8 @@ def _marginal_figures(
     runner: StatementRunner, attributes: Sequence[CodedAttribute], entropy: bool
 ) -> list[Sequence[float]]:
     example = [(i, (0.0,) * (2 * attribute.height + 2)) for i, attribute in enumerate(attributes)]
-    return [figures for _, figures in sorted(runner.look_up(cd.marginals(attributes, entropy), example))]
+    rows = runner.fetch_rows(cd.marginals(attributes, entropy), example, in_plan=False)
+    return [figures for _, figures in sorted(rows)]
 
 
 def _marginals(

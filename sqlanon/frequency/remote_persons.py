@@ -176,7 +176,7 @@ class RemoteMovers:
 
     def count(self, within: exp.Expr | None = None) -> int:
         """Count the movers, or those of some classes."""
-        return int(self.runner.look_up(count_persons(within or self.coded), [(0,)])[0][0])
+        return int(self.runner.fetch_rows(count_persons(within or self.coded), [(0,)], in_plan=False)[0][0])
 
 
 def encode_movers(

@@ -69,9 +69,9 @@ def count_suppression_limit(
     """
     if members is None:
         return SuppressionLimit(floor_share(limit, rows))
-    all_persons = int(runner.look_up(count_persons(members), [(0,)])[0][0])
+    all_persons = int(runner.fetch_rows(count_persons(members), [(0,)], in_plan=False)[0][0])
     persons = floor_share(limit, all_persons)
     if not persons:
         return SuppressionLimit(0, 0, all_persons)
-    limit_rows = int(runner.look_up(sum_rows_of_largest_persons(members, persons), [(0,)])[0][0])
+    limit_rows = int(runner.fetch_rows(sum_rows_of_largest_persons(members, persons), [(0,)], in_plan=False)[0][0])
     return SuppressionLimit(limit_rows, persons, all_persons)

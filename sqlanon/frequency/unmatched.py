@@ -60,7 +60,9 @@ def _drop_unmatched(scanned: ScanResult, hierarchies: Mapping[int, Hierarchy], w
     raw: exp.Table = reader.create_table(
         work("matched_frequency_raw"), _MATCHED(raw=population.raw, listed=all_of(conditions))
     )
-    before, after = (reader.look_up(_ROW_COUNT(rows=rows), [(0,)])[0][0] for rows in (population.raw, raw))
+    before, after = (
+        reader.fetch_rows(_ROW_COUNT(rows=rows), [(0,)], in_plan=False)[0][0] for rows in (population.raw, raw)
+    )
     if before == after:
         return None, 0
     return scan_members_of(reader, raw, population.quasi, population.persons, work, "matched_"), int(before - after)
@@ -75,4 +77,4 @@ def _lacks_values(scanned: ScanResult, i: int, hierarchy: Hierarchy) -> bool:
     """Whether the population has values that a hierarchy lacks."""
     assert scanned.population is not None
     query = _LACKS(raw=scanned.population.scan.raw, listed=_is_listed(scanned, i, hierarchy))
-    return bool(scanned.reader.look_up(query, [(0,)])[0][0])
+    return bool(scanned.reader.fetch_rows(query, [(0,)], in_plan=False)[0][0])

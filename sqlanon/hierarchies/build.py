@@ -157,7 +157,9 @@ def build_hierarchies(
 
 def summarize_values(runner: StatementRunner, values: Mapping[str, AttributeValues]) -> dict[str, ValueFacts]:
     tables = [attribute_values.table for attribute_values in values.values()]
-    rows = runner.look_up(cd.value_summaries(tables), [(i, None, True, 0) for i in range(len(tables))])
+    rows = runner.fetch_rows(
+        cd.value_summaries(tables), [(i, None, True, 0) for i in range(len(tables))], in_plan=False
+    )
     return {name: ValueFacts(*row[1:]) for name, row in zip(values, rows, strict=True)}
 
 
@@ -238,7 +240,7 @@ def hierarchy_query(
 def _longest(runner: StatementRunner, rules: Sequence[Rule], values: exp.Table) -> int:
     if not any(isinstance(rule, MaskRule) for rule in rules):
         return 1
-    return max(1, runner.look_up(longest_text(values=values), [(EXAMPLE_TEXT_LENGTH,)])[0][0] or 1)
+    return max(1, runner.fetch_rows(longest_text(values=values), [(EXAMPLE_TEXT_LENGTH,)], in_plan=False)[0][0] or 1)
 
 
 def _messages(engine: Engine, draft: HierarchyDraft, checks: Sequence[HierarchyCheck]) -> list[str]:

@@ -181,7 +181,9 @@ def add_noise(
     for column in private:
         plain = plain.with_column(column)
     records, classes = create_noise_classes(runner, plain, columns, work)
-    count = int(runner.look_up(template("SELECT count(*) FROM :records")(records=records), [(0,)])[0][0])
+    count = int(
+        runner.fetch_rows(template("SELECT count(*) FROM :records")(records=records), [(0,)], in_plan=False)[0][0]
+    )
     drawn = work("noise_drawn")
     noise_plan.draw(drawn, records, count, progress)
     query = noise.noisy_records(records, classes, plain.class_keys(), drawn, columns)
@@ -369,5 +371,5 @@ def create_links(
     """Create `noise_links`; also return whether it has all records."""
     every = 1
     if len(columns) > 1:
-        every = int(runner.look_up(linking.record_pairs(classes), [(0,)])[0][0] // MAX_PAIRS) + 1
+        every = int(runner.fetch_rows(linking.record_pairs(classes), [(0,)], in_plan=False)[0][0] // MAX_PAIRS) + 1
     return runner.create_table(work("noise_links"), linking.linked_records(rows, classes, columns, every)), every == 1

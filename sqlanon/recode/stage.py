@@ -95,14 +95,14 @@ def recode_at(runner: StatementRunner, search_input: SearchInput, levels: Levels
     population_match = None if runner.dry else match_population(runner.engine, search_input, levels)
     if search_input.earlier.run_ids:
         query = visible_classes_query(space, levels, len(search_input.policy.generalized_attributes))
-        visible, smallest = runner.look_up(query, [(figures.classes, 0)])[0]
+        visible, smallest = runner.fetch_rows(query, [(figures.classes, 0)], in_plan=False)[0]
         figures = replace(figures, classes=visible)
         fewest = 0
         if space.persons:
             query = fewest_persons_query(space, levels, len(search_input.policy.generalized_attributes))
-            fewest = runner.look_up(query, [(0,)])[0][0]
+            fewest = runner.fetch_rows(query, [(0,)], in_plan=False)[0][0]
     else:
-        smallest, fewest = runner.look_up(smallest_class_query(space, levels), [(0, 0)])[0]
+        smallest, fewest = runner.fetch_rows(smallest_class_query(space, levels), [(0, 0)], in_plan=False)[0]
     persons = _measure_persons(search_input, space, levels, figures, fewest or 0)
     return Recoding(
         search_input.lattice.named(levels),

@@ -139,7 +139,9 @@ def test_rows_with_a_very_frequent_value_are_counted_apart(
     monkeypatch.setattr(
         leakage.StatementRunner,
         "fetch_rows",
-        lambda self, query, *rest: asked.append(query.sql("duckdb")) or answer(self, query, *rest),
+        lambda self, query, *rest, **options: (
+            asked.append(query.sql("duckdb")) or answer(self, query, *rest, **options)
+        ),
     )
     check(found(live, policy()), rows, 4, person=False)
     assert any('"c0" = 0' in one and '"c0" > 0' in one for one in asked)

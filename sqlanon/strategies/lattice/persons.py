@@ -69,7 +69,7 @@ def count_persons_in_classes(frequency_sets: FrequencySets, space: ClassSpace, l
     """
     runner, movers = frequency_sets.runner, frequency_sets.ground.movers
     if movers is None:
-        return int(runner.look_up(persons_in_classes(space, [levels], kept), [(0, 0)])[0][1])
+        return int(runner.fetch_rows(persons_in_classes(space, [levels], kept), [(0, 0)], in_plan=False)[0][1])
     pairs = class_columns(space, levels)
     judged = judged_classes(space, levels, [as_column(col(key), f"class_{key}") for key, _ in pairs])
     query = _CLASSES(
@@ -84,7 +84,7 @@ def count_persons_in_classes(frequency_sets: FrequencySets, space: ClassSpace, l
         same=all_of(col(key, "f").eq(col(name, "x")) for key, name in pairs),
     )
     try:
-        persons = int(runner.look_up(settled, [(0,)])[0][0])
+        persons = int(runner.fetch_rows(settled, [(0,)], in_plan=False)[0][0])
         return persons + movers.count(movers.of_classes(chosen, pairs))
     finally:
         runner.drop(chosen)

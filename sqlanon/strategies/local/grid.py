@@ -105,7 +105,7 @@ def make_grid(
         return None
     grid = runner.create_table(target, quantile_grid(reader, tree, hierarchy, order, least_class))
     query = template("SELECT count(DISTINCT cell) FROM :grid WHERE least IS NOT NULL OR beyond IS NOT NULL")(grid=grid)
-    cells = runner.look_up(query, [(2,)])[0][0]
+    cells = runner.fetch_rows(query, [(2,)], in_plan=False)[0][0]
     return Grid(grid, None, reader.kind == "date") if cells > 1 else None
 
 
@@ -130,7 +130,7 @@ def _lowest_usable_level(
             hierarchy=hierarchy.table,
         )
         queries.append(select_star(subquery(query, "u")))
-    usable = runner.look_up(union_all(*queries), [(level, True) for level in levels])
+    usable = runner.fetch_rows(union_all(*queries), [(level, True) for level in levels], in_plan=False)
     return min((level for level, is_usable in usable if is_usable), default=None)
 
 

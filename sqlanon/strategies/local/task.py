@@ -255,7 +255,8 @@ def _value_order(runner: StatementRunner, search_input: SearchInput, i: int) -> 
     if _ORDERED_TYPE.fullmatch(search_input.types[i]) is not None:
         return col("level_0")
     query = are_numbers(hierarchy=search_input.hierarchies[i].table)
-    return fragment("TRY_CAST(level_0::VARCHAR AS DOUBLE)")() if runner.look_up(query, [(False,)])[0][0] else None
+    has_numbers = runner.fetch_rows(query, [(False,)], in_plan=False)[0][0]
+    return fragment("TRY_CAST(level_0::VARCHAR AS DOUBLE)")() if has_numbers else None
 
 
 def _build_tree(runner: StatementRunner, search_input: SearchInput, i: int, has_order: bool) -> Tree:
@@ -264,7 +265,7 @@ def _build_tree(runner: StatementRunner, search_input: SearchInput, i: int, has_
     # A forbidden label forbids its node, and not the whole level as it does in the lattice.
     floor = min(spec.min_level, height)
     example = [(EXAMPLE_LEAVES,) * height]
-    counts = runner.look_up(cd.group_counts(attribute), example)[0] if height else ()
+    counts = runner.fetch_rows(cd.group_counts(attribute), example, in_plan=False)[0] if height else ()
     offsets = [0]
     for level in range(floor, height):
         offsets.append(offsets[-1] + counts[level])

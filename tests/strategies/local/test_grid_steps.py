@@ -144,7 +144,7 @@ def test_cells_are_the_ranges_of_the_lowest_level_that_holds_its_values_one_afte
     for name, type_, levels, floor, level in LEVELS:
         rows = [*zip(range(8), *levels, strict=True), (None, "0-1", "0-3")]
         hierarchy = (f"level_0 {type_}, level_1 VARCHAR, level_2 VARCHAR", rows)
-        steps: Any = SimpleNamespace(look_up=lambda asked, _, h=hierarchy: query(asked, hierarchy=h))
+        steps: Any = SimpleNamespace(fetch_rows=lambda asked, _, in_plan, h=hierarchy: query(asked, hierarchy=h))
         simple_namespace: Any = SimpleNamespace(table=table("hierarchy"))
         tree = tree_of(1 + (level or 1), floor)
         lowest[name] = grid._lowest_usable_level(steps, labels_of(type_), tree, simple_namespace, col("level_0"))
