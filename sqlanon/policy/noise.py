@@ -55,12 +55,12 @@ class Noise(SparseSection):
     1.0
     """
 
-    epsilon: Epsilon | None = policy_key("the attribute's share of the record's budget", 1.0)
+    epsilon: Epsilon | None = policy_key("the attribute's share of the record's budget", example=1.0)
     bounds: Annotated[tuple[Bound, Bound], BeforeValidator(_require_pair)] | None = policy_key(
-        "the least and the greatest value that may be released", [0, 100]
+        "the least and the greatest value that may be released", example=[0, 100]
     )
     round: Annotated[ExactNumber, Field(gt=0), _AS_NUMBER] | None = policy_key(
-        "released values are multiples of it", 0.5
+        "released values are multiples of it", example=0.5
     )
 
     def _flaws(self) -> Iterator[Flaw]:

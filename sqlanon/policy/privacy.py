@@ -39,23 +39,23 @@ class PrivacySection(Section):
     """
 
     epsilon: Epsilon | None = policy_key(
-        "the budget of a record for noise, shared out among the attributes with noise", 4.0
+        "the budget of a record for noise, shared out among the attributes with noise", example=4.0
     )
     epsilon_total: Epsilon | None = policy_key(
-        "the greatest sum of a record's budgets over all releases of its source in the ledger", 10.0
+        "the greatest sum of a record's budgets over all releases of its source in the ledger", example=10.0
     )
     linkable_noise: bool | None = policy_key(
         f"allow an epsilon, or epsilon_total, above {MOST_EPSILON:g}: readers who have the values can link "
         "most released rows to persons",
-        True,
+        example=True,
     )
     confidence: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), as_real] | None = policy_key(
-        "suppress records whose noisy values are near those of fewer than k records, with this confidence", 0.99
+        "suppress records whose noisy values are near those of fewer than k records, with this confidence", example=0.99
     )
     dependencies: Literal["warn", "error"] | None = policy_key(
         "released columns that narrow a generalized quasi attribute: warn, or refuse to publish; unset, "
         "sqlanon refuses those that leave a group of one row",
-        "error",
+        example="error",
     )
 
     if TYPE_CHECKING:  # the keys of requirements

@@ -141,7 +141,7 @@ class _Rule(Section):
 
 
 class _LevelsRule(_Rule):
-    levels: Count | None = policy_key("the number of levels of this rule that are used", 2)
+    levels: Count | None = policy_key("the number of levels of this rule that are used", example=2)
 
 
 class MaskRule(_LevelsRule):
@@ -153,7 +153,9 @@ class MaskRule(_LevelsRule):
 
     kind: ClassVar[str] = "mask"
     public: ClassVar[frozenset[str]] = frozenset({"levels", "mask"})
-    mask: Literal["right", "left"] = policy_key("the side that is masked first: right or left", "right", default=...)
+    mask: Literal["right", "left"] = policy_key(
+        "the side that is masked first: right or left", example="right", default=...
+    )
 
 
 class IntervalsRule(_LevelsRule):
@@ -176,11 +178,13 @@ class IntervalsRule(_LevelsRule):
     kind: ClassVar[str] = "intervals"
     public: ClassVar[frozenset[str]] = frozenset({"levels", "widths", "origin", "below", "above"})
     widths: tuple[ExactNumber, ...] = policy_key(
-        "interval widths, level by level", [5, 10, 20], min_length=1, default=...
+        "interval widths, level by level", example=[5, 10, 20], min_length=1, default=...
     )
-    origin: Bound = policy_key("where intervals are anchored", 1, default=Decimal(0), json_schema_extra={"default": 0})
-    below: Bound | None = policy_key("smaller values share one open end, also at level 0", 18)
-    above: Bound | None = policy_key("this value and greater ones share one open end, also at level 0", 90)
+    origin: Bound = policy_key(
+        "where intervals are anchored", example=1, default=Decimal(0), json_schema_extra={"default": 0}
+    )
+    below: Bound | None = policy_key("smaller values share one open end, also at level 0", example=18)
+    above: Bound | None = policy_key("this value and greater ones share one open end, also at level 0", example=90)
 
     @model_validator(mode="before")
     @classmethod
@@ -231,7 +235,7 @@ class DatesRule(_LevelsRule):
     kind: ClassVar[str] = "dates"
     public: ClassVar[frozenset[str]] = frozenset({"levels", "dates"})
     dates: tuple[Granularity, ...] = policy_key(
-        "calendar levels, from fine to coarse", ["month", "year"], min_length=1, default=...
+        "calendar levels, from fine to coarse", example=["month", "year"], min_length=1, default=...
     )
 
     @field_validator("dates")
@@ -277,7 +281,7 @@ class CategoriesRule(_LevelsRule):
         dict[str, Any], WithJsonSchema({"type": "object", "additionalProperties": {"type": ["object", "array"]}})
     ] = policy_key(
         "categories within categories, and lists of ground values in the innermost",
-        {"Europe": ["FR", "DE"], "Asia": ["JP"]},
+        example={"Europe": ["FR", "DE"], "Asia": ["JP"]},
         default=...,
     )
 
@@ -309,10 +313,10 @@ class FileRule(_LevelsRule):
 
     kind: ClassVar[str] = "file"
     file: FilePath = policy_key(
-        "a CSV file without a header, one line per ground value, leaf to root", "education.csv", default=...
+        "a CSV file without a header, one line per ground value, leaf to root", example="education.csv", default=...
     )
     encoding: Annotated[str, AfterValidator(check_encoding)] | None = policy_key(
-        "the encoding, by its Python name; default: utf-8, or utf-16 with a byte order mark", "windows-1252"
+        "the encoding, by its Python name; default: utf-8, or utf-16 with a byte order mark", example="windows-1252"
     )
 
 
@@ -320,7 +324,9 @@ class TableRule(_LevelsRule):
     """A hierarchy table in the database: one row per ground value, one column per level, leaf to root."""
 
     kind: ClassVar[str] = "table"
-    table: Name = policy_key("a table or view, one row per ground value, leaf to root", "countries", default=...)
+    table: Name = policy_key(
+        "a table or view, one row per ground value, leaf to root", example="countries", default=...
+    )
 
 
 Rule: TypeAlias = MaskRule | IntervalsRule | DatesRule | SuppressRule | CategoriesRule | FileRule | TableRule

@@ -64,40 +64,42 @@ class Attribute(SparseSection):
 
     _optional = ("forbidden", "identification", "noise", *READING_KEYS)
 
-    role: Role = policy_key("one of identifying, quasi, sensitive, insensitive", "quasi", default=...)
-    hierarchy: Hierarchy | None = policy_key("one rule, or a list of rules that compose", {"mask": "right"})
-    noise: Noise | None = policy_key("in place of a hierarchy, for numbers and dates", {"epsilon": 4.0})
+    role: Role = policy_key("one of identifying, quasi, sensitive, insensitive", example="quasi", default=...)
+    hierarchy: Hierarchy | None = policy_key("one rule, or a list of rules that compose", example={"mask": "right"})
+    noise: Noise | None = policy_key("in place of a hierarchy, for numbers and dates", example={"epsilon": 4.0})
     weight: Annotated[float, Field(strict=True, gt=0, le=1e12, allow_inf_nan=False)] = policy_key(
-        "how much the attribute counts in the measure", 2.0, default=1.0
+        "how much the attribute counts in the measure", example=2.0, default=1.0
     )
     on_unknown: Literal["error", "suppress"] = policy_key(
         "values that the hierarchy lacks, or that cannot get noise: an error, or suppress their rows",
-        "suppress",
+        example="suppress",
         default="error",
     )
-    min_level: Natural = policy_key("the lowest level that may be released", 1, default=0)
+    min_level: Natural = policy_key("the lowest level that may be released", example=1, default=0)
     max_level: Natural | None = policy_key(
-        "the highest level that any cell may show, masked rows and blanks included", 2
+        "the highest level that any cell may show, masked rows and blanks included", example=2
     )
-    forbidden: NameSet = policy_key("labels of the hierarchy, as text, that no release may show", ["0213*"], default=())
+    forbidden: NameSet = policy_key(
+        "labels of the hierarchy, as text, that no release may show", example=["0213*"], default=()
+    )
     identification: Identification = policy_key(
         "for mu-argus: how identifying the attribute is; it decides which combinations are checked",
-        "most",
+        example="most",
         default="identifying",
     )
     type: ColumnType | None = policy_key(
         "for files and data frames: the type that the texts of the column are read as; values that are not "
         "of it are refused",
-        "date",
+        example="date",
     )
     format: Name | None = policy_key(
-        "how dates and timestamps are written, with the directives of strptime", "%d.%m.%Y"
+        "how dates and timestamps are written, with the directives of strptime", example="%d.%m.%Y"
     )
     pivot: Annotated[int, Field(strict=True, ge=1000, le=9999)] | None = policy_key(
-        "the last year that two digits (%y) can mean: with 2026, 26 is 2026 and 27 is 1927", 2026
+        "the last year that two digits (%y) can mean: with 2026, 26 is 2026 and 27 is 1927", example=2026
     )
     missing: TextSet = policy_key(
-        "for files and data frames: texts of the column that mean NULL", ["-9", "999"], default=()
+        "for files and data frames: texts of the column that mean NULL", example=["-9", "999"], default=()
     )
 
     @property
@@ -186,28 +188,33 @@ class CsvSection(SparseSection):
     """The format of CSV files. Unset keys are detected, and an ambiguous file is refused."""
 
     encoding: Annotated[str, AfterValidator(check_encoding)] | None = policy_key(
-        "the encoding, by its Python name; default: utf-8, or utf-16 with a byte order mark", "windows-1252"
+        "the encoding, by its Python name; default: utf-8, or utf-16 with a byte order mark", example="windows-1252"
     )
     delimiter: Annotated[str, AfterValidator(_require_character)] | None = policy_key(
-        "the character between fields", ";"
+        "the character between fields", example=";"
     )
     quote: Annotated[str, AfterValidator(lambda value: value and _require_character(value))] | None = policy_key(
-        'the character around values that have delimiters or line ends; "": there is none', "'"
+        'the character around values that have delimiters or line ends; "": there is none', example="'"
     )
-    header: StrictBoolean | None = policy_key("whether the first line has the names of the columns", True)
-    skip: Natural | None = policy_key("lines above the header", 2)
-    footer: Natural = policy_key("lines below the data, without blank ones at the end of the file", 1, default=0)
-    decimal: Literal[".", ","] | None = policy_key("the mark before the decimals of numbers; default: a point", ",")
+    header: StrictBoolean | None = policy_key("whether the first line has the names of the columns", example=True)
+    skip: Natural | None = policy_key("lines above the header", example=2)
+    footer: Natural = policy_key(
+        "lines below the data, without blank ones at the end of the file", example=1, default=0
+    )
+    decimal: Literal[".", ","] | None = policy_key(
+        "the mark before the decimals of numbers; default: a point", example=","
+    )
     thousands: Annotated[str, AfterValidator(_require_thousands_mark)] | None = policy_key(
-        "the mark between groups of three digits; default: none", "."
+        "the mark between groups of three digits; default: none", example="."
     )
     missing: TextSet | None = policy_key(
-        'the texts that mean NULL in every column; default: the empty text, [""]. []: none does', ["", "NA", "?"]
+        'the texts that mean NULL in every column; default: the empty text, [""]. []: none does',
+        example=["", "NA", "?"],
     )
     on_bad_line: Literal["refuse", "drop"] = policy_key(
         "a line with another number of fields than the header, a stray quote or a NUL byte: the file is "
         "refused, or such lines are dropped and counted",
-        "drop",
+        example="drop",
         default="refuse",
     )
 
@@ -241,33 +248,33 @@ class _Relation(SparseSection):
     database: DatabaseLocation | None = policy_key(
         "a DuckDB or SQLite file, `mysql:...`, `ducklake:...` or the `https://` address of a DuckDB file, "
         "opened read-only; or `env:NAME`",
-        "hospital.duckdb",
+        example="hospital.duckdb",
     )
     table: Name | None = policy_key(
-        "a table or view; of an Excel file, a sheet, or a range of cells: Patients!A3:F", "patients"
+        "a table or view; of an Excel file, a sheet, or a range of cells: Patients!A3:F", example="patients"
     )
     query: Annotated[Name, AfterValidator(_resolve_paths)] | None = policy_key(
-        "a query in place of a table", "SELECT * FROM patients WHERE year = 2026"
+        "a query in place of a table", example="SELECT * FROM patients WHERE year = 2026"
     )
     files: Annotated[tuple[DataFiles, ...], as_list, one_or_more] = policy_key(
         "Parquet, CSV, JSON, Excel, SPSS, Stata or SAS files, patterns or addresses (`https://`, `s3://`) "
         "of them, `delta:FOLDER` or `iceberg:FOLDER`, in place of a database; or `env:NAME`",
-        "patients/*.parquet",
+        example="patients/*.parquet",
         default=(),
     )
     value_labels: ValueLabels = policy_key(
         "for files of SPSS, Stata and SAS: the columns that are read as their value labels; true: all with "
         "labels; false: codes are read",
-        ["sex", "region"],
+        example=["sex", "region"],
     )
     user_missing: Literal["missing", "keep"] | None = policy_key(
-        "for files of SPSS, Stata and SAS: user-missing values are NULL, or values like others", "missing"
+        "for files of SPSS, Stata and SAS: user-missing values are NULL, or values like others", example="missing"
     )
     person: Person = policy_key(
         "the column that identifies a person: classes count persons, not rows; false: each row is a person",
-        "patient_id",
+        example="patient_id",
     )
-    csv: CsvSection | None = policy_key("how CSV files are written; what is not given is detected", {"skip": 2})
+    csv: CsvSection | None = policy_key("how CSV files are written; what is not given is detected", example={"skip": 2})
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.table is not None and self.query is not None:
@@ -307,32 +314,34 @@ class SourceSection(_Relation):
     _optional = (*_Relation._optional, "key", "postgres", "frequency_set", "spark", "fetch_limit", "scratch")
 
     postgres: PostgresAddress | None = policy_key(
-        "a PostgreSQL server, in place of a database: its address without a password, or env:NAME", "env:HOSPITAL"
+        "a PostgreSQL server, in place of a database: its address without a password, or env:NAME",
+        example="env:HOSPITAL",
     )
     frequency_set: Annotated[tuple[FilePattern, ...], as_list, one_or_more] = policy_key(
         "Parquet files of combinations of values with their counts, from a table in a warehouse",
-        "freq.parquet",
+        example="freq.parquet",
         default=(),
     )
     spark: SparkAddress | None = policy_key(
         "Spark, in place of a database: sc://host:port, or a master such as local[2]; or env:NAME",
-        "sc://cluster.example:15002",
+        example="sc://cluster.example:15002",
     )
     fetch_limit: Count = policy_key(
         "for a source in Spark: the most combinations of values that are fetched and searched here",
-        5_000_000,
+        example=5_000_000,
         default=FETCH_LIMIT,
     )
     scratch: FilePath | None = policy_key(
-        "for a source in Spark: a folder that Spark and this machine share, for large fetches", "/shared/scratch"
+        "for a source in Spark: a folder that Spark and this machine share, for large fetches",
+        example="/shared/scratch",
     )
     undeclared: Literal["error", "drop"] = policy_key(
-        "columns without a role: an error, or dropped from the release", "drop", default="error"
+        "columns without a role: an error, or dropped from the release", example="drop", default="error"
     )
     key: NameSet = policy_key(
         "the columns that identify a row, never released: `extend` finds new rows by them, and "
         "strategy forest divides equal rows",
-        "id",
+        example="id",
         default=(),
     )
 
@@ -392,7 +401,7 @@ class PopulationSection(_Relation):
     """
 
     person: Name | None = policy_key(
-        "the column that identifies a person: classes match persons, not rows", "person_id"
+        "the column that identifies a person: classes match persons, not rows", example="person_id"
     )
 
     def _flaws(self) -> Iterator[Flaw]:
@@ -411,43 +420,45 @@ class SearchSection(SparseSection):
     """The search for the best generalization, and the measure of quality."""
 
     strategy: Annotated[str, RegistryName(STRATEGIES)] = policy_key(
-        "the algorithm; see docs/reference/strategies.md", "mondrian", default="optimal"
+        "the algorithm; see docs/reference/strategies.md", example="mondrian", default="optimal"
     )
     suppression: Literal["rows", "cells"] = policy_key(
-        "leave out rows whose class breaks the policy, or blank some of their cells", "cells", default="rows"
+        "leave out rows whose class breaks the policy, or blank some of their cells", example="cells", default="rows"
     )
     summary: Literal["range", "median", "set"] = policy_key(
         "for mondrian and k-similar: ranges or medians of ordered values; set: also sets of other values",
-        "set",
+        example="set",
         default="range",
     )
     ends: Literal["grid", "exact"] = policy_key(
         "for mondrian and k-similar: ranges end on the grid of the hierarchy; exact: at values of rows, "
         "which reveals these values",
-        "exact",
+        example="exact",
         default="grid",
     )
     sets: Literal["text", "list"] = policy_key(
-        "with sets: release them as text, {a, b}, or as lists of type VARCHAR[]", "list", default="text"
+        "with sets: release them as text, {a, b}, or as lists of type VARCHAR[]", example="list", default="text"
     )
     cuts: Literal["strict", "relaxed"] = policy_key(
-        "for mondrian: strict cuts keep equal values on one side", "relaxed", default="strict"
+        "for mondrian: strict cuts keep equal values on one side", example="relaxed", default="strict"
     )
     suppression_limit: Annotated[
         ExactNumber, Field(ge=0, le=1), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})
     ] = policy_key(
         "the share of the rows (or persons) that may be left out",
-        0.05,
+        example=0.05,
         default=Decimal(0),
         json_schema_extra={"default": 0},
     )
-    measure: Annotated[str, RegistryName(MEASURES)] = policy_key("the quality measure", "precision", default="loss")
-    aggregate: Aggregate = policy_key("how the attributes' figures combine", "max", default="mean")
+    measure: Annotated[str, RegistryName(MEASURES)] = policy_key(
+        "the quality measure", example="precision", default="loss"
+    )
+    aggregate: Aggregate = policy_key("how the attributes' figures combine", example="max", default="mean")
     time_limit: Annotated[Number, Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] | None = (
-        policy_key("stop after this time in seconds, with the best found by then", 600)
+        policy_key("stop after this time in seconds, with the best found by then", example=600)
     )
     max_checks: Count | None = policy_key(
-        "stop after checking this number of generalizations, with the best found by then", 5000
+        "stop after checking this number of generalizations, with the best found by then", example=5000
     )
 
     def _flaws(self) -> Iterator[Flaw]:
@@ -492,35 +503,39 @@ class ReleaseSection(SparseSection):
 
     _optional = ("after", "decoys", "draft", "ledger", "keep", "postgres", "spark", "storage_version")
 
-    database: FilePath | None = policy_key("a DuckDB file, written anew", "release.duckdb")
-    file: FilePath | None = policy_key("a Parquet file, in place of a database", "release.parquet")
+    database: FilePath | None = policy_key("a DuckDB file, written anew", example="release.duckdb")
+    file: FilePath | None = policy_key("a Parquet file, in place of a database", example="release.parquet")
     postgres: PostgresAddress | None = policy_key(
-        "a PostgreSQL server, in place of a file: its address without a password, or env:NAME", "env:WAREHOUSE"
+        "a PostgreSQL server, in place of a file: its address without a password, or env:NAME", example="env:WAREHOUSE"
     )
     spark: StrictBoolean = policy_key(
-        "publish in the Spark that holds the source, in place of a file", True, default=False
+        "publish in the Spark that holds the source, in place of a file", example=True, default=False
     )
-    table: Name = policy_key("the table; default: the source's name, else release", "patients", default="release")
+    table: Name = policy_key(
+        "the table; default: the source's name, else release", example="patients", default="release"
+    )
     storage_version: Annotated[str, AfterValidator(_require_duckdb_version)] = policy_key(
         "of a DuckDB file: the oldest DuckDB that reads it",
-        "v1.0.0",
+        example="v1.0.0",
         default=STORAGE_VERSION,
         json_schema_extra={"pattern": _DUCKDB_VERSION.pattern},
     )
     suppressed: Literal["drop", "mask"] = policy_key(
-        "omit suppressed rows, or keep them with every quasi-identifier masked", "mask", default="drop"
+        "omit suppressed rows, or keep them with every quasi-identifier masked", example="mask", default="drop"
     )
     after: Annotated[tuple[Name, ...], as_list, one_or_more] = policy_key(
-        'earlier releases that this one must be safe beside, by name; or "all" of them', "all", default=()
+        'earlier releases that this one must be safe beside, by name; or "all" of them', example="all", default=()
     )
     decoys: StrictBoolean = policy_key(
-        "fill classes that remain too small with decoys: invented rows", True, default=False
+        "fill classes that remain too small with decoys: invented rows", example=True, default=False
     )
-    ledger: StrictBoolean = policy_key("whether the catalog records the publication", False, default=True)
+    ledger: StrictBoolean = policy_key("whether the catalog records the publication", example=False, default=True)
     draft: StrictBoolean = policy_key(
-        "a draft, for trying out: no other release is compared with it", True, default=False
+        "a draft, for trying out: no other release is compared with it", example=True, default=False
     )
-    keep: Count = policy_key("the number of versions in the file: this one, and the newest earlier ones", 3, default=1)
+    keep: Count = policy_key(
+        "the number of versions in the file: this one, and the newest earlier ones", example=3, default=1
+    )
 
     @property
     def name(self) -> str:
@@ -560,18 +575,18 @@ class AboutSection(Section):
     '2026-11-23'
     """
 
-    purpose: Name | None = policy_key("what the release is for, and for whom", "planning of beds")
-    owner: Name | None = policy_key("the person or office that answers for it", "Data office")
-    approved_by: Name | None = policy_key("the person who signed it off", "A. Keeper")
+    purpose: Name | None = policy_key("what the release is for, and for whom", example="planning of beds")
+    owner: Name | None = policy_key("the person or office that answers for it", example="Data office")
+    approved_by: Name | None = policy_key("the person who signed it off", example="A. Keeper")
     approved_on: (
         Annotated[Name, BeforeValidator(lambda value: value.isoformat() if isinstance(value, date) else value)] | None
-    ) = policy_key("when it was signed off: a date, or any text", "2026-11-23")
+    ) = policy_key("when it was signed off: a date, or any text", example="2026-11-23")
 
 
 class CatalogSection(Section):
     """The private database of hierarchies, runs and published releases."""
 
-    database: FilePath = policy_key("a separate DuckDB file", "private.duckdb", default=...)
+    database: FilePath = policy_key("a separate DuckDB file", example="private.duckdb", default=...)
 
 
 _Fraction = Annotated[float, Field(ge=1e-12, le=1, allow_inf_nan=False), as_real]
@@ -587,9 +602,11 @@ class Prior(Section):
     'sex.csv'
     """
 
-    file: FilePath | None = policy_key("a CSV file without a header, one line per value: value, share", "sex.csv")
+    file: FilePath | None = policy_key(
+        "a CSV file without a header, one line per value: value, share", example="sex.csv"
+    )
     table: Name | None = policy_key(
-        "in place of file: a table or view of two columns, value and share", "shares_of_sex"
+        "in place of file: a table or view of two columns, value and share", example="shares_of_sex"
     )
 
     def _flaws(self) -> Iterator[Flaw]:
@@ -621,16 +638,19 @@ class RiskSection(Section):
     """
 
     population: Annotated[int, Field(strict=True, ge=1, le=2**63 - 1)] | None = policy_key(
-        "the rows (or persons) of the population that the source is a sample of", 1_000_000
+        "the rows (or persons) of the population that the source is a sample of", example=1_000_000
     )
-    sampling_fraction: _Fraction | None = policy_key("in place of population: the source's share of it, at most 1", 0.1)
-    weights: Name | None = policy_key("the column of sampling weights", "weight")
-    household: Name | None = policy_key("the column that identifies a household", "household_id")
+    sampling_fraction: _Fraction | None = policy_key(
+        "in place of population: the source's share of it, at most 1", example=0.1
+    )
+    weights: Name | None = policy_key("the column of sampling weights", example="weight")
+    household: Name | None = policy_key("the column that identifies a household", example="household_id")
     threshold: Annotated[tuple[_Threshold, ...], Field(min_length=1), as_set, as_list, one_or_more] = policy_key(
-        "rows with a greater risk are counted; one number or several", [0.1, 0.2], default=(0.2,)
+        "rows with a greater risk are counted; one number or several", example=[0.1, 0.2], default=(0.2,)
     )
     priors: dict[str, Prior] | None = policy_key(
-        "for leakage: by quasi-identifier, a file or table with the share of each value", {"sex": {"file": "sex.csv"}}
+        "for leakage: by quasi-identifier, a file or table with the share of each value",
+        example={"sex": {"file": "sex.csv"}},
     )
 
     @property

@@ -30,9 +30,9 @@ class AlphaK(Section, Requirement, ClassCondition):
     0.5
     """
 
-    attribute: Name = policy_key("a sensitive attribute", "diagnosis", default=...)
+    attribute: Name = policy_key("a sensitive attribute", example="diagnosis", default=...)
     alpha: ShareAboveZero = policy_key(
-        "the greatest share of a value in a class, more than 0 and at most 1", 0.5, default=...
+        "the greatest share of a value in a class, more than 0 and at most 1", example=0.5, default=...
     )
 
     entry: ClassVar[Entry] = Entry("alpha_k", "list", "no sensitive value above a share of a class", macros=(ALPHA,))

@@ -28,9 +28,9 @@ class BetaLikeness(Section, Requirement, ClassCondition):
     'enhanced'
     """
 
-    attribute: Name = policy_key("a sensitive attribute", "diagnosis", default=...)
-    kind: Literal["basic", "enhanced"] = policy_key("one of basic, enhanced", "basic", default="enhanced")
-    beta: Positive = policy_key("the greatest relative gain of a value, more than 0", 1.0, default=...)
+    attribute: Name = policy_key("a sensitive attribute", example="diagnosis", default=...)
+    kind: Literal["basic", "enhanced"] = policy_key("one of basic, enhanced", example="basic", default="enhanced")
+    beta: Positive = policy_key("the greatest relative gain of a value, more than 0", example=1.0, default=...)
 
     entry: ClassVar[Entry] = Entry(
         "beta_likeness",

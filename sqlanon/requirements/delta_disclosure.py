@@ -37,8 +37,8 @@ class DeltaDisclosure(Section, Requirement):
     1.0
     """
 
-    attribute: Name = policy_key("a sensitive attribute", "diagnosis", default=...)
-    delta: Positive = policy_key("the greatest |ln(p / q)| of a value, more than 0", 1.0, default=...)
+    attribute: Name = policy_key("a sensitive attribute", example="diagnosis", default=...)
+    delta: Positive = policy_key("the greatest |ln(p / q)| of a value, more than 0", example=1.0, default=...)
 
     entry: ClassVar[Entry] = Entry(
         "delta_disclosure",

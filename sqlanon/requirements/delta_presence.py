@@ -34,8 +34,8 @@ class DeltaPresence(Section, Requirement, ClassCondition):
     0.0
     """
 
-    min: NotNegative = policy_key("the least share of a population class", 0.01, default=0.0)
-    max: NotNegative = policy_key("the greatest share of a population class", 0.5, default=...)
+    min: NotNegative = policy_key("the least share of a population class", example=0.01, default=0.0)
+    max: NotNegative = policy_key("the greatest share of a population class", example=0.5, default=...)
 
     entry: ClassVar[Entry] = Entry(
         "delta_presence",

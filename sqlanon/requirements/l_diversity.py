@@ -58,18 +58,20 @@ class LDiversity(Section, Requirement):
     4.0
     """
 
-    attribute: Name = policy_key("a sensitive attribute", "diagnosis", default=...)
+    attribute: Name = policy_key("a sensitive attribute", example="diagnosis", default=...)
     kind: Literal["distinct", "entropy", "recursive"] = policy_key(
-        "one of distinct, entropy, recursive", "entropy", default=...
+        "one of distinct, entropy, recursive", example="entropy", default=...
     )
     l: Number = policy_key(
         "the required diversity: 1 or more; a whole number, except for entropy",
-        3,
+        example=3,
         json_schema_extra={"minimum": 1},
         default=...,
     )
-    c: Positive | None = policy_key("for recursive: the largest count is under c times the tail", 4)
-    joint: StrictBoolean = policy_key("the other sensitive attributes count as quasi-identifiers", True, default=False)
+    c: Positive | None = policy_key("for recursive: the largest count is under c times the tail", example=4)
+    joint: StrictBoolean = policy_key(
+        "the other sensitive attributes count as quasi-identifiers", example=True, default=False
+    )
 
     entry: ClassVar[Entry] = Entry(
         "l_diversity", "list", "diverse sensitive values in every class", macros=(L_DIVERSITY,)

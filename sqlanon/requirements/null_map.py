@@ -25,7 +25,7 @@ class NullMap(Section, TableCondition, Requirement):
     'null-map of at most 0.01'
     """
 
-    max: Share = policy_key("the greatest share of the released rows that match nobody", 0.01, default=...)
+    max: Share = policy_key("the greatest share of the released rows that match nobody", example=0.01, default=...)
 
     entry: ClassVar[Entry] = Entry(
         "null_map",

@@ -33,14 +33,14 @@ class PopulationUniqueness(Section, SeparateCondition, Requirement):
     'dankar'
     """
 
-    limit: Share = policy_key("the greatest estimate, 0 to 1", 0.01, default=...)
+    limit: Share = policy_key("the greatest estimate, 0 to 1", example=0.01, default=...)
     population: Annotated[int, Field(strict=True, ge=1, le=2**63 - 1)] | None = policy_key(
-        "the rows of the population", 1_000_000
+        "the rows of the population", example=1_000_000
     )
     sampling_fraction: ShareAboveZero | None = policy_key(
-        "in place of population: the source's share of it, more than 0 and at most 1", 0.1
+        "in place of population: the source's share of it, more than 0 and at most 1", example=0.1
     )
-    estimator: Estimator = policy_key("one of dankar, pitman, zayatz, snb", "pitman", default="dankar")
+    estimator: Estimator = policy_key("one of dankar, pitman, zayatz, snb", example="pitman", default="dankar")
 
     entry: ClassVar[Entry] = Entry(
         "population_uniqueness",

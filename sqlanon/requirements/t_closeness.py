@@ -91,11 +91,11 @@ class TCloseness(Section, Requirement):
     0.2
     """
 
-    attribute: Name = policy_key("a sensitive attribute", "diagnosis", default=...)
+    attribute: Name = policy_key("a sensitive attribute", example="diagnosis", default=...)
     distance: Literal["equal", "ordered", "hierarchical"] = policy_key(
-        "one of equal, ordered, hierarchical", "equal", default=...
+        "one of equal, ordered, hierarchical", example="equal", default=...
     )
-    t: Share = policy_key("the greatest distance of a class to the source table, 0 to 1", 0.2, default=...)
+    t: Share = policy_key("the greatest distance of a class to the source table, 0 to 1", example=0.2, default=...)
 
     entry: ClassVar[Entry] = Entry(
         "t_closeness",

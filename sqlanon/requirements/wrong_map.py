@@ -26,7 +26,9 @@ class WrongMap(Section, SeparateCondition, Requirement):
     'wrong-map of at most 0.05'
     """
 
-    max: Share = policy_key("the greatest share of the released rows that match only other people", 0.05, default=...)
+    max: Share = policy_key(
+        "the greatest share of the released rows that match only other people", example=0.05, default=...
+    )
 
     entry: ClassVar[Entry] = Entry(
         "wrong_map",

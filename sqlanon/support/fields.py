@@ -108,7 +108,7 @@ class Flaws(ValueError):  # noqa: N818 - only pydantic sees it
         super().__init__("; ".join(message for _, message in self.flaws))
 
 
-def policy_key(description: str, example: object = None, default: object = None, **options: Any) -> Any:
+def policy_key(description: str, *, example: object = None, default: object = None, **options: Any) -> Any:
     """A key of a section with its description and an example, for editors and the reference; required if the default
     is ``...``."""
     return Field(default, description=description, examples=None if example is None else [example], **options)
