@@ -244,13 +244,13 @@ def _recreate_recoding(run: Run, search_input: SearchInput, manifest: Manifest) 
         return None, checks
     runner, measure = StatementRunner(run.engine), policy_measure(search_input)
     figures = Checker(run.engine, search_input, measure)(levels)
-    verdict = verdict_rules(search_input).judge(figures, search_input.limit.rows)
+    verdict = verdict_rules(search_input).draw_verdict(figures, search_input.limit.rows)
     recoding = recode_at(runner, search_input, levels, figures)
     if policy.has_decoys:
         decoys, recoding = recount_decoys(runner, search_input, recoding)
         checks.append(check_decoy_claims(manifest, decoys))
     checks += _check_figures(search_input, manifest, recoding, measure.score(levels, recoding.figures), figures)
-    checks.append(source_check("requirements", verdict.satisfies, "the generalization satisfies the policy"))
+    checks.append(source_check("requirements", verdict.is_feasible, "the generalization satisfies the policy"))
     return recoding, checks
 
 

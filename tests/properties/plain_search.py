@@ -88,7 +88,7 @@ def search_of(case: Case, **limits: Any) -> LatticeSearch:
         Lattice(table.names, (0,) * len(tops), tops),
         measure_of(case, table),
         lambda levels: figures_of(Release(table, levels, case.k)),
-        VerdictRules(Requirements((KAnonymity(case.k),)), table.size).judge,
+        VerdictRules(Requirements((KAnonymity(case.k),)), table.size).draw_verdict,
         oracle.allowed_rows(case.limit, table.size),
         budget=Budget(**limits),
     )

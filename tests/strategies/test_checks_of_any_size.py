@@ -49,7 +49,7 @@ def check(table: SmallTable, prepared: Prepared, levels: Levels, figures: Figure
     release, search_input = table.generalizations[levels], prepared._prepared
     limit = search_input.limit
     satisfying = {one.levels for one in table.satisfying}
-    verdict = verdict_rules(search_input).judge(figures, limit.rows)
+    verdict = verdict_rules(search_input).draw_verdict(figures, limit.rows)
     assert not verdict.infeasible_below or not any(at_most(low, levels) for low in satisfying), levels
     assert not verdict.feasible_above or all(
         high in satisfying for high in table.generalizations if at_most(levels, high)
@@ -58,9 +58,9 @@ def check(table: SmallTable, prepared: Prepared, levels: Levels, figures: Figure
         assert limit.rows < figures.suppressed_rows <= release.suppressed and verdict.infeasible_below
         return
     assert (figures.classes, figures.suppressed_rows) == (len(release.kept), release.suppressed), levels
-    assert verdict.satisfies == (levels in satisfying)
+    assert verdict.is_feasible == (levels in satisfying)
     if table.source.person is not None and release.suppressed <= limit.rows:
         assert figures.suppressed_persons == release.suppressed_persons
-    if verdict.satisfies:
+    if verdict.is_feasible:
         sign = -1 if table.case.measure in oracle.MAXIMISED else 1
         assert policy_measure(search_input).score(levels, figures) == pytest.approx(sign * table.score(levels))

@@ -106,14 +106,14 @@ def test_generalizations_checked_together_have_the_same_figures_as_alone(
     workshop: Workshop, measure: str, limit: float
 ) -> None:
     search, draw = workshop.task(adult(measure, limit)).lattice, random.Random(2)
-    assert search.evaluate_together is not None
+    assert search.check_together is not None
     several = [search.lattice.top]
     several += [tuple(draw.randint(0, height) for height in search.lattice.top) for _ in range(30)]
-    found = search.evaluate_together(several)
+    found = search.check_together(several)
     assert len(found) == 31
     within = 0
     for levels, figures in zip(several, found, strict=True):
-        check_same(figures, search.evaluate(levels))
+        check_same(figures, search.checker(levels))
         within += 0 < figures.suppressed_rows <= search.allowed_rows
     assert within > 3, "the leaves of suppressed rows are counted for some"
 

@@ -142,11 +142,11 @@ class Stop:
             lattice,
             self.measure,
             self.figures.__getitem__,
-            VerdictRules(self.requirements, self.table.size).judge,
+            VerdictRules(self.requirements, self.table.size).draw_verdict,
             self.allowed,
             budget=Budget(checks=checks),
             source_facts=facts,
-            evaluate_together=lambda several: [self.figures[levels] for levels in several[:3]],
+            check_together=lambda several: [self.figures[levels] for levels in several[:3]],
         )
 
 
@@ -425,9 +425,9 @@ VERDICTS: list[tuple[str, Figures, dict[str, Any], set[str]]] = [
 def test_verdicts_follow_from_figures(number: int) -> None:
     kind, figures, given, expected = VERDICTS[number]
     rules = VerdictRules(requirements(kind), 100, given.get("additive", True), given.get("persons"))
-    verdict = rules.judge(figures, given.get("allowed", 3))
+    verdict = rules.draw_verdict(figures, given.get("allowed", 3))
     words = {
-        SATISFIES: verdict.satisfies,
+        SATISFIES: verdict.is_feasible,
         INFEASIBLE_BELOW: verdict.infeasible_below,
         FEASIBLE_ABOVE: verdict.feasible_above,
     }

@@ -50,17 +50,17 @@ def test_the_running_example_of_the_paper() -> None:
     assert expected is not None
     assert outcome.satisfying == tuple(sorted(one.levels for one in expected.satisfying))
     # ⟨S1, Z0⟩ of two attributes is 2-anonymous, ⟨S0, Z0⟩ is not; others are at their tops.
-    assert search.can_satisfy((1, 1, 0)) is True
-    assert search.can_satisfy((1, 0, 0)) is False
+    assert search.can_be_feasible((1, 1, 0)) is True
+    assert search.can_be_feasible((1, 0, 0)) is False
     # Single attributes are all 2-anonymous at level 0.
-    assert all(search.can_satisfy(one) for one in [(0, 1, 2), (1, 0, 2), (1, 1, 0)])
+    assert all(search.can_be_feasible(one) for one in [(0, 1, 2), (1, 0, 2), (1, 1, 0)])
 
 
 def test_generalizations_ruled_out_by_a_subset_are_never_checked() -> None:
     """A-priori: nothing is checked below what was found not to satisfy, and nothing above what was."""
     search = search_of(PATIENTS)
     asked: list[Levels] = []
-    count = search.evaluate
+    count = search.checker
 
     def check(levels: Levels) -> Any:
         for earlier in asked:
@@ -71,7 +71,7 @@ def test_generalizations_ruled_out_by_a_subset_are_never_checked() -> None:
         asked.append(levels)
         return count(levels)
 
-    search.evaluate = check
+    search.checker = check
     outcome = search_by("incognito", search)
     assert outcome.optimal
     assert len(asked) < search.lattice.size

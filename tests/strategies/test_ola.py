@@ -172,14 +172,14 @@ def test_no_generalization_is_checked_twice(strategy: str) -> None:
     case = replace(HIGHER_IS_BETTER, limit="0", measure="loss")
     asked: list[Levels] = []
     search = search_of(case)
-    count = search.evaluate
+    count = search.checker
 
     def check_once(levels: Levels) -> Any:
         assert levels not in asked
         asked.append(levels)
         return count(levels)
 
-    search.evaluate = check_once
+    search.checker = check_once
     outcome = search_by(strategy, search)
     table = Table.of(case.rows, case.hierarchies)
     assert outcome.levels is not None

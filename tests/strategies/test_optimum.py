@@ -45,7 +45,7 @@ def test_rows_suppressed_by_a_generalization_need_not_be_suppressed_below_it() -
         figures = {node: Figures(3, draw.randint(0, 6), least_suppressed=0.0) for node in nodes}
         measure = OWN["suppression"](Marginals(20, (2, 2), (4, 4), (0, 0), ((0.0, 20.0, 60.0),) * 2))
         lattice = Lattice(("one", "two"), (0, 0), (2, 2))
-        search = LatticeSearch(lattice, measure, figures.__getitem__, VerdictRules(requirements, 20).judge, 5)
+        search = LatticeSearch(lattice, measure, figures.__getitem__, VerdictRules(requirements, 20).draw_verdict, 5)
         expected = min(nodes, key=lambda node: (figures[node].suppressed_rows, sum(node), node))
         assert search_by("optimal", search).levels == expected, seed
 

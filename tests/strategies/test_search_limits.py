@@ -86,7 +86,7 @@ def test_a_time_limit_stops_after_the_check_that_is_under_way(strategy: str) -> 
 
     with patch.object(limits.time, "monotonic", lambda: now):
         search = search_of(MIXED, seconds=2.5)
-        figures, search.evaluate = search.evaluate, tick
+        figures, search.checker = search.checker, tick
         outcome = search_by(strategy, search)
     assert outcome.stopped == "time_limit = 2.5"
     assert len(search.figures) == 3

@@ -35,7 +35,7 @@ def check_table(table: SmallTable) -> None:
         known = {levels: prepared.check(levels) for levels in itertools.product(*ranges)}
     for seed in range(4):
         check_conclusions(
-            table, replace(search, evaluate=known.__getitem__, evaluate_together=None), known, random.Random(seed)
+            table, replace(search, checker=known.__getitem__, check_together=None), known, random.Random(seed)
         )
 
 
@@ -70,9 +70,9 @@ def check_words(
 ) -> None:
     """No generalization has a wrong status. Only ``wanted`` ones must not be called hopeless."""
     for levels in known:
-        if search.can_satisfy(levels) is False:
+        if search.can_be_feasible(levels) is False:
             assert not any(at_most(low, levels) for low in wanted), levels
-        if search.all_above_satisfy(levels):
+        if search.is_feasible_above(levels):
             assert all(high in scores for high in table.generalizations if at_most(levels, high)), levels
         assert search.status(levels) in ("open", "satisfies" if levels in scores else "violates"), levels
 

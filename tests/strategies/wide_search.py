@@ -44,7 +44,7 @@ def wide_search(limit: float, **limits: Any) -> LatticeSearch:
         Lattice(tuple(f"a{i}" for i in range(15)), (0,) * 15, HEIGHTS),
         MEASURES["loss"](marginals, min_class_rows=K),
         made_up,
-        VerdictRules(Requirements((KAnonymity(K),)), ROWS).judge,
+        VerdictRules(Requirements((KAnonymity(K),)), ROWS).draw_verdict,
         int(limit * ROWS),
         budget=Budget(**limits),
     )

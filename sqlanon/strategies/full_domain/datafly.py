@@ -34,7 +34,7 @@ def datafly(search: LatticeSearch) -> Outcome:
     weights = [weight or 1 for weight in search.measure.weights]  # marks of earlier releases have weight 0
     levels = lattice.lift(lattice.bottom)
     try:
-        while not search.satisfies(levels) and levels != lattice.top:
+        while not search.is_feasible(levels) and levels != lattice.top:
             below_top = [i for i, (level, top) in enumerate(zip(levels, lattice.top, strict=True)) if level < top]
             widest = max(below_top, key=lambda i: value_counts[i][levels[i]] / weights[i])
             levels = lattice.lift((*levels[:widest], levels[widest] + 1, *levels[widest + 1 :]))

@@ -42,7 +42,7 @@ def incognito(search: LatticeSearch) -> Outcome:
     try:
         candidates = _SubsetSearch(search).run() if search.check(search.lattice.top) else []
         satisfying = tuple(
-            levels for levels in sorted(candidates) if search.all_above_satisfy(levels) or search.satisfies(levels)
+            levels for levels in sorted(candidates) if search.is_feasible_above(levels) or search.is_feasible(levels)
         )
         _find_best(search, satisfying)
     except LimitReachedError as limit:
@@ -83,7 +83,7 @@ class _SubsetSearch:
             generalization[attribute] = level
         search, checked = self.search, tuple(generalization)
         search.visit(checked)
-        verdict = search.can_satisfy(checked)
+        verdict = search.can_be_feasible(checked)
         return search.check(checked) if verdict is None else verdict
 
     def _candidates(self, subset: Subset) -> Iterator[Levels]:

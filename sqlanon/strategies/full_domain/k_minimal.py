@@ -59,11 +59,11 @@ class _Walk:
         search.open_count = len(self.queue)
         search.visit(box.low)
         pruned_top = search.find_pruned_top(box)
-        if pruned_top is None and search.can_satisfy(box.low) is None:
+        if pruned_top is None and search.can_be_feasible(box.low) is None:
             search.decide_path([box.low, *search.extend_path(box.low)], 1, box)
             pruned_top = search.find_pruned_top(box)
         if pruned_top is None:
-            if search.satisfies(box.low):
+            if search.is_feasible(box.low):
                 self.minimal.append(box.low)
                 self.minimal_index.add(box.low)
                 return

@@ -199,7 +199,7 @@ class _BranchAndBound:
             bound = search.measure.bound(levels)
             if search.cannot_improve(bound, levels) or (aim is not None and bound >= aim.score):
                 return False
-            return search.can_satisfy(levels) is not False and not search.falls_short_of(aim, levels)
+            return search.can_be_feasible(levels) is not False and not search.falls_short_of(aim, levels)
 
         path = [start, *search.lattice.ascend(start, lambda i, level: self.prices[i][level], is_open)]
         return [*path, *search.extend_path(path[-1], aim)], len(path)

@@ -79,7 +79,7 @@ class _Paths:
             search.visit(levels)
             if self.local_minimal.has_below(levels):
                 continue
-            if search.can_satisfy(levels) is not False and search.satisfies(levels):
+            if search.can_be_feasible(levels) is not False and search.is_feasible(levels):
                 self.local_minimal.add(levels)
                 continue
             for successor in reversed(self._successors(levels, vectors)):

@@ -33,13 +33,13 @@ def samarati_binary(search: LatticeSearch) -> Outcome:
     try:
         while low < high:
             middle = (low + high) // 2
-            if any(search.satisfies(levels) for levels in _undecided(search, middle, [])):
+            if any(search.is_feasible(levels) for levels in _undecided(search, middle, [])):
                 high = middle
             else:
                 low = middle + 1
         above: list[Levels] = []
         for levels in _undecided(search, low, above):
-            search.satisfies(levels)
+            search.is_feasible(levels)
         if not any(True for _ in _undecided(search, low - 1, [])):
             open_lows = above
     except LimitReachedError as limit:
@@ -69,7 +69,7 @@ def _undecided(search: LatticeSearch, height: int, above: list[Levels]) -> Itera
         search.visit(levels)
         box = Box(0.0, sum(levels), levels, high)
         pruned_top = search.find_pruned_top(box)
-        if pruned_top is None and search.can_satisfy(levels) is None:
+        if pruned_top is None and search.can_be_feasible(levels) is None:
             # An infeasible generalization further up prunes more of this height.
             search.decide_path([levels, *search.extend_path(levels)], 1, box)
             pruned_top = search.find_pruned_top(box)

@@ -1,4 +1,4 @@
-"""Statements that evaluate a candidate: its figures, and further figures for some measures."""
+"""Statements that check a candidate: its figures, and further figures for some measures."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def policy_measure(search_input: SearchInput) -> Measure:
 
 
 def verdict_rules(search_input: SearchInput) -> VerdictRules:
-    """The rules by which figures are judged."""
+    """The rules that draw verdicts from figures."""
     additive = search_input.frequency_sets.space.additive
     return VerdictRules(search_input.requirements, search_input.marginals.rows, additive, search_input.limit.persons)
 
@@ -80,7 +80,7 @@ class Checker:
         requirements = search_input.requirements
         self._separate_conditions = requirements.separate_conditions
         self._needs_least_suppressed = not all(condition.hereditary for condition in requirements.class_conditions)
-        self._judge = verdict_rules(search_input).judge
+        self._draw_verdict = verdict_rules(search_input).draw_verdict
         self._leaves: exp.Table | None = None
         self._regrouped: dict[str, tuple[list[str], Callable[[Iterable[str]], tuple[Any, ...]]]] = {}
         self._source_count = search_input.limit.all_persons or search_input.marginals.rows
@@ -191,9 +191,10 @@ class Checker:
             row = {name: (row.get(name) or 0) + (figure or 0) for name, figure in part.items()}
             # Half of the classes does not decide conditions on the whole table. They do not matter here: the verdict
             # follows from suppressed rows alone, and the other half only adds some.
-            too_many = row["suppressed_rows"] > self._limit.rows
-            if too_many and self._judge(self._figures(space, levels, row, {}), self._limit.rows).infeasible_below:
-                return row, share
+            if row["suppressed_rows"] > self._limit.rows:
+                figures = self._figures(space, levels, row, {})
+                if self._draw_verdict(figures, self._limit.rows).infeasible_below:
+                    return row, share
         return row, 1.0
 
     def _count_persons(

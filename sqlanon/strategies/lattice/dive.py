@@ -130,7 +130,7 @@ class _Dive:
     def _climb(self, levels: Levels) -> None:
         """Step up to a generalization that meets the policy, by the steps that restore the most rows for their cost."""
         search = self.search
-        while not search.satisfies(levels) and levels != self.lattice.top:
+        while not search.is_feasible(levels) and levels != self.lattice.top:
             rows, bound = search.figures[levels].expected_suppressed, search.measure.bound(levels)
 
             def price(upper: Levels, rows: float = rows, bound: float = bound) -> float:

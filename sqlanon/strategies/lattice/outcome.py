@@ -68,7 +68,7 @@ def prove_best(search: LatticeSearch, best: Levels, bounds: Mapping[Levels, floa
 def _is_certainly_minimal(search: LatticeSearch, levels: Levels) -> bool:
     bottom = search.lattice.bottom
     lower = [(*levels[:i], level - 1, *levels[i + 1 :]) for i, level in enumerate(levels) if level > bottom[i]]
-    return all(search.can_satisfy(predecessor) is False for predecessor in lower)
+    return all(search.can_be_feasible(predecessor) is False for predecessor in lower)
 
 
 class PredictiveTags:
@@ -84,7 +84,7 @@ class PredictiveTags:
 
     def is_infeasible(self, levels: Levels) -> bool:
         """Whether neither a generalization nor anything below it can meet the policy."""
-        return self.search.can_satisfy(levels) is False
+        return self.search.can_be_feasible(levels) is False
 
     def is_open(self, levels: Levels) -> bool:
         """Whether a generalization still has to be checked."""
@@ -93,7 +93,7 @@ class PredictiveTags:
 
     def check(self, levels: Levels) -> bool:
         """Check whether a generalization meets the policy."""
-        is_feasible = self.search.satisfies(levels)
+        is_feasible = self.search.is_feasible(levels)
         if is_feasible:
             self._feasible.add(levels)
         return is_feasible

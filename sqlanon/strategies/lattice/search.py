@@ -37,7 +37,7 @@ def summarize_kept_classes(figures: Figures, rows: int) -> KeptClasses:
 class Verdict:
     """Conclusions from the figures of a generalization."""
 
-    satisfies: bool  # it meets the policy
+    is_feasible: bool  # it meets the policy
     infeasible_below: bool  # neither it nor anything below it can meet the policy
     feasible_above: bool  # it and everything above it meet the policy
 
@@ -51,8 +51,8 @@ class VerdictRules:
     additive: bool = True  # whether the counts of merged classes add up
     allowed_persons: int | None = None  # persons who may lose a row; None: rows are counted
 
-    def judge(self, figures: Figures, allowed_rows: int) -> Verdict:
-        """Judge a generalization, where ``allowed_rows`` rows may be suppressed.
+    def draw_verdict(self, figures: Figures, allowed_rows: int) -> Verdict:
+        """The verdict on a generalization, where ``allowed_rows`` rows may be suppressed.
 
         Where persons are counted, ``allowed_rows`` is the largest number of rows that ``allowed_persons`` have, so
         suppressing more rows means suppressing more persons. If all requirements are hereditary, the rows that a
@@ -63,7 +63,7 @@ class VerdictRules:
         table_is_met = all(condition.is_met_by(kept_classes) for condition in requirements.table_conditions)
         too_many_persons = self.allowed_persons is not None and (figures.suppressed_persons or 0) > self.allowed_persons
         within = figures.suppressed_rows <= allowed_rows and figures.classes > 0 and not too_many_persons
-        satisfies = within and table_is_met and not figures.uncovered_classes and not figures.violated
+        is_feasible = within and table_is_met and not figures.uncovered_classes and not figures.violated
         lowest = figures.suppressed_rows if figures.least_suppressed is None else figures.least_suppressed
         # The least number is a sum of distances and logarithms times rows: rounding must not prune a feasible one.
         too_many_rows = lowest > min(allowed_rows, self.rows - 1) + 1e-6 + 1e-9 * self.rows
@@ -71,12 +71,12 @@ class VerdictRules:
         same_rows_below = keeps_all_rows or figures.suppressed_rows == allowed_rows == 0
         complete = figures.suppressed_rows == 0 and self.additive and not requirements.separate_conditions
         return Verdict(
-            satisfies,
+            is_feasible,
             infeasible_below=too_many_rows
             or (too_many_persons and figures.least_suppressed is None)
             or (same_rows_below and self.additive and not table_is_met)
             or (figures.uncoverable_classes > 0 and self.additive),
-            feasible_above=satisfies and (requirements.hereditary or complete),
+            feasible_above=is_feasible and (requirements.hereditary or complete),
         )
 
 
@@ -118,15 +118,15 @@ class LatticeSearch:
 
     lattice: Lattice
     measure: Measure
-    evaluate: Callable[[Levels], Figures]
-    judge: Callable[[Figures, int], Verdict]
+    checker: Callable[[Levels], Figures]
+    draw_verdict: Callable[[Figures, int], Verdict]
     allowed_rows: int
     """Tightened during the search."""
     progress: Progress = ignore_progress
     budget: Budget = field(default_factory=Budget)
     source_facts: SourceFacts = field(default_factory=SourceFacts)
-    evaluate_together: Callable[[Sequence[Levels]], Sequence[Figures]] | None = None
-    """Evaluates the first of several generalizations, as many as one statement can."""
+    check_together: Callable[[Sequence[Levels]], Sequence[Figures]] | None = None
+    """Checks the first of several generalizations, as many as one statement can."""
     limit: SuppressionLimit | None = None
     """The policy's limit; None: ``allowed_rows`` rows."""
 
@@ -173,7 +173,7 @@ class LatticeSearch:
         """Whether the running statement may be interrupted now."""
         return time.monotonic() >= self._interruptible_at
 
-    def can_satisfy(self, levels: Levels) -> bool | None:
+    def can_be_feasible(self, levels: Levels) -> bool | None:
         """Whether a generalization can meet the policy, as far as the checks prove it; None: they do not.
 
         If one can, everything above it can. With requirements that are monotone under suppression it does.
@@ -182,26 +182,26 @@ class LatticeSearch:
             return False
         return True if self._hopeful.has_below(levels) else None
 
-    def satisfies(self, levels: Levels) -> bool:
+    def is_feasible(self, levels: Levels) -> bool:
         """Whether a generalization meets the policy. Checks it once."""
         self.check(levels)
-        return self._verdict(levels, self.allowed_rows).satisfies
+        return self._verdict(levels, self.allowed_rows).is_feasible
 
-    def all_above_satisfy(self, levels: Levels) -> bool:
+    def is_feasible_above(self, levels: Levels) -> bool:
         """Whether the checks prove that everything at or above a generalization meets the policy."""
         return self._feasible_above.has_below(levels)
 
     def _verdict(self, levels: Levels, allowed_rows: int) -> Verdict:
-        verdict = self.judge(self.figures[levels], allowed_rows)
-        return verdict if self.lattice.permits(levels) else replace(verdict, satisfies=False)
+        verdict = self.draw_verdict(self.figures[levels], allowed_rows)
+        return verdict if self.lattice.permits(levels) else replace(verdict, is_feasible=False)
 
     def status(self, levels: Levels) -> str:
         """The status in the lattice table: by the policy's limit, also after the search has tightened it."""
         if levels in self.figures:
-            return "satisfies" if self._verdict(levels, self._policy_rows).satisfies else "violates"
+            return "satisfies" if self._verdict(levels, self._policy_rows).is_feasible else "violates"
         if not self.lattice.permits(levels):
             return "violates"
-        if self.all_above_satisfy(levels):
+        if self.is_feasible_above(levels):
             return "satisfies"
         is_ruled_out = self.allowed_rows == self._policy_rows and self._infeasible.has_above(levels)
         return "violates" if is_ruled_out else "open"
@@ -212,13 +212,13 @@ class LatticeSearch:
             return not self._verdict(levels, self.allowed_rows).infeasible_below
         self.budget.refuse_over_limits(len(self.figures), self._ends_at)
         with self.in_time():
-            figures = self.evaluate(levels)
+            figures = self.checker(levels)
         return self._learn(levels, figures)
 
     def check_all(self, generalizations: Iterable[Levels]) -> None:
         """Check each generalization once, in few statements."""
         unchecked = [levels for levels in dict.fromkeys(generalizations) if levels not in self.figures]
-        if self.evaluate_together is None:
+        if self.check_together is None:
             for levels in unchecked:
                 self.check(levels)
             return
@@ -227,10 +227,10 @@ class LatticeSearch:
             max_checks = self.budget.checks
             affordable = unchecked if max_checks is None else unchecked[: max_checks - len(self.figures)]
             with self.in_time():
-                evaluated = self.evaluate_together(affordable)
-            for levels, figures in zip(unchecked, evaluated, strict=False):
+                checked = self.check_together(affordable)
+            for levels, figures in zip(unchecked, checked, strict=False):
                 self._learn(levels, figures)
-            unchecked = unchecked[len(evaluated) :]
+            unchecked = unchecked[len(checked) :]
 
     def _learn(self, levels: Levels, figures: Figures) -> bool:
         self.figures[levels] = figures
@@ -241,7 +241,7 @@ class LatticeSearch:
             self._proving.add(levels)
         if verdict.feasible_above:
             self._feasible_above.add(levels)
-        if verdict.satisfies:
+        if verdict.is_feasible:
             self.scores[levels] = self.measure.score(levels, figures)
             self.best = self.choose_preferred((self.best, levels))
         best_score = None if self.best is None else self.measure.reported_score(self.scores[self.best])
@@ -260,7 +260,7 @@ class LatticeSearch:
             self._infeasible.add(levels)
             return
         self._hopeful.add(levels)
-        # Rounded as in `VerdictRules.judge`.
+        # Rounded as in `VerdictRules.draw_verdict`.
         lowest = figures.suppressed_rows if figures.least_suppressed is None else figures.least_suppressed
         self._least_suppressed[levels] = math.ceil(lowest - 1e-6 - 1e-9 * self.measure.marginals.rows)
         # Rows suppressed here are suppressed below only if all requirements are hereditary; and only within the limit
@@ -274,7 +274,7 @@ class LatticeSearch:
             self.allowed_rows = allowed_rows
             self._hopeful, self._infeasible = DominanceIndex(self._heights), DominanceIndex(self._heights)
             for levels, figures in self.figures.items():
-                self._conclude(levels, figures, infeasible=self.judge(figures, allowed_rows).infeasible_below)
+                self._conclude(levels, figures, infeasible=self.draw_verdict(figures, allowed_rows).infeasible_below)
 
     def find_pruned_top(self, box: Box, aim: Aim | None = None) -> Levels | None:
         """A generalization at or above a box's low end with nothing at or below it that can be the result, or that is

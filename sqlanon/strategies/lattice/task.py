@@ -63,13 +63,13 @@ class SearchTask:
         search = LatticeSearch(
             lattice=search_input.lattice,
             measure=measure,
-            evaluate=checker,
-            judge=verdict_rules(search_input).judge,
+            checker=checker,
+            draw_verdict=verdict_rules(search_input).draw_verdict,
             allowed_rows=search_input.limit.rows,
             progress=self.progress,
             budget=self.budget or Budget(search_section.time_limit, search_section.max_checks),
             source_facts=source_facts(search_input),
-            evaluate_together=checker.check_together,
+            check_together=checker.check_together,
             limit=search_input.limit,
         )
         return search
