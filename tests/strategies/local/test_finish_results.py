@@ -96,7 +96,7 @@ def test_the_kept_rows_and_their_figures_are_those_that_a_reader_counts(name: st
         figures = result.figures
         assert 0 < len(kept) < len(plain.n) and len(classes) > 1
         assert (figures.classes, figures.suppressed_rows) == (len(classes), len(small.rows) - sum(sizes))
-        assert (figures.squared_sizes, figures.count) == (sum(n * n for n in sizes), sum(counts))
+        assert (figures.squared_sizes, figures.kept_count) == (sum(n * n for n in sizes), sum(counts))
         assert result.smallest_class == min(sizes)
         of_rows = [
             (plain.n[c], [by[node] for by, node in zip(plain.nodes, own, strict=True)]) for c, own in kept.items()
