@@ -82,4 +82,4 @@ def _interrupt_statement(number: int) -> None:
 
 def _running_statements() -> RunningStatements | None:
     engines = sys.modules.get("sqlanon.engines.duckdb")  # no statement runs before it is loaded
-    return getattr(engines, "RUNNING_STATEMENTS", None)
+    return None if engines is None else engines.RUNNING_STATEMENTS

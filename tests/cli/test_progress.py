@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 from sqlglot import parse_one
 
+from sqlanon.cli import interrupts
 from sqlanon.cli.progress import ComparisonLine, ProgressLine, show_comparison, show_line, show_progress
 from sqlanon.engines.duckdb import RUNNING_STATEMENTS, DuckDBEngine
 from support.commands import cli
@@ -212,3 +213,7 @@ def test_every_long_command_shows_progress_with_json_too(
     if command.split(maxsplit=1)[0] not in ("suggest", "report"):  # they print no JSON
         cli(*command.split(), "--json", cwd=tmp_path)
         assert shown == [COMMANDS[command]]
+
+
+def test_interrupts_reach_the_running_statements() -> None:
+    assert interrupts._running_statements() is RUNNING_STATEMENTS
