@@ -198,11 +198,11 @@ def open_release(
         manifest = next((manifest for manifest in manifests if version in (None, manifest.version)), None)
         if manifest is None:
             raise ReleaseError(f"{path} no longer has version {version}")
-        rows = table(manifest.rows_table, "main", ATTACHED) if layout is None else read_parquet([str(path)])
         flaw = "" if layout is None else layout.flaw
         if layout is None and not is_plain_table(engine, "main", manifest.rows_table):
             flaw = _NOT_PLAIN
         if not flaw:
+            rows = table(manifest.rows_table, "main", ATTACHED) if layout is None else read_parquet([str(path)])
             engine.execute(create_view(SUBJECT.copy(), select_star(rows)))
         elif not to_verify:
             raise _not_read(path, flaw)
