@@ -146,9 +146,9 @@ def _endless(path: Path, name: str) -> None:
     header = reader.struct()
     for length in range(1, 64):
         header[3] = (pb.I32, -length)
-        if len(pb._written(header)) == length:
+        if len(pb._encode_struct(header)) == length:
             break
-    pb.put(path, body[:4] + pb._written(header) + body[reader.at :], footer)
+    pb.put(path, body[:4] + pb._encode_struct(header) + body[reader.at :], footer)
 
 
 def _magic(path: Path, name: str) -> None:

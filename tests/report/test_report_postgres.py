@@ -98,7 +98,7 @@ def test_charts(results: tuple[sqlanon.Result, sqlanon.Result]) -> None:
     assert there.distribution("zip", private=True).to_dict() == here.distribution("zip", private=True).to_dict()
     with pytest.raises(PolicyError, match="'cost' was not counted in the source"):
         there.distribution("cost", private=True)
-    assert there._inside.sizes.sizes == Counter(Counter((zip_, age) for zip_, age, *_ in ROWS).values())
+    assert there._private.sizes.sizes == Counter(Counter((zip_, age) for zip_, age, *_ in ROWS).values())
 
 
 def test_a_report_of_a_policy(results: tuple[sqlanon.Result, sqlanon.Result], tmp_path: Path) -> None:
