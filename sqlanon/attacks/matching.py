@@ -416,6 +416,7 @@ def find_temporal(attacker: Attacker) -> AttackResult:
         with PairAudit.open(attacker.engine, attacker.work, unmasked, k) as audit:
             for name in ("added", "removed"):
                 is_forward = name == "added"
+                # The reverse audit is taken after the forward one has stored the parts that both read.
                 side, side_audit = (linked, audit) if is_forward else (linked.in_reverse, audit.in_reverse)
                 unmatched = _list_unmatched(attacker, pair, side_audit, reasons)
                 queries = [temporal_attack(side_audit.linked, k, unmatched)]

@@ -104,7 +104,7 @@ def _format_level(level: int | None) -> str:
 
 @dataclass(frozen=True)
 class PageView:
-    """What the template of the page asks for; ``charts`` collects the specifications of its figures."""
+    """The values that the template of the page reads; ``charts`` collects the specifications of its figures."""
 
     facts: ReportFacts
     private: PrivateFacts | None
@@ -438,7 +438,7 @@ class PageView:
         return text
 
     def detail_table(self) -> Markup:
-        """What is left of each generalized column; on a private page also its loss."""
+        """The remaining detail of each generalized column; on a private page also its loss."""
         claims = self.claims
         levels = {name.lower(): level for name, level in claims.generalization.items()}
         heights = {name.lower(): height for name, height in (claims.heights or {}).items()}
