@@ -26,7 +26,7 @@ from sqlanon.frequency.uncoded import uncoded_distribution
 from sqlanon.ledger.joint.release_links import ComparedRelease
 from sqlanon.requirements import Domain, Requirements, bind_requirements
 from sqlanon.requirements.base import CLASS_POPULATION, Distribution
-from sqlanon.strategies.lattice.classes import judged_classes
+from sqlanon.strategies.lattice.classes import evaluated_classes
 from sqlanon.support.coding import code_column, value_counts
 from sqlanon.support.expressions import (
     aliased,
@@ -145,9 +145,9 @@ def _split_classes(release: FullDomainRelease, condition: exp.Expr, rows: exp.Ex
     for i, attribute in enumerate(quasi):
         if attribute.can_split:
             space = _part_space(i, release, parts)
-            judged = judged_classes(space, (0,), [as_column(exp.func("min", col("class")), "class")])
+            evaluated = evaluated_classes(space, (0,), [as_column(exp.func("min", col("class")), "class")])
             splits.append(
-                _SPLIT_BY(attribute=text(attribute.name), rows=rows, parts=subquery(judged), condition=condition)
+                _SPLIT_BY(attribute=text(attribute.name), rows=rows, parts=subquery(evaluated), condition=condition)
             )
     query = _SPLIT_CLASSES(
         labelled=_label_combinations(release),

@@ -23,7 +23,7 @@ from sqlanon.measures import Figures
 from sqlanon.recode.full_domain import FullDomainRecoding, unchanged_columns
 from sqlanon.recode.stage import Recoding
 from sqlanon.strategies.lattice.checker import Checker, policy_measure
-from sqlanon.strategies.lattice.classes import judged_classes
+from sqlanon.strategies.lattice.classes import evaluated_classes
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.recoding import order_by_class
 from sqlanon.support.coding import CodedAttribute, Column, Levels, code_column, level_codes
@@ -108,8 +108,8 @@ def _real_classes(space: ClassSpace, levels: Levels, attributes: Sequence[CodedA
     """
     levels_below_top = space.below_top(levels)
     codes: list[exp.Expr] = [as_column(col(code_column(i, level)), f"code_{i}") for i, level in levels_below_top]
-    query = template("SELECT row_number() OVER () AS class_id, j.class_size, j.kept FROM :judged AS j")(
-        judged=judged_classes(space, levels, codes)
+    query = template("SELECT row_number() OVER () AS class_id, j.class_size, j.kept FROM :evaluated AS j")(
+        evaluated=evaluated_classes(space, levels, codes)
     )
     for i, level in levels_below_top:
         query = query.select(col(f"code_{i}", "j"), copy=False)

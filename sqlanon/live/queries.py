@@ -23,7 +23,7 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
-from sqlanon.strategies.lattice.classes import judged_classes
+from sqlanon.strategies.lattice.classes import evaluated_classes
 from sqlanon.support.coding import Levels, code_column, dense_rank, levels_below_top
 from sqlanon.support.expressions import (
     aliased,
@@ -246,7 +246,7 @@ def _add_tables(query: exp.Select, recipe: LiveRecipe) -> exp.Select:
     )
     # The evaluated classes have columns with the names of the keys, too.
     keys = {f"class {key}": col(key) for key in recipe.keys}
-    evaluated = judged_classes(space, recipe.levels, [as_column(key, name) for name, key in keys.items()])
+    evaluated = evaluated_classes(space, recipe.levels, [as_column(key, name) for name, key in keys.items()])
     parts["classes"] = template("SELECT :keys, class_size, kept FROM :evaluated AS j")(
         keys=[col(name) for name in keys], evaluated=evaluated
     )

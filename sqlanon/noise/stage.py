@@ -1,6 +1,6 @@
 """The noise stage: add noise to the rows of a recoding, drawn once.
 
-noise_records ──> noise_classes ──> noise_rows ──> noise_links ──> noise_survivors, noise_judged ──> noise_kept
+noise_records ──> noise_classes ──> noise_rows ──> noise_links ──> noise_survivors, noise_evaluated ──> noise_kept
 (recoded rows     (range and        (values with   (linking risk;  (late suppression: nearby         (released
  with numbers)     grid)             noise)         noise_near:     originals, classes                records)
                                                     confidence)     evaluated again)
@@ -173,7 +173,7 @@ def add_noise(
     """Draw noise for the rows of a recoding.
 
     Creates `noise_classes` and `noise_rows`, and if rows may be suppressed after noise `noise_near`, `noise_survivors`,
-    `noise_judged` and `noise_kept`.
+    `noise_evaluated` and `noise_kept`.
     """
     policy, work, columns = search_input.policy, search_input.work, noise_plan.columns
     person, plain = search_input.columns.person, recoding.statement
@@ -192,9 +192,9 @@ def add_noise(
     links, all_records = create_links(runner, columns, rows, classes, work)
     kept, beta, confidence = None, policy.privacy.confidence, None
     if policy.suppresses_after_noise:
-        survivors, judged, kept = _create_kept_records(runner, search_input, plain, columns, rows, classes)
+        survivors, evaluated, kept = _create_kept_records(runner, search_input, plain, columns, rows, classes)
         if not runner.dry:
-            recoding = apply_late_suppression(runner, search_input, recoding, survivors, judged, kept)
+            recoding = apply_late_suppression(runner, search_input, recoding, survivors, evaluated, kept)
         released_rows = search_input.marginals.rows - recoding.figures.suppressed_rows
         confidence = None if beta is None else {"beta": beta, "suppressed_rows": count - released_rows}
     names = tuple(plain.rows().named_selects)
@@ -226,7 +226,7 @@ def _create_kept_records(
     """Suppress records with too few nearby originals, and then every class that no longer meets the policy.
 
     This includes classes that lost rows whose values cannot have noise. Creates `noise_near`, `noise_survivors`,
-    `noise_judged` and `noise_kept`; returns the last three.
+    `noise_evaluated` and `noise_kept`; returns the last three.
     """
     policy, columns, work = search_input.policy, search_input.columns, search_input.work
     beta, k, attributes = policy.privacy.confidence, policy.privacy.k or 1, len(policy.generalized_attributes)
@@ -249,12 +249,12 @@ def _create_kept_records(
     survivors = runner.create_table(work("noise_survivors"), query)
     # The population of a class does not change; policies that count all of the population refuse late suppression.
     requirements, sets = search_input.requirements.without_population, search_input.frequency_sets.ground.sensitive
-    query = noise.judged_survivors(
+    query = noise.evaluated_survivors(
         survivors, attributes, columns.sensitive_names, sets, person is not None, requirements
     )
-    judged = runner.create_table(work("noise_judged"), query)
-    kept = runner.create_table(work("noise_kept"), noise.kept_records(survivors, judged, attributes))
-    return survivors, judged, kept
+    evaluated = runner.create_table(work("noise_evaluated"), query)
+    kept = runner.create_table(work("noise_kept"), noise.kept_records(survivors, evaluated, attributes))
+    return survivors, evaluated, kept
 
 
 def apply_late_suppression(
@@ -262,11 +262,11 @@ def apply_late_suppression(
     search_input: SearchInput,
     recoding: Recoding,
     survivors: exp.Table,
-    judged: exp.Table,
+    evaluated: exp.Table,
     kept: exp.Table,
 ) -> Recoding:
     """The recoding with the figures after late suppression; refused if it no longer meets the policy."""
-    figures, rows = runner.fetch_figures(class_figures(judged=select_star(judged))), search_input.marginals.rows
+    figures, rows = runner.fetch_figures(class_figures(evaluated=select_star(evaluated))), search_input.marginals.rows
     suppressed_rows, limit, persons = rows - figures["rows"], search_input.limit, None
     if search_input.members is not None:
         query = noise.persons_of_records(search_input.members, survivors, kept)

@@ -37,7 +37,7 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import PERSON
 from sqlanon.frequency.uncoded import uncoded_distribution, uncoded_frequency_set
 from sqlanon.requirements import Distribution, Requirements
-from sqlanon.strategies.lattice.classes import judged_classes
+from sqlanon.strategies.lattice.classes import evaluated_classes
 from sqlanon.strategies.recoding import ClassRecoding, order_by_class
 from sqlanon.support.coding import Column, code_column, dense_rank
 from sqlanon.support.expressions import (
@@ -490,7 +490,7 @@ def survivors(
     """)(columns=columns, noisy=noisy, classes=classes, nearby=nearby, upper_bound=k - 1)
 
 
-def judged_survivors(
+def evaluated_survivors(
     survivors: exp.Table,
     attributes: int,
     sensitive: Sequence[str],
@@ -515,20 +515,20 @@ def judged_survivors(
         persons=persons,
     )
     keys: list[exp.Expr] = [as_column(col(code_column(i, 0)), f"q{i}") for i in quasi]
-    return template("SELECT :keys, class_size, class_count, kept FROM :judged AS j")(
-        keys=[col(f"q{i}") for i in quasi], judged=judged_classes(space, (0,) * attributes, keys)
+    return template("SELECT :keys, class_size, class_count, kept FROM :evaluated AS j")(
+        keys=[col(f"q{i}") for i in quasi], evaluated=evaluated_classes(space, (0,) * attributes, keys)
     )
 
 
-def kept_records(survivors: exp.Table, judged: exp.Table, attributes: int) -> exp.Select:
+def kept_records(survivors: exp.Table, evaluated: exp.Table, attributes: int) -> exp.Select:
     """The ``record`` of the survivors in kept classes."""
     return template("""
         SELECT s.record
         FROM :survivors AS s
-        SEMI JOIN (SELECT * FROM :judged WHERE kept) AS j ON :same_class
+        SEMI JOIN (SELECT * FROM :evaluated WHERE kept) AS j ON :same_class
     """)(
         survivors=survivors,
-        judged=judged,
+        evaluated=evaluated,
         same_class=all_of(col(f"q{i}", "s").eq(col(f"q{i}", "j")) for i in range(attributes)),
     )
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_SIZE
-from sqlanon.strategies.lattice.classes import KEPT, judged_classes
+from sqlanon.strategies.lattice.classes import KEPT, evaluated_classes
 from sqlanon.strategies.recoding import MASKED, order_by_class
 from sqlanon.support.coding import KNOWN, SOURCE_ALIAS, CodedAttribute, Column, Levels, code_column, levels_below_top
 from sqlanon.support.expressions import (
@@ -126,7 +126,7 @@ def suppressed_classes(space: ClassSpace, levels: Levels) -> exp.Select:
     codes: list[exp.Expr] = [as_column(col(code_column(i, level)), f"code_{i}") for i, level in space.below_top(levels)]
     output: list[exp.Expr] = [col(f"code_{i}") for i, _ in space.below_top(levels)]
     known = col(KNOWN) if space.unknown else exp.true()
-    query = select([*output, as_column(known, KNOWN)], subquery(judged_classes(space, levels, codes), "f"))
+    query = select([*output, as_column(known, KNOWN)], subquery(evaluated_classes(space, levels, codes), "f"))
     return query.where(~col(KEPT), col(CLASS_SIZE) > 0, copy=False)
 
 
@@ -137,7 +137,7 @@ def masked_class(suppressed: ClassSpace) -> exp.Select:
     matches the whole population, so population requirements hold.
     """
     columns: list[exp.Expr] = [col(CLASS_SIZE), col(CLASS_COUNT), col(KEPT)]
-    return select(columns, subquery(judged_classes(suppressed, suppressed.heights), "c"))
+    return select(columns, subquery(evaluated_classes(suppressed, suppressed.heights), "c"))
 
 
 def _kept_rows(recoding: FullDomainRecoding) -> exp.Select:

@@ -22,7 +22,7 @@ from sqlanon.policy import Attribute
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.strategies.lattice.candidate import inner_levels
-from sqlanon.strategies.lattice.classes import judged_classes
+from sqlanon.strategies.lattice.classes import evaluated_classes
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.lattice import Lattice
 from sqlanon.support.coding import CodedAttribute, Levels, code_column, group_counts, level_leaves
@@ -44,7 +44,7 @@ _NO_LEVELS = (
 _SIZES = template("""
     WITH "sqlanon sized" AS (
         SELECT :codes, class_size, kept, CASE WHEN kept AND class_size < :greatest_k THEN class_size END AS size
-        FROM :classes AS judged
+        FROM :classes AS evaluated
     )
     SELECT kept, size, count(*) AS classes, sum(class_size)::BIGINT AS rows, min(class_size) AS smallest, :leaf_sums
     FROM "sqlanon sized"
@@ -248,7 +248,7 @@ def _count_node(search_input: SearchInput, levels: Levels) -> list[Any]:
         leaf_sums=leaf_sums or [as_column(exp.null(), "none")],
         codes=[col(f"code_{i}") for i, _ in inner] or [as_column(exp.null(), "none")],
         greatest_k=_greatest_k(search_input),
-        classes=subquery(judged_classes(space, levels, codes), "judged"),
+        classes=subquery(evaluated_classes(space, levels, codes), "evaluated"),
     )
     above, never, sizes = [0, 0, 0], [0, *(0 for _ in inner)], []
     for kept, size, classes, rows, smallest, *sums in search_input.frequency_sets.runner.engine.rows(query):

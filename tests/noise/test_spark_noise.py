@@ -384,7 +384,7 @@ def test_remote_records_cannot_be_shown(three: ReleaseDraft) -> None:
 
 def test_the_plan_shows_that_all_of_it_is_in_spark(one: ReleaseDraft) -> None:
     text = str(one.db.plan(policy()))
-    tables = ("records", "classes", "rows", "links", "near_0", "near", "survivors", "judged", "kept")
+    tables = ("records", "classes", "rows", "links", "near_0", "near", "survivors", "evaluated", "kept")
     assert [name for name in tables if f"-- in Spark, makes noise_{name}\n" not in text] == []
     # Numbers without a gap would have all rows in one place.
     assert "MONOTONICALLY_INCREASING_ID() AS `record`" in text

@@ -8,7 +8,13 @@ from sqlglot import exp
 
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE
-from sqlanon.strategies.lattice.classes import KEPT, LEAST_SUPPRESSED, PLACE, jointly_judged_classes, judged_classes
+from sqlanon.strategies.lattice.classes import (
+    KEPT,
+    LEAST_SUPPRESSED,
+    PLACE,
+    evaluated_classes,
+    jointly_evaluated_classes,
+)
 from sqlanon.support.coding import CodedAttribute, Levels, code_column, level_leaves
 from sqlanon.support.expressions import (
     all_of,
@@ -57,7 +63,7 @@ def candidate_query(
     for i, _ in inner:
         leaves = exp.Sum(this=cast(col(CLASS_SIZE), "DOUBLE") * col("leaves", f"w{i}"))
         columns.append(as_column(filter_where(leaves, ~col(KEPT)), f"leaves_{i}"))
-    query = select(columns, subquery(judged_classes(space, levels, _codes(inner), least_suppressed), "j"))
+    query = select(columns, subquery(evaluated_classes(space, levels, _codes(inner), least_suppressed), "j"))
     for i, level in inner:
         leaves_by_code = _LEAVES_BY_CODE(leaves=subquery(level_leaves(attributes[i], level)))
         same_code = col(f"code_{i}", "j").eq(col("code", f"w{i}"))
@@ -78,7 +84,7 @@ def joint_candidate_query(
     space: ClassSpace, generalizations: Sequence[Levels], least_suppressed: bool = False, squares: bool = False
 ) -> exp.Select:
     """The figures of several generalizations: a row for each, with its index as ``place``."""
-    classes = subquery(jointly_judged_classes(space, generalizations, least_suppressed=least_suppressed), "j")
+    classes = subquery(jointly_evaluated_classes(space, generalizations, least_suppressed=least_suppressed), "j")
     return select([col(PLACE), *_figures(space, least_suppressed, squares)], classes, [col(PLACE)])
 
 
@@ -111,7 +117,7 @@ def _figures(space: ClassSpace, least_suppressed: bool, squares: bool) -> list[e
 def smallest_class_query(space: ClassSpace, levels: Levels) -> exp.Select:
     """One row: the rows of the smallest kept class, and the fewest rows or persons of a kept class."""
     least = [filter_where(exp.Min(this=col(name)), col(KEPT)) for name in (CLASS_SIZE, CLASS_COUNT)]
-    return select([*least], subquery(judged_classes(space, levels), "j"))
+    return select([*least], subquery(evaluated_classes(space, levels), "j"))
 
 
 def visible_classes_query(space: ClassSpace, levels: Levels, visible: int) -> exp.Select:
@@ -119,8 +125,8 @@ def visible_classes_query(space: ClassSpace, levels: Levels, visible: int) -> ex
     smallest."""
     codes = [col(code_column(i, level)) for i, level in space.below_top(levels) if i < visible]
     keys = [col(f"code_{i}") for i in range(len(codes))]
-    judged = judged_classes(space, levels, [as_column(code, f"code_{i}") for i, code in enumerate(codes)])
-    classes = select([as_column(total(col(CLASS_SIZE)), "size")], subquery(judged, "j"), [*keys]).where(
+    evaluated = evaluated_classes(space, levels, [as_column(code, f"code_{i}") for i, code in enumerate(codes)])
+    classes = select([as_column(total(col(CLASS_SIZE)), "size")], subquery(evaluated, "j"), [*keys]).where(
         col(KEPT), copy=False
     )
     if not keys:  # one class, unless there are no rows
@@ -131,7 +137,7 @@ def visible_classes_query(space: ClassSpace, levels: Levels, visible: int) -> ex
 
 def kept_sizes_query(space: ClassSpace, levels: Levels) -> exp.Select:
     """The number of kept classes of each size, in rows or persons."""
-    query = select([col(CLASS_COUNT), exp.Count(this=exp.Star())], subquery(judged_classes(space, levels), "j"))
+    query = select([col(CLASS_COUNT), exp.Count(this=exp.Star())], subquery(evaluated_classes(space, levels), "j"))
     return query.where(col(KEPT), copy=False).group_by(col(CLASS_COUNT), copy=False)
 
 
@@ -153,7 +159,7 @@ def class_leaves_query(
     """
     inner = inner_levels(attributes, levels)
     columns = [col(CLASS_SIZE), *(col(f"code_{i}") for i, _ in inner)]
-    classes = select([*columns], subquery(judged_classes(space, levels, _codes(inner)), "j"))
+    classes = select([*columns], subquery(evaluated_classes(space, levels, _codes(inner)), "j"))
     code = exp.Case()  # with conditions, which every dialect has
     for i, _ in inner:
         code = code.when(col("slot", "s").eq(number(i)), cast(col(f"code_{i}", "f"), "BIGINT"), copy=False)
@@ -207,7 +213,7 @@ def class_leaves_together(
         return [as_column(cast(value, "BIGINT"), f"code_{i}") for i, value in values.items()]
 
     generalizations = [levels for levels, _ in requests]
-    classes = jointly_judged_classes(space, generalizations, [codes(labelled) for labelled in inner])
+    classes = jointly_evaluated_classes(space, generalizations, [codes(labelled) for labelled in inner])
     code = exp.Case()
     for i in slots:
         code = code.when(col("slot", "s").eq(number(i)), col(f"code_{i}", "f"), copy=False)
@@ -224,7 +230,7 @@ def class_leaves_together(
 
 _SUPPRESSED_ENTROPY = template("""
     WITH suppressed AS MATERIALIZED (
-        SELECT * FROM :judged AS j WHERE NOT kept AND class_size > 0
+        SELECT * FROM :evaluated AS j WHERE NOT kept AND class_size > 0
     )
     SELECT sum(value_rows * :bits) FROM :value_counts AS v
 """)
@@ -240,7 +246,7 @@ def suppressed_entropy(space: ClassSpace, levels: Levels, suppressed: int, visib
     codes = [col(code_column(i, level)) for i, level in space.below_top(levels) if i < visible]
     counts = [_VALUE_COUNTS(rows=total(col(CLASS_SIZE)), code=code) for code in codes]
     return _SUPPRESSED_ENTROPY(
-        judged=judged_classes(space, levels, codes),
+        evaluated=evaluated_classes(space, levels, codes),
         bits=anonymous("LOG2", number(float(suppressed)) / col("value_rows")),  # `log2(...)` would become LOG(2, ...)
         value_counts=union_all(*counts),
     )

@@ -23,7 +23,7 @@ from sqlanon.strategies.lattice.candidate import (
     kept_sizes_query,
     suppressed_entropy,
 )
-from sqlanon.strategies.lattice.classes import can_be_judged_together
+from sqlanon.strategies.lattice.classes import can_be_evaluated_together
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.persons import count_persons_in_classes, persons_in_classes
 from sqlanon.strategies.lattice.population_match import wrong_map
@@ -112,7 +112,7 @@ class Checker:
         """The row of `candidate_query`. Without leaves, generalizations with classes from one table share most of the
         statement's text."""
         keys, squares = space.keys(levels), self._measure.needs_squares
-        if self._runner.dry or attributes or not keys or not can_be_judged_together(space):
+        if self._runner.dry or attributes or not keys or not can_be_evaluated_together(space):
             query = candidate_query(space, levels, self._needs_least_suppressed, squares, attributes)
             return dict(self._runner.fetch_figures(query))
         if (table := space.frequency.name) not in self._regrouped:
@@ -127,7 +127,7 @@ class Checker:
         if shared is None:
             return [self(generalizations[0])]
         space, limit = shared
-        if min(limit, len(generalizations)) < 2 or not can_be_judged_together(space):
+        if min(limit, len(generalizations)) < 2 or not can_be_evaluated_together(space):
             return [self(generalizations[0])]
         checked = generalizations[:limit]
         query = joint_candidate_query(space, checked, self._needs_least_suppressed, self._measure.needs_squares)

@@ -38,7 +38,7 @@ MOVERS = "movers"
 SETTLED = "settled"
 
 
-def judged_classes(
+def evaluated_classes(
     space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), least_suppressed: bool = False
 ) -> exp.Query:
     """The classes with ``kept``: whether a class meets every requirement and has no unknown value.
@@ -49,29 +49,29 @@ def judged_classes(
     keys = space.keys(levels) if requirements.shields else []
     shield_keys = [as_column(col(key), f"shield {key}") for key in keys]
     classes = equivalence_classes(space, levels, [*extra, *shield_keys], requirements.k)
-    judged = _judge(space, classes, least_suppressed)
-    return _judge_shields(space, levels, judged) if requirements.shields else judged
+    evaluated = _evaluate(space, classes, least_suppressed)
+    return _evaluate_shields(space, levels, evaluated) if requirements.shields else evaluated
 
 
-def can_be_judged_together(space: ClassSpace) -> bool:
-    """Whether the classes of several generalizations have the same columns and are judged one by one."""
+def can_be_evaluated_together(space: ClassSpace) -> bool:
+    """Whether the classes of several generalizations have the same columns and are evaluated one by one."""
     requirements = space.requirements
     belongs_to_one = space.are_classes or space.moving_elsewhere
     return not (belongs_to_one or requirements.shields or _group_by_distribution(requirements.class_conditions))
 
 
-def jointly_judged_classes(
+def jointly_evaluated_classes(
     space: ClassSpace,
     generalizations: Sequence[Levels],
     extra: Sequence[Sequence[exp.Expr]] = (),
     least_suppressed: bool = False,
 ) -> exp.Query:
-    """`judged_classes` of several generalizations, with the index of each as ``place`` and its own ``extra``."""
+    """`evaluated_classes` of several generalizations, with the index of each as ``place`` and its own ``extra``."""
     classes = []
     for place, levels in enumerate(generalizations):
         columns = [as_column(number(place), PLACE), *(extra[place] if extra else ())]
         classes.append(equivalence_classes(space, levels, columns, space.requirements.k))
-    return _judge(space, union_all(*classes), least_suppressed)
+    return _evaluate(space, union_all(*classes), least_suppressed)
 
 
 def equivalence_classes(
@@ -173,7 +173,7 @@ def _condition_figures(
     return query
 
 
-def _judge(space: ClassSpace, classes: exp.Query, least_suppressed: bool) -> exp.Select:
+def _evaluate(space: ClassSpace, classes: exp.Query, least_suppressed: bool) -> exp.Select:
     conditions = [condition.condition() for condition in space.requirements.class_conditions]
     if space.unknown:
         conditions.append(col(KNOWN))
@@ -208,7 +208,7 @@ def _least_suppressed(space: ClassSpace) -> exp.Expr:
 # round all do, or none does, and then none is kept.
 _SHIELDED = template("""
     WITH RECURSIVE alone AS MATERIALIZED (
-        SELECT * FROM :judged AS j
+        SELECT * FROM :evaluated AS j
     ),
     rounds AS (
         SELECT :columns, 0 AS round
@@ -232,13 +232,13 @@ _SHIELDED = template("""
 """)
 
 
-def _judge_shields(space: ClassSpace, levels: Levels, judged: exp.Query) -> exp.Select:
-    """Judged classes, kept if they also comply with the shields."""
+def _evaluate_shields(space: ClassSpace, levels: Levels, evaluated: exp.Query) -> exp.Select:
+    """Evaluated classes, kept if they also comply with the shields."""
     shields, below_top = space.requirements.shields, space.below_top(levels)
     names = [f"shield {key}" for key in space.keys(levels)]
     counts = [SETTLED, MOVERS] if space.moving else [CLASS_COUNT]
     return _SHIELDED(
-        judged=subquery(judged),
+        evaluated=subquery(evaluated),
         columns=[col(name) for name in (*names, *counts)],
         complies=all_of(_complies(shield, below_top, space.moving) for shield in shields),
         names=[col(name) for name in names],

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlanon.frequency.sets import ClassSpace, FrequencySets, class_columns
 from sqlanon.frequency.statements import MOVER, PERSONS, class_count
-from sqlanon.strategies.lattice.classes import KEPT, judged_classes
+from sqlanon.strategies.lattice.classes import KEPT, evaluated_classes
 from sqlanon.support.coding import Levels, code_column
 from sqlanon.support.expressions import all_of, as_column, col, subquery, template, union_all
 
@@ -54,7 +54,7 @@ def persons_in_classes(space: ClassSpace, generalizations: Sequence[Levels], kep
     return union_all(*counts)
 
 
-_CLASSES = template("SELECT :columns FROM :judged AS j WHERE :chosen")
+_CLASSES = template("SELECT :columns FROM :evaluated AS j WHERE :chosen")
 _SETTLED_PERSONS = template("""
     SELECT coalesce(sum(f.persons)::BIGINT, 0)
     FROM :frequency AS f
@@ -71,10 +71,10 @@ def count_persons_in_classes(frequency_sets: FrequencySets, space: ClassSpace, l
     if movers is None:
         return int(runner.fetch_rows(persons_in_classes(space, [levels], kept), [(0, 0)], in_plan=False)[0][1])
     pairs = class_columns(space, levels)
-    judged = judged_classes(space, levels, [as_column(col(key), f"class_{key}") for key, _ in pairs])
+    evaluated = evaluated_classes(space, levels, [as_column(col(key), f"class_{key}") for key, _ in pairs])
     query = _CLASSES(
         columns=[as_column(col(f"class_{key}"), name) for key, name in pairs] or [as_column(exp.true(), "every")],
-        judged=subquery(judged),
+        evaluated=subquery(evaluated),
         chosen=_is_chosen(kept),
     )
     chosen = runner.create_table(frequency_sets.work("chosen_classes"), query)
@@ -112,19 +112,19 @@ def _is_chosen(kept: bool) -> exp.Expr:
 _CLASS_MEMBERS = template("""
     SELECT :columns
     FROM :frequency AS f
-    JOIN (SELECT :keys FROM :judged AS j WHERE :chosen) AS c ON :same
+    JOIN (SELECT :keys FROM :evaluated AS j WHERE :chosen) AS c ON :same
 """)
 
 
 def _class_members(space: ClassSpace, levels: Levels, kept: bool, columns: Sequence[exp.Expr]) -> exp.Select:
     """Columns of the frequency set's rows in kept (or suppressed) classes."""
     names = {key: f"class_{key}" for key in space.keys(levels)}
-    judged = judged_classes(space, levels, [as_column(col(key), name) for key, name in names.items()])
+    evaluated = evaluated_classes(space, levels, [as_column(col(key), name) for key, name in names.items()])
     return _CLASS_MEMBERS(
         columns=list(columns),
         frequency=space.frequency,
         keys=[col(name) for name in names.values()] or [exp.true()],
-        judged=subquery(judged),
+        evaluated=subquery(evaluated),
         chosen=_is_chosen(kept),
         same=all_of(col(key, "f").eq(col(name, "c")) for key, name in names.items()),
     )

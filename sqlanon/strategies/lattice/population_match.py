@@ -14,7 +14,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.frequency.statements import PERSON, encode_combinations
 from sqlanon.hierarchies.parts import TOP
-from sqlanon.strategies.lattice.classes import judged_classes
+from sqlanon.strategies.lattice.classes import evaluated_classes
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.coding import KNOWN, ROWS, CodedAttribute, Levels
 from sqlanon.support.expressions import aliased, all_of, as_column, cast, col, null_safe_equal, template, text
@@ -35,12 +35,12 @@ def wrong_map(search_input: SearchInput, space: ClassSpace, levels: Levels) -> e
     wrong_matches = template("""
         SELECT coalesce(sum(own.n)::BIGINT, 0)
         FROM :source_persons AS own
-        SEMI JOIN (SELECT * FROM :judged AS j WHERE kept AND class_population > 0) AS kept ON :in_class
+        SEMI JOIN (SELECT * FROM :evaluated AS j WHERE kept AND class_population > 0) AS kept ON :in_class
         ANTI JOIN :population_persons AS theirs ON :same_person
     """)
     return wrong_matches(
         source_persons=_persons(members, search_input.attributes, levels, keys),
-        judged=judged_classes(space, levels, [as_column(col(key), f"key {key}") for key in keys]),
+        evaluated=evaluated_classes(space, levels, [as_column(col(key), f"key {key}") for key in keys]),
         in_class=all_of(col(key, "own").eq(col(f"key {key}", "kept")) for key in keys),
         population_persons=_persons(population_members, search_input.attributes, levels, keys, search_input.types),
         same_person=all_of(col(name, "own").eq(col(name, "theirs")) for name in (*keys, PERSON)),
@@ -116,8 +116,8 @@ def match_population(engine: Engine, search_input: SearchInput, levels: Levels) 
     space = search_input.frequency_sets.at(levels)
     null_map = template("""
         SELECT coalesce((sum(class_size) FILTER (WHERE kept AND class_population = 0))::BIGINT, 0)
-        FROM :judged AS j
+        FROM :evaluated AS j
     """)
-    unmatched = engine.rows(null_map(judged=judged_classes(space, levels)))[0][0]
+    unmatched = engine.rows(null_map(evaluated=evaluated_classes(space, levels)))[0][0]
     query = wrong_map(search_input, space, levels)
     return PopulationMatch(unmatched, None if query is None else engine.rows(query)[0][0])

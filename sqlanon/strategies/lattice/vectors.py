@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_SIZE
-from sqlanon.strategies.lattice.classes import KEPT, judged_classes
+from sqlanon.strategies.lattice.classes import KEPT, evaluated_classes
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.coding import KNOWN, Levels, code_column, group_counts
 from sqlanon.support.expressions import (
@@ -89,7 +89,7 @@ def combinations(space: ClassSpace, bottom: Levels) -> exp.Select:
     position = exp.Window(this=exp.RowNumber(), order=exp.Order(expressions=order))
     output = [as_column(cast(exp.Sub(this=position, expression=number(1)), "BIGINT"), ID)]
     output += [as_column(exp.Paren(this=outlier), OUTLIER), *(as_column(col(f"of {code}"), code) for code in codes)]
-    query = select([*output], subquery(judged_classes(space, bottom, code_columns), "j"))
+    query = select([*output], subquery(evaluated_classes(space, bottom, code_columns), "j"))
     return query.where(col(KNOWN), copy=False) if space.unknown else query
 
 

@@ -156,14 +156,7 @@ def tries(
         SELECT w.class, w.combination, w.n, :nodes, p.weight, p.pattern
         FROM :waiting AS w
         JOIN :patterns AS p ON p.place BETWEEN :first AND :last AND :blanks_are_new
-    """)(
-        nodes=nodes,
-        waiting=waiting,
-        patterns=patterns,
-        first=first,
-        last=last,
-        blanks_are_new=all_of(blanks_are_new),
-    )
+    """)(nodes=nodes, waiting=waiting, patterns=patterns, first=first, last=last, blanks_are_new=all_of(blanks_are_new))
 
 
 _ROWS = template("SELECT combination, n, :nodes FROM :rows")

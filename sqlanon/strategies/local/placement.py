@@ -12,7 +12,7 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import MOVER, PERSONS, class_count
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
-from sqlanon.strategies.lattice.classes import judged_classes
+from sqlanon.strategies.lattice.classes import evaluated_classes
 from sqlanon.strategies.local.nodes import (
     NODE,
     NODE_OF_CODE,
@@ -89,7 +89,7 @@ class ClassEvaluator:
             moving=self.moving,
         )
         extra: list[exp.Expr] = [as_column(col(code), key) for code, key in zip(codes, keys, strict=True)]
-        classes = judged_classes(space, (0,) * len(keys), extra)
+        classes = evaluated_classes(space, (0,) * len(keys), extra)
         return template("SELECT :keys, class_size, class_count, kept FROM :classes AS j")(
             keys=[col(key) for key in keys], classes=classes
         )
@@ -119,7 +119,7 @@ class_figures = template("""
         coalesce(sum(pow(class_size::DOUBLE, 2))::DOUBLE, 0) AS squares,
         coalesce(sum(class_count)::BIGINT, 0) AS kept_count,
         count(*) FILTER (WHERE class_count = 1) AS single_classes
-    FROM :judged AS j
+    FROM :evaluated AS j
     WHERE kept
 """)
 """Figures of the classes that are kept: ``smallest`` is the least number of rows, ``fewest`` the least count (rows or
@@ -180,11 +180,7 @@ def released_labels(nodes: exp.Table, assignment: exp.Table, attribute: int, for
 
 
 def readable_combinations(
-    combinations: exp.Table,
-    assignment: exp.Table,
-    labels: Sequence[exp.Table],
-    trees: Sequence[Tree],
-    has_shares: bool,
+    combinations: exp.Table, assignment: exp.Table, labels: Sequence[exp.Table], trees: Sequence[Tree], has_shares: bool
 ) -> exp.Select:
     """Combinations as readers see them: ``combination``, ``n``, the codes of the labels ``code_i``, and by attribute
     ``leaves_i`` and ``level_i``; the ground nodes ``ground_i`` that link them to source rows; and where combinations

@@ -80,7 +80,7 @@ def test_mu_argus_checks_some_combinations_at_a_time(case: Case, limits: list[in
 @pytest.mark.parametrize("k", [2, 3])
 @settings(quick, max_examples=draw_tables(5, usual=20))
 @given(case=SOME_ROWS, limits=LIMITS)
-def test_many_combinations_are_judged_as_few_are(k: int, case: Case, limits: list[int]) -> None:
+def test_many_combinations_are_evaluated_as_few_are(k: int, case: Case, limits: list[int]) -> None:
     """Whatever is placed: what readers see of it is kept where each combination is safe, and nothing else."""
     with task_of(replace(case, k=k), limits, strategy="mu-argus") as task:
         names = [tree.name for tree in task.trees]
@@ -92,7 +92,7 @@ def test_many_combinations_are_judged_as_few_are(k: int, case: Case, limits: lis
                 found = finish(task, LocalOutcome(task, floor))
             rows = task.engine.rows(exp.select("*").from_(found.table))
             kept.append((found.figures, found.smallest_class, sorted(rows, key=str)))
-            made = [f"released_{i}" for i in range(len(names))] + ["readable", "judged", "kept"]
+            made = [f"released_{i}" for i in range(len(names))] + ["readable", "evaluated", "kept"]
             task.runner.drop(*(task.work(name) for name in made))
         assert kept[0] == kept[1]
 

@@ -37,9 +37,9 @@ def tree(name: str, height: int, floor: int, offsets: tuple[int, ...]) -> Tree:
 def test_figures_of_classes_are_of_those_that_are_kept() -> None:
     columns = "class_size BIGINT, class_count BIGINT, kept BOOLEAN"
     rows = [(5, 3, True), (4, 4, True), (9, 2, True), (1, 1, True), (2, 1, True), (1, 1, False), (30, 20, False)]
-    figures = placement.class_figures(judged=table("judged"))
-    assert query(figures, judged=(columns, rows)) == [(5, 21, 1, 1, 25 + 16 + 81 + 1 + 4, 11, 2)]
-    assert query(figures, judged=(columns, rows[5:])) == [(0, 0, 0, 0, 0, 0, 0)]
+    figures = placement.class_figures(evaluated=table("evaluated"))
+    assert query(figures, evaluated=(columns, rows)) == [(5, 21, 1, 1, 25 + 16 + 81 + 1 + 4, 11, 2)]
+    assert query(figures, evaluated=(columns, rows[5:])) == [(0, 0, 0, 0, 0, 0, 0)]
 
 
 def test_figures_of_attributes_count_rows() -> None:
@@ -69,13 +69,13 @@ def test_nodes_that_read_the_same_have_one_code() -> None:
 
 def test_combinations_of_kept_classes_are_kept() -> None:
     readable = [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 0, 0), (4, 1, 1)]
-    judged = [(0, 0, True), (0, 1, False), (1, 0, True)]
-    kept = placement.feasible_rows(table("readable"), table("judged"), ["code_0", "code_1"])
+    evaluated = [(0, 0, True), (0, 1, False), (1, 0, True)]
+    kept = placement.feasible_rows(table("readable"), table("evaluated"), ["code_0", "code_1"])
     columns = "code_0 INTEGER, code_1 INTEGER"
     found = query(
         kept,
         readable=(f"combination INTEGER, {columns}", readable),
-        judged=(f"{columns}, kept BOOLEAN", judged),
+        evaluated=(f"{columns}, kept BOOLEAN", evaluated),
     )
     assert [row[0] for row in found] == [0, 2, 3]
 

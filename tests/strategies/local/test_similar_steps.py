@@ -191,8 +191,10 @@ def test_a_group_proposes_the_one_with_which_it_is_small_and_loses_least(small: 
         values = [(c, blocks[c], cells[c]) for c in places]
         task.engine.connection.executemany("INSERT INTO blocks VALUES (?, ?, ?)", values)
         classes = groups.price_members(table("blocks")).classes
-        judged = groups.make(groups.evaluate_members(table("blocks")))
-        found = task.engine.rows(similar.proposals(classes, judged, table("blocks"), groups.prices, task.trees, rows))
+        evaluated = groups.make(groups.evaluate_members(table("blocks")))
+        found = task.engine.rows(
+            similar.proposals(classes, evaluated, table("blocks"), groups.prices, task.trees, rows)
+        )
         of_cell = {cell: [c for c in places if cells[c] == cell] for cell in {*cells.values()}}
         n = {cell: sum(plain.n[c] for c in of_cell[cell]) for cell in of_cell}
         prices = {cell: price_of(plain, of_cell[cell]) for cell in of_cell}
