@@ -23,7 +23,7 @@ from people import RELEASED, people_policy
 
 import sqlanon
 from sqlanon.engines.limits import Limits
-from sqlanon.release.targets.base import release_location
+from sqlanon.publish.targets.base import release_location
 
 
 def copied(database: Path, target: Path) -> None:

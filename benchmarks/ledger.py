@@ -20,8 +20,8 @@ from harness import case_policy, folders, header, machine, parser, record, requi
 
 import sqlanon
 import sqlanon.ledger.publication
-from sqlanon.audit.check import Check
 from sqlanon.ledger import JointAudit
+from sqlanon.support.checks import Check
 
 STRATEGIES: dict[str, dict[str, str]] = {
     "optimal": {"strategy": "optimal"},

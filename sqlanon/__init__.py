@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sqlanon.attacks import attack, attack_sql
     from sqlanon.database import Database, connect
     from sqlanon.policy import Policy
-    from sqlanon.release.published import Release
+    from sqlanon.publish.published import Release
     from sqlanon.result import Result
 else:  # hidden from type checkers: __getattr__ would make every name valid
     _MODULES = {
@@ -34,7 +34,7 @@ else:  # hidden from type checkers: __getattr__ would make every name valid
         "attack": "sqlanon.attacks",
         "attack_sql": "sqlanon.attacks",
         "Policy": "sqlanon.policy",
-        "Release": "sqlanon.release.published",
+        "Release": "sqlanon.publish.published",
         "Result": "sqlanon.result",
         "connect": "sqlanon.database",
     }

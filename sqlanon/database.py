@@ -16,13 +16,14 @@ import duckdb
 from sqlglot import exp
 
 from sqlanon import pipeline
+from sqlanon.audit.verification import Verification
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.places.addresses import is_server
 from sqlanon.policy import Policy
 from sqlanon.policy.settings import read_csv_keys
-from sqlanon.release.targets.base import Verification, release_location
+from sqlanon.publish.targets.base import release_location
 from sqlanon.result import Comparison, Result
 from sqlanon.sources import source_errors
 from sqlanon.sources.run import Run

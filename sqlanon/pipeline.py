@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.audit.check import Check, source_check
 from sqlanon.disclosure.dependencies import measure_dependencies
 from sqlanon.disclosure.person_column import (
     explain_undecided_person,
@@ -47,11 +46,12 @@ from sqlanon.hierarchies.levels import warn_of_levels_above_top
 from sqlanon.places.addresses import format_location
 from sqlanon.policy import Policy
 from sqlanon.policy.compatibility import LEDGER_FEATURES, collect_sections, find_conflicts
+from sqlanon.publish.draft import ReleaseDraft, ReplacedRelease, show_audit, show_rows
+from sqlanon.publish.stage import Ledger, NoLedger, copy_audited_rows
+from sqlanon.publish.stage import publish as audit_and_publish
+from sqlanon.publish.targets.base import Reach, recorded_location, target_for
 from sqlanon.recode.stage import recode
-from sqlanon.release.draft import ReleaseDraft, ReplacedRelease, show_audit, show_rows
-from sqlanon.release.publish import Ledger, NoLedger, copy_audited_rows
-from sqlanon.release.publish import publish as audit_and_publish
-from sqlanon.release.targets.base import Reach, kind_for_target, recorded_location, target_for
+from sqlanon.release.target_kinds import kind_for_target
 from sqlanon.sources import Source, source_errors
 from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.run import Run, keep_work_tables
@@ -61,17 +61,19 @@ from sqlanon.strategies.examples import example_levels, find_lattice_size
 from sqlanon.strategies.lattice.input import EarlierReleases, SearchInput, build_search_input
 from sqlanon.strategies.lattice.lattice import ignore_progress, store_lattice
 from sqlanon.strategies.stage import run_search
+from sqlanon.support.checks import Check, source_check
 from sqlanon.support.expressions import Namer, create_table, row_count
 from sqlanon.support.notices import Notice, sort_messages
 from sqlanon.support.workdir import spill_directory
 
 if TYPE_CHECKING:
+    from sqlanon.audit.verification import Verification
     from sqlanon.ledger import Publication, PublishedRelease
     from sqlanon.ledger.growth.extend import Extension
     from sqlanon.noise.stage import NoisePlan
+    from sqlanon.publish.targets.base import OpenedRelease, ReleasedRows, ReleaseLocation
     from sqlanon.release.manifest import Manifest
     from sqlanon.release.source_change import SourceChange
-    from sqlanon.release.targets.base import OpenedRelease, ReleasedRows, ReleaseLocation, Verification
     from sqlanon.risk import Risk
     from sqlanon.strategies.compare import ComparisonProgress, ComparisonRow
 

@@ -20,12 +20,11 @@ from sqlanon.engines.dialects.translation import DIALECTS, translate_query
 from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.errors import ReleaseError, SourceError
 from sqlanon.places.addresses import format_location
-from sqlanon.release.draft import ReleaseDraft
-from sqlanon.release.frames import pandas_frame, polars_frame
+from sqlanon.publish.draft import ReleaseDraft
+from sqlanon.publish.published import Release, pandas_frame, polars_frame
+from sqlanon.publish.targets.base import Reach
 from sqlanon.release.manifest import utc_now
-from sqlanon.release.published import Release
 from sqlanon.release.sentences import level_in_words
-from sqlanon.release.targets.base import Reach
 from sqlanon.strategies.lattice.checker import policy_measure
 from sqlanon.support.expressions import release_order, select_star, subquery
 from sqlanon.support.markup import html_table
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-    from sqlanon.release.targets.server import ServerRelease
+    from sqlanon.publish.targets.server import ServerRelease
     from sqlanon.report import UnpublishedResult
     from sqlanon.report.facts import ReportFacts
     from sqlanon.report.notebook import Charts

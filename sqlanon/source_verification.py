@@ -10,25 +10,26 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.audit.check import SOURCE_PREFIX, Check, note_decoys_in_k, source_check
 from sqlanon.audit.decoys import CATALOG_CHECK, DecoyCheck, check_decoy_claims, recount_decoys
 from sqlanon.audit.metadata import levels_digest
 from sqlanon.audit.noise import NoiseCheck
 from sqlanon.audit.source_audit import SourceAudit
-from sqlanon.audit.visible_values import count_different_rows
+from sqlanon.audit.verification import Verification
+from sqlanon.audit.verify import note_decoys_in_k
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, InfeasibleError
 from sqlanon.ledger.catalog import open_recorded_decoys
 from sqlanon.ledger.growth.marks import recode_released_rows
 from sqlanon.measures import Figures
 from sqlanon.policy import Policy
+from sqlanon.publish.draft import count_suppressed_by_label
+from sqlanon.publish.targets.base import OpenedRelease
 from sqlanon.recode.stage import Recoding, recode, recode_at
-from sqlanon.release.draft import count_suppressed_by_label
 from sqlanon.release.label_levels import LEVELS, label_levels
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import attach_temporarily
 from sqlanon.release.source_change import NOT_COMPARED, SOURCE_CHECK, SourceChange
-from sqlanon.release.targets.base import OpenedRelease, Verification
+from sqlanon.release.visible_values import count_different_rows
 from sqlanon.requirements import list_requirements
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.checker import Checker, policy_measure, verdict_rules
@@ -36,6 +37,7 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.lattice import ignore_progress
 from sqlanon.strategies.lattice.persons import PersonFigures
 from sqlanon.strategies.stage import run_search
+from sqlanon.support.checks import SOURCE_PREFIX, Check, source_check
 from sqlanon.support.expressions import create_table, create_temporary_view, select_star, subquery, table
 from sqlanon.support.names import VERIFIED
 from sqlanon.support.notices import count_noun

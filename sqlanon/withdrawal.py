@@ -12,7 +12,7 @@ from sqlanon.result import AnyRelease, Result
 from sqlanon.support.notices import count_noun
 
 if TYPE_CHECKING:
-    from sqlanon.release.draft import ReleaseDraft
+    from sqlanon.publish.draft import ReleaseDraft
 
 
 class Withdrawal:

@@ -14,8 +14,8 @@ import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
+from sqlanon.publish.targets.file import target as file_target
 from sqlanon.release import contents
-from sqlanon.release.targets.file import target as file_target
 from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
 from support.files import data_folder
 from support.lanes import SEARCHING, examples, group_cases, share, spread

@@ -14,7 +14,7 @@ import pytest
 
 import sqlanon
 from sqlanon import InfeasibleError, ReleaseError, SourceError
-from sqlanon.release.publish import NOT_COMPARED
+from sqlanon.publish.stage import NOT_COMPARED
 from support.databases import connection_of
 from support.policies import make_policy
 

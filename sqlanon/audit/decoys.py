@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.audit.check import SOURCE_PREFIX, Check, Claim, source_check
-from sqlanon.audit.visible_values import count_different_rows, distinguishing_parts, look_equal
 from sqlanon.decoys.draw import Decoys, count_vulnerable_classes, unsuppressed_figures
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.recode.stage import Recoding
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.visible_values import count_different_rows, distinguishing_parts, look_equal
+from sqlanon.requirements.audit import Queryable
 from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.support.checks import SOURCE_PREFIX, Check, source_check
 from sqlanon.support.expressions import (
     Namer,
     all_of,
@@ -34,6 +35,18 @@ from sqlanon.support.expressions import (
 _CATALOG_CHECK_NAME = "decoys in the catalog"
 CATALOG_CHECK = f"{SOURCE_PREFIX}{_CATALOG_CHECK_NAME}"
 """The check that compares with the catalog: a changed source alone does not explain its failure."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A check against the source by a query that counts the violating rows."""
+
+    name: str
+    claim: str
+    violations: exp.Select
+
+    def check(self, engine: Queryable) -> Check:
+        return source_check(self.name, not engine.rows(self.violations)[0][0], self.claim)
 
 
 def subtract_rows(rows: exp.Table, subtracted: exp.Table, types: Mapping[str, str]) -> exp.Select:

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from sqlanon.audit.check import Check, check_faults, check_wording
-from sqlanon.audit.visible_values import count_different_rows
+from sqlanon.audit.verification import check_wording
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.hierarchies.bounds import RangeKind, label_bounds
 from sqlanon.release.contents import ATTACHED, read_comments, read_views, scratch_database
@@ -30,7 +29,9 @@ from sqlanon.release.metadata import (
     view_statements,
 )
 from sqlanon.release.reader import SUBJECT
+from sqlanon.release.visible_values import count_different_rows
 from sqlanon.requirements import guaranteed_k
+from sqlanon.support.checks import Check, check_faults
 from sqlanon.support.expressions import (
     col,
     create_table,

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.audit.check import SOURCE_PREFIX, Check, source_check
-from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.base import WorkEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.engines.travel import row_count_column
@@ -28,7 +26,9 @@ from sqlanon.noise.statements import (
     round_to_step,
 )
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.visible_values import count_different_rows
 from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.support.checks import SOURCE_PREFIX, Check, source_check
 from sqlanon.support.expressions import (
     Namer,
     all_of,

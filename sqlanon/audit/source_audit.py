@@ -18,7 +18,6 @@ from uuid import uuid4
 
 from sqlglot import exp
 
-from sqlanon.audit.check import Check
 from sqlanon.engines.base import Queryable
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.engines.travel import repeat_rows, row_count_column
@@ -34,6 +33,7 @@ from sqlanon.sources.source import Population, Source
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.population_match import generalized_population
 from sqlanon.strategies.recoding import ReleaseStatement
+from sqlanon.support.checks import Check
 from sqlanon.support.coding import Column, Levels
 from sqlanon.support.expressions import (
     Namer,

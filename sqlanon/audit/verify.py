@@ -13,15 +13,6 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from sqlanon.audit.check import (
-    UNREAD_BYTES,
-    Check,
-    check_decoys,
-    check_faults,
-    check_sha256,
-    has_possible_decoys,
-    note_decoys_in_k,
-)
 from sqlanon.audit.metadata import (
     SUPPRESSION,
     check_metadata,
@@ -29,8 +20,7 @@ from sqlanon.audit.metadata import (
     check_suppression,
     read_suppressed_rows,
 )
-from sqlanon.audit.parquet import check_parquet
-from sqlanon.audit.visible_values import count_signed_zeros, leaf_columns
+from sqlanon.audit.verification import Verification
 from sqlanon.disclosure.residual_risk import ResidualRisk, find_worst_risk
 from sqlanon.engines.base import Queryable
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -53,13 +43,16 @@ from sqlanon.release.contents import (
     list_objects,
     read_catalog_columns,
 )
+from sqlanon.release.digests import check_sha256
 from sqlanon.release.manifest import DIGEST, FORMAT, Manifest, ReleasedColumn, find_invalid_fields
+from sqlanon.release.parquet import UNREAD_BYTES, check_parquet
 from sqlanon.release.reader import SUBJECT, OpenRelease, open_release
 from sqlanon.release.score import is_score_public, recompute_score
-from sqlanon.release.targets.base import Verification
+from sqlanon.release.visible_values import count_signed_zeros, leaf_columns
 from sqlanon.requirements import check_requirements, find_unknown_names, list_requirement_queries, list_requirements
 from sqlanon.requirements.audit import AuditedRelease
 from sqlanon.requirements.macros import call_digest, call_k_anonymity, count_class_sizes
+from sqlanon.support.checks import SOURCE_PREFIX, Check, check_faults
 from sqlanon.support.expressions import create_temporary_view, select_star, table
 from sqlanon.support.resources import REQUIREMENT_MACROS, __version__, macro_scripts
 
@@ -367,3 +360,34 @@ def _check_equal(name: str, claimed: Any, actual: Any, note: str = "") -> Check:
     claim, value = (f"{figure:,}" if isinstance(figure, int) else str(figure) for figure in (claimed, actual))
     passed = claimed == actual
     return Check(name, passed, f"{value}, as claimed{note}" if passed else f"claimed {claim}, found {value}")
+
+
+def has_possible_decoys(manifest: Manifest) -> bool:
+    """Whether the figures of decoys in a manifest are possible."""
+    decoys = manifest.decoys
+    if not manifest.policy.get("decoys"):
+        return decoys is None
+    k = manifest.policy.get("privacy", {}).get("k")
+    if decoys is None or not isinstance(k, int):
+        return False
+    return decoys == 0 or (decoys > 0 and k > 1 and manifest.smallest_class == k)
+
+
+def note_decoys_in_k(checks: Sequence[Check], manifest: Manifest) -> list[Check]:
+    """Add a note to the checks of k that they count decoys, if the release has any."""
+    if not manifest.decoys:
+        return list(checks)
+    note = f"k counts {manifest.decoys} decoys, which are invented rows"
+    k = f"{manifest.policy['privacy']['k']}-anonymity"
+    names = (k, f"{SOURCE_PREFIX}{k}")
+    return [replace(check, message=f"{check.message}; {note}") if check.name in names else check for check in checks]
+
+
+def check_decoys(manifest: Manifest, classes_by_size: Mapping[int, int]) -> list[Check]:
+    """Check that enough classes have exactly k rows, as filled classes have. No check if the policy has no decoys."""
+    if manifest.decoys is None:
+        return []
+    k = manifest.policy["privacy"]["k"]
+    classes = classes_by_size.get(k, 0)
+    message = f"{manifest.decoys} decoys in some of the {classes} classes of {k} rows; the release does not show which"
+    return [Check("decoys", manifest.decoys <= classes * (k - 1), message)]

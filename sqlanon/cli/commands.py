@@ -509,7 +509,7 @@ def verify(
     """Check that a release is what it claims to be."""
     from sqlanon.cli.progress import show_progress
     from sqlanon.engines.limits import Limits
-    from sqlanon.release.targets.base import release_location
+    from sqlanon.publish.targets.base import release_location
 
     with name_options_in_errors(sha256="--sha256"), show_progress("verifying the release"):
         if policy is None:

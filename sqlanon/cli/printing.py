@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlanon.attacks import Attack, Attacks
+    from sqlanon.audit.verification import Verification
     from sqlanon.disclosure.dependencies import Narrowing
     from sqlanon.disclosure.residual_risk import ResidualRisk
     from sqlanon.ledger.growth.extend import Extension
     from sqlanon.live import LiveView
     from sqlanon.policy import Policy
     from sqlanon.release.source_change import SourceChange
-    from sqlanon.release.targets.base import Verification
     from sqlanon.result import AnyRelease, Result
     from sqlanon.risk import Leakage, LeakageSearch, RequirementRisk, Risk, UniquesMatrix, ValueLeakage
     from sqlanon.risk.suda import Suda
@@ -181,7 +181,7 @@ def _print_noise(result: Result) -> None:
 
 
 def print_class_sizes(sizes: Mapping[int, int], unit: str = "rows") -> None:
-    from sqlanon.disclosure.class_sizes import doubling_histogram
+    from sqlanon.frequency.class_sizes import doubling_histogram
 
     bars = doubling_histogram(sizes)
     while bars and not next(iter(bars.values())):  # begin at the smallest class
@@ -300,10 +300,10 @@ def print_verification(verification: Verification, policy: Path | None) -> None:
 
 def _format_verdict(verification: Verification, alone: bool) -> str:
     """The verdict of a verification; for a release that was verified alone, also what needs its source."""
-    from sqlanon.audit.check import SOURCE_PREFIX
     from sqlanon.policy import PrivacySection
     from sqlanon.policy.problems import read_part
     from sqlanon.requirements import list_requirements
+    from sqlanon.support.checks import SOURCE_PREFIX
 
     checks = verification.checks
     if (change := verification.source_change) is not None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.disclosure.class_sizes import class_labels, value_counts
+from sqlanon.frequency.class_sizes import class_labels, value_counts
 from sqlanon.requirements.base import TOLERANCE
 from sqlanon.support.expressions import all_columns, as_column, col, fragment, subquery, template
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from sqlglot import exp
 
 from sqlanon.disclosure.attribute_disclosure import COMMON, LIKELY, RATIO
-from sqlanon.disclosure.class_sizes import class_labels
 from sqlanon.engines.base import Queryable
+from sqlanon.frequency.class_sizes import class_labels
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.sentences import join_names
 from sqlanon.requirements import guaranteed_k, require_close_values, require_distinct_values

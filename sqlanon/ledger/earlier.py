@@ -18,6 +18,7 @@ from pathlib import Path
 
 from sqlglot import exp
 
+from sqlanon.audit.verification import Verification
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, NoMarkedRowsError, PolicyError, Problem, ReleaseError
@@ -42,8 +43,9 @@ from sqlanon.places.addresses import format_location
 from sqlanon.policy import Attribute, Policy
 from sqlanon.policy.compatibility import LEDGER_FEATURES, collect_sections, find_conflicts
 from sqlanon.policy.problems import join_key
+from sqlanon.publish.targets.base import Reach, recorded_location
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.targets.base import Reach, Verification, kind_for_path, recorded_location
+from sqlanon.release.target_kinds import kind_for_path
 from sqlanon.requirements import guaranteed_k
 from sqlanon.requirements.k_anonymity import Shield
 from sqlanon.sources import Source

@@ -11,7 +11,6 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.audit.check import Check
 from sqlanon.errors import ReleaseError
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.catalog import open_catalog
@@ -30,12 +29,14 @@ from sqlanon.ledger.records import (
 from sqlanon.ledger.same_people import read_most_rows_per_person
 from sqlanon.ledger.source_match import recognize, sample_source
 from sqlanon.places.addresses import format_location
-from sqlanon.release.draft import ReplacedRelease
+from sqlanon.publish.draft import ReplacedRelease
+from sqlanon.publish.stage import NoLedger
+from sqlanon.publish.targets.base import PUBLISH_ELSEWHERE, Reach
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.publish import NoLedger
-from sqlanon.release.targets.base import PUBLISH_ELSEWHERE, Reach, kind_for_path
+from sqlanon.release.target_kinds import kind_for_path
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.support.checks import Check
 from sqlanon.support.expressions import as_column, col, is_not_null, select, subquery, union_all
 
 
@@ -51,7 +52,7 @@ class ExtensionRecord:
 
 @dataclass
 class LedgerEntry:
-    """The ledger's part in the publication of a release: a `sqlanon.release.publish.Ledger`."""
+    """The ledger's part in the publication of a release: a `sqlanon.publish.stage.Ledger`."""
 
     run: Run
     search_input: SearchInput

@@ -15,9 +15,10 @@ from sqlanon.ledger.recording import read_ledger
 from sqlanon.ledger.records import History, Publication
 from sqlanon.places.addresses import format_location
 from sqlanon.policy import Policy
-from sqlanon.release.draft import ReleaseDraft
+from sqlanon.publish.draft import ReleaseDraft
+from sqlanon.publish.targets.base import Reach, recorded_location, release_location
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.targets.base import Reach, kind_for_path, recorded_location, release_location
+from sqlanon.release.target_kinds import kind_for_path
 from sqlanon.requirements import needs_source
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run

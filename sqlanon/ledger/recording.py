@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from sqlanon.audit.check import Check, check_sha256
+from sqlanon.audit.verification import Verification
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import OvertakenError, ReleaseError, SourceError, SqlanonError
 from sqlanon.hierarchies import Hierarchy
@@ -34,7 +34,9 @@ from sqlanon.ledger.records import (
 from sqlanon.ledger.released_hierarchies import drop_replaced_hierarchies, is_replaced, store_released_hierarchies
 from sqlanon.places.addresses import format_location
 from sqlanon.policy import Policy
-from sqlanon.release.targets.base import Reach, Verification, recorded_location
+from sqlanon.publish.targets.base import Reach, recorded_location
+from sqlanon.release.digests import check_sha256
+from sqlanon.support.checks import Check
 from sqlanon.support.expressions import all_of, col, cols, fragment, is_not_null, number, template, text
 from sqlanon.support.workdir import BusyError, exclusive_lock
 

@@ -12,7 +12,7 @@ A row's number is the XOR of its cells' numbers, and the digest is the sum, over
 (number mod 2^31).
 
 The macro ``sqlanon.digest`` is what readers have. `digest_by_value` computes the same number for many rows in DuckDB,
-and `sqlanon.release.targets.spark.rows.digest_query` in Spark; tests compare both with the macro.
+and `sqlanon.publish.targets.spark.rows.digest_query` in Spark; tests compare both with the macro.
 
 The content digest detects accidents, but rows can be changed on purpose so that it stays the same. A release on a
 server has no file, so the ledger records the *SHA-256 of its rows* instead.
@@ -21,14 +21,18 @@ server has no file, so the ledger records the *SHA-256 of its rows* instead.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Mapping
 from functools import reduce
+from pathlib import Path
 
 from sqlglot import exp
 
-from sqlanon.audit.visible_values import distinguishing_parts
 from sqlanon.engines.base import Queryable
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import ReleaseError
+from sqlanon.release.visible_values import distinguishing_parts
+from sqlanon.support.checks import Check
 from sqlanon.support.expressions import (
     aliased,
     anonymous,
@@ -137,3 +141,29 @@ def _cell_number(value: exp.Expr, name: str, type_: str) -> exp.Expr:
             xor(((:value::BIGINT & 2147483647) + 1431655765) * :high, (:value::BIGINT >> 31) * :low)
         """)(value=value, high=high, low=low)
     return fragment("((md5_number('=' || :value::VARCHAR) >> 97)::BIGINT * :high)")(value=value, high=high)
+
+
+_BLOCK_BYTES = 1 << 20
+
+
+def file_sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def check_sha256(path: Path, expected: str) -> Check:
+    expected = expected.strip().lower()
+    if not re.fullmatch("[0-9a-f]{64}", expected):
+        raise ReleaseError("sha256: must be 64 hexadecimal digits, as `anonymize` prints them")
+    try:
+        actual = file_sha256(path)
+    except OSError as error:
+        raise ReleaseError(f"{path} cannot be read: {error.strerror or error}") from error
+    if (log := path.with_name(f"{path.name}.wal")).exists():
+        return Check("sha256", False, f"{log.name} is beside it, and DuckDB would apply it to the file: remove it")
+    if actual == expected:
+        return Check("sha256", True, "the file is unchanged since it was published")
+    return Check("sha256", False, f"expected {expected}, found {actual}: the file was changed or is another one")

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.disclosure.class_sizes import class_sizes
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import ReleaseError
+from sqlanon.frequency.class_sizes import class_sizes
 from sqlanon.hierarchies.bounds import RangeKind, label_bounds
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.sentences import (

@@ -12,7 +12,6 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from sqlanon.audit.parquet import Layout, read_layout
 from sqlanon.engines.base import Queryable
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
@@ -20,6 +19,7 @@ from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.places.databases import file_kind
 from sqlanon.release.contents import ATTACHED, is_plain_table, list_objects
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.parquet import Layout, read_layout
 from sqlanon.support.expressions import (
     col,
     create_temporary_view,

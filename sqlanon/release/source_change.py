@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlanon.audit.check import SOURCE_PREFIX
+from sqlanon.support.checks import SOURCE_PREFIX
 from sqlanon.support.notices import count_noun
 
 SOURCE_CHECK = f"{SOURCE_PREFIX}unchanged source"

@@ -14,10 +14,10 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
+from sqlanon.audit.verification import Verification
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import MissingLibraryError, ReleaseError
 from sqlanon.policy import AboutSection
-from sqlanon.release.targets.base import Verification
 from sqlanon.report.facts import MARK, ReportFacts, UnpublishedResult, read_release_facts
 from sqlanon.support.workdir import new_file_mode
 

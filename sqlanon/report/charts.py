@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import altair as alt
 from altair.utils.mimebundle import spec_to_mimebundle
 
-from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.disclosure.residual_risk import format_percent
+from sqlanon.frequency.class_sizes import ClassSizes
 from sqlanon.measures import find_measure
 from sqlanon.report.distributions import Distribution
 from sqlanon.report.facts import GeneralizationFigures

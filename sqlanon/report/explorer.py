@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from sqlanon.measures import Loss
 from sqlanon.policy import Attribute
-from sqlanon.release.draft import ReleaseDraft
+from sqlanon.publish.draft import ReleaseDraft
 from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.strategies.lattice.candidate import inner_levels
 from sqlanon.strategies.lattice.classes import evaluated_classes

@@ -14,26 +14,26 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.audit.check import SOURCE_PREFIX, Check, note_decoys_in_k
-from sqlanon.audit.verify import audited_release, verification_sql, verify_release
-from sqlanon.disclosure.class_sizes import ClassSizes, class_sizes
+from sqlanon.audit.verification import Verification
+from sqlanon.audit.verify import audited_release, note_decoys_in_k, verification_sql, verify_release
 from sqlanon.disclosure.dependencies import Narrowing
 from sqlanon.disclosure.residual_risk import ResidualRisk, describe_narrowing, fewest_shown_rows, find_worst
 from sqlanon.engines.base import Engine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import SqlanonError
+from sqlanon.frequency.class_sizes import ClassSizes, class_sizes
 from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.ledger import JointAudit
 from sqlanon.ledger.people_samples import SourcePeople
 from sqlanon.ledger.publication import read_source_history
 from sqlanon.policy import AboutSection, PrivacySection
 from sqlanon.policy.problems import read_part
-from sqlanon.release.draft import ReleaseDraft
+from sqlanon.publish.draft import ReleaseDraft
+from sqlanon.publish.targets.base import target_for
+from sqlanon.publish.targets.file.target import released_name
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.source_change import NOT_COMPARED
-from sqlanon.release.targets.base import Verification, target_for
-from sqlanon.release.targets.file.target import released_name
 from sqlanon.report.distributions import Distribution, distribution
 from sqlanon.report.explorer import Explorer, build_explorer
 from sqlanon.report.risks import describe_linking, find_release_risks, uniques_in_source
@@ -49,6 +49,7 @@ from sqlanon.requirements import Requirement, check_requirements, list_requireme
 from sqlanon.requirements.macros import call_k_anonymity
 from sqlanon.strategies.compare import compute_attribute_losses
 from sqlanon.strategies.lattice.checker import policy_measure
+from sqlanon.support.checks import SOURCE_PREFIX, Check
 from sqlanon.support.expressions import cast, col, create_table, drop_table, fragment, number, template
 from sqlanon.support.names import EARLIER_RELEASES_COLUMN
 

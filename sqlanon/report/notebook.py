@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.errors import PolicyError, Problem
+from sqlanon.frequency.class_sizes import ClassSizes
 from sqlanon.report import refuse_without_charts
 from sqlanon.report.facts import PrivateFacts, ReportFacts, UnpublishedResult
 

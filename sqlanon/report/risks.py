@@ -9,15 +9,15 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.disclosure.residual_risk import ResidualRisk, find_risks, format_percent, grade_share, required_k
 from sqlanon.engines.base import Engine
+from sqlanon.frequency.class_sizes import ClassSizes
 from sqlanon.policy import RiskSection
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.sentences import join_names
 from sqlanon.requirements import Requirement
-from sqlanon.requirements.audit import Check
 from sqlanon.risk.attackers import population_risk
+from sqlanon.support.checks import Check
 
 _MOST_NAMES = 8
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from sqlanon.audit.check import SOURCE_PREFIX, Check
-from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.disclosure.residual_risk import ResidualRisk, format_percent, required_k, serious_share, sort_by_severity
+from sqlanon.frequency.class_sizes import ClassSizes
 from sqlanon.hierarchies.parts import label_range_kind
 from sqlanon.measures import Loss, find_measure
 from sqlanon.policy import PrivacySection
@@ -33,6 +32,7 @@ from sqlanon.report.utility import (
     standardized_change,
 )
 from sqlanon.requirements import list_requirements
+from sqlanon.support.checks import SOURCE_PREFIX, Check
 from sqlanon.support.markup import StyledText, escape_chart_text, html_table
 
 ROLES: Mapping[str, str] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, Queryable
+from sqlanon.requirements.audit import AuditedRelease, Queryable
 from sqlanon.requirements.base import (
     ClassCondition,
     Condition,
@@ -31,6 +31,7 @@ from sqlanon.requirements.registry import (
     unregister,
 )
 from sqlanon.requirements.t_closeness import require_close_values
+from sqlanon.support.checks import Check
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, to_float
+from sqlanon.requirements.audit import AuditedRelease, to_float
 from sqlanon.requirements.base import TOLERANCE, ClassCondition, Entry, Requirement, format_number
 from sqlanon.requirements.l_diversity import L_DIVERSITY
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
+from sqlanon.support.checks import Check
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import col, double_total, fragment, greatest, number
 from sqlanon.support.fields import Name, Section, ShareAboveZero, policy_key

@@ -8,24 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sqlglot import exp
 
 from sqlanon.requirements.macros import Macro, call_macro, count_class_sizes
-
-
-@dataclass(frozen=True)
-class Check:
-    """One check of a release: its name, whether it passed (None: not verifiable alone), and what was found."""
-
-    name: str
-    passed: bool | None
-    message: str
-
-    def as_unverifiable(self, reason: str) -> Check:
-        return replace(self, passed=None, message=f"not verifiable alone: {reason}, {self.message}")
+from sqlanon.support.checks import Check
 
 
 def missing_population(name: str) -> Check:

@@ -11,10 +11,11 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, to_float
+from sqlanon.requirements.audit import AuditedRelease, to_float
 from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses, Requirement, TableCondition
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
+from sqlanon.support.checks import Check
 from sqlanon.support.fields import ShareAboveZero
 
 AVERAGE_RISK = Macro("average_risk", ("average_risk", "sample_uniqueness", "classes", "rows"))

@@ -26,9 +26,10 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check
+from sqlanon.requirements.audit import AuditedRelease
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
+from sqlanon.support.checks import Check
 from sqlanon.support.expressions import col, number
 from sqlanon.support.fields import Flaw
 

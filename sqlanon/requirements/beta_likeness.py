@@ -7,10 +7,11 @@ from typing import ClassVar, Literal
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, to_float
+from sqlanon.requirements.audit import AuditedRelease, to_float
 from sqlanon.requirements.base import TOLERANCE, ClassCondition, Entry, Requirement, format_number
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
+from sqlanon.support.checks import Check
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import col, double_total, fragment, number
 from sqlanon.support.fields import Name, Positive, Section, policy_key

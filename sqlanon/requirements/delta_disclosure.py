@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, to_float
+from sqlanon.requirements.audit import AuditedRelease, to_float
 from sqlanon.requirements.base import (
     CUMULATED,
     TOLERANCE,
@@ -20,6 +20,7 @@ from sqlanon.requirements.base import (
 )
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
+from sqlanon.support.checks import Check
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import anonymous, col, double_total, fragment, number
 from sqlanon.support.fields import Name, Positive, Section, policy_key

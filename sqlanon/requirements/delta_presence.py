@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, missing_population, to_float
+from sqlanon.requirements.audit import AuditedRelease, missing_population, to_float
 from sqlanon.requirements.base import TOLERANCE, ClassCondition, Entry, Requirement, format_number
 from sqlanon.requirements.macros import Macro
+from sqlanon.support.checks import Check
 from sqlanon.support.expressions import fragment, number
 from sqlanon.support.fields import Flaw, NotNegative, Section, policy_key
 

@@ -13,10 +13,11 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check
+from sqlanon.requirements.audit import AuditedRelease
 from sqlanon.requirements.base import CLASS_COUNT, ClassCondition, Entry, Requirement, SourceDomains, SubsetCondition
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
+from sqlanon.support.checks import Check
 from sqlanon.support.expressions import col, number
 from sqlanon.support.fields import Count, Name, Section, policy_key
 from sqlanon.support.notices import Notice

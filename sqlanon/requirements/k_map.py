@@ -11,9 +11,10 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, missing_population
+from sqlanon.requirements.audit import AuditedRelease, missing_population
 from sqlanon.requirements.base import CLASS_POPULATION, ClassCondition, Entry, Requirement
 from sqlanon.requirements.macros import Macro
+from sqlanon.support.checks import Check
 from sqlanon.support.expressions import col, number
 from sqlanon.support.fields import Count
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, to_float
+from sqlanon.requirements.audit import AuditedRelease, to_float
 from sqlanon.requirements.base import (
     TOLERANCE,
     ClassCondition,
@@ -23,6 +23,7 @@ from sqlanon.requirements.base import (
 )
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import ClassValues, WarehouseRelease
+from sqlanon.support.checks import Check
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import anonymous, cast, col, double_total, fragment, greatest, number
 from sqlanon.support.fields import Flaw, Name, Number, Positive, Section, StrictBoolean, policy_key

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from sqlanon.requirements.audit import AuditedRelease, Check, missing_population
+from sqlanon.requirements.audit import AuditedRelease, missing_population
 from sqlanon.requirements.base import Entry, KeptClasses, Requirement, TableCondition
 from sqlanon.requirements.k_map import K_MAP
+from sqlanon.support.checks import Check
 from sqlanon.support.expressions import row_count
 from sqlanon.support.fields import Section, Share, policy_key
 

@@ -10,10 +10,11 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from sqlanon.errors import SourceError
-from sqlanon.requirements.audit import AuditedRelease, Check
+from sqlanon.requirements.audit import AuditedRelease
 from sqlanon.requirements.base import Entry, KeptRows, Requirement, SeparateCondition
 from sqlanon.requirements.estimators import Estimator, population_uniqueness
 from sqlanon.requirements.k_anonymity import PERSONS
+from sqlanon.support.checks import Check
 from sqlanon.support.fields import Flaw, Section, Share, ShareAboveZero, policy_key
 
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, to_float
+from sqlanon.requirements.audit import AuditedRelease, to_float
 from sqlanon.requirements.base import (
     CUMULATED,
     SHARE,
@@ -35,6 +35,7 @@ from sqlanon.requirements.base import (
 )
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
+from sqlanon.support.checks import Check
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import anonymous, col, double_total, fragment, greatest, number
 from sqlanon.support.fields import Flaw, Name, Section, Share, policy_key

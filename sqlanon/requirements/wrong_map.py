@@ -10,8 +10,9 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, missing_population
+from sqlanon.requirements.audit import AuditedRelease, missing_population
 from sqlanon.requirements.base import Entry, KeptRows, Requirement, SeparateCondition
+from sqlanon.support.checks import Check
 from sqlanon.support.expressions import all_of, cast, col, null_safe_equal, row_count, template
 from sqlanon.support.fields import Section, Share, policy_key
 

@@ -1,6 +1,6 @@
 """Risk: how easily an attacker finds somebody in the source as it stands."""
 
-from sqlanon.disclosure.class_sizes import ClassSizes
+from sqlanon.frequency.class_sizes import ClassSizes
 from sqlanon.risk.assessment import assess_risk
 from sqlanon.risk.attackers import JournalistRisk, MarketerRisk, PopulationRisk, ProsecutorRisk
 from sqlanon.risk.figures import RequirementRisk, Risk

@@ -18,11 +18,11 @@ from functools import cached_property, partial
 
 from sqlglot import exp
 
-from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.disclosure.dependencies import Narrowing, find_narrowing_in_source
 from sqlanon.disclosure.person_column import explain_undecided_person, find_undecided_person
 from sqlanon.disclosure.unprotected_columns import find_unprotected_columns
 from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.frequency.class_sizes import ClassSizes
 from sqlanon.frequency.distribution import count_value_pairs, hierarchy_nodes, number_sensitive_values, ordered_domain
 from sqlanon.frequency.population import population_size, sampling_fraction
 from sqlanon.frequency.scan import population_runner, scan_raw_population, sensitive_domain

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlanon.disclosure.class_sizes import ClassSizes
+from sqlanon.frequency.class_sizes import ClassSizes
 from sqlanon.requirements.estimators import dankar_choice, pitman, snb, zayatz
 from sqlanon.risk.individual import format_threshold, individual_risk
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.disclosure.dependencies import Narrowing
+from sqlanon.frequency.class_sizes import ClassSizes
 from sqlanon.risk.attackers import JournalistRisk, MarketerRisk, PopulationRisk, ProsecutorRisk
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
 from sqlanon.risk.leakage import Leakage

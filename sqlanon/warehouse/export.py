@@ -14,8 +14,8 @@ from sqlanon.engines.dialects.variables import comment_without_variables
 from sqlanon.engines.dialects.warehouses import WAREHOUSES
 from sqlanon.engines.statement_runner import one_line
 from sqlanon.errors import ReleaseError
+from sqlanon.publish.draft import ReleaseDraft
 from sqlanon.recode.full_domain import FullDomainRecoding
-from sqlanon.release.draft import ReleaseDraft
 from sqlanon.sources import UNKNOWN_TYPE
 from sqlanon.support.resources import __version__
 from sqlanon.support.workdir import private_directory, private_files

@@ -19,8 +19,8 @@ from sqlanon.engines.dialects.warehouses import WAREHOUSES
 from sqlanon.engines.values import FLOATING_TYPES, canonical_float, canonical_value
 from sqlanon.errors import PolicyError, Problem, SourceError
 from sqlanon.policy import Policy
+from sqlanon.publish.draft import ReleaseDraft
 from sqlanon.recode.full_domain import FullDomainRecoding
-from sqlanon.release.draft import ReleaseDraft
 from sqlanon.requirements import bind_conditions, examined_sensitive_attributes
 from sqlanon.requirements.plain_sql import WarehouseRelease, class_sizes
 from sqlanon.sources.frequency_set import COUNT_COLUMN

@@ -13,11 +13,11 @@ import pytest
 
 import sqlanon
 from adversary.forged import DUCKDB, MARK, PARQUET
+from sqlanon.audit.verification import Verification
 from sqlanon.audit.verify import verify_file
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SqlanonError
 from sqlanon.release import reader
-from sqlanon.release.targets.base import Verification
 from support.between_statements import attack_between
 from support.lanes import examples, some
 from support.policies import make_policy

@@ -22,7 +22,7 @@ import sqlanon
 from adversary import parquet_bytes as pb
 from sqlanon.audit.verify import verify_file
 from sqlanon.errors import SqlanonError
-from sqlanon.release.targets.base import release_location
+from sqlanon.publish.targets.base import release_location
 from support.databases import DUCKDB_1, compact_file, fetch
 from support.lanes import some
 from support.policies import make_policy

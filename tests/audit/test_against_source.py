@@ -14,7 +14,6 @@ from typing import Any
 import duckdb
 import pytest
 
-from sqlanon.audit.check import Check
 from sqlanon.audit.decoys import CATALOG_CHECK
 from sqlanon.audit.metadata import (
     _AMBIGUOUS_ANCESTORS,
@@ -24,13 +23,13 @@ from sqlanon.audit.metadata import (
     _UNRELATED_LABELS,
 )
 from sqlanon.audit.verify import Verification
-from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError
 from sqlanon.frequency.suppression_limit import SuppressionLimit
 from sqlanon.hierarchies.bounds import label_bounds
 from sqlanon.release.metadata import suppressed_by_label
 from sqlanon.release.source_change import SourceChange
+from sqlanon.release.visible_values import count_different_rows
 from sqlanon.source_verification import (
     _check_persons,
     _check_rows,
@@ -39,6 +38,7 @@ from sqlanon.source_verification import (
     check_lost_rows,
     explain_failure,
 )
+from sqlanon.support.checks import Check
 from sqlanon.support.expressions import col, select_star, table
 
 SAME = SourceChange(datetime(2026, 1, 2), 100, 100, withdrawn_persons=0, missing_rows=0)

@@ -14,7 +14,7 @@ import pytest
 import sqlanon
 from sqlanon.audit.verify import _check_score
 from sqlanon.policy import ReleaseSection
-from sqlanon.release.draft import ReleaseDraft
+from sqlanon.publish.draft import ReleaseDraft
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.metadata import figure_rows
 from sqlanon.source_verification import _check_figures

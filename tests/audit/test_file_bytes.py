@@ -13,9 +13,9 @@ import duckdb
 import pytest
 
 from adversary import parquet_bytes as pb
-from sqlanon.audit.parquet import Layout, check_parquet, read_layout
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.release.contents import find_stray_bytes
+from sqlanon.release.parquet import Layout, check_parquet, read_layout
 
 ROWS = """
     SELECT

@@ -13,7 +13,6 @@ from typing import Any
 import duckdb
 import pytest
 
-from sqlanon.audit.check import Check
 from sqlanon.audit.metadata import check_metadata, check_stable_view, check_suppression
 from sqlanon.audit.verify import verify_release
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -29,6 +28,7 @@ from sqlanon.release.label_levels import LEVELS, LEVELS_COLUMNS
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.metadata import attribute_rows, expected_comments, figure_rows, write_metadata
 from sqlanon.release.reader import SUBJECT, CachedQueries, OpenRelease, read_manifests
+from sqlanon.support.checks import Check
 from sqlanon.support.expressions import create_table_with_columns, table
 from sqlanon.support.resources import RELEASE_MACROS, __version__, macro_scripts
 

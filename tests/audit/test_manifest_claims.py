@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from sqlanon.audit.check import check_decoys
-from sqlanon.audit.verify import _check_consistency
-from sqlanon.disclosure.class_sizes import ClassSizes
+from sqlanon.audit.verify import _check_consistency, check_decoys
+from sqlanon.frequency.class_sizes import ClassSizes
+from sqlanon.publish.stage import find_mismatches
 from sqlanon.release.manifest import Manifest, ReleasedColumn, find_invalid_fields
 from sqlanon.release.metadata import can_show_labels, generalized_columns
-from sqlanon.release.publish import find_mismatches
 from sqlanon.release.score import is_score_public, recompute_score
 
 POLICY: dict[str, Any] = {

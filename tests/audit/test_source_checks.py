@@ -13,14 +13,14 @@ import pytest
 from sqlglot import exp
 
 import sqlanon
-from sqlanon.audit.check import SOURCE_PREFIX, Check
 from sqlanon.audit.source_audit import SourceAudit
-from sqlanon.audit.visible_values import count_different_rows
+from sqlanon.audit.verification import Verification
 from sqlanon.frequency.suppression_limit import SuppressionLimit
-from sqlanon.release.draft import ReleaseDraft
+from sqlanon.publish.draft import ReleaseDraft
 from sqlanon.release.manifest import Facts, Manifest
-from sqlanon.release.targets.base import Verification
+from sqlanon.release.visible_values import count_different_rows
 from sqlanon.source_verification import check_against_source, check_policy
+from sqlanon.support.checks import SOURCE_PREFIX, Check
 from sqlanon.support.expressions import create_table, drop_view, table
 from support.policies import make_policy
 

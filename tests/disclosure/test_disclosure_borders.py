@@ -43,7 +43,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError
 from sqlanon.policy import SourceSection
-from sqlanon.release.draft import ReleaseDraft
+from sqlanon.publish.draft import ReleaseDraft
 from sqlanon.sources.persons import PersonColumn
 from sqlanon.support.coding import Column
 from sqlanon.support.expressions import col, table

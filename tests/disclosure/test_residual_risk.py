@@ -43,8 +43,8 @@ from sqlanon.disclosure.residual_risk import (
     sort_by_severity,
 )
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.publish.published import Release
 from sqlanon.release.manifest import Manifest, ReleasedColumn
-from sqlanon.release.published import Release
 from sqlanon.support.expressions import col, table
 from support.commands import cli
 from support.policies import make_policy

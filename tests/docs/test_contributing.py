@@ -85,7 +85,7 @@ def test_named_paths_exist() -> None:
         ROOT,
         ROOT / "sqlanon",
         ROOT / "tests",
-        *(ROOT / "sqlanon" / one for one in ("engines", "ledger", "release", "strategies", "support")),
+        *(ROOT / "sqlanon" / one for one in ("engines", "ledger", "publish", "strategies", "support")),
     )
     missing = [word for word in words if word not in added and not any((place / word).exists() for place in places)]
     assert len(words) > 50 and missing == []
@@ -100,7 +100,7 @@ def test_its_names_are_those_of_the_code() -> None:
         ("ReleaseSection", "policy/sections.py"),
         ("RemoteEngine", "engines/base.py"),
         ("RemoteDialect", "engines/dialects/remote.py"),
-        ("ReleaseLocation", "release/targets/base.py"),
+        ("ReleaseLocation", "publish/targets/base.py"),
     ):
         assert f"`{name}`" in PAGE
         assert re.search(rf"\b{name}\b", (ROOT / "sqlanon" / path).read_text(encoding="utf-8")), name

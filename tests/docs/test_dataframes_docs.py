@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sqlanon.release.publish import NOT_COMPARED
+from sqlanon.publish.stage import NOT_COMPARED
 from support.pages import ROOT, blocks
 
 PAGE = (ROOT / "docs" / "how-to" / "dataframes.md").read_text(encoding="utf-8")

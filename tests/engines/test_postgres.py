@@ -22,7 +22,7 @@ import pytest
 
 import sqlanon
 from sqlanon.engines.postgres import engine as postgres_engine
-from sqlanon.release.targets.base import release_location
+from sqlanon.publish.targets.base import release_location
 from sqlanon.sources.postgres import PostgresSource
 from support.databases import quote_name
 from support.postgres_cases import HERE, in_duckdb, policies, schemas

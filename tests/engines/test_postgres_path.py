@@ -14,7 +14,7 @@ import pytest
 import sqlanon
 from properties.warehouse_cases import COLUMNS, HERE, rows
 from properties.warehouse_cases import policy as warehouse_policy
-from sqlanon.release.targets.base import release_location
+from sqlanon.publish.targets.base import release_location
 from support.databases import quote_name
 from support.servers.postgres import Server
 from support.servers.postgres import psql as run_psql

@@ -15,7 +15,7 @@ import pytest
 
 import sqlanon
 from sqlanon.engines.postgres import engine as postgres_engine
-from sqlanon.release.targets.base import release_location
+from sqlanon.publish.targets.base import release_location
 from support.servers.intruder import changed_before
 from support.servers.postgres import PASSWORD, VARIABLE, Server, binaries, free_port, psql, server_user
 

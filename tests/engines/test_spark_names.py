@@ -19,8 +19,8 @@ import sqlanon
 from sqlanon.engines.spark import settings as spark_settings
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.places.addresses import spark_name_flaw
-from sqlanon.release.targets.spark import catalog as sc
-from sqlanon.release.targets.spark.target import SparkLocation
+from sqlanon.publish.targets.spark import catalog as sc
+from sqlanon.publish.targets.spark.target import SparkLocation
 from sqlanon.support.expressions import as_column, col, select, text
 from sqlanon.support.expressions import table as named_table
 from support.servers.spark import CHEAP

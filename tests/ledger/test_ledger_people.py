@@ -13,7 +13,7 @@ import pytest
 import sqlanon
 from sqlanon.engines.dialects.canonical_text import canonical_text
 from sqlanon.errors import AuditError
-from sqlanon.release import publish as publishing
+from sqlanon.publish import stage as publishing
 from sqlanon.support.expressions import col
 from support.files import folder_again, kept
 from support.lanes import some

@@ -13,7 +13,7 @@ from visits import CHANGE_A_VALUE, CREATE, DELETE_A_VISIT, GROW, POLICY, WITHDRA
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError
-from sqlanon.release.targets.file.target import FileTarget
+from sqlanon.publish.targets.file.target import FileTarget
 from support.commands import cli
 from support.databases import change, fetch
 from support.files import folder_again, kept

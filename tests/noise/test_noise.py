@@ -26,7 +26,7 @@ import pyarrow
 import pytest
 
 import sqlanon
-import sqlanon.release.targets.file.target as publishing
+import sqlanon.publish.targets.file.target as publishing
 from oracles import oracle_noise
 from properties.noise_cases import number, seen
 from sqlanon.audit.verify import verify_file

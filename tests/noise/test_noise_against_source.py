@@ -12,10 +12,10 @@ import duckdb
 import pytest
 
 import sqlanon
-from sqlanon.audit.check import SOURCE_PREFIX
 from sqlanon.audit.noise import NoiseCheck
-from sqlanon.release.draft import ReleaseDraft
+from sqlanon.publish.draft import ReleaseDraft
 from sqlanon.release.manifest import Facts, Manifest
+from sqlanon.support.checks import SOURCE_PREFIX
 from sqlanon.support.expressions import create_table, table
 from support.policies import make_policy
 

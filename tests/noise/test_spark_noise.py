@@ -29,7 +29,6 @@ import sqlanon
 from oracles import oracle_noise
 from oracles.oracle_noise import Noisy
 from sqlanon.audit import noise as nc
-from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.egress_guard import is_aggregated
 from sqlanon.engines.federation import FederatedEngine
@@ -39,7 +38,8 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.noise.laplace import batch_noise_drawer
 from sqlanon.noise.statements import STEPS
-from sqlanon.release.publish import NOT_COMPARED
+from sqlanon.publish.stage import NOT_COMPARED
+from sqlanon.release.visible_values import count_different_rows
 from sqlanon.support.expressions import full_name, mark_row_level, table
 from support.servers.spark import Cluster, needs_spark
 

@@ -12,7 +12,7 @@ import sqlanon
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.errors import MissingLibraryError
 from sqlanon.places.addresses import format_location, resolve_postgres_address, server_address
-from sqlanon.release.targets.base import release_location
+from sqlanon.publish.targets.base import release_location
 from sqlanon.support.expressions import col, null_safe_equal, select, table
 from support.policies import make_policy
 

@@ -15,8 +15,8 @@ import sqlanon
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
 from sqlanon.policy import ReleaseSection
+from sqlanon.publish.draft import ReleaseDraft
 from sqlanon.recode.stage import Recoding, recode_at
-from sqlanon.release.draft import ReleaseDraft
 from support.databases import connect_to, live_connection
 from support.policies import make_policy
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import sqlanon
 from sqlanon import HierarchyError, InfeasibleError
-from sqlanon.release.publish import NOT_COMPARED
+from sqlanon.publish.stage import NOT_COMPARED
 from support.databases import connect_to, insert, live_connection, without_tables
 from support.lanes import SEARCHING, draw_tables, some
 from support.policies import make_policy

@@ -14,7 +14,7 @@ import pytest
 import sqlanon
 from sqlanon.audit.decoys import count_foreign_values, count_surplus_rows, subtract_rows
 from sqlanon.audit.verify import verify_file
-from sqlanon.audit.visible_values import count_different_rows
+from sqlanon.release.visible_values import count_different_rows
 from sqlanon.support.expressions import select_star, table
 from sqlanon.support.resources import RELEASE_MACROS, macro_script
 from support.commands import cli

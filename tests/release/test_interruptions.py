@@ -23,8 +23,8 @@ import pytest
 
 import sqlanon
 import sqlanon.pipeline
+import sqlanon.publish.targets.file.target as publishing
 import sqlanon.recode.stage
-import sqlanon.release.targets.file.target as publishing
 from sqlanon.audit.verify import verify_file
 from sqlanon.support.workdir import SPILL_PREFIX, private_directory, remove_stale_directories
 from support.databases import opened_catalog
@@ -159,7 +159,7 @@ sys.argv = ["sqlanon", "anonymize", sys.argv[4]]
 from sqlanon.cli import main
 main()
 """
-PUBLISH, PIPELINE = "sqlanon.release.targets.file.target", "sqlanon.pipeline"
+PUBLISH, PIPELINE = "sqlanon.publish.targets.file.target", "sqlanon.pipeline"
 # Where it dies, whether it leaves its directory for spilling, and the one for staging. The ledger is written to before
 # the release is swapped in, and commits after it.
 STAGES = [
@@ -322,7 +322,7 @@ def test_a_signal_ends_a_run_at_once_and_leaves_nothing(
 LONG = """
 import sys
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.release.targets.file import target as publish
+from sqlanon.publish.targets.file import target as publish
 from sqlglot import parse_one
 
 def long(draft, *_, **options):

@@ -19,10 +19,10 @@ import pytest
 from killed_runs import asked, file_release, folder, killed_at, make, policy, source
 
 import sqlanon
-import sqlanon.release.targets.file.target as publishing
+import sqlanon.publish.targets.file.target as publishing
 from sqlanon.ledger import Publication, read_ledger, recording
-from sqlanon.release.targets.base import Reach, release_location
-from sqlanon.release.targets.postgres.reader import PostgresLocation
+from sqlanon.publish.targets.base import Reach, release_location
+from sqlanon.publish.targets.postgres.reader import PostgresLocation
 from sqlanon.support.workdir import BusyError, exclusive_lock, new_file_mode, private_files
 from support.lanes import EXAMPLES, share
 from support.ledger_hospital import FINE_RACE, FINE_ZIP, hospital

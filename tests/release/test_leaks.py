@@ -17,7 +17,7 @@ import duckdb
 import pytest
 
 import sqlanon
-import sqlanon.release.targets.file.target as publishing
+import sqlanon.publish.targets.file.target as publishing
 from support.commands import cli
 from support.lanes import some
 from support.policies import make_policy

@@ -14,10 +14,10 @@ import pytest
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS
+from sqlanon.publish.targets.base import release_location
+from sqlanon.publish.targets.postgres.reader import PostgresLocation, PostgresRelease
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import comment_statements
-from sqlanon.release.targets.base import release_location
-from sqlanon.release.targets.postgres.reader import PostgresLocation, PostgresRelease
 from sqlanon.support.expressions import text
 from support.lanes import examples
 from support.servers.intruder import INTRUDER, changed_before

@@ -11,8 +11,8 @@ import duckdb
 import pytest
 
 import sqlanon
-from sqlanon.release.targets.base import release_location
-from sqlanon.release.targets.postgres.checks import index_name
+from sqlanon.publish.targets.base import release_location
+from sqlanon.publish.targets.postgres.checks import index_name
 from support.databases import quote_name
 from support.servers.postgres import VARIABLE, Server
 

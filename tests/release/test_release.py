@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlanon
-import sqlanon.release.targets.file.target as publishing
+import sqlanon.publish.targets.file.target as publishing
 from sqlanon.audit.verify import verify_file
 from sqlanon.errors import AuditError, BrokenReleaseError, ReleaseError
 from sqlanon.release.label_levels import LEVELS

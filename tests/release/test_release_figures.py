@@ -322,7 +322,7 @@ def test_a_release_that_shows_the_level_of_its_top_still_verifies(
     """As they were published before: level 5 of 5, and the score that follows from it."""
     asked = hidden_towns(tmp_path, "one").model_copy(update={"search": SearchSection(measure="height")})
     monkeypatch.setattr(
-        "sqlanon.release.draft.public_generalization", lambda policy, levels, heights: (levels, heights)
+        "sqlanon.publish.draft.public_generalization", lambda policy, levels, heights: (levels, heights)
     )
     with sqlanon.connect() as db:
         release = db.anonymize(asked).publish()

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 import sqlanon
-from sqlanon.release.draft import ReleaseDraft, ReplacedRelease, count_suppressed_by_label
+from sqlanon.publish.draft import ReleaseDraft, ReplacedRelease, count_suppressed_by_label
 from sqlanon.release.label_levels import find_range_kinds, label_levels
 from sqlanon.release.metadata import label_query
 from sqlanon.release.score import is_proof_public, public_generalization

@@ -15,9 +15,9 @@ import pytest
 
 import sqlanon
 from sqlanon.errors import OvertakenError, ReleaseError
-from sqlanon.release.draft import ReleaseDraft
-from sqlanon.release.publish import NoLedger, publish
-from sqlanon.release.targets.file.target import FileTarget, target_for
+from sqlanon.publish.draft import ReleaseDraft
+from sqlanon.publish.stage import NoLedger, publish
+from sqlanon.publish.targets.file.target import FileTarget, target_for
 from support.policies import make_policy
 
 pytestmark = pytest.mark.usefixtures("plain_macros")

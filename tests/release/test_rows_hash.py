@@ -11,8 +11,8 @@ import pytest
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.spark.engine import SparkEngine
+from sqlanon.publish.targets.spark.rows import bucket_hashes
 from sqlanon.release.digests import hash_buckets, hash_rows
-from sqlanon.release.targets.spark.rows import bucket_hashes
 from sqlanon.support.expressions import table
 
 ROWS = [("a", "b", 1), ("b", None, 2), (None, "", 3)]

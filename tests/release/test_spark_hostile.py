@@ -15,7 +15,7 @@ from sqlglot import exp
 import sqlanon
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.errors import SqlanonError
-from sqlanon.release.targets.base import release_location
+from sqlanon.publish.targets.base import release_location
 from support.between_statements import attack_between
 from support.lanes import examples, some
 from support.verification import failed_checks

@@ -34,11 +34,11 @@ import sqlanon
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.engines.spark.session import java_home
 from sqlanon.ledger import read_ledger, recording
-from sqlanon.release.targets.base import Reach, release_location
-from sqlanon.release.targets.spark import rows as spark_rows
-from sqlanon.release.targets.spark.catalog import ReleaseCatalog, insert_shuffled
-from sqlanon.release.targets.spark.rows import digest_query, is_digestible
-from sqlanon.release.targets.spark.target import SparkLocation
+from sqlanon.publish.targets.base import Reach, release_location
+from sqlanon.publish.targets.spark import rows as spark_rows
+from sqlanon.publish.targets.spark.catalog import ReleaseCatalog, insert_shuffled
+from sqlanon.publish.targets.spark.rows import digest_query, is_digestible
+from sqlanon.publish.targets.spark.target import SparkLocation
 from sqlanon.requirements.macros import call_digest
 from sqlanon.support.expressions import col, select, select_star, table
 from sqlanon.support.resources import RELEASE_MACROS, macro_script
@@ -575,7 +575,7 @@ def test_rows_that_are_not_those_of_the_search(place: Any, monkeypatch: pytest.M
     patients(place)
     publish(place)
     before, names = shown(place), names_in(place)
-    monkeypatch.setattr("sqlanon.release.targets.spark.catalog.insert_shuffled", _losing(insert_shuffled))
+    monkeypatch.setattr("sqlanon.publish.targets.spark.catalog.insert_shuffled", _losing(insert_shuffled))
     with pytest.raises(sqlanon.AuditError, match=r"rows are in the release \(expected: 600\)"):
         publish(place)
     monkeypatch.undo()

@@ -15,16 +15,18 @@ import pytest
 from sqlglot import exp
 
 import sqlanon
+from sqlanon.audit.verification import Verification
 from sqlanon.audit.verify import verify_release
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
+from sqlanon.publish.targets.base import Draft, Reach, ReleaseTarget, Staged
+from sqlanon.publish.targets.file.target import FileTarget, StagedFile
+from sqlanon.publish.targets.postgres.target import PostgresTarget, StagedPostgres
+from sqlanon.publish.targets.spark.target import SparkTarget, StagedSpark
+from sqlanon.release import target_kinds as seam
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.reader import SUBJECT, CachedQueries, OpenRelease
-from sqlanon.release.targets import base as seam
-from sqlanon.release.targets.base import Draft, Reach, ReleaseTarget, Staged, TargetKind, Verification
-from sqlanon.release.targets.file.target import FileTarget, StagedFile
-from sqlanon.release.targets.postgres.target import PostgresTarget, StagedPostgres
-from sqlanon.release.targets.spark.target import SparkTarget, StagedSpark
+from sqlanon.release.target_kinds import TargetKind
 from sqlanon.requirements.macros import call_digest, call_k_anonymity
 from sqlanon.support.resources import RELEASE_MACROS, macro_script
 from support.ledger_hospital import FINE_RACE, FINE_ZIP, hospital
@@ -266,4 +268,4 @@ def test_all_targets_satisfy_the_protocol(target: Any, staged: Any) -> None:
 
 def test_a_kind_of_place_is_loaded_when_it_is_used() -> None:
     assert list(seam.KINDS) == ["file", "postgres", "spark", "memory"]
-    assert all(kind.module == f"sqlanon.release.targets.{name}.target" for name, kind in list(seam.KINDS.items())[:3])
+    assert all(kind.module == f"sqlanon.publish.targets.{name}.target" for name, kind in list(seam.KINDS.items())[:3])

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 import sqlanon
-from sqlanon.audit.check import Check
+from sqlanon.support.checks import Check
 from support.policies import make_policy
 
 HOSTILE = "<script>alert('x')</script>"

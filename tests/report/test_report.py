@@ -23,11 +23,11 @@ import pytest
 import sqlanon
 import sqlanon.report.page as paging
 from sqlanon.demo.hospital import make_hospital
-from sqlanon.disclosure.class_sizes import ClassSizes, class_sizes
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, MissingLibraryError, PolicyError, ReleaseError
+from sqlanon.frequency.class_sizes import ClassSizes, class_sizes
 from sqlanon.measures import MEASURES
-from sqlanon.release.targets.postgres.reader import PostgresLocation, PostgresRelease
+from sqlanon.publish.targets.postgres.reader import PostgresLocation, PostgresRelease
 from sqlanon.report import facts, read_release_facts, view
 from sqlanon.report.distributions import BARS, NO_VALUE, distribution
 from sqlanon.report.page import render_page

@@ -15,13 +15,13 @@ import tomllib
 
 import sqlanon
 import sqlanon.report.page as paging
-from sqlanon.audit.check import Check
-from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.disclosure.residual_risk import ResidualRisk, sort_by_severity
+from sqlanon.frequency.class_sizes import ClassSizes
 from sqlanon.policy import AboutSection
 from sqlanon.report.facts import ReportFacts
 from sqlanon.report.page import render_page
 from sqlanon.report.risks import uniques_in_source
+from sqlanon.support.checks import Check
 from support.policies import make_policy
 
 K = 4

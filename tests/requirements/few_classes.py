@@ -8,9 +8,10 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check
+from sqlanon.requirements.audit import AuditedRelease
 from sqlanon.requirements.base import Entry, KeptClasses, Requirement, TableCondition
 from sqlanon.requirements.plain_sql import WarehouseRelease, class_sizes
+from sqlanon.support.checks import Check
 from sqlanon.support.expressions import template
 from sqlanon.support.fields import Count
 

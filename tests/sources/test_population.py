@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import sqlanon
-from sqlanon.release.publish import NOT_COMPARED
+from sqlanon.publish.stage import NOT_COMPARED
 from support.lanes import some
 from support.policies import make_policy
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 import sqlanon
+from sqlanon.audit.verification import Verification
 from sqlanon.audit.verify import verify_file
-from sqlanon.release.targets.base import Verification
 from support.databases import fetch
 
 

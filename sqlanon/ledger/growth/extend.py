@@ -18,7 +18,6 @@ from uuid import uuid4
 
 from sqlglot import exp
 
-from sqlanon.audit.check import Check
 from sqlanon.audit.source_audit import SourceAudit
 from sqlanon.disclosure.dependencies import Narrowing, measure_dependencies
 from sqlanon.disclosure.unprotected_columns import warn_of_unprotected_columns
@@ -39,17 +38,17 @@ from sqlanon.ledger.released_hierarchies import copy_released_hierarchies, merge
 from sqlanon.measures import MEASURES, Figures
 from sqlanon.policy import Policy
 from sqlanon.policy.compatibility import EXTENSIONS, collect_sections, find_conflicts
+from sqlanon.publish.draft import person_claims
+from sqlanon.publish.published import Release
+from sqlanon.publish.stage import publish
+from sqlanon.publish.targets.base import ExpectedFigures, Reach
+from sqlanon.publish.targets.file.target import FileTarget
 from sqlanon.recode.full_domain import FullDomainRecoding, suppressed_classes
-from sqlanon.release.draft import person_claims
 from sqlanon.release.label_levels import find_range_kinds, label_levels
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import SuppressedRows
-from sqlanon.release.publish import publish
-from sqlanon.release.published import Release
 from sqlanon.release.score import recompute_score
 from sqlanon.release.source_change import SourceChange
-from sqlanon.release.targets.base import ExpectedFigures, Reach
-from sqlanon.release.targets.file.target import FileTarget
 from sqlanon.requirements import guaranteed_k
 from sqlanon.requirements.macros import call_digest, call_k_anonymity
 from sqlanon.sources.columns import refuse_repeated_keys
@@ -58,6 +57,7 @@ from sqlanon.strategies.lattice.candidate import candidate_query, class_leaves_q
 from sqlanon.strategies.lattice.checker import fetch_leaf_sums, policy_measure
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.persons import PersonFigures, person_figures
+from sqlanon.support.checks import Check
 from sqlanon.support.coding import CodedAttribute, Column, Levels, code_column
 from sqlanon.support.expressions import (
     all_of,
@@ -430,7 +430,7 @@ class Extension:
 
 @dataclass(frozen=True)
 class ExtensionDraft:
-    """An extended release before it is written: a `sqlanon.release.targets.base.Draft`."""
+    """An extended release before it is written: a `sqlanon.publish.targets.base.Draft`."""
 
     run: Run
     search_input: SearchInput

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.audit.visible_values import count_different_rows
+from sqlanon.audit.verification import Verification
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.ledger.growth.marks import KEY_HASH, key_hash, recode_released_rows
@@ -20,9 +20,10 @@ from sqlanon.ledger.recording import read_ledger
 from sqlanon.ledger.records import Publication, copy_hashes
 from sqlanon.policy import Policy, ReleaseSection
 from sqlanon.policy.compatibility import EARLIER_RELEASES, REMOTE_SOURCES, collect_sections, find_conflicts
+from sqlanon.publish.targets.base import Reach
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.source_change import SourceChange
-from sqlanon.release.targets.base import Reach, Verification
+from sqlanon.release.visible_values import count_different_rows
 from sqlanon.requirements import guaranteed_k
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run

@@ -15,7 +15,6 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.audit.check import Check
 from sqlanon.errors import NotComparedError, ReleaseError
 from sqlanon.ledger import catalog
 from sqlanon.ledger.earlier import EarlierRelease, open_earlier_release
@@ -62,11 +61,13 @@ from sqlanon.ledger.released_hierarchies import (
 from sqlanon.ledger.same_people import SharedPeople
 from sqlanon.places.addresses import format_location
 from sqlanon.policy.noise import ROUNDING
+from sqlanon.publish.targets.base import Reach
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.targets.base import Reach, kind_for_path
+from sqlanon.release.target_kinds import kind_for_path
 from sqlanon.requirements import guaranteed_k
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.support.checks import Check
 from sqlanon.support.expressions import (
     aliased,
     cols,

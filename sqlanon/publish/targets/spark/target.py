@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from sqlglot import exp
 
-from sqlanon.audit.check import Check
+from sqlanon.audit.verification import Verification
 from sqlanon.audit.verify import ROWS_NOT_READ, verification_sql
 from sqlanon.engines.dialects.spark import from_duckdb_type, to_duckdb_type
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -26,12 +26,8 @@ from sqlanon.engines.spark.engine import SparkEngine, catalog_identity
 from sqlanon.engines.spark.errors import describe_error, error_condition, is_spark_error
 from sqlanon.errors import AuditError, BrokenReleaseError, ReleaseError, SourceError
 from sqlanon.places.addresses import format_location, resolve_spark_address, spark_location, spark_name_flaw
-from sqlanon.release.manifest import Facts, Manifest
-from sqlanon.release.metadata import SuppressedRows
-from sqlanon.release.reader import COPIED, SUBJECT
-from sqlanon.release.sentences import comment_on_any_version
-from sqlanon.release.targets.base import Draft, Reach, ReleaseTarget, Verification, refuse_draft_over, unsupported_types
-from sqlanon.release.targets.server import (
+from sqlanon.publish.targets.base import Draft, Reach, ReleaseTarget, refuse_draft_over, unsupported_types
+from sqlanon.publish.targets.server import (
     ServerLocation,
     ServerRelease,
     ServerTarget,
@@ -44,8 +40,8 @@ from sqlanon.release.targets.server import (
     split_location,
     types_in,
 )
-from sqlanon.release.targets.spark import catalog as sc
-from sqlanon.release.targets.spark.catalog import (
+from sqlanon.publish.targets.spark import catalog as sc
+from sqlanon.publish.targets.spark.catalog import (
     CatalogEntry,
     ReleaseCatalog,
     check_persistence,
@@ -54,7 +50,7 @@ from sqlanon.release.targets.spark.catalog import (
     table_comment,
     table_version,
 )
-from sqlanon.release.targets.spark.rows import (
+from sqlanon.publish.targets.spark.rows import (
     CountedRelease,
     checked_columns,
     columns_checked_by,
@@ -66,7 +62,12 @@ from sqlanon.release.targets.spark.rows import (
     is_digestible,
     pin_rows,
 )
+from sqlanon.release.manifest import Facts, Manifest
+from sqlanon.release.metadata import SuppressedRows
+from sqlanon.release.reader import COPIED, SUBJECT
+from sqlanon.release.sentences import comment_on_any_version
 from sqlanon.requirements.macros import call_k_anonymity
+from sqlanon.support.checks import Check
 from sqlanon.support.expressions import as_column, col, drop_table, select_star, table, text
 from sqlanon.support.names import table_parts
 

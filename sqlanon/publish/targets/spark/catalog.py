@@ -15,14 +15,10 @@ from typing import Any
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from sqlanon.audit.check import Check, check_faults
 from sqlanon.engines.dialects.spark import TEXT, from_duckdb_type
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.engines.spark.errors import error_condition
-from sqlanon.release.manifest import Manifest
-from sqlanon.release.metadata import column_list
-from sqlanon.release.sentences import comment_on_any_version, comment_on_release
-from sqlanon.release.targets.server import (
+from sqlanon.publish.targets.server import (
     ServerLocation,
     check_versions,
     column_comments,
@@ -30,7 +26,11 @@ from sqlanon.release.targets.server import (
     types_in,
     version_number,
 )
-from sqlanon.release.targets.spark.rows import types_of
+from sqlanon.publish.targets.spark.rows import types_of
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.metadata import column_list
+from sqlanon.release.sentences import comment_on_any_version, comment_on_release
+from sqlanon.support.checks import Check, check_faults
 from sqlanon.support.expressions import col, create_table_with_columns, fragment, ident, table, template, text
 
 RELEASE_PROPERTY = "sqlanon.release"

@@ -16,18 +16,19 @@ from typing import Any, ClassVar, Protocol
 
 from sqlglot import exp
 
-from sqlanon.audit.check import Check, check_faults
-from sqlanon.disclosure.class_sizes import ClassSizes, class_sizes
+from sqlanon.audit.verification import Verification
 from sqlanon.disclosure.residual_risk import ResidualRisk
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.travel import decode_columns
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SqlanonError
+from sqlanon.frequency.class_sizes import ClassSizes, class_sizes
 from sqlanon.places.addresses import VERSION_DIGITS, format_location
 from sqlanon.policy import ReleaseSection
+from sqlanon.publish.targets.base import Draft
 from sqlanon.release.manifest import Manifest, ReleasedColumn, version_name
 from sqlanon.release.sentences import comment_on_column, render_manifest
-from sqlanon.release.targets.base import Draft, Verification
+from sqlanon.support.checks import Check, check_faults
 from sqlanon.support.expressions import create_temporary_table, drop_table, table
 
 

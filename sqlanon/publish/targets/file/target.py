@@ -17,8 +17,7 @@ import duckdb
 from duckdb.sqltypes import DuckDBPyType
 from sqlglot import exp
 
-from sqlanon.audit.check import check_sha256, file_sha256
-from sqlanon.audit.parquet import KEY
+from sqlanon.audit.verification import Verification
 from sqlanon.audit.verify import verify_file, verify_release
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
@@ -28,19 +27,23 @@ from sqlanon.places.addresses import database_path_flaw, release_file_flaw
 from sqlanon.policy import Policy
 from sqlanon.policy.checks import is_same_file
 from sqlanon.policy.sections import STORAGE_VERSION
+from sqlanon.publish.published import Release
+from sqlanon.publish.targets.base import Draft, Reach, ReleaseTarget, refuse_draft_over, unsupported_types
 from sqlanon.release import macro_library
 from sqlanon.release.contents import ATTACHED, expected_objects, library_files, list_objects
 from sqlanon.release.digests import (
     MIN_ROWS,
     approximate_counts,
+    check_sha256,
     columns_to_hash_once,
     digest_by_value,
+    file_sha256,
     has_repeated_values,
 )
 from sqlanon.release.label_levels import LEVELS, LEVELS_COLUMNS
 from sqlanon.release.manifest import Facts, Manifest, version_name
 from sqlanon.release.metadata import SuppressedRows, refuse_taken_name, write_metadata
-from sqlanon.release.published import Release
+from sqlanon.release.parquet import KEY
 from sqlanon.release.reader import (
     SUBJECT,
     CachedQueries,
@@ -50,7 +53,6 @@ from sqlanon.release.reader import (
     read_manifest,
     read_manifests,
 )
-from sqlanon.release.targets.base import Draft, Reach, ReleaseTarget, Verification, refuse_draft_over, unsupported_types
 from sqlanon.requirements.macros import call_digest, call_k_anonymity
 from sqlanon.sources import UNKNOWN_TYPE, Source
 from sqlanon.sources.relation import describe_engine_error

@@ -12,15 +12,13 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlanon.audit.check import Check, check_faults, check_wording
+from sqlanon.audit.verification import check_wording
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.errors import BrokenReleaseError
 from sqlanon.places.addresses import MANIFEST
-from sqlanon.release.manifest import Manifest, version_name
-from sqlanon.release.sentences import comment_on_release
-from sqlanon.release.targets.postgres import statements as ps
-from sqlanon.release.targets.server import (
+from sqlanon.publish.targets.postgres import statements as ps
+from sqlanon.publish.targets.server import (
     ServerLocation,
     check_versions,
     column_comments,
@@ -28,6 +26,9 @@ from sqlanon.release.targets.server import (
     types_in,
     version_number,
 )
+from sqlanon.release.manifest import Manifest, version_name
+from sqlanon.release.sentences import comment_on_release
+from sqlanon.support.checks import Check, check_faults
 from sqlanon.support.expressions import quote_name
 
 _MAX_NAME_BYTES = 63

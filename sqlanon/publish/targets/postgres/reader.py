@@ -14,9 +14,8 @@ from typing import Any, ClassVar
 import duckdb
 from sqlglot import exp
 
-from sqlanon.audit.check import Check
+from sqlanon.audit.verification import Verification
 from sqlanon.audit.verify import find_residual_risk, verification_sql, verify_release
-from sqlanon.disclosure.class_sizes import class_sizes
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.dialects.qualified import qualify_functions
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -24,21 +23,18 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.travel import decode_columns, encode_columns
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
+from sqlanon.frequency.class_sizes import class_sizes
 from sqlanon.places.addresses import MANIFEST, format_location, resolve_postgres_address, server_address
-from sqlanon.release.digests import hash_rows
-from sqlanon.release.manifest import Manifest
-from sqlanon.release.metadata import column_list
-from sqlanon.release.reader import COPIED, SUBJECT, CachedQueries, OpenRelease
-from sqlanon.release.targets.base import Reach, Verification
-from sqlanon.release.targets.postgres import statements as ps
-from sqlanon.release.targets.postgres.checks import (
+from sqlanon.publish.targets.base import Reach
+from sqlanon.publish.targets.postgres import statements as ps
+from sqlanon.publish.targets.postgres.checks import (
     Relations,
     check_catalog,
     refuse_unsafe_manifest_table,
     relation_number,
     schema_number,
 )
-from sqlanon.release.targets.server import (
+from sqlanon.publish.targets.server import (
     ServerLocation,
     ServerRelease,
     copy_stream,
@@ -47,6 +43,11 @@ from sqlanon.release.targets.server import (
     split_location,
     types_in,
 )
+from sqlanon.release.digests import hash_rows
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.metadata import column_list
+from sqlanon.release.reader import COPIED, SUBJECT, CachedQueries, OpenRelease
+from sqlanon.support.checks import Check
 from sqlanon.support.expressions import create_temporary_view, create_view, select_star, table
 from sqlanon.support.names import table_parts
 from sqlanon.support.resources import RELEASE_MACROS, macro_scripts

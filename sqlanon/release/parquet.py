@@ -19,9 +19,9 @@ from typing import Any, BinaryIO, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.audit.check import UNREAD_BYTES, Check, check_faults
-from sqlanon.audit.visible_values import Leaf, leaf_columns, leaf_values
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.release.visible_values import Leaf, leaf_columns, leaf_values
+from sqlanon.support.checks import Check, check_faults
 from sqlanon.support.expressions import (
     as_column,
     col,
@@ -32,6 +32,9 @@ from sqlanon.support.expressions import (
     read_parquet,
     template,
 )
+
+UNREAD_BYTES = "only the SHA-256 finds data in their unused ends (--sha256, --policy)"
+"""Limit of the checks of blocks and pages, for their messages."""
 
 Fields: TypeAlias = Mapping[int, Any]
 """The fields of a struct by their numbers: numbers, bytes, lists, and structs."""

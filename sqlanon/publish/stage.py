@@ -14,10 +14,11 @@ from typing import Any, Protocol, TypeVar
 
 from sqlglot import exp
 
-from sqlanon.audit.check import Check
+from sqlanon.audit.verification import Verification
 from sqlanon.errors import AuditError, OvertakenError
+from sqlanon.publish.targets.base import Draft, Published, ReleaseTarget, Staged
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.targets.base import Draft, Published, ReleaseTarget, Staged, Verification
+from sqlanon.support.checks import Check
 from sqlanon.support.expressions import create_table, select_star
 
 ATTEMPTS = 5

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from sqlanon.audit.check import Check
 from sqlanon.audit.source_audit import SourceAudit
 from sqlanon.disclosure.dependencies import Dependencies
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import ReleaseError
 from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.policy.guarantee import strategy_guarantee
+from sqlanon.publish.targets.base import ExpectedFigures
 from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.recode.stage import Recoding
 from sqlanon.release.label_levels import find_range_kinds, label_levels
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import SuppressedRows, can_show_labels, suppressed_by_label
 from sqlanon.release.score import is_proof_public, is_score_public, public_generalization
-from sqlanon.release.targets.base import ExpectedFigures, kind_for_target
+from sqlanon.release.target_kinds import kind_for_target
 from sqlanon.requirements import guaranteed_k, list_requirement_queries, needs_source
 from sqlanon.requirements.audit import AuditedRelease, PrivateRelations, Queryable
 from sqlanon.requirements.macros import call_digest, call_k_anonymity
@@ -35,6 +35,7 @@ from sqlanon.strategies.lattice.persons import PersonFigures
 from sqlanon.strategies.lattice.population_match import generalized_population
 from sqlanon.strategies.lattice.result import SearchResult
 from sqlanon.strategies.recoding import ReleaseStatement
+from sqlanon.support.checks import Check
 from sqlanon.support.coding import KNOWN, Column
 from sqlanon.support.expressions import cast, col, table
 from sqlanon.support.notices import Notice
@@ -61,7 +62,7 @@ class ReplacedRelease:
 
 @dataclass(frozen=True)
 class ReleaseDraft:
-    """The result of a search with its recoding: a `sqlanon.release.targets.base.Draft`.
+    """The result of a search with its recoding: a `sqlanon.publish.targets.base.Draft`.
 
     ``recoding`` has the statement of the rows before noise, and the figures of the release.
     """

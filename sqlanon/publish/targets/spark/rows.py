@@ -18,7 +18,7 @@ from uuid import uuid4
 import duckdb
 from sqlglot import exp
 
-from sqlanon.audit.check import Check
+from sqlanon.audit.verification import Verification
 from sqlanon.audit.verify import verify_rows
 from sqlanon.engines.dialects.spark import SPARK, TEXT, to_duckdb_type
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -28,12 +28,12 @@ from sqlanon.engines.travel import encode_columns, repeat_rows, row_count_column
 from sqlanon.errors import BrokenReleaseError
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
+from sqlanon.publish.targets.server import copy_stream, types_in
 from sqlanon.release.digests import INTEGER_TYPES, column_multipliers, hash_buckets
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.reader import SUBJECT, CachedQueries, OpenRelease
-from sqlanon.release.targets.base import Verification
-from sqlanon.release.targets.server import copy_stream, types_in
 from sqlanon.requirements import examined_sensitive_attributes
+from sqlanon.support.checks import Check
 from sqlanon.support.expressions import (
     anonymous,
     as_column,

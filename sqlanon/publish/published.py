@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from sqlanon.audit.verification import Verification
 from sqlanon.audit.verify import verification_sql, verify_file
-from sqlanon.disclosure.class_sizes import ClassSizes, class_sizes
 from sqlanon.disclosure.residual_risk import ResidualRisk, find_worst_risk
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.release.frames import pandas_frame, polars_frame
+from sqlanon.errors import MissingLibraryError
+from sqlanon.frequency.class_sizes import ClassSizes, class_sizes
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.sentences import render_manifest
-from sqlanon.release.targets.base import Verification
 from sqlanon.support.expressions import select_star, table
 
 if TYPE_CHECKING:
@@ -150,3 +151,21 @@ class Release:
 
     def __repr__(self) -> str:
         return f"Release({str(self.path)!r}, table={self.table!r}, rows={self.manifest.released_rows})"
+
+
+def pandas_frame(rows: duckdb.DuckDBPyRelation) -> pandas.DataFrame:
+    _refuse_without("pandas")
+    return rows.df()
+
+
+def polars_frame(rows: duckdb.DuckDBPyRelation) -> polars.DataFrame:
+    _refuse_without("polars")
+    frame: polars.DataFrame = rows.pl()
+    return frame
+
+
+def _refuse_without(library: str) -> None:
+    try:
+        import_module(library)
+    except ImportError:
+        raise MissingLibraryError(f"a {library} data frame", library, library) from None

@@ -12,27 +12,25 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from sqlanon.audit.verification import Verification
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.travel import decode_columns, encode_columns
 from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.places.addresses import MANIFEST
 from sqlanon.policy import Policy
-from sqlanon.release.digests import hash_rows
-from sqlanon.release.manifest import Facts, Manifest, version_name
-from sqlanon.release.metadata import SuppressedRows, comment_statements, stable_view
-from sqlanon.release.targets.base import Draft, ReleaseTarget, Verification, refuse_draft_over, unsupported_types
-from sqlanon.release.targets.file.target import STAGED_FILE, StagedRows, write_rows
-from sqlanon.release.targets.postgres import statements as ps
-from sqlanon.release.targets.postgres.checks import check_catalog, find_manifest_table_flaws, relation_number
-from sqlanon.release.targets.postgres.reader import (
+from sqlanon.publish.targets.base import Draft, ReleaseTarget, refuse_draft_over, unsupported_types
+from sqlanon.publish.targets.file.target import STAGED_FILE, StagedRows, write_rows
+from sqlanon.publish.targets.postgres import statements as ps
+from sqlanon.publish.targets.postgres.checks import check_catalog, find_manifest_table_flaws, relation_number
+from sqlanon.publish.targets.postgres.reader import (
     PostgresLocation,
     PostgresRelease,
     recorded_location,
     release_location,
     types_of,
 )
-from sqlanon.release.targets.server import (
+from sqlanon.publish.targets.server import (
     ServerTarget,
     StagedOnServer,
     next_version,
@@ -41,6 +39,9 @@ from sqlanon.release.targets.server import (
     types_in,
     version_number,
 )
+from sqlanon.release.digests import hash_rows
+from sqlanon.release.manifest import Facts, Manifest, version_name
+from sqlanon.release.metadata import SuppressedRows, comment_statements, stable_view
 from sqlanon.sources import Source
 from sqlanon.support.expressions import drop_table, drop_view, select_star, table
 from sqlanon.support.workdir import spill_directory

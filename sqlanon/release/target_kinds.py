@@ -1,0 +1,122 @@
+"""The kinds of places that hold releases, and their registry. A kind is one folder of `sqlanon.publish.targets`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from sqlanon.places.addresses import (
+    is_postgres,
+    is_postgres_location,
+    is_session,
+    is_spark_location,
+    resolves_to_spark,
+)
+from sqlanon.policy import Policy
+from sqlanon.sources import Source
+
+
+@dataclass(frozen=True)
+class TargetKind:
+    """A backend for releases.
+
+    Attributes
+    ----------
+    name:
+        The name in the registry.
+    module:
+        A module with ``target_for(draft, target, table_name)``, ``release_location(release, table_name)`` and
+        ``recorded_location(path, table_name, reach)``.
+    takes:
+        Whether `publish` writes to this target; for a target of None, whether the policy names one.
+    reads:
+        Whether a release that a caller names is of this kind.
+    recorded:
+        Whether a path in the catalog is of this kind.
+    refuse:
+        Raise an error before the search if the target cannot hold the columns of the source.
+    in_files:
+        Whether a release is a file.
+    compares:
+        Whether the rows of a release can be compared with another release.
+    writes:
+        The object that is written, for a plan.
+    """
+
+    name: str
+    module: str
+    takes: Callable[[Any, Policy], bool] = lambda target, policy: False
+    reads: Callable[[Any], bool] = lambda release: False
+    recorded: Callable[[Path], bool] = lambda path: False
+    refuse: Callable[[Policy, Source], None] = lambda policy, source: None
+    in_files: bool = False
+    compares: bool = True
+    writes: str = "a fresh file"
+
+
+KINDS: dict[str, TargetKind] = {}
+"""The registered kinds by name; the newest has precedence."""
+
+
+def register(kind: TargetKind) -> None:
+    if kind.name in KINDS:
+        raise ValueError(f"target kind {kind.name!r} is already registered")
+    KINDS[kind.name] = kind
+
+
+def unregister(kind: TargetKind) -> None:
+    del KINDS[kind.name]
+
+
+def kind_for_target(target: Any, policy: Policy) -> TargetKind:
+    return next(kind for kind in reversed(KINDS.values()) if kind.takes(target, policy))
+
+
+def kind_for_path(path: Path) -> TargetKind:
+    return next(kind for kind in reversed(KINDS.values()) if kind.recorded(path))
+
+
+def _is_in_section(name: str) -> Callable[[Any, Policy], bool]:
+    return lambda target, policy: target is None and policy.release is not None and bool(getattr(policy.release, name))
+
+
+_FILE = "sqlanon.publish.targets.file.target"
+_POSTGRES = "sqlanon.publish.targets.postgres.target"
+
+register(
+    TargetKind(
+        "file",
+        _FILE,
+        takes=lambda target, policy: True,
+        reads=lambda release: isinstance(release, (str, PathLike)),
+        recorded=lambda path: True,
+        refuse=lambda policy, source: import_module(_FILE).refuse_unsupported_source(policy, source),
+        in_files=True,
+    )
+)
+register(
+    TargetKind(
+        "postgres",
+        _POSTGRES,
+        takes=_is_in_section("postgres"),
+        reads=lambda release: isinstance(release, str) and is_postgres(release),
+        recorded=is_postgres_location,
+        refuse=lambda policy, source: import_module(_POSTGRES).refuse_unsupported_server(policy, source),
+        writes="a new table in PostgreSQL",
+    )
+)
+register(
+    TargetKind(
+        "spark",
+        "sqlanon.publish.targets.spark.target",
+        takes=_is_in_section("spark"),
+        reads=lambda release: is_session(release) or (isinstance(release, str) and resolves_to_spark(release)),
+        recorded=is_spark_location,
+        compares=False,
+        writes="a new table in Spark",
+    )
+)
