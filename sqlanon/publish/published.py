@@ -154,11 +154,13 @@ class Release:
 
 
 def pandas_frame(rows: duckdb.DuckDBPyRelation) -> pandas.DataFrame:
+    """Convert rows to a pandas data frame."""
     _refuse_without("pandas")
     return rows.df()
 
 
 def polars_frame(rows: duckdb.DuckDBPyRelation) -> polars.DataFrame:
+    """Convert rows to a polars data frame."""
     _refuse_without("polars")
     frame: polars.DataFrame = rows.pl()
     return frame
