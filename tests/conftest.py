@@ -18,7 +18,7 @@ from sqlanon.publish.targets.file import target as file_target
 from sqlanon.release import contents
 from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
 from support.files import data_folder
-from support.lanes import SEARCHING, examples, group_cases, share, spread
+from support.lanes import LEAST_CASES, SEARCHING, examples, group_cases, share, spread
 from support.servers.intruder import Intruder
 from support.servers.postgres import VARIABLE, running
 from support.servers.spark import CHEAP, Cluster, cluster
@@ -123,7 +123,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Tests that need Spark are slow, and share one session: one process runs them all, with ``-n 0 -m spark``. Cases
     beyond the number in ``cases`` are slow. If ``SQLANON_EXAMPLES`` is below 1, no thorough test runs, and of the slow
-    cases of each test the same share, or all if it is marked ``whole``.
+    cases of each test the same share, but as many as its mark ``least`` has.
     """
     in_parallel = "PYTEST_XDIST_WORKER" in os.environ
     for item in items:
@@ -138,9 +138,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             for item in set(cases) - set(spread(cases, mark.args[0])):
                 item.add_marker(pytest.mark.slow)
     left_out = {item for item in items if item.get_closest_marker("thorough") and not SEARCHING}
-    slow = [item for item in items if item.get_closest_marker("slow") and not item.get_closest_marker("whole")]
-    for cases in group_cases(item for item in slow if item not in left_out):
-        left_out |= set(cases) - set(share(cases))
+    slow = [item for item in items if item.get_closest_marker("slow") and item not in left_out]
+    for cases in group_cases(slow):
+        mark = cases[0].get_closest_marker("least")
+        left_out |= set(cases) - set(share(cases, mark.args[0] if mark else LEAST_CASES))
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]

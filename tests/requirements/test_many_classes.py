@@ -51,7 +51,7 @@ def table_of(
     return SmallTable(PrivacyCase(source, privacy, "1", "loss"), ((0, 2),), ((),))
 
 
-@pytest.mark.whole
+@pytest.mark.least(4)
 @pytest.mark.cases(17)
 @pytest.mark.parametrize("person", [None, "who"])
 @pytest.mark.parametrize("name", REQUIREMENTS)

@@ -539,7 +539,6 @@ def test_an_extension_that_is_missing_is_named_with_what_to_do(
 
 
 @pytest.mark.thorough
-@pytest.mark.whole
 def test_with_extensions() -> None:
     """All of this file, with the newest DuckDB for which PyPI has extensions."""
     if extensions._find_packaged_file("sqlite_scanner") is not None:

@@ -63,7 +63,7 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "strategies.txt"
 # --- full-domain strategies
 
 
-@pytest.mark.whole
+@pytest.mark.least(3)
 @pytest.mark.parametrize("number", quick_and_slow(NUMBERS, QUICK_NUMBERS))
 def test_every_strategy_of_the_full_domain(number: int) -> None:
     table = small_table(number)
@@ -72,7 +72,7 @@ def test_every_strategy_of_the_full_domain(number: int) -> None:
             check_full_domain(table, prepared, strategy)
 
 
-@pytest.mark.whole
+@pytest.mark.least(6)
 @pytest.mark.cases(10)
 @pytest.mark.parametrize(("shape", "kind", "persons"), HARD_TABLES)
 def test_every_strategy_where_not_all_that_is_higher_satisfies(
@@ -145,7 +145,7 @@ def recorded(called: set[str], name: str, function: Callable[..., Any]) -> Calla
     return call
 
 
-@pytest.mark.whole
+@pytest.mark.least(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("number", NUMBERS)
 def test_every_strategy_as_if_the_table_were_large(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,6 +306,9 @@ QUICK_VARIANTS = {
 }
 """The variants in the quick lane, by table: planted faults change their results on these tables, seldom on others."""
 
+SLOW_NUMBERS = (6, *LARGE_VARIANTS)
+"""The tables in the slow lane, one of each size: on these, all variants run."""
+
 
 @pytest.mark.parametrize("number", QUICK_VARIANTS)
 def test_local_strategies(number: int) -> None:
@@ -313,16 +316,15 @@ def test_local_strategies(number: int) -> None:
     assert dict(local_results(number, variants)) == {name: golden[name] for name in variants}
 
 
-@pytest.mark.whole
+@pytest.mark.least(len(SLOW_NUMBERS))
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "number", [pytest.param(i, marks=pytest.mark.thorough) if i % 2 and i != 15 else i for i in LOCAL_NUMBERS]
+    "number", [i if i in SLOW_NUMBERS else pytest.param(i, marks=pytest.mark.thorough) for i in LOCAL_NUMBERS]
 )
 def test_every_local_strategy(number: int) -> None:
     assert dict(local_results(number, variants_of(number))) == golden_results_of(number)
 
 
-@pytest.mark.whole
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [4, pytest.param(7, marks=pytest.mark.thorough)])
 def test_local_strategies_as_if_the_table_were_large(number: int, monkeypatch: pytest.MonkeyPatch) -> None:

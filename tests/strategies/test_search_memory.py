@@ -103,7 +103,7 @@ def check_bounds(
                 assert not (at_most(levels, excluded) and is_below) or levels == search.best, (low, levels, aim)
 
 
-@pytest.mark.whole
+@pytest.mark.least(4)
 @pytest.mark.parametrize("number", quick_and_slow(NUMBERS, (0, 1, 6, 7, 13, 20)))
 def test_conclusions_of_small_tables(number: int) -> None:
     check_table(small_table(number))
@@ -112,7 +112,7 @@ def test_conclusions_of_small_tables(number: int) -> None:
 QUICK = [("not monotone", "recursive"), ("not monotone", "average_risk"), ("tight", "joint"), ("tight", "with k_map")]
 
 
-@pytest.mark.whole
+@pytest.mark.least(6)
 @pytest.mark.parametrize(
     ("shape", "kind", "persons"),
     [number if number[:2] in QUICK else pytest.param(*number, marks=pytest.mark.slow) for number in HARD_TABLES],

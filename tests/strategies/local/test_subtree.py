@@ -49,7 +49,7 @@ def check(case: Case, limits: Sequence[int]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.whole
+@pytest.mark.least(4)
 @pytest.mark.parametrize("number", range(16))
 def test_no_split_is_left_that_costs_less(number: int) -> None:
     case = local_case(number)
