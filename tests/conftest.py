@@ -18,7 +18,7 @@ from sqlanon.publish.targets.file import target as file_target
 from sqlanon.release import contents
 from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
 from support.files import data_folder
-from support.lanes import LEAST_CASES, SEARCHING, examples, group_cases, share, spread
+from support.lanes import SEARCHING, examples, group_cases, share, spread
 from support.servers.intruder import Intruder
 from support.servers.postgres import VARIABLE, running
 from support.servers.spark import CHEAP, Cluster, cluster
@@ -141,7 +141,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = [item for item in items if item.get_closest_marker("slow") and item not in left_out]
     for cases in group_cases(slow):
         mark = cases[0].get_closest_marker("least")
-        left_out |= set(cases) - set(share(cases, mark.args[0] if mark else LEAST_CASES))
+        left_out |= set(cases) - set(share(cases, *(mark.args if mark else ())))
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]

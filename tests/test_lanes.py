@@ -19,8 +19,9 @@ CI = Path(__file__).resolve().parent.parent / ".ci" / "run"
     ("examples", "number", "expected"),
     [
         (0.1, 100, [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]),
-        (0.1, 12, [0, 6]),
-        (0.1, 3, [0, 1]),
+        (0.1, 24, [0, 12]),
+        (0.1, 3, [0]),
+        (0.1, 2, [0, 1]),
         (1, 9, [0, 1, 2, 3, 4, 5, 6, 7, 8]),
         (10, 9, [0, 1, 2, 3, 4, 5, 6, 7, 8]),
     ],
@@ -30,6 +31,11 @@ def test_a_share_of_the_cases_is_spread_over_all(
 ) -> None:
     monkeypatch.setattr(lanes, "EXAMPLES", examples)
     assert lanes.share(list(range(number))) == expected
+
+
+def test_a_mark_says_how_many_cases_run_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "EXAMPLES", 0.1)
+    assert lanes.share(list(range(9)), 3) == [0, 3, 6]
 
 
 @pytest.mark.parametrize("number", range(7))

@@ -28,10 +28,6 @@ SEARCHING = EXAMPLES >= 1
 comes from the change."""
 
 
-LEAST_CASES = 2
-"""The number of slow cases of a test that run even if fewer examples are drawn."""
-
-
 def group_cases(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
     """The cases of each test."""
     cases: dict[str, list[pytest.Item]] = {}
@@ -40,9 +36,9 @@ def group_cases(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
     return list(cases.values())
 
 
-def share(cases: list[Any], least: int = LEAST_CASES) -> list[Any]:
-    """The same share of the cases as of the examples, evenly spread."""
-    return spread(cases, max(least, examples(len(cases))))
+def share(cases: list[Any], least: int = 1) -> list[Any]:
+    """The same share of the cases as of the examples, evenly spread; two cases are two facts, and both run."""
+    return cases if len(cases) <= 2 else spread(cases, max(least, examples(len(cases))))
 
 
 def spread(cases: list[Any], number: int) -> list[Any]:
