@@ -348,6 +348,7 @@ def test_ctrl_c_cancels_the_job_and_the_session_goes_on(engine: SparkEngine, spa
     assert not status.getActiveStageIds()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("engine", ["classic"], indirect=True)
 def test_an_executor_that_dies_in_the_middle_of_a_job(engine: SparkEngine, spark_cluster: Cluster) -> None:
     victims = spark_cluster.both_executors()

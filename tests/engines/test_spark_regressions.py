@@ -19,14 +19,14 @@ pytestmark = pytest.mark.usefixtures("spark_cluster")
 
 
 @contextmanager
-def in_both(session: Any, query: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, Any]]:
+def in_both(session: Any, query: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """A table ``t`` in DuckDB and in Spark, by a query that both understand alike."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(f"CREATE TABLE t AS {query}")
         session.createDataFrame(connection.sql("FROM t").to_arrow_table()).createOrReplaceTempView("t")
         try:
-            yield connection, session
+            yield connection
         finally:
             session.catalog.dropTempView("t")
 
@@ -51,15 +51,15 @@ DAYS = """
 """Days that engines write, and read, in ways of their own."""
 
 
-@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_days_are_those_that_they_were(
-    spark: Any, small: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: Any, small: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As text, two of them were one day in Spark: some people were released twice, and others not."""
     if not small:
         monkeypatch.setattr(SMALL_SPARK, 3)
         monkeypatch.setattr(SMALL_SET, 3)
-    with in_both(spark, DAYS) as (connection, session):
+    with in_both(session, DAYS) as connection:
         days = connection.execute("SELECT DISTINCT d::VARCHAR FROM t ORDER BY 1").fetchall()
         labels = {day: ("early" if "BC" in day else "late") for (day,) in days}
         file = tmp_path / "d.csv"
@@ -81,7 +81,7 @@ def test_days_are_those_that_they_were(
     assert sorted(int(row[0]) for row in there[1]) == list(range(15))
 
 
-def test_a_time_zone_that_is_set_meanwhile(spark: Any, tmp_path: Path) -> None:
+def test_a_time_zone_that_is_set_meanwhile(session: Any, tmp_path: Path) -> None:
     instants = "SELECT i AS id, TIMESTAMPTZ '2024-01-01 12:00:00+00' AS at, i % 2 AS half FROM range(8) AS r(i)"
     policy = sqlanon.Policy(
         source={"table": "t"},
@@ -92,8 +92,8 @@ def test_a_time_zone_that_is_set_meanwhile(spark: Any, tmp_path: Path) -> None:
         },
         privacy={"k": 2},
     )
-    before = spark.conf.get("spark.sql.session.timeZone")
-    with in_both(spark, instants) as (connection, session), sqlanon.connect(session) as db:
+    before = session.conf.get("spark.sql.session.timeZone")
+    with in_both(session, instants) as connection, sqlanon.connect(session) as db:
         result = db.anonymize(policy)
         session.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
         session.conf.set("spark.sql.ansi.enabled", "false")
@@ -101,12 +101,12 @@ def test_a_time_zone_that_is_set_meanwhile(spark: Any, tmp_path: Path) -> None:
         assert isinstance(release, sqlanon.Release)
         digest = release.manifest.digest
         assert digest == released_rows(connection, policy, tmp_path / "here.duckdb")[0]
-    assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"  # its user's newest word
-    spark.conf.set("spark.sql.session.timeZone", before)
-    spark.conf.set("spark.sql.ansi.enabled", "true")
+    assert session.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"  # its user's newest word
+    session.conf.set("spark.sql.session.timeZone", before)
+    session.conf.set("spark.sql.ansi.enabled", "true")
 
 
-def test_masked_rows_beside_numbers(spark: Any, tmp_path: Path) -> None:
+def test_masked_rows_beside_numbers(session: Any, tmp_path: Path) -> None:
     """Labels of a masked column are text, which each engine makes of a number in its own way."""
     x = "[1.5, 1e-7, 1e23, 9.25][1 + least(i // 3, 3)]::DOUBLE + (i = 10)::INT"
     numbers = f"SELECT i AS id, {x} AS x FROM range(11) AS r(i)"
@@ -117,14 +117,14 @@ def test_masked_rows_beside_numbers(spark: Any, tmp_path: Path) -> None:
         search={"suppression_limit": 0.5, "measure": "precision"},
         release={"suppressed": "mask"},
     )
-    with in_both(spark, numbers) as (connection, session):
+    with in_both(session, numbers) as connection:
         there, here = (
             released_rows(one, policy, tmp_path / f"{i}.duckdb") for i, one in enumerate((session, connection))
         )
     assert there == here and {"*", "1.5", "1e-07", "1e+23"} == {row[1] for row in here[1]}
 
 
-def test_files_need_a_folder_that_all_see(spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_files_need_a_folder_that_all_see(session: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An executor elsewhere would leave private counts on its own machine."""
     monkeypatch.setattr(federation, "ROWS_AT_ONCE", 2)
     policy = sqlanon.Policy(
@@ -132,7 +132,7 @@ def test_files_need_a_folder_that_all_see(spark: Any, monkeypatch: pytest.Monkey
         attributes={"x": {"role": "quasi", "hierarchy": "suppress"}},
         privacy={"k": 2},
     )
-    with in_both(spark, "SELECT i % 2 AS x FROM range(8) AS r(i)") as (_, session):
+    with in_both(session, "SELECT i % 2 AS x FROM range(8) AS r(i)"):
         assert len(released_rows(session, policy, tmp_path / "r.duckdb")[1]) == 8
         monkeypatch.setattr("sqlanon.engines.spark.engine.SparkEngine.is_local", False)
         with sqlanon.connect(session) as db, pytest.raises(SourceError, match="scratch"):

@@ -15,6 +15,7 @@ from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.errors import PolicyError, SourceError, UnreadableColumnsError
 from sqlanon.sources.postgres import PostgresSource
 from support.servers.postgres import VARIABLE, Server
+from support.servers.spark import new_session
 
 # 60 persons with five to seven rows, and a ward that says nothing of them.
 VISITS = """
@@ -207,7 +208,7 @@ def test_large_tables_are_sampled_on_the_server(postgres: Server) -> None:
 @pytest.mark.parametrize("persons", [60, 8000])
 @pytest.mark.parametrize("role", ["identifying", None])
 def test_a_source_in_spark_is_refused(spark: Any, role: str | None, persons: int, tmp_path: Any) -> None:
-    session = spark.newSession()
+    session = new_session(spark)
     file = str(tmp_path / "visits.parquet")
     with duckdb.connect() as connection:
         connection.sql(VISITS.format(rows="5 + i % 3", persons=persons)).write_parquet(file)
@@ -221,7 +222,7 @@ def test_a_source_in_spark_is_refused(spark: Any, role: str | None, persons: int
 @pytest.mark.spark
 @pytest.mark.parametrize("strategy", ["optimal", pytest.param("mondrian", marks=pytest.mark.thorough)])
 def test_the_figures_of_spark_are_those_of_the_release(spark: Any, strategy: str, tmp_path: Any) -> None:
-    session = spark.newSession()
+    session = new_session(spark)
     file = str(tmp_path / "visits.parquet")
     with duckdb.connect() as connection:
         connection.execute(IN_CLASSES)

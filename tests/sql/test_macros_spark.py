@@ -21,20 +21,20 @@ FUNCTIONS = re.findall(
 
 
 @pytest.fixture(scope="module")
-def functions(spark: Any) -> Any:
+def functions(session: Any) -> Any:
     """The session of Spark, with the functions."""
-    before = {row[0] for row in spark.sql("SHOW SCHEMAS").collect()}
+    before = {row[0] for row in session.sql("SHOW SCHEMAS").collect()}
     statements = re.sub(r"--.*", "", read_sql_file("spark/functions.sql"))
     for statement in statements.split(";"):
         if statement.strip():
-            spark.sql(statement)
-    spark.sql(EXAMPLES[0].rstrip().rstrip(";"))
-    yield spark
-    spark.catalog.dropTempView("patients")
+            session.sql(statement)
+    session.sql(EXAMPLES[0].rstrip().rstrip(";"))
+    yield session
+    session.catalog.dropTempView("patients")
     for name in FUNCTIONS:
-        spark.sql(f"DROP FUNCTION sqlanon.{name}")
+        session.sql(f"DROP FUNCTION sqlanon.{name}")
     if "sqlanon" not in before:
-        spark.sql("DROP SCHEMA sqlanon")
+        session.sql("DROP SCHEMA sqlanon")
 
 
 def shown(value: Any) -> str:

@@ -47,6 +47,14 @@ CHEAP = {
 """Settings without which queries on small tables compile three times as fast."""
 
 
+def new_session(session: Any) -> Any:
+    """A session of the same driver, with these settings."""
+    created = session.newSession()
+    for name, value in CHEAP.items():
+        created.conf.set(name, value)
+    return created
+
+
 @dataclass
 class Cluster:
     """What runs.
