@@ -8,8 +8,9 @@
 Other arguments go to pytest and select the tests. The default is the quick tests of the folder with the name of the
 faulty file's folder, then the quick lane; `--near` leaves out the latter.
 
-Each fault is planted in a copy of the checkout. Where a run of tests takes longer than `--patience`, the fault counts
-as noticed, and its line says LATE. The exit status is 1 if more faults survive than `--survivors`.
+Each fault is planted in a copy of the checkout. Where a run of tests takes longer than `--patience`, or than is left of
+`--stop-after`, the fault counts as noticed, and its line says LATE. The exit status is 1 if more faults survive than
+`--survivors`.
 """
 
 from __future__ import annotations
@@ -107,17 +108,17 @@ class Copy:
     """A copy of the checkout in which one fault is planted at a time."""
 
     def __init__(self, folder: Path, patience: float) -> None:
-        self._folder, self._patience = folder, patience
+        self.folder, self.patience = folder, patience
         for name in COPIED:
             source = ROOT / name
             if source.is_dir():
-                shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(source, folder / name)  # with the bytecode: its files keep their times
             else:
                 shutil.copy2(source, folder / name)
 
     def plant(self, fault: Fault, runs: Sequence[Sequence[str]]) -> str:
         """Plant a fault, and return the first result of a run of tests other than ``SURVIVED``, if any."""
-        path = self._folder / fault.file
+        path = self.folder / fault.file
         text = path.read_text(encoding="utf-8")
         _rewrite(path, fault.apply(text))
         try:
@@ -129,10 +130,10 @@ class Copy:
         """Run tests: ``SURVIVED`` if they pass, ``killed`` if one fails, or ``LATE``."""
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
         data = os.environ.get("SQLANON_DATA", str(ROOT.parent / "shared" / "data"))
-        environment = {"SQLANON_EXAMPLES": "0.1", **os.environ, "PYTHONPATH": str(self._folder), "SQLANON_DATA": data}
+        environment = {"SQLANON_EXAMPLES": "0.1", **os.environ, "PYTHONPATH": str(self.folder), "SQLANON_DATA": data}
         with subprocess.Popen(
             command,
-            cwd=self._folder,
+            cwd=self.folder,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -140,7 +141,7 @@ class Copy:
             start_new_session=True,
         ) as process:
             try:
-                output, _ = process.communicate(timeout=self._patience)
+                output, _ = process.communicate(timeout=self.patience)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)  # its workers, too
                 return "LATE"
@@ -194,7 +195,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, help="how many of them to plant, drawn at random")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--patience", type=float, default=1_800, metavar="SECONDS", help="of one run of tests")
-    parser.add_argument("--stop-after", type=float, metavar="SECONDS", help="plant no further fault after this time")
+    parser.add_argument("--stop-after", type=float, metavar="SECONDS", help="of all faults together")
     parser.add_argument("--near", action="store_true", help="only the tests of the faulty file's folder, if it has any")
     parser.add_argument("--passed", action="store_true", help="the tests are known to pass without a fault")
     parser.add_argument("--survivors", type=int, default=0, help="the number of faults that may survive")
@@ -205,8 +206,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder), arguments.patience)
         for fault in faults:
-            if time.perf_counter() > stop_at:
+            if (seconds_left := stop_at - time.perf_counter()) <= 0:
                 break
+            copy.patience = min(arguments.patience, seconds_left)
             planted += 1
             runs = runs_for(fault, tests, arguments.near)
             for run in runs:
