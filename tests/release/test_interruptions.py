@@ -221,7 +221,6 @@ def check_after_a_kill(place: Place, published: bool | None) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.whole
 @pytest.mark.parametrize(
     ("module", "name", "moment", "spills", "stages", "place"),
     [
