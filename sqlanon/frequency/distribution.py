@@ -12,13 +12,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.frequency.statements import (
-    MOVER,
-    add_upper_codes,
-    class_count,
-    encode_combinations,
-    group_and_sum,
-)
+from sqlanon.frequency.statements import MOVER, add_upper_codes, class_count, encode_combinations, group_and_sum
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.support.coding import ROWS, CodedAttribute, Levels, dense_rank
 from sqlanon.support.expressions import (

@@ -19,14 +19,7 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.distribution import ValuePairs
-from sqlanon.frequency.statements import (
-    PERSON,
-    PERSONS,
-    POPULATION_MOVER,
-    count_persons,
-    quasi_columns,
-    raw_frequency,
-)
+from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION_MOVER, count_persons, quasi_columns, raw_frequency
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.sources.source import RemotePersons
 from sqlanon.support.coding import KNOWN, ROWS, CodedAttribute, code_column

@@ -212,12 +212,7 @@ class FrequencySets:
     """The frequency sets of a run, created on demand."""
 
     def __init__(
-        self,
-        runner: StatementRunner,
-        work: Namer,
-        ground: CountSource,
-        space: ClassSpace,
-        floor: Levels,
+        self, runner: StatementRunner, work: Namer, ground: CountSource, space: ClassSpace, floor: Levels
     ) -> None:
         self.runner, self.work, self.ground, self.floor = runner, work, ground, floor
         self.space = space

@@ -164,10 +164,7 @@ def encode_combinations(
 
 
 def count_frequency_set(
-    combinations: exp.Expr,
-    attributes: Sequence[CodedAttribute],
-    levels: Levels,
-    counts: Sequence[str],
+    combinations: exp.Expr, attributes: Sequence[CodedAttribute], levels: Levels, counts: Sequence[str]
 ) -> exp.Select:
     """The frequency set at some levels: combinations of codes, with the codes of all levels above."""
     query, codes = encode_combinations(combinations, attributes, levels, POPULATION in counts)

@@ -217,12 +217,7 @@ def build_hierarchy(
 
 
 def hierarchy_query(
-    rules: Sequence[Rule],
-    values: exp.Table,
-    column_type: str,
-    *,
-    engine: Engine | None = None,
-    longest: int = 1,
+    rules: Sequence[Rule], values: exp.Table, column_type: str, *, engine: Engine | None = None, longest: int = 1
 ) -> exp.Select:
     """The query that creates a hierarchy's table; reads hierarchy files, but no rows.
 

@@ -70,10 +70,7 @@ def _find_narrower_ends(rules: Sequence[Rule]) -> Iterator[str]:
     """Open ends beyond those of an earlier rule: merged values cannot be separated again."""
     intervals = [rule for rule in rules if isinstance(rule, IntervalsRule)]
     for before, after in combinations(intervals, 2):
-        pairs: list[tuple[str, Any, Any]] = [
-            ("above", before.above, after.above),
-            ("below", after.below, before.below),
-        ]
+        pairs: list[tuple[str, Any, Any]] = [("above", before.above, after.above), ("below", after.below, before.below)]
         for name, lower, upper in pairs:
             if type(lower) is type(upper) and lower is not None and lower < upper:
                 ends = f"{name} = {getattr(after, name)} is beyond {name} = {getattr(before, name)}"
@@ -214,9 +211,7 @@ def _named_table(name: str) -> exp.Table:
     if not parts:
         raise RuleError(f"{name!r} is not a table name: write table, schema.table or database.schema.table")
     return exp.Table(
-        this=parts[-1],
-        db=parts[-2] if len(parts) > 1 else None,
-        catalog=parts[-3] if len(parts) > 2 else None,
+        this=parts[-1], db=parts[-2] if len(parts) > 1 else None, catalog=parts[-3] if len(parts) > 2 else None
     )
 
 

@@ -32,12 +32,7 @@ from sqlanon.frequency.uncoded import uncoded_distribution, uncoded_frequency_se
 from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy, RiskSection
 from sqlanon.requirements import Domain, KAnonymity, Requirements, attributes_needing_hierarchies, bind_requirements
-from sqlanon.requirements.base import (
-    ClassCondition,
-    Distribution,
-    KeptClasses,
-    TableCondition,
-)
+from sqlanon.requirements.base import ClassCondition, Distribution, KeptClasses, TableCondition
 from sqlanon.requirements.wrong_map import wrong_rows
 from sqlanon.risk.attackers import (
     JournalistRisk,
@@ -132,12 +127,7 @@ class _Assessment:
     """One assessment. Creates tables in the work schema of the run, unless one scan of the source is enough."""
 
     def __init__(
-        self,
-        run: Run,
-        policy: Policy,
-        runner: StatementRunner,
-        leakage: int = 3,
-        leakage_seconds: float | None = None,
+        self, run: Run, policy: Policy, runner: StatementRunner, leakage: int = 3, leakage_seconds: float | None = None
     ) -> None:
         self.run, self.policy, self.runner, self.work = run, policy, runner, run.work
         self.columns: Columns = match_columns(policy, run.source)
