@@ -47,12 +47,12 @@ from sqlanon.risk.attackers import (
 )
 from sqlanon.risk.figures import RequirementRisk, Risk
 from sqlanon.risk.individual import measure_individual_risk
-from sqlanon.risk.leakage import AttributeSets, direct_bits, rank_leakage
-from sqlanon.risk.leakage_search import CountedSets, search_leakage
+from sqlanon.risk.leakage import AttributeSets, CountedSets, direct_bits, rank_leakage
+from sqlanon.risk.leakage_search import search_leakage
 from sqlanon.risk.levels import code_levels
 from sqlanon.risk.noise_errors import show_noise_errors
-from sqlanon.risk.person_sets import PersonSets
-from sqlanon.risk.priors import WeightedSets, read_priors, read_shares
+from sqlanon.risk.person_sets import person_sets
+from sqlanon.risk.priors import read_priors, read_shares, weighted_sets
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.classes import equivalence_classes
@@ -251,10 +251,10 @@ class _Assessment:
         dictionaries = self.attribute_sets.dictionaries
         shares = read_shares(self.runner, self.work, self.policy, self.names, types, dictionaries)
         if shares:
-            return WeightedSets(self.runner, self.work, self.attribute_sets, self.names, shares)
+            return weighted_sets(self.work, self.attribute_sets, self.names, shares)
         if self.counts_persons and self._person_rows is None:
             assert isinstance(self.rows, exp.Table)
-            return PersonSets(self.runner, self.work, self.attribute_sets, len(self.names), self.rows)
+            return person_sets(self.work, self.attribute_sets, self.rows)
         return self.attribute_sets
 
     def _class_sizes(self) -> ClassSizes:

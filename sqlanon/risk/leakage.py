@@ -31,7 +31,7 @@ classes (``classes``) by their number of rows (``n``). Other names of columns ar
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -93,15 +93,6 @@ _DICTIONARY = template("""
     SELECT value, n, (row_number() OVER (ORDER BY n DESC) - 1)::BIGINT AS code
     FROM (SELECT :key AS value, :count AS n FROM :rows GROUP BY :key) AS v
 """)
-_COMBINATIONS = template("""
-    SELECT :keys, :count AS n
-    FROM :rows
-    GROUP BY :keys
-""")
-_COMBINATIONS_BY_KEY = template("""
-    SELECT :codes, n
-    FROM (SELECT :key AS key, :count AS n FROM :rows GROUP BY :key) AS g
-""")
 _SIZES = template("""
     SELECT n, count(*) AS classes
     FROM (SELECT :count AS n FROM :rows GROUP BY :keys) AS g
@@ -120,20 +111,6 @@ _SIZES_OF_GROUPS = template("""
     SELECT n, count(*) AS classes
     FROM :groups
     GROUP BY n
-""")
-_SIZES_WITH_SINGLES = template("""
-    SELECT n, sum(classes)::BIGINT AS classes
-    FROM (
-        SELECT n, classes FROM :sizes AS c
-        UNION ALL
-        SELECT 1 AS n, :classes AS classes
-    ) AS s
-    GROUP BY n
-""")
-_LABELLED_GROUPS = template("""
-    SELECT :label AS label, :count AS n
-    FROM :rows
-    GROUP BY :keys
 """)
 _LABELLED_SIZES = template("""
     SELECT label, n, count(*) AS classes
@@ -214,48 +191,70 @@ class _CodedTable:
         return self.within <= set(attributes) <= self.attributes
 
 
-class AttributeSets:
-    """Counts sets of a source's quasi-identifiers, in rows."""
+class CountedSets:
+    """Figures of sets of a source's quasi-identifiers, counted on request."""
 
+    whole: float
+    """The bits that it takes to find a row, or a person."""
     gains_add_up = True
+    """Whether a set leaks at most the sum of its attributes alone."""
+
+    def __init__(self, runner: StatementRunner, attributes: int) -> None:
+        self.runner, self._all = runner, tuple(range(attributes))
+        self.figures = dict[Attributes, SetFigures]()
+
+    @property
+    def at_once(self) -> int:
+        """The number of sets that are counted in one statement."""
+        return SETS_AT_ONCE if self.has_few_rows else 1
+
+    @property
+    def has_few_rows(self) -> bool:
+        """Whether many sets are counted in one statement."""
+        raise NotImplementedError
+
+    def count_up_to(self, size: int) -> None:
+        """Count all sets of up to ``size`` attributes."""
+        self.count([subset for length in range(1, size + 1) for subset in combinations(self._all, length)])
+
+    def count(self, sets: Sequence[Attributes]) -> None:
+        """Count the sets that have no figures yet."""
+        raise NotImplementedError
+
+
+class AttributeSets(CountedSets):
+    """Sets of quasi-identifiers counted in rows."""
 
     def __init__(self, runner: StatementRunner, work: Namer, rows: exp.Expr, quasi: int, counted: bool) -> None:
-        self.runner, self.work, self._all = runner, work, tuple(range(quasi))
+        super().__init__(runner, quasi)
+        self.work = work
         count = _ROW_COUNT[counted]()
         self.dictionaries = [
             runner.create_table(work(f"dictionary_{i}"), _DICTIONARY(key=col(f"q{i}"), count=count, rows=rows))
             for i in self._all
         ]
-        output: list[exp.Expr] = []
-        for i, dictionary in enumerate(self.dictionaries):
-            output.append(
-                as_column(fragment("(SELECT count(*) FROM :dictionary)")(dictionary=dictionary), f"values_{i}")
-            )
-            output.append(
-                as_column(
-                    fragment("(SELECT count(*) FILTER (WHERE value IS NULL) FROM :dictionary)")(dictionary=dictionary),
-                    f"nulls_{i}",
-                )
-            )
-            output.append(
-                as_column(fragment("(SELECT coalesce(max(n), 0) FROM :dictionary)")(dictionary=dictionary), f"most_{i}")
-            )
-        output.append(
-            as_column(
-                fragment("(SELECT coalesce(sum(n)::BIGINT, 0) FROM :dictionary)")(dictionary=self.dictionaries[0]),
-                "rows",
-            )
-        )
-        figures = runner.fetch_figures(exp.Select(expressions=output))
-        self._values = [int(figures[f"values_{i}"]) for i in self._all]
-        self._most_frequent = [int(figures[f"most_{i}"]) for i in self._all]
-        self._rows = int(figures["rows"])
-        self._nullable = [bool(figures[f"nulls_{i}"]) for i in self._all]
+        figures = [
+            template("""
+                SELECT
+                    :attribute AS attribute,
+                    count(*) AS value_count,
+                    count(*) FILTER (WHERE value IS NULL) AS null_count,
+                    coalesce(max(n), 0)::BIGINT AS most_frequent,
+                    coalesce(sum(n)::BIGINT, 0) AS row_count
+                FROM :dictionary
+            """)(attribute=i, dictionary=dictionary)
+            for i, dictionary in enumerate(self.dictionaries)
+        ]
+        dictionary_figures = sorted(runner.fetch_rows(union_all(*figures), [(i, 0, 0, 0, 0) for i in self._all]))
+        self._values = [value_count for _, value_count, *_ in dictionary_figures]
+        self._nullable = [null_count > 0 for _, _, null_count, *_ in dictionary_figures]
+        self._most_frequent = [most_frequent for *_, most_frequent, _ in dictionary_figures]
+        self._rows = dictionary_figures[0][-1]
+        self.whole = math.log2(self._rows) if self._rows > 1 else 0.0
         if runner.dry:  # a dry run has no figures: assume the most general statements
             self._values, self._nullable = [MANY] * quasi, [True] * quasi
         table = runner.create_table(work("coded"), self.coded(rows, counted))
         self._tables = [_CodedTable(frozenset(self._all), table, runner.count(table), counted)]
-        self.known: dict[Attributes, SetFigures] = {}
         self._replace_rows_by_combinations()
 
     def _replace_rows_by_combinations(self) -> None:
@@ -282,18 +281,21 @@ class AttributeSets:
         else:
             sizes = self._sizes_query(self._all, source)
         if source.singles:
-            sizes = _SIZES_WITH_SINGLES(sizes=sizes, classes=source.singles)
+            sizes = template("""
+                SELECT n, sum(classes)::BIGINT AS classes
+                FROM (
+                    SELECT n, classes FROM :sizes AS c
+                    UNION ALL
+                    SELECT 1 AS n, :singles AS classes
+                ) AS s
+                GROUP BY n
+            """)(sizes=sizes, singles=source.singles)
         return self.runner.create_table(self.work("sizes"), sizes)
 
     @property
-    def whole(self) -> float:
-        """The bits that it takes to find a row."""
-        return math.log2(self._rows) if self._rows > 1 else 0.0
-
-    @property
-    def at_once(self) -> int:
-        """The number of sets that are counted in one statement."""
-        return SETS_AT_ONCE if self._tables[0].rows <= SMALL else 1
+    def has_few_rows(self) -> bool:
+        """Whether many sets are counted in one statement."""
+        return self._tables[0].rows <= SMALL
 
     def count_up_to(self, size: int) -> None:
         """Count all sets of up to ``size`` attributes."""
@@ -302,16 +304,16 @@ class AttributeSets:
             for i, table in enumerate(self.dictionaries)
         ]
         self._count_sizes([(i,) for i in self._all], _LABELLED_SIZES(groups=union_all(*groups)), [0] * len(groups))
-        if self._tables[0].rows > SMALL:
+        if not self.has_few_rows:
             if size > 1:
                 self._find_nearly_unique(range(len(self._all)), size)
             if size > 2:  # pairs are counted from triples
                 self._combine_few_valued()
-        self.count(attribute_sets(len(self._all), size))
+        super().count_up_to(size)
 
     def count(self, sets: Sequence[Attributes]) -> None:
-        """Count the sets that are not known yet, small ones of a table in one statement."""
-        uncounted = [attributes for attributes in sets if attributes not in self.known]
+        """Count the sets that have no figures yet, small ones of a table in one statement."""
+        uncounted = [attributes for attributes in sets if attributes not in self.figures]
         by_table: dict[exp.Table, list[Attributes]] = {}
         for attributes in sorted(uncounted, key=lambda attributes: (-len(attributes), self._max_classes(attributes))):
             source = self._smallest_table(attributes)
@@ -334,7 +336,7 @@ class AttributeSets:
             return
         pairs = sorted(combinations(among, 2), key=self._max_classes, reverse=True)
         for pair in pairs:
-            if self._max_classes(pair) < 2 * base.rows or pair in self.known or size < 2:
+            if self._max_classes(pair) < 2 * base.rows or pair in self.figures or size < 2:
                 continue
             source = self._smallest_table(pair)
             if source.within:  # the rows that share this pair are stored already
@@ -345,7 +347,7 @@ class AttributeSets:
             summary = self.runner.fetch_rows(_summary(_SINGLE_LABEL(sizes=_SIZES_OF_GROUPS(groups=shared))), [])
             _, rows, classes, _, bits = summary[0] if summary else (0, 0, 0, 0, 0.0)
             singles = self._rows - rows
-            self.known[pair] = SetFigures(pair, classes + singles, singles, compute_gain(bits, self._rows))
+            self.figures[pair] = SetFigures(pair, classes + singles, singles, compute_gain(bits, self._rows))
             if 2 * rows <= self._rows:
                 on = all_of(col(code_name(i), "r").eq(col(code_name(i), "s")) for i in pair)
                 query = template("SELECT r.* FROM :rows AS r SEMI JOIN :shared AS s ON :same")(
@@ -375,7 +377,10 @@ class AttributeSets:
             digit = fragment("(key // :place_value) % :values")(place_value=place_value, values=self._values[i])
             codes.append(as_column(cast(digit, _code_type(self._values[i])), code_name(i)))
             place_value *= self._values[i]
-        query = _COMBINATIONS_BY_KEY(codes=codes, key=key, count=_ROW_COUNT[source.counted](), rows=source.table)
+        query = template("""
+            SELECT :codes, n
+            FROM (SELECT :key AS key, :count AS n FROM :rows GROUP BY :key) AS g
+        """)(codes=codes, key=key, count=_ROW_COUNT[source.counted](), rows=source.table)
         name = "_".join(map(str, attributes))
         table = self.runner.create_table(self.work(f"combinations_{name}"), query)
         self._tables.append(_CodedTable(frozenset(attributes), table, self.runner.count(table), True))
@@ -383,13 +388,15 @@ class AttributeSets:
     def _serves_pairs(self, attributes: Attributes, source: _CodedTable) -> bool:
         """Whether a triple is worth storing: for a pair that no smaller table serves."""
         few = self._max_classes(attributes) <= source.rows // 4
-        pairs = (pair for pair in combinations(attributes, 2) if pair not in self.known)
+        pairs = (pair for pair in combinations(attributes, 2) if pair not in self.figures)
         return few and len(attributes) > 2 and any(self._smallest_table(pair).rows > source.rows // 4 for pair in pairs)
 
     def _count_batch(self, sets: Sequence[Attributes]) -> None:
         sources = [self._smallest_table(attributes) for attributes in sets]
         groups = [
-            _LABELLED_GROUPS(label=i, count=_ROW_COUNT[source.counted](), rows=source.table, keys=self.keys(attributes))
+            template("SELECT :label AS label, :count AS n FROM :rows GROUP BY :keys")(
+                label=i, count=_ROW_COUNT[source.counted](), rows=source.table, keys=self.keys(attributes)
+            )
             for i, (attributes, source) in enumerate(zip(sets, sources, strict=True))
         ]
         sizes = _LABELLED_SIZES(groups=union_all(*groups))
@@ -451,7 +458,7 @@ class AttributeSets:
         for i, attributes in enumerate(sets):
             classes, uniques, bits = summaries.get(i, (0, 0, 0.0))  # an empty table has no groups
             gain = compute_gain(bits, self._rows)
-            self.known[attributes] = SetFigures(attributes, classes + singles[i], uniques + singles[i], gain)
+            self.figures[attributes] = SetFigures(attributes, classes + singles[i], uniques + singles[i], gain)
 
     def _smallest_table(self, attributes: Collection[int]) -> _CodedTable:
         return min((table for table in self._tables if table.serves(attributes)), key=lambda table: table.rows)
@@ -459,6 +466,45 @@ class AttributeSets:
     def _max_classes(self, attributes: Attributes) -> int:
         """The number of possible classes."""
         return prod(self._values[i] for i in attributes)
+
+
+class TableSets(CountedSets):
+    """Sets of quasi-identifiers counted from one coded table.
+
+    ``groups`` is the query for the classes of a set, ``figures`` the one for ``label``, ``classes``, ``uniques`` and
+    the bits of several sets, from which ``gain`` follows.
+    """
+
+    def __init__(
+        self, sets: AttributeSets, table: exp.Table, whole: float, groups: Callable[..., exp.Select],
+        figures: Callable[..., exp.Select], gain: Callable[[float], float],
+    ) -> None:  # fmt: skip
+        super().__init__(sets.runner, len(sets.dictionaries))
+        self.table, self.whole = table, whole
+        self._keys, self._groups_query, self._figures_query, self._gain = sets.keys, groups, figures, gain
+
+    @cached_property
+    def has_few_rows(self) -> bool:
+        """Whether many sets are counted in one statement."""
+        return self.runner.count(self.table) <= SMALL
+
+    def count(self, sets: Sequence[Attributes]) -> None:
+        """Count the sets that have no figures yet."""
+        for batch in batches([attributes for attributes in sets if attributes not in self.figures], self.at_once):
+            groups = [
+                self._groups_query(label=i, rows=self.table, keys=self._keys(attributes))
+                for i, attributes in enumerate(batch)
+            ]
+            query = self._figures_query(groups=union_all(*groups))
+            figures_by_label = {label: figures for label, *figures in self.runner.fetch_rows(query, [])}
+            for i, attributes in enumerate(batch):
+                classes, uniques, bits = figures_by_label.get(i, (0, 0, 0.0))
+                self.figures[attributes] = SetFigures(attributes, classes, uniques, self._gain(bits))
+
+
+def log2(column: str) -> exp.Expr:
+    """The binary logarithm of a column."""
+    return anonymous("log2", cast(col(column), "DOUBLE"))
 
 
 def code_columns(attributes: Sequence[int]) -> list[exp.Expr]:
@@ -480,13 +526,15 @@ def _distinct_combinations(
 ) -> exp.Select:
     """The distinct combinations of some attributes, with ``n``; with ``shared``, only those of several rows."""
     count = _ROW_COUNT[counted]()
-    query = _COMBINATIONS(keys=code_columns(attributes), count=count, rows=rows)
+    query = template("SELECT :keys, :count AS n FROM :rows GROUP BY :keys")(
+        keys=code_columns(attributes), count=count, rows=rows
+    )
     return query.having(count > 1, copy=False) if shared else query
 
 
 def _summary(sizes: exp.Select) -> exp.Select:
     """One row for each label: ``label``, ``rows``, ``classes``, ``uniques``, ``bits`` = Σ n log2 n over classes."""
-    return _SUMMARY(sizes=sizes, log2=anonymous("log2", cast(col("n"), "DOUBLE")))
+    return _SUMMARY(sizes=sizes, log2=log2("n"))
 
 
 def direct_bits(limits: Limits, rows: int) -> int:
@@ -505,11 +553,6 @@ def direct_bits(limits: Limits, rows: int) -> int:
     memory = float(amount) * _UNITS.get(unit, 1)
     groups = memory / 8 / (max(1, limits.threads or 1) * GROUP)
     return max(LEAST_DIRECT, min(largest, int(groups).bit_length() - 1))
-
-
-def attribute_sets(attributes: int, size: int) -> list[Attributes]:
-    """All sets of up to ``size`` attributes, by their size and order."""
-    return [subset for length in range(1, size + 1) for subset in combinations(range(attributes), length)]
 
 
 def batches(sets: Sequence[Attributes], size: int) -> Iterator[Sequence[Attributes]]:

@@ -22,38 +22,15 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from sqlanon.engines.base import Queryable
 from sqlanon.engines.deadline import interrupt_after
 from sqlanon.errors import OvertimeError
-from sqlanon.risk.leakage import DIGITS, Attributes, SetFigures
+from sqlanon.risk.leakage import DIGITS, Attributes, CountedSets, SetFigures
 
 AT_ONCE = 8
 """Number of open sets counted in one statement: the next sets are chosen by their figures."""
-
-
-class CountedSets(Protocol):
-    """Counts sets of attributes, and remembers their figures."""
-
-    known: dict[Attributes, SetFigures]
-
-    gains_add_up: bool
-    """Whether a set leaks at most the sum of its attributes alone."""
-
-    @property
-    def whole(self) -> float:
-        """The bits that it takes to find a row."""
-
-    @property
-    def at_once(self) -> int:
-        """The number of sets that are counted in one statement."""
-
-    def count_up_to(self, size: int) -> None:
-        """Count all sets of up to ``size`` attributes."""
-
-    def count(self, sets: Sequence[Attributes]) -> None:
-        """Count sets."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +69,14 @@ def search_leakage(
     """Count the sets of up to ``size`` attributes, and then larger ones for some seconds, the highest leakage first."""
     if seconds is None:
         sets.count_up_to(size)
-        measured = [figures for figures in sets.known.values() if len(figures.attributes) <= size]
+        measured = [figures for figures in sets.figures.values() if len(figures.attributes) <= size]
         bound, stopped = (math.inf, "size") if size < attributes else (-math.inf, None)
     else:
         sets.count_up_to(max(size, 1))
         search = _Search(sets, attributes, time.monotonic() + seconds)
         with suppress(OvertimeError), interrupt_after(seconds, engines):
             search.descend(max(size, 1))
-        measured, bound = list(sets.known.values()), search.bound
+        measured, bound = list(sets.figures.values()), search.bound
         stopped = None if bound == -math.inf else "time limit"
     proven = 0
     if bound < math.inf:
@@ -129,13 +106,15 @@ class _Search:
             self._open.clear()
             return
         self.sets.count([self._all])
-        self._find_complete(self.sets.known.values())
+        self._find_complete(self.sets.figures.values())
         while self._heap:
             if time.monotonic() >= self.ends_at:
                 return
             batch = self._next_batch()
             self.sets.count([attributes for attributes in batch if self._complete_part(attributes) is None])
-            self._find_complete(self.sets.known[attributes] for attributes in batch if attributes in self.sets.known)
+            self._find_complete(
+                self.sets.figures[attributes] for attributes in batch if attributes in self.sets.figures
+            )
             for attributes in batch:
                 self._close(attributes, size)
 
@@ -150,7 +129,7 @@ class _Search:
         return batch
 
     def _find_complete(self, counted: Iterable[SetFigures]) -> None:
-        classes = self.sets.known[self._all].classes
+        classes = self.sets.figures[self._all].classes
         for figures in sorted(counted, key=lambda figures: len(figures.attributes)):
             if figures.classes == classes and self._complete_part(figures.attributes) is None:
                 self._complete.append(frozenset(figures.attributes))
@@ -167,10 +146,10 @@ class _Search:
         del self._open[attributes]
         self._closed.add(attributes)
         part = self._complete_part(attributes)
-        gain = self.sets.known[attributes if part is None else self._all].gain
+        gain = self.sets.figures[attributes if part is None else self._all].gain
         for removed in attributes if part is None else part:
             below = tuple(i for i in attributes if i != removed)
-            bound = min(gain, sum(self.sets.known[(i,)].gain for i in below)) if self.sets.gains_add_up else gain
+            bound = min(gain, sum(self.sets.figures[(i,)].gain for i in below)) if self.sets.gains_add_up else gain
             if len(below) > size and below not in self._closed and bound < self._open.get(below, math.inf):
                 self._open[below] = bound
                 heapq.heappush(self._heap, (-round(bound, DIGITS), len(below), below))

@@ -14,43 +14,17 @@ person).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import cached_property
+from functools import partial
 
 from sqlglot import exp
 
-from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.statements import PERSON
-from sqlanon.risk.leakage import (
-    SETS_AT_ONCE,
-    SMALL,
-    Attributes,
-    AttributeSets,
-    SetFigures,
-    attribute_sets,
-    batches,
-    compute_gain,
-)
-from sqlanon.support.expressions import (
-    Namer,
-    aliased,
-    anonymous,
-    as_column,
-    cast,
-    col,
-    null_safe_equal,
-    template,
-    union_all,
-)
+from sqlanon.risk.leakage import AttributeSets, TableSets, compute_gain, log2
+from sqlanon.support.expressions import Namer, aliased, as_column, cast, col, null_safe_equal, template
 
-_PERSONS = template("""
-    SELECT person, row_number() OVER () AS who, sum(n)::BIGINT AS n
-    FROM :raw
-    GROUP BY person
-""")
 _GROUPS = template("""
     SELECT :label AS label, count(DISTINCT who) AS n, sum(weight) AS weight
-    FROM :coded
+    FROM :rows
     GROUP BY :keys
 """)
 # Bits are added up as decimals, as in `leakage`.
@@ -65,50 +39,24 @@ _FIGURES = template("""
 """)
 
 
-class PersonSets:
-    """Counts sets of a source's quasi-identifiers, in persons.
+def person_sets(work: Namer, sets: AttributeSets, raw: exp.Table) -> TableSets:
+    """Sets of quasi-identifiers counted in persons.
 
     ``raw`` has the combinations of each person, as `frequency.statements.raw_frequency` creates them.
     """
-
-    gains_add_up = False
-
-    def __init__(
-        self, runner: StatementRunner, work: Namer, sets: AttributeSets, attributes: int, raw: exp.Table
-    ) -> None:
-        self.runner, self.known = runner, dict[Attributes, SetFigures]()
-        self._sets, self._attributes = sets, attributes
-        persons = runner.create_table(work("persons_with_rows"), _PERSONS(raw=raw))
-        self._persons = runner.count(persons)
-        weight = cast(cast(col("n", "r"), "DOUBLE") / col("n", "p"), "DECIMAL(38, 30)")
-        query = sets.coded(raw).select(col("who", "p"), as_column(weight, "weight"), copy=False)
-        query = query.join(aliased(persons, "p"), on=null_safe_equal(col(PERSON, "r"), col(PERSON, "p")), copy=False)
-        self.coded = runner.create_table(work("coded_persons"), query)
-
-    @property
-    def whole(self) -> float:
-        """The bits that it takes to find a person."""
-        return math.log2(self._persons) if self._persons > 1 else 0.0
-
-    @cached_property
-    def at_once(self) -> int:
-        """The number of sets that are counted in one statement."""
-        return SETS_AT_ONCE if self.runner.count(self.coded) <= SMALL else 1
-
-    def count_up_to(self, size: int) -> None:
-        """Count all sets of up to ``size`` attributes."""
-        self.count(attribute_sets(self._attributes, size))
-
-    def count(self, sets: Sequence[Attributes]) -> None:
-        """Count the sets that are not known yet."""
-        for batch in batches([attributes for attributes in sets if attributes not in self.known], self.at_once):
-            groups = [
-                _GROUPS(label=i, coded=self.coded, keys=self._sets.keys(attributes))
-                for i, attributes in enumerate(batch)
-            ]
-            query = _FIGURES(log2=anonymous("log2", cast(col("n"), "DOUBLE")), groups=union_all(*groups))
-            figures_by_label = {label: figures for label, *figures in self.runner.fetch_rows(query, [])}
-            for i, attributes in enumerate(batch):
-                classes, uniques, bits = figures_by_label.get(i, (0, 0, 0.0))
-                gain = compute_gain(bits, self._persons)
-                self.known[attributes] = SetFigures(attributes, classes, uniques, gain)
+    query = template("""
+        SELECT person, row_number() OVER () AS who, sum(n)::BIGINT AS n
+        FROM :raw
+        GROUP BY person
+    """)(raw=raw)
+    persons = sets.runner.create_table(work("persons_with_rows"), query)
+    person_count = sets.runner.count(persons)
+    weight = cast(cast(col("n", "r"), "DOUBLE") / col("n", "p"), "DECIMAL(38, 30)")
+    coded = sets.coded(raw).select(col("who", "p"), as_column(weight, "weight"), copy=False)
+    coded.join(aliased(persons, "p"), on=null_safe_equal(col(PERSON, "r"), col(PERSON, "p")), copy=False)
+    table = sets.runner.create_table(work("coded_persons"), coded)
+    whole = math.log2(person_count) if person_count > 1 else 0.0
+    figures, gain = partial(_FIGURES, log2=log2("n")), partial(compute_gain, rows=person_count)
+    counted_sets = TableSets(sets, table, whole, _GROUPS, figures, gain)
+    counted_sets.gains_add_up = False
+    return counted_sets

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, reduce
+from functools import partial, reduce
 from operator import mul
 
 from sqlglot import exp
@@ -28,28 +28,8 @@ from sqlanon.errors import PolicyError, Problem
 from sqlanon.hierarchies import RuleError, read_value_labels
 from sqlanon.policy import Policy
 from sqlanon.policy.sections import Prior
-from sqlanon.risk.leakage import (
-    SETS_AT_ONCE,
-    SMALL,
-    Attributes,
-    AttributeSets,
-    SetFigures,
-    attribute_sets,
-    batches,
-    code_columns,
-)
-from sqlanon.support.expressions import (
-    Namer,
-    aliased,
-    anonymous,
-    cast,
-    col,
-    fragment,
-    null_safe_equal,
-    subquery,
-    template,
-    union_all,
-)
+from sqlanon.risk.leakage import AttributeSets, TableSets, code_columns, log2
+from sqlanon.support.expressions import Namer, aliased, col, fragment, subquery, template
 from sqlanon.support.fields import in_words
 
 TOLERANCE = 0.001
@@ -68,38 +48,7 @@ PATIENCE, LEAST_PROGRESS = 20, 0.99
 """Fitting ends when this number of rounds has not reduced the deviation to this share: the shares cannot hold together.
 The factors would grow until they overflow."""
 
-_GIVEN_SHARES = template("""
-    SELECT text, key, c1 AS written, TRY_CAST(c1 AS DOUBLE) AS share
-    FROM :keys
-""")
-_INVALID_KEYS = template("""
-    SELECT text AS label, 1 AS n FROM :given
-    WHERE key IS NULL AND text <> ''
-""")
-_INVALID_SHARES = template("""
-    SELECT text AS label, 1 AS n FROM :given
-    WHERE NOT coalesce(share >= 0 AND isfinite(share), FALSE)
-""")
-_VALUES_WITHOUT_SHARE = template("""
-    SELECT d.value::VARCHAR AS label, d.n FROM :dictionary AS d
-    ANTI JOIN :given AS g ON :same
-""")
-_FIRST_LABELS = template("""
-    SELECT label, n, count(*) OVER ()
-    FROM :findings AS f
-    ORDER BY n DESC, label NULLS FIRST
-    LIMIT 5
-""")
-_SCALED_SHARES = template("""
-    SELECT code, share / (SELECT sum(share ORDER BY code) FROM :present) AS share
-    FROM :present
-""")
 
-_COMBINATIONS = template("""
-    SELECT :codes, sum(:count)::DOUBLE / (SELECT sum(:count) FROM :rows) AS p
-    FROM :rows
-    GROUP BY :codes
-""")
 _FACTORS = template("""
     SELECT
         s.code,
@@ -107,15 +56,6 @@ _FACTORS = template("""
         abs(s.share - m.mass * :previous) AS deviation
     FROM :shares AS s
     JOIN :masses AS m ON s.code = m.code
-""")
-_MAX_DEVIATION = template("""
-    SELECT coalesce(max(deviation), 0), coalesce(bool_and(isfinite(factor) AND isfinite(deviation)), TRUE)
-    FROM :factors
-""")
-# Decimals: their sum does not depend on their order.
-_WEIGHTED_ROWS = template("""
-    SELECT :codes, :count AS n, (:count * :factors / (SELECT sum(:count) FROM :rows))::DECIMAL(38, 30) AS weight
-    FROM :rows AS r
 """)
 # Millions of classes have few distinct weights: classes of one weight are added up together.
 _SET_FIGURES = template("""
@@ -133,68 +73,33 @@ _SET_FIGURES = template("""
 """)
 _GROUPS = template("""
     SELECT :label AS label, sum(n)::BIGINT AS n, sum(weight) AS weight
-    FROM :weighted
+    FROM :rows
     GROUP BY :keys
 """)
-_WHOLE = template("""
-    SELECT coalesce(sum(
-        CASE WHEN weight > 0 THEN weight::DOUBLE * (:log2_rows - :log2_weight) ELSE 0 END::DECIMAL(38, 30)
-    )::DOUBLE, 0)
-    FROM :weighted
-""")
 
 
-class WeightedSets:
-    """Counts sets of a source's quasi-identifiers, with rows as likely as priors say."""
-
-    gains_add_up = True
-
-    def __init__(
-        self,
-        runner: StatementRunner,
-        work: Namer,
-        sets: AttributeSets,
-        names: Sequence[str],
-        shares: Mapping[int, exp.Table],
-    ) -> None:
-        self.runner, self.known = runner, dict[Attributes, SetFigures]()
-        self._sets, self._attributes = sets, len(names)
-        rows, count = sets.base
-        factors = _fit_factors(runner, work, rows, count, shares, names)
-        product: exp.Expr = reduce(mul, (col("factor", f"f{i}") for i in factors))
-        query = _WEIGHTED_ROWS(codes=code_columns(range(len(names))), count=count, factors=product, rows=rows)
-        for i, table in factors.items():
-            on = col("code", f"f{i}").eq(col(f"c{i}", "r"))
-            query = query.join(aliased(table.copy(), f"f{i}"), on=on, copy=False)
-        self.table = runner.create_table(work("weighed"), query)
-
-    @cached_property
-    def whole(self) -> float:
-        """The bits that it takes to find a row."""
-        log2_rows, log2_weight = (anonymous("log2", cast(col(name), "DOUBLE")) for name in ("n", "weight"))
-        query = _WHOLE(log2_rows=log2_rows, log2_weight=log2_weight, weighted=self.table)
-        return float(self.runner.fetch_rows(query, [(0.0,)])[0][0])
-
-    @cached_property
-    def at_once(self) -> int:
-        """The number of sets that are counted in one statement."""
-        return SETS_AT_ONCE if self.runner.count(self.table) <= SMALL else 1
-
-    def count_up_to(self, size: int) -> None:
-        """Count all sets of up to ``size`` attributes."""
-        self.count(attribute_sets(self._attributes, size))
-
-    def count(self, sets: Sequence[Attributes]) -> None:
-        """Count the sets that are not known yet."""
-        for batch in batches([attributes for attributes in sets if attributes not in self.known], self.at_once):
-            groups = [
-                _GROUPS(label=i, weighted=self.table, keys=self._sets.keys(attributes))
-                for i, attributes in enumerate(batch)
-            ]
-            query = _SET_FIGURES(log2=anonymous("log2", cast(col("weight"), "DOUBLE")), groups=union_all(*groups))
-            figures_by_label = {label: figures for label, *figures in self.runner.fetch_rows(query, [])}
-            for i, attributes in enumerate(batch):
-                self.known[attributes] = SetFigures(attributes, *figures_by_label.get(i, (0, 0, 0.0)))
+def weighted_sets(work: Namer, sets: AttributeSets, names: Sequence[str], shares: Mapping[int, exp.Table]) -> TableSets:
+    """Sets of quasi-identifiers, with rows as likely as priors say."""
+    runner, (rows, count) = sets.runner, sets.base
+    factors = _fit_factors(runner, work, rows, count, shares, names)
+    product: exp.Expr = reduce(mul, (col("factor", f"f{i}") for i in factors))
+    # Decimals: their sum does not depend on their order.
+    query = template("""
+        SELECT :codes, :count AS n, (:count * :factors / (SELECT sum(:count) FROM :rows))::DECIMAL(38, 30) AS weight
+        FROM :rows AS r
+    """)(codes=code_columns(range(len(names))), count=count, factors=product, rows=rows)
+    for i, table in factors.items():
+        on = col("code", f"f{i}").eq(col(f"c{i}", "r"))
+        query = query.join(aliased(table.copy(), f"f{i}"), on=on, copy=False)
+    weighted = runner.create_table(work("weighed"), query)
+    whole = template("""
+        SELECT coalesce(sum(
+            CASE WHEN weight > 0 THEN weight::DOUBLE * (:log2_rows - :log2_weight) ELSE 0 END::DECIMAL(38, 30)
+        )::DOUBLE, 0)
+        FROM :weighted
+    """)(log2_rows=log2("n"), log2_weight=log2("weight"), weighted=weighted)
+    ((whole_bits,),) = runner.fetch_rows(whole, [(0.0,)])
+    return TableSets(sets, weighted, float(whole_bits), _GROUPS, partial(_SET_FIGURES, log2=log2("weight")), float)
 
 
 def read_shares(
@@ -217,18 +122,23 @@ def read_shares(
         except RuleError as error:
             problems.append(Problem(key, str(error)))
             continue
-        given = runner.create_table(work(f"prior_{i}"), _GIVEN_SHARES(keys=subquery(pairs, "keys")))
-        on = null_safe_equal(col("value", "d"), col("key", "g"))
-        present = runner.create_table(
-            work(f"present_{i}"),
-            template("SELECT d.code, g.share FROM :dictionary AS d JOIN :given AS g ON :same")(
-                dictionary=dictionary, given=given, same=on
-            ),
-        )
-        faults = [] if runner.dry else list(_find_faults(runner, origin, given, present, dictionary, type_))
+        query = template("""
+            SELECT text, key, c1 AS written, TRY_CAST(c1 AS DOUBLE) AS share
+            FROM :keys
+        """)(keys=subquery(pairs, "keys"))
+        listed_shares = runner.create_table(work(f"prior_{i}"), query)
+        query = template("""
+            SELECT d.code, g.share FROM :dictionary AS d
+            JOIN :shares AS g ON d.value IS NOT DISTINCT FROM g.key
+        """)(dictionary=dictionary, shares=listed_shares)
+        present = runner.create_table(work(f"present_{i}"), query)
+        faults = [] if runner.dry else list(_find_faults(runner, origin, listed_shares, present, dictionary, type_))
         problems += [Problem(key, fault) for fault in faults]
         if not faults:
-            shares[i] = runner.create_table(work(f"shares_{i}"), _SCALED_SHARES(present=present))
+            query = template(
+                "SELECT code, share / (SELECT sum(share ORDER BY code) FROM :present) AS share FROM :present"
+            )(present=present)
+            shares[i] = runner.create_table(work(f"shares_{i}"), query)
     if problems:
         raise PolicyError(problems, "the priors")
     return shares
@@ -240,34 +150,48 @@ def read_priors(policy: Policy) -> Mapping[str, Prior]:
 
 
 def _find_faults(
-    runner: StatementRunner, origin: str, given: exp.Table, present: exp.Table, dictionary: exp.Table, type_: str
+    runner: StatementRunner, origin: str, shares: exp.Table, present: exp.Table, dictionary: exp.Table, type_: str
 ) -> Iterator[str]:
+    invalid_keys = template("SELECT text AS label, 1 AS n FROM :shares WHERE key IS NULL AND text <> ''")
+    repeated_keys = template("SELECT min(text) AS label, count(*) AS n FROM :shares GROUP BY key HAVING count(*) > 1")
+    invalid_shares = template("""
+        SELECT text AS label, 1 AS n FROM :shares
+        WHERE NOT coalesce(share >= 0 AND isfinite(share), FALSE)
+    """)
+    tiny_shares = template("SELECT text AS label, 1 AS n FROM :shares WHERE share > 0 AND share < :least")
+    values_without_share = template("""
+        SELECT d.value::VARCHAR AS label, d.n FROM :dictionary AS d
+        ANTI JOIN :shares AS g ON d.value IS NOT DISTINCT FROM g.key
+    """)
     checks = {
-        f"{origin}: values that are not of type {type_}": _INVALID_KEYS(given=given),
-        f"{origin}: values that are listed more than once": template(
-            "SELECT min(text) AS label, count(*) AS n FROM :given GROUP BY key HAVING count(*) > 1"
-        )(given=given),
-        f"{origin}: shares that are not numbers of 0 or more (a file has no header), of": _INVALID_SHARES(given=given),
-        f"{origin}: shares below {LEAST:g}, which must be 0 or more than that, of": template(
-            "SELECT text AS label, 1 AS n FROM :given WHERE share > 0 AND share < :least"
-        )(given=given, least=LEAST),
-        f"values of the column without a share in {origin}": _VALUES_WITHOUT_SHARE(
-            dictionary=dictionary, given=given, same=null_safe_equal(col("value", "d"), col("key", "g"))
+        f"{origin}: values that are not of type {type_}": invalid_keys(shares=shares),
+        f"{origin}: values that are listed more than once": repeated_keys(shares=shares),
+        f"{origin}: shares that are not numbers of 0 or more (a file has no header), of": invalid_shares(shares=shares),
+        f"{origin}: shares below {LEAST:g}, which must be 0 or more than that, of": tiny_shares(
+            shares=shares, least=LEAST
         ),
+        f"values of the column without a share in {origin}": values_without_share(dictionary=dictionary, shares=shares),
     }
     has_faults = False
     for fault, query in checks.items():
-        first = runner.engine.rows(_FIRST_LABELS(findings=query))
-        if first:
+        labels = runner.engine.rows(
+            template("""
+                SELECT label, count(*) OVER ()
+                FROM :findings AS f
+                ORDER BY n DESC, label NULLS FIRST
+                LIMIT 5
+            """)(findings=query)
+        )
+        if labels:
             has_faults = True
-            total = first[0][2]
-            names = ", ".join("NULL" if label is None else in_words(label) for label, _, _ in first)
-            more = f" and {total - len(first):,} more" if total > len(first) else ""
+            total = labels[0][1]
+            names = ", ".join("NULL" if label is None else in_words(label) for label, _ in labels)
+            more = f" and {total - len(labels):,} more" if total > len(labels) else ""
             yield f"{fault}: {names}{more}"
     if has_faults:
         return  # the sum of faulty shares says nothing
     ((total,),) = runner.engine.rows(
-        template("SELECT coalesce(fsum(share ORDER BY share), 0) FROM :given")(given=given)
+        template("SELECT coalesce(fsum(share ORDER BY share), 0) FROM :shares")(shares=shares)
     )
     if abs(total - 1) > TOLERANCE:
         yield f"{origin}: the shares add up to {total:.6g}, and must add up to 1"
@@ -287,7 +211,11 @@ def _fit_factors(
 ) -> dict[int, exp.Table]:
     """Fit the factors of each attribute with a prior so that all shares hold."""
     codes = code_columns(list(shares))
-    query = _COMBINATIONS(codes=codes, count=count, rows=rows)
+    query = template("""
+        SELECT :codes, sum(:count)::DOUBLE / (SELECT sum(:count) FROM :rows) AS p
+        FROM :rows
+        GROUP BY :codes
+    """)(codes=codes, count=count, rows=rows)
     combinations = runner.create_table(work("prior_combinations"), query)
     factors = _fit(runner, work, codes, combinations, shares)
     if factors is not None:
@@ -322,7 +250,11 @@ def _fit(
         for i, table in shares.items():
             query = _factors(i, table, codes, combinations, factors)
             previous, factors[i] = factors.get(i), runner.create_table(work(f"factors_{i}_{turn % 2}"), query)
-            greatest, is_finite = runner.fetch_rows(_MAX_DEVIATION(factors=factors[i]), [(0.0, True)])[0]
+            summary = template("""
+                SELECT coalesce(max(deviation), 0), coalesce(bool_and(isfinite(factor) AND isfinite(deviation)), TRUE)
+                FROM :factors
+            """)(factors=factors[i])
+            ((greatest, is_finite),) = runner.fetch_rows(summary, [(0.0, True)])
             if previous is not None:
                 runner.drop(previous)
             deviation = max(deviation, greatest) if is_finite else math.inf

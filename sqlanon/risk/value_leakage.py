@@ -21,8 +21,8 @@ from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy
 from sqlanon.risk.leakage import AttributeSets
 from sqlanon.risk.levels import code_levels, resolve_attributes
-from sqlanon.risk.person_sets import PersonSets
-from sqlanon.risk.priors import WeightedSets, read_priors, read_shares
+from sqlanon.risk.person_sets import person_sets
+from sqlanon.risk.priors import read_priors, read_shares, weighted_sets
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
 from sqlanon.support.expressions import anonymous, cast, col, fragment, null_safe_equal, template, union_all
@@ -33,22 +33,6 @@ if TYPE_CHECKING:
 MOST_LEAKING = 10
 """Greatest number of values of each level that are shown by themselves."""
 
-_VALUES = template("""
-    SELECT d.value, sum(c.n)::BIGINT AS rows, sum(:weight) AS weight
-    FROM :coded AS c
-    JOIN :dictionary AS d ON c.c0 = d.code
-    GROUP BY d.value
-""")
-_MEMBERS = template("""
-    SELECT d.value, c.who, sum(c.weight) AS weight
-    FROM :coded AS c
-    JOIN :dictionary AS d ON c.c0 = d.code
-    GROUP BY d.value, c.who
-""")
-_ROWS = fragment("sum(v.rows)::BIGINT")
-_SHARE_OF_ROWS = fragment("sum(v.weight)::DOUBLE / (SELECT sum(weight)::DOUBLE FROM :values)")
-_PERSONS = fragment("count(DISTINCT v.who)")
-_SHARE_OF_PERSONS = fragment("count(DISTINCT v.who)::DOUBLE / (SELECT count(DISTINCT who) FROM :values)")
 # ``weight`` is the weight of a value in the mean; it is not the share if persons have several values.
 _LEVEL = template("""
     SELECT
@@ -60,10 +44,6 @@ _LEVEL = template("""
     FROM :values AS v
     JOIN :labels AS l ON :same
     GROUP BY :key
-""")
-_LEAKAGE = template("""
-    SELECT level, value, count, share, weight, CASE WHEN share > 0 THEN abs(:log2) END AS gain
-    FROM :levels AS s
 """)
 _LEVELS = template("""
     SELECT
@@ -189,19 +169,32 @@ def measure_value_leakage(runner: StatementRunner, run: Run, policy: Policy, att
     sets = AttributeSets(runner, work, raw, len(names), counted=True)
     (coded, _), weight, whole = sets.base, "n", sets.whole
     if shares := read_shares(runner, work, policy, names, types, sets.dictionaries):
-        weighted = WeightedSets(runner, work, sets, names, shares)
+        weighted = weighted_sets(work, sets, names, shares)
         coded, weight, whole = weighted.table, "weight", weighted.whole
-    query = _VALUES(weight=col(weight, "c"), coded=coded, dictionary=sets.dictionaries[0])
+    query = template("""
+        SELECT d.value, sum(c.n)::BIGINT AS rows, sum(:weight) AS weight
+        FROM :coded AS c
+        JOIN :dictionary AS d ON c.c0 = d.code
+        GROUP BY d.value
+    """)(weight=col(weight, "c"), coded=coded, dictionary=sets.dictionaries[0])
     values = runner.create_table(work("leaking_values"), query)
-    counted_values = values
+    value_table = values
     if person is not None:
-        person_sets = PersonSets(runner, work, sets, len(names), raw)
-        members = _MEMBERS(coded=person_sets.coded, dictionary=sets.dictionaries[0])
-        counted_values, whole = runner.create_table(work("leaking_members"), members), person_sets.whole
+        sets_of_persons = person_sets(work, sets, raw)
+        members = template("""
+            SELECT d.value, c.who, sum(c.weight) AS weight
+            FROM :coded AS c
+            JOIN :dictionary AS d ON c.c0 = d.code
+            GROUP BY d.value, c.who
+        """)(coded=sets_of_persons.table, dictionary=sets.dictionaries[0])
+        value_table, whole = runner.create_table(work("leaking_members"), members), sets_of_persons.whole
     labels, top = code_levels(runner, work, policy, {attribute: AttributeValues(values, types[0])})[attribute]
     lowest = 0 if policy.attributes[attribute].has_open_ends else 1
-    levels = (_level_query(counted_values, labels, level, top, lowest, person is not None) for level in range(top + 1))
-    query = _LEAKAGE(log2=anonymous("log2", col("share")), levels=union_all(*levels))
+    levels = (_level_query(value_table, labels, level, top, lowest, person is not None) for level in range(top + 1))
+    query = template("""
+        SELECT level, value, count, share, weight, CASE WHEN share > 0 THEN abs(:log2) END AS gain
+        FROM :levels AS s
+    """)(log2=anonymous("log2", col("share")), levels=union_all(*levels))
     leakage = runner.create_table(work("leakage"), query)
     counts: Literal["rows", "persons"] = "rows" if person is None else "persons"
     return ValueLeakage(attribute, whole, _read_levels(runner, leakage, whole), counts, run, leakage)
@@ -220,12 +213,17 @@ def _level_query(
             else value
         )
         key = col(f"code_{level}", "l")
-    count, share = (_PERSONS, _SHARE_OF_PERSONS) if persons else (_ROWS, _SHARE_OF_ROWS)
+    if persons:
+        count = fragment("count(DISTINCT v.who)")()
+        share = fragment("count(DISTINCT v.who)::DOUBLE / (SELECT count(DISTINCT who) FROM :values)")(values=values)
+    else:
+        count = fragment("sum(v.rows)::BIGINT")()
+        share = fragment("sum(v.weight)::DOUBLE / (SELECT sum(weight)::DOUBLE FROM :values)")(values=values)
     return _LEVEL(
         level=level,
         label=label,
-        count=count(),
-        share=share(values=values),
+        count=count,
+        share=share,
         values=values,
         labels=labels,
         same=null_safe_equal(col("value", "v"), col("value", "l")),

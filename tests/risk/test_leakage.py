@@ -18,8 +18,8 @@ import sqlanon
 from oracles import oracle_risk as oracle
 from sqlanon.cli.printing import print_leakage
 from sqlanon.errors import HierarchyError, PolicyError
-from sqlanon.risk import leakage, leakage_search, priors
-from sqlanon.risk.leakage import SetFigures, attribute_sets
+from sqlanon.risk import leakage, leakage_search
+from sqlanon.risk.leakage import SetFigures
 from support.commands import cli
 from support.databases import connect_to, connection_of, insert, live_connection
 from support.lanes import examples
@@ -73,23 +73,23 @@ class PlainSets:
         self, rows: list[tuple[Any, ...]], at_once: int = 1, most: float = math.inf, persons: bool = False
     ) -> None:
         self.rows, self.at_once, self.most, self.small = rows, at_once, most, 0
-        self.known: dict[tuple[int, ...], SetFigures] = {}
+        self.figures: dict[tuple[int, ...], SetFigures] = {}
         self.quasi = len(rows[0]) - persons
         self.person = self.quasi if persons else None
         self.gains_add_up = not persons
         self.whole = math.log2(len({row[-1] for row in rows}) if persons else len(rows))
 
     def count_up_to(self, most: int) -> None:
-        wanted = attribute_sets(self.quasi, most)
+        wanted = [part for length in range(1, most + 1) for part in combinations(range(self.quasi), length)]
         self.small = len(wanted)
         self.count(wanted)
 
     def count(self, wanted: Sequence[tuple[int, ...]]) -> None:
         for one in wanted:
-            if len(self.known) >= self.small + self.most:
+            if len(self.figures) >= self.small + self.most:
                 raise leakage_search.OvertimeError(1)
             sizes = [size for size, _ in oracle.sizes_of(self.rows, one, self.person)]
-            self.known[one] = SetFigures(one, len(sizes), sizes.count(1), self.gain(one))
+            self.figures[one] = SetFigures(one, len(sizes), sizes.count(1), self.gain(one))
 
     def gain(self, places: Sequence[int]) -> float:
         if self.person is None:
@@ -131,8 +131,8 @@ def test_bounds_hold_when_the_time_is_over(rows: list[Any], most: int, at_once: 
     found, search = leakage_search.search_leakage(sets, quasi, most, 60, [])
     every = oracle.leakages(rows, quasi, quasi)
     classes = len(oracle.classes_of(rows, range(quasi)))
-    complete = [set(one) for one, figures in sets.known.items() if figures.classes == classes]
-    rest = (one for one in every if one not in sets.known and not any(part <= set(one) for part in complete))
+    complete = [set(one) for one, figures in sets.figures.items() if figures.classes == classes]
+    rest = (one for one in every if one not in sets.figures and not any(part <= set(one) for part in complete))
     others = [every[one] for one in rest]
     first = leakage.rank_leakage(found, [str(i) for i in range(quasi)], 1.0)[: search.proven]
     assert sets.small <= search.measured == len(found) <= sets.small + time
@@ -146,7 +146,7 @@ def test_sets_come_best_first() -> None:
     rows = [(i % 4, i // 4, i == 0, i == 1) for i in range(16)]
     sets = PlainSets(rows)
     leakage_search.search_leakage(sets, 4, 1, 60, [])
-    counted = [one for one in sets.known if len(one) > 1]
+    counted = [one for one in sets.figures if len(one) > 1]
     assert counted == [(0, 1, 2, 3), (0, 1, 2), (0, 1), (0, 2, 3), (1, 2, 3), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
 
 
@@ -164,7 +164,6 @@ def test_sets_of_any_size_of_random_tables(
     chances = oracle.fitted(rows, {1: given_["n"]} if drawn else {})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leakage, "SMALL", small)
-        patch.setattr(priors, "SMALL", small)
         with connect_to(live) as db:
             risk = db.risk(policy({"n": "shares"} if drawn else {}), leakage=1, leakage_seconds=60)
     assert risk.leakage_search.complete
@@ -191,7 +190,7 @@ def test_the_time_limit(
 
 def late(search: leakage_search._Search, most: int) -> None:
     search.sets.count([search._all])
-    search._open[search._all] = search.sets.known[search._all].gain
+    search._open[search._all] = search.sets.figures[search._all].gain
 
 
 # --- priors -----------------------------------------------------------------------------------------
