@@ -48,14 +48,6 @@ _CLASSES = template("""
         GROUP BY zip, birth_date, sex
     ) AS voters USING (zip, birth_date, sex)
 """)
-_LINKAGE = template("""
-    SELECT
-        coalesce(sum(row_count), 0)::BIGINT AS rows,
-        count(*) FILTER (WHERE row_count = 1) AS "unique",
-        coalesce(sum(row_count) FILTER (WHERE NOT voter_count IS NULL), 0)::BIGINT AS matched,
-        count(*) FILTER (WHERE row_count = 1 AND voter_count = 1) AS identified
-    FROM :classes AS classes
-""")
 # An identified patient whom the list gives the right name, and the number of these patients. A hash of the address
 # chooses the patient, who is the same on every run.
 _VICTIM = template("""
@@ -95,7 +87,6 @@ _SMALLEST_CLASS = template("""
     FROM (SELECT count(*) AS row_count FROM :people GROUP BY zip, birth_date, sex, ethnicity) AS classes
 """)
 _PREFIX = fragment("left(:value, :length) || :suffix")
-_FORMATTED_DATE = fragment("strftime(:value, :format)")
 
 
 @dataclass(frozen=True)
@@ -166,7 +157,14 @@ def attack(hospital: Path, target: Path, levels: Mapping[str, int]) -> Attack:
 
 def link(people: exp.Table, voters: exp.Table, levels: Mapping[str, int]) -> exp.Select:
     """Build the query that links a table to the voter list: one row, the fields of `Linkage` in order."""
-    return _LINKAGE(classes=_select_classes(people, voters, levels))
+    return template("""
+        SELECT
+            coalesce(sum(row_count), 0)::BIGINT AS rows,
+            count(*) FILTER (WHERE row_count = 1) AS "unique",
+            coalesce(sum(row_count) FILTER (WHERE NOT voter_count IS NULL), 0)::BIGINT AS matched,
+            count(*) FILTER (WHERE row_count = 1 AND voter_count = 1) AS identified
+        FROM :classes AS classes
+    """)(classes=_select_classes(people, voters, levels))
 
 
 def label(attribute: str, level: int) -> exp.Expr:
@@ -182,7 +180,7 @@ def label(attribute: str, level: int) -> exp.Expr:
         return exp.convert("*")
     if attribute == "zip":
         return _PREFIX(value=value, length=_ZIP_LENGTH - level, suffix="*" * level)
-    formatted = _FORMATTED_DATE(value=value, format="%Y-%m" if level == _MONTH else "%Y")
+    formatted = fragment("strftime(:value, :format)")(value=value, format="%Y-%m" if level == _MONTH else "%Y")
     return formatted if level < _DECADE else _PREFIX(value=formatted, length=3, suffix="0s")
 
 

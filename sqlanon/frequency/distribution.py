@@ -41,17 +41,6 @@ def _rename_columns(quasi: int, sensitive: int, inner: Sequence[int]) -> list[ex
 
 
 _PAIRS_OF_ROWS = template("SELECT :keys, sum(n)::BIGINT AS n FROM :raw GROUP BY :values")
-_PAIRS_OF_PERSONS = template("""
-    SELECT :keys, count(*) AS n
-    FROM (SELECT DISTINCT :renamed, person FROM :raw) AS r
-    GROUP BY :keys
-""")
-_PAIRS_OF_MOVERS = template("""
-    SELECT :keys, m.mover, count(*) FILTER (WHERE m.mover IS NULL) AS n
-    FROM (SELECT DISTINCT :renamed, person FROM :raw) AS r
-    LEFT JOIN :movers AS m ON r.person IS NOT DISTINCT FROM m.person
-    GROUP BY :keys, m.mover
-""")
 
 
 def count_value_pairs(
@@ -68,30 +57,26 @@ def count_value_pairs(
         return _PAIRS_OF_ROWS(keys=renamed, raw=raw, values=[key.this for key in renamed])
     keys = [col(key.alias, "r") for key in renamed]
     if moving is None:
-        return _PAIRS_OF_PERSONS(keys=keys, renamed=renamed, raw=raw)
-    return _PAIRS_OF_MOVERS(keys=keys, renamed=renamed, raw=raw, movers=moving)
-
-
-_SENSITIVE_VALUES = template("""
-    SELECT value, :rank AS v, rows, rows::DOUBLE / (sum(rows::DOUBLE) OVER ()) AS share
-    FROM (SELECT value, :rows AS rows FROM :pairs GROUP BY value) AS c
-""")
-_DOMAIN = template("""
-    SELECT
-        array_agg(so_far ORDER BY v) AS cumulated,
-        list_prepend(0.0, array_agg(sum_so_far ORDER BY v)) AS sums,
-        (sum(greatest(so_far, 1 - so_far)) - 1) / nullif(count(*) - 1, 0) AS widest
-    FROM (
-        SELECT v, so_far, sum(so_far) OVER (ORDER BY v) AS sum_so_far
-        FROM (SELECT v, sum(share) OVER (ORDER BY v) AS so_far FROM :values) AS e
-    ) AS b
-""")
+        return template("""
+            SELECT :keys, count(*) AS n
+            FROM (SELECT DISTINCT :renamed, person FROM :raw) AS r
+            GROUP BY :keys
+        """)(keys=keys, renamed=renamed, raw=raw)
+    return template("""
+        SELECT :keys, m.mover, count(*) FILTER (WHERE m.mover IS NULL) AS n
+        FROM (SELECT DISTINCT :renamed, person FROM :raw) AS r
+        LEFT JOIN :movers AS m ON r.person IS NOT DISTINCT FROM m.person
+        GROUP BY :keys, m.mover
+    """)(keys=keys, renamed=renamed, raw=raw, movers=moving)
 
 
 def number_sensitive_values(pairs: exp.Expr, moving: bool, is_counted: bool = True) -> exp.Select:
     """Number the values of a sensitive attribute: ``value``, ``v`` (in order, NULL first), ``rows``, ``share``."""
     rows = class_count(ROWS, MOVER if moving else None) if is_counted else exp.Count(this=exp.Star())
-    return _SENSITIVE_VALUES(rank=dense_rank([col("value")]), rows=rows, pairs=pairs)
+    return template("""
+        SELECT value, :rank AS v, rows, rows::DOUBLE / (sum(rows::DOUBLE) OVER ()) AS share
+        FROM (SELECT value, :rows AS rows FROM :pairs GROUP BY value) AS c
+    """)(rank=dense_rank([col("value")]), rows=rows, pairs=pairs)
 
 
 def ordered_domain(values: exp.Table) -> exp.Select:
@@ -100,17 +85,22 @@ def ordered_domain(values: exp.Table) -> exp.Select:
     ``cumulated``: cumulative shares; ``sums``: prefix sums of these, beginning with 0; ``widest``: the mean of the
     larger of both sides' shares, over all values but the last.
     """
-    return _DOMAIN(values=values)
+    return template("""
+        SELECT
+            array_agg(so_far ORDER BY v) AS cumulated,
+            list_prepend(0.0, array_agg(sum_so_far ORDER BY v)) AS sums,
+            (sum(greatest(so_far, 1 - so_far)) - 1) / nullif(count(*) - 1, 0) AS widest
+        FROM (
+            SELECT v, so_far, sum(so_far) OVER (ORDER BY v) AS sum_so_far
+            FROM (SELECT v, sum(share) OVER (ORDER BY v) AS so_far FROM :values) AS e
+        ) AS b
+    """)(values=values)
 
 
 _NODES_OF_LEVEL = template("""
     SELECT s.value, s.v AS leaf, s.share, :level AS level, :code AS code
     FROM :values AS s
     JOIN :coded AS c ON s.value IS NOT DISTINCT FROM c.value
-""")
-_NODES = template("""
-    SELECT value, leaf, :rank AS v, sum(share) OVER (PARTITION BY level, code) AS share
-    FROM :nodes_by_level AS n
 """)
 
 
@@ -123,7 +113,10 @@ def hierarchy_nodes(values: exp.Table, coded: exp.Table, height: int) -> exp.Sel
     for level in range(max(height, 1)):  # without levels, all values are one node
         code = col(f"code_{level}", "c") if height else number(0)
         levels.append(_NODES_OF_LEVEL(level=level, code=code, values=values, coded=coded))
-    return _NODES(rank=dense_rank([col("level"), col("code")]), nodes_by_level=union_all(*levels))
+    return template("""
+        SELECT value, leaf, :rank AS v, sum(share) OVER (PARTITION BY level, code) AS share
+        FROM :nodes_by_level AS n
+    """)(rank=dense_rank([col("level"), col("code")]), nodes_by_level=union_all(*levels))
 
 
 @dataclass(frozen=True)

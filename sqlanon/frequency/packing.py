@@ -92,18 +92,14 @@ def subset_number(subset: Iterable[int]) -> int:
 
 _NUMBERED = template("SELECT row_number() OVER () AS id, :values, n FROM :grouped AS g")
 _CODES = template("SELECT :value AS value, (:code)::BIGINT AS code FROM :combinations GROUP BY :value")
-_ANY_CODE = fragment("row_number() OVER ()")
 _CODE_OF_SEVERAL = fragment("CASE WHEN sum(n) = 1 THEN 0 ELSE row_number() OVER (ORDER BY sum(n) = 1) END")
 _HIGHEST = fragment("(SELECT max(code) FROM :numbers)")
 
 
 def _value_numbers(combinations: exp.Table, attribute: int, singles_apart: bool) -> exp.Select:
     """Number the values of an attribute from 1; with ``singles_apart``, values of a single row have number 0."""
-    code = _CODE_OF_SEVERAL() if singles_apart else _ANY_CODE()
+    code = _CODE_OF_SEVERAL() if singles_apart else fragment("row_number() OVER ()")()
     return _CODES(value=col(f"q{attribute}"), code=code, combinations=combinations)
-
-
-_KEYS = template("SELECT r.id, :words, r.n FROM :combinations AS r")
 
 
 def _packed_keys(combinations: exp.Table, numbers: Sequence[exp.Table], packing: Packing) -> exp.Select:
@@ -112,7 +108,9 @@ def _packed_keys(combinations: exp.Table, numbers: Sequence[exp.Table], packing:
     for i, (word, first, _) in enumerate(packing.places):
         bits[word].append(col(CODE, f"v{i}") * number(1 << first))
     words = [reduce(add, parts) if parts else number(0) for parts in bits]
-    query = _KEYS(words=[as_column(word, f"w{j}") for j, word in enumerate(words)], combinations=combinations)
+    query = template("SELECT r.id, :words, r.n FROM :combinations AS r")(
+        words=[as_column(word, f"w{j}") for j, word in enumerate(words)], combinations=combinations
+    )
     for i, value_numbers in enumerate(numbers):
         on = null_safe_equal(col(f"q{i}", "r"), col(VALUE, f"v{i}"))
         query = query.join(aliased(value_numbers, f"v{i}"), on=on, copy=False)

@@ -68,27 +68,6 @@ def quasi_columns(count: int) -> list[exp.Expr]:
 
 _MEMBERSHIPS = template("SELECT :keys, person, sum(n)::BIGINT AS n FROM :raw GROUP BY :keys, person")
 _PERSON_COUNT = template("SELECT count(*) AS persons FROM (SELECT DISTINCT :person FROM :rows) AS p")
-_LARGEST_PERSONS = template("""
-    SELECT coalesce(sum(n)::BIGINT, 0) AS n
-    FROM (SELECT sum(n)::BIGINT AS n FROM :members GROUP BY person ORDER BY n DESC LIMIT :persons) AS p
-""")
-_MOVERS = template("""
-    SELECT person, (row_number() OVER ())::INTEGER AS mover
-    FROM :members
-    GROUP BY person
-    HAVING count(*) > 1
-""")
-_COMBINATIONS = template("""
-    SELECT :keys, sum(r.n)::BIGINT AS n, count(*) AS persons
-    FROM :members AS r
-    GROUP BY :keys
-""")
-_COMBINATIONS_AND_MOVERS = template("""
-    SELECT :keys, m.mover, sum(r.n)::BIGINT AS n, count(*) FILTER (WHERE m.mover IS NULL) AS persons
-    FROM :members AS r
-    LEFT JOIN :movers AS m ON r.person IS NOT DISTINCT FROM m.person
-    GROUP BY :keys, m.mover
-""")
 
 
 def person_memberships(raw: exp.Expr, quasi: int) -> exp.Select:
@@ -103,20 +82,37 @@ def count_persons(rows: exp.Expr, person: str = PERSON) -> exp.Select:
 
 def sum_rows_of_largest_persons(members: exp.Table, persons: int) -> exp.Select:
     """The total rows of the persons with the most rows, as ``n``."""
-    return _LARGEST_PERSONS(members=members, persons=persons)
+    return template("""
+        SELECT coalesce(sum(n)::BIGINT, 0) AS n
+        FROM (SELECT sum(n)::BIGINT AS n FROM :members GROUP BY person ORDER BY n DESC LIMIT :persons) AS p
+    """)(members=members, persons=persons)
 
 
 def number_movers(members: exp.Table) -> exp.Select:
     """Number the persons that are in several combinations. (Rows without a person id are one person.)"""
-    return _MOVERS(members=members)
+    return template("""
+        SELECT person, (row_number() OVER ())::INTEGER AS mover
+        FROM :members
+        GROUP BY person
+        HAVING count(*) > 1
+    """)(members=members)
 
 
 def person_combinations(members: exp.Table, moving: exp.Table | None, quasi: int) -> exp.Select:
     """The distinct combinations; each mover has a row of its own in each of its combinations."""
     keys = [col(f"q{i}", "r") for i in range(quasi)]
     if moving is None:
-        return _COMBINATIONS(keys=keys, members=members)
-    return _COMBINATIONS_AND_MOVERS(keys=keys, members=members, movers=moving)
+        return template("""
+            SELECT :keys, sum(r.n)::BIGINT AS n, count(*) AS persons
+            FROM :members AS r
+            GROUP BY :keys
+        """)(keys=keys, members=members)
+    return template("""
+        SELECT :keys, m.mover, sum(r.n)::BIGINT AS n, count(*) FILTER (WHERE m.mover IS NULL) AS persons
+        FROM :members AS r
+        LEFT JOIN :movers AS m ON r.person IS NOT DISTINCT FROM m.person
+        GROUP BY :keys, m.mover
+    """)(keys=keys, members=members, movers=moving)
 
 
 def union_population(

@@ -13,7 +13,6 @@ from sqlanon.frequency.statements import PERSONS, POPULATION
 from sqlanon.support.coding import ROWS, code_column
 from sqlanon.support.expressions import as_column, col, number, subquery, template, union_all
 
-_ROWS = template("SELECT :codes, n, :more FROM :rows")
 _MEMBERS = template("SELECT :keys, person, sum(n)::BIGINT AS n FROM :rows GROUP BY :keys, person")
 _VALUES = template("""
     SELECT :codes, :inner, s.v, s.share, r.n
@@ -32,7 +31,7 @@ def uncoded_frequency_set(
     codes = [as_column(key, code_column(i, 0)) for i, key in enumerate(keys)]
     more = [as_column(number(1), PERSONS)] if persons else []
     more += [as_column(number(0), POPULATION)] if population is not None else []
-    source_rows = _ROWS(codes=codes, more=more, rows=source)
+    source_rows = template("SELECT :codes, n, :more FROM :rows")(codes=codes, more=more, rows=source)
     if population is None:
         return subquery(source_rows, "frequency")
     zero_counts = [as_column(number(0), name) for name in (ROWS, *([PERSONS] if persons else []))]

@@ -19,7 +19,6 @@ from sqlanon.policy import Policy
 from sqlanon.requirements import bind_requirements
 from sqlanon.support.expressions import Namer, all_of, cast, col, fragment, null_safe_equal, template
 
-_MATCHED = template("SELECT p.* FROM :raw AS p WHERE :listed")
 _LISTED = fragment("EXISTS(SELECT 1 FROM :hierarchy AS h WHERE :same)")
 _ROW_COUNT = template("SELECT coalesce(sum(n)::BIGINT, 0) FROM :rows")
 _LACKS = template("SELECT count(*) FROM :raw AS p WHERE NOT :listed")
@@ -58,7 +57,8 @@ def _drop_unmatched(scanned: ScanResult, hierarchies: Mapping[int, Hierarchy], w
     reader, population = scanned.reader, scanned.population.scan
     conditions = (_is_listed(scanned, i, hierarchy) for i, hierarchy in hierarchies.items())
     raw: exp.Table = reader.create_table(
-        work("matched_frequency_raw"), _MATCHED(raw=population.raw, listed=all_of(conditions))
+        work("matched_frequency_raw"),
+        template("SELECT p.* FROM :raw AS p WHERE :listed")(raw=population.raw, listed=all_of(conditions)),
     )
     before, after = (
         reader.fetch_rows(_ROW_COUNT(rows=rows), [(0,)], in_plan=False)[0][0] for rows in (population.raw, raw)

@@ -86,19 +86,12 @@ def label_bounds(label: exp.Expr, kind: RangeKind) -> tuple[exp.Expr, exp.Expr]:
 
 
 _FIRST_DAY = fragment("TRY_CAST(:year || '-01-01' AS DATE)")
-_LAST_DAY = fragment("TRY_CAST(:year || '-12-31' AS DATE)")
-_FIRST_OF_MONTH = fragment("TRY_CAST(:month || '-01' AS DATE)")
 _LAST_OF_MONTH = fragment("last_day(TRY_CAST(:month || '-01' AS DATE))")
 # There is no year 0: the first decade begins with year 1.
 _DECADE_BEGINS = fragment("CASE WHEN :decade = '000' THEN '0001' ELSE :decade || '0' END")
 _DECADE_ENDS = fragment("TRY_CAST(:decade || '9-12-31' AS DATE)")
 _FIRST_OF_QUARTER = fragment("(:first_day + to_months(3 * (TRY_CAST(:quarter AS INTEGER) - 1)))::DATE")
 _LAST_OF_QUARTER = fragment("last_day((:first_day + to_months(3 * TRY_CAST(:quarter AS INTEGER) - 1))::DATE)")
-# The fourth of January is always in the first week of its ISO year.
-_MONDAY = fragment("""
-    date_trunc('week', TRY_CAST(:year || '-01-04' AS DATE))::DATE + (7 * (TRY_CAST(:week AS INTEGER) - 1))
-""")
-_SUNDAY = fragment(":monday + 6")
 
 
 def _periods(label: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:
@@ -109,11 +102,14 @@ def _periods(label: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:
         "first_day": _FIRST_DAY(year=extract_part(label, quarter)),
         "quarter": extract_part(label, quarter, 2),
     }
-    monday = _MONDAY(year=extract_part(label, week), week=extract_part(label, week, 2))
+    # The fourth of January is always in the first week of its ISO year.
+    monday = fragment("""
+        date_trunc('week', TRY_CAST(:year || '-01-04' AS DATE))::DATE + (7 * (TRY_CAST(:week AS INTEGER) - 1))
+    """)(year=extract_part(label, week), week=extract_part(label, week, 2))
     return [
-        (_FIRST_OF_MONTH(month=month), _LAST_OF_MONTH(month=month)),
-        (_FIRST_DAY(year=year), _LAST_DAY(year=year)),
+        (fragment("TRY_CAST(:month || '-01' AS DATE)")(month=month), _LAST_OF_MONTH(month=month)),
+        (_FIRST_DAY(year=year), fragment("TRY_CAST(:year || '-12-31' AS DATE)")(year=year)),
         (_FIRST_DAY(year=_DECADE_BEGINS(decade=decade)), _DECADE_ENDS(decade=decade)),
         (_FIRST_OF_QUARTER(**in_quarter), _LAST_OF_QUARTER(**in_quarter)),
-        (monday, _SUNDAY(monday=monday)),
+        (monday, fragment(":monday + 6")(monday=monday)),
     ]

@@ -254,8 +254,6 @@ def _query(draft: HierarchyDraft) -> exp.Select:
     return draft.with_keys(_composed_query(draft))
 
 
-_VALUES = template("SELECT value AS value FROM :values")
-_COMPOSED = template("SELECT :levels FROM :query AS v")
 _IS_KNOWN = fragment("value IS NULL OR (:known)")
 _END_OR_LABEL = fragment("coalesce(:open_end, :label)")
 _NULL_AT_TOP = fragment("CASE WHEN value IS NULL THEN :top ELSE :label END")
@@ -263,7 +261,7 @@ _NULL_AT_TOP = fragment("CASE WHEN value IS NULL THEN :top ELSE :label END")
 
 def _composed_query(draft: HierarchyDraft) -> exp.Select:
     """The values of the column with the labels of each part."""
-    query = _VALUES(values=draft.values)
+    query = template("SELECT value AS value FROM :values")(values=draft.values)
     labels: list[exp.Expr] = []
     conditions: list[exp.Expr] = []
     ground: exp.Expr | None = None
@@ -284,7 +282,7 @@ def _composed_query(draft: HierarchyDraft) -> exp.Select:
         labels[-1] = _NULL_AT_TOP(top=_listed_top(last, len(draft.parts) - 1), label=labels[-1])
     columns: list[exp.Expr] = _level_columns(col("value"), labels)
     columns += [] if ground is None else [as_column(ground, released_column(0, open_ends=True))]
-    composed = _COMPOSED(levels=columns, query=query)
+    composed = template("SELECT :levels FROM :query AS v")(levels=columns, query=query)
     return composed.where(_IS_KNOWN(known=all_of(conditions)), copy=False) if conditions else composed
 
 
@@ -292,22 +290,19 @@ def _level_columns(value: exp.Expr, labels: Sequence[exp.Expr]) -> list[exp.Expr
     return [as_column(label, f"level_{level}") for level, label in enumerate([value, *labels])]
 
 
-_JOINED = template("SELECT v.*, :columns FROM :query AS v LEFT JOIN :keys AS k ON v.value = k.key")
-
-
 def _join_keys(part: ListedLevels, query: exp.Select, index: int) -> LabelledQuery:
     """Join the labels of a listed part to the values."""
     key, names = col(f"p{index}_key"), [f"p{index}_c{level}" for level in range(1, part.levels + 1)]
     columns = [as_column(col("key", "k"), key.name)]
     columns += [as_column(col(f"c{level}", "k"), name) for level, name in enumerate(names, start=1)]
-    joined = _JOINED(columns=columns, query=query, keys=keys_table(index))
+    joined = template("SELECT v.*, :columns FROM :query AS v LEFT JOIN :keys AS k ON v.value = k.key")(
+        columns=columns, query=query, keys=keys_table(index)
+    )
     return LabelledQuery(joined, tuple(col(name) for name in names), is_not_null(key))
 
 
 _LISTED = template("SELECT :levels FROM :keys WHERE key IS NOT NULL")
 _NULL_ROW = template("SELECT :levels FROM :values WHERE value IS NULL")
-_WITH_NULL = template("SELECT * FROM :rows AS h")
-_TOP = fragment("(SELECT max(:label) FROM :keys)")
 
 
 def _listed_query(part: ListedLevels, draft: HierarchyDraft) -> exp.Select:
@@ -321,8 +316,8 @@ def _listed_query(part: ListedLevels, draft: HierarchyDraft) -> exp.Select:
     top = text(TOP) if part.top else _listed_top(part, 0)
     nulls = [*(cast(exp.null(), "VARCHAR") for _ in labels[:-1]), top]
     null_row = _NULL_ROW(levels=_level_columns(col("value"), nulls), values=draft.values)
-    return _WITH_NULL(rows=union_all(listed, null_row))
+    return template("SELECT * FROM :rows AS h")(rows=union_all(listed, null_row))
 
 
 def _listed_top(part: ListedLevels, index: int) -> exp.Expr:
-    return _TOP(label=col(f"c{part.levels}"), keys=keys_table(index))
+    return fragment("(SELECT max(:label) FROM :keys)")(label=col(f"c{part.levels}"), keys=keys_table(index))

@@ -56,24 +56,21 @@ def mask_part(side: str, levels: int, longest: int) -> GeneratedLevels:
     return GeneratedLevels("mask", levels, extend, total=True)
 
 
-_DATE = fragment(":value::DATE")
-# This excludes infinite dates, too.
-_IN_YEARS = fragment("CASE WHEN :date BETWEEN '0001-01-01'::DATE AND '9999-12-31'::DATE THEN :date END")
-
-
-# A cast would round the last nanoseconds of a day to the next one.
-_FLOOR_NANOSECONDS = fragment("make_timestamp((epoch_ns(:value) - (epoch_ns(:value) % 1000 + 1000) % 1000) // 1000)")
-
-
 def calendar_day(column_type: str) -> exp.Expr:
     """The day of a date or timestamp, in UTC if it has a time zone; NULL outside years 1 to 9999."""
     value: exp.Expr = col("value")
     if column_type in (NANOSECONDS, ZONED_NANOSECONDS):
-        value = _FLOOR_NANOSECONDS(value=value)
+        # A cast would round the last nanoseconds of a day to the next one.
+        value = fragment("make_timestamp((epoch_ns(:value) - (epoch_ns(:value) % 1000 + 1000) % 1000) // 1000)")(
+            value=value
+        )
     elif column_kind(column_type) is ColumnKind.ZONED:
         # AT TIME ZONE needs an extension; these two do not.
         value = anonymous("MAKE_TIMESTAMP", anonymous("EPOCH_US", value))
-    return _IN_YEARS(date=_DATE(value=value))
+    # This excludes infinite dates, too.
+    return fragment("CASE WHEN :date BETWEEN '0001-01-01'::DATE AND '9999-12-31'::DATE THEN :date END")(
+        date=fragment(":value::DATE")(value=value)
+    )
 
 
 _CALENDAR = {
@@ -247,7 +244,6 @@ _DIGITS = fragment("""
 """)
 _HALF_OPEN = fragment("'[' || :low || ', ' || :high || ')'")
 _CLOSED = fragment(":low || '-' || :high")
-_END_OR_LABEL = fragment("coalesce(:open_end, :label)")
 _PADDED = fragment("CASE WHEN :bound < 0 THEN '-' ELSE '' END || lpad(abs(:bound)::VARCHAR, :digits, '0')")
 
 
@@ -286,7 +282,7 @@ def _intervals(scale: _Scale, query: exp.Select, prefix: str) -> LabelledQuery:
     open_end = _open_end(scale, x)
     labels = (_label(scale, prefix, i, *ends[i]) for i in levels)
     if open_end is not None:
-        labels = (_END_OR_LABEL(open_end=open_end, label=label) for label in labels)
+        labels = (fragment("coalesce(:open_end, :label)")(open_end=open_end, label=label) for label in labels)
     return LabelledQuery(query, tuple(labels), is_not_null(x), open_end)
 
 
@@ -327,13 +323,10 @@ def _subtract(value: Decimal, step: int) -> Decimal:
     return Decimal(int(value) - step) if step else value
 
 
-_DATE_AFTER = fragment(":start + :days::INTEGER")
-
-
 def _format_bound(scale: _Scale, bound: exp.Expr) -> exp.Expr:
     """A bound as a date, or as a number with the decimals of labels."""
     if scale.start is not None:
-        return _DATE_AFTER(start=_date(scale.start), days=bound)
+        return fragment(":start + :days::INTEGER")(start=_date(scale.start), days=bound)
     return bound if scale.label_decimals == scale.decimals else cast(bound, f"DECIMAL(38, {scale.label_decimals})")
 
 

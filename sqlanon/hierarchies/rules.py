@@ -298,22 +298,19 @@ def _separator(content: str) -> str:
     return max(split_lines, key=lambda pair: pair[0])[1]
 
 
-# Line ends may be mixed (strict_mode). The file was inspected before, and its number of lines is compared.
-_FILE = template("""
-    SELECT *
-    FROM read_csv(
-        :path, columns = :columns, delim = :separator, quote = '"', escape = '"', comment = '', header = FALSE,
-        auto_detect = FALSE, compression = 'none', hive_partitioning = FALSE, force_not_null = :names,
-        strict_mode = FALSE
-    )
-""")
-
-
 def _file_query(path: Path, separator: str, width: int) -> exp.Select:
     """The query of a hierarchy file: columns ``c0`` (the key), ``c1``, ... as texts; empty texts are not NULL."""
     names = [f"c{i}" for i in range(width)]
     types = [exp.PropertyEQ(this=ident(name), expression=text("VARCHAR")) for name in names]
-    return _FILE(
+    # Line ends may be mixed (strict_mode). The file was inspected before, and its number of lines is compared.
+    return template("""
+        SELECT *
+        FROM read_csv(
+            :path, columns = :columns, delim = :separator, quote = '"', escape = '"', comment = '', header = FALSE,
+            auto_detect = FALSE, compression = 'none', hive_partitioning = FALSE, force_not_null = :names,
+            strict_mode = FALSE
+        )
+    """)(
         path=literal_path(str(path)),
         columns=exp.Struct(expressions=types),
         separator=separator,

@@ -56,10 +56,6 @@ class Summary(NamedTuple):
     nulls: int  # 1 if the column of the source has NULLs
 
 
-_SUMMARY = template("""
-    SELECT count(*), count(level_0), count(:distinct), min(:top::VARCHAR), max(:top::VARCHAR), :wrong, :nulls
-    FROM :hierarchy
-""")
 _COUNT_FINDINGS = fragment("(SELECT count(*) FROM :findings AS f)")
 _COUNT_NULLS = fragment("(SELECT count(*) FROM :values WHERE value IS NULL AND rows > 0)")
 
@@ -68,7 +64,10 @@ def summary(draft: HierarchyDraft, target: exp.Table, usual: Sequence[HierarchyC
     """The query of a table's `Summary`, which suffices in the usual case without findings."""
     ground = col("level_0")
     findings = [_COUNT_FINDINGS(findings=(check.probe or check.query)()) for check in usual]
-    return _SUMMARY(
+    return template("""
+        SELECT count(*), count(level_0), count(:distinct), min(:top::VARCHAR), max(:top::VARCHAR), :wrong, :nulls
+        FROM :hierarchy
+    """)(
         # Values of a column are distinct; listed keys may repeat.
         distinct=exp.Distinct(expressions=[ground]) if draft.listed else ground,
         top=col(f"level_{draft.height}"),
@@ -189,20 +188,17 @@ def _tree_checks(parts: Sequence[Part], target: exp.Table) -> Iterator[Hierarchy
             yield HierarchyCheck(broken, partial(_tree_message, level), partial(broken, counted=False))
 
 
-# Comparing minimum and maximum is far faster than counting distinct values.
-_SEVERAL = template("""
-    SELECT :label AS label, min(:value::VARCHAR) AS first, max(:value::VARCHAR) AS last, count(:counted) AS n
-    FROM :hierarchy
-    WHERE level_0 IS NOT NULL
-    GROUP BY :group
-    HAVING min(:value::VARCHAR) <> max(:value::VARCHAR)
-""")
-
-
 def _several(target: exp.Table, level: int, label: exp.Column | None, counted: bool = True) -> exp.Select:
     """The labels with several values at a level; without label, the whole table is one group."""
     value = col(f"level_{level}")
-    return _SEVERAL(
+    # Comparing minimum and maximum is far faster than counting distinct values.
+    return template("""
+        SELECT :label AS label, min(:value::VARCHAR) AS first, max(:value::VARCHAR) AS last, count(:counted) AS n
+        FROM :hierarchy
+        WHERE level_0 IS NOT NULL
+        GROUP BY :group
+        HAVING min(:value::VARCHAR) <> max(:value::VARCHAR)
+    """)(
         label=label or cast(exp.null(), "VARCHAR"),
         value=value,
         counted=exp.Distinct(expressions=[cast(value.copy(), "VARCHAR")]) if counted else exp.Star(),

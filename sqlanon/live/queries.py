@@ -47,14 +47,6 @@ _ENUM = r"ENUM\(('([^']|'')*'(, )?)*\)"
 _LABELS = template("SELECT value, :code AS code, label FROM :labels AS l")
 _KNOWN_LABELS = template("SELECT level_0 AS value, :label AS label FROM :hierarchy")
 _NULL_LABEL = template("SELECT NULL AS value, :label AS label")
-_NODES = template("""
-    SELECT level_0 AS value, :codes
-    FROM (
-        SELECT :levels FROM :hierarchy WHERE NOT level_0 IS NULL
-        UNION ALL
-        SELECT :nulls
-    ) AS l
-""")
 
 _VIEW = template("""
     SELECT :shown
@@ -72,23 +64,7 @@ _STATUS = template("""
     ) AS s
     CROSS JOIN :persons AS p
 """)
-_PERSONS = template("""
-    SELECT count(*) AS persons, count(*) FILTER (WHERE coalesce(k.n, 0) < b.n) AS suppressed_persons
-    FROM (SELECT mover, count(*) AS n FROM (SELECT :mover AS mover FROM :base) AS m GROUP BY mover) AS b
-    LEFT JOIN (
-        SELECT r.mover, count(*) AS n
-        FROM "rows" AS r
-        JOIN classes AS c ON :same
-        WHERE c.kept
-        GROUP BY r.mover
-    ) AS k ON b.mover = k.mover
-""")
 _VALUE = fragment("CASE WHEN :fits THEN :value END")
-_FREQUENCY = template("""
-    SELECT :keys, count(*) AS n, :persons
-    FROM "rows"
-    GROUP BY :keys
-""")
 _DISTRIBUTION = template("""
     SELECT :named, :count AS n
     FROM "rows" AS r
@@ -187,7 +163,14 @@ def live_labels(hierarchy: Hierarchy, level: int, forbidden: Sequence[str]) -> e
 def live_nodes(hierarchy: exp.Table, height: int) -> exp.Select:
     """The nodes above the values of a sensitive attribute: ``value``, ``code_0`` .. ``code_{h-1}``, a row for NULL."""
     names = [f"level_{level}" for level in range(height)] or ["level_0"]
-    return _NODES(
+    return template("""
+        SELECT level_0 AS value, :codes
+        FROM (
+            SELECT :levels FROM :hierarchy WHERE NOT level_0 IS NULL
+            UNION ALL
+            SELECT :nulls
+        ) AS l
+    """)(
         codes=[as_column(dense_rank([col(name)]), f"code_{level}") for level, name in enumerate(names)],
         levels=[col(name) for name in names],
         hierarchy=hierarchy,
@@ -223,14 +206,28 @@ def live_status(recipe: LiveRecipe) -> exp.Select:
     else:
         column = recipe.columns[recipe.person]
         person = anonymous("HASH", _VALUE(fits=column.fits, value=column.value))
-        persons = _PERSONS(mover=person, base=recipe.base, same=_is_same_class(recipe))
+        persons = template("""
+            SELECT count(*) AS persons, count(*) FILTER (WHERE coalesce(k.n, 0) < b.n) AS suppressed_persons
+            FROM (SELECT mover, count(*) AS n FROM (SELECT :mover AS mover FROM :base) AS m GROUP BY mover) AS b
+            LEFT JOIN (
+                SELECT r.mover, count(*) AS n
+                FROM "rows" AS r
+                JOIN classes AS c ON :same
+                WHERE c.kept
+                GROUP BY r.mover
+            ) AS k ON b.mover = k.mover
+        """)(mover=person, base=recipe.base, same=_is_same_class(recipe))
     return _add_tables(_STATUS(base=recipe.base, persons=subquery(persons)), recipe)
 
 
 def _add_tables(query: exp.Select, recipe: LiveRecipe) -> exp.Select:
     """Add the tables of the view; where persons are counted, each person is taken for a mover."""
     persons = recipe.person is not None
-    frequency = _FREQUENCY(
+    frequency = template("""
+        SELECT :keys, count(*) AS n, :persons
+        FROM "rows"
+        GROUP BY :keys
+    """)(
         keys=[*map(col, recipe.keys), *([col("mover")] if persons else [])],
         persons=[as_column(number(0), "persons")] if persons else [],
     )

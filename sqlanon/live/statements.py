@@ -58,26 +58,6 @@ _NO_STATUS = template("""
         NULL::BIGINT AS suppressed_persons
     WHERE FALSE
 """)
-_STATUS_OF_ALL = template("""
-    SELECT
-        d.view_schema AS "schema",
-        d.view_name AS "view",
-        d.table_name AS "table",
-        s.rows,
-        s.suppressed,
-        floor(coalesce(s.persons, s.rows)::DECIMAL(18, 0) * d.suppression_limit)::BIGINT AS "limit",
-        d.since,
-        coalesce(
-            coalesce(s.suppressed_persons, s.suppressed)
-            > floor(coalesce(s.persons, s.rows)::DECIMAL(18, 0) * d.suppression_limit)::BIGINT,
-            TRUE
-        ) AS search_advised,
-        d.generalization,
-        s.persons,
-        s.suppressed_persons
-    FROM :definitions AS d
-    LEFT JOIN :statuses AS s ON d.id = s.id
-""")
 
 
 @dataclass(frozen=True)
@@ -210,7 +190,26 @@ def _remove(record: ViewRecord) -> Iterator[exp.Expr]:
 def status_query(readable: Sequence[ViewRecord]) -> exp.Select:
     """The state of all live views; a new search is advised for broken ones, which are not ``readable``."""
     statuses = [_STATUS(number=record.number, status=record.status_view) for record in readable]
-    return _STATUS_OF_ALL(definitions=table(DEFINITIONS, SCHEMA), statuses=union_all(*statuses or [_NO_STATUS()]))
+    return template("""
+        SELECT
+            d.view_schema AS "schema",
+            d.view_name AS "view",
+            d.table_name AS "table",
+            s.rows,
+            s.suppressed,
+            floor(coalesce(s.persons, s.rows)::DECIMAL(18, 0) * d.suppression_limit)::BIGINT AS "limit",
+            d.since,
+            coalesce(
+                coalesce(s.suppressed_persons, s.suppressed)
+                > floor(coalesce(s.persons, s.rows)::DECIMAL(18, 0) * d.suppression_limit)::BIGINT,
+                TRUE
+            ) AS search_advised,
+            d.generalization,
+            s.persons,
+            s.suppressed_persons
+        FROM :definitions AS d
+        LEFT JOIN :statuses AS s ON d.id = s.id
+    """)(definitions=table(DEFINITIONS, SCHEMA), statuses=union_all(*statuses or [_NO_STATUS()]))
 
 
 def _create_status(readable: Sequence[ViewRecord]) -> Iterator[exp.Expr]:

@@ -110,11 +110,6 @@ _RELATION = fragment("""
         AND lower(schema_name) = lower(:schema)
         AND lower(view_name) = lower(:name)
 """)
-_STATUS_OF_VIEW = template("""
-    SELECT "rows", suppressed, "limit", persons, suppressed_persons
-    FROM :status AS s
-    WHERE "schema" = :schema AND "view" = :view
-""")
 
 
 @dataclass(frozen=True)
@@ -143,7 +138,11 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
                 for statement in create_statements(draft, replaced, readable, secure):
                     engine.execute(statement)
             record = draft.record
-            query = _STATUS_OF_VIEW(status=status_query([record]), schema=record.schema, view=record.name)
+            query = template("""
+                SELECT "rows", suppressed, "limit", persons, suppressed_persons
+                FROM :status AS s
+                WHERE "schema" = :schema AND "view" = :view
+            """)(status=status_query([record]), schema=record.schema, view=record.name)
             rows, suppressed, limit, persons, suppressed_persons = engine.rows(query)[0]
         warnings += tuple(
             Notice(

@@ -71,29 +71,7 @@ from sqlanon.support.expressions import (
 )
 from sqlanon.support.notices import sort_messages
 
-_COMBINATIONS_OF_BOTH = fragment("""
-    SELECT DISTINCT :quasi FROM :raw
-    UNION
-    SELECT :quasi FROM :population
-""")
-_ROWS_WITH_NUMBERS = template("""
-    SELECT c.number AS q0, :columns
-    FROM :rows AS r
-    JOIN :numbers AS c ON :same
-""")
 
-# A class without rows exists only in the population.
-_FIGURES = template("""
-    SELECT
-        coalesce(sum(classes * class_size)::BIGINT, 0) AS rows,
-        coalesce(sum(classes) FILTER (WHERE class_size > 0)::BIGINT, 0) AS classes,
-        coalesce(min(class_size) FILTER (WHERE class_size > 0), 0) AS smallest_class,
-        coalesce(sum(classes * class_count)::BIGINT, 0) AS count,
-        coalesce(min(class_count) FILTER (WHERE class_size > 0), 0) AS smallest_count,
-        coalesce(sum(classes) FILTER (WHERE class_size > 0 AND class_count = 1)::BIGINT, 0) AS single_classes,
-        :violations
-    FROM (SELECT *, :flags FROM :classes AS c) AS j
-""")
 _CLASSES_BY_SIZE = template("""
     SELECT n::BIGINT AS class_size, n::BIGINT AS class_count, classes::BIGINT AS classes
     FROM :sizes
@@ -342,7 +320,11 @@ class _Assessment:
         if population is None:
             combinations: exp.Expr = template("SELECT DISTINCT :quasi FROM :raw")(quasi=columns, raw=raw)
         else:
-            combinations = _COMBINATIONS_OF_BOTH(quasi=columns, raw=raw, population=population)
+            combinations = fragment("""
+                SELECT DISTINCT :quasi FROM :raw
+                UNION
+                SELECT :quasi FROM :population
+            """)(quasi=columns, raw=raw, population=population)
         numbers = runner.create_table(
             work("class_numbers"),
             template("SELECT :quasi, row_number() OVER () AS number FROM :combinations AS d")(
@@ -453,7 +435,11 @@ class _AllRows:
 def _add_class_numbers(rows: exp.Expr, numbers: exp.Table, quasi: int, columns: Sequence[str]) -> exp.Select:
     """Rows with the number of their class as their only quasi-identifier ``q0``, and some of their columns."""
     on = all_of(null_safe_equal(col(f"q{i}", "r"), col(f"q{i}", "c")) for i in range(quasi))
-    return _ROWS_WITH_NUMBERS(columns=[col(name, "r") for name in columns], rows=rows, numbers=numbers, same=on)
+    return template("""
+        SELECT c.number AS q0, :columns
+        FROM :rows AS r
+        JOIN :numbers AS c ON :same
+    """)(columns=[col(name, "r") for name in columns], rows=rows, numbers=numbers, same=on)
 
 
 def _classes(space: ClassSpace) -> exp.Select:
@@ -504,7 +490,18 @@ def _figures(space: ClassSpace, by_size: exp.Select | None = None) -> exp.Select
     classes = (
         template("SELECT *, 1 AS classes FROM :classes AS c")(classes=_classes(space)) if by_size is None else by_size
     )
-    return _FIGURES(violations=violations, flags=flags, classes=classes)
+    # A class without rows exists only in the population.
+    return template("""
+        SELECT
+            coalesce(sum(classes * class_size)::BIGINT, 0) AS rows,
+            coalesce(sum(classes) FILTER (WHERE class_size > 0)::BIGINT, 0) AS classes,
+            coalesce(min(class_size) FILTER (WHERE class_size > 0), 0) AS smallest_class,
+            coalesce(sum(classes * class_count)::BIGINT, 0) AS count,
+            coalesce(min(class_count) FILTER (WHERE class_size > 0), 0) AS smallest_count,
+            coalesce(sum(classes) FILTER (WHERE class_size > 0 AND class_count = 1)::BIGINT, 0) AS single_classes,
+            :violations
+        FROM (SELECT *, :flags FROM :classes AS c) AS j
+    """)(violations=violations, flags=flags, classes=classes)
 
 
 def _class_risk(condition: ClassCondition, number: int, figures: Mapping[str, int]) -> RequirementRisk:

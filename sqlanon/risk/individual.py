@@ -40,43 +40,8 @@ _INVALID_WEIGHTS = template("""
     FROM :source
 """)
 
-_WEIGHED_CLASSES = template("""
-    SELECT :keys, count(*) AS class_size, count(*) AS class_count, :weight AS class_weight
-    FROM :source
-    GROUP BY :columns
-""")
-_WEIGHED_PERSON_CLASSES = template("""
-    SELECT :labels, sum(n)::BIGINT AS class_size, count(*) AS class_count, :total AS class_weight
-    FROM (
-        SELECT :keys, count(*) AS n, max(:weight) AS weight
-        FROM :source
-        GROUP BY :columns, :person
-    ) AS m
-    GROUP BY :labels
-""")
 _TOTAL_WEIGHT = fragment("sum(:weight)::DOUBLE")
 
-# Near 1, the difference of two large numbers would lose digits: a series replaces it.
-_WITH_RISK = template("""
-    SELECT
-        *,
-        CASE
-            WHEN share >= 1 THEN 1.0 / class_count::DOUBLE
-            WHEN class_count > 2 THEN share / (class_count::DOUBLE - (1 - share))
-            WHEN (1 - share) < :near AND class_count = 1 THEN
-                share * (1::DOUBLE + ((1 - share) * (:half + ((1 - share) * (:third
-                    + ((1 - share) * (:fourth + ((1 - share) * :fifth))))))))
-            WHEN (1 - share) < :near THEN
-                share * (:half + ((1 - share) * (:sixth + ((1 - share) * (:twelfth
-                    + ((1 - share) * (:twentieth + ((1 - share) * :thirtieth))))))))
-            WHEN class_count = 1 THEN (share / (1 - share)) * (-ln(share))
-            ELSE (share / (1 - share)) - (((share / (1 - share)) * (share / (1 - share))) * (-ln(share)))
-        END AS risk
-    FROM (
-        SELECT *, class_count::DOUBLE / class_weight AS share
-        FROM :classes AS c
-    ) AS c
-""")
 _SERIES_DIVISORS = {
     "half": 2,
     "third": 3,
@@ -99,11 +64,6 @@ _INDIVIDUAL_FIGURES = template("""
     FROM :classes AS c
 """)
 
-_MEMBERS = template("""
-    SELECT :household AS household, c.risk, :person
-    FROM :source AS r
-    JOIN :classes AS c ON :same
-""")
 _PERSON_MEMBERS = template("""
     SELECT household, person, max(risk) AS risk
     FROM :members AS m
@@ -127,11 +87,6 @@ _HOUSEHOLD_FIGURES = template("""
     ) AS h
 """)
 
-_ROW_RISKS = template("""
-    SELECT r.*, c.class_size, 1::DOUBLE / c.class_count AS prosecutor, :more
-    FROM :source AS r
-    JOIN :classes AS c ON :same
-""")
 _HOUSEHOLD_RISKS = template("""
     SELECT household, 1.0 - product((1.0 - risk)) AS risk
     FROM :members AS m
@@ -162,9 +117,21 @@ def _weighed_classes(source: exp.Table, columns: Columns, share: float | None) -
     expected = fragment("count(*)::DOUBLE / :share::DOUBLE")(share=1.0 if share is None else share)
     if columns.person is None:
         weight = expected if weights is None else _TOTAL_WEIGHT(weight=_parse_weight(weights))
-        classes = _WEIGHED_CLASSES(**grouping, weight=weight)
+        classes = template("""
+            SELECT :keys, count(*) AS class_size, count(*) AS class_count, :weight AS class_weight
+            FROM :source
+            GROUP BY :columns
+        """)(**grouping, weight=weight)
     else:
-        classes = _WEIGHED_PERSON_CLASSES(
+        classes = template("""
+            SELECT :labels, sum(n)::BIGINT AS class_size, count(*) AS class_count, :total AS class_weight
+            FROM (
+                SELECT :keys, count(*) AS n, max(:weight) AS weight
+                FROM :source
+                GROUP BY :columns, :person
+            ) AS m
+            GROUP BY :labels
+        """)(
             **grouping,
             labels=[col(f"q{i}") for i in range(len(quasi))],
             total=expected if weights is None else _TOTAL_WEIGHT(weight=col("weight")),
@@ -172,12 +139,36 @@ def _weighed_classes(source: exp.Table, columns: Columns, share: float | None) -
             person=col(columns.person),
         )
     parts = {name: fragment(f"{1 / part!r}::DOUBLE")() for name, part in _SERIES_DIVISORS.items()}
-    return _WITH_RISK(classes=classes, near=NEAR, **parts)
+    # Near 1, the difference of two large numbers would lose digits: a series replaces it.
+    return template("""
+        SELECT
+            *,
+            CASE
+                WHEN share >= 1 THEN 1.0 / class_count::DOUBLE
+                WHEN class_count > 2 THEN share / (class_count::DOUBLE - (1 - share))
+                WHEN (1 - share) < :near AND class_count = 1 THEN
+                    share * (1::DOUBLE + ((1 - share) * (:half + ((1 - share) * (:third
+                        + ((1 - share) * (:fourth + ((1 - share) * :fifth))))))))
+                WHEN (1 - share) < :near THEN
+                    share * (:half + ((1 - share) * (:sixth + ((1 - share) * (:twelfth
+                        + ((1 - share) * (:twentieth + ((1 - share) * :thirtieth))))))))
+                WHEN class_count = 1 THEN (share / (1 - share)) * (-ln(share))
+                ELSE (share / (1 - share)) - (((share / (1 - share)) * (share / (1 - share))) * (-ln(share)))
+            END AS risk
+        FROM (
+            SELECT *, class_count::DOUBLE / class_weight AS share
+            FROM :classes AS c
+        ) AS c
+    """)(classes=classes, near=NEAR, **parts)
 
 
 def _household_members(source: exp.Table, columns: Columns, classes: exp.Expr) -> exp.Select:
     """The query for each row, or each person, of each household with its (greatest) ``risk``."""
-    query = _MEMBERS(
+    query = template("""
+        SELECT :household AS household, c.risk, :person
+        FROM :source AS r
+        JOIN :classes AS c ON :same
+    """)(
         household=col(columns.household or "", "r"),
         person=[] if columns.person is None else [as_column(col(columns.person, "r"), "person")],
         source=source,
@@ -282,7 +273,11 @@ def row_risks(run: Run, policy: Policy) -> exp.Select:
         more.append(as_column(col("risk", "c"), "individual"))
     if columns.household is not None:
         more.append(as_column(fragment("coalesce(h.risk, c.risk)")(), "household_risk"))
-    query = _ROW_RISKS(more=more, source=source, classes=classes, same=_same_class(columns))
+    query = template("""
+        SELECT r.*, c.class_size, 1::DOUBLE / c.class_count AS prosecutor, :more
+        FROM :source AS r
+        JOIN :classes AS c ON :same
+    """)(more=more, source=source, classes=classes, same=_same_class(columns))
     if columns.household is None:
         return query
     households = subquery(_HOUSEHOLD_RISKS(members=_household_members(source, columns, classes)), "h")

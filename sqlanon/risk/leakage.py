@@ -93,20 +93,6 @@ _DICTIONARY = template("""
     SELECT value, n, (row_number() OVER (ORDER BY n DESC) - 1)::BIGINT AS code
     FROM (SELECT :key AS value, :count AS n FROM :rows GROUP BY :key) AS v
 """)
-_SIZES = template("""
-    SELECT n, count(*) AS classes
-    FROM (SELECT :count AS n FROM :rows GROUP BY :keys) AS g
-    GROUP BY n
-""")
-_SIZES_WITH_FREQUENT_VALUE = template("""
-    SELECT n, count(*) AS classes
-    FROM (
-        SELECT :count AS n FROM :rows WHERE :code = 0 GROUP BY :further_keys
-        UNION ALL
-        SELECT :count AS n FROM :rows WHERE :code > 0 GROUP BY :keys
-    ) AS g
-    GROUP BY n
-""")
 _SIZES_OF_GROUPS = template("""
     SELECT n, count(*) AS classes
     FROM :groups
@@ -118,17 +104,6 @@ _LABELLED_SIZES = template("""
     GROUP BY label, n
 """)
 _SINGLE_LABEL = template("SELECT 0 AS label, n, classes FROM :sizes AS c")
-# Bits are added up as decimals: the sum does not depend on the order of rows, and is the same on every run.
-_SUMMARY = template("""
-    SELECT
-        label,
-        sum(classes * n)::BIGINT AS rows,
-        sum(classes)::BIGINT AS classes,
-        coalesce(sum(classes) FILTER (WHERE n = 1)::BIGINT, 0) AS uniques,
-        sum(CAST(classes::DOUBLE * (n::DOUBLE * :log2) AS DECIMAL(38, 18)))::DOUBLE AS bits
-    FROM :sizes AS s
-    GROUP BY label
-""")
 
 _TYPES = {"UTINYINT": 2**8, "USMALLINT": 2**16, "UINTEGER": 2**32, "UBIGINT": 2**64}
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -409,8 +384,20 @@ class AttributeSets(CountedSets):
         is_frequent = self._most_frequent[frequent] > FREQUENT * self._rows
         # Pairs are mostly counted from stored triples, which have few rows.
         if len(attributes) < 3 or self._max_classes(attributes) <= MANY_GROUPS or not is_frequent:
-            return _SIZES(count=count, rows=source.table, keys=keys)
-        return _SIZES_WITH_FREQUENT_VALUE(
+            return template("""
+                SELECT n, count(*) AS classes
+                FROM (SELECT :count AS n FROM :rows GROUP BY :keys) AS g
+                GROUP BY n
+            """)(count=count, rows=source.table, keys=keys)
+        return template("""
+            SELECT n, count(*) AS classes
+            FROM (
+                SELECT :count AS n FROM :rows WHERE :code = 0 GROUP BY :further_keys
+                UNION ALL
+                SELECT :count AS n FROM :rows WHERE :code > 0 GROUP BY :keys
+            ) AS g
+            GROUP BY n
+        """)(
             count=count,
             rows=source.table,
             keys=keys,
@@ -534,7 +521,17 @@ def _distinct_combinations(
 
 def _summary(sizes: exp.Select) -> exp.Select:
     """One row for each label: ``label``, ``rows``, ``classes``, ``uniques``, ``bits`` = Σ n log2 n over classes."""
-    return _SUMMARY(sizes=sizes, log2=log2("n"))
+    # Bits are added up as decimals: the sum does not depend on the order of rows, and is the same on every run.
+    return template("""
+        SELECT
+            label,
+            sum(classes * n)::BIGINT AS rows,
+            sum(classes)::BIGINT AS classes,
+            coalesce(sum(classes) FILTER (WHERE n = 1)::BIGINT, 0) AS uniques,
+            sum(CAST(classes::DOUBLE * (n::DOUBLE * :log2) AS DECIMAL(38, 18)))::DOUBLE AS bits
+        FROM :sizes AS s
+        GROUP BY label
+    """)(sizes=sizes, log2=log2("n"))
 
 
 def direct_bits(limits: Limits, rows: int) -> int:

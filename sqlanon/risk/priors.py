@@ -49,14 +49,6 @@ PATIENCE, LEAST_PROGRESS = 20, 0.99
 The factors would grow until they overflow."""
 
 
-_FACTORS = template("""
-    SELECT
-        s.code,
-        CASE WHEN s.share > 0 THEN coalesce(s.share / nullif(m.mass, 0), 0) ELSE 0 END AS factor,
-        abs(s.share - m.mass * :previous) AS deviation
-    FROM :shares AS s
-    JOIN :masses AS m ON s.code = m.code
-""")
 # Millions of classes have few distinct weights: classes of one weight are added up together.
 _SET_FIGURES = template("""
     SELECT
@@ -286,4 +278,11 @@ def _factors(
         if i not in factors
         else fragment("(SELECT factor FROM :factors AS f WHERE f.code = s.code)")(factors=factors[i])
     )
-    return _FACTORS(previous=previous, shares=shares, masses=masses)
+    return template("""
+        SELECT
+            s.code,
+            CASE WHEN s.share > 0 THEN coalesce(s.share / nullif(m.mass, 0), 0) ELSE 0 END AS factor,
+            abs(s.share - m.mass * :previous) AS deviation
+        FROM :shares AS s
+        JOIN :masses AS m ON s.code = m.code
+    """)(previous=previous, shares=shares, masses=masses)

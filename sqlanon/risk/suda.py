@@ -65,11 +65,6 @@ _SINGLE_VALUES = template("""
     JOIN :numbers AS v ON :same
     WHERE v.code = 0
 """)
-_LARGER_UNIQUES = template("""
-    SELECT u.id, u.subset, :size AS size
-    FROM :groups AS u
-    WHERE NOT EXISTS(SELECT 1 FROM :msus AS m WHERE m.id = u.id AND (m.subset & u.subset) = m.subset)
-""")
 count_uniques_and_pairs = template("""
     SELECT
         coalesce(sum(n)::BIGINT, 0) AS rows,
@@ -78,16 +73,6 @@ count_uniques_and_pairs = template("""
     FROM :combinations
 """)
 """One row: ``rows``, ``uniques`` (unique rows), ``in_pairs`` (rows in classes of two)."""
-_ROW_SCORES = template("""
-    SELECT
-        id,
-        count(*) AS msus,
-        min(size) AS smallest,
-        sum(:weight)::DOUBLE AS score,
-        sum(:ihsn_weight)::DOUBLE AS ihsn_score
-    FROM :msus
-    GROUP BY id
-""")
 # Suffixes: 0 for the convention of Elliot et al., 1 for that of the IHSN.
 _SCORE_FIGURES = template("""
     SELECT
@@ -164,7 +149,11 @@ def _larger_uniques(keys: exp.Table, packing: Packing, subsets: Sequence[Sequenc
     """The query for the MSUs among some sets of attributes of one size, given all smaller MSUs."""
     numbered = {subset_number(subset): subset for subset in subsets}
     groups = subset_groups(keys, packing, numbered, [as_column(fragment("min(k.id)")(), "id")])
-    return _LARGER_UNIQUES(size=len(subsets[0]), groups=groups.having(sum_group_rows().eq(1), copy=False), msus=msus)
+    return template("""
+        SELECT u.id, u.subset, :size AS size
+        FROM :groups AS u
+        WHERE NOT EXISTS(SELECT 1 FROM :msus AS m WHERE m.id = u.id AND (m.subset & u.subset) = m.subset)
+    """)(size=len(subsets[0]), groups=groups.having(sum_group_rows().eq(1), copy=False), msus=msus)
 
 
 def _weight_by_size(weights: Sequence[float]) -> exp.Expr:
@@ -387,7 +376,16 @@ class _Search:
         packed = pack_combinations(self.runner, work, source, self.columns, singles_apart=True)
         msus = self._find_msus(packed)
         weight, ihsn_weight = map(_weight_by_size, self.weights)
-        query = _ROW_SCORES(weight=weight, ihsn_weight=ihsn_weight, msus=msus)
+        query = template("""
+            SELECT
+                id,
+                count(*) AS msus,
+                min(size) AS smallest,
+                sum(:weight)::DOUBLE AS score,
+                sum(:ihsn_weight)::DOUBLE AS ihsn_score
+            FROM :msus
+            GROUP BY id
+        """)(weight=weight, ihsn_weight=ihsn_weight, msus=msus)
         scored = self.runner.create_table(work("suda_scores"), query)
         row_counts = self.runner.fetch_figures(count_uniques_and_pairs(combinations=packed.combinations))
         figures = self.runner.fetch_figures(_SCORE_FIGURES(exponent=repr(-self.exponent), scored=scored))

@@ -38,19 +38,9 @@ from sqlanon.support.expressions import (
     union_all,
 )
 
-_NUMBERED_COMBINATIONS = template("""
-    SELECT :quasi, row_number() OVER () AS others
-    FROM (SELECT :quasi FROM :raw GROUP BY :quasi) AS d
-""")
 _CELL = template("""
     SELECT :i AS i, :j AS j, count(*) AS uniques
     FROM (SELECT 1 AS single FROM :rows GROUP BY :keys HAVING :class_size = 1) AS g
-""")
-# A row of the source counts no person of the population.
-_SOURCE_AND_POPULATION = fragment("""
-    SELECT :source_keys, n, 0 AS population, NULL AS person FROM :raw
-    UNION ALL
-    SELECT :population_keys, 0 AS n, n AS population, :person AS person FROM :population
 """)
 _POPULATION_CELL = template("""
     SELECT
@@ -188,7 +178,12 @@ def count_uniques_by_level(runner: StatementRunner, run: Run, policy: Policy, fi
     population_uniques = None
     if population is not None:
         has_person = policy.population is not None and policy.population.person is not None
-        query = _SOURCE_AND_POPULATION(
+        # A row of the source counts no person of the population.
+        query = fragment("""
+            SELECT :source_keys, n, 0 AS population, NULL AS person FROM :raw
+            UNION ALL
+            SELECT :population_keys, 0 AS n, n AS population, :person AS person FROM :population
+        """)(
             source_keys=quasi_columns(len(types)),
             raw=raw,
             population_keys=[as_column(cast(col(f"q{i}"), type_), f"q{i}") for i, type_ in enumerate(types)],
@@ -225,7 +220,10 @@ def _make_coded_levels(
         others=col("others", "o") if unchanged else 0, codes=codes, counts=[col(name, "r") for name in counts], raw=raw
     )
     if unchanged:
-        combinations = _NUMBERED_COMBINATIONS(quasi=[col(name) for name in unchanged], raw=raw)
+        combinations = template("""
+            SELECT :quasi, row_number() OVER () AS others
+            FROM (SELECT :quasi FROM :raw GROUP BY :quasi) AS d
+        """)(quasi=[col(name) for name in unchanged], raw=raw)
         numbers = runner.create_table(work(f"others_of_{raw.name}"), combinations)
         on = all_of(null_safe_equal(col(name, "r"), col(name, "o")) for name in unchanged)
         query = query.join(aliased(numbers, "o"), on=on, copy=False)

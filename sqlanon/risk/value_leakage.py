@@ -33,18 +33,6 @@ if TYPE_CHECKING:
 MOST_LEAKING = 10
 """Greatest number of values of each level that are shown by themselves."""
 
-# ``weight`` is the weight of a value in the mean; it is not the share if persons have several values.
-_LEVEL = template("""
-    SELECT
-        :level AS level,
-        max(:label) AS value,
-        :count AS count,
-        :share AS share,
-        sum(v.weight)::DOUBLE / (SELECT sum(weight)::DOUBLE FROM :values) AS weight
-    FROM :values AS v
-    JOIN :labels AS l ON :same
-    GROUP BY :key
-""")
 _LEVELS = template("""
     SELECT
         level,
@@ -219,7 +207,18 @@ def _level_query(
     else:
         count = fragment("sum(v.rows)::BIGINT")()
         share = fragment("sum(v.weight)::DOUBLE / (SELECT sum(weight)::DOUBLE FROM :values)")(values=values)
-    return _LEVEL(
+    # ``weight`` is the weight of a value in the mean; it is not the share if persons have several values.
+    return template("""
+        SELECT
+            :level AS level,
+            max(:label) AS value,
+            :count AS count,
+            :share AS share,
+            sum(v.weight)::DOUBLE / (SELECT sum(weight)::DOUBLE FROM :values) AS weight
+        FROM :values AS v
+        JOIN :labels AS l ON :same
+        GROUP BY :key
+    """)(
         level=level,
         label=label,
         count=count,

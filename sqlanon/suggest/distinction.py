@@ -31,19 +31,6 @@ _FIGURES = template("""
 """)
 _KEY_FIGURES = template('SELECT subset, :rows AS "distinct", 0 AS together FROM :sets AS s')
 _KEYS = template('SELECT subset FROM :figures WHERE "distinct" = :rows')
-# An empty table has no groups.
-_DISTINCTION = template("""
-    SELECT
-        s.attributes,
-        s.size,
-        coalesce(f."distinct", 0) AS "distinct",
-        :rows::BIGINT AS rows,
-        coalesce(f."distinct", 0)::DOUBLE / nullif(:rows, 0)::DOUBLE AS distinction,
-        1 - f.together::DOUBLE / nullif(:pairs, 0)::DOUBLE AS separation
-    FROM :sets AS s
-    LEFT JOIN :figures AS f ON f.subset = s.subset
-    ORDER BY s.subset
-""")
 _SET_COLUMNS = {"subset": "BIGINT", "attributes": "VARCHAR[]", "size": "INTEGER"}
 _SETS_PER_STATEMENT = 1000
 
@@ -106,7 +93,19 @@ def count_sets(
         if level < size and rows:
             found_keys = steps.fetch_rows(_KEYS(figures=figures, rows=rows), [])
             keys = {subsets[i] for (i,) in found_keys if i in subsets}
-    return _DISTINCTION(rows=rows, pairs=rows * (rows - 1), sets=sets, figures=figures)
+    # An empty table has no groups.
+    return template("""
+        SELECT
+            s.attributes,
+            s.size,
+            coalesce(f."distinct", 0) AS "distinct",
+            :rows::BIGINT AS rows,
+            coalesce(f."distinct", 0)::DOUBLE / nullif(:rows, 0)::DOUBLE AS distinction,
+            1 - f.together::DOUBLE / nullif(:pairs, 0)::DOUBLE AS separation
+        FROM :sets AS s
+        LEFT JOIN :figures AS f ON f.subset = s.subset
+        ORDER BY s.subset
+    """)(rows=rows, pairs=rows * (rows - 1), sets=sets, figures=figures)
 
 
 def _batches(numbers: Sequence[int]) -> list[Sequence[int]]:

@@ -74,17 +74,6 @@ _TOTALS = template("""
     FROM :rows AS r
     WHERE :value IS NOT NULL
 """)
-_LABELLED_VALUES = template("""
-    SELECT w.value, w.row_count, v.label_1, v.label_2
-    FROM (
-        SELECT value, count(*) AS row_count
-        FROM (SELECT :value::VARCHAR AS value FROM :rows AS r WHERE :value IS NOT NULL) AS s
-        GROUP BY value
-    ) AS w
-    LEFT JOIN (SELECT * FROM :vocabulary AS a WHERE grouping IN (:grouping, :unknown)) AS v ON :word = v.word
-    ORDER BY w.row_count DESC, w.value
-    LIMIT coalesce(:limit, 9223372036854775807)
-""")
 
 
 def create_vocabulary(steps: StatementRunner, work: Namer) -> exp.Table:
@@ -123,7 +112,17 @@ def label_values(
     steps: StatementRunner, words: exp.Table, rows: exp.Expr, column: str, grouping: str | None, limit: int | None
 ) -> Sequence[Labelled] | None:
     """The distinct values of a column with their labels, the most frequent first; None if they exceed the limit."""
-    query = _LABELLED_VALUES(
+    query = template("""
+        SELECT w.value, w.row_count, v.label_1, v.label_2
+        FROM (
+            SELECT value, count(*) AS row_count
+            FROM (SELECT :value::VARCHAR AS value FROM :rows AS r WHERE :value IS NOT NULL) AS s
+            GROUP BY value
+        ) AS w
+        LEFT JOIN (SELECT * FROM :vocabulary AS a WHERE grouping IN (:grouping, :unknown)) AS v ON :word = v.word
+        ORDER BY w.row_count DESC, w.value
+        LIMIT coalesce(:limit, 9223372036854775807)
+    """)(
         value=col(column),
         word=_WORD(value=col("value", "w")),
         rows=rows,

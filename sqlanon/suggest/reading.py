@@ -112,21 +112,18 @@ def _find_compact_days(run: Run) -> list[str]:
     return [name for name, is_day in zip(names, flags, strict=True) if is_day]
 
 
-_MARKED_NUMBERS = template("""
-    SELECT count(*) FILTER (WHERE regexp_full_match(trim(value), :pattern)) >= :share * count(*),
-        any_value(value ORDER BY value) FILTER (
-            WHERE regexp_full_match(trim(value), :pattern) AND NOT regexp_full_match(trim(value), :plain)
-        )
-    FROM (SELECT DISTINCT :column AS value FROM :rows WHERE NOT :column IS NULL) AS v
-""")
-
-
 def _find_marked_number(run: Run, name: str) -> str | None:
     """A number with a unit or marks, in a column of texts of which most are such numbers."""
     source, kind = run.source, find_kind(name)
     if source.columns[name] != "VARCHAR" or (kind is not None and kind.role == "identifying"):
         return None
-    query = _MARKED_NUMBERS(
+    query = template("""
+        SELECT count(*) FILTER (WHERE regexp_full_match(trim(value), :pattern)) >= :share * count(*),
+            any_value(value ORDER BY value) FILTER (
+                WHERE regexp_full_match(trim(value), :pattern) AND NOT regexp_full_match(trim(value), :plain)
+            )
+        FROM (SELECT DISTINCT :column AS value FROM :rows WHERE NOT :column IS NULL) AS v
+    """)(
         column=col(name),
         rows=source.relation,
         pattern=text(_MARKED_NUMBER),
@@ -196,14 +193,6 @@ _NUMBER_CODES = template("""
     GROUP BY :column
     ORDER BY code
 """)
-_TEXT_CODES = template("""
-    SELECT :column AS code, count(*) AS row_count
-    FROM :rows
-    WHERE regexp_full_match(:column, :pattern)
-    GROUP BY :column
-    ORDER BY row_count DESC, code
-    LIMIT :limit
-""")
 
 
 def find_missing_codes(run: Run, profile: TableProfile, readings: Mapping[str, Reading]) -> dict[str, Reading]:
@@ -217,9 +206,14 @@ def find_missing_codes(run: Run, profile: TableProfile, readings: Mapping[str, R
         if column.is_numeric:
             codes = [*_find_number_codes(steps, profile.sample, column.name)]
         elif column.kind is ColumnKind.TEXT:
-            query = _TEXT_CODES(
-                column=col(column.name), rows=profile.sample, pattern=text(MISSING_WORDS), limit=_MOST_WORDS
-            )
+            query = template("""
+                SELECT :column AS code, count(*) AS row_count
+                FROM :rows
+                WHERE regexp_full_match(:column, :pattern)
+                GROUP BY :column
+                ORDER BY row_count DESC, code
+                LIMIT :limit
+            """)(column=col(column.name), rows=profile.sample, pattern=text(MISSING_WORDS), limit=_MOST_WORDS)
             codes = [(code, count) for code, count in steps.fetch_rows(query, []) if code]
         if codes:
             counts = ", ".join(f"{toml_value(code)} ({count_noun(count, 'row')})" for code, count in codes)

@@ -43,28 +43,6 @@ _RANK_OF_MODE = template("SELECT rank, rank FROM :ranked ORDER BY row_count DESC
 _HIERARCHY_LABELS = template("""
     SELECT :label AS label, r.rank FROM :coded AS c JOIN :ranked AS r ON c.value = r.value
 """)
-# The share of each label's values whose ranks are in the span of a condition.
-_HIERARCHY_SHARES = template("""
-    SELECT label, avg(CASE WHEN rank BETWEEN :low AND :high THEN 1 ELSE 0 END) AS share
-    FROM (SELECT DISTINCT label, rank FROM :labels AS l) AS hierarchy_labels
-    WHERE label IS NOT NULL
-    GROUP BY label
-""")
-_SET_SHARES = template("""
-    WITH released AS (
-        SELECT DISTINCT :label::VARCHAR AS label, :value AS value FROM :released AS p
-    )
-    SELECT * FROM (
-        SELECT label, avg(CASE WHEN rank BETWEEN :low AND :high THEN 1 ELSE 0 END) AS share
-        FROM (
-            SELECT DISTINCT p.label, r.rank FROM released AS p JOIN :ranked AS r ON p.value = r.value
-        ) AS set_values
-        WHERE NOT label IN (SELECT label FROM :known)
-        GROUP BY label
-        UNION ALL
-        SELECT label, share FROM :known
-    ) AS shares
-""")
 # A range has all distinct values between its ends; a label without ends may be any value. The bounds of integers and
 # days are values of the range; of other numbers, the upper bound of `[20, 25)` and `<25` is the next value.
 _RANGE_SHARES = template("""
@@ -165,13 +143,33 @@ def compute_count_error(
     for position, i in enumerate(counts.attributes, len(columns)):
         (low, high), ranked, attribute = counts.spans[i], counts.ranked[i], search_input.attributes[i]
         hierarchy_labels = _list_hierarchy_labels(attribute, ranked)
-        known_shares = _HIERARCHY_SHARES(labels=hierarchy_labels, low=low, high=high)
+        # The share of each label's values whose ranks are in the span of a condition.
+        known_shares = template("""
+            SELECT label, avg(CASE WHEN rank BETWEEN :low AND :high THEN 1 ELSE 0 END) AS share
+            FROM (SELECT DISTINCT label, rank FROM :labels AS l) AS hierarchy_labels
+            WHERE label IS NOT NULL
+            GROUP BY label
+        """)(labels=hierarchy_labels, low=low, high=high)
         known = steps.create_table(work(f"known_labels_{i}"), known_shares)
         kind = label_range_kind(search_input.source.columns[attribute.column])
         span = {"known": known, "ranked": ranked, "low": low, "high": high}
         label = col(labels[i])
         if kind is None:
-            share_query = _SET_SHARES(label=label, value=col(f"r{position}"), released=released, **span)
+            share_query = template("""
+                WITH released AS (
+                    SELECT DISTINCT :label::VARCHAR AS label, :value AS value FROM :released AS p
+                )
+                SELECT * FROM (
+                    SELECT label, avg(CASE WHEN rank BETWEEN :low AND :high THEN 1 ELSE 0 END) AS share
+                    FROM (
+                        SELECT DISTINCT p.label, r.rank FROM released AS p JOIN :ranked AS r ON p.value = r.value
+                    ) AS set_values
+                    WHERE NOT label IN (SELECT label FROM :known)
+                    GROUP BY label
+                    UNION ALL
+                    SELECT label, share FROM :known
+                ) AS shares
+            """)(label=label, value=col(f"r{position}"), released=released, **span)
         else:
             share_query = _RANGE_SHARES(label=label, released=released, **span, **_range_ends(kind))
         shares[i] = steps.create_table(work(f"shares_{i}"), share_query)

@@ -53,17 +53,6 @@ _FIGURES = template("""
         coalesce(min(n), 0) AS smallest_class
     FROM :classes
 """)
-# GROUP BY compares rows: NULL equals NULL and NaN equals NaN in every dialect.
-_DIFFERENT_ROWS = template("""
-    SELECT :columns, sum(:made) AS :rows_of_statement, sum(:found) AS :rows_of_release
-    FROM (
-        SELECT :columns, 1 AS :made, 0 AS :found FROM :statement AS statement
-        UNION ALL
-        SELECT :columns, 0 AS :made, 1 AS :found FROM :release
-    ) AS "both"
-    GROUP BY :columns
-    HAVING sum(:made) <> sum(:found)
-""")
 
 
 def insert_query(statement: exp.Expr, placeholder: str, query: str) -> exp.Expr:
@@ -263,7 +252,17 @@ class WarehouseTarget:
             for name in ("made", "found", "rows_of_statement", "rows_of_release")
         }
         values = [col(name) for name in columns]
-        return _DIFFERENT_ROWS(columns=values, statement=statement, release=self.release, **names)
+        # GROUP BY compares rows: NULL equals NULL and NaN equals NaN in every dialect.
+        return template("""
+            SELECT :columns, sum(:made) AS :rows_of_statement, sum(:found) AS :rows_of_release
+            FROM (
+                SELECT :columns, 1 AS :made, 0 AS :found FROM :statement AS statement
+                UNION ALL
+                SELECT :columns, 0 AS :made, 1 AS :found FROM :release
+            ) AS "both"
+            GROUP BY :columns
+            HAVING sum(:made) <> sum(:found)
+        """)(columns=values, statement=statement, release=self.release, **names)
 
     def _text(self, statement: exp.Expr, dialect: str) -> str:
         rewritten = {"VARCHAR", *FLOATING_TYPES} if WAREHOUSES[dialect].as_text is not None else FLOATING_TYPES
