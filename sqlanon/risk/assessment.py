@@ -71,7 +71,6 @@ from sqlanon.support.expressions import (
 )
 from sqlanon.support.notices import sort_messages
 
-
 _CLASSES_BY_SIZE = template("""
     SELECT n::BIGINT AS class_size, n::BIGINT AS class_count, classes::BIGINT AS classes
     FROM :sizes

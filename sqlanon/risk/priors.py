@@ -144,7 +144,7 @@ def read_priors(policy: Policy) -> Mapping[str, Prior]:
 def _find_faults(
     runner: StatementRunner, origin: str, shares: exp.Table, present: exp.Table, dictionary: exp.Table, type_: str
 ) -> Iterator[str]:
-    invalid_keys = template("SELECT text AS label, 1 AS n FROM :shares WHERE key IS NULL AND text <> ''")
+    invalid_keys = template("SELECT text AS label, 1 AS n FROM :shares WHERE text <> '' AND key IS NULL")
     repeated_keys = template("SELECT min(text) AS label, count(*) AS n FROM :shares GROUP BY key HAVING count(*) > 1")
     invalid_shares = template("""
         SELECT text AS label, 1 AS n FROM :shares
