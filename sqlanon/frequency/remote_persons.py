@@ -53,20 +53,10 @@ _COMBINATIONS = template("""
     LEFT JOIN (SELECT person, true AS moves FROM :movers GROUP BY person) AS m ON r.person IS NOT DISTINCT FROM m.person
     GROUP BY :keys
 """)
-_COMBINATIONS_WITHOUT_MOVERS = template("""
-    SELECT :keys, sum(r.n)::BIGINT AS n, count(*) AS persons
-    FROM (SELECT :source_keys, person, sum(n)::BIGINT AS n FROM :members GROUP BY :source_keys, person) AS r
-    GROUP BY :keys
-""")
 _PAIRS = template("""
     SELECT :keys, count(*) FILTER (WHERE m.moves IS NULL) AS n
     FROM (SELECT DISTINCT :renamed, person FROM :members) AS r
     LEFT JOIN (SELECT person, true AS moves FROM :movers GROUP BY person) AS m ON r.person IS NOT DISTINCT FROM m.person
-    GROUP BY :keys
-""")
-_PAIRS_WITHOUT_MOVERS = template("""
-    SELECT :keys, count(*) AS n
-    FROM (SELECT DISTINCT :renamed, person FROM :members) AS r
     GROUP BY :keys
 """)
 _MOVERS_BY_VALUE = template("""
@@ -83,17 +73,14 @@ class RemoteMembers:
 
     runner: StatementRunner  # of the remote engine
     members: exp.Table
-    movers: exp.Table | None
+    movers: exp.Table
+    has_movers: bool
     quasi: int
 
     def combinations(self, target: exp.Table) -> exp.Table:
         """Create a local table of combinations with their rows, and their persons that are in no other combination."""
         keys = [col(f"q{i}", "r") for i in range(self.quasi)]
         source_keys = quasi_columns(self.quasi)
-        if self.movers is None:
-            return self.runner.create_table(
-                target, _COMBINATIONS_WITHOUT_MOVERS(keys=keys, source_keys=source_keys, members=self.members)
-            )
         query = _COMBINATIONS(keys=keys, source_keys=source_keys, members=self.members, movers=self.movers)
         return self.runner.create_table(target, query)
 
@@ -103,16 +90,12 @@ class RemoteMembers:
         names += [(f"s{s}", f"o{i}") for i, s in enumerate(inner)] + [(f"s{sensitive}", "value")]
         renamed = [as_column(col(name), alias) for name, alias in names]
         keys = [col(alias, "r") for _, alias in names]
-        if self.movers is None:
-            return self.runner.create_table(
-                target, _PAIRS_WITHOUT_MOVERS(keys=keys, renamed=renamed, members=self.members)
-            )
         query = _PAIRS(keys=keys, renamed=renamed, members=self.members, movers=self.movers)
         return self.runner.create_table(target, query)
 
     def movers_by_value(self, target: exp.Table, sensitive: int) -> exp.Table | None:
         """Create a local table with the distinct movers of each sensitive value; None without movers."""
-        if self.movers is None:
+        if not self.has_movers:
             return None
         return self.runner.create_table(target, _MOVERS_BY_VALUE(value=col(f"s{sensitive}"), movers=self.movers))
 
@@ -135,7 +118,7 @@ def scan_members(
         work("person_movers"), _MOVERS(columns=columns, keys=quasi_columns(len(quasi)), members=members)
     )
     moving = remote_runner.fetch_rows(count_persons(movers), [(1,)])[0][0]
-    return RemoteMembers(remote_runner, members, movers if moving else None, len(quasi))
+    return RemoteMembers(remote_runner, members, movers, moving > 0, len(quasi))
 
 
 def _numbered_names(prefix: str, names: Sequence[str]) -> list[str]:
@@ -176,7 +159,7 @@ def encode_movers(
     remote: RemoteMembers, attributes: Sequence[CodedAttribute], values: Sequence[exp.Table], work: Namer
 ) -> RemoteMovers | None:
     """Create the remote table ``movers_coded``: the codes of the movers' combinations and sensitive values."""
-    if remote.movers is None:
+    if not remote.has_movers:
         return None
     query, output = exp.Select().from_(aliased(remote.movers, "r"), copy=False), list[exp.Expr]()
     for i, attribute in enumerate(attributes):

@@ -49,8 +49,28 @@ _TYPED = {
     "date": fragment("TRY_CAST(:part AS DATE)"),
     "time": fragment("epoch(TRY_CAST(:part AS TIME))"),
 }
-_BEFORE = fragment(":bound - 1")  # the last integer or day before a bound
-_FIRST_KNOWN = fragment("coalesce(:values)")
+_PERIODS = [
+    ("([0-9]{4}-[0-9]{2})", "TRY_CAST(:first || '-01' AS DATE)", "last_day(TRY_CAST(:first || '-01' AS DATE))"),
+    ("([0-9]{4})", "TRY_CAST(:first || '-01-01' AS DATE)", "TRY_CAST(:first || '-12-31' AS DATE)"),
+    # There is no year 0: the first decade begins with year 1.
+    (
+        "([0-9]{3})0s",
+        "TRY_CAST(CASE WHEN :first = '000' THEN '0001' ELSE :first || '0' END || '-01-01' AS DATE)",
+        "TRY_CAST(:first || '9-12-31' AS DATE)",
+    ),
+    (
+        "([0-9]{4})-Q([1-4])",
+        "(TRY_CAST(:first || '-01-01' AS DATE) + to_months(3 * (TRY_CAST(:second AS INTEGER) - 1)))::DATE",
+        "last_day((TRY_CAST(:first || '-01-01' AS DATE) + to_months(3 * TRY_CAST(:second AS INTEGER) - 1))::DATE)",
+    ),
+    # The fourth of January is always in the first week of its ISO year.
+    (
+        "([0-9]{4})-W([0-9]{2})",
+        "date_trunc('week', TRY_CAST(:first || '-01-04' AS DATE))::DATE + (7 * (TRY_CAST(:second AS INTEGER) - 1))",
+        "date_trunc('week', TRY_CAST(:first || '-01-04' AS DATE))::DATE + (7 * TRY_CAST(:second AS INTEGER) - 1)",
+    ),
+]
+"""The forms of labels of calendar levels, and their first and last days by the groups of the form."""
 
 
 def label_bounds(label: exp.Expr, kind: RangeKind) -> tuple[exp.Expr, exp.Expr]:
@@ -77,39 +97,13 @@ def label_bounds(label: exp.Expr, kind: RangeKind) -> tuple[exp.Expr, exp.Expr]:
     lows = [end(form, 1) for form in [*closed, half_open, f"≥{value}"]]
     highs = [end(form, min(2, form.count(value))) for form in closed]
     beyond = [end(half_open, 2), end(f"<{value}", 1)]
-    highs += beyond if kind in ("number", "time") else [_BEFORE(bound=bound) for bound in beyond]
-    if kind == "date":
-        periods = _periods(label)
-        lows += [first for first, _ in periods]
-        highs += [last for _, last in periods]
-    return _FIRST_KNOWN(values=lows), _FIRST_KNOWN(values=highs)
-
-
-_FIRST_DAY = fragment("TRY_CAST(:year || '-01-01' AS DATE)")
-_LAST_OF_MONTH = fragment("last_day(TRY_CAST(:month || '-01' AS DATE))")
-# There is no year 0: the first decade begins with year 1.
-_DECADE_BEGINS = fragment("CASE WHEN :decade = '000' THEN '0001' ELSE :decade || '0' END")
-_DECADE_ENDS = fragment("TRY_CAST(:decade || '9-12-31' AS DATE)")
-_FIRST_OF_QUARTER = fragment("(:first_day + to_months(3 * (TRY_CAST(:quarter AS INTEGER) - 1)))::DATE")
-_LAST_OF_QUARTER = fragment("last_day((:first_day + to_months(3 * TRY_CAST(:quarter AS INTEGER) - 1))::DATE)")
-
-
-def _periods(label: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:
-    """The first and the last day of the label of a calendar level; NULL for other labels."""
-    month, year = extract_part(label, "([0-9]{4}-[0-9]{2})"), extract_part(label, "([0-9]{4})")
-    decade, quarter, week = extract_part(label, "([0-9]{3})0s"), "([0-9]{4})-Q([1-4])", "([0-9]{4})-W([0-9]{2})"
-    in_quarter = {
-        "first_day": _FIRST_DAY(year=extract_part(label, quarter)),
-        "quarter": extract_part(label, quarter, 2),
-    }
-    # The fourth of January is always in the first week of its ISO year.
-    monday = fragment("""
-        date_trunc('week', TRY_CAST(:year || '-01-04' AS DATE))::DATE + (7 * (TRY_CAST(:week AS INTEGER) - 1))
-    """)(year=extract_part(label, week), week=extract_part(label, week, 2))
-    return [
-        (fragment("TRY_CAST(:month || '-01' AS DATE)")(month=month), _LAST_OF_MONTH(month=month)),
-        (_FIRST_DAY(year=year), fragment("TRY_CAST(:year || '-12-31' AS DATE)")(year=year)),
-        (_FIRST_DAY(year=_DECADE_BEGINS(decade=decade)), _DECADE_ENDS(decade=decade)),
-        (_FIRST_OF_QUARTER(**in_quarter), _LAST_OF_QUARTER(**in_quarter)),
-        (monday, fragment(":monday + 6")(monday=monday)),
-    ]
+    if kind in ("integer", "date"):  # the last integer or day before a bound
+        beyond = [fragment(":bound - 1")(bound=bound) for bound in beyond]
+    highs += beyond
+    for form, first_day, last_day in _PERIODS if kind == "date" else ():
+        names = ("first", "second")[: form.count("(")]
+        parts = {name: extract_part(label, form, group) for group, name in enumerate(names, 1)}
+        lows.append(fragment(first_day)(**parts))
+        highs.append(fragment(last_day)(**parts))
+    first_known = fragment("coalesce(:values)")
+    return first_known(values=lows), first_known(values=highs)

@@ -40,8 +40,18 @@ class HierarchyCheck:
     """A condition that no row may violate."""
 
     query: Callable[[], exp.Select]  # the violating rows, with the columns of `Finding`
-    message: Callable[[list[Finding], int], str]  # from the first findings and the total
+    problem: str  # the message before the first findings
+    remedy: str = ""  # the message after them
+    describe: Callable[[Finding], str] = lambda finding: in_words(finding.label)
+    separator: str = ", "
     probe: Callable[[], exp.Select] | None = None  # a faster query with the same number of rows, if there is one
+
+    def message(self, findings: Sequence[Finding], total: int) -> str:
+        """The message from the first findings and the total."""
+        listing = self.separator.join(map(self.describe, findings))
+        if total > len(findings):
+            listing += f"{' and' if self.separator == ', ' else '; and'} {total - len(findings):,} more"
+        return f"{self.problem}{listing}{self.remedy}"
 
 
 class Summary(NamedTuple):
@@ -83,18 +93,30 @@ def usual_checks(draft: HierarchyDraft, target: exp.Table, on_unknown: str) -> l
     is_text = column_kind(draft.column_type) is ColumnKind.TEXT
     if is_text and draft.nullable and draft.listed and draft.height > 1:
         labels = [col(f"level_{level}") for level in range(1, draft.height)]
-        checks.append(
-            HierarchyCheck(
-                partial(_OF_EMPTY_TEXT, labels=labels, hierarchy=target, values=draft.values), _empty_text_message
-            )
-        )
+        query = partial(_OF_EMPTY_TEXT, labels=labels, hierarchy=target, values=draft.values)
+        problem = "there are labels for the empty text, and the column has none: it has NULL"
+        remedy = ", which stays NULL up to the top. Leave the line out; or make the empty text a value: missing = [] "
+        remedy += "under [source.csv] of a CSV file, a query in a database"
+        checks.append(HierarchyCheck(query, problem, remedy, _rows))
     if is_text and draft.parts[-1].top:
-        checks.append(HierarchyCheck(partial(_LIKE_TOP, top=text(TOP), values=draft.values), _like_top_message))
+        remedy = ", which is the label of the top: a release could not distinguish them; if it means a missing value, "
+        remedy += f'add missing = ["{TOP}"] to the attribute (in a database, make it NULL with query = ...), else '
+        remedy += "write the value in another way"
+        query = partial(_LIKE_TOP, top=text(TOP), values=draft.values)
+        checks.append(HierarchyCheck(query, f"the column has the value {in_words(TOP)}", remedy, _rows))
     if draft.height == 0:
-        checks.append(HierarchyCheck(partial(_NULLS, values=draft.values), _null_message))
-    if on_unknown == "error" and not all(isinstance(part, GeneratedLevels) and part.total for part in draft.parts):
-        unknown = partial(_UNKNOWN, values=draft.values, hierarchy=target)
-        checks.append(HierarchyCheck(unknown, partial(_unknown_message, draft.parts)))
+        problem = "the hierarchy has no level above the values, and the column has NULL"
+        remedy = ", which becomes the top: add a last level with the same label everywhere, such as *"
+        checks.append(HierarchyCheck(partial(_NULLS, values=draft.values), problem, remedy, _rows))
+    computed = [part for part in draft.parts if isinstance(part, GeneratedLevels) and not part.total]
+    if on_unknown == "error" and (draft.listed or computed):
+        suppression = 'on a quasi attribute set on_unknown = "suppress" to leave their rows out'
+        problem, remedy = "values missing from the hierarchy: ", f"; add them to it, or {suppression}"
+        if not draft.listed:
+            problem = f"values that {' and '.join(part.name for part in computed)} have no label for: "
+            remedy = f"; make them NULL in the source query, or {suppression}"
+        query = partial(_UNKNOWN, values=draft.values, hierarchy=target)
+        checks.append(HierarchyCheck(query, problem, remedy, lambda value: in_words(value.label) + _rows(value)))
     return checks
 
 
@@ -109,9 +131,9 @@ def checks(
         for check in _listed_checks(part, keys_table(index), draft.column_type)
     ]
     if facts.top != facts.last_top:
-        needed.append(
-            HierarchyCheck(partial(_several, target, draft.height, None), partial(_top_message, draft.height))
-        )
+        remedy = "; it must have one: add a last level with the same label everywhere, such as *"
+        query, problem = partial(_several, target, draft.height, None), f"the top, level {draft.height}, has "
+        needed.append(HierarchyCheck(query, problem, remedy, lambda top: f"{top.n:,} values: {_parents(top)}"))
     return [*needed, *usual] if facts.wrong else needed
 
 
@@ -136,10 +158,16 @@ _WRONG_SIZE = template("""
     FROM :keys
     HAVING :is_wrong
 """)
+_NULL_KEYS = template("""
+    SELECT NULL::VARCHAR AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, count(*) AS n
+    FROM :keys
+    WHERE text IS NULL
+    HAVING count(*) > 0
+""")
 _ODD_KEYS = template("""
     SELECT text AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, count(*) AS n
     FROM :keys
-    WHERE key IS NULL
+    WHERE key IS NULL AND text IS NOT NULL
     GROUP BY text
 """)
 _LISTED_TWICE = template("""
@@ -160,18 +188,29 @@ def _listed_checks(part: ListedLevels, keys: exp.Table, column_type: str) -> Ite
     """Checks of a listed file, table or categories."""
     rows = exp.Count(this=exp.Star())
     if part.lines is None:
-        yield HierarchyCheck(partial(_WRONG_SIZE, keys=keys, is_wrong=rows.eq(0)), partial(_empty_message, part))
+        query = partial(_WRONG_SIZE, keys=keys, is_wrong=rows.eq(0))
+        problem = f"{part.name} is empty: it needs one row per ground value, leaf to root"
+        yield HierarchyCheck(query, problem, describe=lambda _: "")
+        query = partial(_NULL_KEYS, keys=keys)
+        problem = f"{part.name} has a row without a key: leave it out; NULL stays NULL up to the top"
+        yield HierarchyCheck(query, problem, describe=lambda _: "")
     else:
-        yield HierarchyCheck(
-            partial(_WRONG_SIZE, keys=keys, is_wrong=rows.neq(part.lines)), partial(_lines_message, part)
-        )
-    yield HierarchyCheck(partial(_ODD_KEYS, keys=keys), partial(_odd_message, part, column_type))
-    yield HierarchyCheck(partial(_LISTED_TWICE, keys=keys), partial(_twice_message, part))
+        query = partial(_WRONG_SIZE, keys=keys, is_wrong=rows.neq(part.lines))
+        problem = f"{part.name} has {part.lines} lines, but the engine reads "
+        yield HierarchyCheck(query, problem, ": check its quotes and line ends", lambda size: str(size.n))
+    remedy = "; a hierarchy file has no header" if part.name.startswith("file") else ""
+    remedy += "; each key must be a value that the column can hold"
+    problem = f"{part.name}: keys that are not of type {column_type}: "
+    yield HierarchyCheck(partial(_ODD_KEYS, keys=keys), problem, remedy)
+    problem = f"{part.name}: keys that are listed more than once: "
+    yield HierarchyCheck(partial(_LISTED_TWICE, keys=keys), problem, "; keep one of each", _describe_repeated)
     if part.levels and part.lines is None:  # only a table can have NULL
         gap = exp.Case()
         for level in range(1, part.levels + 1):
             gap = gap.when(col(f"c{level}").is_(exp.null()), exp.Literal.string(str(level)), copy=False)
-        yield HierarchyCheck(partial(_MISSING_LABELS, keys=keys, gap=gap), partial(_missing_message, part))
+        query, problem = partial(_MISSING_LABELS, keys=keys, gap=gap), f"{part.name}: keys that lack a label: "
+        remedy = "; each needs one for each level"
+        yield HierarchyCheck(query, problem, remedy, lambda key: f"{in_words(key.label)} (level {key.first})")
 
 
 def _tree_checks(parts: Sequence[Part], target: exp.Table) -> Iterator[HierarchyCheck]:
@@ -184,8 +223,11 @@ def _tree_checks(parts: Sequence[Part], target: exp.Table) -> Iterator[Hierarchy
         del owners[-1:]
     for level, (lower, upper) in enumerate(pairwise(owners), start=1):
         if lower is not upper or isinstance(upper, ListedLevels):
-            broken = partial(_several, target, level + 1, col(f"level_{level}"))
-            yield HierarchyCheck(broken, partial(_tree_message, level), partial(broken, counted=False))
+            query = partial(_several, target, level + 1, col(f"level_{level}"))
+            problem = f"no tree between levels {level} and {level + 1}: "
+            remedy = ". Values equal at a level must be equal above it: give them one parent, or different labels"
+            probe = partial(query, counted=False)
+            yield HierarchyCheck(query, problem, remedy, _describe_parents, "; ", probe)
 
 
 def _several(target: exp.Table, level: int, label: exp.Column | None, counted: bool = True) -> exp.Select:
@@ -235,99 +277,19 @@ _UNKNOWN = template("""
 """)
 
 
-def _listing(names: Sequence[str], total: int, separator: str = ", ") -> str:
-    """A list of the first names, with the number of further ones."""
-    link = " and" if separator == ", " else "; and"
-    return separator.join(names) + (f"{link} {total - len(names):,} more" if total > len(names) else "")
+def _rows(finding: Finding) -> str:
+    return f" ({finding.n:,} row{'s' if finding.n != 1 else ''})"
 
 
-def _rows(n: int) -> str:
-    return f" ({n:,} row{'s' if n != 1 else ''})"
+def _describe_repeated(key: Finding) -> str:
+    spellings = "" if key.first == key.last else f", spelled {in_words(key.first)} and {in_words(key.last)}"
+    return f"{in_words(key.label)} ({key.n:,} times{spellings})"
 
 
-def _empty_message(part: ListedLevels, findings: list[Finding], total: int) -> str:
-    return f"{part.name} is empty: it needs one row per ground value, leaf to root"
-
-
-def _lines_message(part: ListedLevels, findings: list[Finding], total: int) -> str:
-    read = findings[0].n
-    return f"{part.name} has {part.lines} lines, but the engine reads {read}: check its quotes and line ends"
-
-
-def _odd_message(part: ListedLevels, column_type: str, findings: list[Finding], total: int) -> str:
-    if findings[0].label is None and total == 1:
-        return f"{part.name} has a row without a key: leave it out; NULL stays NULL up to the top"
-    names = _listing([in_words(finding.label) for finding in findings if finding.label is not None], total)
-    hint = "a hierarchy file has no header; " if part.name.startswith("file") else ""
-    return (
-        f"{part.name}: keys that are not of type {column_type}: {names}; "
-        f"{hint}each key must be a value that the column can hold"
-    )
-
-
-def _twice_message(part: ListedLevels, findings: list[Finding], total: int) -> str:
-    def spellings(finding: Finding) -> str:
-        if finding.first == finding.last:
-            return ""
-        return f", spelled {in_words(finding.first)} and {in_words(finding.last)}"
-
-    names = [f"{in_words(finding.label)} ({finding.n:,} times{spellings(finding)})" for finding in findings]
-    return f"{part.name}: keys that are listed more than once: {_listing(names, total)}; keep one of each"
-
-
-def _missing_message(part: ListedLevels, findings: list[Finding], total: int) -> str:
-    names = _listing([f"{in_words(finding.label)} (level {finding.first})" for finding in findings], total)
-    return f"{part.name}: keys that lack a label: {names}; each needs one for each level"
-
-
-def _tree_message(level: int, findings: list[Finding], total: int) -> str:
-    names = _listing([f"{in_words(finding.label)} lies under {_parents(finding)}" for finding in findings], total, "; ")
-    return (
-        f"no tree between levels {level} and {level + 1}: {names}. "
-        "Values equal at a level must be equal above it: give them one parent, or different labels"
-    )
+def _describe_parents(label: Finding) -> str:
+    return f"{in_words(label.label)} lies under {_parents(label)}"
 
 
 def _parents(finding: Finding) -> str:
     more = f", and {finding.n - 2:,} more" if finding.n > 2 else ""
     return f"{in_words(finding.first)} and {in_words(finding.last)}{more}"
-
-
-def _top_message(height: int, findings: list[Finding], total: int) -> str:
-    return (
-        f"the top, level {height}, has {findings[0].n:,} values: {_parents(findings[0])}; "
-        "it must have one: add a last level with the same label everywhere, such as *"
-    )
-
-
-def _null_message(findings: list[Finding], total: int) -> str:
-    return (
-        f"the hierarchy has no level above the values, and the column has NULL{_rows(findings[0].n)}, "
-        "which becomes the top: add a last level with the same label everywhere, such as *"
-    )
-
-
-def _empty_text_message(findings: list[Finding], total: int) -> str:
-    return (
-        f"there are labels for the empty text, and the column has none: it has NULL{_rows(findings[0].n)}, which "
-        "stays NULL up to the top. Leave the line out; or make the empty text a value: missing = [] under [source.csv] "
-        "of a CSV file, a query in a database"
-    )
-
-
-def _like_top_message(findings: list[Finding], total: int) -> str:
-    return (
-        f"the column has the value {in_words(TOP)}{_rows(findings[0].n)}, which is the label of the top: a release "
-        f'could not distinguish them; if it means a missing value, add missing = ["{TOP}"] to the attribute (in a '
-        "database, make it NULL with query = ...), else write the value in another way"
-    )
-
-
-def _unknown_message(parts: Sequence[Part], findings: list[Finding], total: int) -> str:
-    values = _listing([in_words(finding.label) + _rows(finding.n) for finding in findings], total)
-    suppress = 'on a quasi attribute set on_unknown = "suppress" to leave their rows out'
-    if any(isinstance(part, ListedLevels) for part in parts):
-        return f"values missing from the hierarchy: {values}; add them to it, or {suppress}"
-    kinds = " and ".join(part.name for part in parts if isinstance(part, GeneratedLevels) and not part.total)
-    remedy = f"make them NULL in the source query, or {suppress}"
-    return f"values that {kinds} have no label for: {values}; {remedy}"
