@@ -97,7 +97,7 @@ class SourceAudit:
         ]
         with self._private_relations() as (private, _):
             release = self._audited_release(relation, private)
-            return [check for requirement in requirements for check in requirement.audit(release)]
+            return [check for requirement in requirements for check in requirement.checks(release)]
 
     def _audited_release(self, relation: str, private: PrivateRelations) -> AuditedRelease:
         policy = self.search_input.policy

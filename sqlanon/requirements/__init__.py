@@ -163,7 +163,7 @@ def needs_source(section: Any, persons: bool) -> bool:
 
 def check_requirements(section: Any, audited: AuditedRelease) -> list[Check]:
     """Check all requirements, by macros that are independent of the search."""
-    return [check for requirement in list_requirements(section) for check in requirement.audit(audited)]
+    return [check for requirement in list_requirements(section) for check in requirement.checks(audited)]
 
 
 def find_unknown_names(section: Any, audited: AuditedRelease) -> str:

@@ -17,11 +17,6 @@ from sqlanon.requirements.macros import Macro, call_macro, count_class_sizes
 from sqlanon.support.checks import Check
 
 
-def missing_population(name: str) -> Check:
-    """The check of a requirement on a population that is not available."""
-    return Check(name, None, "not verifiable alone: it needs the population")
-
-
 class Queryable(Protocol):
     """An engine that runs the queries of an audit."""
 
@@ -119,10 +114,9 @@ class AuditedRelease:
         rows = self.engine.rows(query)
         return dict(zip(macro.columns, rows[0], strict=True)) if rows else dict.fromkeys(macro.columns)
 
-    def population_figures(self, macro: Macro, **options: Any) -> dict[str, Any] | None:
-        """The figures of a macro that compares with the population; None if it is not available."""
-        if self.population is None:
-            return None
+    def population_figures(self, macro: Macro, **options: Any) -> dict[str, Any]:
+        """The figures of a macro that compares with the population."""
+        assert self.population is not None
         relation, person_option = self.population
         return self.figures(macro, self.quasi_identifiers, relation, **person_option, **options)
 

@@ -367,6 +367,14 @@ class Requirement(ABC):
         """A lower bound on the rows of a class in which the requirement holds."""
         return 1
 
+    def checks(self, audited: AuditedRelease) -> Iterator[Check]:
+        """The checks of `audit`, or one that the population which it needs is not available."""
+        lacks_person = self.entry.compares_persons and audited.person is None
+        if self.entry.scope == "population" and (audited.population is None or lacks_person):
+            yield Check(self.name, None, "not verifiable alone: it needs the population")
+        else:
+            yield from self.audit(audited)
+
     @abstractmethod
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         """Check it on released rows, by macros or SQL that are independent of the search."""

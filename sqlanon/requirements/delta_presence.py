@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, missing_population, to_float
+from sqlanon.requirements.audit import AuditedRelease, to_float
 from sqlanon.requirements.base import TOLERANCE, ClassCondition, Entry, Requirement, format_number
 from sqlanon.requirements.macros import Macro
 from sqlanon.support.checks import Check
@@ -76,9 +76,6 @@ class DeltaPresence(Section, Requirement, ClassCondition):
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         shares = audited.population_figures(PRESENCE, **audited.person_option)
-        if shares is None:
-            yield missing_population(self.name)
-            return
         least, most = to_float(shares["min"]), to_float(shares["max"])
         holds = most <= self.max + TOLERANCE and (not self.min or least >= self.min - TOLERANCE)
         yield Check(self.name, holds, f"the shares of the population's classes are {least:.6g} to {most:.6g}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from sqlanon.requirements.audit import AuditedRelease, missing_population
+from sqlanon.requirements.audit import AuditedRelease
 from sqlanon.requirements.base import Entry, KeptClasses, Requirement, TableCondition
 from sqlanon.requirements.k_map import K_MAP
 from sqlanon.support.checks import Check
@@ -52,9 +52,6 @@ class NullMap(Section, TableCondition, Requirement):
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         figures = audited.population_figures(K_MAP)
-        if figures is None:
-            yield missing_population(self.name)
-            return
         released = audited.query_value(row_count(rows=audited.table)) or 0
         unmatched = figures["null_map"] or 0
         holds = released > 0 and self.is_within(unmatched / released)

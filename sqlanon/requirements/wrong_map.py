@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, missing_population
+from sqlanon.requirements.audit import AuditedRelease
 from sqlanon.requirements.base import Entry, KeptRows, Requirement, SeparateCondition
 from sqlanon.support.checks import Check
 from sqlanon.support.expressions import all_of, cast, col, null_safe_equal, row_count, template
@@ -53,9 +53,7 @@ class WrongMap(Section, SeparateCondition, Requirement):
         return kept.count_wrong_matches() / kept.rows
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        if audited.population is None or audited.person is None:
-            yield missing_population(self.name)
-            return
+        assert audited.population is not None and audited.person is not None
         relation, options = audited.population
         population = exp.to_table(relation, dialect="duckdb")
         in_class = [null_safe_equal(col(name, "r"), col(name, "p")) for name in audited.quasi_identifiers]

@@ -454,38 +454,20 @@ def _figures(space: ClassSpace, by_size: exp.Select | None = None) -> exp.Select
     i; and with a population ``absent``, its classes without a row in the source, and ``unmatched_rows``, the rows of
     the source without a match in it.
     """
+    violates = fragment("class_size > 0 AND NOT coalesce((:condition), FALSE)")
+    violating_classes = fragment("coalesce(sum(classes) FILTER (WHERE :violates)::BIGINT, 0)")
+    rows_in_them = fragment("coalesce(sum(classes * class_size) FILTER (WHERE :violates)::BIGINT, 0)")
     flags: list[exp.Expr] = []
     violations: list[exp.Expr] = []
     for i, condition in enumerate(space.requirements.class_conditions):
-        flag = col(f"breaks_{i}")
-        flags.append(
-            as_column(
-                fragment("class_size > 0 AND NOT coalesce((:condition), FALSE)")(condition=condition.condition()),
-                flag.name,
-            )
-        )
-        violations.append(
-            as_column(
-                fragment("coalesce(sum(classes) FILTER (WHERE :is_violated)::BIGINT, 0)")(is_violated=flag),
-                f"classes_{i}",
-            )
-        )
-        violations.append(
-            as_column(
-                fragment("coalesce(sum(classes * class_size) FILTER (WHERE :is_violated)::BIGINT, 0)")(
-                    is_violated=flag
-                ),
-                f"rows_{i}",
-            )
-        )
+        flag = col(f"violates_{i}")
+        flags.append(as_column(violates(condition=condition.condition()), flag.name))
+        violations.append(as_column(violating_classes(violates=flag), f"classes_{i}"))
+        violations.append(as_column(rows_in_them(violates=flag), f"rows_{i}"))
     if space.population:
-        violations += [
-            as_column(fragment("count(*) FILTER (WHERE class_population > 0 AND NOT (class_size > 0))")(), "absent"),
-            as_column(
-                fragment("coalesce(sum(classes * class_size) FILTER (WHERE class_population = 0)::BIGINT, 0)")(),
-                "unmatched_rows",
-            ),
-        ]
+        absent = fragment("count(*) FILTER (WHERE class_population > 0 AND NOT (class_size > 0))")
+        unmatched = fragment("coalesce(sum(classes * class_size) FILTER (WHERE class_population = 0)::BIGINT, 0)")
+        violations += [as_column(absent(), "absent"), as_column(unmatched(), "unmatched_rows")]
     classes = (
         template("SELECT *, 1 AS classes FROM :classes AS c")(classes=_classes(space)) if by_size is None else by_size
     )

@@ -42,17 +42,6 @@ _INVALID_WEIGHTS = template("""
 
 _TOTAL_WEIGHT = fragment("sum(:weight)::DOUBLE")
 
-_SERIES_DIVISORS = {
-    "half": 2,
-    "third": 3,
-    "fourth": 4,
-    "fifth": 5,
-    "sixth": 6,
-    "twelfth": 12,
-    "twentieth": 20,
-    "thirtieth": 30,
-}
-
 # Risks are added up as decimals: the sum does not depend on the order of rows.
 _INDIVIDUAL_FIGURES = template("""
     SELECT
@@ -138,7 +127,6 @@ def _weighed_classes(source: exp.Table, columns: Columns, share: float | None) -
             weight=fragment("1::DOUBLE")() if weights is None else _parse_weight(weights),
             person=col(columns.person),
         )
-    parts = {name: fragment(f"{1 / part!r}::DOUBLE")() for name, part in _SERIES_DIVISORS.items()}
     # Near 1, the difference of two large numbers would lose digits: a series replaces it.
     return template("""
         SELECT
@@ -147,11 +135,11 @@ def _weighed_classes(source: exp.Table, columns: Columns, share: float | None) -
                 WHEN share >= 1 THEN 1.0 / class_count::DOUBLE
                 WHEN class_count > 2 THEN share / (class_count::DOUBLE - (1 - share))
                 WHEN (1 - share) < :near AND class_count = 1 THEN
-                    share * (1::DOUBLE + ((1 - share) * (:half + ((1 - share) * (:third
-                        + ((1 - share) * (:fourth + ((1 - share) * :fifth))))))))
+                    share * (1::DOUBLE + ((1 - share) * (1::DOUBLE / 2 + ((1 - share) * (1::DOUBLE / 3
+                        + ((1 - share) * (1::DOUBLE / 4 + ((1 - share) / 5))))))))
                 WHEN (1 - share) < :near THEN
-                    share * (:half + ((1 - share) * (:sixth + ((1 - share) * (:twelfth
-                        + ((1 - share) * (:twentieth + ((1 - share) * :thirtieth))))))))
+                    share * (1::DOUBLE / 2 + ((1 - share) * (1::DOUBLE / 6 + ((1 - share) * (1::DOUBLE / 12
+                        + ((1 - share) * (1::DOUBLE / 20 + ((1 - share) / 30))))))))
                 WHEN class_count = 1 THEN (share / (1 - share)) * (-ln(share))
                 ELSE (share / (1 - share)) - (((share / (1 - share)) * (share / (1 - share))) * (-ln(share)))
             END AS risk
@@ -159,7 +147,7 @@ def _weighed_classes(source: exp.Table, columns: Columns, share: float | None) -
             SELECT *, class_count::DOUBLE / class_weight AS share
             FROM :classes AS c
         ) AS c
-    """)(classes=classes, near=NEAR, **parts)
+    """)(classes=classes, near=NEAR)
 
 
 def _household_members(source: exp.Table, columns: Columns, classes: exp.Expr) -> exp.Select:
