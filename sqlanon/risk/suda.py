@@ -50,7 +50,6 @@ from sqlanon.support.expressions import (
     cast,
     col,
     fragment,
-    null_safe_equal,
     template,
     text,
     union_all,
@@ -59,12 +58,6 @@ from sqlanon.support.expressions import (
 if TYPE_CHECKING:
     import duckdb
 
-_SINGLE_VALUES = template("""
-    SELECT r.id, :subset::BIGINT AS subset, 1 AS size
-    FROM :combinations AS r
-    JOIN :numbers AS v ON :same
-    WHERE v.code = 0
-""")
 count_uniques_and_pairs = template("""
     SELECT
         coalesce(sum(n)::BIGINT, 0) AS rows,
@@ -73,35 +66,13 @@ count_uniques_and_pairs = template("""
     FROM :combinations
 """)
 """One row: ``rows``, ``uniques`` (unique rows), ``in_pairs`` (rows in classes of two)."""
-# Suffixes: 0 for the convention of Elliot et al., 1 for that of the IHSN.
 _SCORE_FIGURES = template("""
     SELECT
         count(*) AS rows,
-        coalesce(max(score), 0) AS highest_0,
-        coalesce(sum(score)::DOUBLE, 0) AS total_0,
-        coalesce(sum(power(score, :exponent::DOUBLE)) FILTER (WHERE score > 0), 0) AS adjustment_0,
-        coalesce(max(ihsn_score), 0) AS highest_1,
-        coalesce(sum(ihsn_score)::DOUBLE, 0) AS total_1,
-        coalesce(sum(power(ihsn_score, :exponent::DOUBLE)) FILTER (WHERE ihsn_score > 0), 0) AS adjustment_1
+        coalesce(max(:score), 0) AS highest,
+        coalesce(sum(:score)::DOUBLE, 0) AS total,
+        coalesce(sum(power(:score, :exponent::DOUBLE)) FILTER (WHERE :score > 0), 0) AS adjustment
     FROM :scored
-""")
-_RECORDS = template("""
-    SELECT
-        :class_,
-        s.msus,
-        s.smallest,
-        s.score,
-        CASE
-            WHEN s.score > 0 THEN 1::DOUBLE / (1 + :spread::DOUBLE / power(s.score, :exponent::DOUBLE))
-            ELSE 0::DOUBLE
-        END AS dis_score,
-        s.ihsn_score,
-        CASE
-            WHEN s.ihsn_score > 0 THEN 1::DOUBLE / (1 + :ihsn_spread::DOUBLE / power(s.ihsn_score, :exponent::DOUBLE))
-            ELSE 0::DOUBLE
-        END AS dis_ihsn_score
-    FROM :scored AS s
-    JOIN :combinations AS r ON s.id = r.id
 """)
 _MINIMAL_UNIQUES = template("""
     SELECT :class_, :attributes AS attributes, m.size
@@ -176,6 +147,8 @@ def _class_struct(names: Sequence[str]) -> exp.Expr:
 
 FRACTION = 0.01
 """The default sampling fraction of DIS: that of sdcMicro."""
+_SCORES = ("score", "ihsn_score")
+"""The columns of scores: in the convention of Elliot et al., and in that of the IHSN."""
 
 
 @dataclass(frozen=True)
@@ -248,17 +221,28 @@ class Suda:
         Columns: ``class`` (a STRUCT of the row's quasi-identifiers, in which it is unique), ``msus``,
         ``smallest`` (the attributes of its smallest MSU), ``score``, ``dis_score``, ``ihsn_score``, ``dis_ihsn_score``.
         """
-        spread, ihsn_spread = map(repr, self._tables.spread)
-        return self._relation(
-            _RECORDS(
-                class_=_class_struct(self.attributes),
-                spread=spread,
-                ihsn_spread=ihsn_spread,
-                exponent=repr(self._tables.exponent),
-                scored=self._tables.scored,
-                combinations=self._tables.packed.combinations,
-            )
+        tables = self._tables
+        dis = fragment("""
+            CASE
+                WHEN :score > 0 THEN 1::DOUBLE / (1 + :spread::DOUBLE / power(:score, :exponent::DOUBLE))
+                ELSE 0::DOUBLE
+            END
+        """)
+        dis_score, dis_ihsn_score = (
+            dis(score=col(name, "s"), spread=repr(spread), exponent=repr(tables.exponent))
+            for name, spread in zip(_SCORES, tables.spread, strict=True)
         )
+        query = template("""
+            SELECT
+                :class_, s.msus, s.smallest, s.score, :dis_score AS dis_score, s.ihsn_score,
+                :dis_ihsn_score AS dis_ihsn_score
+            FROM :scored AS s
+            JOIN :combinations AS r ON s.id = r.id
+        """)(
+            class_=_class_struct(self.attributes), dis_score=dis_score, dis_ihsn_score=dis_ihsn_score,
+            scored=tables.scored, combinations=tables.packed.combinations,
+        )  # fmt: skip
+        return self._relation(query)
 
     @property
     def minimal_uniques(self) -> duckdb.DuckDBPyRelation:
@@ -347,138 +331,103 @@ def find_special_uniques(
     runner: StatementRunner, run: Run, policy: Policy, size: int | None, fraction: float | None
 ) -> Suda:
     """Find all MSUs of up to a size, and score their rows. The example of a dry run has attributes of three values."""
-    return _Search(run, policy, size, fraction, runner).suda()
-
-
-class _Search:
-    """A search for MSUs. Creates tables in the work schema of the run."""
-
-    def __init__(
-        self, run: Run, policy: Policy, size: int | None, fraction: float | None, runner: StatementRunner
-    ) -> None:
-        self.run, self.policy, self.runner, self.requested_fraction = run, policy, runner, fraction
-        columns = match_columns(policy, run.source)
-        self.person = columns.person
-        self.names = policy.quasi_identifiers
-        self.columns = [columns.by_attribute[name] for name in self.names]
-        self.size = min(size or len(self.names), len(self.names))
-        self.weights = tuple(tuple(weights(len(self.names), self.size)) for weights in (product_weights, ihsn_weights))
-        self.exponent = 1 + (8 - len(self.names)) / 20
-
-    def suda(self) -> Suda:
-        """Find the MSUs, and compute all figures."""
-        source, work = self.run.source.relation, self.run.work
-        if self.person is not None:
-            columns = [col(name) for name in dict.fromkeys((*self.columns, self.person))]
-            source = self.runner.create_table(
-                work("suda_persons"), template("SELECT DISTINCT :columns FROM :source")(columns=columns, source=source)
-            )
-        packed = pack_combinations(self.runner, work, source, self.columns, singles_apart=True)
-        msus = self._find_msus(packed)
-        weight, ihsn_weight = map(_weight_by_size, self.weights)
-        query = template("""
-            SELECT
-                id,
-                count(*) AS msus,
-                min(size) AS smallest,
-                sum(:weight)::DOUBLE AS score,
-                sum(:ihsn_weight)::DOUBLE AS ihsn_score
-            FROM :msus
-            GROUP BY id
-        """)(weight=weight, ihsn_weight=ihsn_weight, msus=msus)
-        scored = self.runner.create_table(work("suda_scores"), query)
-        row_counts = self.runner.fetch_figures(count_uniques_and_pairs(combinations=packed.combinations))
-        figures = self.runner.fetch_figures(_SCORE_FIGURES(exponent=repr(-self.exponent), scored=scored))
-        contributions = [
-            as_column(
-                fragment("coalesce(sum(:weight) FILTER (WHERE (subset & :bit::BIGINT) <> 0)::DOUBLE, 0)")(
-                    weight=size_weight, bit=1 << j
-                ),
-                f"c_{i}_{j}",
-            )
-            for i, size_weight in enumerate((weight, ihsn_weight))
-            for j in range(len(self.names))
-        ]
-        totals = self.runner.fetch_figures(template("SELECT :totals FROM :msus")(totals=contributions, msus=msus))
-        by_size = {
-            size: count
-            for size, count, _ in sorted(
-                self.runner.fetch_rows(
-                    template("SELECT size, count(*), count(DISTINCT id) FROM :msus GROUP BY size")(msus=msus), []
-                )
-            )
-        }
-        by_smallest = dict(
-            sorted(
-                self.runner.fetch_rows(
-                    template("SELECT smallest, count(*) FROM :scored GROUP BY smallest")(scored=scored), []
-                )
-            )
+    matched, names = match_columns(policy, run.source), policy.quasi_identifiers
+    columns, person = [matched.by_attribute[name] for name in names], matched.person
+    size = min(size or len(names), len(names))
+    source, work = run.source.relation, run.work
+    if person is not None:
+        read_columns = [col(name) for name in dict.fromkeys((*columns, person))]
+        query = template("SELECT DISTINCT :columns FROM :source")(columns=read_columns, source=source)
+        source = runner.create_table(work("suda_persons"), query)
+    packed = pack_combinations(runner, work, source, columns, singles_apart=True)
+    msus = _find_msus(runner, work("suda_msus"), packed, len(names), size)
+    weights = tuple(tuple(weight(len(names), size)) for weight in (product_weights, ihsn_weights))
+    weight_columns = [_weight_by_size(weight) for weight in weights]
+    query = template("""
+        SELECT
+            id,
+            count(*) AS msus,
+            min(size) AS smallest,
+            sum(:weight)::DOUBLE AS score,
+            sum(:ihsn_weight)::DOUBLE AS ihsn_score
+        FROM :msus
+        GROUP BY id
+    """)(weight=weight_columns[0], ihsn_weight=weight_columns[1], msus=msus)
+    scored = runner.create_table(work("suda_scores"), query)
+    row_counts = runner.fetch_figures(count_uniques_and_pairs(combinations=packed.combinations))
+    uniques, rows = row_counts["uniques"], row_counts["rows"]
+    by_size = _count_by(runner, template("SELECT size, count(*) FROM :msus GROUP BY size")(msus=msus))
+    by_smallest = template("SELECT smallest, count(*) FROM :scored GROUP BY smallest")(scored=scored)
+    fraction_by: Literal["call", "policy", "default"] = "call"
+    sampling = fraction
+    if sampling is None:
+        sampling = sampling_fraction(
+            policy, lambda: rows if person is None else count_people(runner, run.source.relation, person)
         )
-        uniques, rows = row_counts["uniques"], row_counts["rows"]
-        fraction, fraction_by = self._fraction(rows)
-        dis = compute_dis(uniques, row_counts["in_pairs"], fraction)
-        adjustments = [figures[f"adjustment_{i}"] for i in range(len(self.weights))]
-        spread = tuple(
-            uniques * (1 - dis) / dis / adjustment if dis and adjustment else 0.0 for adjustment in adjustments
-        )
-
-        def scores(i: int) -> Scores:
-            highest, total = figures[f"highest_{i}"], figures[f"total_{i}"]
-            return Scores(
+        sampling, fraction_by = (FRACTION, "default") if sampling is None else (sampling, "policy")
+    dis = compute_dis(uniques, row_counts["in_pairs"], sampling)
+    exponent, spreads, scores = 1 + (8 - len(names)) / 20, list[float](), list[Scores]()
+    contribution = fragment("coalesce(sum(:weight) FILTER (WHERE (subset & :bit::BIGINT) <> 0)::DOUBLE, 0)")
+    for score, weight in zip(_SCORES, weight_columns, strict=True):
+        figures = runner.fetch_figures(_SCORE_FIGURES(score=col(score), exponent=repr(-exponent), scored=scored))
+        contributions = [as_column(contribution(weight=weight, bit=1 << j), f"c{j}") for j in range(len(names))]
+        query = template("SELECT :contributions FROM :msus")(contributions=contributions, msus=msus)
+        attribute_totals = runner.fetch_figures(query).values()
+        highest, total, adjustment = figures["highest"], figures["total"], figures["adjustment"]
+        spread = uniques * (1 - dis) / dis / adjustment if dis and adjustment else 0.0
+        spreads.append(spread)
+        scores.append(
+            Scores(
                 highest=float(highest),
                 average=total / rows if rows else 0.0,
-                highest_dis=1 / (1 + spread[i] / highest**self.exponent) if highest else 0.0,
+                highest_dis=1 / (1 + spread / highest**exponent) if highest else 0.0,
                 contributions={
-                    name: 100 * totals[f"c_{i}_{j}"] / total if total else 0.0 for j, name in enumerate(self.names)
+                    name: 100 * attribute_total / total if total else 0.0
+                    for name, attribute_total in zip(names, attribute_totals, strict=True)
                 },
             )
-
-        return Suda(
-            rows=rows,
-            uniques=uniques,
-            attributes=self.names,
-            size=self.size,
-            rows_with_msus=figures["rows"],
-            msus=sum(by_size.values()),
-            msus_by_size=by_size,
-            rows_by_smallest=by_smallest,
-            fraction=fraction,
-            fraction_by=fraction_by,
-            dis=dis,
-            scores=scores(0),
-            ihsn_scores=scores(1),
-            _tables=_Tables(self.run, packed, msus, scored, self.exponent, spread, self.weights),
         )
+    return Suda(
+        rows=rows,
+        uniques=uniques,
+        attributes=names,
+        size=size,
+        rows_with_msus=figures["rows"],
+        msus=sum(by_size.values()),
+        msus_by_size=by_size,
+        rows_by_smallest=_count_by(runner, by_smallest),
+        fraction=sampling,
+        fraction_by=fraction_by,
+        dis=dis,
+        scores=scores[0],
+        ihsn_scores=scores[1],
+        _tables=_Tables(run, packed, msus, scored, exponent, tuple(spreads), weights),
+    )
 
-    def _fraction(self, rows: int) -> tuple[float, Literal["call", "policy", "default"]]:
-        """The sampling fraction; of persons, if the policy counts persons."""
-        if self.requested_fraction is not None:
-            return self.requested_fraction, "call"
 
-        def count() -> int:
-            return rows if self.person is None else count_people(self.runner, self.run.source.relation, self.person)
+def _count_by(runner: StatementRunner, query: exp.Select) -> dict[int, int]:
+    return dict(sorted(runner.fetch_rows(query, [])))
 
-        fraction = sampling_fraction(self.policy, count)
-        return (FRACTION, "default") if fraction is None else (fraction, "policy")
 
-    def _find_msus(self, packed: PackedCombinations) -> exp.Table:
-        """Find the MSUs, the smallest first."""
-        singles = (
-            _SINGLE_VALUES(
-                subset=1 << i,
-                combinations=packed.combinations,
-                numbers=numbers,
-                same=null_safe_equal(col(f"q{i}", "r"), col("value", "v")),
-            )
-            for i, numbers in enumerate(packed.numbers)
-        )
-        msus = self.runner.create_table(self.run.work("suda_msus"), union_all(*singles))
-        for size in range(2, self.size + 1):
-            for subsets in packed.batches(subsets_of_size(len(self.names), size)):
-                query = _larger_uniques(packed.keys, packed.packing, subsets, msus)
-                self.runner.add(msus, query)
-        return msus
+def _find_msus(
+    runner: StatementRunner, target: exp.Table, packed: PackedCombinations, attributes: int, size: int
+) -> exp.Table:
+    """Find the MSUs, the smallest first."""
+    single_values = template("""
+        SELECT r.id, :subset::BIGINT AS subset, 1 AS size
+        FROM :combinations AS r
+        JOIN :numbers AS v ON :value IS NOT DISTINCT FROM v.value
+        WHERE v.code = 0
+    """)
+    singles = [
+        single_values(subset=1 << i, combinations=packed.combinations, numbers=numbers, value=col(f"q{i}", "r"))
+        for i, numbers in enumerate(packed.numbers)
+    ]
+    msus = runner.create_table(target, union_all(*singles))
+    for subset_size in range(2, size + 1):
+        for subsets in packed.batches(subsets_of_size(attributes, subset_size)):
+            runner.add(msus, _larger_uniques(packed.keys, packed.packing, subsets, msus))
+    return msus
 
 
 def compute_dis(uniques: int, in_pairs: int, fraction: float) -> float | None:
