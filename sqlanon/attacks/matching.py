@@ -414,10 +414,7 @@ def find_temporal(attacker: Attacker) -> AttackResult:
         counts, shown = dict[str, int](), list[exp.Select]()
         unmasked = pair.without_masked_rows.linked
         with PairAudit.open(attacker.engine, attacker.work, unmasked, k) as audit:
-            for name in ("added", "removed"):
-                is_forward = name == "added"
-                # The reverse audit is taken after the forward one has stored the parts that both read.
-                side, side_audit = (linked, audit) if is_forward else (linked.in_reverse, audit.in_reverse)
+            for name, side, side_audit in (("added", linked, audit), ("removed", linked.in_reverse, audit.in_reverse)):
                 unmatched = _list_unmatched(attacker, pair, side_audit, reasons)
                 queries = [temporal_attack(side_audit.linked, k, unmatched)]
                 queries += [readable_unions(side, k, union) for union in ("class", "table")]

@@ -15,6 +15,7 @@ from oracles.oracle_attacks import Attribute, Row, Tree
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.ledger.joint.attacks import Union, complementary_release, temporal_attack
 from sqlanon.ledger.joint.label_pairs import LinkedAttribute
+from sqlanon.ledger.joint.overlaps import count_shared_rows
 from sqlanon.ledger.joint.pair_audit import PairAudit
 from sqlanon.ledger.joint.row_matching import ReleaseLink
 from sqlanon.support.expressions import table
@@ -68,27 +69,41 @@ def case_of(seed: int) -> dict[str, Any]:
     }
 
 
+def swap_sides(attribute: Attribute) -> Attribute:
+    return Attribute(attribute.second, attribute.first, attribute.second_levels, attribute.first_levels, attribute.tree)
+
+
+def swap_releases(case: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "first": case["second"],
+        "second": case["first"],
+        "shared": [(second, first) for first, second in case["shared"]],
+        "attributes": [swap_sides(attribute) for attribute in case["attributes"]],
+        "k": case["k"],
+    }
+
+
+@pytest.mark.parametrize("is_forward_first", [True, False], ids=["forward first", "reverse first"])
 @pytest.mark.parametrize("seed", range(10))
-def test_the_audit_of_two_releases_finds_what_plain_python_finds(seed: int) -> None:
+def test_the_audit_of_two_releases_finds_what_plain_python_finds(seed: int, is_forward_first: bool) -> None:
     case = case_of(seed)
-    first, second, shared, attributes, k = (case[n] for n in ("first", "second", "shared", "attributes", "k"))
-    back = [
-        Attribute(attribute.second, attribute.first, attribute.second_levels, attribute.first_levels, attribute.tree)
-        for attribute in attributes
-    ]
-    pairs = [(j, i) for i, j in shared]
     with duckdb.connect() as connection:
-        linked, _ = built(connection, case)
+        linked, k = built(connection, case)
         with PairAudit.open(DuckDBEngine(connection), lambda name: table(name, "main", "memory"), linked, k) as audit:
-            assert audit.count_combinations() == oracle.complementary_victims(**case)
-            forwards, backwards = (first, second, shared, attributes), (second, first, pairs, back)
+            shared_rows = []
             unions: tuple[Union, ...] = ("class", "region", "table") if linked.multilevel_attributes else ("table",)
-            for ways in (forwards, backwards):
-                direction = audit if ways is forwards else audit.in_reverse
-                expected = oracle.temporal(*ways, k)
+            directions = [(audit, case), (audit.in_reverse, swap_releases(case))]
+            for direction, releases in directions if is_forward_first else reversed(directions):
+                expected = oracle.temporal(*releases.values())
                 assert direction.count_new_rows("new") == (len(expected), sum(expected.values()))
                 for union in unions:
-                    assert direction.count_new_rows(union) == oracle.new_in_unions(*ways, k, union), union
+                    assert direction.count_new_rows(union) == oracle.new_in_unions(**releases, union=union), union
+                assert direction.count_combinations() == oracle.complementary_victims(**releases)
+                if linked.multilevel_attributes:
+                    shared_rows.append(sorted(count_shared_rows(direction.find_overlaps().few).values()))
+            assert not shared_rows or shared_rows[0] == shared_rows[1]
+        tables = connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+        assert {name for (name,) in tables} == {"first", "second", *(f"h{i}" for i in range(len(linked.attributes)))}
         rows = connection.execute(complementary_release(linked, k).sql("duckdb")).fetchall()
     combinations = oracle.complementary(**case)
     assert {row[:-1]: row[-1] for row in rows} == combinations and len(rows) == len(combinations)

@@ -6,9 +6,11 @@ of parts of a statement, and a comparison of too many pairs is noticed early.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from sqlglot import exp
@@ -45,12 +47,7 @@ from sqlanon.ledger.joint.part_requirements import (
     labelled_shared_rows,
     shared_rows,
 )
-from sqlanon.ledger.joint.row_matching import (
-    ReleaseLink,
-    comparison_parts,
-    is_matching_prefixes,
-    matching_prefixes_name,
-)
+from sqlanon.ledger.joint.row_matching import ReleaseLink, comparison_parts, is_matching_prefixes
 from sqlanon.support.expressions import Namer, aliased, create_table, drop_table, row_count, subquery, template
 
 MOST_MATCHING_PAIRS = 20_000_000
@@ -64,7 +61,8 @@ MOST_LISTED = 20_000
 class PairAudit:
     """The audit of two releases for fewer than k rows.
 
-    ``_parts`` are the stored parts of its queries, by name, and ``_queries`` the parts that all its queries read.
+    ``_parts`` are the stored parts of its queries, by name, and ``_queries`` the parts that all its queries read. An
+    audit in reverse reads the parts of ``_forward``, the audit it was taken from.
     """
 
     engine: Engine
@@ -76,6 +74,7 @@ class PairAudit:
     _tables: list[exp.Table] = field(default_factory=list)
     _graphs: list[OverlapGraph] = field(default_factory=list)
     _budget: StepBudget = field(default_factory=StepBudget)
+    _forward: PairAudit | None = None
 
     @classmethod
     @contextmanager
@@ -88,23 +87,15 @@ class PairAudit:
             for target in audit._tables:
                 engine.execute(drop_table(target))
 
-    @property
+    @cached_property
     def in_reverse(self) -> PairAudit:
-        """The audit of the releases in reverse order, for rows that are gone; it reuses the stored parts."""
-        swapped, prefixes = self.linked.in_reverse, matching_prefixes_name(len(self.linked.multilevel_attributes))
-        counterparts = {FIRST: SECOND, SECOND: FIRST}
-        parts = {counterparts[name]: part for name, part in self._parts.items() if name in counterparts}
-        if prefixes in self._parts:
-            query = template("""
-                SELECT second_prefix AS first_prefix, first_prefix AS second_prefix
-                FROM :prefixes AS m
-            """)(prefixes=self._parts[prefixes])
-            parts[prefixes] = subquery(query)
-        for name in (REGIONS, UNMATCHED):
-            if name in self._parts:
-                query = template("SELECT * REPLACE (NOT is_first AS is_first) FROM :rows AS r")(rows=self._parts[name])
-                parts[name] = subquery(query)
-        return replace(self, linked=swapped, _parts=parts, _queries={}, _graphs=[])
+        """The audit of the releases in reverse order, for rows that are gone."""
+
+        def work(name: str) -> exp.Table:
+            return self.work(f"{name} in reverse")
+
+        linked = self.linked.in_reverse
+        return replace(self, work=work, linked=linked, _parts={}, _queries={}, _graphs=[], _forward=self)
 
     def leave_few_steps(self) -> None:
         """Limit the search of flows where the release is refused anyway."""
@@ -125,14 +116,12 @@ class PairAudit:
 
     def count_new_rows(self, part: NewRows) -> tuple[int, int]:
         """The classes of the second release, or the unions, with some new rows but fewer than k; and these rows."""
-        self._store_parts_of(part)
         if part == "new":
             return self._count_few(few_new_rows_in_classes(self.linked, self.k))
         return self._count_few(few_new_rows_in_unions(self.linked, self.k, part))
 
     def count_violations(self, requirement: SharedRequirement, part: Part) -> tuple[int, int]:
         """The parts that violate a requirement, and their rows."""
-        self._store_parts_of(part)
         return self._count_few(find_violating_parts(self.linked, requirement, part))
 
     def list_shared_rows(self, requirement: SharedRequirement) -> list[tuple[Any, ...]]:
@@ -151,7 +140,6 @@ class PairAudit:
         """
         if not self.linked.multilevel_attributes:
             return []
-        self._store_unmatched()
         rows = self._rows(labelled_unmatched(self.linked).limit(MOST_LISTED + 1))
         if len(rows) > MOST_LISTED:
             raise NotComparedError(f"more than {MOST_LISTED:,} groups can have new rows: too many for a statement")
@@ -184,42 +172,57 @@ class PairAudit:
             self._tables.extend((graph.edges, graph.components, graph.irregular))
         return self._graphs[0]
 
-    def _store_parts_of(self, part: Part) -> None:
-        """Store the tables that the query of a part reads besides `comparison_parts`."""
-        if part in ("new", "region"):
-            self._store_unmatched()
-        if part == "region" and REGIONS not in self._parts:
-            regions = make_regions(self.engine, self.work, self.linked, self.with_tables)
-            self._tables.append(regions)
-            self._parts[REGIONS] = regions
-
-    def _store_unmatched(self) -> None:
-        if self.linked.multilevel_attributes and UNMATCHED not in self._parts:
-            graph = self._graph()
-            try:
-                self._store(UNMATCHED, bound_unmatched_rows(graph, self._parts[FIRST], self._parts[SECOND]))
-            except TooManyStepsError:
-                raise too_many_steps(graph) from None
-
     def _replace_parts(self, query: exp.Expr, ctes: dict[str, exp.Expr]) -> exp.Expr:
         """Replace the names of parts in a query, its own ``ctes`` and `comparison_parts`, by stored tables."""
 
         def replace_part(node: exp.Expr) -> exp.Expr:
             if not isinstance(node, exp.Table) or node.args.get("db"):
                 return node
-            if node.name not in self._parts:
-                part = ctes.get(node.name) or self._comparison_part(node.name)
-                if part is None:
-                    return node
-                self._store(node.name, self._replace_parts(part.copy(), ctes))
-            return aliased(self._parts[node.name], node.alias_or_name)
+            part = self._part(node.name, ctes)
+            return node if part is None else aliased(part, node.alias_or_name)
 
         return query.transform(replace_part, copy=False)
+
+    def _part(self, name: str, ctes: Mapping[str, exp.Expr] = MappingProxyType({})) -> exp.Expr | None:
+        """The stored part of a name, which is made where it is missing; None for other tables."""
+        if name not in self._parts:
+            if self._forward is not None and (part := self._forward._part_in_reverse(name)) is not None:
+                self._parts[name] = part
+            elif name == REGIONS:
+                self._parts[name] = make_regions(self.engine, self.work, self.linked, self.with_tables)
+                self._tables.append(self._parts[name])
+            elif name == UNMATCHED:
+                self._store_unmatched()
+            elif (query := ctes.get(name) or self._comparison_part(name)) is not None:
+                self._store(name, self._replace_parts(query.copy(), ctes))
+        return self._parts.get(name)
+
+    def _part_in_reverse(self, name: str) -> exp.Expr | None:
+        """A part of the audit in reverse, made of the same part of this one; None if that one has to make its own."""
+        if name in (FIRST, SECOND):
+            return self._part(SECOND if name == FIRST else FIRST)
+        if is_matching_prefixes(name):
+            query = template("""
+                SELECT * REPLACE (second_prefix AS first_prefix, first_prefix AS second_prefix)
+                FROM :part AS p
+            """)
+        elif name in (REGIONS, UNMATCHED):
+            query = template("SELECT * REPLACE (NOT is_first AS is_first) FROM :part AS p")
+        else:
+            return None
+        return subquery(query(part=self._part(name)))
 
     def _comparison_part(self, name: str) -> exp.Query | None:
         if not self._queries:
             self._queries.update(comparison_parts(self.linked, as_numbers=True))
         return self._queries.get(name)
+
+    def _store_unmatched(self) -> None:
+        graph = self._graph()
+        try:
+            self._store(UNMATCHED, bound_unmatched_rows(graph, self._parts[FIRST], self._parts[SECOND]))
+        except TooManyStepsError:
+            raise too_many_steps(graph) from None
 
     def _store(self, name: str, query: exp.Expr) -> None:
         assert isinstance(query, exp.Query)
