@@ -42,7 +42,7 @@ from sqlanon.ledger.joint.release_links import (
     link_releases,
 )
 from sqlanon.ledger.joint.renamed_columns import match_renamed_columns
-from sqlanon.ledger.joint.row_matching import COUNT_COLUMNS, ReleaseLink, add_titles
+from sqlanon.ledger.joint.row_matching import ReleaseLink, add_titles
 from sqlanon.ledger.released_hierarchies import (
     CATALOG_IN_QUERIES,
     copy_recorded_hierarchies,
@@ -59,7 +59,7 @@ from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
 from sqlanon.support.coding import value_counts
-from sqlanon.support.expressions import col, create_table, select_star, subquery, table, template, union_all
+from sqlanon.support.expressions import create_table, select_star, subquery, table, template, union_all
 
 Releases: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
@@ -158,9 +158,8 @@ class Attacker:
 
     def count_victims(self, query: exp.Select) -> int:
         """The rows of all victims that a query finds."""
-        count = col(next(name for name in COUNT_COLUMNS if name in query.named_selects))
-        total = template("SELECT coalesce(sum(:count)::BIGINT, 0) AS victims FROM :victims AS v")
-        return int(self.fetch_figures(total(count=count, victims=subquery(query)))["victims"])
+        total = template("SELECT coalesce(sum(row_count)::BIGINT, 0) AS victims FROM :victims AS v")
+        return int(self.fetch_figures(total(victims=subquery(query)))["victims"])
 
     def make_finding(
         self,

@@ -27,7 +27,7 @@ from sqlanon.ledger.joint.release_links import ComparedRelease
 from sqlanon.requirements import Domain, Requirements, bind_requirements
 from sqlanon.requirements.base import CLASS_POPULATION, Distribution
 from sqlanon.strategies.lattice.classes import evaluated_classes
-from sqlanon.support.coding import code_column, value_counts
+from sqlanon.support.coding import ROWS, code_column, value_counts
 from sqlanon.support.expressions import (
     aliased,
     all_of,
@@ -56,27 +56,22 @@ _SPLIT_CLASSES = template("""
     "sqlanon classes" AS (
         SELECT DISTINCT class, :labels FROM "sqlanon labelled"
     )
-    SELECT :output, s.by, s.n
+    SELECT :output, s.by, s.row_count
     FROM "sqlanon classes" AS p
     JOIN (
-        SELECT class, string_agg(by, ', ' ORDER BY by) AS by, max(n) AS n
+        SELECT class, string_agg(by, ', ' ORDER BY by) AS by, max(row_count) AS row_count
         FROM :splits AS split
         GROUP BY class
     ) AS s ON p.class = s.class
     SEMI JOIN :release AS r ON :is_released
 """)
 _SPLIT_BY = template("""
-    SELECT class, :attribute AS by, :rows::BIGINT AS n
+    SELECT class, :attribute AS by, :rows::BIGINT AS row_count
     FROM :parts AS j
     GROUP BY class
     HAVING :condition
 """)
-_NO_SPLIT = template("SELECT NULL::BIGINT AS class, '' AS by, 0 AS n WHERE FALSE")
-_COMBINATIONS = template("""
-    SELECT :values, count(*) AS n
-    FROM :source AS r
-    GROUP BY :columns
-""")
+_NO_SPLIT = template("SELECT NULL::BIGINT AS class, '' AS by, 0 AS row_count WHERE FALSE")
 
 
 @dataclass(frozen=True)
@@ -123,17 +118,17 @@ def depends_on_rows_alone(requirements: Requirements) -> bool:
 
 
 def downcoding(release: FullDomainRelease) -> exp.Select:
-    """Classes that could be released with one attribute a level lower, all their rows: ``v0`` .., ``by`` (these
-    attributes), and ``n``."""
+    """Classes that could be released with one attribute a level lower, all their rows: ``label_0`` .., ``by`` (these
+    attributes), and ``row_count``."""
     return _split_classes(release, fragment("bool_and(kept)")(), fragment("sum(class_size)")())
 
 
 def minimality(release: FullDomainRelease, k: int) -> exp.Select:
-    """Classes that were not merged for k-anonymity: ``v0`` .., ``by``, and ``n``.
+    """Classes that were not merged for k-anonymity: ``label_0`` .., ``by``, and ``row_count``.
 
     Split by one attribute a level lower, all parts have k rows, but some break another requirement: that the class is
-    not split reveals this. ``by`` has the attributes that split it so, and ``n`` is the number of rows in broken parts,
-    by the attribute with the most.
+    not split reveals this. ``by`` has the attributes that split it so, and ``row_count`` is the number of rows in
+    broken parts, by the attribute with the most.
     """
     condition = fragment("bool_and(class_count >= :k) AND NOT bool_and(kept) AND count(*) > 1")(k=k)
     return _split_classes(release, condition, fragment("sum(CASE WHEN kept THEN 0 ELSE class_size END)")())
@@ -152,7 +147,7 @@ def _split_classes(release: FullDomainRelease, condition: exp.Expr, rows: exp.Ex
     query = _SPLIT_CLASSES(
         labelled=_label_combinations(release),
         labels=[col(f"released_{i}") for i in range(len(quasi))],
-        output=[as_column(col(f"released_{i}", "p"), f"v{i}") for i in range(len(quasi))],
+        output=[as_column(col(f"released_{i}", "p"), f"label_{i}") for i in range(len(quasi))],
         splits=subquery(union_all(*splits or [_NO_SPLIT()])),
         release=release.relation,
         is_released=all_of(
@@ -166,12 +161,16 @@ def _split_classes(release: FullDomainRelease, condition: exp.Expr, rows: exp.Ex
 
 
 def _label_combinations(release: FullDomainRelease) -> exp.Select:
-    """The source's combinations: ``released_i`` labels, ``sensitive_j`` values, ``n``, the ``class`` and the ``part_i``
-    of the class by each attribute. Rows with values that a hierarchy lacks are not released."""
+    """The source's combinations: ``released_i`` labels, ``sensitive_j`` values, ``row_count``, the ``class`` and the
+    ``part_i`` of the class by each attribute. Rows with values that a hierarchy lacks are not released."""
     quasi, sensitive = release.quasi, release.sensitive
     columns = [*(attribute.column for attribute in quasi), *sensitive.values()]
     names = [*(f"value_{i}" for i in range(len(quasi))), *(f"sensitive_{j}" for j in range(len(sensitive)))]
-    combinations = _COMBINATIONS(
+    combinations = template("""
+        SELECT :values, count(*) AS row_count
+        FROM :source AS r
+        GROUP BY :columns
+    """)(
         values=[as_column(col(column, "r"), name) for column, name in zip(columns, names, strict=True)],
         source=release.source,
         columns=[col(column, "r") for column in dict.fromkeys(columns)],
@@ -181,7 +180,7 @@ def _label_combinations(release: FullDomainRelease) -> exp.Select:
         finer_level = max(attribute.level - 1, 0)
         for name, level in (("released", attribute.level), ("finer", finer_level)):
             labels.append(as_column(cast(col(f"level_{level}", f"h{i}"), "VARCHAR"), f"{name}_{i}"))
-    labelled = template("SELECT :labels, c.n FROM :combinations AS c")(
+    labelled = template("SELECT :labels, c.row_count FROM :combinations AS c")(
         labels=labels, combinations=subquery(combinations)
     )
     for i, attribute in enumerate(quasi):
@@ -189,7 +188,7 @@ def _label_combinations(release: FullDomainRelease) -> exp.Select:
         labelled = labelled.join(aliased(attribute.hierarchy, f"h{i}"), on=on, copy=False)
     released = [col(f"released_{i}") for i in range(len(quasi))]
     number = fragment("dense_rank() OVER (ORDER BY :labels)")
-    return template("SELECT :columns, n, :class AS class, :parts FROM :labelled AS l")(
+    return template("SELECT :columns, row_count, :class AS class, :parts FROM :labelled AS l")(
         **{"class": number(labels=released)},
         columns=[*released, *(col(name) for name in names[len(quasi) :])],
         parts=[
@@ -203,7 +202,8 @@ def _label_combinations(release: FullDomainRelease) -> exp.Select:
 
 def _part_space(i: int, release: FullDomainRelease, parts: dict[str, exp.Query]) -> ClassSpace:
     """The parts of classes by an attribute, as classes of one generalization; adds its tables to ``parts``."""
-    columns: list[exp.Expr] = [as_column(col(f"part_{i}"), code_column(0, 0)), col("class"), col("n")]
+    columns: list[exp.Expr] = [as_column(col(f"part_{i}"), code_column(0, 0)), col("class")]
+    columns.append(as_column(col("row_count"), ROWS))
     tables: Mapping[Distribution, SensitiveTable] = {
         distribution: _count_sensitive_values(i, distribution, release, parts)
         for distribution in release.requirements.distributions
@@ -221,13 +221,16 @@ def _count_sensitive_values(
     values, domain = f"sqlanon values {position}", f"sqlanon domain {position}"
     if values not in parts:
         column = col(release.sensitive[distribution.attribute], "r")
-        counts = _COMBINATIONS(values=[as_column(column, "value")], source=release.source, columns=[column])
-        parts[values] = number_sensitive_values(subquery(counts, "c"), moving=False)
+        counts = template("SELECT :column AS value, count(*) AS n FROM :source AS r GROUP BY :column")
+        parts[values] = number_sensitive_values(
+            subquery(counts(column=column, source=release.source), "c"), moving=False
+        )
         parts[domain] = ordered_domain(table(values))
     inner = [j for j in range(len(names)) if j != position] if distribution.kind == "joint" else []
     rows: list[exp.Expr] = [as_column(col(f"part_{i}"), "q0")]
     rows += [as_column(col(f"sensitive_{j}"), f"s{j}") for j in range(len(names))]
-    pairs = count_value_pairs(subquery(select([*rows, col("n")], table(_LABELLED)), "n"), 1, position, inner)
+    rows.append(as_column(col("row_count"), ROWS))
+    pairs = count_value_pairs(subquery(select(rows, table(_LABELLED)), "rows"), 1, position, inner)
     shares = uncoded_distribution(pairs, table(values), 1, len(inner))
     return SensitiveTable(shares, len(inner), table(domain) if distribution.kind == "values" else None)
 

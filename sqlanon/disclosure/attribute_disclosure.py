@@ -4,7 +4,8 @@ Sources: A. Machanavajjhala, D. Kifer, J. Gehrke, M. Venkitasubramaniam, l-Diver
 TKDD 1(1), 2007, section 2 (homogeneity, background knowledge); N. Li, T. Li, S. Venkatasubramanian, t-Closeness:
 Privacy beyond k-anonymity and l-diversity, ICDE 2007, section 3 (skewness, similarity).
 
-Each query returns the affected classes by their labels, ``v0`` .., with figures and ``n``, the number of affected rows.
+Each query returns the affected classes by their labels, ``label_0`` .., with figures and ``row_count``, the number of
+affected rows.
 NULL counts as a value.
 """
 
@@ -29,19 +30,19 @@ _SHARES = template("""
     SELECT
         :labels,
         value,
-        n,
-        n::DOUBLE / sum(n::DOUBLE) OVER (PARTITION BY :labels) AS p,
-        n::DOUBLE / sum(n::DOUBLE) OVER (PARTITION BY :labels)
-            / (sum(n::DOUBLE) OVER (PARTITION BY value) / sum(n::DOUBLE) OVER ()) AS ratio
+        row_count,
+        row_count::DOUBLE / sum(row_count::DOUBLE) OVER (PARTITION BY :labels) AS share,
+        row_count::DOUBLE / sum(row_count::DOUBLE) OVER (PARTITION BY :labels)
+            / (sum(row_count::DOUBLE) OVER (PARTITION BY value) / sum(row_count::DOUBLE) OVER ()) AS ratio
     FROM :counts AS c
 """)
 
 
 def homogeneity(release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str) -> exp.Select:
-    """Classes whose rows all have one sensitive value: ``v0`` .., ``value``, ``n``."""
+    """Classes whose rows all have one sensitive value: ``label_0`` .., ``value``, ``row_count``."""
     counts = subquery(value_counts(release, quasi_identifiers, sensitive))
     return template("""
-        SELECT :labels, any_value(value) AS value, sum(n)::BIGINT AS n
+        SELECT :labels, any_value(value) AS value, sum(row_count)::BIGINT AS row_count
         FROM :counts AS c
         GROUP BY :labels
         HAVING count(*) = 1
@@ -52,23 +53,23 @@ def homogeneous_rows(release: exp.Expr, quasi_identifiers: Sequence[str], sensit
     """One number: the rows in classes with one sensitive value that is not `COMMON`."""
     classes = subquery(homogeneity(release, quasi_identifiers, sensitive))
     return template("""
-        SELECT coalesce(sum(c.n), 0)::BIGINT
+        SELECT coalesce(sum(c.row_count), 0)::BIGINT
         FROM :classes AS c
-        JOIN (SELECT :sensitive AS value, count(*) AS n FROM :release GROUP BY :sensitive) AS v
+        JOIN (SELECT :sensitive AS value, count(*) AS row_count FROM :release GROUP BY :sensitive) AS v
             ON c.value IS NOT DISTINCT FROM v.value
-        WHERE v.n < :common * (SELECT count(*) FROM :release)
+        WHERE v.row_count < :common * (SELECT count(*) FROM :release)
     """)(classes=classes, release=release.copy(), sensitive=col(sensitive), common=COMMON - TOLERANCE)
 
 
 def background_knowledge(
     release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str, known: int = 1
 ) -> exp.Select:
-    """Classes with at most one value left for an attacker who rules out ``known`` of them: ``v0`` .., ``values``,
-    ``n``."""
+    """Classes with at most one value left for an attacker who rules out ``known`` of them: ``label_0`` .., ``values``,
+    ``row_count``."""
     counts = subquery(value_counts(release, quasi_identifiers, sensitive))
     # Without quasi-identifiers, an empty release still forms one group, which is not a class.
     return template("""
-        SELECT :labels, count(*) AS values, sum(n)::BIGINT AS n
+        SELECT :labels, count(*) AS values, sum(row_count)::BIGINT AS row_count
         FROM :counts AS c
         GROUP BY :labels
         HAVING count(*) <= :max_values AND count(*) > 0
@@ -78,20 +79,20 @@ def background_knowledge(
 def skewness(
     release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str, ratio: float = RATIO, likely: float = LIKELY
 ) -> exp.Select:
-    """Values that are much more likely in a class than in the whole release: ``v0`` .., ``value``, ``p``, ``ratio``
-    (p/q), and ``n``, the rows of the class with that value.
+    """Values that are much more likely in a class than in the whole release: ``label_0`` .., ``value``, its ``share``
+    of the class, the ``ratio`` of that to its share of the release, and ``row_count``, the rows of the class with it.
     """
     shares = _value_shares(release, quasi_identifiers, sensitive)
     labels = class_labels(quasi_identifiers)
     return template("""
-        SELECT :labels, value, p, ratio, n
+        SELECT :labels, value, share, ratio, row_count
         FROM :shares AS s
-        WHERE ratio >= :ratio AND p >= :likely
+        WHERE ratio >= :ratio AND share >= :likely
     """)(labels=labels, shares=shares, ratio=ratio - TOLERANCE, likely=likely - TOLERANCE)
 
 
 def greatest_skew(release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str) -> exp.Select:
-    """One number: the greatest p/q of any value in any class; NULL for a release without rows."""
+    """One number: the greatest ratio of any value in any class; NULL for a release without rows."""
     return template("SELECT max(ratio) AS greatest_ratio FROM :shares AS s")(
         shares=_value_shares(release, quasi_identifiers, sensitive)
     )
@@ -100,13 +101,13 @@ def greatest_skew(release: exp.Expr, quasi_identifiers: Sequence[str], sensitive
 def similarity(
     release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str, hierarchy: exp.Expr, height: int
 ) -> exp.Select:
-    """Classes whose sensitive values share a label below the top of their hierarchy: ``v0`` .., ``level``, ``label``,
-    ``n``.
+    """Classes whose sensitive values share a label below the top of their hierarchy: ``label_0`` .., ``level``,
+    ``label``, ``row_count``.
 
     ``level`` is the lowest level at which they agree (0: they are one value, see `homogeneity`), and ``label`` their
     label at that level. A value that is not in the hierarchy is its own label at every level.
     """
-    labels_by_level = {col(f"label_{level}"): col(f"level_{level}", "h") for level in range(max(height, 1))}
+    labels_by_level = {col(f"generalized_{level}"): col(f"level_{level}", "h") for level in range(max(height, 1))}
     agreements = [
         (fragment("count(DISTINCT :label) + (count(:label) <> count(*))::INT = 1")(label=label), label)
         for label in labels_by_level
@@ -116,7 +117,7 @@ def similarity(
         level_case = level_case.when(has_one_label, exp.convert(level))
         label_case = label_case.when(has_one_label, exp.func("min", label))
     return template("""
-        SELECT :labels, :level AS level, :label AS label, sum(n)::BIGINT AS n
+        SELECT :labels, :level AS level, :label AS label, sum(row_count)::BIGINT AS row_count
         FROM (
             SELECT :generalized_values
             FROM :counts AS c
@@ -147,6 +148,7 @@ def similarity(
 
 
 def _value_shares(release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str) -> exp.Subquery:
-    """By class and value: ``p`` (its share of the class), ``ratio`` (p by its share of the whole release), ``n``."""
+    """The ``row_count`` of each class and value, its ``share`` of the class, and the ``ratio`` of that to the share of
+    the release."""
     counts = subquery(value_counts(release, quasi_identifiers, sensitive))
     return subquery(_SHARES(labels=class_labels(quasi_identifiers), counts=counts))

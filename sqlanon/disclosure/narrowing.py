@@ -25,9 +25,9 @@ _ROW_COUNT = fragment("count(*)")
 _PERSON_COUNT = fragment("count(DISTINCT :person)")
 
 # Persons by ground value: a person with several rows has several values of a column, and counts once.
-_GROUNDS = template("SELECT label, ground, sum(n) AS n FROM :counts GROUP BY label, ground")
+_GROUNDS = template("SELECT label, ground, sum(persons) AS persons FROM :counts GROUP BY label, ground")
 _GROUNDS_OF_PERSONS = template("""
-    SELECT :label AS label, :ground AS ground, count(DISTINCT :person)::DOUBLE AS n
+    SELECT :label AS label, :ground AS ground, count(DISTINCT :person)::DOUBLE AS persons
     FROM :rows
     GROUP BY :positions
 """)
@@ -35,10 +35,11 @@ _GROUNDS_OF_PERSONS = template("""
 _LABELS = template("""
     SELECT
         label,
-        sum(n) AS n,
+        sum(persons) AS persons,
         count(*) AS ground_values,
-        sum(n * (n - 1)) / greatest(sum(n) * (sum(n) - 1), 1) AS alike,
-        sum(n * (n - 1) * (n - 2)) / greatest(sum(n) * (sum(n) - 1) * (sum(n) - 2), 1) AS three_alike
+        sum(persons * (persons - 1)) / greatest(sum(persons) * (sum(persons) - 1), 1) AS alike,
+        sum(persons * (persons - 1) * (persons - 2))
+            / greatest(sum(persons) * (sum(persons) - 1) * (sum(persons) - 2), 1) AS three_alike
     FROM :grounds AS v
     GROUP BY label
     HAVING count(*) > 1
@@ -47,20 +48,20 @@ _LABELS = template("""
 
 # Only groups of two or more persons count, with values that several persons share or the ground value determines.
 _GROUPS = template("""
-    SELECT g.*, l.n AS label_n, l.ground_values AS label_values, l.alike AS label_alike, l.three_alike
+    SELECT g.*, l.persons AS label_persons, l.ground_values AS label_values, l.alike AS label_alike, l.three_alike
     FROM (
         SELECT
             label,
             :names,
-            sum(n) AS n,
+            sum(persons) AS persons,
             count(*) AS ground_values,
-            sum(n * (n - 1)) / greatest(sum(n) * (sum(n) - 1), 1) AS alike,
-            sum(sum(n)) OVER (PARTITION BY :names) AS shared_by
+            sum(persons * (persons - 1)) / greatest(sum(persons) * (sum(persons) - 1), 1) AS alike,
+            sum(sum(persons)) OVER (PARTITION BY :names) AS shared_by
         FROM :counts
         GROUP BY label, :names
     ) AS g
     JOIN :labels AS l ON g.label IS NOT DISTINCT FROM l.label
-    WHERE g.n > 1 AND (g.shared_by >= :shared OR (:determined) >= :copied)
+    WHERE g.persons > 1 AND (g.shared_by >= :shared OR (:determined) >= :copied)
 """)
 
 # By independence, the number of pairs that share a value varies by `spread` times one figure of the label, and by
@@ -68,36 +69,37 @@ _GROUPS = template("""
 # scaled to the persons of the label.
 _NARROWING = template("""
     SELECT
-        coalesce(sum(s.n), 0)::BIGINT AS rows,
-        coalesce((SELECT sum(n) FROM :grounds AS v), 0)::BIGINT AS all_rows,
-        (sum(s.n * s.label_values) / sum(s.n))::DOUBLE AS before,
-        (sum(s.scale * s.values_left) / sum(s.n))::DOUBLE AS after,
-        (sum(s.n * s.label_alike) / sum(s.n))::DOUBLE AS alike_before,
-        (sum(s.scale * s.alike) / sum(s.n))::DOUBLE AS alike_after,
+        coalesce(sum(s.persons), 0)::BIGINT AS rows,
+        coalesce((SELECT sum(persons) FROM :grounds AS v), 0)::BIGINT AS all_rows,
+        (sum(s.persons * s.label_values) / sum(s.persons))::DOUBLE AS before,
+        (sum(s.scale * s.values_left) / sum(s.persons))::DOUBLE AS after,
+        (sum(s.persons * s.label_alike) / sum(s.persons))::DOUBLE AS alike_before,
+        (sum(s.scale * s.alike) / sum(s.persons))::DOUBLE AS alike_after,
         sum(
             s.scale * s.spread
                 * greatest(s.label_alike + s.label_alike * s.label_alike - 2 * s.three_alike, 0)
-            + s.n * (1 - s.n / s.label_n) * greatest(s.three_alike - s.label_alike * s.label_alike, 0)
+            + s.persons * (1 - s.persons / s.label_persons)
+                * greatest(s.three_alike - s.label_alike * s.label_alike, 0)
         )::DOUBLE AS variance,
-        coalesce(sum(least(coalesce(s.pinned, 0), s.n)), 0)::BIGINT AS pinned
+        coalesce(sum(least(coalesce(s.pinned, 0), s.persons)), 0)::BIGINT AS pinned
     FROM (
         SELECT
             label,
-            label_n,
+            label_persons,
             label_values,
             label_alike,
             three_alike,
-            least(sum(n), label_n) AS n,
-            least(sum(n), label_n) / sum(n) AS scale,
-            sum(n * ground_values) AS values_left,
-            sum(n * alike) AS alike,
-            sum(n / (2 * (n - 1))) AS spread,
-            sum(n) FILTER (
+            least(sum(persons), label_persons) AS persons,
+            least(sum(persons), label_persons) / sum(persons) AS scale,
+            sum(persons * ground_values) AS values_left,
+            sum(persons * alike) AS alike,
+            sum(persons / (2 * (persons - 1))) AS spread,
+            sum(persons) FILTER (
                 WHERE ground_values = 1 AND label_alike < :common
-                    AND n / 2 * ln(greatest(label_alike, 1e-300)) < ln(:by_chance)
+                    AND persons / 2 * ln(greatest(label_alike, 1e-300)) < ln(:by_chance)
             ) AS pinned
         FROM :groups AS g
-        GROUP BY label, label_n, label_values, label_alike, three_alike
+        GROUP BY label, label_persons, label_values, label_alike, three_alike
     ) AS s
 """)
 
@@ -109,23 +111,34 @@ _BY_CHANCE = template("""
         SELECT
             g.rows,
             sum(v.ground_values * (1 - power(
-                greatest(1 - greatest(g.n, v.n) / greatest(g.label_n - (least(g.n, v.n) - 1) / 2, 1), 0),
-                least(g.n, v.n)
+                greatest(
+                    1 - greatest(g.persons, v.persons)
+                        / greatest(g.label_persons - (least(g.persons, v.persons) - 1) / 2, 1),
+                    0
+                ),
+                least(g.persons, v.persons)
             ))) AS expected
-        FROM (SELECT label, label_n, n, sum(n) AS rows FROM :groups AS g GROUP BY label, label_n, n) AS g
-        JOIN (SELECT label, n, count(*) AS ground_values FROM :grounds AS v GROUP BY label, n) AS v
+        FROM (
+            SELECT label, label_persons, persons, sum(persons) AS rows
+            FROM :groups AS g
+            GROUP BY label, label_persons, persons
+        ) AS g
+        JOIN (SELECT label, persons, count(*) AS ground_values FROM :grounds AS v GROUP BY label, persons) AS v
             ON g.label IS NOT DISTINCT FROM v.label
-        GROUP BY g.label, g.n, g.rows
+        GROUP BY g.label, g.persons, g.rows
     ) AS s
 """)
 
 _PINNED = template("""
-    SELECT g.label AS v0, g.c0 AS v1, g.n::BIGINT AS n
+    SELECT g.label AS label_0, g.column_0 AS label_1, g.persons::BIGINT AS row_count
     FROM (
-        SELECT label, c0, sum(n) AS n FROM :counts GROUP BY label, c0 HAVING count(*) = 1 AND sum(n) > 1
+        SELECT label, column_0, sum(persons) AS persons
+        FROM :counts
+        GROUP BY label, column_0
+        HAVING count(*) = 1 AND sum(persons) > 1
     ) AS g
     JOIN :labels AS l ON g.label IS NOT DISTINCT FROM l.label
-    WHERE g.n / 2 * ln(greatest(l.alike, 1e-300)) < ln(:by_chance)
+    WHERE g.persons / 2 * ln(greatest(l.alike, 1e-300)) < ln(:by_chance)
 """)
 
 
@@ -193,8 +206,8 @@ def values_by_chance(
 
 
 def pinned_groups(rows: exp.Expr, label: exp.Expr, ground: exp.Expr, column: exp.Expr) -> exp.Select:
-    """Groups of one label and one value of a column that leave one ground value of several, and not by chance: ``v0``
-    (the label), ``v1`` (the column's value), ``n`` (rows)."""
+    """Groups of one label and one value of a column that leave one ground value of several, and not by chance:
+    ``label_0`` (the label), ``label_1`` (the column's value), ``row_count``."""
     parts = _StatementParts(rows, label, ground, [column], None)
     return parts.with_counts(_PINNED(counts=_COUNTS.copy(), labels=parts.labels, by_chance=BY_CHANCE))
 
@@ -210,12 +223,12 @@ class _StatementParts:
         columns: Sequence[exp.Expr],
         person: exp.Expr | None,
     ) -> None:
-        self._names = [col(f"c{i}") for i in range(len(columns))]
+        self._names = [col(f"column_{i}") for i in range(len(columns))]
         output = [as_column(column, name.name) for column, name in zip(columns, self._names, strict=True)]
         positions = [number(position + 1) for position in range(2 + len(output))]
         count = _ROW_COUNT() if person is None else _PERSON_COUNT(person=person)
         self._counts = template("""
-            SELECT :label AS label, :ground AS ground, :columns, :count::DOUBLE AS n
+            SELECT :label AS label, :ground AS ground, :columns, :count::DOUBLE AS persons
             FROM :rows
             GROUP BY :positions
         """)(label=label, ground=ground, columns=output, count=count, rows=rows, positions=positions)
@@ -234,12 +247,14 @@ class _StatementParts:
     def groups(self, shared: float) -> exp.Subquery:
         # The probability that two persons with the same ground value agree in the columns.
         determined = template("""
-            SELECT coalesce(sum(n * agree) / sum(n), 0) AS determined
+            SELECT coalesce(sum(persons * agree) / sum(persons), 0) AS determined
             FROM (
-                SELECT sum(n) AS n, sum(n * (n - 1)) / (sum(n) * (sum(n) - 1)) AS agree
+                SELECT
+                    sum(persons) AS persons,
+                    sum(persons * (persons - 1)) / (sum(persons) * (sum(persons) - 1)) AS agree
                 FROM :counts
                 GROUP BY label, ground
-                HAVING sum(n) > 1
+                HAVING sum(persons) > 1
             ) AS d
         """)(counts=_COUNTS.copy())
         return subquery(_GROUPS(
@@ -255,8 +270,8 @@ def smallest_group(rows: exp.Expr, keys: Sequence[exp.Expr], person: exp.Expr | 
     """One number: the rows, or the persons, of the smallest group that agrees in the keys."""
     count = _ROW_COUNT() if person is None else _PERSON_COUNT(person=person)
     return template("""
-        SELECT coalesce(min(n), 0)::BIGINT AS smallest
-        FROM (SELECT :count AS n FROM :rows GROUP BY :keys) AS c
+        SELECT coalesce(min(persons), 0)::BIGINT AS smallest
+        FROM (SELECT :count AS persons FROM :rows GROUP BY :keys) AS c
     """)(count=count, rows=rows, keys=list(keys))
 
 

@@ -29,18 +29,19 @@ def class_sizes(relation: exp.Expr, quasi_identifiers: Sequence[str]) -> exp.Sel
 
 
 def class_labels(quasi_identifiers: Sequence[str]) -> list[exp.Expr]:
-    """The labels of a class, as `value_counts` names them: ``v0``, ``v1``, ..."""
-    return [col(f"v{i}") for i in range(len(quasi_identifiers))]
+    """The labels of a class, as `value_counts` names them: ``label_0``, ``label_1``, ..."""
+    return [col(f"label_{i}") for i in range(len(quasi_identifiers))]
 
 
 def value_counts(release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str) -> exp.Select:
-    """The query for the rows by class and value of a sensitive attribute: ``v0`` .., ``value``, ``n``."""
+    """The query for the rows by class and value of a sensitive attribute: ``label_0`` .., ``value``,
+    ``row_count``."""
     return template("""
-        SELECT :labels, :sensitive AS value, count(*) AS n
+        SELECT :labels, :sensitive AS value, count(*) AS row_count
         FROM :release AS r
         GROUP BY :columns
     """)(
-        labels=[as_column(col(name, "r"), f"v{i}") for i, name in enumerate(quasi_identifiers)],
+        labels=[as_column(col(name, "r"), f"label_{i}") for i, name in enumerate(quasi_identifiers)],
         sensitive=col(sensitive, "r"),
         release=release,
         columns=[col(name, "r") for name in (*quasi_identifiers, sensitive)],

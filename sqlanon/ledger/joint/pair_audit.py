@@ -172,7 +172,7 @@ class PairAudit:
             self._tables.extend((graph.edges, graph.components, graph.irregular))
         return self._graphs[0]
 
-    def _replace_parts(self, query: exp.Expr, ctes: dict[str, exp.Expr]) -> exp.Expr:
+    def _replace_parts(self, query: exp.Expr, ctes: Mapping[str, exp.Expr]) -> exp.Expr:
         """Replace the names of parts in a query, its own ``ctes`` and `comparison_parts`, by stored tables."""
 
         def replace_part(node: exp.Expr) -> exp.Expr:
@@ -189,8 +189,9 @@ class PairAudit:
             if self._forward is not None and (part := self._forward._part_in_reverse(name)) is not None:
                 self._parts[name] = part
             elif name == REGIONS:
-                self._parts[name] = make_regions(self.engine, self.work, self.linked, self.with_tables)
-                self._tables.append(self._parts[name])
+                regions = make_regions(self.engine, self.work, self.linked, self.with_tables)
+                self._tables.append(regions)
+                self._parts[name] = regions
             elif name == UNMATCHED:
                 self._store_unmatched()
             elif (query := ctes.get(name) or self._comparison_part(name)) is not None:

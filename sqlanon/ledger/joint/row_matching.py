@@ -278,20 +278,16 @@ def finest_values(linked: ReleaseLink) -> list[exp.Expr]:
     return values
 
 
-COUNT_COLUMNS = ("row_count", "n")
-"""The names of the column that counts rows in the queries of attacks."""
-
-
 def add_titles(query: exp.Select, titles: Iterable[str]) -> exp.Select:
-    """A query with readable column names: ``rows`` for the count of rows, the names of attributes for ``finest_0`` ..
+    """A query with readable column names: ``rows`` for ``row_count``, attributes for ``finest_0`` .. and ``label_0`` ..
 
     Figures keep their names.
     """
-    names = {f"finest_{i}": title for i, title in enumerate(titles)}
+    names = {f"{kind}_{i}": title for i, title in enumerate(titles) for kind in ("finest", "label")}
     figures = [name for name in query.named_selects if name not in names]
-    figures.sort(key=lambda name: name not in COUNT_COLUMNS)
+    figures.sort(key=lambda name: name != "row_count")
     return template("SELECT :figures, :values FROM :rows AS combinations")(
-        figures=[as_column(col(name), "rows") if name in COUNT_COLUMNS else col(name) for name in figures],
+        figures=[as_column(col(name), "rows") if name == "row_count" else col(name) for name in figures],
         values=[as_column(col(name), names[name]) for name in query.named_selects if name in names],
         rows=query,
     )
