@@ -43,7 +43,7 @@ def test_the_code_prints_what_its_comments_say(tmp_path: Path, monkeypatch: pyte
     assert printed.getvalue().splitlines() == re.findall(r"print\(.*\)  # (.*)$", code, re.MULTILINE)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_commands_run_and_print_what_the_page_quotes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "policy.toml").write_text(POLICY, encoding="utf-8")

@@ -387,7 +387,7 @@ def test_every_type_with_noise_is_documented() -> None:
 # --- docs/explanation/decoys.md
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_page_of_decoys(workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its policy gives the figures that it shows, and its SQL runs beside the release and the catalog."""
     (policy,) = blocks("toml", DECOYS)

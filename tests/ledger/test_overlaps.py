@@ -67,7 +67,7 @@ AGES = [*range(10), *range(10), *range(15, 30), *range(15, 30)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ill", ["sensitive", pytest.param("identifying", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ill", ["sensitive", pytest.param("identifying", marks=pytest.mark.thorough)])
 def test_bands_of_two_hierarchies_show_who_is_between_their_ends(tmp_path: Path, ill: str) -> None:
     """0-14 without 0-9 is one person: with a diagnosis, if both show it."""
     load(tmp_path, AGES)

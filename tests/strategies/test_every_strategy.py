@@ -325,8 +325,8 @@ def test_every_local_strategy(number: int) -> None:
     assert dict(local_results(number, variants_of(number))) == golden_results_of(number)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [4, pytest.param(7, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("number", [4, 7])
 def test_local_strategies_as_if_the_table_were_large(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their releases are checked; they may differ from those that are recorded of a small table."""
     for name, least in (AS_LARGE["packs"] | LOCAL_AS_LARGE).items():

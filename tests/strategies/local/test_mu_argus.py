@@ -55,7 +55,7 @@ def test_three_classes_are_those_of_mu_argus() -> None:
 
 
 @pytest.mark.slow
-@settings(thorough, max_examples=draw_tables(20, usual=40))
+@settings(thorough, max_examples=draw_tables(10, usual=40))
 @given(SOME_ROWS, LIMITS, CLASS_LISTS)
 def test_as_a_plain_one_many(case: Case, limits: list[int], classes: list[str]) -> None:
     check(case, limits, classes)

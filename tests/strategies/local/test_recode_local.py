@@ -167,7 +167,7 @@ def test_assigned_combinations_are_released(case: Case) -> None:
 
 
 @pytest.mark.slow
-@settings(quick, max_examples=draw_tables(5, usual=2))
+@settings(quick, max_examples=draw_tables(3, usual=2))
 @given(cases())
 def test_suppressed_combinations_can_be_masked(case: Case) -> None:
     check(replace(case, limit="1"), "mask")
