@@ -10,7 +10,7 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import count
 from typing import Any
 
@@ -120,6 +120,7 @@ class SmallTable:
         return itertools.product(*levels)
 
 
+@cache
 def small_table(number: int, for_local: bool = False) -> SmallTable:
     """The table of a number. Every second one has persons, every fourth a population, and every eighth both; of three
     one has level limits, one forbidden labels and one weights; and in one of twelve some generalization that meets the
