@@ -148,7 +148,7 @@ class RowCodes:
     def _at(self, rows: exp.Expr, levels: Levels, half: Half | None = None) -> tuple[exp.Select, dict[str, exp.Expr]]:
         """A query over coded rows ``r``, and the keys of classes at some levels: codes of attributes and packs,
         ``known``."""
-        query, keys, known = exp.Select().from_(aliased(rows, "r"), copy=False), dict[str, exp.Expr](), list[exp.Expr]()
+        query, keys, flags = exp.Select().from_(aliased(rows, "r"), copy=False), dict[str, exp.Expr](), list[exp.Expr]()
         for j, pack in enumerate(self.packs):
             below = {i: levels[i] for i in pack.factors if levels[i] < self.attributes[i].height}
             code, coded = col(f"p{j}", "r"), f"c{j}"
@@ -170,8 +170,8 @@ class RowCodes:
                 on = null_safe_equal(code, row_code, attribute.nullable and not attribute.height)
                 query = query.join(aliased(codes, coded), on=on, copy=False)
                 keys |= {code_column(i, level): col(f"code_{level}", coded) for i, level in below.items()}
-                known += [col(KNOWN, coded)] if attribute.unknown else []
-        return query, keys | {KNOWN: all_of(known)}
+                flags += [col(KNOWN, coded)] if attribute.unknown else []
+        return query, keys | {KNOWN: all_of(flags)}
 
     def _add_upper_codes(self, query: exp.Query, levels: Levels, names: set[str]) -> exp.Select:
         """Add the codes of all levels above to rows with codes at some levels; replace codes of packs."""

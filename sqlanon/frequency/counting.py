@@ -53,8 +53,8 @@ def count_frequencies(
     sets are created when they are needed. Creates ``coded_i`` and ``sensitive_coded_s``, and the tables of
     `build_count_source`.
     """
-    columns, values, facts, own = scanned.columns, scanned.values, hierarchies.facts, scanned.own
-    if own.remote is not None and policy.noisy_attributes:
+    columns, values, facts, source_scan = scanned.columns, scanned.values, hierarchies.facts, scanned.source_scan
+    if source_scan.remote is not None and policy.noisy_attributes:
         raise SourceError(
             "source.person: noise is drawn row by row, but persons are counted in the source's engine: give the "
             f"attributes {', '.join(map(repr, policy.noisy_attributes))} a hierarchy"
@@ -86,19 +86,19 @@ def count_frequencies(
     )
     sizes = [facts[name].count or EXAMPLE_COUNT for name in policy.generalized_attributes]
     ground = build_count_source(scanned, attributes, sizes, coded, requirements, rows, work)
-    space = class_space(own, scanned.their_scan, marginals.heights, requirements, any(marginals.unknown))
+    space = class_space(source_scan, scanned.population_scan, marginals.heights, requirements, any(marginals.unknown))
     space = replace(space, moving_elsewhere=ground.movers is not None)
     if space.moving_elsewhere and not runner.dry:
         _refuse_movers(policy, scanned, ground.movers)
     permitted = find_permitted_levels(policy, marginals.heights, find_forbidden_levels(runner, policy, attributes))
     # The scan is dropped after it is counted, so its set is at levels that serve all later generalizations.
-    floor = (0,) * len(attributes) if own.counted else permitted.lowest
+    floor = (0,) * len(attributes) if source_scan.has_counts else permitted.lowest
     frequency_sets = FrequencySets(scanned.runner, work, ground, space, floor)
-    reader, members = scanned.runner, own.members
-    if own.remote is not None:
-        reader, members = own.remote.runner, own.remote.members
+    reader, members = scanned.runner, source_scan.members
+    if source_scan.remote is not None:
+        reader, members = source_scan.remote.runner, source_scan.remote.members
     limit = count_suppression_limit(reader, policy.search.suppression_limit, rows, members)
-    if own.counted or runner.dry:
+    if source_scan.has_counts or runner.dry:
         _drop_scan(scanned, frequency_sets, floor)
     note = "small integers for labels, level by level, and the counts of sensitive values: one pass for each"
     if ground.codes is not None:
@@ -117,25 +117,26 @@ def build_count_source(
     work: Namer,
 ) -> CountSource:
     """The tables that frequency sets and the counts of sensitive values are computed from."""
-    runner, own, theirs = scanned.runner, scanned.own, scanned.their_scan
-    combined: exp.Expr = make_combinations(runner, own, work)
+    runner, source_scan, population_scan = scanned.runner, scanned.source_scan, scanned.population_scan
+    combined: exp.Expr = make_combinations(runner, source_scan, work)
     codes = None
-    if not own.counted and (runner.dry or is_large(rows)):
+    if not source_scan.has_counts and (runner.dry or is_large(rows)):
         values, size = [pairs.values for pairs in scanned.sensitive.values()], rows or ROOM * ROOM
         codes = encode_rows(runner, combined, attributes, sizes, values, size, work)
-    if theirs is not None:
-        combined = combine_with_population(runner, combined, own, theirs, scanned.types, work)
-    pairs = distribution_pairs(runner, own, requirements.distributions, scanned.sensitive, coded, work, codes)
+    if population_scan is not None:
+        combined = combine_with_population(runner, combined, source_scan, population_scan, scanned.types, work)
+    pairs = distribution_pairs(runner, source_scan, requirements.distributions, scanned.sensitive, coded, work, codes)
     movers = None
-    if own.remote is not None:
+    if source_scan.remote is not None:
         tables = [value_pairs.values for value_pairs in scanned.sensitive.values()]
-        movers = encode_movers(own.remote, attributes, tables, work)
+        movers = encode_movers(source_scan.remote, attributes, tables, work)
     names = tuple(scanned.sensitive)
-    return CountSource(combined, count_columns(own, theirs), pairs, attributes, rows, names, codes, movers)
+    counts = count_columns(source_scan, population_scan)
+    return CountSource(combined, counts, pairs, attributes, rows, names, codes, movers)
 
 
 def class_space(
-    own: Scan, population: Scan | None, heights: Levels, requirements: Requirements, unknown: bool
+    scan: Scan, population: Scan | None, heights: Levels, requirements: Requirements, unknown: bool
 ) -> ClassSpace:
     """The properties of classes; the tables are set later."""
     return ClassSpace(
@@ -143,8 +144,8 @@ def class_space(
         heights,
         requirements,
         unknown,
-        persons=own.persons,
-        moving=own.moving is not None,
+        persons=scan.persons,
+        moving=scan.moving is not None,
         population=population is not None,
         population_moving=population is not None and population.moving is not None,
     )
@@ -176,10 +177,10 @@ def _drop_scan(scanned: ScanResult, frequency_sets: FrequencySets, floor: Levels
     ]  # for rows that are suppressed after noise
     if (movers := frequency_sets.ground.movers) is not None:
         sensitive += movers.values
-    if scanned.own.remote is not None:
-        scanned.own.remote.runner.drop_all_except([] if movers is None else [movers.coded])
+    if scanned.source_scan.remote is not None:
+        scanned.source_scan.remote.runner.drop_all_except([] if movers is None else [movers.coded])
     scanned.runner.drop_all_except(
-        [table for table in (space.frequency, scanned.own.members, *sensitive) if table is not None]
+        [table for table in (space.frequency, scanned.source_scan.members, *sensitive) if table is not None]
     )
     if scanned.population is not None:
         members = scanned.population.scan.members

@@ -126,7 +126,7 @@ class ValuePairs:
     rows: exp.Expr  # from `count_value_pairs`, or the source with the same columns
     values: exp.Table  # from `number_sensitive_values` or `hierarchy_nodes`
     inner: int = 0  # number of other sensitive attributes that count as quasi-identifiers
-    counted: bool = True  # whether ``n`` counts rows
+    has_counts: bool = True  # whether ``n`` counts rows
     moving: bool = False  # whether there are movers
     leaves: int | None = (
         None  # for `hierarchy_nodes`, the number of values: a mover with two under one node counts twice there
@@ -146,7 +146,7 @@ def count_distribution(pairs: ValuePairs, attributes: Sequence[CodedAttribute], 
             each = cast(mover, "BIGINT") * number(pairs.leaves)
             mover = each + col("leaf", "s")
         keys[MOVER] = mover
-    count: exp.Expr = total(col(ROWS, "r")) if pairs.counted else exp.Count(this=exp.Star())
+    count: exp.Expr = total(col(ROWS, "r")) if pairs.has_counts else exp.Count(this=exp.Star())
     return add_upper_codes(group_and_sum(query, keys, {ROWS: count}), attributes, levels)
 
 

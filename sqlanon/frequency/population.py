@@ -14,7 +14,7 @@ from sqlanon.requirements import list_requirements
 from sqlanon.support.expressions import as_column, col, select, subquery
 
 
-def population_size(policy: Policy, counted: int) -> float | None:
+def population_size(policy: Policy, source_count: int) -> float | None:
     """The rows or persons of the population; None if the policy does not specify it.
 
     From its ``[risk]`` section, or else from its limit on population uniqueness.
@@ -24,11 +24,12 @@ def population_size(policy: Policy, counted: int) -> float | None:
     20.0
     """
     place, size, fraction = _population_setting(policy)
-    if size is not None and size < counted:
+    if size is not None and size < source_count:
         raise SourceError(
-            f"{place}.population: is {size}, but the source alone has {counted}: give the size of the whole population"
+            f"{place}.population: is {size}, but the source alone has {source_count}: give the size of the whole "
+            "population"
         )
-    return size if fraction is None else counted / fraction
+    return size if fraction is None else source_count / fraction
 
 
 def sampling_fraction(policy: Policy, count: Callable[[], int]) -> float | None:
@@ -36,9 +37,9 @@ def sampling_fraction(policy: Policy, count: Callable[[], int]) -> float | None:
     _, size, fraction = _population_setting(policy)
     if size is None:
         return fraction
-    counted = count()
-    population_size(policy, counted)
-    return counted / size
+    source_count = count()
+    population_size(policy, source_count)
+    return source_count / size
 
 
 def count_people(runner: StatementRunner, source: exp.Table, person: str | None) -> int:

@@ -135,10 +135,10 @@ class RemoteMovers:
         )  # of the sensitive attributes, from `frequency.distribution.number_sensitive_values`
         self._numbers = count()
 
-    def distinct(self, keys: Sequence[str], counted: str = PERSONS, within: exp.Expr | None = None) -> exp.Table:
+    def distinct(self, keys: Sequence[str], count_name: str = PERSONS, within: exp.Expr | None = None) -> exp.Table:
         """Create a local table with the number of distinct movers by some columns of the coded table."""
         columns = [col(key) for key in keys]
-        query = _DISTINCT_PERSONS(keys=columns, count=exp.to_identifier(counted), coded=within or self.coded)
+        query = _DISTINCT_PERSONS(keys=columns, count=exp.to_identifier(count_name), coded=within or self.coded)
         query = query.group_by(*(column.copy() for column in columns), copy=False)
         return self.runner.create_table(self.work(f"movers_of_classes_{next(self._numbers)}"), query)
 

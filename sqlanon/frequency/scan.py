@@ -32,7 +32,7 @@ class Scan:
 
     raw: exp.Table | exp.Subquery  # from `frequency.statements.raw_frequency`, or the source with the same column names
     quasi: int  # number of quasi-identifiers
-    counted: bool = True  # whether ``n`` counts rows; otherwise each row counts once
+    has_counts: bool = True  # whether ``n`` counts rows; otherwise each row counts once
     members: exp.Table | None = None  # if persons are counted: the persons of each combination
     moving: exp.Table | None = None  # persons in several combinations, if there are any
     remote: RemoteMembers | None = None  # the same for a source whose rows stay remote
@@ -55,7 +55,7 @@ def scan_in_place(relation: exp.Table, quasi: Sequence[str], sensitive: Sequence
     """Use a table in place: statements read it whenever they need it."""
     names = [(name, f"q{i}") for i, name in enumerate(quasi)] + [(name, f"s{i}") for i, name in enumerate(sensitive)]
     rows = select([as_column(col(name), alias) for name, alias in names], relation.copy())
-    return Scan(subquery(rows, "source"), len(quasi), counted=False)
+    return Scan(subquery(rows, "source"), len(quasi), has_counts=False)
 
 
 def scan_table(
@@ -66,14 +66,14 @@ def scan_table(
     person: str | None,
     work: Namer,
     prefix: str = "",
-    counted: str | None = None,
+    count_column: str | None = None,
 ) -> Scan:
-    """Read a table once. The column ``counted``, if given, has the number of rows that each row stands for.
+    """Read a table once. ``count_column``, if given, has the number of rows that each row stands for.
 
     Creates ``frequency_raw``, and ``members`` and ``movers`` if persons are counted, all with the prefix.
     """
     raw = work(f"{prefix}frequency_raw")
-    runner.create_table(raw, fq.raw_frequency(relation, quasi, sensitive, person, counted))
+    runner.create_table(raw, fq.raw_frequency(relation, quasi, sensitive, person, count_column))
     return scan_members_of(runner, raw, len(quasi), person is not None, work, prefix)
 
 
@@ -89,61 +89,63 @@ def scan_members_of(
     return Scan(raw, quasi, True, members, moving if runner.count(moving) else None)
 
 
-def make_combinations(runner: StatementRunner, own: Scan, work: Namer, prefix: str = "") -> exp.Table | exp.Subquery:
+def make_combinations(runner: StatementRunner, scan: Scan, work: Namer, prefix: str = "") -> exp.Table | exp.Subquery:
     """Create the distinct combinations of quasi-identifiers if persons are counted; otherwise use the scanned table."""
-    if own.remote is not None:
-        return own.remote.combinations(work(f"{prefix}combinations"))
-    if own.members is None:
-        return own.raw
+    if scan.remote is not None:
+        return scan.remote.combinations(work(f"{prefix}combinations"))
+    if scan.members is None:
+        return scan.raw
     return runner.create_table(
-        work(f"{prefix}combinations"), fq.person_combinations(own.members, own.moving, own.quasi)
+        work(f"{prefix}combinations"), fq.person_combinations(scan.members, scan.moving, scan.quasi)
     )
 
 
 def combine_with_population(
-    runner: StatementRunner, combined: exp.Expr, own: Scan, population: Scan, types: Sequence[str], work: Namer
+    runner: StatementRunner, combined: exp.Expr, source_scan: Scan, population: Scan, types: Sequence[str], work: Namer
 ) -> exp.Table:
     """Create one table with the combinations of the source and of the population."""
-    theirs = make_combinations(runner, population, work, "population_")
+    population_combinations = make_combinations(runner, population, work, "population_")
     if not population.persons:  # each row is a person
         keys = fq.quasi_columns(population.quasi)
-        counted = work("population_counted")
+        counted_rows = work("population_counted")
         rows = as_column(col(ROWS), fq.PERSONS)
-        runner.create_table(counted, select([*keys, rows], theirs.copy()))
-        theirs = counted
+        runner.create_table(counted_rows, select([*keys, rows], population_combinations.copy()))
+        population_combinations = counted_rows
     target = work("combinations_of_both")
     moving = population.moving is not None
-    query = fq.union_population(combined, theirs, types, count_columns(own), moving)
+    query = fq.union_population(combined, population_combinations, types, count_columns(source_scan), moving)
     runner.create_table(target, query)
     return target
 
 
-def count_columns(own: Scan, population: Scan | None = None) -> tuple[str, ...]:
+def count_columns(scan: Scan, population: Scan | None = None) -> tuple[str, ...]:
     """The count columns of the combinations."""
-    names = [ROWS] if own.counted else []
-    names += [fq.PERSONS] if own.persons else []
-    names += [fq.MOVER] if own.moving is not None else []
+    names = [ROWS] if scan.has_counts else []
+    names += [fq.PERSONS] if scan.persons else []
+    names += [fq.MOVER] if scan.moving is not None else []
     if population is not None:
         names += [fq.POPULATION]
         names += [fq.POPULATION_MOVER] if population.moving is not None else []
     return tuple(names)
 
 
-def sensitive_pairs(runner: StatementRunner, own: Scan, number: int, work: Namer) -> ValuePairs:
+def sensitive_pairs(runner: StatementRunner, scan: Scan, number: int, work: Namer) -> ValuePairs:
     """Count the values of a sensitive attribute by combination, and number its values.
 
     Creates ``sensitive_s``, and ``pairs_s`` unless the source is read in place.
     """
-    moving = own.moving is not None
-    if own.remote is not None:
-        return _remote_pairs(runner, own.remote, number, work)
-    if own.counted:
-        query = ds.count_value_pairs(own.raw, own.quasi, number, (), own.persons, own.moving)
+    moving = scan.moving is not None
+    if scan.remote is not None:
+        return _remote_pairs(runner, scan.remote, number, work)
+    if scan.has_counts:
+        query = ds.count_value_pairs(scan.raw, scan.quasi, number, (), scan.persons, scan.moving)
         pairs: exp.Expr = runner.create_table(work(f"pairs_{number}"), query)
     else:
-        pairs = subquery(ds.row_pairs(own.raw, own.quasi, number), "pairs")
-    values = runner.create_table(work(f"sensitive_{number}"), ds.number_sensitive_values(pairs, moving, own.counted))
-    return ValuePairs(pairs, values, counted=own.counted, moving=moving)
+        pairs = subquery(ds.row_pairs(scan.raw, scan.quasi, number), "pairs")
+    values = runner.create_table(
+        work(f"sensitive_{number}"), ds.number_sensitive_values(pairs, moving, scan.has_counts)
+    )
+    return ValuePairs(pairs, values, has_counts=scan.has_counts, moving=moving)
 
 
 def _remote_pairs(runner: StatementRunner, remote: RemoteMembers, number: int, work: Namer) -> ValuePairs:
@@ -151,10 +153,10 @@ def _remote_pairs(runner: StatementRunner, remote: RemoteMembers, number: int, w
     pairs = remote.pairs(work(f"pairs_{number}"), number)
     movers = remote.movers_by_value(work(f"movers_by_value_{number}"), number)
     columns: list[exp.Expr] = [col("value"), col(ROWS)]
-    counted: exp.Expr = pairs
+    counted_pairs: exp.Expr = pairs
     if movers is not None:
-        counted = subquery(union_all(select(columns, pairs.copy()), select(columns, movers.copy())), "counted")
-    values = runner.create_table(work(f"sensitive_{number}"), ds.number_sensitive_values(counted, moving=False))
+        counted_pairs = subquery(union_all(select(columns, pairs.copy()), select(columns, movers.copy())), "counted")
+    values = runner.create_table(work(f"sensitive_{number}"), ds.number_sensitive_values(counted_pairs, moving=False))
     return ValuePairs(pairs, values)
 
 
@@ -169,7 +171,7 @@ def sensitive_domain(runner: StatementRunner, values: exp.Table, height: int) ->
 
 def distribution_pairs(
     runner: StatementRunner,
-    own: Scan,
+    scan: Scan,
     distributions: Sequence[Distribution],
     sensitive: Mapping[str, ValuePairs],
     coded: Mapping[str, CodedAttribute],
@@ -194,17 +196,17 @@ def distribution_pairs(
             leaves = sensitive_domain(runner, pairs.values, tree.height).values
             pairs = replace(pairs, values=nodes, leaves=leaves)
         elif distribution.kind == "joint":
-            others = tuple(i for i in range(len(names)) if i != index)
-            if own.remote is not None:
-                rows: exp.Expr = own.remote.pairs(work(f"joint_pairs_{index}"), index, others)
-            elif own.counted:
-                query = ds.count_value_pairs(own.raw, own.quasi, index, others, own.persons, own.moving)
+            inner = tuple(i for i in range(len(names)) if i != index)
+            if scan.remote is not None:
+                rows: exp.Expr = scan.remote.pairs(work(f"joint_pairs_{index}"), index, inner)
+            elif scan.has_counts:
+                query = ds.count_value_pairs(scan.raw, scan.quasi, index, inner, scan.persons, scan.moving)
                 rows = runner.create_table(work(f"joint_pairs_{index}"), query)
             elif codes is not None:
-                rows = codes.pairs(index, others)
+                rows = codes.pairs(index, inner)
             else:
-                rows = subquery(ds.row_pairs(own.raw, own.quasi, index, others), "pairs")
-            pairs = replace(pairs, rows=rows, inner=len(others))
+                rows = subquery(ds.row_pairs(scan.raw, scan.quasi, index, inner), "pairs")
+            pairs = replace(pairs, rows=rows, inner=len(inner))
         else:
             pairs = replace(pairs, domain=runner.create_table(work(f"domain_{index}"), ds.ordered_domain(pairs.values)))
         pairs_by_distribution[distribution] = pairs
@@ -212,17 +214,21 @@ def distribution_pairs(
 
 
 def refuse_lost_values(
-    runner: StatementRunner, raw: exp.Expr, names: Sequence[str], theirs: Mapping[str, str], types: Sequence[str]
+    runner: StatementRunner,
+    raw: exp.Expr,
+    names: Sequence[str],
+    population_types: Mapping[str, str],
+    types: Sequence[str],
 ) -> None:
     """Refuse a population whose values cannot be cast to the types of the source."""
     for i, (name, type_) in enumerate(zip(names, types, strict=True)):
-        if theirs[name] == type_:
+        if population_types[name] == type_:
             continue
-        lost = runner.fetch_rows(cd.count_lost_by_cast(raw, i, type_, theirs[name]), [(0,)])[0][0]
+        lost = runner.fetch_rows(cd.count_lost_by_cast(raw, i, type_, population_types[name]), [(0,)])[0][0]
         if lost:
             raise SourceError(
-                f"population: column {name!r} is {theirs[name]} and the source's is {type_}: {lost} values cannot be "
-                "cast; cast one of them with query = ..."
+                f"population: column {name!r} is {population_types[name]} and the source's is {type_}: {lost} values "
+                "cannot be cast; cast one of them with query = ..."
             )
 
 
@@ -246,7 +252,7 @@ class ScanResult:
     columns: Columns
     runner: StatementRunner
     reader: StatementRunner
-    own: Scan
+    source_scan: Scan
     population: ScannedPopulation | None
     values: Mapping[str, AttributeValues]
     sensitive: Mapping[str, ValuePairs]
@@ -257,7 +263,7 @@ class ScanResult:
         return [self.source.columns[column] for column in self.columns.generalized]
 
     @property
-    def their_scan(self) -> Scan | None:
+    def population_scan(self) -> Scan | None:
         """The scan of the population, if there is one."""
         return None if self.population is None else self.population.scan
 
@@ -268,17 +274,17 @@ def scan_tables(
     """Read each column of the source and the population once, into tables of the work schema."""
     columns, scanning = match_columns(policy, source), runner.on(runner.engine)
     types = [source.columns[column] for column in columns.generalized]
-    own = scan_source(scanning, source, columns, work, population is not None)
+    source_scan = scan_source(scanning, source, columns, work, population is not None)
     reader = scanning if population is None else population_runner(scanning, population)
-    theirs = None if population is None else scan_population(reader, policy, population, types, work)
-    tables = attribute_values(scanning, own, None if theirs is None else theirs.scan, types, work)
-    pairs = {name: sensitive_pairs(scanning, own, s, work) for s, name in enumerate(columns.sensitive_names)}
+    scanned = None if population is None else scan_population(reader, policy, population, types, work)
+    tables = attribute_values(scanning, source_scan, None if scanned is None else scanned.scan, types, work)
+    pairs = {name: sensitive_pairs(scanning, source_scan, s, work) for s, name in enumerate(columns.sensitive_names)}
     quasi = zip(policy.generalized_attributes, tables, types, strict=True)
-    values = {name: AttributeValues(table, type_, theirs is not None) for name, table, type_ in quasi}
+    values = {name: AttributeValues(table, type_, scanned is not None) for name, table, type_ in quasi}
     for name, value_pairs in pairs.items():
         values[name] = AttributeValues(value_pairs.values, source.columns[columns.by_attribute[name]])
     runner.finish_stage("scan", "the values of each attribute, with counts: each column is read once")
-    return ScanResult(source, columns, scanning, reader, own, theirs, values, pairs)
+    return ScanResult(source, columns, scanning, reader, source_scan, scanned, values, pairs)
 
 
 def scan_source(runner: StatementRunner, source: Source, columns: Columns, work: Namer, population: bool) -> Scan:
@@ -294,8 +300,8 @@ def scan_source(runner: StatementRunner, source: Source, columns: Columns, work:
     if source.persons is not None:
         return _scan_remote_persons(runner, source, source.persons, columns, work)
     if source.combinations is not None:
-        own, count = source.combinations.table, source.combinations.count
-        return scan_table(runner, own, columns.generalized, columns.sensitive, None, work, counted=count)
+        combinations, count = source.combinations.table, source.combinations.count
+        return scan_table(runner, combinations, columns.generalized, columns.sensitive, None, work, count_column=count)
     if source.in_place and columns.person is None and not population:
         return scan_in_place(source.relation, columns.generalized, columns.sensitive)
     return scan_table(runner, source.relation, columns.generalized, columns.sensitive, columns.person, work)
@@ -312,7 +318,7 @@ def _scan_remote_persons(
     remote = scan_members(runner, persons, quasi, sensitive, person, work)
     if source.combinations is not None:
         table, count = source.combinations.table, source.combinations.count
-        return replace(scan_table(runner, table, quasi, sensitive, None, work, counted=count), remote=remote)
+        return replace(scan_table(runner, table, quasi, sensitive, None, work, count_column=count), remote=remote)
     names = [*(f"q{i}" for i in range(len(quasi))), *(f"s{i}" for i in range(len(sensitive)))]
     rows = select([*map(col, names), as_column(total(col(ROWS)), ROWS)], remote.members.copy(), [*map(col, names)])
     return Scan(runner.create_table(work("frequency_raw"), rows), len(quasi), remote=remote)
@@ -348,7 +354,7 @@ def scan_raw_population(
 
 
 def attribute_values(
-    runner: StatementRunner, own: Scan, population: Scan | None, types: Sequence[str], work: Namer
+    runner: StatementRunner, scan: Scan, population: Scan | None, types: Sequence[str], work: Namer
 ) -> list[exp.Table]:
     """Create tables of each quasi-identifier's values with their rows, including those that only the population has.
 
@@ -356,7 +362,7 @@ def attribute_values(
     """
     tables = []
     for i, type_ in enumerate(types):
-        query: exp.Query = cd.value_counts(own.column(f"q{i}"), f"q{i}", own.counted)
+        query: exp.Query = cd.value_counts(scan.column(f"q{i}"), f"q{i}", scan.has_counts)
         if population is not None:
             source_values = runner.create_table(work(f"own_values_{i}"), query)
             query = cd.combined_values(source_values, population.raw, i, type_)

@@ -45,7 +45,7 @@ def raw_frequency(
     quasi: Sequence[str],
     sensitive: Sequence[str] = (),
     person: str | None = None,
-    counted: str | None = None,
+    count_column: str | None = None,
 ) -> exp.Select:
     """Scan the source once for its distinct combinations of values, with counts.
 
@@ -57,7 +57,7 @@ def raw_frequency(
     names += [(name, f"s{j}") for j, name in enumerate(sensitive)]
     names += [(person, PERSON)] if person is not None else []
     values: list[exp.Expr] = [as_column(col(name), alias) for name, alias in names]
-    count = as_column(exp.Count(this=exp.Star()) if counted is None else total(col(counted)), ROWS)
+    count = as_column(exp.Count(this=exp.Star()) if count_column is None else total(col(count_column)), ROWS)
     return select([*values, count], source.copy(), [col(name) for name, _ in names])
 
 
@@ -116,12 +116,12 @@ def person_combinations(members: exp.Table, moving: exp.Table | None, quasi: int
 
 
 def union_population(
-    own: exp.Expr, population: exp.Expr, quasi: Sequence[str], columns: Sequence[str], moving: bool
+    source_rows: exp.Expr, population: exp.Expr, quasi: Sequence[str], columns: Sequence[str], moving: bool
 ) -> exp.Query:
     """The combinations of the source and of the population; each has zero counts for the other."""
     keys = quasi_columns(len(quasi))
     none = [as_column(number(0), POPULATION), *([as_column(exp.null(), POPULATION_MOVER)] if moving else [])]
-    source_rows = select([*keys, *(col(name) for name in columns), *none], own.copy())
+    source_rows = select([*keys, *(col(name) for name in columns), *none], source_rows.copy())
     population_columns: list[exp.Expr] = [
         as_column(cast(key.copy(), type_), key.name) for key, type_ in zip(keys, quasi, strict=True)
     ]
@@ -152,11 +152,11 @@ def encode_combinations(
         value: exp.Expr = col(f"q{i}", "r")
         on = null_safe_equal(cast(value, types[i]) if types else value, col("value", coded), attribute.nullable)
         query = query.join(aliased(attribute.table, coded), on=on, copy=False)
-    known = all_of(col(KNOWN, f"c{i}") for i, attribute in enumerate(attributes) if attribute.unknown)
+    are_known = all_of(col(KNOWN, f"c{i}") for i, attribute in enumerate(attributes) if attribute.unknown)
     if population:
         has_no_rows = col(ROWS, "r").eq(0)
-        known = exp.Paren(this=known) | has_no_rows
-    return query, {**codes, KNOWN: known}
+        are_known = exp.Paren(this=are_known) | has_no_rows
+    return query, {**codes, KNOWN: are_known}
 
 
 def count_frequency_set(

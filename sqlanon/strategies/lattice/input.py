@@ -140,7 +140,7 @@ def build_search_input(
         marginals=frequencies.marginals,
         lattice=Lattice(policy.generalized_attributes, *frequencies.permitted),
         limit=frequencies.limit,
-        members=scanned.own.members,
+        members=scanned.source_scan.members,
         population=None
         if population is None
         else SearchedPopulation(population.columns, population.person, population.scan.members),
