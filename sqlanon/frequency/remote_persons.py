@@ -85,7 +85,7 @@ class RemoteMembers:
         return self.runner.create_table(target, query)
 
     def pairs(self, target: exp.Table, sensitive: int, inner: Sequence[int] = ()) -> exp.Table:
-        """Create a local table of combinations and sensitive values with the number of persons who are no movers."""
+        """Create a local table of combinations and sensitive values with the number of persons who are not movers."""
         names = [(f"q{i}", f"q{i}") for i in range(self.quasi)]
         names += [(f"s{s}", f"o{i}") for i, s in enumerate(inner)] + [(f"s{sensitive}", "value")]
         renamed = [as_column(col(name), alias) for name, alias in names]

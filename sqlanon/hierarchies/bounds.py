@@ -52,7 +52,7 @@ _TYPED = {
 _PERIODS = [
     ("([0-9]{4}-[0-9]{2})", "TRY_CAST(:first || '-01' AS DATE)", "last_day(TRY_CAST(:first || '-01' AS DATE))"),
     ("([0-9]{4})", "TRY_CAST(:first || '-01-01' AS DATE)", "TRY_CAST(:first || '-12-31' AS DATE)"),
-    # There is no year 0: the first decade begins with year 1.
+    # The first decade begins with year 1.
     (
         "([0-9]{3})0s",
         "TRY_CAST(CASE WHEN :first = '000' THEN '0001' ELSE :first || '0' END || '-01-01' AS DATE)",
@@ -78,7 +78,7 @@ def label_bounds(label: exp.Expr, kind: RangeKind) -> tuple[exp.Expr, exp.Expr]:
     midnight.
 
     Integers and dates lie between their bounds, both inclusive. For other numbers and times, the upper bound of
-    ``[20, 25)`` and ``<20`` is exclusive. A bound is NULL at an open end; both are NULL if the label is no range.
+    ``[20, 25)`` and ``<20`` is exclusive. A bound is NULL at an open end; both are NULL for labels that are not ranges.
 
     >>> import duckdb
     >>> from sqlanon.support.expressions import text

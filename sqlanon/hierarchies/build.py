@@ -59,7 +59,7 @@ class Hierarchy:
     leaves: int  # number of ground values, plus one if the column of the source has NULLs
     top: str | None  # label of the top level; None for height 0 and without ground values
     open_ends: bool = False
-    has_population_values: bool = False  # has values that only the population has, which are no leaves
+    has_population_values: bool = False  # has values that only the population has, which are not leaves
 
     def released_column(self, level: int) -> str:
         """The column of its table that a release shows at a level."""
@@ -187,9 +187,9 @@ def build_hierarchy(
     try:
         runner.create_table(target, _query(draft))
     except Exception as error:  # each engine has errors of its own
-        if not draft.listed:
+        if not draft.listed_parts:
             raise
-        names = " and ".join(part.name for part in draft.listed.values())
+        names = " and ".join(part.name for part in draft.listed_parts.values())
         # Only errors about names and files are reported in full: others may quote values.
         quotes_no_values = type(error).__name__ in (
             "CatalogException",

@@ -84,7 +84,7 @@ def find_forbidden_levels(
 class PermittedLevels(NamedTuple):
     """The lowest and the highest permitted level of each quasi-identifier, and the forbidden levels between them.
 
-    ``forbidden`` is empty if there are no forbidden levels.
+    ``forbidden`` is empty without forbidden levels.
     """
 
     lowest: Levels

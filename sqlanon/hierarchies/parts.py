@@ -173,8 +173,8 @@ class HierarchyDraft:
         return sum(part.levels for part in self.parts) + self.parts[-1].top
 
     @property
-    def listed(self) -> dict[int, ListedLevels]:
-        """The listed parts by index."""
+    def listed_parts(self) -> dict[int, ListedLevels]:
+        """By index."""
         return {index: part for index, part in enumerate(self.parts) if isinstance(part, ListedLevels)}
 
     @property
@@ -184,7 +184,7 @@ class HierarchyDraft:
 
     def with_keys(self, query: exp.Select, materialized: bool | None = None) -> exp.Select:
         """Add the keys of listed parts (see `keys_query`) to a query, as the CTEs named by `keys_table`."""
-        for index, part in self.listed.items():
+        for index, part in self.listed_parts.items():
             keys = keys_query(part.query, part.width, self.column_type)
             query = query.with_(keys_table(index).this, as_=keys, materialized=materialized, copy=False)
         return query

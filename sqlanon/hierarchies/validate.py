@@ -79,7 +79,7 @@ def summary(draft: HierarchyDraft, target: exp.Table, usual: Sequence[HierarchyC
         FROM :hierarchy
     """)(
         # Values of a column are distinct; listed keys may repeat.
-        distinct=exp.Distinct(expressions=[ground]) if draft.listed else ground,
+        distinct=exp.Distinct(expressions=[ground]) if draft.listed_parts else ground,
         top=col(f"level_{draft.height}"),
         wrong=reduce(add, findings) if findings else 0,
         nulls=_COUNT_NULLS(values=draft.values) if draft.nullable else 0,
@@ -91,7 +91,7 @@ def usual_checks(draft: HierarchyDraft, target: exp.Table, on_unknown: str) -> l
     """The checks that a hierarchy needs regardless of its summary."""
     checks = list(_tree_checks(draft.parts, target))
     is_text = column_kind(draft.column_type) is ColumnKind.TEXT
-    if is_text and draft.nullable and draft.listed and draft.height > 1:
+    if is_text and draft.nullable and draft.listed_parts and draft.height > 1:
         labels = [col(f"level_{level}") for level in range(1, draft.height)]
         query = partial(_OF_EMPTY_TEXT, labels=labels, hierarchy=target, values=draft.values)
         problem = "there are labels for the empty text, and the column has none: it has NULL"
@@ -109,10 +109,10 @@ def usual_checks(draft: HierarchyDraft, target: exp.Table, on_unknown: str) -> l
         remedy = ", which becomes the top: add a last level with the same label everywhere, such as *"
         checks.append(HierarchyCheck(partial(_NULLS, values=draft.values), problem, remedy, _rows))
     computed = [part for part in draft.parts if isinstance(part, GeneratedLevels) and not part.total]
-    if on_unknown == "error" and (draft.listed or computed):
+    if on_unknown == "error" and (draft.listed_parts or computed):
         suppression = 'on a quasi attribute set on_unknown = "suppress" to leave their rows out'
         problem, remedy = "values missing from the hierarchy: ", f"; add them to it, or {suppression}"
-        if not draft.listed:
+        if not draft.listed_parts:
             problem = f"values that {' and '.join(part.name for part in computed)} have no label for: "
             remedy = f"; make them NULL in the source query, or {suppression}"
         query = partial(_UNKNOWN, values=draft.values, hierarchy=target)
@@ -126,7 +126,7 @@ def checks(
     """The checks that can have findings, according to a hierarchy's summary."""
     needed = [
         check
-        for index, part in draft.listed.items()
+        for index, part in draft.listed_parts.items()
         if not (len(draft.parts) == 1 and facts.ground == facts.distinct == part.lines)
         for check in _listed_checks(part, keys_table(index), draft.column_type)
     ]
@@ -226,16 +226,16 @@ def _tree_checks(parts: Sequence[Part], target: exp.Table) -> Iterator[Hierarchy
             query = partial(_several, target, level + 1, col(f"level_{level}"))
             problem = f"no tree between levels {level} and {level + 1}: "
             remedy = ". Values equal at a level must be equal above it: give them one parent, or different labels"
-            probe = partial(query, counted=False)
+            probe = partial(query, count_distinct=False)
             yield HierarchyCheck(query, problem, remedy, _describe_parents, "; ", probe)
 
 
-def _several(target: exp.Table, level: int, label: exp.Column | None, counted: bool = True) -> exp.Select:
+def _several(target: exp.Table, level: int, label: exp.Column | None, count_distinct: bool = True) -> exp.Select:
     """The labels with several values at a level; without label, the whole table is one group."""
     value = col(f"level_{level}")
     # Comparing minimum and maximum is far faster than counting distinct values.
     return template("""
-        SELECT :label AS label, min(:value::VARCHAR) AS first, max(:value::VARCHAR) AS last, count(:counted) AS n
+        SELECT :label AS label, min(:value::VARCHAR) AS first, max(:value::VARCHAR) AS last, count(:values) AS n
         FROM :hierarchy
         WHERE level_0 IS NOT NULL
         GROUP BY :group
@@ -243,7 +243,7 @@ def _several(target: exp.Table, level: int, label: exp.Column | None, counted: b
     """)(
         label=label or cast(exp.null(), "VARCHAR"),
         value=value,
-        counted=exp.Distinct(expressions=[cast(value.copy(), "VARCHAR")]) if counted else exp.Star(),
+        values=exp.Distinct(expressions=[cast(value.copy(), "VARCHAR")]) if count_distinct else exp.Star(),
         hierarchy=target,
         group=[label] if label else [],
     )

@@ -7,7 +7,7 @@ a label, with the codes of `coding` and ``label_i``), ``frequency``, ``classes``
 The view shows ``CASE WHEN kept THEN ... END``: a reader's condition that the engine evaluates early finds NULL in
 suppressed rows. ``TRY`` around it hides the statistics of a column, its minimum and maximum, because optimizers do not
 pass them through. The rows are ordered by a hash of their shown values, because the order of the table would reveal who
-came when. (A random order is no alternative: DuckDB 2.0.0 fails if a correlated subquery reads a secure view with a
+came when. (A random order does not work: DuckDB 2.0.0 fails if a correlated subquery reads a secure view with a
 volatile function.)
 """
 
@@ -49,7 +49,7 @@ _KNOWN_LABELS = template("SELECT level_0 AS value, :label AS label FROM :hierarc
 _NULL_LABEL = template("SELECT NULL AS value, :label AS label")
 
 _VIEW = template("""
-    SELECT :shown
+    SELECT :output
     FROM "rows" AS r
     JOIN classes AS c ON :same
     WHERE c.kept
@@ -110,14 +110,14 @@ class LiveHierarchy:
 class LiveRecipe:
     """The parts of a live view of the table ``base``, as the view's database names it.
 
-    ``shown`` has the number of the column, its name, and the number of the quasi-identifier or None; ``quasi`` is in
+    ``output`` has the number of the column, its name, and the number of the quasi-identifier or None; ``quasi`` is in
     the policy's order; ``sensitive`` has the attributes that requirements need, by name and column, and
     ``hierarchies`` their hierarchies. The requirements do not depend on earlier counts.
     """
 
     base: exp.Table
     columns: tuple[LiveColumn, ...]
-    shown: tuple[tuple[int, str, int | None], ...]
+    output: tuple[tuple[int, str, int | None], ...]
     quasi: tuple[LiveHierarchy, ...]
     sensitive: tuple[tuple[str, int], ...]
     hierarchies: Mapping[str, LiveHierarchy]
@@ -181,15 +181,15 @@ def live_nodes(hierarchy: exp.Table, height: int) -> exp.Select:
 def live_view(recipe: LiveRecipe) -> exp.Select:
     values = [
         col(f"value_{j}" if quasi is None or recipe.quasi[quasi].shows_values else f"label_{quasi}", "r")
-        for j, _, quasi in recipe.shown
+        for j, _, quasi in recipe.output
     ]
     shown_value = fragment("CASE WHEN c.kept THEN :value END")
-    shown = [
+    output = [
         as_column(anonymous("TRY", shown_value(value=value)), name)
-        for value, (_, name, _) in zip(values, recipe.shown, strict=True)
+        for value, (_, name, _) in zip(values, recipe.output, strict=True)
     ]
     order = anonymous("HASH", *values)
-    return _add_tables(_VIEW(shown=shown, same=_is_same_class(recipe), order=order), recipe)
+    return _add_tables(_VIEW(output=output, same=_is_same_class(recipe), order=order), recipe)
 
 
 def _is_same_class(recipe: LiveRecipe) -> exp.Expr:
@@ -295,27 +295,27 @@ def _mover(recipe: LiveRecipe, alias: str | None = None) -> exp.Expr:
 
 
 def _count_sensitive_values(
-    recipe: LiveRecipe, wanted: Distribution, n: int
+    recipe: LiveRecipe, requested: Distribution, n: int
 ) -> tuple[dict[str, exp.Query], SensitiveTable]:
     """The counts of a sensitive attribute's values by combination, and the tables that they need."""
     names = [name for name, _ in recipe.sensitive]
-    s = names.index(wanted.attribute)
+    s = names.index(requested.attribute)
     column, persons = f"value_{recipe.sensitive[s][1]}", recipe.person is not None
-    counted = template("SELECT :value AS value FROM source")(value=col(column))
+    value_rows = template("SELECT :value AS value FROM source")(value=col(column))
     if persons:
         of_persons = template("SELECT :value AS value, 0 AS n, :mover AS mover FROM source")
-        counted = of_persons(value=col(column), mover=_mover(recipe))
+        value_rows = of_persons(value=col(column), mover=_mover(recipe))
     values = table(f"values_{s}")
     parts: dict[str, exp.Query] = {
-        values.name: distribution.number_sensitive_values(subquery(counted, "pairs"), persons, is_counted=persons)
+        values.name: distribution.number_sensitive_values(subquery(value_rows, "pairs"), persons, is_counted=persons)
     }
-    inner = [i for i in range(len(names)) if i != s] if wanted.kind == "joint" else []
+    inner = [i for i in range(len(names)) if i != s] if requested.kind == "joint" else []
     domain, nodes, leaf = None, values, None
-    if wanted.kind == "nodes":
-        hierarchy = recipe.hierarchies[wanted.attribute]
+    if requested.kind == "nodes":
+        hierarchy = recipe.hierarchies[requested.attribute]
         nodes, leaf = table(f"nodes_{s}"), col("leaf", "v")
         parts[nodes.name] = distribution.hierarchy_nodes(values, hierarchy.table, hierarchy.height)
-    elif wanted.kind == "values":
+    elif requested.kind == "values":
         domain = table(f"domain_{s}")
         parts[domain.name] = distribution.ordered_domain(values)
     keys: dict[str, exp.Expr] = {key: col(key, "r") for key in recipe.keys}

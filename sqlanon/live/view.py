@@ -132,8 +132,8 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
             warnings = warn_of_unprotected_columns(StatementRunner(run.engine), search.search_input)
         warnings += tuple(warn_of_void_shields(search.search_input.requirements.shields, policy.privacy.k))
         with space.writing(policy) as engine, _refuse_unwritable(), engine.using_qualified(search.base.catalog):
-            draft, replaced, others = _draft(engine, search, name)
-            secure, readable = can_be_secure(engine), readable_views(engine, others)
+            draft, replaced, other_views = _draft(engine, search, name)
+            secure, readable = can_be_secure(engine), readable_views(engine, other_views)
             with engine.transaction():
                 for statement in create_statements(draft, replaced, readable, secure):
                     engine.execute(statement)
@@ -149,7 +149,7 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
                 f"the live view {view.name!r} in schema {view.schema!r} is broken: its table, or a column of it, is "
                 "gone; create it again with its policy, or remove it with --drop"
             )
-            for view in others
+            for view in other_views
             if view not in readable
         )
     return LiveView(
@@ -179,8 +179,8 @@ def live_statements(space: Workspace, policy: Policy, name: str | None) -> str:
     with source_errors():
         search = _run_search(run, policy, space.database_file(policy), ignore_progress)
         with run.engine.using_qualified(search.base.catalog):
-            draft, replaced, others = _draft(run.engine, search, name)
-            secure, readable = can_be_secure(run.engine), readable_views(run.engine, others)
+            draft, replaced, other_views = _draft(run.engine, search, name)
+            secure, readable = can_be_secure(run.engine), readable_views(run.engine, other_views)
             statements = create_statements(draft, replaced, readable, secure)
             return "\n\n".join(f"{run.engine.render(statement)};" for statement in statements)
 
@@ -191,7 +191,7 @@ def drop_live(space: Workspace, policy: Policy, name: str | None) -> str:
         records = read_records(engine)
         record = _find_record(engine, records, policy.source.table, name)
         refuse_foreign_relations(engine, record, record.schema, record.name)
-        remaining = [other for other in records if other is not record]
+        remaining = [view for view in records if view is not record]
         readable = readable_views(engine, remaining)
         with engine.transaction():
             for statement in drop_statements(record, remaining, readable):
@@ -213,18 +213,22 @@ def _find_record(
         tables = [(None, table_name), *([(parts[-2] if len(parts) > 1 else None, parts[-1])] if parts else [])]
     views = [(schema, _view_name(table, name)) for schema, table in tables]
     wanted = {(schema and schema.lower(), view.lower()) for schema, view in views}
-    found = [
+    matching_views = [
         record
         for record in records
         if wanted & {(None, record.name.lower()), (record.schema.lower(), record.name.lower())}
     ]
-    if not found:
+    if not matching_views:
         existing = ", ".join(repr(record.name) for record in records)
-        raise SourceError(f"there is no live view {views[-1][1]!r}" + (f"; there is: {existing}" if existing else ""))
-    if len(found) > 1:
-        schemas = ", ".join(repr(record.schema) for record in found)
-        raise SourceError(f"live views {found[0].name!r} exist in schemas {schemas}; name the table with its schema")
-    return found[0]
+        raise SourceError(
+            f"live view {views[-1][1]!r}: does not exist" + (f"; there is: {existing}" if existing else "")
+        )
+    if len(matching_views) > 1:
+        schemas = ", ".join(repr(record.schema) for record in matching_views)
+        raise SourceError(
+            f"live views {matching_views[0].name!r} exist in schemas {schemas}; name the table with its schema"
+        )
+    return matching_views[0]
 
 
 def _view_name(table_name: str, name: str | None) -> str:
@@ -290,7 +294,7 @@ def _refuse_ambiguous(base: exp.Table, home: Path | None) -> None:
 def _draft(
     engine: DuckDBEngine, search: _Search, name: str | None
 ) -> tuple[LiveDraft, ViewRecord | None, list[ViewRecord]]:
-    """The live view to create, the one that it replaces, and the others."""
+    """The live view to create, the one that it replaces, and the other views."""
     base, records = search.base, read_records(engine)
     view_name = _view_name(base.name, name)
     replaced = find_by_name(records, base.db, view_name)
@@ -300,8 +304,8 @@ def _draft(
     recipe, tables, contents = build_recipe(search.search_input, search.levels, table(base.name), search.columns, n)
     record = ViewRecord(n, base.db, view_name, tuple(tables))
     row = definition_row(search.search_input, search.levels, record, base, utc_now())
-    others = [other for other in records if other is not replaced]
-    return LiveDraft(record, recipe, tuple(contents), row), replaced, others
+    other_views = [view for view in records if view is not replaced]
+    return LiveDraft(record, recipe, tuple(contents), row), replaced, other_views
 
 
 @contextmanager

@@ -55,8 +55,8 @@ class AverageRisk(ClassSizeLimit):
     )
     label: ClassVar[str] = "average risk"
 
-    def figure(self, kept: KeptClasses) -> float:
-        return kept.classes / kept.count
+    def figure(self, kept_classes: KeptClasses) -> float:
+        return kept_classes.classes / kept_classes.count
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
         return released.share_above(exp.Count(this=exp.Star()), self.limit + TOLERANCE)

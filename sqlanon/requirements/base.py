@@ -234,11 +234,11 @@ class TableCondition(Limit):
     """
 
     @abstractmethod
-    def figure(self, kept: KeptClasses) -> float:
+    def figure(self, kept_classes: KeptClasses) -> float:
         """The figure of at least one kept class."""
 
-    def is_met_by(self, kept: KeptClasses) -> bool:
-        return not kept.count or self.is_within(self.figure(kept))
+    def is_met_by(self, kept_classes: KeptClasses) -> bool:
+        return not kept_classes.count or self.is_within(self.figure(kept_classes))
 
 
 class KeptRows(Protocol):
@@ -261,7 +261,7 @@ class SeparateCondition(Limit):
     """A limit on a figure that has to be counted for each generalization: one result implies nothing about another."""
 
     @abstractmethod
-    def figure(self, kept: KeptRows) -> float:
+    def figure(self, kept_rows: KeptRows) -> float:
         """The figure of at least one kept row; NaN if there is none."""
 
     def refuse(self, source_count: int) -> None:
@@ -380,7 +380,7 @@ class Requirement(ABC):
         """Check it on released rows, by macros or SQL that are independent of the search."""
 
     def violations(self, released: WarehouseRelease) -> exp.Select | None:
-        """A query of the violations in plain SQL, for any warehouse; None if there is no such query."""
+        """A query of the violations in plain SQL, for any warehouse; None without such a query."""
         return None
 
     @abstractmethod

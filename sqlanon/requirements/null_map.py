@@ -47,8 +47,8 @@ class NullMap(Section, TableCondition, Requirement):
     def upper_bound(self) -> float:
         return self.max
 
-    def figure(self, kept: KeptClasses) -> float:
-        return kept.unmatched_rows / kept.rows
+    def figure(self, kept_classes: KeptClasses) -> float:
+        return kept_classes.unmatched_rows / kept_classes.rows
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         figures = audited.population_figures(K_MAP)

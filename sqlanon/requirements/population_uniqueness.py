@@ -71,11 +71,11 @@ class PopulationUniqueness(Section, SeparateCondition, Requirement):
     def upper_bound(self) -> float:
         return self.limit
 
-    def figure(self, kept: KeptRows) -> float:
-        return self.estimate(kept.class_sizes(), kept.source_count)
+    def figure(self, kept_rows: KeptRows) -> float:
+        return self.estimate(kept_rows.class_sizes(), kept_rows.source_count)
 
     def estimate(self, sizes: Mapping[int, int], source_count: int) -> float:
-        """The estimated share; NaN if there is no estimate."""
+        """The estimated share; NaN without an estimate."""
         population = self._population_size(source_count)
         # A person in several classes counts in each; a sample cannot be larger than its population.
         if sum(size * classes for size, classes in sizes.items()) > population:

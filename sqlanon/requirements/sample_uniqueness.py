@@ -30,8 +30,8 @@ class SampleUniqueness(ClassSizeLimit):
     )
     label: ClassVar[str] = "sample uniqueness"
 
-    def figure(self, kept: KeptClasses) -> float:
-        return kept.single_classes / kept.count
+    def figure(self, kept_classes: KeptClasses) -> float:
+        return kept_classes.single_classes / kept_classes.count
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
         uniques = fragment("sum(CASE WHEN n = 1 THEN 1 ELSE 0 END)")()

@@ -220,7 +220,7 @@ class TreeCloseness(_Closeness):
     edge has length 1 / (2 height). With one level this is ½ Σ |p − q|, the equal distance.
 
     A class at distance d loses at least n (d − t) / (u − t) of its n rows, where u is the table's share of the nodes
-    that are no more frequent in the class than in the table, averaged over the levels. Among the n' kept rows,
+    that are at most as frequent in the class as in the table, averaged over the levels. Among the n' kept rows,
     these nodes have at most their former n (u − d), and the distance is their deficit to u n': u − n (u − d) / n' ≤ t.
     """
 

@@ -49,8 +49,8 @@ class WrongMap(Section, SeparateCondition, Requirement):
     def upper_bound(self) -> float:
         return self.max
 
-    def figure(self, kept: KeptRows) -> float:
-        return kept.count_wrong_matches() / kept.rows
+    def figure(self, kept_rows: KeptRows) -> float:
+        return kept_rows.count_wrong_matches() / kept_rows.rows
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         assert audited.population is not None and audited.person is not None

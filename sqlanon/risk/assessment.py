@@ -203,9 +203,9 @@ class _Assessment:
     def attribute_sets(self) -> AttributeSets:
         """The sets of all quasi-identifiers, counted in rows; in persons, if each has one combination."""
         if self._person_rows is not None:
-            return AttributeSets(self.runner, self.work, self._person_rows, len(self.names), counted=False)
-        counted = isinstance(self.rows, exp.Table)
-        return AttributeSets(self.runner, self.work, self.rows, len(self.names), counted)
+            return AttributeSets(self.runner, self.work, self._person_rows, len(self.names), has_counts=False)
+        has_counts = isinstance(self.rows, exp.Table)
+        return AttributeSets(self.runner, self.work, self.rows, len(self.names), has_counts)
 
     @cached_property
     def _person_rows(self) -> exp.Table | None:

@@ -9,8 +9,8 @@ risk of a row is 1 / F, F the size of its class in the population; the average r
 classes J of the table. If the population is unknown, the prosecutor's risk is an upper bound and replaces it (as in the
 ARX Data Anonymization Tool). F is
 
-- with the policy's ``[population]``: counted (in rows, or persons). A class without a match in it has the risk 0: that
-  attacker finds nobody. Such rows are reported.
+- with the policy's ``[population]``: counted (in rows, or persons). A class without a match in it has the risk 0;
+  such rows are reported.
 - with its size alone (``population`` or ``sampling_fraction`` in ``[risk]``): the expectation of 1 / F given f by the
   model of Benedetti and Franconi, at p = π for all classes, which is `individual.individual_risk` with all weights
   1 / π; the average is then the mean over rows.

@@ -148,7 +148,7 @@ class SetFigures:
 
 @dataclass(frozen=True)
 class _CodedTable:
-    """Coded rows or combinations from which sets of these attributes can be counted; with ``n``, if ``counted``.
+    """Coded rows or combinations from which sets of these attributes can be counted; with ``n``, if it ``has_counts``.
 
     A table ``within`` a set has only the rows that share their combination of that set, and serves sets that contain
     it; the ``singles`` are the further rows, each alone in its class.
@@ -157,7 +157,7 @@ class _CodedTable:
     attributes: frozenset[int]
     table: exp.Table
     rows: int
-    counted: bool
+    has_counts: bool
     within: frozenset[int] = frozenset()
     singles: int = 0
 
@@ -200,10 +200,10 @@ class CountedSets:
 class AttributeSets(CountedSets):
     """Sets of quasi-identifiers counted in rows."""
 
-    def __init__(self, runner: StatementRunner, work: Namer, rows: exp.Expr, quasi: int, counted: bool) -> None:
+    def __init__(self, runner: StatementRunner, work: Namer, rows: exp.Expr, quasi: int, has_counts: bool) -> None:
         super().__init__(runner, quasi)
         self.work = work
-        count = _ROW_COUNT[counted]()
+        count = _ROW_COUNT[has_counts]()
         self.dictionaries = [
             runner.create_table(work(f"dictionary_{i}"), _DICTIONARY(key=col(f"q{i}"), count=count, rows=rows))
             for i in self._all
@@ -228,8 +228,8 @@ class AttributeSets(CountedSets):
         self.whole = math.log2(self._rows) if self._rows > 1 else 0.0
         if runner.dry:  # a dry run has no figures: assume the most general statements
             self._values, self._nullable = [MANY] * quasi, [True] * quasi
-        table = runner.create_table(work("coded"), self.coded(rows, counted))
-        self._tables = [_CodedTable(frozenset(self._all), table, runner.count(table), counted)]
+        table = runner.create_table(work("coded"), self.coded(rows, has_counts))
+        self._tables = [_CodedTable(frozenset(self._all), table, runner.count(table), has_counts)]
         self._replace_rows_by_combinations()
 
     def _replace_rows_by_combinations(self) -> None:
@@ -242,7 +242,7 @@ class AttributeSets(CountedSets):
             ((combinations,),) = self.runner.fetch_rows(query, [(0,)])
             if combinations > base.rows // 2:
                 return
-        query = _distinct_combinations(base.table, self._all, base.counted)
+        query = _distinct_combinations(base.table, self._all, base.has_counts)
         table = self.runner.create_table(self.work("combinations"), query)
         self._tables = [_CodedTable(base.attributes, table, self.runner.count(table), True)]
 
@@ -251,7 +251,7 @@ class AttributeSets(CountedSets):
         """The sizes of the classes of all quasi-identifiers together: a table, ``n`` and ``classes``."""
         self._find_nearly_unique(self._all)
         source = self._smallest_table(self._all)
-        if source.counted and not source.within:  # they are grouped already
+        if source.has_counts and not source.within:  # they are grouped already
             sizes = _SIZES_OF_GROUPS(groups=source.table)
         else:
             sizes = self._sizes_query(self._all, source)
@@ -317,7 +317,7 @@ class AttributeSets(CountedSets):
             if source.within:  # the rows that share this pair are stored already
                 continue
             name = "_".join(map(str, pair))
-            query = _distinct_combinations(source.table, pair, source.counted, shared=True)
+            query = _distinct_combinations(source.table, pair, source.has_counts, shared=True)
             shared = self.runner.create_table(self.work(f"shared_{name}"), query)
             summary = self.runner.fetch_rows(_summary(_SINGLE_LABEL(sizes=_SIZES_OF_GROUPS(groups=shared))), [])
             _, rows, classes, _, bits = summary[0] if summary else (0, 0, 0, 0, 0.0)
@@ -331,7 +331,7 @@ class AttributeSets(CountedSets):
                 table = self.runner.create_table(self.work(f"sharing_{name}"), query)
                 row_count = self.runner.count(table)
                 self._tables.append(
-                    _CodedTable(base.attributes, table, row_count, source.counted, frozenset(pair), singles)
+                    _CodedTable(base.attributes, table, row_count, source.has_counts, frozenset(pair), singles)
                 )
 
     def _combine_few_valued(self) -> None:
@@ -355,7 +355,7 @@ class AttributeSets(CountedSets):
         query = template("""
             SELECT :codes, n
             FROM (SELECT :key AS key, :count AS n FROM :rows GROUP BY :key) AS g
-        """)(codes=codes, key=key, count=_ROW_COUNT[source.counted](), rows=source.table)
+        """)(codes=codes, key=key, count=_ROW_COUNT[source.has_counts](), rows=source.table)
         name = "_".join(map(str, attributes))
         table = self.runner.create_table(self.work(f"combinations_{name}"), query)
         self._tables.append(_CodedTable(frozenset(attributes), table, self.runner.count(table), True))
@@ -370,7 +370,7 @@ class AttributeSets(CountedSets):
         sources = [self._smallest_table(attributes) for attributes in sets]
         groups = [
             template("SELECT :label AS label, :count AS n FROM :rows GROUP BY :keys")(
-                label=i, count=_ROW_COUNT[source.counted](), rows=source.table, keys=self.keys(attributes)
+                label=i, count=_ROW_COUNT[source.has_counts](), rows=source.table, keys=self.keys(attributes)
             )
             for i, (attributes, source) in enumerate(zip(sets, sources, strict=True))
         ]
@@ -379,7 +379,7 @@ class AttributeSets(CountedSets):
 
     def _sizes_query(self, attributes: Attributes, source: _CodedTable) -> exp.Select:
         """The query for the number of classes of each size: ``n``, ``classes``."""
-        count, keys = _ROW_COUNT[source.counted](), self.keys(attributes)
+        count, keys = _ROW_COUNT[source.has_counts](), self.keys(attributes)
         frequent = max(attributes, key=lambda i: self._most_frequent[i])
         is_frequent = self._most_frequent[frequent] > FREQUENT * self._rows
         # Pairs are mostly counted from stored triples, which have few rows.
@@ -405,15 +405,15 @@ class AttributeSets(CountedSets):
             further_keys=self.keys([i for i in attributes if i != frequent]),
         )
 
-    def coded(self, rows: exp.Expr, counted: bool = False) -> exp.Select:
-        """Rows ``r`` of the source with codes in the smallest types that hold them; with ``n``, if ``counted``."""
+    def coded(self, rows: exp.Expr, has_counts: bool = False) -> exp.Select:
+        """Rows ``r`` of the source with codes in the smallest types that hold them; with ``n``, if it ``has_counts``."""
         names = [f"d{i}" for i in self._all]
         codes = [
             as_column(cast(col("code", name), _code_type(self._values[i])), code_name(i))
             for i, name in enumerate(names)
         ]
         query = template("SELECT :codes, :count FROM :rows AS r")(
-            codes=codes, count=[col("n", "r")] if counted else [], rows=rows
+            codes=codes, count=[col("n", "r")] if has_counts else [], rows=rows
         )
         for i, (name, dictionary) in enumerate(zip(names, self.dictionaries, strict=True)):
             on = null_safe_equal(col(f"q{i}", "r"), col("value", name), self._nullable[i])
@@ -438,7 +438,7 @@ class AttributeSets(CountedSets):
     def base(self) -> tuple[exp.Table, exp.Expr]:
         """The coded rows or combinations of all attributes, and the number of rows that one of them stands for."""
         base = self._tables[0]
-        return base.table, col("n") if base.counted else number(1)
+        return base.table, col("n") if base.has_counts else number(1)
 
     def _count_sizes(self, sets: Sequence[Attributes], sizes: exp.Select, singles: Sequence[int]) -> None:
         summaries = {i: figures for i, _, *figures in self.runner.fetch_rows(_summary(sizes), [])}
@@ -509,10 +509,10 @@ def _code_type(values: int) -> str:
 
 
 def _distinct_combinations(
-    rows: exp.Expr, attributes: Sequence[int], counted: bool, shared: bool = False
+    rows: exp.Expr, attributes: Sequence[int], has_counts: bool, shared: bool = False
 ) -> exp.Select:
     """The distinct combinations of some attributes, with ``n``; with ``shared``, only those of several rows."""
-    count = _ROW_COUNT[counted]()
+    count = _ROW_COUNT[has_counts]()
     query = template("SELECT :keys, :count AS n FROM :rows GROUP BY :keys")(
         keys=code_columns(attributes), count=count, rows=rows
     )

@@ -154,7 +154,7 @@ def measure_value_leakage(runner: StatementRunner, run: Run, policy: Policy, att
     quasi = [columns.by_attribute[name] for name in names]
     types = [run.source.columns[column] for column in quasi]
     raw = runner.create_table(work("raw"), raw_frequency(run.source.relation, quasi, person=person))
-    sets = AttributeSets(runner, work, raw, len(names), counted=True)
+    sets = AttributeSets(runner, work, raw, len(names), has_counts=True)
     (coded, _), weight, whole = sets.base, "n", sets.whole
     if shares := read_shares(runner, work, policy, names, types, sets.dictionaries):
         weighted = weighted_sets(work, sets, names, shares)

@@ -30,7 +30,7 @@ from sqlanon.support.expressions import col, template
 
 _PROFILED_ROWS = 50_000  # about this many rows of a larger table are profiled
 _MATCHED_ROWS = 10_000  # about this many of these are compared with patterns
-_MOST_WORDS = 1000  # distinct texts; columns with more are no categories
+_MOST_WORDS = 1000  # distinct texts of categories
 _MOSTLY = 0.8  # of the texts
 _MOST_FLAGS = 4  # texts: yes, no, and both in capitals
 _FEW_VALUES = 20  # that they are all different says little
@@ -168,7 +168,7 @@ def profile_table(run: Run) -> TableProfile:
         return {i: name for i, name in columns.items() if kinds[i] in wanted}
 
     texts, numbers = columns_of(ColumnKind.TEXT), columns_of(*_NUMERIC)
-    # DuckDB cannot tell which nanoseconds with a zone are finite.
+    # DuckDB cannot distinguish finite nanoseconds with a zone.
     moments = columns_of(ColumnKind.DATE, ColumnKind.ZONED)
     dates = {i: name for i, name in moments.items() if types[name] != ZONED_NANOSECONDS}
     others = {i: name for i, name in columns.items() if not (i in texts or i in numbers or i in dates)}

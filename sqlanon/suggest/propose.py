@@ -40,7 +40,7 @@ from sqlanon.suggest.reading import UNCHANGED, Reading
 from sqlanon.support.toml import toml_value
 
 MOST = 30
-"""The most proposed quasi-identifiers: with so many, `mondrian` and `optimal` keep some detail within minutes."""
+"""The most proposed quasi-identifiers: with them, `mondrian` and `optimal` keep some detail within minutes."""
 NEEDS_FILES = "numbers and words such as NA; for round widths: --hierarchies"
 """A comment on columns of words and numbers, which cannot have intervals."""
 
@@ -56,7 +56,7 @@ _FEW_NUMBERS = 12  # distinct numbers that are categories
 _SOME_CODES = 20
 _WIDEST_MASK = 24  # characters
 _TIMES = (DATE, BIRTH, YEAR, AGE)
-_CATEGORIES = (PLACE, SEX, RACE, FAMILY, WORK)  # their numbers are no measurements
+_CATEGORIES = (PLACE, SEX, RACE, FAMILY, WORK)  # their numbers do not measure anything
 _OLD = 90  # years
 _DAY = 86_400  # seconds
 _LARGEST, _SMALLEST = 1e15, 1e-9

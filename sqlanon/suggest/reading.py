@@ -48,8 +48,8 @@ _FEWEST_DAYS = 10  # fewer distinct numbers may look like days by chance
 
 @dataclass(frozen=True)
 class Reading:
-    """Reading of a column: ``keys`` of its attribute; ``trials``, keys for trials until people decide; and comments,
-    the last of which may be an inactive key."""
+    """Reading of a column: ``keys`` of its attribute; ``trials``, keys for trials until people decide; and comments, maybe with
+    an inactive key at the end."""
 
     keys: Mapping[str, Any] = field(default_factory=dict)
     trials: Mapping[str, Any] = field(default_factory=dict)
@@ -113,7 +113,7 @@ def _find_compact_days(run: Run) -> list[str]:
 
 
 def _find_marked_number(run: Run, name: str) -> str | None:
-    """A number with a unit or marks, in a column of texts of which most are such numbers."""
+    """A number with a unit or marks, in a column that mostly has such numbers as texts."""
     source, kind = run.source, find_kind(name)
     if source.columns[name] != "VARCHAR" or (kind is not None and kind.role == "identifying"):
         return None
@@ -198,7 +198,7 @@ _NUMBER_CODES = template("""
 def find_missing_codes(run: Run, profile: TableProfile, readings: Mapping[str, Reading]) -> dict[str, Reading]:
     """The columns with values that often stand for missing ones: numbers far from all others, and words."""
     steps = StatementRunner(run.engine)
-    found: dict[str, Reading] = {}
+    codes_by_column: dict[str, Reading] = {}
     for column in profile.profiles:
         codes: list[tuple[str, int]] = []
         if column.name in readings or not column.values:
@@ -219,8 +219,8 @@ def find_missing_codes(run: Run, profile: TableProfile, readings: Mapping[str, R
             counts = ", ".join(f"{toml_value(code)} ({count_noun(count, 'row')})" for code, count in codes)
             values = [code for code, _ in codes]
             comment = f"{counts} may stand for missing values; if so, add missing = {toml_value(values)}"
-            found[column.name] = Reading({}, {"missing": values} if "*" in values else {}, [comment])
-    return found
+            codes_by_column[column.name] = Reading({}, {"missing": values} if "*" in values else {}, [comment])
+    return codes_by_column
 
 
 def _find_number_codes(steps: StatementRunner, rows: exp.Table, name: str) -> Iterator[tuple[str, int]]:

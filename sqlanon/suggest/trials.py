@@ -356,7 +356,7 @@ class Price:
 
 
 def price_change(result: Result, change: Mapping[str, Mapping[str, Any]], seconds: float) -> Price | None:
-    """Try the policy of a run of so many seconds, and the changed policy, on a sample; None if it was not measured.
+    """Try the policy of a run that took ``seconds``, and the changed policy, on a sample; None if it was not measured.
 
     A column that becomes a quasi-identifier loses nothing before the change.
     """
