@@ -220,9 +220,8 @@ def _find_record(
     ]
     if not matching_views:
         existing = ", ".join(repr(record.name) for record in records)
-        raise SourceError(
-            f"live view {views[-1][1]!r}: does not exist" + (f"; there is: {existing}" if existing else "")
-        )
+        listing = f"; the live views are {existing}" if existing else ""
+        raise SourceError(f"live view {views[-1][1]!r}: does not exist{listing}")
     if len(matching_views) > 1:
         schemas = ", ".join(repr(record.schema) for record in matching_views)
         raise SourceError(

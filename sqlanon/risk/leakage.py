@@ -406,7 +406,7 @@ class AttributeSets(CountedSets):
         )
 
     def coded(self, rows: exp.Expr, has_counts: bool = False) -> exp.Select:
-        """Rows ``r`` of the source with codes in the smallest types that hold them; with ``n``, if it ``has_counts``."""
+        """Rows ``r`` of the source with codes in the smallest types that hold them; with ``n``, if they have counts."""
         names = [f"d{i}" for i in self._all]
         codes = [
             as_column(cast(col("code", name), _code_type(self._values[i])), code_name(i))

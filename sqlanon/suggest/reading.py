@@ -48,8 +48,8 @@ _FEWEST_DAYS = 10  # fewer distinct numbers may look like days by chance
 
 @dataclass(frozen=True)
 class Reading:
-    """Reading of a column: ``keys`` of its attribute; ``trials``, keys for trials until people decide; and comments, maybe with
-    an inactive key at the end."""
+    """Reading of a column: ``keys`` of its attribute; ``trials``, keys for trials until people decide; and
+    comments, maybe with an inactive key at the end."""
 
     keys: Mapping[str, Any] = field(default_factory=dict)
     trials: Mapping[str, Any] = field(default_factory=dict)

@@ -458,7 +458,7 @@ def test_dropping(connection: duckdb.DuckDBPyConnection) -> None:
     with sqlanon.connect(connection) as db:
         assert db.drop_live(policy, "OTHER") == "other"
         assert connection.execute("SELECT view FROM sqlanon.live_views").fetchall() == [("t_live",)]
-        with pytest.raises(SourceError, match="there is no live view 'other'; there is: 't_live'"):
+        with pytest.raises(SourceError, match="live view 'other': does not exist; the live views are 't_live'"):
             db.drop_live(policy, "other")
         assert db.drop_live(policy) == "t_live"
     left = connection.execute("SELECT table_name FROM information_schema.tables").fetchall()
@@ -651,7 +651,7 @@ def test_the_command(policy_file: Path) -> None:
 def test_the_command_when_the_answer_is_no(policy_file: Path) -> None:
     ended = cli("live", policy_file, "--name", "again", "--drop")
     status, told = ended.status, ended.err
-    assert (status, "there is no live view 'again'" in told) == (2, True)
+    assert (status, "live view 'again': does not exist" in told) == (2, True)
     with duckdb.connect(policy_file.parent / "hospital.duckdb") as connection:
         ended = cli("live", policy_file)  # somebody has it
         status, told = ended.status, ended.err
