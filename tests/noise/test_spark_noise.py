@@ -225,7 +225,7 @@ def test_the_same_is_found_and_claimed_as_with_duckdb(which: str, request: pytes
 
 
 @pytest.mark.usefixtures("spark_cluster")
-@pytest.mark.parametrize("which", ["one", "three"])
+@pytest.mark.parametrize("which", [pytest.param("one", marks=pytest.mark.thorough), "three"])
 def test_classes_are_those_of_duckdb_with_their_ranges(which: str, request: pytest.FixtureRequest) -> None:
     both: ReleaseDraft = request.getfixturevalue(which)
     found = [
@@ -360,7 +360,7 @@ def test_who_is_near_to_too_few_is_left_out_and_then_their_classes(three: Releas
 
 
 @pytest.mark.usefixtures("spark_cluster")
-@pytest.mark.parametrize("which", ["one", "three"])
+@pytest.mark.parametrize("which", [pytest.param("one", marks=pytest.mark.thorough), "three"])
 def test_no_record_leaves_spark(which: str, request: pytest.FixtureRequest) -> None:
     both: ReleaseDraft = request.getfixturevalue(which)
     combinations = len({(row["zip"], row["age"], row["ill"]) for row in people().to_pylist()})

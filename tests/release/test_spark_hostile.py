@@ -107,6 +107,7 @@ def test_nothing_of_a_forged_release_is_evaluated(what: str, place: Any, evaluat
         assert not evaluated()
 
 
+@pytest.mark.thorough
 def test_a_forgery_would_be_evaluated(place: Any, evaluated: Callable[[], bool]) -> None:
     patients(place, 60)
     publish(place)

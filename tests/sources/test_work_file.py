@@ -84,6 +84,8 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_search(tmp_path: Pa
         db.anonymize(sqlanon.Policy(**POLICY), keep_work=tmp_path / "missing" / "work.duckdb")
 
 
+@pytest.mark.cases(2)
+@pytest.mark.least(5)
 @pytest.mark.parametrize("strategy", ["optimal", "mondrian", "k-similar", "subtree", "local", "mu-argus", "iab"])
 def test_contributing_lists_each_table(tmp_path: Path, strategy: str) -> None:
     matches = set(re.findall(r"^\| (`[^|]*`) \|", PAGE[PAGE.index("## Intermediate tables") :], re.MULTILINE))
