@@ -43,6 +43,7 @@ from sqlanon.requirements.macros import call_digest
 from sqlanon.support.expressions import col, select, select_star, table
 from sqlanon.support.resources import RELEASE_MACROS, macro_script
 from support.commands import cli
+from support.lanes import share
 from support.pages import SPARK, blocks
 from support.servers.spark import Cluster, free_port
 from support.thresholds import SMALL_SPARK
@@ -714,7 +715,7 @@ def test_tampering_is_seen(place: Any) -> None:
         place.sql(f"CREATE TABLE clinic.kept_{name} USING PARQUET AS SELECT * FROM shared.{name}")
     place.sql("CREATE OR REPLACE TEMPORARY VIEW kept AS SELECT * FROM clinic.kept_r_v1")
     place.sql("CREATE OR REPLACE TEMPORARY VIEW kept_manifest AS SELECT * FROM clinic.kept_r_v1_manifest")
-    for what, (statements, expected) in TAMPERED.items():
+    for what, (statements, expected) in share([*TAMPERED.items()], 5):
         for statement in statements:
             place.sql(statement)
         found = failed_checks(release_location(place, "shared.r").verify())
