@@ -111,7 +111,7 @@ def test_no_test_module_imports_another() -> None:
     assert [names for names in modules if any(part.startswith("test_") for part in names[1].split("."))] == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_names_that_tests_import_exist() -> None:
     """Also where a test is not collected, or imports in a function."""
     found = {

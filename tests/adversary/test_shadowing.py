@@ -463,7 +463,7 @@ def test_macros_of_the_source_change_no_message(place: str, used: set[str], tmp_
     assert outcome(place, case, tmp_path / "run", names, also=looked_at)["more"] == clean_ones["more"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_macros_change_no_suggestion(used: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.suggest.trials.SECONDS", 0.0)  # the strategies are looked at above
     texts = []

@@ -306,7 +306,7 @@ def test_relative_paths_are_relative_to_the_policy_and_those_of_the_command_line
     assert str(folder / "new.duckdb") in cli("init", "new.duckdb").out
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_demo(tmp_path: Path) -> None:
     ended = cli("demo", "--dir", tmp_path / "demo", "--rows", "1000")
     assert (ended.status, ended.err) == (0, "")

@@ -295,6 +295,6 @@ def test_fewer_patients_than_k_is_infeasible(tmp_path: Path) -> None:
         run_demo(tmp_path, 3)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_handful_of_patients_make_a_story(tmp_path: Path) -> None:
     assert run_demo(tmp_path, 5).after.linkage.identified == 0

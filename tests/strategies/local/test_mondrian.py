@@ -83,7 +83,7 @@ SUMMARIES, CUTS = st.sampled_from(["range", "set", "median"]), st.sampled_from([
 ENDS_OF_RANGES = st.sampled_from(["grid", "exact"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(5, usual=3))
 @given(cases(), LIMITS, SUMMARIES, CUTS, ENDS_OF_RANGES)
 def test_parts_and_labels_are_those_of_a_plain_mondrian(

@@ -54,7 +54,7 @@ def test_three_classes_are_those_of_mu_argus() -> None:
 # Against a plain one
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(10, usual=40))
 @given(SOME_ROWS, LIMITS, CLASS_LISTS)
 def test_as_a_plain_one_many(case: Case, limits: list[int], classes: list[str]) -> None:

@@ -166,7 +166,7 @@ def test_assigned_combinations_are_released(case: Case) -> None:
     check(replace(case, limit="1"), "drop", publish=False)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(3, usual=2))
 @given(cases())
 def test_suppressed_combinations_can_be_masked(case: Case) -> None:

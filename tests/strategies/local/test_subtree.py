@@ -48,8 +48,7 @@ def check(case: Case, limits: Sequence[int]) -> None:
         check_no_split_is_left(plain, cut, found, case.k)
 
 
-@pytest.mark.slow
-@pytest.mark.least(4)
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", range(16))
 def test_no_split_is_left_that_costs_less(number: int) -> None:
     case = local_case(number)
