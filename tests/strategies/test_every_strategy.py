@@ -145,7 +145,7 @@ def recorded(called: set[str], name: str, function: Callable[..., Any]) -> Calla
     return call
 
 
-@pytest.mark.least(4)
+@pytest.mark.least(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("number", NUMBERS)
 def test_every_strategy_as_if_the_table_were_large(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
