@@ -376,7 +376,7 @@ def draft(
         from sqlanon.decoys import add_decoys
 
         decoy_result = add_decoys(runner, search_input, recoding, search_result.score)
-        if decoy_result.statement is not None:
+        if decoy_result.recoding.statement.drawn is not None:
             runner.finish_stage("decoys", "invented rows for classes that are too small, drawn once")
         recoding = decoy_result.recoding
         timer.end("decoys")

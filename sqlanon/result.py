@@ -303,7 +303,7 @@ class Result:
                 f"noisy shows rows of the source, and rows in {self._search_input.source.location} never leave it; "
                 "noise, linking_risk and confidence have figures of them"
             )
-        return self._run.engine.relation(self._draft.noise.statement.all_records())
+        return self._run.engine.relation(self._draft.noise.drawn.all_records())
 
     @property
     def decoy_rows(self) -> duckdb.DuckDBPyRelation | None:
@@ -313,8 +313,7 @@ class Result:
         return None if query is None else self._run.engine.relation(query)
 
     def _decoy_query(self) -> exp.Select | None:
-        statement = None if self._draft.decoys is None else self._draft.decoys.statement
-        return None if statement is None else statement.decoy_rows()
+        return None if self._draft.decoys is None else self._draft.decoys.decoy_rows()
 
     def relation(self) -> duckdb.DuckDBPyRelation:
         """The rows of the release before it is published: a relation, on the connection of the `Database`.

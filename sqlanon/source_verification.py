@@ -61,7 +61,7 @@ def check_against_source(
         return checks
     rows = _make_recoded_rows(run, search_input, recoding, view)
     checks += _check_label_levels(run, search_input, recoding.generalization, verification)
-    audit = SourceAudit(engine, run.work, macros, search_input, recoding.statement, recoding.statement, run.population)
+    audit = SourceAudit(engine, run.work, macros, search_input, recoding.statement, run.population)
     if policy.has_decoys:
         return checks + _check_with_decoys(run, search_input, verification, view, audit)
     if not policy.noisy_attributes:
@@ -122,7 +122,7 @@ def check_extended(run: Run, search_input: SearchInput, release: OpenedRelease) 
     levels = {name: level or 0 for name, level in manifest.levels(search_input.heights).items()}
     recoding, recoded = recode_released_rows(run, search_input, levels), run.work_names.view("recoded")
     run.engine.execute(create_temporary_view(recoded, recoding.select(shuffled=False)))
-    audit = SourceAudit(run.engine, run.work, macros, search_input, recoding, recoding, None)
+    audit = SourceAudit(run.engine, run.work, macros, search_input, recoding, None)
     return [
         _check_rows(run, release, recoded),
         *_check_label_levels(run, search_input, manifest.generalization, release.verification),

@@ -32,7 +32,7 @@ from sqlanon.requirements.macros import call_digest
 from sqlanon.sources.source import Population, Source
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.population_match import generalized_population
-from sqlanon.strategies.recoding import ReleaseStatement
+from sqlanon.strategies.recoding import ClassRecoding
 from sqlanon.support.checks import Check
 from sqlanon.support.coding import Column, Levels
 from sqlanon.support.expressions import (
@@ -58,8 +58,8 @@ class SourceAudit:
     ----------
     macros:
         The database with the macro library.
-    recoding, plain:
-        The recoding of the source for the release, and the recoding before noise, which a population never gets.
+    recoding:
+        The recoding of the source for the release.
     with_persons:
         The released rows with their persons, if they are not those of the recoding.
     """
@@ -68,8 +68,7 @@ class SourceAudit:
     work: Namer
     macros: str
     search_input: SearchInput
-    recoding: ReleaseStatement
-    plain: ReleaseStatement
+    recoding: ClassRecoding
     population: Population | None
     with_persons: exp.Query | None = None
 
@@ -170,7 +169,7 @@ class SourceAudit:
 
     def _generalize_population(self, rows: exp.Table) -> exp.Query:
         """Generalize the population as the release; masked rows match all of it, so it is added at the top levels."""
-        search_input, recoding, population = self.search_input, self.plain, self.search_input.population
+        search_input, recoding, population = self.search_input, self.recoding, self.search_input.population
         assert isinstance(recoding, FullDomainRecoding)  # a policy with a population needs a full-domain strategy
         assert population is not None
         heights = search_input.marginals.heights
@@ -212,7 +211,7 @@ class RemotePersonCounts:
     """Implements `requirements.audit.PersonCounts` on a server; `close` drops the relations that it creates."""
 
     def __init__(
-        self, engine: Queryable, source: Source, work: Namer, recoding: ReleaseStatement, person: str, mark: str
+        self, engine: Queryable, source: Source, work: Namer, recoding: ClassRecoding, person: str, mark: str
     ) -> None:
         assert source.persons is not None
         persons = source.persons

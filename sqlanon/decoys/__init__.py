@@ -1,5 +1,5 @@
 """Decoys: invented rows for classes that are too small after the search."""
 
-from sqlanon.decoys.draw import DecoyResult, Decoys, add_decoys
+from sqlanon.decoys.draw import DecoyResult, Decoys, DrawnDecoys, add_decoys
 
-__all__ = ["DecoyResult", "Decoys", "add_decoys"]
+__all__ = ["DecoyResult", "Decoys", "DrawnDecoys", "add_decoys"]

@@ -10,9 +10,9 @@ Source: the post-analytics of the IAB's paper on anonymizing its data, which inj
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlglot import exp
 
@@ -25,8 +25,8 @@ from sqlanon.recode.stage import Recoding
 from sqlanon.strategies.lattice.checker import Checker, policy_measure
 from sqlanon.strategies.lattice.classes import evaluated_classes
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.strategies.recoding import order_by_class
-from sqlanon.support.coding import CodedAttribute, Column, Levels, code_column, level_codes
+from sqlanon.strategies.recoding import ClassRecoding
+from sqlanon.support.coding import CodedAttribute, Levels, code_column, level_codes
 from sqlanon.support.expressions import (
     Namer,
     aliased,
@@ -45,59 +45,18 @@ from sqlanon.support.notices import Notice
 
 
 @dataclass(frozen=True)
-class RecodingWithDecoys:
-    """Makes a release with decoys: a `strategies.recoding.ClassRecoding`."""
+class DrawnDecoys:
+    """The rows of a recoding that suppresses only unknown values, and then the decoys."""
 
-    real: FullDomainRecoding  # the real rows; only unknown values are suppressed
     decoys: exp.Table  # codes for labels and ``value_j`` for other columns, as in the recoding's rows
-    null_columns: int = 0  # trailing columns that are NULL in decoys
+    column_count: int  # the columns of decoys; further columns of the source are NULL in them
+    types: ClassVar[Mapping[str, str]] = {}
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.real.columns
-
-    def released_type(self, column: Column, source_type: str) -> str:
-        return self.real.released_type(column, source_type)
-
-    def label_counts(self) -> exp.Select:
-        return self.real.label_counts()
-
-    def fully_suppressed(self) -> exp.Select:
-        return self.real.fully_suppressed()
-
-    def with_column(self, column: Column) -> RecodingWithDecoys:
-        """The same with another column of the source, NULL in decoys."""
-        return replace(self, real=self.real.with_column(column), null_columns=self.null_columns + 1)
-
-    def with_source(self, source: exp.Table) -> RecodingWithDecoys:
-        return replace(self, real=self.real.with_source(source))
-
-    @property
-    def codes_identify_labels(self) -> bool:
-        return self.real.codes_identify_labels
-
-    def class_keys(self) -> dict[int, str]:
-        return self.real.class_keys()
-
-    def rows(self) -> exp.Select:
-        """The real rows in the order of the source, then the decoys; see `FullDomainRecoding.rows`."""
-        drawn_column_count = len(self.columns) - self.null_columns
-        decoy_columns: list[exp.Expr] = [col(name) for name in self.class_keys().values()]
-        decoy_columns += [
-            col(f"value_{j}") if j < drawn_column_count else exp.null() for j in unchanged_columns(self.real)
-        ]
-        decoys = select(decoy_columns, self.decoys.copy())
-        return select_star(subquery(union_all(self.real.rows(), decoys), "u"))
-
-    def with_labels(self, rows: exp.Expr) -> exp.Select:
-        return self.real.with_labels(rows)
-
-    def select(self, shuffled: bool = True) -> exp.Select:
-        return order_by_class(self, self.rows()) if shuffled else self.with_labels(subquery(self.rows(), "r"))
-
-    def decoy_rows(self) -> exp.Select:
-        """The released decoys alone, for the data holder."""
-        return self.with_labels(subquery(select_star(self.decoys.copy()), "r"))
+    def rows(self, recoding: ClassRecoding) -> exp.Select:
+        assert isinstance(recoding, FullDomainRecoding)  # policies with decoys need a full-domain strategy
+        columns: list[exp.Expr] = [col(name) for name in recoding.class_keys().values()]
+        columns += [col(f"value_{j}") if j < self.column_count else exp.null() for j in unchanged_columns(recoding)]
+        return select_star(subquery(union_all(recoding.rows(), select(columns, self.decoys.copy())), "u"))
 
 
 def _real_classes(space: ClassSpace, levels: Levels, attributes: Sequence[CodedAttribute]) -> exp.Select:
@@ -241,12 +200,18 @@ class Decoys:
 
 @dataclass(frozen=True)
 class DecoyResult:
-    """A recoding with its vulnerable classes filled."""
+    """A recoding with its vulnerable classes filled; `DrawnDecoys` if there are any."""
 
     decoys: Decoys
     recoding: Recoding  # figures of the real rows, those of the filled classes with their generalized values
     score: float  # of these figures; the bound of the search, which counted such rows as suppressed, still holds
-    statement: RecodingWithDecoys | None  # None if no class is vulnerable
+
+    def decoy_rows(self) -> exp.Select | None:
+        """The released decoys alone, for the data holder; None if no class is vulnerable."""
+        statement = self.recoding.statement
+        if not isinstance(statement.drawn, DrawnDecoys):
+            return None
+        return statement.with_labels(subquery(select_star(statement.drawn.decoys.copy()), "r"))
 
 
 def add_decoys(runner: StatementRunner, search_input: SearchInput, recoding: Recoding, score: float) -> DecoyResult:
@@ -256,18 +221,18 @@ def add_decoys(runner: StatementRunner, search_input: SearchInput, recoding: Rec
     """
     plain, k = recoding.statement, search_input.requirements.k
     assert isinstance(plain, FullDomainRecoding)  # policies with decoys need a full-domain strategy
-    unfilled = DecoyResult(Decoys(0, 0, recoding.smallest_class), recoding, score, None)
+    unfilled = DecoyResult(Decoys(0, 0, recoding.smallest_class), recoding, score)
     # A dry run with one class of all rows has no statements to show.
     if runner.dry and not search_input.frequency_sets.space.below_top(plain.levels):
         return unfilled
     vulnerable, classes = count_vulnerable_classes(runner, search_input, plain)
     if not vulnerable["classes"] and not runner.dry:
         return unfilled
-    draw_decoys(runner, search_input.marginals.heights, plain, classes, k, search_input.work)
-    statement = RecodingWithDecoys(replace(plain, suppressed=None), search_input.work("decoys"))
+    table = draw_decoys(runner, search_input.marginals.heights, plain, classes, k, search_input.work)
+    statement = replace(plain, suppressed=None, drawn=DrawnDecoys(table, len(plain.columns)))
     decoys = Decoys(vulnerable["decoys"], vulnerable["classes"], vulnerable["smallest"])
     if runner.dry:
-        return DecoyResult(decoys, replace(recoding, statement=statement), score, statement)
+        return DecoyResult(decoys, replace(recoding, statement=statement), score)
     figures = unsuppressed_figures(runner, search_input, plain)
     warning = f"{decoys.rows:,} of the released rows are decoys, in {decoys.classes:,} classes. k counts them; "
     warning += f"without them, the smallest class has {decoys.smallest_class_without:,} of {k:,} rows"
@@ -275,7 +240,7 @@ def add_decoys(runner: StatementRunner, search_input: SearchInput, recoding: Rec
     if search_input.policy.catalog is None:
         warnings.append(Notice("without a catalog, only this result knows which rows are decoys"))
     filled = replace(recoding, figures=figures, smallest_class=k, statement=statement, warnings=tuple(warnings))
-    return DecoyResult(decoys, filled, policy_measure(search_input).score(plain.levels, figures), statement)
+    return DecoyResult(decoys, filled, policy_measure(search_input).score(plain.levels, figures))
 
 
 def count_vulnerable_classes(

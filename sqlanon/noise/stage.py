@@ -21,7 +21,7 @@ from sqlanon.noise import linking
 from sqlanon.noise import statements as noise
 from sqlanon.noise.columns import noisy_columns, require_usable_noisy_columns
 from sqlanon.noise.laplace import NoiseDrawing, batch_noise_drawer, refuse_without_opendp
-from sqlanon.noise.statements import NoisyColumn, NoisyRecoding
+from sqlanon.noise.statements import DrawnNoise, NoisyColumn
 from sqlanon.policy import Policy
 from sqlanon.policy.noise import noise_claims
 from sqlanon.recode.stage import Recoding
@@ -64,8 +64,8 @@ class Linking:
 class NoiseResult:
     """A recoding with noise, and the figures of the noise."""
 
-    recoding: Recoding  # without the rows that were suppressed after noise was drawn
-    statement: NoisyRecoding
+    recoding: Recoding  # with noise, and without the rows that were suppressed after it was drawn
+    drawn: DrawnNoise
     # By attribute ``epsilon``, ``expected_relative_error``, ``observed_relative_error`` (None if all values are 0, and
     # for dates), ``expected_error``, ``observed_error`` and ``zero_rows``.
     attributes: Mapping[str, Mapping[str, Any]]
@@ -198,9 +198,10 @@ def add_noise(
         released_rows = search_input.marginals.rows - recoding.figures.suppressed_rows
         confidence = None if beta is None else {"beta": beta, "suppressed_rows": count - released_rows}
     names = tuple(plain.rows().named_selects)
-    statement = NoisyRecoding(recoding.statement, rows, kept, columns, names, private)
+    noise_rows = DrawnNoise(rows, kept, columns, names, len(recoding.statement.columns), private)
+    recoding = replace(recoding, statement=replace(recoding.statement, drawn=noise_rows))
     if runner.dry:
-        return NoiseResult(recoding, statement, {}, Linking(0, 0, 0, all_records=True), confidence)
+        return NoiseResult(recoding, noise_rows, {}, Linking(0, 0, 0, all_records=True), confidence)
     expected_errors = runner.fetch_figures(noise.expected_errors(classes, columns))
     compared, linked, strictly_linked = runner.fetch_rows(linking.linking_counts(links, kept), [])[0]
     linking_figures = Linking(compared, linked, strictly_linked, all_records)
@@ -208,7 +209,7 @@ def add_noise(
     warnings = warn_of_constant_classes(policy, expected_errors) + warn_of_linkable_noise(policy, linking_figures)
     return NoiseResult(
         replace(recoding, warnings=(*recoding.warnings, *warnings)),
-        statement,
+        noise_rows,
         measure_errors(runner, policy, columns, rows, expected_errors),
         linking_figures,
         confidence,

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 
 from sqlglot import exp
@@ -38,7 +38,7 @@ from sqlanon.frequency.statements import PERSON
 from sqlanon.frequency.uncoded import uncoded_distribution, uncoded_frequency_set
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.strategies.lattice.classes import evaluated_classes
-from sqlanon.strategies.recoding import ClassRecoding, order_by_class
+from sqlanon.strategies.recoding import ClassRecoding
 from sqlanon.support.coding import Column, code_column, dense_rank
 from sqlanon.support.expressions import (
     aliased,
@@ -316,102 +316,67 @@ def drawn_columns(columns: Sequence[NoisyColumn]) -> list[tuple[str, str]]:
     return [("record", "BIGINT"), *((f"n_{j}", "BIGINT") for j in range(len(columns)))]
 
 
-def released_rows(
-    noisy: exp.Table,
-    kept: exp.Table | None,
-    columns: Sequence[NoisyColumn],
-    names: Sequence[str],
-    stored_names: Mapping[str, str],
-) -> exp.Select:
-    """The rows of a recoding with noise.
-
-    Parameters
-    ----------
-    names:
-        The columns of the rows.
-    stored_names:
-        By column, its name in ``noisy`` if that differs.
-    """
-    columns_by_name = {f"value_{column.position}": (j, column) for j, column in enumerate(columns)}
-    output: list[exp.Expr] = []
-    for name in names:
-        if name not in columns_by_name:
-            output.append(as_column(col(stored_names.get(name, name), "n"), name))
-            continue
-        j, column = columns_by_name[name]
-        value = as_released_type(col(f"y_{j}", "n"), column)
-        if column.round is None and column.bounds is None:  # values of constant classes keep every digit
-            value = fragment("CASE WHEN :is_constant THEN :true_value ELSE :value END")(
-                is_constant=col(f"constant_{j}", "n"),
-                true_value=cast(col(name, "n"), column.released_type),
-                value=value,
-            )
-        output.append(as_column(value, name))
-    query = template("SELECT :columns FROM :noisy AS n")(columns=output, noisy=noisy)
-    return query if kept is None else _join_kept(query, kept, "semi")
-
-
 def _join_kept(query: exp.Select, kept: exp.Table, join_type: str) -> exp.Select:
     on = col("record", "n").eq(col("record", "k"))
     return query.join(aliased(kept, "k"), on=on, join_type=join_type, copy=False)
 
 
 @dataclass(frozen=True)
-class NoisyRecoding:
-    """A recoding with noise added to its rows."""
+class DrawnNoise:
+    """The records of a recoding, with noise."""
 
-    plain: ClassRecoding
     noisy: exp.Table  # made by `noisy_records`
     kept: exp.Table | None  # the released records; None: all
-    noisy_columns: tuple[NoisyColumn, ...]
+    columns: tuple[NoisyColumn, ...]
     names: tuple[str, ...]  # the columns of the rows
+    column_count: int  # of the release
     private: tuple[Column, ...] = ()  # trailing unreleased columns of the rows: person and key
-    added: tuple[Column, ...] = ()  # private columns that are selected, too
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        return self.plain.columns
-
-    def released_type(self, column: Column, source_type: str) -> str:
+    def types(self) -> dict[str, str]:
         """Noisy columns have a type that is wide enough for noise."""
-        types = {noisy_column.name: noisy_column.released_type for noisy_column in self.noisy_columns}
-        return types.get(column.name) or self.plain.released_type(column, source_type)
+        return {column.name: column.released_type for column in self.columns}
 
-    def label_counts(self) -> exp.Select:
-        return self.plain.label_counts()
-
-    def fully_suppressed(self) -> exp.Select:
-        return self.plain.fully_suppressed()
-
-    def with_column(self, column: Column) -> NoisyRecoding:
-        """The same with another private column."""
-        return replace(self, plain=self.plain.with_column(column), added=(*self.added, column))
-
-    def select(self, shuffled: bool = True) -> exp.Select:
-        # The rows store all private columns, of which only some may be added.
-        first = len(self.plain.columns) - len(self.added)
+    def rows(self, recoding: ClassRecoding) -> exp.Select:
+        """The rows, in which each column that was added to the recoding is one of the private columns."""
         stored_names = {
-            f"value_{first + j}": f"value_{first + self.private.index(column)}" for j, column in enumerate(self.added)
+            f"value_{j}": f"value_{self.column_count + self.private.index(recoding.columns[j])}"
+            for j in range(self.column_count, len(recoding.columns))
         }
-        rows = released_rows(self.noisy, self.kept, self.noisy_columns, self.names, stored_names)
-        return order_by_class(self.plain, rows) if shuffled else self.plain.with_labels(subquery(rows, "r"))
+        columns_by_name = {f"value_{column.position}": (j, column) for j, column in enumerate(self.columns)}
+        output: list[exp.Expr] = []
+        for name in self.names:
+            if name not in columns_by_name:
+                output.append(as_column(col(stored_names.get(name, name), "n"), name))
+                continue
+            j, column = columns_by_name[name]
+            value = as_released_type(col(f"y_{j}", "n"), column)
+            if column.round is None and column.bounds is None:  # values of constant classes keep every digit
+                value = fragment("CASE WHEN :is_constant THEN :true_value ELSE :value END")(
+                    is_constant=col(f"constant_{j}", "n"),
+                    true_value=cast(col(name, "n"), column.released_type),
+                    value=value,
+                )
+            output.append(as_column(value, name))
+        query = template("SELECT :columns FROM :noisy AS n")(columns=output, noisy=self.noisy)
+        return query if self.kept is None else _join_kept(query, self.kept, "semi")
 
-    def class_ranges(self) -> exp.Select:
+    def class_ranges(self, recoding: ClassRecoding) -> exp.Select:
         """The released classes; each noisy column has ``low`` and ``high`` of its true values and the ``step`` of the
         released ones."""
         class_range = fragment("{'low': min(:x), 'high': max(:x), 'step': any_value(:step)}")
         ranges: dict[str, exp.Expr] = {
             f"value_{column.position}": class_range(x=col(f"x_{j}"), step=col(f"step_{j}"))
-            for j, column in enumerate(self.noisy_columns)
+            for j, column in enumerate(self.columns)
         }
         any_value = fragment("any_value(:value)")
         columns = [as_column(ranges.get(name, any_value(value=col(name))), name) for name in self.names]
         query = template("SELECT :columns FROM :noisy AS n GROUP BY class")(columns=columns, noisy=self.noisy)
-        return self.plain.with_labels(subquery(query, "r"))
+        return recoding.with_labels(subquery(query, "r"))
 
     def all_records(self) -> exp.Select:
         """All records with noise, for the data holder: ``record, class, x_j, v_j, y_j, released``."""
-        figures = [col(f"{name}_{j}", "n") for j in range(len(self.noisy_columns)) for name in "xvy"]
+        figures = [col(f"{name}_{j}", "n") for j in range(len(self.columns)) for name in "xvy"]
         is_released = exp.true() if self.kept is None else fragment("k.record IS NOT NULL")()
         query = template("SELECT n.record, n.class, :figures, :is_released AS released FROM :noisy AS n")(
             figures=figures, is_released=is_released, noisy=self.noisy

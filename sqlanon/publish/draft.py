@@ -34,7 +34,7 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.persons import PersonFigures
 from sqlanon.strategies.lattice.population_match import generalized_population
 from sqlanon.strategies.lattice.result import SearchResult
-from sqlanon.strategies.recoding import ReleaseStatement
+from sqlanon.strategies.recoding import ClassRecoding
 from sqlanon.support.checks import Check
 from sqlanon.support.coding import KNOWN, Column
 from sqlanon.support.expressions import cast, col, table
@@ -64,7 +64,7 @@ class ReplacedRelease:
 class ReleaseDraft:
     """The result of a search with its recoding: a `sqlanon.publish.targets.base.Draft`.
 
-    ``recoding`` has the statement of the rows before noise, and the figures of the release.
+    ``recoding`` has the statement and the figures of the release, with its noise or decoys.
     """
 
     run: Run
@@ -85,8 +85,8 @@ class ReleaseDraft:
         return 1 if self.is_draft or self.replaces is not None else self.search_input.policy.retained_versions
 
     @property
-    def statement(self) -> ReleaseStatement:
-        return self.recoding.statement if self.noise is None else self.noise.statement
+    def statement(self) -> ClassRecoding:
+        return self.recoding.statement
 
     @property
     def score(self) -> float:
@@ -155,8 +155,9 @@ class ReleaseDraft:
         run, policy = self.run, self.search_input.policy
         if not needs_source(policy.privacy, policy.source.person_column is not None):
             return []
-        macros, plain = run.install_macros(), self.recoding.statement
-        audit = SourceAudit(run.engine, run.work, macros, self.search_input, self.statement, plain, run.population)
+        audit = SourceAudit(
+            run.engine, run.work, run.install_macros(), self.search_input, self.statement, run.population
+        )
         return audit.checks(released.sql(run.engine.dialect))
 
     def manifest(self, table_name: str, facts: Facts) -> Manifest:
@@ -213,14 +214,13 @@ class ReleaseDraft:
         """The noise ranges of the classes; None without noise, or for a remote source."""
         if self.noise is None or self.search_input.source.access != "rows":
             return None
-        return self.noise.statement.class_ranges()
+        return self.noise.drawn.class_ranges(self.statement)
 
     def _rows_with(self, columns: Sequence[str]) -> exp.Query | None:
-        statement = self.statement
-        if self.decoys is not None and self.decoys.statement is not None:
-            statement = self.decoys.statement.real  # decoys have no person or key
         if not columns:
             return None
+        # decoys have no person or key
+        statement = self.statement if self.decoys is None else replace(self.statement, drawn=None)
         for name in columns:
             statement = statement.with_column(Column(name))
         return statement.select(shuffled=False)

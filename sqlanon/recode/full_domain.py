@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_SIZE
 from sqlanon.strategies.lattice.classes import KEPT, evaluated_classes
-from sqlanon.strategies.recoding import MASKED, order_by_class
+from sqlanon.strategies.recoding import MASKED, ClassRecoding
 from sqlanon.support.coding import KNOWN, SOURCE_ALIAS, CodedAttribute, Column, Levels, code_column, levels_below_top
 from sqlanon.support.expressions import (
     aliased,
@@ -30,7 +30,7 @@ from sqlanon.support.expressions import (
 
 
 @dataclass(frozen=True)
-class FullDomainRecoding:
+class FullDomainRecoding(ClassRecoding):
     """Makes a release from the source by one generalization of all rows.
 
     The statement reads the source once, sorts codes (small integers) and unchanged columns, and looks up labels after
@@ -38,27 +38,18 @@ class FullDomainRecoding:
     varies, and with a mask ``masked``.
     """
 
-    source: exp.Table
-    columns: tuple[Column, ...]
     attributes: tuple[CodedAttribute, ...]
     tops: tuple[str | None, ...]  # labels of the top levels
     levels: Levels
     suppressed: exp.Table | None = None  # the suppressed classes, made by `suppressed_classes`
     mask: bool = False  # suppressed rows stay, with every quasi-identifier at its top
 
-    def released_type(self, column: Column, source_type: str) -> str:
+    def recoded_type(self, column: Column, source_type: str) -> str:
         """Level 0 keeps the type of the source; labels, open ends and masks make the column VARCHAR."""
         if column.quasi is None:
             return source_type
         has_labels = self.levels[column.quasi] >= self.attributes[column.quasi].lowest_labelled
         return "VARCHAR" if has_labels or self.mask else source_type
-
-    def with_column(self, column: Column) -> FullDomainRecoding:
-        return replace(self, columns=(*self.columns, column))
-
-    def with_source(self, source: exp.Table) -> FullDomainRecoding:
-        """The same over other source rows."""
-        return replace(self, source=source)
 
     @property
     def codes_identify_labels(self) -> bool:
@@ -85,8 +76,8 @@ class FullDomainRecoding:
         return query.select(*output, copy=False)
 
     def select(self, shuffled: bool = True) -> exp.Select:
-        if shuffled:
-            return order_by_class(self, self.rows())
+        if shuffled or self.drawn is not None:
+            return super().select(shuffled)
         output = [as_column(_value_of_source_row(self, j), column.name) for j, column in enumerate(self.columns)]
         return _kept_rows(self).select(*output, copy=False)
 

@@ -152,7 +152,7 @@ def test_parts_of_a_release_meet_what_each_class_must_meet(plain: Subject) -> No
     """The rows that an extension adds: the average risk is of the whole release."""
     draft, connection = plain.draft, plain.draft.run.engine.connection
     statement, macros = draft.recoding.statement, draft.run.install_macros()
-    audit = SourceAudit(draft.run.engine, draft.run.work, macros, draft.search_input, statement, statement, None)
+    audit = SourceAudit(draft.run.engine, draft.run.work, macros, draft.search_input, statement, None)
     both = ["3-anonymity", "5-anonymity of ward"]
     for rows, refused in ((14, []), (13, both[1:]), (12, both[1:]), (11, both)):
         part = f"FROM memory.main.draft_rows ORDER BY ward DESC LIMIT {rows}"

@@ -33,7 +33,7 @@ def draft() -> Iterator[tuple[ReleaseDraft, Manifest]]:
         connection.execute("CREATE TABLE t (ward VARCHAR, age INTEGER)")
         connection.execute(f"INSERT INTO t VALUES {', '.join(map(str, ROWS))}")
         draft = db.anonymize(policy)._draft
-        query = draft.recoding.statement.select(shuffled=False)
+        query = replace(draft.recoding.statement, drawn=None).select(shuffled=False)
         draft.run.engine.execute(create_table(RECODED.copy(), query))
         yield draft, draft.manifest("t", Facts(600, 2, 200, "digest"))
 

@@ -488,7 +488,7 @@ class ExtensionDraft:
         person, all_rows = self.search_input.columns.person, None
         if person is not None:
             all_rows = _with_persons(run, [check.name for check in self.columns()], person)
-        audit = SourceAudit(run.engine, run.work, macros, self.search_input, recoding, recoding, None, all_rows)
+        audit = SourceAudit(run.engine, run.work, macros, self.search_input, recoding, None, all_rows)
         checks = audit.checks(released.sql(run.engine.dialect))
         if not self.extension.added_rows:
             return checks

@@ -22,7 +22,7 @@ from sqlanon.strategies.local.nodes import (
     level_column,
     node_column,
 )
-from sqlanon.strategies.recoding import MASKED, order_by_class
+from sqlanon.strategies.recoding import MASKED, ClassRecoding
 from sqlanon.support.coding import KNOWN, ROWS, CodedAttribute, Column, Levels, code_column
 from sqlanon.support.expressions import (
     aliased,
@@ -245,14 +245,12 @@ _LABELS_AS_LISTS = template(r"""
 
 
 @dataclass(frozen=True)
-class LocalRecoding:
+class LocalRecoding(ClassRecoding):
     """Builds the statement of a release in which each combination has labels of its own.
 
     Its rows have ``code_i`` for attributes with labels, and ``value_j`` for the other columns.
     """
 
-    source: exp.Table
-    columns: tuple[Column, ...]
     attributes: tuple[CodedAttribute, ...]
     tops: tuple[str | None, ...]
     trees: tuple[Tree, ...]
@@ -269,18 +267,12 @@ class LocalRecoding:
     # division.
     division_key: tuple[str, ...] = ()
 
-    def released_type(self, column: Column, own: str) -> str:
+    def recoded_type(self, column: Column, source_type: str) -> str:
         if column.quasi in self.lists and (self.mask or column.quasi not in self.ground):
             return "VARCHAR[]"
         if column.quasi is None or (not self.mask and (column.quasi in self.ground or self.types[column.quasi])):
-            return own
+            return source_type
         return "VARCHAR"
-
-    def with_column(self, column: Column) -> LocalRecoding:
-        return replace(self, columns=(*self.columns, column))
-
-    def with_source(self, source: exp.Table) -> LocalRecoding:
-        return replace(self, source=source)
 
     @property
     def codes_identify_labels(self) -> bool:
@@ -304,9 +296,6 @@ class LocalRecoding:
             for i in range(len(self.attributes))
         ]
         return _SELECT_FROM(figures=flags, relation=self.kept_combinations)
-
-    def select(self, shuffled: bool = True) -> exp.Select:
-        return order_by_class(self, self.rows()) if shuffled else self.with_labels(subquery(self.rows(), "r"))
 
     def with_labels(self, rows: exp.Expr) -> exp.Select:
         query = exp.Select().from_(aliased(rows, "r"))
