@@ -280,9 +280,9 @@ class Database:
             The source does not fit the policy, or its values would get other labels than in the release.
         """
         _require_policy(policy)
-        from sqlanon.withdrawal import Withdrawal
+        from sqlanon.withdrawal import withdraw
 
-        return Withdrawal(*pipeline.withdraw(self._workspace, policy, progress or ignore_progress))
+        return withdraw(self._workspace, policy, progress or ignore_progress)
 
     def plan(self, policy: Policy, dialect: str | None = None) -> Plan:
         """List the stages of `anonymize` with their SQL. It reads the schema and the hierarchy files, and no rows.
@@ -330,7 +330,9 @@ class Database:
             SHA-256.
         """
         _require_policy(policy)
-        return pipeline.verify(self._workspace, policy, release_location(release, table), sha256)
+        from sqlanon.source_verification import verify
+
+        return verify(self._workspace, policy, release_location(release, table), sha256)
 
     def report(
         self,

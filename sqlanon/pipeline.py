@@ -3,8 +3,8 @@
 scan > hierarchies > frequency sets > search > recode > dependencies > noise > decoys > audit > publish
 
 `anonymize` runs the stages up to a draft of the release, and `publish` the last two. `plan` is a dry run: its
-`StatementRunner` records statements and answers queries with examples. `compare`, `extend`, `risk` and `verify` share
-the first stages. Each stage is one call into its package.
+`StatementRunner` records statements and answers queries with examples. `compare`, `extend` and `risk` share the first
+stages, and so do `source_verification` and `withdrawal`. Each stage is one call into its package.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sqlglot import exp
 
 from sqlanon.disclosure.dependencies import measure_dependencies
 from sqlanon.disclosure.person_column import (
-    explain_undecided_person,
+    describe_undecided_person,
     find_undecided_person,
     refuse_undecided_person,
     warn_of_rows_without_person,
@@ -32,24 +32,21 @@ from sqlanon.engines.statement_runner import Plan, StatementRunner
 from sqlanon.errors import (
     AuditError,
     InfeasibleError,
-    NoMarkedRowsError,
     OvertimeError,
     PolicyError,
-    RelabelledError,
     ReleaseError,
 )
 from sqlanon.frequency.counting import count_frequencies
 from sqlanon.frequency.scan import scan_tables
 from sqlanon.frequency.unmatched import drop_unmatched_population
-from sqlanon.hierarchies.build import Hierarchies, build_hierarchies, summarize_values
+from sqlanon.hierarchies.build import build_hierarchies
 from sqlanon.hierarchies.levels import warn_of_levels_above_top
-from sqlanon.places.addresses import format_location
 from sqlanon.policy import Policy
 from sqlanon.policy.compatibility import LEDGER_FEATURES, collect_sections, find_conflicts
-from sqlanon.publish.draft import ReleaseDraft, ReplacedRelease, show_audit, show_rows
+from sqlanon.publish.draft import ReleaseDraft, show_audit, show_rows
 from sqlanon.publish.stage import Ledger, NoLedger, copy_audited_rows
 from sqlanon.publish.stage import publish as audit_and_publish
-from sqlanon.publish.targets.base import Reach, recorded_location, target_for
+from sqlanon.publish.targets.base import target_for
 from sqlanon.recode.stage import recode
 from sqlanon.release.target_kinds import kind_for_target
 from sqlanon.sources import Source, source_errors
@@ -58,22 +55,18 @@ from sqlanon.sources.run import Run, keep_work_tables
 from sqlanon.sources.source import Population
 from sqlanon.sources.workspace import Workspace
 from sqlanon.strategies.examples import example_levels, find_lattice_size
-from sqlanon.strategies.lattice.input import EarlierReleases, SearchInput, build_search_input
+from sqlanon.strategies.lattice.input import SearchInput, build_search_input
 from sqlanon.strategies.lattice.lattice import ignore_progress, store_lattice
 from sqlanon.strategies.stage import run_search
-from sqlanon.support.checks import Check, source_check
-from sqlanon.support.expressions import Namer, create_table, row_count
+from sqlanon.support.expressions import Namer
 from sqlanon.support.notices import Notice, sort_messages
 from sqlanon.support.workdir import spill_directory
 
 if TYPE_CHECKING:
-    from sqlanon.audit.verification import Verification
-    from sqlanon.ledger import Publication, PublishedRelease
+    from sqlanon.ledger import Publication
     from sqlanon.ledger.growth.extend import Extension
     from sqlanon.noise.stage import NoisePlan
-    from sqlanon.publish.targets.base import OpenedRelease, ReleasedRows, ReleaseLocation
     from sqlanon.release.manifest import Manifest
-    from sqlanon.release.source_change import SourceChange
     from sqlanon.risk import Risk
     from sqlanon.strategies.compare import ComparisonProgress, ComparisonRow
 
@@ -137,21 +130,16 @@ def compare(
                 figures = recode(runner, search_input, search_result).figures
                 total_seconds = time.perf_counter() - started
                 if is_first:
-                    undecided_person, is_first = _describe_undecided_person(runner, search_input), False
+                    with source_errors():
+                        source, rows = search_input.source, search_input.marginals.rows
+                        undecided_person = describe_undecided_person(runner, policy, source, search_input.columns, rows)
+                    is_first = False
                 yield build_comparison_row(
                     name, search_input, search_result, figures, search_seconds, total_seconds, undecided_person
                 )
         except (OvertimeError, InfeasibleError) as error:
             stopped, total_seconds = isinstance(error, OvertimeError) or None, time.perf_counter() - started
             yield ComparisonRow(name, stopped=stopped, seconds=total_seconds, error=str(error))
-
-
-def _describe_undecided_person(runner: StatementRunner, search_input: SearchInput) -> str | None:
-    """Warn that a column numbers persons and the policy does not name it, so that figures count rows."""
-    source, rows = search_input.source, search_input.marginals.rows
-    with source_errors():
-        person = find_undecided_person(runner, search_input.policy, source, search_input.columns, rows)
-    return None if person is None else f"source.person: {explain_undecided_person(person)}"
 
 
 def extend(workspace: Workspace, policy: Policy) -> Extension:
@@ -167,65 +155,6 @@ def extend(workspace: Workspace, policy: Policy) -> Extension:
             runner, run, policy, [extended.publication, *extended.base_publications], fixed, verified
         )
         return extend(runner, run, search_input, extended, started)
-
-
-def withdraw(
-    workspace: Workspace, policy: Policy, progress: StageProgress
-) -> tuple[PublishedRelease, SourceChange, ReleaseDraft | None]:
-    """Draft the policy's release again without the rows that were deleted from its source: at the same levels, or, if
-    these do not meet the policy, after a search among coarser ones. The draft is None if no row was deleted.
-
-    The draft has only rows of the release, if they can be distinguished from the source's other rows.
-    """
-    from sqlanon.ledger import find_published_release
-
-    timer = StageTimer()
-    progress("scan", 0, 0, None)
-    with workspace.run(policy, counted=True) as run, source_errors():
-        published = find_published_release(run, policy)
-        publication, rows_now = published.publication, _count_source_rows(run, policy)
-        location = recorded_location(publication.path, publication.table_name, Reach(policy, run.source))
-    change = measure_source_change(workspace, policy, location, published.manifest, publication, rows_now)
-    if not change.may_have_lost_rows:
-        return published, change, None
-    deleted_rows = change.missing_rows if change.deleted_rows is None else change.deleted_rows
-    if deleted_rows == published.manifest.released_rows:
-        raise ReleaseError(
-            f"{format_location(publication.path)}: none of its rows is in the source any more, so no release "
-            "can replace it; remove it, or run `sqlanon anonymize` to release the source as it is now"
-        )
-    try:
-        release_draft = _draft_withdrawal(workspace, published, True, progress, timer)
-    except InfeasibleError:
-        release_draft = _draft_withdrawal(workspace, published, False, progress, timer)
-    return published, change, release_draft
-
-
-def _count_source_rows(run: Run, policy: Policy) -> int:
-    if run.source.access == "rows":
-        return int(run.engine.rows(row_count(rows=run.source.relation))[0][0])
-    return prepare(StatementRunner(run.engine), policy, run.source, run.work, run.population).marginals.rows
-
-
-def _draft_withdrawal(
-    workspace: Workspace, published: PublishedRelease, is_fixed: bool, progress: StageProgress, timer: StageTimer
-) -> ReleaseDraft:
-    run = workspace.run(published.policy, counted=True)
-    only_its_rows = published.can_republish_released_rows(run.source)
-
-    def prepare_input(runner: StatementRunner, run: Run, policy: Policy) -> SearchInput:
-        if only_its_rows:
-            return prepare_released_rows(runner, run, published, is_fixed)
-        if is_fixed and published.levels is not None:
-            return prepare_at_levels(runner, run, policy, published.levels)
-        return prepare_with_earlier_releases(runner, run, policy)
-
-    try:
-        release_draft = draft(StatementRunner(run.engine), run, published.policy, progress, timer, prepare_input)
-    finally:
-        if run.source.persons is not None:
-            run.source.persons.close()
-    return replace(release_draft, replaces=ReplacedRelease(published.publication.run_id, only_its_rows))
 
 
 def risk(
@@ -249,88 +178,6 @@ def risk(
         except InfeasibleError:
             return assessment
         return replace(assessment, noise=estimate_noise_errors(runner, search_input, recoding, columns, epsilons))
-
-
-def verify(workspace: Workspace, policy: Policy, location: ReleaseLocation, sha256: str | None) -> Verification:
-    """Verify a release alone, then against its source: prepare the source as for the release, and recode it again."""
-    from sqlanon.ledger import check_against_ledger, count_changes, find_publication, find_recorded_publication
-    from sqlanon.source_verification import check_lost_rows, check_policy, explain_failure
-
-    with location.open_verified(workspace.limits, sha256) as release:
-        verification = release.verification
-        if not verification.is_file and (policy.noisy_attributes or policy.has_decoys):
-            raise ReleaseError(
-                "a release with noise or decoys can be verified against its source only as a file: publish it to a file"
-            )
-        with workspace.run(policy, counted=True) as run, source_errors():
-            sha256_now = release.sha256() if verification.verified and policy.catalog is not None else None
-            policy_checks = check_policy(policy, verification)
-            ledger_checks = check_against_ledger(run.engine, policy, verification, sha256_now)
-            publication = find_publication(run.engine, policy, verification)
-            is_made_by_policy = all(check.passed for check in policy_checks)
-            source_checks, rows_now = _check_source(run, policy, release, publication, is_made_by_policy)
-            checks = (*verification.checks, *policy_checks)
-            without_source = replace(verification, checks=(*checks, *ledger_checks))
-            complete = replace(verification, checks=(*checks, *source_checks, *ledger_checks))
-            if not without_source.verified:
-                return complete
-            recorded = find_recorded_publication(run.engine, policy, verification, sha256_now)
-            if recorded is None:
-                return complete
-            if complete.verified:  # new persons may have the rows of deleted ones
-                return check_lost_rows(complete, count_changes(run, policy, recorded, verification.manifest, rows_now))
-        change = measure_source_change(workspace, policy, release, verification.manifest, recorded, rows_now)
-        return explain_failure(complete, change, len(checks))
-
-
-def _check_source(
-    run: Run, policy: Policy, release: OpenedRelease, publication: Publication | None, is_made_by_policy: bool
-) -> tuple[list[Check], int]:
-    """Check a release against its source; return the checks and the number of source rows."""
-    from sqlanon.source_verification import check_against_source, check_extended
-
-    runner, rows_now = StatementRunner(run.engine), 0
-    if run.source.access == "rows" and not (rows_now := _count_source_rows(run, policy)):
-        return [source_check("source rows", False, "the source has rows", "the source has no rows")], 0
-    if publication is None or not publication.is_part:
-        after = None if publication is None else publication.after
-        search_input = prepare_with_earlier_releases(runner, run, policy, after)
-        withdraws = publication is not None and publication.withdraws is not None
-        return check_against_source(run, search_input, release, withdraws), search_input.marginals.rows
-    if not is_made_by_policy:  # the rows are not comparable
-        return [], rows_now
-    try:
-        manifest = release.verification.manifest
-        search_input = prepare_beside_releases(runner, run, policy, [publication], manifest, {publication.run_id})
-        return check_extended(run, search_input, release), rows_now
-    except RelabelledError as error:
-        return [source_check("recoded source", False, "", str(error))], rows_now
-
-
-def measure_source_change(
-    workspace: Workspace,
-    policy: Policy,
-    release: ReleasedRows,
-    manifest: Manifest,
-    publication: Publication,
-    rows_now: int,
-) -> SourceChange:
-    """Measure how the source of an unchanged release differs from the source it was published from."""
-    from sqlanon.ledger import can_mark_rows, count_changes, measure_released_rows
-
-    with workspace.run(policy, counted=True) as run, source_errors():
-        change = count_changes(run, policy, publication, manifest, rows_now)
-        if not can_mark_rows(policy, run.source, manifest):
-            return change
-        runner = StatementRunner(run.engine)
-        try:
-            search_input = prepare_beside_releases(runner, run, policy, [publication], manifest, {publication.run_id})
-        except RelabelledError as error:
-            return replace(change, relabelled=tuple(error.counts))
-        except (NoMarkedRowsError, InfeasibleError):  # none of the release's rows is in the source
-            return replace(change, missing_rows=manifest.released_rows)
-        with release.rows(run.engine, manifest) as released:
-            return measure_released_rows(run, search_input, publication, manifest, released, change)
 
 
 def draft(
@@ -468,41 +315,6 @@ def prepare_beside_releases(
     marked, releases = mark_released_rows(run, unmarked, earlier, fixed, verified)
     search_input = prepare(runner, releases.search_policy or policy, marked, work or run.work)
     return replace(search_input, policy=policy, earlier=releases)
-
-
-def prepare_released_rows(
-    runner: StatementRunner, run: Run, published: PublishedRelease, is_fixed: bool
-) -> SearchInput:
-    """Build the search input of a release's own rows with the hierarchies of the whole source, for the release's levels
-    or for levels at least as coarse."""
-    from sqlanon.ledger import select_released_rows
-
-    policy, run_id = published.policy, published.publication.run_id
-    earlier, fixed = [published.publication, *published.base_publications], published.manifest if is_fixed else None
-    whole = prepare_beside_releases(
-        runner, run, policy, earlier, fixed, {run_id}, lambda name: run.work(f"whole_{name}")
-    )
-    rows, searched = run.work("rows_of_release"), whole.search_policy
-    run.engine.execute(create_table(rows.copy(), select_released_rows(whole.source.relation)))
-    scanned = scan_tables(runner, searched, Source(rows, run.engine.columns(rows), run.source.files), run.work)
-    facts = summarize_values(runner, scanned.values)
-    hierarchies = Hierarchies(whole.hierarchies, whole.sensitive_hierarchies, facts)
-    frequencies = count_frequencies(runner, searched, scanned, hierarchies, run.work)
-    search_input = build_search_input(searched, scanned, hierarchies, frequencies)
-    run_ids = tuple(earlier_id for earlier_id in whole.earlier.run_ids if earlier_id != run_id)
-    releases = replace(whole.earlier, run_ids=run_ids, changed_run_ids=whole.earlier.changed_run_ids - {run_id})
-    return replace(search_input, policy=policy, earlier=releases)
-
-
-def prepare_at_levels(runner: StatementRunner, run: Run, policy: Policy, levels: Mapping[str, int]) -> SearchInput:
-    """Build a search input whose lattice has one generalization."""
-    attributes = {
-        name: spec.model_copy(update={"min_level": levels[name], "max_level": levels[name]}) if name in levels else spec
-        for name, spec in policy.attributes.items()
-    }
-    searched = policy.model_copy(update={"attributes": attributes})
-    search_input = prepare(runner, searched, run.source, run.work, run.population)
-    return replace(search_input, policy=policy, earlier=EarlierReleases(search_policy=searched))
 
 
 def build_ledger_entry(draft: ReleaseDraft, run_id: str, path: Path, force: bool) -> Ledger:

@@ -17,13 +17,23 @@ from sqlanon.audit.source_audit import SourceAudit
 from sqlanon.audit.verification import Verification
 from sqlanon.audit.verify import note_decoys_in_k
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import BrokenReleaseError, InfeasibleError
+from sqlanon.errors import BrokenReleaseError, InfeasibleError, NoMarkedRowsError, RelabelledError, ReleaseError
+from sqlanon.ledger import (
+    Publication,
+    can_mark_rows,
+    check_against_ledger,
+    count_changes,
+    find_publication,
+    find_recorded_publication,
+    measure_released_rows,
+)
 from sqlanon.ledger.catalog import open_recorded_decoys
 from sqlanon.ledger.growth.marks import recode_released_rows
 from sqlanon.measures import Figures
+from sqlanon.pipeline import prepare, prepare_beside_releases, prepare_with_earlier_releases
 from sqlanon.policy import Policy
 from sqlanon.publish.draft import count_suppressed_by_label
-from sqlanon.publish.targets.base import OpenedRelease
+from sqlanon.publish.targets.base import OpenedRelease, ReleasedRows, ReleaseLocation
 from sqlanon.recode.stage import Recoding, recode, recode_at
 from sqlanon.release.label_levels import LEVELS, label_levels
 from sqlanon.release.manifest import Manifest
@@ -31,17 +41,100 @@ from sqlanon.release.reader import attach_temporarily
 from sqlanon.release.source_change import NOT_COMPARED, SOURCE_CHECK, SourceChange
 from sqlanon.release.visible_values import count_different_rows
 from sqlanon.requirements import list_requirements
+from sqlanon.sources import source_errors
 from sqlanon.sources.run import Run
+from sqlanon.sources.workspace import Workspace
 from sqlanon.strategies.lattice.checker import Checker, policy_measure, verdict_rules
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.lattice import ignore_progress
 from sqlanon.strategies.lattice.persons import PersonFigures
 from sqlanon.strategies.stage import run_search
 from sqlanon.support.checks import SOURCE_PREFIX, Check, source_check
-from sqlanon.support.expressions import create_table, create_temporary_view, select_star, subquery, table
+from sqlanon.support.expressions import create_table, create_temporary_view, row_count, select_star, subquery, table
 from sqlanon.support.names import VERIFIED
 from sqlanon.support.notices import count_noun
 from sqlanon.support.resources import RELEASE_MACROS, REQUIREMENT_MACROS
+
+
+def verify(workspace: Workspace, policy: Policy, location: ReleaseLocation, sha256: str | None) -> Verification:
+    """Verify a release alone, then against its source: prepare the source as for the release, and recode it again."""
+    with location.open_verified(workspace.limits, sha256) as release:
+        verification = release.verification
+        if not verification.is_file and (policy.noisy_attributes or policy.has_decoys):
+            raise ReleaseError(
+                "a release with noise or decoys can be verified against its source only as a file: publish it to a file"
+            )
+        with workspace.run(policy, counted=True) as run, source_errors():
+            sha256_now = release.sha256() if verification.verified and policy.catalog is not None else None
+            policy_checks = check_policy(policy, verification)
+            ledger_checks = check_against_ledger(run.engine, policy, verification, sha256_now)
+            publication = find_publication(run.engine, policy, verification)
+            is_made_by_policy = all(check.passed for check in policy_checks)
+            source_checks, rows_now = _check_source(run, policy, release, publication, is_made_by_policy)
+            checks = (*verification.checks, *policy_checks)
+            without_source = replace(verification, checks=(*checks, *ledger_checks))
+            complete = replace(verification, checks=(*checks, *source_checks, *ledger_checks))
+            if not without_source.verified:
+                return complete
+            recorded = find_recorded_publication(run.engine, policy, verification, sha256_now)
+            if recorded is None:
+                return complete
+            if complete.verified:  # new persons may have the rows of deleted ones
+                return check_lost_rows(complete, count_changes(run, policy, recorded, verification.manifest, rows_now))
+        change = measure_source_change(workspace, policy, release, verification.manifest, recorded, rows_now)
+        return explain_failure(complete, change, len(checks))
+
+
+def _check_source(
+    run: Run, policy: Policy, release: OpenedRelease, publication: Publication | None, is_made_by_policy: bool
+) -> tuple[list[Check], int]:
+    """Check a release against its source; return the checks and the number of source rows."""
+    runner, rows_now = StatementRunner(run.engine), 0
+    if run.source.access == "rows" and not (rows_now := count_source_rows(run, policy)):
+        return [source_check("source rows", False, "the source has rows", "the source has no rows")], 0
+    if publication is None or not publication.is_part:
+        after = None if publication is None else publication.after
+        search_input = prepare_with_earlier_releases(runner, run, policy, after)
+        withdraws = publication is not None and publication.withdraws is not None
+        return check_against_source(run, search_input, release, withdraws), search_input.marginals.rows
+    if not is_made_by_policy:  # the rows are not comparable
+        return [], rows_now
+    try:
+        manifest = release.verification.manifest
+        search_input = prepare_beside_releases(runner, run, policy, [publication], manifest, {publication.run_id})
+        return check_extended(run, search_input, release), rows_now
+    except RelabelledError as error:
+        return [source_check("recoded source", False, "", str(error))], rows_now
+
+
+def count_source_rows(run: Run, policy: Policy) -> int:
+    if run.source.access == "rows":
+        return int(run.engine.rows(row_count(rows=run.source.relation))[0][0])
+    return prepare(StatementRunner(run.engine), policy, run.source, run.work, run.population).marginals.rows
+
+
+def measure_source_change(
+    workspace: Workspace,
+    policy: Policy,
+    release: ReleasedRows,
+    manifest: Manifest,
+    publication: Publication,
+    rows_now: int,
+) -> SourceChange:
+    """Measure how the source of an unchanged release differs from the source it was published from."""
+    with workspace.run(policy, counted=True) as run, source_errors():
+        change = count_changes(run, policy, publication, manifest, rows_now)
+        if not can_mark_rows(policy, run.source, manifest):
+            return change
+        runner = StatementRunner(run.engine)
+        try:
+            search_input = prepare_beside_releases(runner, run, policy, [publication], manifest, {publication.run_id})
+        except RelabelledError as error:
+            return replace(change, relabelled=tuple(error.counts))
+        except (NoMarkedRowsError, InfeasibleError):  # none of the release's rows is in the source
+            return replace(change, missing_rows=manifest.released_rows)
+        with release.rows(run.engine, manifest) as released:
+            return measure_released_rows(run, search_input, publication, manifest, released, change)
 
 
 def check_against_source(

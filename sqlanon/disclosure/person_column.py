@@ -116,6 +116,15 @@ def explain_undecided_person(person: PersonColumn, small_classes: str = "") -> s
     )
 
 
+def describe_undecided_person(
+    runner: StatementRunner, policy: Policy, source: Source, columns: Columns, rows: int
+) -> str | None:
+    """The decision that is due if a column numbers people and the policy does not say who a person is: figures then
+    count rows."""
+    person = find_undecided_person(runner, policy, source, columns, rows)
+    return None if person is None else f"source.person: {explain_undecided_person(person)}"
+
+
 def refuse_undecided_person(
     runner: StatementRunner, search_input: SearchInput, recoding: ClassRecoding, person: PersonColumn | None
 ) -> None:

@@ -19,7 +19,7 @@ from functools import cached_property, partial
 from sqlglot import exp
 
 from sqlanon.disclosure.dependencies import Narrowing, find_narrowing_in_source
-from sqlanon.disclosure.person_column import explain_undecided_person, find_undecided_person
+from sqlanon.disclosure.person_column import describe_undecided_person
 from sqlanon.disclosure.unprotected_columns import find_unprotected_columns
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.class_sizes import ClassSizes
@@ -171,18 +171,15 @@ class _Assessment:
             leakage=rank_leakage(leakages, self.names, leaking_sets.whole),
             leakage_search=leakage_search,
             dependencies=self._dependencies(sizes.rows),
-            undecided_person=self._undecided_person(sizes.rows),
+            undecided_person=describe_undecided_person(
+                self.runner, self.policy, self.run.source, self.columns, sizes.rows
+            ),
             warnings=sort_messages((*self.run.notices, *unprotected)),
             **{
                 "expected_reidentifications": marketer.expected,
                 **measure_individual_risk(self.run, self.runner, self.columns, self.section, share),
             },
         )
-
-    def _undecided_person(self, rows: int) -> str | None:
-        """The decision that is due if the policy does not say who a person is."""
-        person = find_undecided_person(self.runner, self.policy, self.run.source, self.columns, rows)
-        return None if person is None else f"source.person: {explain_undecided_person(person)}"
 
     def _dependencies(self, rows: int) -> tuple[Narrowing, ...]:
         """The columns to be released unchanged that narrow a quasi-identifier."""
