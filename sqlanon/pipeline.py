@@ -228,7 +228,7 @@ def draft(
         recoding = decoy_result.recoding
         timer.end("decoys")
     warnings += (*recoding.warnings, *dependencies.warnings)
-    if policy.requirements.keys() == {"k"} and policy.privacy.k == 1:
+    if policy.requirements.keys() == {"k"} and policy.k == 1:
         message = "k = 1 allows classes of one row, which protects no person: set k = 5, for example"
         warnings += (Notice(message, rows),)
     results = search_result, recoding, noise_result, decoy_result, dependencies

@@ -147,7 +147,7 @@ def anonymize(
             worst = printing.print_result(result, release, seconds["total"])
         elif not as_json:
             printing.print_unpublished(result, output_figures, seconds["total"])
-        narrowing = describe_narrowing(result.dependencies, None, loaded.privacy.k, result.persons or result.rows)
+        narrowing = describe_narrowing(result.dependencies, None, loaded.k, result.persons or result.rows)
         worst = find_worst([narrowing] if worst is None else [worst, narrowing])
         with show_progress("reading the result") as progress:
             cost = measure_cost(result, seconds["total"], progress)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sqlanon.engines.statement_runner import Plan
     from sqlanon.policy import Policy
+    from sqlanon.policy.sections import ReleaseSection, SourceSection
 
 _WIDTH = 80
 """Maximum length of a line, in characters."""
@@ -51,7 +52,7 @@ def _describe_policy(policy: Policy, plan: Plan) -> Iterator[tuple[str, str]]:
 def _describe_source(policy: Policy) -> str:
     from sqlanon.places.databases import file_name
 
-    source = policy.source
+    source, server_name = policy.source, _server_name(policy.source)
     rows = "a query" if source.query is not None else f"table {source.table}"
     if source.files:
         return _list_names([file_name(file) for file in source.files])
@@ -59,8 +60,15 @@ def _describe_source(policy: Policy) -> str:
         return "counts of a table in a warehouse"
     if isinstance(source.database, Path):
         return f"{rows} of {source.database.name}"
-    locations = {"PostgreSQL": source.postgres, "Spark": source.spark, "a database": source.database}
-    return next((f"{rows} in {name}" for name, location in locations.items() if location is not None), rows)
+    location = server_name or (None if source.database is None else "a database")
+    return rows if location is None else f"{rows} in {location}"
+
+
+def _server_name(section: SourceSection | ReleaseSection) -> str | None:
+    """The kind of server that a section names."""
+    from sqlanon.places.addresses import SERVER_NAMES
+
+    return next((name for key, name in SERVER_NAMES.items() if getattr(section, key) is not None), None)
 
 
 def _describe_release(policy: Policy) -> str:
@@ -68,7 +76,7 @@ def _describe_release(policy: Policy) -> str:
     if release is None or not release.has_location:
         return "nowhere: give [release] database or file, or --output FILE"
     file = release.database or release.file
-    location = file.name if file is not None else "PostgreSQL" if release.postgres is not None else "Spark"
+    location = _server_name(release) if file is None else file.name
     return f"{location}, table {release.table}" + (", a draft" if release.draft else "")
 
 

@@ -86,7 +86,7 @@ def find_worst(risks: Iterable[ResidualRisk]) -> ResidualRisk | None:
 
 
 def required_k(manifest: Manifest) -> int | None:
-    """The k of the policy of a manifest."""
+    """The k of the policy of a manifest; None without k-anonymity."""
     return None if manifest.privacy is None else manifest.privacy.k
 
 

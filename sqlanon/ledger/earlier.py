@@ -387,11 +387,11 @@ def _search_policy(
     attributes[EARLIER_RELEASES_COLUMN] = Attribute.model_validate(
         {"role": "quasi", "hierarchy": "suppress", "max_level": 0}
     )
-    privacy, k = policy.privacy, policy.privacy.k
+    privacy, k = policy.privacy, policy.k
     guaranteed = guaranteed_k(policy.privacy, policy.quasi_identifiers)
     part_k = max(min(guaranteed, earlier_k) for earlier_k in guaranteed_ks)
     shields = getattr(privacy, Shield.entry.key)
-    if k is not None and part_k < k:
+    if part_k < k:
         shields = (*shields, Shield(quasi=policy.generalized_attributes, k=k))
     privacy = privacy.model_copy(update={"k": part_k, Shield.entry.key: shields})
     # The source of the search has no columns that are never released.

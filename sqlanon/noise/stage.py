@@ -230,7 +230,7 @@ def _create_kept_records(
     `noise_evaluated` and `noise_kept`; returns the last three.
     """
     policy, columns, work = search_input.policy, search_input.columns, search_input.work
-    beta, k, attributes = policy.privacy.confidence, policy.privacy.k or 1, len(policy.generalized_attributes)
+    beta, k, attributes = policy.privacy.confidence, policy.k, len(policy.generalized_attributes)
     nearby = None
     if beta is not None:
         nearby_tables = [

@@ -20,6 +20,9 @@ from sqlanon.errors import SourceError
 from sqlanon.support.fields import Flaw, in_words
 from sqlanon.support.names import table_parts
 
+SERVER_NAMES = {"postgres": "PostgreSQL", "spark": "Spark"}
+"""The names of servers, by their keys in ``[source]`` and ``[release]``."""
+
 _VARIABLE = "env:"
 
 

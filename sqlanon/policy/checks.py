@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sqlanon.errors import Problem
-from sqlanon.places.addresses import database_path_flaw, is_variable, release_file_flaw
+from sqlanon.places.addresses import SERVER_NAMES, database_path_flaw, is_variable, release_file_flaw
 from sqlanon.places.databases import is_remote, local_database, strip_table_format
 from sqlanon.policy import compatibility
 from sqlanon.policy.compatibility import PolicySections, collect_sections, find_conflicts
@@ -301,8 +301,7 @@ def _check_reading(policy: PolicySections) -> Iterator[Problem]:
     """A database determines the types of its columns."""
     kinds = {
         "a frequency set": "source.frequency_set",
-        "PostgreSQL": "source.postgres",
-        "Spark": "source.spark",
+        **{name: f"source.{key}" for key, name in SERVER_NAMES.items()},
         "a database": "source.database",
     }
     kind = next((kind for kind, path in kinds.items() if policy.get(path)), None)

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlanon.errors import Problem
 from sqlanon.measures import MEASURES
+from sqlanon.places.addresses import SERVER_NAMES
 from sqlanon.policy.problems import join_key
 from sqlanon.policy.rules import TableRule
 from sqlanon.policy.strategies import STRATEGIES
@@ -76,8 +77,7 @@ class PolicySections:
         """The engine of a source whose rows sqlanon does not see."""
         if self.exported or self.get("source.frequency_set"):
             return "a warehouse"
-        engines = {"PostgreSQL": "source.postgres", "Spark": "source.spark"}
-        return next((engine for engine, path in engines.items() if self.get(path) is not None), None)
+        return next((name for key, name in SERVER_NAMES.items() if self.get(f"source.{key}") is not None), None)
 
     @property
     def words(self) -> dict[str, str]:

@@ -254,6 +254,11 @@ class Policy(Section):
         return self.attributes_with_role("quasi")
 
     @property
+    def k(self) -> int:
+        """The fewest persons, or rows, that k-anonymity allows in a class: 1 without ``privacy.k``."""
+        return self.privacy.k or 1
+
+    @property
     def generalized_attributes(self) -> tuple[str, ...]:
         """The quasi-identifiers with a hierarchy, which form the classes."""
         return tuple(name for name in self.quasi_identifiers if self.attributes[name].noise is None)

@@ -115,7 +115,7 @@ def build_explorer(draft: ReleaseDraft) -> Explorer:
     is_mean_loss = search.measure == Loss.name and search.aggregate == "mean"
     data = {
         "rows": marginals.rows,
-        "k": policy.privacy.k or 1,
+        "k": policy.k,
         "most": _greatest_k(search_input),
         "limit": limit,
         "scale": scale,
@@ -170,7 +170,7 @@ def _find_obstacle(draft: ReleaseDraft) -> str | None:
 
 
 def _greatest_k(search_input: SearchInput) -> int:
-    k = search_input.policy.privacy.k or 1
+    k = search_input.policy.k
     return max(min(max(_LEAST_SCALE, 2 * k), 1000), k)
 
 

@@ -317,7 +317,7 @@ class UnpublishedResult:
             self._sample_checked(),
             self._list_small_lattice(),
             (
-                describe_narrowing(self.dependencies, obstacle, policy.privacy.k, sizes.rows),
+                describe_narrowing(self.dependencies, obstacle, policy.k, sizes.rows),
                 uniques_in_source(sizes, policy.risk, sizes.rows, has_population),
             ),
             compute_attribute_losses(search_input, self.draft.result),

@@ -496,7 +496,7 @@ class ExtensionDraft:
         added_persons = added_rows if person is None else run.work_names.view("added_persons").sql(run.engine.dialect)
         checks += (replace(check, name=f"new rows: {check.name}") for check in audit.checks_of_classes(added_persons))
         k = guaranteed_k(self.search_input.policy.privacy, self.search_input.policy.quasi_identifiers)
-        if k != self.search_input.policy.privacy.k:  # no check of k-anonymity has counted that
+        if k != self.search_input.policy.k:  # no check of k-anonymity has counted that
             smallest = run.engine.rows(call_k_anonymity(added_rows, self.quasi_identifiers, macros))[0][0]
             checks.append(Check("new rows", smallest >= k, f"in the smallest class: {smallest:,} (required: {k})"))
         return checks

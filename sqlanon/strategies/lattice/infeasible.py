@@ -63,8 +63,8 @@ def infeasible_error(search_input: SearchInput, search: LatticeSearch, outcome: 
     if figures.classes == 0:
         message += ". No row would be released"
     count, unit = (rows, "rows") if limit.all_persons is None else (limit.all_persons, "persons")
-    if count < (policy.privacy.k or 0):
-        message += f": a class needs {policy.privacy.k:,} {unit}, and the source has {count:,}"
+    if count < policy.k:
+        message += f": a class needs {policy.k:,} {unit}, and the source has {count:,}"
     message += describe_remedies(search_input, figures, blamed)
     return InfeasibleError(message, closest, figures.suppressed_rows, limit.rows, persons, limit.persons)
 
@@ -122,7 +122,7 @@ def describe_remedies(search_input: SearchInput, figures: Figures, blamed: Seque
     if figures.classes and not search_input.limit.allows(suppressed, persons):
         share = search_input.limit.share(suppressed, search_input.marginals.rows, persons)
         remedies.append(f"raise search.suppression_limit to {share:g}")
-    if blamed == [f"{search_input.policy.privacy.k}-anonymity"]:
+    if blamed == [f"{search_input.policy.k}-anonymity"]:
         remedies.append("lower k (it hides people among fewer others)")
     elif blamed:
         remedies.append(f"loosen {' or '.join(blamed)} (readers may then learn more about people)")

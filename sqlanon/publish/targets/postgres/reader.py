@@ -24,7 +24,7 @@ from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.travel import decode_columns, encode_columns
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
 from sqlanon.frequency.class_sizes import class_sizes
-from sqlanon.places.addresses import MANIFEST, format_location, resolve_postgres_address, server_address
+from sqlanon.places.addresses import MANIFEST, SERVER_NAMES, format_location, resolve_postgres_address, server_address
 from sqlanon.publish.targets.base import Reach
 from sqlanon.publish.targets.postgres import statements as ps
 from sqlanon.publish.targets.postgres.checks import (
@@ -58,7 +58,7 @@ from sqlanon.support.workdir import spill_directory
 class PostgresLocation(ServerLocation):
     address: str = field(repr=False)
 
-    server_name: ClassVar[str] = "PostgreSQL"
+    server_name: ClassVar[str] = SERVER_NAMES["postgres"]
     dialect: ClassVar[str] = PostgresEngine.dialect
 
     @classmethod

@@ -25,7 +25,13 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.spark.engine import SparkEngine, catalog_identity
 from sqlanon.engines.spark.errors import describe_error, error_condition, is_spark_error
 from sqlanon.errors import AuditError, BrokenReleaseError, ReleaseError, SourceError
-from sqlanon.places.addresses import format_location, resolve_spark_address, spark_location, spark_name_flaw
+from sqlanon.places.addresses import (
+    SERVER_NAMES,
+    format_location,
+    resolve_spark_address,
+    spark_location,
+    spark_name_flaw,
+)
 from sqlanon.publish.targets.base import Draft, Reach, ReleaseTarget, refuse_draft_over, unsupported_types
 from sqlanon.publish.targets.server import (
     ServerLocation,
@@ -77,7 +83,7 @@ class SparkLocation(ServerLocation):
     session: Any = field(default=None, repr=False, compare=False)
     server: SparkEngine | None = field(default=None, repr=False, compare=False)
 
-    server_name: ClassVar[str] = "Spark"
+    server_name: ClassVar[str] = SERVER_NAMES["spark"]
     dialect: ClassVar[str] = SparkEngine.dialect
 
     @classmethod
