@@ -292,7 +292,7 @@ def _check_with_decoys(
 def _check_rows(run: Run, release: OpenedRelease, recoded: exp.Table) -> Check:
     """Check that the recoded source has the rows of the release, as multisets and not by their digests."""
     engine, verification = run.engine, release.verification
-    claimed = {column.name: column.type for column in verification.manifest.columns}
+    claimed = verification.manifest.types
     name = "recoded source"
     missing_columns = source_check(name, False, "the release has its columns")
     if any(check.name == "columns" and not check.passed for check in verification.checks):

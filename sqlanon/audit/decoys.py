@@ -112,7 +112,7 @@ class DecoyCheck:
         Creates in the work schema ``small_classes`` (those with fewer than k real rows), their real and released rows,
         ``real_rows_of_small_classes`` and ``released_rows_of_small_classes``, and the difference, ``audited_decoys``.
         """
-        runner, types, k = self.runner, self._types, self.manifest.policy["privacy"]["k"]
+        runner, types, k = self.runner, self.manifest.types, self.manifest.policy["privacy"]["k"]
         quasi_identifiers = self.manifest.quasi_identifiers
         columns = [col(name) for name in quasi_identifiers]
         keys = [as_column(col(name), f"q{i}") for i, name in enumerate(quasi_identifiers)]
@@ -199,11 +199,7 @@ class DecoyCheck:
             return Check(CATALOG_CHECK, None, message)
         decoys = self.work("audited_decoys")
         differences = sum(
-            self.runner.fetch_rows(count_surplus_rows(rows, subtracted, self._types), [(0,)])[0][0]
+            self.runner.fetch_rows(count_surplus_rows(rows, subtracted, self.manifest.types), [(0,)])[0][0]
             for rows, subtracted in ((decoys, recorded), (recorded, decoys))
         )
         return source_check(_CATALOG_CHECK_NAME, not differences, "they are the rows that are not in the source")
-
-    @property
-    def _types(self) -> dict[str, str]:
-        return {column.name: column.type for column in self.manifest.columns}

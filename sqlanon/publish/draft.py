@@ -20,7 +20,7 @@ from sqlanon.publish.targets.base import ExpectedFigures
 from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.recode.stage import Recoding
 from sqlanon.release.label_levels import find_range_kinds, label_levels
-from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
+from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, types_in, utc_now
 from sqlanon.release.metadata import SuppressedRows, can_show_labels, suppressed_by_label
 from sqlanon.release.score import is_proof_public, is_score_public, public_generalization
 from sqlanon.release.target_kinds import kind_for_target
@@ -114,7 +114,7 @@ class ReleaseDraft:
 
         ``shuffled`` rows are ordered by class, and at random within a class; checks do not need an order.
         """
-        types = {column.name: column.type for column in self.columns()}
+        types = types_in(self.columns())
         with self.search_input.source.release_rows(self.run.engine, self.statement, types, shuffled) as relation:
             yield relation
 
@@ -124,7 +124,7 @@ class ReleaseDraft:
     @contextmanager
     def name_source_in_errors(self) -> Iterator[None]:
         """Name the source in errors that it causes."""
-        source, types = self.search_input.source, {column.name: column.type for column in self.columns()}
+        source, types = self.search_input.source, types_in(self.columns())
         try:
             with source.transfer_errors(types):
                 yield

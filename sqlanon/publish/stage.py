@@ -10,22 +10,19 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from sqlglot import exp
 
 from sqlanon.audit.verification import Verification
 from sqlanon.errors import AuditError, OvertakenError
-from sqlanon.publish.targets.base import Draft, Published, ReleaseTarget, Staged
+from sqlanon.publish.targets.base import Draft, ReleaseTarget, Staged
 from sqlanon.release.manifest import Manifest
 from sqlanon.support.checks import Check
 from sqlanon.support.expressions import create_table, select_star
 
 ATTEMPTS = 5
 """Maximum number of attempts while other runs publish to the same target."""
-
-
-AnyRelease = TypeVar("AnyRelease", bound=Published)
 
 
 class Ledger(Protocol):
@@ -85,9 +82,7 @@ class NoLedger:
         return () if self.is_draft else (NOT_COMPARED,)  # drafts are never compared
 
 
-def publish(
-    target: ReleaseTarget[Any, AnyRelease], draft: Draft, ledger: Ledger, attempts: int = ATTEMPTS
-) -> AnyRelease:
+def publish(target: ReleaseTarget, draft: Draft, ledger: Ledger, attempts: int = ATTEMPTS) -> Any:
     """Publish a release; try again if another run has published meanwhile."""
     for remaining in reversed(range(attempts)):
         try:
@@ -98,7 +93,7 @@ def publish(
     raise AssertionError("at least one attempt")
 
 
-def _publish_once(target: ReleaseTarget[Any, AnyRelease], draft: Draft, ledger: Ledger) -> AnyRelease:
+def _publish_once(target: ReleaseTarget, draft: Draft, ledger: Ledger) -> Any:
     ledger.begin()
     with target.stage(draft) as staged:
         ledger.refuse_unknown_versions(staged.kept_manifests)
@@ -108,7 +103,7 @@ def _publish_once(target: ReleaseTarget[Any, AnyRelease], draft: Draft, ledger: 
             return target.commit(staged, manifest)
 
 
-def copy_audited_rows(target: ReleaseTarget[Any, Any], draft: Draft, rows: exp.Table) -> exp.Table:
+def copy_audited_rows(target: ReleaseTarget, draft: Draft, rows: exp.Table) -> exp.Table:
     """Audit a release and copy its rows to a table of the source's engine, without publishing it."""
     with target.stage(draft) as staged:
         audit(staged, draft.manifest(target.table_name, target.facts(staged)), draft, NoLedger())

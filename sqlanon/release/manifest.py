@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from dataclasses import fields as fields_of
 from datetime import datetime, timezone
@@ -48,6 +48,11 @@ class ReleasedColumn:
     name: str
     type: str
     role: str
+
+
+def types_in(columns: Iterable[ReleasedColumn]) -> dict[str, str]:
+    """DuckDB's types of released columns, by name."""
+    return {column.name: column.type for column in columns}
 
 
 @dataclass(frozen=True)
@@ -146,6 +151,11 @@ class Manifest:
         """The quasi-identifiers that form the classes: those without noise."""
         noisy = {name.lower() for name in self.noise or ()}
         return [column.name for column in self.columns if column.role == "quasi" and column.name.lower() not in noisy]
+
+    @property
+    def types(self) -> dict[str, str]:
+        """DuckDB's types of the columns, by name."""
+        return types_in(self.columns)
 
     def attribute(self, name: str) -> Mapping[str, Any]:
         """The policy of an attribute, whose name may be in another case; empty without one."""

@@ -179,6 +179,14 @@ class OpenRelease:
 
 
 @contextmanager
+def open_audit_engine(limits: Limits = NO_LIMITS) -> Iterator[tuple[DuckDBEngine, Path]]:
+    """Open a private engine with sqlanon's macros, and a folder for its files."""
+    with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
+        engine.script(*macro_scripts(RELEASE_MACROS))
+        yield engine, spill
+
+
+@contextmanager
 def open_release(
     path: Path, limits: Limits = NO_LIMITS, version: int | None = None, to_verify: bool = False
 ) -> Iterator[OpenRelease]:
@@ -190,8 +198,7 @@ def open_release(
     """
     if not path.is_file():
         raise ReleaseError(f"release {path} does not exist")
-    with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
-        engine.script(*macro_scripts(RELEASE_MACROS))
+    with open_audit_engine(limits) as (engine, spill):
         scratch = spill / "scratch"
         scratch.mkdir()
         manifests, layout = _read_manifests_and_layout(engine, path, scratch)

@@ -131,7 +131,7 @@ def measure_released_rows(
     """
     levels = {name: level or 0 for name, level in manifest.levels(search_input.heights).items()}
     recoding = recode_released_rows(run, search_input, levels)
-    types = {column.name: column.type for column in manifest.columns}
+    types = manifest.types
     view, person = run.work_names.view("recoded"), search_input.columns.person
     statement = recoding if person is None else recoding.with_column(Column(person))
     run.engine.execute(create_temporary_view(view.copy(), statement.select(shuffled=False)))

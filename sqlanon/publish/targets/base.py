@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from sqlglot import exp
 
@@ -99,19 +99,8 @@ class Staged(Protocol):
         """Lock the target against other publications, if it needs a lock."""
 
 
-class Published(Protocol):
-    """A published release."""
-
-    @property
-    def manifest(self) -> Manifest: ...
-
-
-AnyStaged = TypeVar("AnyStaged", bound=Staged)
-AnyRelease_co = TypeVar("AnyRelease_co", bound=Published, covariant=True)
-
-
 @runtime_checkable
-class ReleaseTarget(Protocol[AnyStaged, AnyRelease_co]):
+class ReleaseTarget(Protocol):
     """A file or a server table that a release is written to."""
 
     @property
@@ -120,13 +109,13 @@ class ReleaseTarget(Protocol[AnyStaged, AnyRelease_co]):
 
     @property
     def table_name(self) -> str: ...
-    def stage(self, draft: Draft) -> AbstractContextManager[AnyStaged]:
+    def stage(self, draft: Draft) -> AbstractContextManager[Staged]:
         """Write the rows where readers cannot see them; remove them on exit unless they are committed."""
 
-    def facts(self, staged: AnyStaged) -> Facts:
+    def facts(self, staged: Any) -> Facts:
         """Count the written rows, independently of the search."""
 
-    def commit(self, staged: AnyStaged, manifest: Manifest) -> AnyRelease_co:
+    def commit(self, staged: Any, manifest: Manifest) -> Any:
         """Make the release visible to readers, in one step."""
 
 
@@ -182,9 +171,9 @@ class Reach:
     source: Source | None = field(default=None, repr=False)
 
 
-def target_for(draft: Draft, target: Any, table_name: str | None) -> ReleaseTarget[Any, Any]:
+def target_for(draft: Draft, target: Any, table_name: str | None) -> ReleaseTarget:
     module = import_module(kind_for_target(target, draft.search_input.policy).module)
-    release_target: ReleaseTarget[Any, Any] = module.target_for(draft, target, table_name)
+    release_target: ReleaseTarget = module.target_for(draft, target, table_name)
     return release_target
 
 

@@ -26,7 +26,7 @@ from sqlanon.frequency.class_sizes import ClassSizes, class_sizes
 from sqlanon.places.addresses import VERSION_DIGITS, format_location
 from sqlanon.policy import ReleaseSection
 from sqlanon.publish.targets.base import Draft
-from sqlanon.release.manifest import Manifest, ReleasedColumn, version_name
+from sqlanon.release.manifest import Manifest, version_name
 from sqlanon.release.sentences import comment_on_column, render_manifest
 from sqlanon.support.checks import Check, check_faults
 from sqlanon.support.expressions import create_temporary_table, drop_table, table
@@ -186,11 +186,6 @@ def split_location(release: Any, table_name: str | None, server_name: str) -> tu
     if table_name is None:
         raise ReleaseError(f"name the release in {server_name}: --table schema.name")
     return release, table_name
-
-
-def types_in(columns: Iterable[ReleasedColumn]) -> dict[str, str]:
-    """DuckDB's types of released columns, by name."""
-    return {column.name: column.type for column in columns}
 
 
 def column_comments(manifest: Manifest) -> dict[str, str]:

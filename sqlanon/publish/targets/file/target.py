@@ -41,7 +41,7 @@ from sqlanon.release.digests import (
     has_repeated_values,
 )
 from sqlanon.release.label_levels import LEVELS, LEVELS_COLUMNS
-from sqlanon.release.manifest import Facts, Manifest, version_name
+from sqlanon.release.manifest import Facts, Manifest, types_in, version_name
 from sqlanon.release.metadata import SuppressedRows, refuse_taken_name, write_metadata
 from sqlanon.release.parquet import KEY
 from sqlanon.release.reader import (
@@ -158,7 +158,7 @@ def _is_held(engine: DuckDBEngine, probe: exp.Table, type_: str) -> bool:
 
 
 def _create_released_table(engine: DuckDBEngine, draft: Draft, target: exp.Table) -> None:
-    types, repeating = {column.name: column.type for column in draft.columns()}, draft.repeating_columns()
+    types, repeating = types_in(draft.columns()), draft.repeating_columns()
     # DuckDB would choose the same compression, but takes a tenth of the writing time for that in the older formats.
     chosen = repeating if _is_older(draft.search_input.policy.storage_version, (1, 3)) else ()
     definitions = [
@@ -210,7 +210,7 @@ class FileTarget:
         if reason := database_path_flaw(path):  # also for Parquet, whose rows are staged in a DuckDB file
             raise ReleaseError(f"{path} {reason}")
         if self.is_parquet:
-            refuse_types({column.name: column.type for column in draft.columns()}, None)
+            refuse_types(types_in(draft.columns()), None)
         replaced_file = _file_identity(path)
         existing = _read_replaceable_manifests(path, self.table_name, draft.run.engine.limits)
         version = None if self.is_parquet else 1 + max((manifest.version or 0 for manifest in existing), default=0)
@@ -240,7 +240,7 @@ class FileTarget:
         return Release(self.path, self.table_name, manifest, staged.staged_rows.draft.run.engine.limits, staged.sha256)
 
 
-def target_for(draft: Draft, target: str | Path | None, table_name: str | None) -> ReleaseTarget[StagedFile, Release]:
+def target_for(draft: Draft, target: str | Path | None, table_name: str | None) -> ReleaseTarget:
     policy = draft.search_input.policy
     chosen = target or (None if policy.release is None else policy.release.database or policy.release.file)
     if chosen is None:

@@ -23,7 +23,6 @@ from sqlanon.publish.targets.server import (
     check_versions,
     column_comments,
     columns_of_table,
-    types_in,
     version_number,
 )
 from sqlanon.release.manifest import Manifest, version_name
@@ -153,7 +152,7 @@ class _CatalogAudit:
 
     def _check_table(self) -> Check:
         """Check that the table behind the view is plain and has the released columns only."""
-        types = {name: pg.from_duckdb_type(type_) for name, type_ in types_in(self.manifest.columns).items()}
+        types = {name: pg.from_duckdb_type(type_) for name, type_ in self.manifest.types.items()}
         # Another type, and its casts, could be defined by the publisher.
         if unsupported := [name for name, type_ in types.items() if type_ is None]:
             names = ", ".join(map(repr, unsupported))

@@ -41,16 +41,14 @@ from sqlanon.publish.targets.server import (
     parse_manifests,
     refuse_sha256,
     split_location,
-    types_in,
 )
 from sqlanon.release.digests import hash_rows
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import column_list
-from sqlanon.release.reader import COPIED, SUBJECT, CachedQueries, OpenRelease
+from sqlanon.release.reader import COPIED, SUBJECT, CachedQueries, OpenRelease, open_audit_engine
 from sqlanon.support.checks import Check
 from sqlanon.support.expressions import create_temporary_view, create_view, select_star, table
 from sqlanon.support.names import table_parts
-from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
 from sqlanon.support.workdir import spill_directory
 
 
@@ -112,7 +110,7 @@ class PostgresLocation(ServerLocation):
 
     def rows(self, engine: DuckDBEngine, manifest: Manifest, alias: str = COPIED) -> AbstractContextManager[exp.Table]:
         """Copy the rows that the view shows to the engine of the source."""
-        return copy_stream(engine, alias, types_in(manifest.columns), self._stream(manifest))
+        return copy_stream(engine, alias, manifest.types, self._stream(manifest))
 
     @contextmanager
     def open_version(
@@ -174,17 +172,16 @@ class LockedRelease:
         return self
 
     def stream(self) -> AbstractContextManager[Any]:
-        types = types_in(self.manifest.columns)
+        types = self.manifest.types
         return self.server.stream(encode_columns(column_list(self.relations.view, types), types))
 
     def verify(self, limits: Limits, copy: Path) -> Verification:
         """Read the rows into a new file ``copy``, and verify them there."""
-        path, manifest, types = self.location.path, self.manifest, types_in(self.manifest.columns)
+        path, manifest, types = self.location.path, self.manifest, self.manifest.types
         if self.failures:
             unread = Check("rows", None, "not read: what the catalog has of the release is wrong")
             return Verification(path, manifest, (*self.checks, unread), "")
-        with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
-            engine.script(*macro_scripts(RELEASE_MACROS))
+        with open_audit_engine(limits) as (engine, _):
             engine.attach(copy, _COPY, read_write=True)
             try:
                 with self.stream() as reader:
@@ -217,12 +214,12 @@ class OpenedPostgres:
     is_changed: bool = False
 
     def rows(self, engine: DuckDBEngine, manifest: Manifest, alias: str = COPIED) -> AbstractContextManager[exp.Table]:
-        types = types_in(self.locked.refuse_flaws().manifest.columns)
+        types = self.locked.refuse_flaws().manifest.types
         return copy_stream(engine, alias, types, self._stream(types))
 
     def sha256(self) -> str:
         with self._opened_copy() as engine:
-            return hash_rows(engine, _COPIED_ROWS, types_in(self.locked.refuse_flaws().manifest.columns))
+            return hash_rows(engine, _COPIED_ROWS, self.locked.refuse_flaws().manifest.types)
 
     @contextmanager
     def _stream(self, types: Mapping[str, str]) -> Iterator[Any]:

@@ -36,11 +36,10 @@ from sqlanon.publish.targets.server import (
     next_version,
     parse_manifests,
     release_section,
-    types_in,
     version_number,
 )
 from sqlanon.release.digests import hash_rows
-from sqlanon.release.manifest import Facts, Manifest, version_name
+from sqlanon.release.manifest import Facts, Manifest, types_in, version_name
 from sqlanon.release.metadata import SuppressedRows, comment_statements, stable_view
 from sqlanon.sources import Source
 from sqlanon.support.expressions import drop_table, drop_view, select_star, table
@@ -149,7 +148,7 @@ def _refuse_server(server: PostgresEngine) -> None:
         raise ReleaseError(f"{_SECTION}: {reason}")
 
 
-def target_for(draft: Draft, target: object, table_name: str | None) -> ReleaseTarget[StagedPostgres, PostgresRelease]:
+def target_for(draft: Draft, target: object, table_name: str | None) -> ReleaseTarget:
     section = release_section(draft)
     assert section.postgres is not None
     return PostgresTarget(PostgresLocation.parse(section.postgres, table_name or section.table))

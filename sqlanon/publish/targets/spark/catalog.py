@@ -23,7 +23,6 @@ from sqlanon.publish.targets.server import (
     check_versions,
     column_comments,
     columns_of_table,
-    types_in,
     version_number,
 )
 from sqlanon.publish.targets.spark.rows import types_of
@@ -324,7 +323,7 @@ class ReleaseCatalog:
 
     def check_tables(self, version: int, manifest: Manifest) -> Check:
         """Check the tables behind the view, which its readers can often read, too."""
-        rows, types = self.location.version_table(version), types_in(manifest.columns)
+        rows, types = self.location.version_table(version), manifest.types
         comment = table_comment(self.location, version, manifest)
         flaws = [f"{rows.name}: {flaw}" for flaw in self.find_flaws(rows, types, comment, column_comments(manifest))]
         manifests = manifest_table(self.location, version)

@@ -8,7 +8,7 @@ its count, and a view repeats it that many times, so that the usual checks can r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
@@ -28,10 +28,10 @@ from sqlanon.engines.travel import encode_columns, repeat_rows, row_count_column
 from sqlanon.errors import BrokenReleaseError
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
-from sqlanon.publish.targets.server import copy_stream, types_in
+from sqlanon.publish.targets.server import copy_stream
 from sqlanon.release.digests import INTEGER_TYPES, column_multipliers, hash_buckets
-from sqlanon.release.manifest import Manifest, ReleasedColumn
-from sqlanon.release.reader import SUBJECT, CachedQueries, OpenRelease
+from sqlanon.release.manifest import Manifest, ReleasedColumn, types_in
+from sqlanon.release.reader import SUBJECT, CachedQueries, OpenRelease, open_audit_engine
 from sqlanon.requirements import examined_sensitive_attributes
 from sqlanon.support.checks import Check
 from sqlanon.support.expressions import (
@@ -52,8 +52,6 @@ from sqlanon.support.expressions import (
     template,
     text,
 )
-from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
-from sqlanon.support.workdir import spill_directory
 
 _TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 
@@ -392,8 +390,7 @@ def count_release(
     """Count the rows of a relation in Spark, by the columns that the requirements read."""
     types = types_of(server, relation)
     has_released_columns = list(types.items()) == list(types_in(columns).items())
-    with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
-        engine.script(*macro_scripts(RELEASE_MACROS))
+    with open_audit_engine(limits) as (engine, _):
         target = table("combinations", "main", "temp")
         fetched = Combinations(engine, target, checked)
         release = CountedRelease(fetched, CachedQueries(engine), types)
@@ -437,7 +434,7 @@ def copy_all_rows(
     engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest, name: str
 ) -> Iterator[exp.Table]:
     """Open all columns of a relation in Spark in a local engine; each combination is fetched once."""
-    fetched = Combinations(engine, table(f"{name}_counted", "main", "temp"), types_in(manifest.columns))
+    fetched = Combinations(engine, table(f"{name}_counted", "main", "temp"), manifest.types)
     with _count_combinations(server, relation, fetched.types) as (combinations, count):
         fetched.fetch(server, combinations, count)
     try:

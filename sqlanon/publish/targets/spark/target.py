@@ -44,7 +44,6 @@ from sqlanon.publish.targets.server import (
     refuse_sha256,
     release_section,
     split_location,
-    types_in,
 )
 from sqlanon.publish.targets.spark import catalog as sc
 from sqlanon.publish.targets.spark.catalog import (
@@ -68,7 +67,7 @@ from sqlanon.publish.targets.spark.rows import (
     is_digestible,
     pin_rows,
 )
-from sqlanon.release.manifest import Facts, Manifest
+from sqlanon.release.manifest import Facts, Manifest, types_in
 from sqlanon.release.metadata import SuppressedRows
 from sqlanon.release.reader import COPIED, SUBJECT
 from sqlanon.release.sentences import comment_on_any_version
@@ -220,7 +219,7 @@ class SparkRelease(ServerRelease):
         """The statements of `verify`. The content digest and the combinations of the columns that the requirements read
         are computed in Spark; the other statements run in DuckDB, on these combinations."""
         spark_statements = [
-            digest_query(self.location.table, types_in(self.manifest.columns)),
+            digest_query(self.location.table, self.manifest.types),
             combinations_query(self.location.table, columns_checked_by(self.manifest), "rows"),
         ]
         local_statements = [sql for sql in verification_sql(self.manifest) if ".DIGEST(" not in sql.upper()]
@@ -306,7 +305,7 @@ class SparkTarget(ServerTarget):
         return SparkRelease(self.location, manifest, staged.draft.run.engine.limits, warnings)
 
 
-def target_for(draft: Draft, target: object, table_name: str | None) -> ReleaseTarget[StagedSpark, SparkRelease]:
+def target_for(draft: Draft, target: object, table_name: str | None) -> ReleaseTarget:
     """The schema that the policy names, in the Spark of the source."""
     if (server := draft.search_input.source.server(SparkEngine)) is None:
         raise ReleaseError("a release in Spark needs a source in Spark")
