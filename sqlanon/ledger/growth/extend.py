@@ -383,7 +383,9 @@ class Extension:
                 run, search_input, origin.run_id, publication.path, rows, force, keyed, extended, peopled=people
             )
             target = FileTarget(publication.path, publication.table_name)
-            published = publish(target, draft, entry, attempts=1)  # a second attempt would meet another release
+            published: Release = publish(
+                target, draft, entry, attempts=1
+            )  # a second attempt would meet another release
         self.warnings.extend(note for note in entry.notes(publication.digest) if note not in self.warnings)
         return published
 
