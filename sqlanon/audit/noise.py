@@ -209,7 +209,7 @@ def _check_size(
     slack = records * epsilon / STEPS
     deviation = max(abs(count - (expected or 0.0)) - slack - late, 0.0)
     message = f"{count} of {records} values are beyond the range of their class (expected: {expected or 0.0:.1f}"
-    message += f" of all, of which {late} were suppressed)" if late else ")"
+    message += f" of all; {late} were suppressed)" if late else ")"
     chance = 2 * math.exp(-(deviation**2) / (2 * ((variance or 0.0) + slack + deviation / 3))) if deviation else 1.0
     is_expected = chance >= FALSE_ALARM
     return Check(title, is_expected, f"{'as' if is_expected else 'not as'} expected for ε = {epsilon:g}: {message}")

@@ -96,7 +96,7 @@ class SourceChange:
 
         >>> then = datetime(2026, 5, 1)
         >>> SourceChange(then, 100, 100).differences
-        'rows were deleted or changed; [source] key tells which'
+        'rows were deleted or changed; [source] key shows which'
         >>> SourceChange(then, 100, 120, missing_rows=0).differences
         'the source has grown by 20 rows'
         """
@@ -110,7 +110,7 @@ class SourceChange:
         if self.relabelled:
             phrases.append(f"the hierarchies of {', '.join(map(repr, self.relabelled))} give other labels")
         if not phrases and self.is_uncounted:
-            phrases.append("rows were deleted or changed; [source] key tells which")
+            phrases.append("rows were deleted or changed; [source] key shows which")
         return "; ".join(phrases or ["rows that the release does not show have changed"])
 
     def _describe_losses(self) -> Iterator[str]:
