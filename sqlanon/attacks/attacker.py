@@ -72,7 +72,7 @@ class PrivateSide:
     """The source, the hierarchies, and the outside table if there is one.
 
     ``compared`` and ``hierarchies`` are those of the policy; ``recorded`` has, by path, those of releases in the
-    policy's catalog, as they were then. All are by attribute in lower case.
+    policy's catalog, unchanged. All are by attribute in lower case.
     """
 
     policy: Policy
@@ -132,7 +132,7 @@ class Attacker:
     releases: Sequence[ComparedRelease]
     writer: ScriptWriter
     private: PrivateSide | None = None
-    known: int = 1
+    ruled_out: int = 1
     counts: bool = True
     _pair_hierarchies: dict[tuple[Path, Path], ComparedHierarchies] = field(default_factory=dict)
 
@@ -224,7 +224,7 @@ def open_attacker(
     releases: Releases,
     policy: Policy | None,
     outside: str | os.PathLike[str] | None,
-    known: int,
+    ruled_out: int,
     limits: Limits,
     counts: bool = True,
 ) -> Iterator[Attacker]:
@@ -259,7 +259,7 @@ def open_attacker(
                 private = _open_private_side(policy, run, table_, recorded, writer)
         elif not any(path.suffix.lower() == ".parquet" for path in paths):
             lock_down(engine)
-        yield Attacker(engine, compared, writer, private, known, counts)
+        yield Attacker(engine, compared, writer, private, ruled_out, counts)
 
 
 def _copy_recorded(policy: Policy, run: Run, release: ComparedRelease, writer: ScriptWriter) -> Mapping[str, Hierarchy]:
@@ -320,7 +320,7 @@ def _build_hierarchy(
 ) -> tuple[Hierarchy | None, Sequence[Problem]]:
     steps, rules, column = StatementRunner(run.engine), attribute.hierarchy or (), columns.by_attribute[name]
     type_ = run.source.columns[column]
-    value_query = value_counts(run.source.relation, column, counted=False)
+    value_query = value_counts(run.source.relation, column, is_counted=False)
     values = steps.create_table(run.work(f"attack_values_{number}"), value_query)
     # The source's longest text gives a mask its levels, whatever the outside table has.
     longest = 0

@@ -32,7 +32,7 @@ def find_background_knowledge(attacker: Attacker) -> AttackResult:
 
     def build(release: ComparedRelease, name: str) -> tuple[exp.Select, dict[str, Any]]:
         quasi = release.manifest.quasi_identifiers
-        return background_knowledge(release.relation, quasi, name, attacker.known), {"known": attacker.known}
+        return background_knowledge(release.relation, quasi, name, attacker.ruled_out), {"known": attacker.ruled_out}
 
     return _attack_attributes(attacker, build)
 

@@ -51,13 +51,13 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
-        kept = {} if self.kept is None else {"could_be_finer": self.kept.rows, "strategy": self.kept.strategy}
+        finer = {} if self.kept is None else {"could_be_finer": self.kept.rows, "strategy": self.kept.strategy}
         return {
             "releases": list(self.releases),
             "victims": self.victims,
             "share": self.share,
             **self.figures,
-            **kept,
+            **finer,
             "decoys": self.decoys,
             "sql": self.sql,
         }

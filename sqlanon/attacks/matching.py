@@ -411,7 +411,7 @@ def find_temporal(attacker: Attacker) -> AttackResult:
     findings = []
     for pair in pairs:
         linked, k = pair.linked, pair.k
-        counts, shown = dict[str, int](), list[exp.Select]()
+        counts, shown_queries = dict[str, int](), list[exp.Select]()
         unmasked = pair.without_masked_rows.linked
         with PairAudit.open(attacker.engine, attacker.work, unmasked, k) as audit:
             for name, side, side_audit in (("added", linked, audit), ("removed", linked.in_reverse, audit.in_reverse)):
@@ -425,10 +425,10 @@ def find_temporal(attacker: Attacker) -> AttackResult:
                 victims = [attacker.count_victims(query) for query in queries]
                 regions = _find_in_regions(attacker, pair, side_audit, unmatched, reasons)
                 counts[name] = max(*victims, *(rows for rows, _ in regions))
-                shown += [query for query, count in zip(queries, victims, strict=True) if count] or queries[:1]
-                shown += [query for _, query in regions if query is not None]
+                shown_queries += [query for query, count in zip(queries, victims, strict=True) if count] or queries[:1]
+                shown_queries += [query for _, query in regions if query is not None]
         releases, figures = [pair.first, pair.second], {**counts, "k": k}
-        findings.append(attacker.make_finding(releases, shown, linked.titles, figures, sum(counts.values())))
+        findings.append(attacker.make_finding(releases, shown_queries, linked.titles, figures, sum(counts.values())))
     return findings, reasons
 
 

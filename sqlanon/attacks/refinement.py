@@ -236,18 +236,18 @@ def _count_sensitive_values(
 
 
 def generalize_column(
-    source: exp.Expr, column: str, hierarchy: exp.Expr, level: int, others: Sequence[str]
+    source: exp.Expr, column: str, hierarchy: exp.Expr, level: int, unchanged: Sequence[str]
 ) -> exp.Subquery:
-    """The rows of a source with the ``label`` of an attribute at a level, its ``ground`` value, and ``other_0`` .. of
-    other columns."""
+    """The rows of a source with the ``label`` of an attribute at a level, its ``ground`` value, and ``unchanged_0`` ..
+    of columns that are released unchanged."""
     rows = template("""
-        SELECT :label AS label, :ground AS ground, :others
+        SELECT :label AS label, :ground AS ground, :unchanged
         FROM :source AS r
         JOIN :hierarchy AS h ON :same
     """)(
         label=cast(col(f"level_{level}", "h"), "VARCHAR"),
         ground=col(column, "r"),
-        others=[as_column(col(name, "r"), f"other_{i}") for i, name in enumerate(others)],
+        unchanged=[as_column(col(name, "r"), f"unchanged_{i}") for i, name in enumerate(unchanged)],
         source=source,
         hierarchy=hierarchy,
         same=null_safe_equal(col(column, "r"), col("level_0", "h")),
@@ -263,9 +263,9 @@ def find_dependencies(attacker: Attacker) -> AttackResult:
     findings, reasons = [], []
     source_columns = {name.lower(): name for name in private.run.source.columns}
     for release in attacker.releases:
-        others = [name for name in release.columns if not release.is_quasi(name) and name in source_columns]
+        unchanged = [name for name in release.columns if not release.is_quasi(name) and name in source_columns]
         levels = {name.lower(): level for name, level in release.manifest.levels(private.heights).items()}
-        if not others or any(level is None for level in levels.values()):
+        if not unchanged or any(level is None for level in levels.values()):
             reasons.append(f"needs one level for each attribute, and unchanged columns: {release.path} has none")
             continue
         release_findings = []
@@ -274,11 +274,13 @@ def find_dependencies(attacker: Attacker) -> AttackResult:
             if hierarchy is None or name not in source_columns:
                 continue
             level = (released_level or 0) + hierarchy.below
-            rows = generalize_column(private.run.source.relation, source_columns[name], hierarchy.table, level, others)
-            for i, other in enumerate(others if level else ()):
-                query = pinned_groups(rows, col("label"), col("ground"), col(f"other_{i}"))
-                figures = {"attribute": other, "quasi": name}
-                release_findings.append(attacker.make_finding([release], [query], [name, other], figures))
+            rows = generalize_column(
+                private.run.source.relation, source_columns[name], hierarchy.table, level, unchanged
+            )
+            for i, unchanged_column in enumerate(unchanged if level else ()):
+                query = pinned_groups(rows, col("label"), col("ground"), col(f"unchanged_{i}"))
+                figures = {"attribute": unchanged_column, "quasi": name}
+                release_findings.append(attacker.make_finding([release], [query], [name, unchanged_column], figures))
         findings += [finding for finding in release_findings if finding.victims] or release_findings[:1]
         if not release_findings:
             reasons.append(f"needs a generalized attribute: {release.path} has none")
@@ -296,7 +298,7 @@ def find_minimality(attacker: Attacker) -> AttackResult:
 
 
 def find_downcoding(attacker: Attacker) -> AttackResult:
-    """Classes that could be finer, so that a release could keep more detail. There are no victims."""
+    """Classes that could be finer, so that a release could keep more detail. It has no victims."""
     releases, reasons = _full_domain_releases(attacker)
     findings = []
     for compared, release in releases:
@@ -348,7 +350,7 @@ def _bind_requirements(attacker: Attacker, private: PrivateSide) -> Requirements
     domains = {}
     for i, (name, column) in enumerate(zip(private.columns.sensitive_names, private.columns.sensitive, strict=True)):
         hierarchy = attacker.hierarchies.hierarchies.get(name.lower())
-        query = value_counts(run.source.relation, column, counted=False)
+        query = value_counts(run.source.relation, column, is_counted=False)
         values = steps.create_table(run.work(f"attack_domain_{i}"), query)
         height = hierarchy.height if hierarchy is not None else 0
         domains[name] = Domain(sensitive_domain(steps, values, 0).values, height)

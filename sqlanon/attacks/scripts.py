@@ -88,7 +88,7 @@ def _key(table: exp.Table) -> str:
     return "\n".join(part.name for part in table.parts) if isinstance(table.this, exp.Identifier) else table.sql()
 
 
-def outside_values(rows: exp.Expr, column: str, type_: str, longest: int, known: exp.Expr | None) -> exp.Select:
+def outside_values(rows: exp.Expr, column: str, type_: str, longest: int, source_values: exp.Expr | None) -> exp.Select:
     """The ``value`` and ``rows`` of values that only the outside table has, as far as the column can hold them."""
     query = template("""
         SELECT o.value, 0 AS rows
@@ -97,9 +97,11 @@ def outside_values(rows: exp.Expr, column: str, type_: str, longest: int, known:
     """)(value=exp.TryCast(this=col(column), to=native_type(type_)), outside=rows)
     if longest:
         query = query.where(fragment("length(o.value::VARCHAR) <= :longest")(longest=longest), copy=False)
-    if known is None:
+    if source_values is None:
         return query
-    is_unknown = fragment("NOT EXISTS(SELECT 1 FROM :known AS k WHERE o.value = k.value)")(known=known)
+    is_unknown = fragment("NOT EXISTS(SELECT 1 FROM :source_values AS k WHERE o.value = k.value)")(
+        source_values=source_values
+    )
     return query.where(is_unknown, copy=False)
 
 

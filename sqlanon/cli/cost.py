@@ -27,14 +27,14 @@ class Cost:
     fully_suppressed: tuple[str, ...]
     loss: float = 0.0
     trial: Trial | None = None
-    kept: tuple[str, ...] = ()
+    retained: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Fields that the JSON of a result has in addition."""
         fields: dict[str, Any] = {"fully_suppressed": list(self.fully_suppressed)}
         if (trial := self.trial) is not None:
             alternative = {"search": dict(trial.search), "loss": trial.loss}
-            fields["alternative"] = alternative | {"keeps": list(self.kept), "rows": trial.rows}
+            fields["alternative"] = alternative | {"keeps": list(self.retained), "rows": trial.rows}
         return fields
 
     def sentences(self, policy: Path, rows: int) -> list[str]:
@@ -44,8 +44,8 @@ class Cost:
         are = "is" if len(suppressed) == 1 else "are"
         sentences = [f"{join_names(suppressed, _MAX_NAMES)} {are} fully suppressed."]
         if trial is not None:
-            names = join_names(self.kept, _MAX_NAMES)
-            if len(self.kept) == len(suppressed):
+            names = join_names(self.retained, _MAX_NAMES)
+            if len(self.retained) == len(suppressed):
                 names = "it" if len(suppressed) == 1 else "them"
             loss = f"loss {trial.loss:.2g} instead of {self.loss:.2g}"
             loss += f", on a sample of {trial.rows:,} rows" if trial.rows < rows else ""
@@ -71,8 +71,8 @@ def measure_cost(result: Result, seconds: float, progress: StageProgress) -> Cos
         trial = try_finer(result, seconds)
     except SqlanonError:  # a failed trial does not affect the release
         trial = None
-    kept = () if trial is None else tuple(name for name in suppressed if name not in trial.fully_suppressed)
-    return Cost(suppressed, result.loss, trial, kept)
+    retained = () if trial is None else tuple(name for name in suppressed if name not in trial.fully_suppressed)
+    return Cost(suppressed, result.loss, trial, retained)
 
 
 def measure_price(result: Result, risk: ResidualRisk | None, seconds: float, progress: StageProgress) -> str | None:

@@ -64,5 +64,5 @@ def _describe_file(file: InspectedFile) -> Iterator[str]:
 def _describe_fit(column: InspectedColumn) -> str:
     if column.fits is None or column.share is None:
         return ""
-    others = ", ".join(f"{toml_value(value)} ({count:,})" for value, count in column.others.items())
-    return f"{math.floor(10_000 * column.share) / 100:g} % of the values are {column.fits}; others: {others}"
+    other_values = ", ".join(f"{toml_value(value)} ({count:,})" for value, count in column.others.items())
+    return f"{math.floor(10_000 * column.share) / 100:g} % of the values are {column.fits}; others: {other_values}"

@@ -145,7 +145,7 @@ ForceWithdrawal = Annotated[
     bool,
     option(
         "--force",
-        "Publish even if readers who kept the old version can tell who was withdrawn. The catalog records it.",
+        "Publish even if readers who kept the old version can identify withdrawn persons. The catalog records it.",
     ),
 ]
 ViewName = Annotated[str | None, option("--name VIEW", "Name of the view. Default: the name of the table and _live.")]

@@ -119,7 +119,7 @@ def _print_figures(result: Result, released: str, classes: int, smallest: int, s
         line = f"{result.released_persons:,} of {result.persons:,} persons {released} with all their rows, "
         line += f"{result.suppressed_persons:,} with suppressed rows{share}"
         if result.partly_released_persons:
-            line += f", of whom {result.partly_released_persons:,} have other rows in the release"
+            line += f"; {result.partly_released_persons:,} of them have other rows in the release"
         print_lines(line)
     print_lines(f"{count_noun(classes, 'class')}; the smallest has {fewest}")
     print_lines(f"{result.measure} {format_figure(result.score)}: {result.proof}")
@@ -204,7 +204,7 @@ def print_extension(extension: Extension, policy: Path) -> None:
     print_lines(f"added: {added}; waiting for more rows like them: {extension.waiting_rows:,}")
     change: SourceChange = extension.source_change
     if change.losses:
-        print_lines(f"since then: {change.losses}; the release still shows them as they were")
+        print_lines(f"since then: {change.losses}; the release still shows their earlier values")
         print_lines(f"What to do: {change.remedy(shlex.quote(str(policy)))}")
     if not extension.added_rows:
         print_lines("the release is unchanged")
@@ -356,7 +356,7 @@ def _print_victim_statements(attacks: Attacks) -> None:
 
 
 def _print_avoidable_generalization(attack: Attack) -> None:
-    """Print how much more detail a release could have. It is no breach, and not in the table of attacks."""
+    """Print how much more detail a release could have. It breaches nothing, so the table of attacks leaves it out."""
     for finding in attack.findings:
         detail, release = finding.kept, finding.releases[0]
         if detail is not None and not detail.rows:

@@ -62,9 +62,9 @@ def homogeneous_rows(release: exp.Expr, quasi_identifiers: Sequence[str], sensit
 
 
 def background_knowledge(
-    release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str, known: int = 1
+    release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str, ruled_out: int = 1
 ) -> exp.Select:
-    """Classes with at most one value left for an attacker who rules out ``known`` of them: ``label_0`` .., ``values``,
+    """Classes with at most one value left for an attacker who can rule out some: ``label_0`` .., ``values``,
     ``row_count``."""
     counts = subquery(value_counts(release, quasi_identifiers, sensitive))
     # Without quasi-identifiers, an empty release still forms one group, which is not a class.
@@ -73,7 +73,7 @@ def background_knowledge(
         FROM :counts AS c
         GROUP BY :labels
         HAVING count(*) <= :max_values AND count(*) > 0
-    """)(labels=class_labels(quasi_identifiers), counts=counts, max_values=known + 1)
+    """)(labels=class_labels(quasi_identifiers), counts=counts, max_values=ruled_out + 1)
 
 
 def skewness(

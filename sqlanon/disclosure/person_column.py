@@ -199,11 +199,11 @@ def warn_of_rows_without_person(
             return ()
         classes_hold = f"{classes:,} {'class holds' if classes == 1 else 'classes hold'}"
     is_single = rows == 1
-    have, these, are = ("row has", "this row", "it is") if is_single else ("rows have", "these rows", "they are")
+    have, these_rows, are = ("row has", "this row", "it is") if is_single else ("rows have", "these rows", "they are")
     message = (
         f"{rows:,} {have} no {person!r}, and {'counts' if is_single else 'count'} as one person in each class. If "
         f"{are} of people with other rows in that class, {classes_hold} fewer than {k} persons. To be sure of {k}, "
-        f"leave {these} out with query = ... under [source]"
+        f"leave {these_rows} out with query = ... under [source]"
     )
     return (Notice(message, affected),)
 

@@ -74,8 +74,8 @@ def _warn_of_special_categories(insensitive: Collection[str], people: int | None
         names = [name for name in insensitive if find_special_category(name) == category]
         if not names:
             continue
-        listed = join_names([*map(repr, names)], _MAX_NAMES)
-        columns, them = (f"column {listed} is", "it") if len(names) == 1 else (f"columns {listed} are", "them")
+        name_list = join_names([*map(repr, names)], _MAX_NAMES)
+        columns, them = (f"column {name_list} is", "it") if len(names) == 1 else (f"columns {name_list} are", "them")
         yield Notice(
             f"{columns} insensitive, and named like {category}: no requirement protects {them}; set "
             f'role = "sensitive", or make {them} quasi',

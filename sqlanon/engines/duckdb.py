@@ -251,10 +251,10 @@ class DuckDBEngine(WorkEngine):
     def current_setting(self, name: str) -> Any:
         return self.rows(exp.Select(expressions=[_system_function("current_setting", text(name))]))[0][0]
 
-    def copy_time_zone(self, other: DuckDBEngine) -> None:
+    def copy_time_zone(self, source: DuckDBEngine) -> None:
         for name in ("TimeZone", "Calendar"):
             with suppress(duckdb.Error):  # time zones are an extension that some builds lack
-                self._set(name, other.current_setting(name))
+                self._set(name, source.current_setting(name))
 
     def use_utc(self) -> DuckDBEngine:
         """Set the time zone to UTC, so that texts of times are the same on every machine; return the engine."""

@@ -1,8 +1,8 @@
 """The canonical form of values: values that an engine treats as equal look the same to every reader.
 
 Engines compare some values by meaning: NaN equals NaN whatever its sign and payload, -0.0 equals 0.0, 30 days equal
-1 month, and texts follow their collation. Readers of bytes, signs and texts tell these apart, and would find a single
-person in a class of k. Each source brings its columns to canonical form when it is bound: DuckDB in `sources.plain`,
+1 month, and texts follow their collation. Readers see different bytes, signs and texts, and could find a single person
+in a class of k. Each source brings its columns to canonical form when it is bound: DuckDB in `sources.plain`,
 PostgreSQL in `engines.dialects.postgres`, Spark in `engines.dialects.spark`.
 
 The text of a value is DuckDB's text of its canonical form. Other engines format numbers differently (PostgreSQL ``0``,

@@ -98,19 +98,19 @@ def settle_intents(engine: DuckDBEngine, path: Path, reach: Reach) -> None:
 
 def complete_intent(engine: DuckDBEngine, intent: Intent, kept_versions: Collection[int | None]) -> None:
     """Record in the open catalog that an intended release is published, and that it replaced those at its location,
-    except for versions that are kept."""
+    except for retained versions."""
     location = str(intent.path)
     replace_releases = fragment("""
         UPDATE sqlanon_catalog.sqlanon.releases SET replaced_at = :at::TIMESTAMP
         WHERE path = :location AND replaced_at IS NULL AND intended_at IS NULL
-            AND (draft OR NOT coalesce(version, 1) IN (:kept)) -- a file without versions has version 1
+            AND (draft OR NOT coalesce(version, 1) IN (:retained_versions)) -- a file without versions has version 1
     """)
     complete = fragment("""
         UPDATE sqlanon_catalog.sqlanon.releases SET intended_at = NULL
         WHERE run_id = :run AND path = :location AND NOT intended_at IS NULL
     """)
-    kept = [number(version or 1) for version in kept_versions] or [number(0)]
-    engine.execute(replace_releases(location=location, at=str(intent.published_at), kept=kept))
+    retained = [number(version or 1) for version in kept_versions] or [number(0)]
+    engine.execute(replace_releases(location=location, at=str(intent.published_at), retained_versions=retained))
     if intent.run_id != UNRECORDED:
         engine.execute(complete(run=intent.run_id, location=location))
     _drop_intents(engine, intent.path)  # earlier intents for this location
@@ -199,8 +199,8 @@ def find_publication(engine: DuckDBEngine, policy: Policy, release: Verification
 def check_against_ledger(
     engine: DuckDBEngine, policy: Policy, release: Verification, sha256: str | None
 ) -> list[Check]:
-    """Check that a release is not a draft that is no longer marked as one, and that its file, or its rows on a server,
-    have the recorded hash."""
+    """Check that a release is no draft without its mark, and that its file, or its rows on a server, have the recorded
+    hash."""
     if policy.catalog is None:
         return []
     checks = []

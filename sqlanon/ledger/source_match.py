@@ -34,6 +34,7 @@ from sqlanon.ledger.source_samples import Counts, DuckDBRows, SampledRows
 from sqlanon.policy import Policy
 from sqlanon.sources.run import Run
 from sqlanon.support.expressions import create_table, drop_table, template, text
+from sqlanon.support.notices import count_noun
 
 SAMPLED = 2000
 """The sampled rows of a source: if two tables have 1 % of the rows in common, about 20 of them match."""
@@ -132,11 +133,10 @@ class RowComparison:
         count = len(self.unknown - set(compared))
         if not count:
             return []
-        few = count == 1
-        why = self.why or ("there is no sample of its rows" if few else "there are no samples of their rows")
+        why = self.why or f"the catalog has no sample of {'its' if count == 1 else 'their'} rows"
         return [
-            f"the catalog has releases of {count} other source{'' if few else 's'}, which may be this one "
-            f"under another name. They were not compared with this release: {why}"
+            f"the catalog has releases of {count_noun(count, 'other source')}, which may be this one under "
+            f"another name. They were not compared with this release: {why}"
         ]
 
     def _share(self, rows: SampledRows, run_id: str, description: str) -> float:
@@ -194,7 +194,7 @@ def _pair_columns(rows: SampledRows, sampled: exp.Table, names: Sequence[str]) -
 
 
 def _without_keys(pairs: Mapping[int, str], value_counts: Mapping[int, int], rows: int) -> dict[int, str]:
-    """The paired columns without possible keys, which a copy may have replaced; none if there are no such keys."""
+    """The paired columns without possible keys, which a copy may have replaced; empty if no column is a key."""
     without_keys = {place: column for place, column in pairs.items() if 2 * value_counts[place] <= rows}
     return without_keys if len(without_keys) < len(pairs) else {}
 

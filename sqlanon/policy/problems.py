@@ -39,15 +39,15 @@ def join_key(place: str, key: str) -> str:
     return f"{place}.{bare}" if place else bare
 
 
-def unknown_key(key: str, known: list[str], noun: str = "key") -> str:
+def unknown_key(key: str, known_keys: list[str], noun: str = "key") -> str:
     """Describe an unknown key, with the one that was probably meant.
 
     >>> unknown_key("hierachy", ["role", "hierarchy"])
     "unknown key 'hierachy'; did you mean 'hierarchy'?"
     """
-    known = [name for name in known if name != key]
-    guess = nearest_word(key, known)
-    advice = f"did you mean {guess!r}?" if guess else f"known here: {', '.join(known)}"
+    known_keys = [name for name in known_keys if name != key]
+    guess = nearest_word(key, known_keys)
+    advice = f"did you mean {guess!r}?" if guess else f"known here: {', '.join(known_keys)}"
     return f"unknown {noun} {key!r}; {advice}"
 
 

@@ -53,8 +53,8 @@ def find_unknown_parts(redacted: Mapping[str, Any]) -> Iterator[str]:
     yield from _unknown_keys(flags, _POLICY_KEYS)
 
 
-def _unknown_keys(redacted: Mapping[str, Any], known: Mapping[str, Callable[[Any], bool]]) -> Iterator[str]:
-    return (name for name, value in redacted.items() if name not in known or not known[name](value))
+def _unknown_keys(redacted: Mapping[str, Any], is_valid: Mapping[str, Callable[[Any], bool]]) -> Iterator[str]:
+    return (name for name, value in redacted.items() if name not in is_valid or not is_valid[name](value))
 
 
 def _matches_section(section: type[PrivacySection] | type[SearchSection] | type[Noise], redacted: Any) -> bool:

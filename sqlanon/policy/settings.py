@@ -125,9 +125,9 @@ def _refuse_unknown_path(tree: Mapping[str, Any], path: Sequence[str], value: An
     """Refuse an unknown key for which validation would report nothing, or something less helpful."""
     first = path[0]
     if first == "attributes":
-        known = tree.get("attributes")
-        if isinstance(known, Mapping) and path[1:] and path[1] not in known and not isinstance(value, dict):
-            raise ValueError(unknown_key(path[1], list(known), "attribute"))
+        attributes = tree.get("attributes")
+        if isinstance(attributes, Mapping) and path[1:] and path[1] not in attributes and not isinstance(value, dict):
+            raise ValueError(unknown_key(path[1], list(attributes), "attribute"))
     elif first not in SECTIONS:
         keys = [*SECTIONS, "attributes", *(f"{name}.{key}" for name, model in SECTIONS.items() for key in _keys(model))]
         same_key = [key for key in keys if key.endswith(f".{first}")]

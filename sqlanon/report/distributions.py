@@ -261,7 +261,7 @@ def add_missing(
 
 
 def round_width(least: float) -> float:
-    """The next round number that is no less: 1, 2 or 5 times a power of ten.
+    """The next round number at or above a number: 1, 2 or 5 times a power of ten.
 
     >>> round_width(3.2), round_width(0.011), round_width(0)
     (5.0, 0.02, 1.0)

@@ -251,9 +251,9 @@ def _count_node(search_input: SearchInput, levels: Levels) -> list[Any]:
         classes=subquery(evaluated_classes(space, levels, codes), "evaluated"),
     )
     above, never, sizes = [0, 0, 0], [0, *(0 for _ in inner)], []
-    for kept, size, classes, rows, smallest, *sums in search_input.frequency_sets.runner.engine.rows(query):
+    for is_kept, size, classes, rows, smallest, *sums in search_input.frequency_sets.runner.engine.rows(query):
         leaves = [int(leaf_sum or 0) for leaf_sum in sums[: len(inner)]]
-        if not kept:
+        if not is_kept:
             never = [rows, *leaves]
         elif size is None:
             above = [classes, rows, smallest]

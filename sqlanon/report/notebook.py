@@ -109,7 +109,7 @@ class Charts:
     def _searched_facts(self) -> PrivateFacts:
         """The private facts of a strategy that searches the lattice."""
         if not self._private.statuses:
-            raise PolicyError([Problem("search.strategy", "does not search the lattice, so there is no chart of it")])
+            raise PolicyError([Problem("search.strategy", "does not search the lattice, which the chart shows")])
         return self._private
 
     @property

@@ -63,10 +63,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class RiskLists:
-    """Risks by status: ``graded`` have a figure, and the titles of ``others`` say what they are."""
+    """Risks by status: ``graded`` have a figure, and ``ungraded`` are by their titles."""
 
     graded: Sequence[ResidualRisk]
-    others: Mapping[str, Sequence[ResidualRisk]]
+    ungraded: Mapping[str, Sequence[ResidualRisk]]
 
     @property
     def has_findings(self) -> bool:
@@ -196,17 +196,17 @@ class PageView:
 
     def risks(self) -> RiskLists:
         """The risks that remain, the worst first."""
-        facts, found = self.facts, self._all_risks()
+        facts, all_risks = self.facts, self._all_risks()
         unknown = unknown_risks(facts.checks, facts.requirements, facts.published)
         if self.private is not None:  # the source and the ledger were read
             unknown = unknown[2:]
-        others = {
-            "Nothing to report": [risk for risk in found if risk.status == "none"],
-            "Not counted": [risk for risk in found if risk.status == "not counted"],
-            "What this page cannot know": [*(risk for risk in found if risk.status == "unknown"), *unknown],
+        risks_by_title = {
+            "Nothing to report": [risk for risk in all_risks if risk.status == "none"],
+            "Not counted": [risk for risk in all_risks if risk.status == "not counted"],
+            "What this page cannot know": [*(risk for risk in all_risks if risk.status == "unknown"), *unknown],
         }
-        graded = [risk for risk in found if risk.status in GRADES]
-        return RiskLists(graded, {title: risks for title, risks in others.items() if risks})
+        graded = [risk for risk in all_risks if risk.status in GRADES]
+        return RiskLists(graded, {title: risks for title, risks in risks_by_title.items() if risks})
 
     @property
     def grades(self) -> str:
@@ -461,7 +461,7 @@ class PageView:
                 row.append(format_percent(losses[key]) if key in losses else "")
             rows.append(row)
         headings = ["column", "level", "values left", "rows that read *", "mean width of ranges"]
-        caption = "What is left of the generalized columns"
+        caption = "Remaining detail of the generalized columns"
         if losses:
             headings.append("loss")
             caption += "; loss is the share of the detail that is gone, with the rows that are left out"

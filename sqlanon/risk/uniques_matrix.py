@@ -159,7 +159,7 @@ def count_uniques_by_level(runner: StatementRunner, run: Run, policy: Policy, fi
     numbers = {name: policy.generalized_attributes.index(name) for name in (first, second)}
     values = dict[str, AttributeValues]()
     for name, i in numbers.items():
-        table = runner.create_table(work(f"values_{i}"), value_counts(raw, f"q{i}", counted=True))
+        table = runner.create_table(work(f"values_{i}"), value_counts(raw, f"q{i}", is_counted=True))
         if population is not None:
             table = runner.create_table(work(f"values_of_both_{i}"), combined_values(table, population, i, types[i]))
         values[name] = AttributeValues(table, types[i])

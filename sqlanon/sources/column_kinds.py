@@ -42,7 +42,7 @@ BIRTH, DATE, YEAR, AGE = "dates: of birth", "dates", "dates: a year", "age"
 SEX, RACE, FAMILY, WORK = "sex or gender", "race, ethnicity, nationality", "family", "education and work"
 ICD, HEALTH, BELIEF = "ICD-10 codes", "health", "belief, politics, sexual life, crime"
 HOUSEHOLD = "household numbers, which all members of a household share"
-SURVEY_WEIGHT = "sampling weights, which tell the stratum of a person"
+SURVEY_WEIGHT = "sampling weights, which reveal the stratum of a person"
 OTHER_CODE = "any other unique number or code"
 
 KINDS = tuple(

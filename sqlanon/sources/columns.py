@@ -63,10 +63,10 @@ def match_columns(policy: Policy, source: Source) -> Columns:
             problems.append(f"{subject} {quote_names(missing)}; {advice}")
 
     report_missing("attributes without a column in the source:", policy.attributes)
-    report_missing("source.person: there is no column", [person] if person else [])
-    report_missing("source.key: there is no column", key)
+    report_missing("source.person: the source has no column", [person] if person else [])
+    report_missing("source.key: the source has no column", key)
     for risk_key, name in risk_columns.items():
-        report_missing(f"risk.{risk_key}: there is no column", [name])
+        report_missing(f"risk.{risk_key}: the source has no column", [name])
     if undeclared and policy.source.undeclared == "error":
         problems.append(
             f"columns without a role: {quote_names(undeclared)}; "
@@ -105,7 +105,8 @@ def match_population_columns(policy: Policy, population: Source) -> tuple[tuple[
     missing = [name for name in wanted if name.lower() not in by_lower]
     if missing:
         raise SourceError(
-            f"population: there is no column {quote_names(missing)}; rename columns with query = ... under [population]"
+            f"population: the table has no column {quote_names(missing)}; "
+            "rename columns with query = ... under [population]"
         )
     columns = tuple(by_lower[name.lower()] for name in policy.generalized_attributes)
     return columns, by_lower[person.lower()] if person else None

@@ -552,11 +552,11 @@ def _refuse_files_without_header(files: Sequence[CsvFile]) -> None:
     names = [file.name for file in files if not file.options["header"]]
     if len(files) > 1 and names:
         more = len(names) - _MAX_LISTED_FILES
-        listed = [*names[:_MAX_LISTED_FILES], *([f"{more:,} more"] if more > 0 else [])]
+        first_names = [*names[:_MAX_LISTED_FILES], *([f"{more:,} more"] if more > 0 else [])]
         verb = "has" if len(names) == 1 else "have"
         raise SourceError(
-            f"source.files: {' and '.join(listed)} {verb} no header line, and the columns of several files are matched "
-            "by name; give each file a header line, or name one file"
+            f"source.files: {' and '.join(first_names)} {verb} no header line, and the columns of several files are "
+            "matched by name; give each file a header line, or name one file"
         )
 
 

@@ -194,10 +194,10 @@ class Layout:
     skip: int = 0  # lines above the first record
     comment: str = ""
 
-    def is_like(self, other: Layout) -> bool:
+    def is_like(self, candidate: Layout) -> bool:
         """Whether another layout parses lines below the skipped ones in the same way."""
-        escapes = [{"", layout.quote, layout.escape} for layout in (self, other)]
-        same = (self.delimiter, self.quote, self.comment) == (other.delimiter, other.quote, other.comment)
+        escapes = [{"", layout.quote, layout.escape} for layout in (self, candidate)]
+        same = (self.delimiter, self.quote, self.comment) == (candidate.delimiter, candidate.quote, candidate.comment)
         return same and escapes[0] == escapes[1]
 
     def records(self, lines: Iterable[str]) -> Iterator[Record]:

@@ -101,7 +101,7 @@ class DoubtfulColumn:
     kind: Kind
     fitting: int
     count: int  # other values; if all are numbers, those with marks
-    others: Sequence[str]  # the distinct other values, in order of occurrence
+    other_values: Sequence[str]  # the distinct other values, in order of occurrence
     locations: Sequence[tuple[str, str]]  # of the first ones, each with its value
     is_last: bool  # the last row has one of the other values
     marks: Sequence[NumberMarks] = ()  # alternatives, if keys have to decide
@@ -112,7 +112,7 @@ class DoubtfulColumn:
     @property
     def codes(self) -> Sequence[str] | None:
         """The other values as codes of missing values; None if there are too many."""
-        return self.others if len(self.others) <= _MAX_CODES else None
+        return self.other_values if len(self.other_values) <= _MAX_CODES else None
 
     @property
     def summary(self) -> str:

@@ -127,7 +127,7 @@ def list_tables(engine: DuckDBEngine, database: str | None = None, schema: str |
 
 
 def _describe_known_tables(names: Sequence[str]) -> str:
-    return f"; there is: {', '.join(names)}" if names else ""
+    return f"; the database has: {', '.join(names)}" if names else ""
 
 
 def _find_first(
@@ -143,7 +143,7 @@ def _find_first(
             engine.types(table(*candidate))
             return table(*candidate)
     known_tables = _describe_known_tables(list_tables(engine, database, schema))
-    raise SourceError(f"source.table: there is no table or view {name!r}{known_tables}")
+    raise SourceError(f"source.table: no table or view is named {name!r}{known_tables}")
 
 
 def _bind_query(engine: DuckDBEngine, query: str, work_names: WorkNames) -> exp.Table:
@@ -212,7 +212,7 @@ def _attach(engine: DuckDBEngine, database: Path | str, alias: str) -> Iterator[
     """Attach a database for the block; yield a connection that uses it, and its alias."""
     file = local_database(database)
     if file is not None and not file.is_file():  # DuckDB would create one, or fail later
-        raise SourceError(f"there is no database at {file}")
+        raise SourceError(f"{file}: the database does not exist")
     attachment = choose_attachment(database)
     for extension in attachment.extensions:
         load_extension(engine, extension, "source.database", attachment.kind)

@@ -90,7 +90,7 @@ KIND = _FrequencySet()
 
 def _bind(binding: Binding) -> FrequencySetSource:
     engine, section, work_names = binding.engine, binding.section, binding.work_names
-    attributes, counted = tuple(binding.policy.attributes), binding.counted_attributes
+    attributes, counted_names = tuple(binding.policy.attributes), binding.counted_attributes
     for pattern in section.frequency_set:
         if file_kind(pattern) != "parquet":
             raise SourceError(
@@ -101,8 +101,8 @@ def _bind(binding: Binding) -> FrequencySetSource:
         files = bind_files(engine, SourceSection(files=section.frequency_set), work_names)
     except SourceError as error:  # its message names source.files
         raise SourceError(str(error).replace("source.files", "source.frequency_set")) from error
-    matched = _match_columns(files, attributes, counted, count)
-    names, count = [matched[name.lower()] for name in counted], matched[count]
+    matched = _match_columns(files, attributes, counted_names, count)
+    names, count = [matched[name.lower()] for name in counted_names], matched[count]
     # Each combination once: several files may repeat a combination.
     keys: list[exp.Expr] = [col(name) for name in names]
     total_count = as_column(total(col(count)), count)
@@ -116,17 +116,19 @@ def _bind(binding: Binding) -> FrequencySetSource:
     rows = work_names.view("rows")
     engine.execute(create_temporary_view(rows, repeat_rows(work_names.table, names, count)))
     columns = {
-        matched.get(name.lower(), name): files.columns[matched[name.lower()]] if name in counted else UNKNOWN_TYPE
+        matched.get(name.lower(), name): files.columns[matched[name.lower()]] if name in counted_names else UNKNOWN_TYPE
         for name in attributes
     }
     combinations = CountedCombinations(work_names.table, count)
     return FrequencySetSource(rows, columns, files.files, in_place=False, combinations=combinations)
 
 
-def _match_columns(files: Source, attributes: Sequence[str], counted: Sequence[str], count: str) -> dict[str, str]:
+def _match_columns(
+    files: Source, attributes: Sequence[str], counted_names: Sequence[str], count: str
+) -> dict[str, str]:
     """Match the required columns, by name in lower case. Counts are summed over other attributes."""
     by_lower = {name.lower(): name for name in files.columns}
-    missing = [name for name in (*counted, count) if name.lower() not in by_lower]
+    missing = [name for name in (*counted_names, count) if name.lower() not in by_lower]
     declared = {name.lower() for name in (*attributes, count)}
     unknown = [name for lower, name in by_lower.items() if lower not in declared]
     flaws = []
@@ -141,7 +143,7 @@ def _match_columns(files: Source, attributes: Sequence[str], counted: Sequence[s
             f"source.frequency_set: {'; '.join(flaws)}. It needs the quasi-identifiers, the sensitive attributes of "
             f"requirements, and {count!r}, the number of rows. sqlanon plan POLICY.toml --dialect NAME prints the query"
         )
-    return {name.lower(): by_lower[name.lower()] for name in (*counted, count)}
+    return {name.lower(): by_lower[name.lower()] for name in (*counted_names, count)}
 
 
 def _refuse_counts(engine: DuckDBEngine, relation: exp.Table, count: str) -> None:

@@ -231,8 +231,8 @@ class Workbook:
     def _classify_cell(self, cell: ElementTree.Element, value: str) -> tuple[Kind, str] | None:
         match cell.get("t", "n"):
             case "s" | "str" | "inlineStr" as type_:
-                written = self._strings[int(value)] if type_ == "s" else value
-                return ("text", written) if written else None
+                string = self._strings[int(value)] if type_ == "s" else value
+                return ("text", string) if string else None
             case "b":
                 return "truth", "true" if value in ("1", "true") else "false"
             case "e":

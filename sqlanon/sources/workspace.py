@@ -239,7 +239,7 @@ class Workspace:
         """An engine that uses a database file: runs on several files do not interfere."""
         if database not in self._readers:
             if not database.is_file():
-                raise SourceError(f"there is no database at {database}")
+                raise SourceError(f"{database}: the database does not exist")
             alias = self._free_alias(database.stem)
             try:
                 self.engine.attach(database, alias, read_only=True)

@@ -86,9 +86,9 @@ def value_summaries(values: Sequence[exp.Table]) -> exp.Query:
     return query.order_by(col("i"), copy=False)
 
 
-def value_counts(rows: exp.Expr, column: str, counted: bool) -> exp.Select:
+def value_counts(rows: exp.Expr, column: str, is_counted: bool) -> exp.Select:
     """The values of an attribute with their rows: columns ``value`` and ``rows``."""
-    count: exp.Expr = total(col(ROWS)) if counted else exp.Count(this=exp.Star())
+    count: exp.Expr = total(col(ROWS)) if is_counted else exp.Count(this=exp.Star())
     values = template("SELECT :column AS value, :count AS rows FROM :rows GROUP BY :column")
     return values(column=col(column), count=count, rows=rows)
 
@@ -161,7 +161,7 @@ def coded_values(
     An unknown value (``known`` is false) keeps its own code below the top. ``count``, the number of values, determines
     the type of the codes, which every check groups by. With ``texts``, a column has the values as texts. With
     ``open_ends``, the hierarchy has labels at level 0. With ``has_population_values``, values that only the population
-    has are no leaves.
+    has do not count as leaves.
 
     Columns: ``value``, ``rows``, ``known``, ``label_1`` .. ``label_h``, ``code_0`` .. ``code_{h-1}``,
     ``leaves_1`` .. ``leaves_{h-1}``; with ``open_ends`` also ``label_0`` and ``leaves_0``.
@@ -169,17 +169,17 @@ def coded_values(
     between = range(0 if open_ends else 1, height)
     names = {level: f"level_{level}" if level else "label_0" for level in between}
     is_tall, type_ = height >= TALL_HIERARCHY, _code_type(count)
-    counted: list[exp.Expr] = [
+    columns: list[exp.Expr] = [
         as_column(col(name, "h"), name) for name in dict.fromkeys(["level_0", *names.values(), f"level_{height}"])
     ]
     leaves = _LEAVES_OF_COLUMN if has_population_values else _LEAVES
     if not is_tall:
-        counted += [as_column(leaves(label=col(name, "h")), f"leaves_{level}") for level, name in names.items()]
-    with_leaves = select([*counted, as_column(exp.true(), KNOWN)], aliased(hierarchy, "h"))
+        columns += [as_column(leaves(label=col(name, "h")), f"leaves_{level}") for level, name in names.items()]
+    with_leaves = select([*columns, as_column(exp.true(), KNOWN)], aliased(hierarchy, "h"))
     if has_population_values and not is_tall:
         on_value = null_safe_equal(col("value", "w"), col("level_0", "h"), nullable)
         with_leaves = with_leaves.join(aliased(values, "w"), on=on_value, copy=False)
-    known = exp.Coalesce(this=col(KNOWN, "l"), expressions=[exp.false()])
+    is_known = exp.Coalesce(this=col(KNOWN, "l"), expressions=[exp.false()])
     if is_tall:
         codes: list[exp.Expr] = [as_column(cast(col(f"code_{i}", "c"), type_), f"code_{i}") for i in names]
         leaves_of_levels: list[exp.Expr] = [col(f"leaves_{i}", "c") for i in names]
@@ -192,7 +192,7 @@ def coded_values(
         col("value", "v"),
         col("rows", "v"),
         *([as_column(cast(col("value", "v"), "VARCHAR"), TEXT_COLUMN)] if texts else []),
-        as_column(known, KNOWN),
+        as_column(is_known, KNOWN),
         *(as_column(col(name, "l"), f"label_{level}") for level, name in names.items()),
         *([as_column(exp.Literal.string(top), f"label_{height}")] if height else []),
         *codes,

@@ -260,7 +260,7 @@ def test_a_public_page_says_what_is_left_of_each_column() -> None:
 def connection_rows(facts: ReportFacts) -> dict[str, list[str]]:
     """The cells of the table of what is left, by column."""
     text = render_page(facts)
-    table = text[text.index("What is left of the generalized columns") :]
+    table = text[text.index("Remaining detail of the generalized columns") :]
     rows = re.findall(r"<tr><th[^>]*>(.*?)</th>(.*?)</tr>", table[: table.index("</table>")])
     return {name: re.findall(r"<td[^>]*>(.*?)</td>", cells) for name, cells in rows if "<td" in cells}
 

@@ -367,7 +367,7 @@ def test_a_population_that_is_too_small_and_weights_that_are_none(live: duckdb.D
         found(live, policy(1, risk={"population": 2}))
     with pytest.raises(SourceError, match="2 rows have no weight above 0"):
         found(live, policy(1, risk={"weights": "weight"}))
-    with pytest.raises(SourceError, match=r"risk\.household: there is no column 'Hof'"):
+    with pytest.raises(SourceError, match=r"risk\.household: the source has no column 'Hof'"):
         found(live, policy(1, risk={"household": "Hof"}))
 
 

@@ -70,7 +70,7 @@ _query = partial(template, dialect="postgres")
 
 
 def collate_bytewise(value: exp.Expr) -> exp.Collate:
-    """Compare and sort texts by bytes: a collation may equate texts that readers tell apart."""
+    """Compare and sort texts by bytes: a collation may equate texts that readers see as different."""
     return exp.Collate(this=value, expression=ident("C"))
 
 

@@ -41,7 +41,7 @@ class SparkDialect(RemoteDialect):
     direct_types = travel.DIRECT_TYPES | {"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"}
 
     def canonical_column(self, name: str, type_: str) -> exp.Expr:
-        if "collate" in type_:  # a collation may equate texts that readers tell apart
+        if "collate" in type_:  # a collation may equate texts that readers see as different
             return anonymous("collate", col(name), text("UTF8_BINARY"))
         if self.to_duckdb_type(type_) == "VARCHAR":
             return cast(col(name), TEXT)

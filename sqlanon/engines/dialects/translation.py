@@ -120,8 +120,10 @@ def _find_unknown_part(node: exp.Expr, functions: Mapping[str, Rule], dialect: s
     parts = _PARTS.get(type(node))
     if parts is None or (dialect in warehouses.DIALECTS and type(node) not in warehouses.NODES):
         return ""
-    known = parts.split()
-    if unknown := [name for name, part in node.args.items() if name not in known and part not in (None, False, [])]:
+    known_parts = parts.split()
+    if unknown := [
+        name for name, part in node.args.items() if name not in known_parts and part not in (None, False, [])
+    ]:
         return unknown[0].strip("_")
     if isinstance(node, exp.Join):
         is_known = node.kind in ("", "CROSS", "INNER", "SEMI", "ANTI") and node.side in ("", "LEFT")

@@ -1,7 +1,7 @@
 """Differences between DuckDB and the warehouses that create releases by SQL alone.
 
-Frequency sets, releases and their audit need few kinds of nodes, whose meaning differs little. Types of columns are
-unknown, and there are no lists.
+Frequency sets, releases and their audit need few kinds of nodes, whose meaning differs little. Column types are
+unknown, and lists are not available.
 """
 
 from __future__ import annotations

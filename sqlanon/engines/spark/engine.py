@@ -240,11 +240,11 @@ class SparkEngine(RemoteEngine):
             del self._views[name]  # last, so that `close` tries again if the drop fails
 
     def write_parquet(self, query: exp.Expr, directory: str) -> int:
-        written = self._run(lambda: self._write_rows(query, Path(directory).as_uri()))
-        if written != count_parquet_rows(Path(directory)):
-            message = f"Spark wrote {written:,} rows to {directory}, but not all of them are on this machine"
+        row_total = self._run(lambda: self._write_rows(query, Path(directory).as_uri()))
+        if row_total != count_parquet_rows(Path(directory)):
+            message = f"Spark wrote {row_total:,} rows to {directory}, but not all of them are on this machine"
             raise SourceError(f"{self.place}: {message}: give a folder that its executors and this machine share")
-        return written
+        return row_total
 
     @contextmanager
     def read_only(self) -> Iterator[None]:

@@ -176,7 +176,7 @@ def _refuse_unknown_persons(release: EarlierRelease, change: SourceChange, polic
     """Refuse where released rows were deleted or changed: only the source has the persons of rows."""
     if change.missing_rows:
         raise ReleaseError(
-            f"{release.path}: {change.missing_rows:,} of its rows are not in the source as they were released "
+            f"{release.path}: {change.missing_rows:,} of its rows are no longer in the source unchanged "
             f"({change.losses}). Their persons are unknown, so the persons of a class with new rows "
             f"cannot be counted: run `sqlanon withdraw {policy.file_name or 'POLICY.toml'}` first, which publishes the "
             "release again from the rows that the source still has"

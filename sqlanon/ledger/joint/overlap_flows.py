@@ -249,7 +249,7 @@ class OverlapFlows:
         return True
 
     def _path(self, start: int, goal: int, closed: Set[Edge]) -> list[Edge]:
-        """The arcs of a shortest path with residual capacity, without closed arcs; none if there is no path.
+        """The arcs of a shortest path with residual capacity, without closed arcs; empty without such a path.
 
         The search proceeds from both ends, each time from the one whose last step reached fewer nodes.
         """
@@ -351,7 +351,7 @@ def _join_paths(before: Mapping[int, int], after: Mapping[int, int], middle: int
 
 
 def _close_cycle(before: Mapping[int, int], node: int) -> list[Edge]:
-    """The arcs of a cycle through a node, given the node before each; none if there is no cycle.
+    """The arcs of a cycle through a node, given the node before each; empty without a cycle.
 
     >>> _close_cycle({2: 1, 3: 2, 1: 3, 4: 3}, 1)
     [(3, 1), (2, 3), (1, 2)]
