@@ -52,6 +52,7 @@ from sqlanon.support.expressions import (
     fragment,
     null_safe_equal,
     prepend_ctes,
+    select_star,
     subquery,
     table,
     template,
@@ -59,38 +60,23 @@ from sqlanon.support.expressions import (
 
 # --- Composition
 
-# Pairs of classes by their finest values and labels: one row if they have a single sensitive value in common.
-_ONE_VALUE_PAIRS = template("""
-    SELECT
-        :values,
-        any_value(value) AS value,
-        any_value(first_group) AS first_group,
-        any_value(second_group) AS second_group,
-        any_value(first_rows) AS first_rows,
-        any_value(second_rows) AS second_rows,
-        any_value(row_count) AS row_count
-    FROM :pairs AS matching
-    GROUP BY :values, :labels
-    HAVING count(*) = 1
-""")
-_COMPOSITION = template("SELECT :values, value, row_count FROM :pairs AS found")
-_COMPOSITION_VICTIMS = template("""
-    WITH "sqlanon found" AS MATERIALIZED (:pairs)
-    SELECT count(*) AS pairs, :rows AS victims FROM "sqlanon found"
-""")
-
 
 def composition(linked: ReleaseLink) -> exp.Select:
     """Pairs of classes that can contain the same person and have one value of the shared sensitive column in common:
     ``finest_0`` .., the finest values of the two, ``value``, and ``row_count``, the most rows that can have it."""
-    return with_comparison_parts(_COMPOSITION(values=linked.values, pairs=_one_value_pairs(linked)), linked)
+    query = template("SELECT :values, value, row_count FROM :pairs AS pairs")
+    return with_comparison_parts(query(values=linked.values, pairs=_one_value_pairs(linked)), linked)
 
 
 def composition_victims(linked: ReleaseLink) -> exp.Select:
-    """One row: the ``pairs`` that `composition` finds, and ``victims``, the released rows in them: each once, of the
-    release with fewer."""
-    rows = count_rows_in_pairs(template('SELECT * FROM "sqlanon found"')())
-    return with_comparison_parts(_COMPOSITION_VICTIMS(pairs=_one_value_pairs(linked), rows=rows), linked)
+    """One row: the number of ``pairs`` that `composition` finds, and of ``victims``: their rows in the release with
+    fewer, each counted once."""
+    query = template("""
+        WITH "sqlanon pairs" AS MATERIALIZED (:pairs)
+        SELECT count(*) AS pairs, :victims AS victims FROM "sqlanon pairs"
+    """)
+    victims = count_rows_in_pairs(select_star(table("sqlanon pairs")))
+    return with_comparison_parts(query(pairs=_one_value_pairs(linked), victims=victims), linked)
 
 
 def _one_value_pairs(linked: ReleaseLink) -> exp.Select:
@@ -99,23 +85,25 @@ def _one_value_pairs(linked: ReleaseLink) -> exp.Select:
         labels += [as_column(col(f"label_{i}", side), f"{side}_label_{i}") for i, _ in linked.side(is_first)[1]]
     columns = group_pairs(*finest_values(linked), *labels, as_column(col("shared_0", "a"), "value"))
     pairs = join_groups(columns, linked)
-    return _ONE_VALUE_PAIRS(values=linked.values, labels=[col(label.alias) for label in labels], pairs=pairs)
+    # Pairs of classes by their finest values and labels: one row if they have a single sensitive value in common.
+    return template("""
+        SELECT
+            :values,
+            any_value(value) AS value,
+            any_value(first_group) AS first_group,
+            any_value(second_group) AS second_group,
+            any_value(first_rows) AS first_rows,
+            any_value(second_rows) AS second_rows,
+            any_value(row_count) AS row_count
+        FROM :pairs AS matching
+        GROUP BY :values, :labels
+        HAVING count(*) = 1
+    """)(values=linked.values, labels=[col(label.alias) for label in labels], pairs=pairs)
 
 
 # --- Unsorted matching: two tables in the same order are joined by the positions of their rows
 
 _FIRST, _SECOND = "sqlanon first positions", "sqlanon second positions"
-_UNSORTED_MATCHING = template("""
-    SELECT :values, count(*) AS row_count
-    FROM "sqlanon agreeing"
-    GROUP BY :values
-    HAVING count(*) < :k
-""")
-_AGREEING = template("""
-    SELECT :finest
-    FROM "sqlanon first positions" AS a
-    JOIN "sqlanon second positions" AS b ON a.position = b.position AND :matching
-""")
 _AGREEMENT = template("""
     SELECT
         least(f.rows, s.rows) AS positions,
@@ -128,13 +116,6 @@ _CLASSES_BY_POSITION = template("""
     SELECT position, :class AS class
     FROM (SELECT :columns, row_number() OVER () AS position FROM :rows AS r) AS numbered
 """)
-_IS_BY_CLASS = template("""
-    SELECT count(*) FILTER (WHERE begins) = count(DISTINCT class) AS is_by_class
-    FROM (
-        SELECT class, position = 1 OR class <> lag(class) OVER (ORDER BY position) AS begins
-        FROM (:classes) AS c
-    ) AS runs
-""")
 # Rows of a class by their values, with the size of the class.
 _CLASS_VALUES = template("""
     SELECT *, sum(row_count) OVER (PARTITION BY class) AS class_size
@@ -144,20 +125,6 @@ _CLASS_VALUES = template("""
         JOIN :classes AS c ON p.position = c.position
         GROUP BY c.class, :columns
     ) AS counted
-""")
-# The expected share of agreeing positions if rows are shuffled within their class.
-_CHANCE_BY_CLASS = template("""
-    WITH "sqlanon first classes" AS MATERIALIZED (:first_classes),
-    "sqlanon second classes" AS MATERIALIZED (:second_classes),
-    "sqlanon first values" AS MATERIALIZED (:first_values),
-    "sqlanon second values" AS MATERIALIZED (:second_values),
-    "sqlanon overlaps" AS MATERIALIZED (
-        SELECT a.class AS first_class, b.class AS second_class, count(*) AS positions
-        FROM "sqlanon first classes" AS a
-        JOIN "sqlanon second classes" AS b ON a.position = b.position
-        GROUP BY a.class, b.class
-    )
-    SELECT :agreeing / (SELECT sum(positions) FROM "sqlanon overlaps") AS chance
 """)
 _EXPECTED_AGREEMENT = template("""
     SELECT
@@ -175,7 +142,12 @@ def unsorted_matching(linked: ReleaseLink, k: int) -> exp.Select:
     Only positions count whose rows can be the same. The result means something if the order is about the same: see
     `compare_positions`.
     """
-    query = _UNSORTED_MATCHING(values=linked.values, k=k)
+    query = template("""
+        SELECT :values, count(*) AS row_count
+        FROM "sqlanon agreeing"
+        GROUP BY :values
+        HAVING count(*) < :k
+    """)(values=linked.values, k=k)
     return with_comparison_parts(_with_positions(query, linked), linked)
 
 
@@ -196,7 +168,20 @@ def chance_by_class(linked: ReleaseLink, first: Sequence[str], second: Sequence[
         parts[f"{name}_classes"] = number_classes(linked.side(is_first)[0], columns)
         parts[f"{name}_values"] = _CLASS_VALUES(columns=values, positions=positions, classes=classes)
     expected = _join_label_pairs(_EXPECTED_AGREEMENT(matching=keys_match(linked)), linked)
-    query = _CHANCE_BY_CLASS(**parts, agreeing=subquery(expected))
+    # The expected share of agreeing positions if rows are shuffled within their class.
+    query = template("""
+        WITH "sqlanon first classes" AS MATERIALIZED (:first_classes),
+        "sqlanon second classes" AS MATERIALIZED (:second_classes),
+        "sqlanon first values" AS MATERIALIZED (:first_values),
+        "sqlanon second values" AS MATERIALIZED (:second_values),
+        "sqlanon overlaps" AS MATERIALIZED (
+            SELECT a.class AS first_class, b.class AS second_class, count(*) AS positions
+            FROM "sqlanon first classes" AS a
+            JOIN "sqlanon second classes" AS b ON a.position = b.position
+            GROUP BY a.class, b.class
+        )
+        SELECT :agreeing / (SELECT sum(positions) FROM "sqlanon overlaps") AS chance
+    """)(**parts, agreeing=subquery(expected))
     return with_comparison_parts(_with_positions(query, linked, agreeing=False), linked)
 
 
@@ -212,7 +197,13 @@ def number_classes(rows: exp.Expr, columns: Sequence[str] | None) -> exp.Select:
 
 def is_by_class(rows: exp.Expr, columns: Sequence[str]) -> exp.Select:
     """One row: whether the rows of each class follow one another."""
-    return _IS_BY_CLASS(classes=number_classes(rows, columns))
+    return template("""
+        SELECT count(*) FILTER (WHERE begins) = count(DISTINCT class) AS is_by_class
+        FROM (
+            SELECT class, position = 1 OR class <> lag(class) OVER (ORDER BY position) AS begins
+            FROM (:classes) AS c
+        ) AS runs
+    """)(classes=number_classes(rows, columns))
 
 
 def _position_rows(linked: ReleaseLink, is_first: bool) -> exp.Select:
@@ -228,7 +219,11 @@ def _with_positions(query: exp.Select, linked: ReleaseLink, agreeing: bool = Tru
     """A query with the rows of both tables by position, and the positions at which they can be the same."""
     parts = {_FIRST: _position_rows(linked, is_first=True), _SECOND: _position_rows(linked, is_first=False)}
     if agreeing:
-        rows = _AGREEING(finest=finest_values(linked), matching=keys_match(linked))
+        rows = template("""
+            SELECT :finest
+            FROM "sqlanon first positions" AS a
+            JOIN "sqlanon second positions" AS b ON a.position = b.position AND :matching
+        """)(finest=finest_values(linked), matching=keys_match(linked))
         parts["sqlanon agreeing"] = _join_label_pairs(rows, linked)
     return prepend_ctes(query, parts, materialized=True)
 
@@ -509,7 +504,7 @@ def find_unsorted_matching(attacker: Attacker) -> AttackResult:
 
 
 def find_linking(attacker: Attacker) -> AttackResult:
-    """A table from outside, joined to each release."""
+    """Link a table from outside to each release."""
     private = attacker.private
     if private is None or private.outside is None:
         return [], ["needs a policy and an outside table"]
@@ -570,7 +565,7 @@ def _link_values(
 
 
 def _link_source(release: ComparedRelease, hierarchies: ComparedHierarchies, source: Source) -> ReleaseLink | None:
-    """A release beside its source; None if a hierarchy is unknown."""
+    """Link a release to its source; None if a hierarchy is unknown."""
     source_columns = {name.lower(): name for name in source.columns}
     attributes, shared = [], []
     for name in release.columns:

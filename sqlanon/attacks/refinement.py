@@ -51,28 +51,6 @@ _FINER_STRATEGY = "local"
 # The combinations of the source: released and finer labels, the class, and its part by each attribute.
 _LABELLED = "sqlanon labelled"
 
-_SPLIT_CLASSES = template("""
-    WITH "sqlanon labelled" AS MATERIALIZED (:labelled),
-    "sqlanon classes" AS (
-        SELECT DISTINCT class, :labels FROM "sqlanon labelled"
-    )
-    SELECT :output, s.by, s.row_count
-    FROM "sqlanon classes" AS p
-    JOIN (
-        SELECT class, string_agg(by, ', ' ORDER BY by) AS by, max(row_count) AS row_count
-        FROM :splits AS split
-        GROUP BY class
-    ) AS s ON p.class = s.class
-    SEMI JOIN :release AS r ON :is_released
-""")
-_SPLIT_BY = template("""
-    SELECT class, :attribute AS by, :rows::BIGINT AS row_count
-    FROM :parts AS j
-    GROUP BY class
-    HAVING :condition
-""")
-_NO_SPLIT = template("SELECT NULL::BIGINT AS class, '' AS by, 0 AS row_count WHERE FALSE")
-
 
 @dataclass(frozen=True)
 class SplitAttribute:
@@ -140,15 +118,36 @@ def _split_classes(release: FullDomainRelease, condition: exp.Expr, rows: exp.Ex
     for i, attribute in enumerate(quasi):
         if attribute.can_split:
             space = _part_space(i, release, parts)
-            evaluated = evaluated_classes(space, (0,), [as_column(exp.func("min", col("class")), "class")])
+            split = template("""
+                SELECT class, :attribute AS by, :rows::BIGINT AS row_count
+                FROM :parts AS p
+                GROUP BY class
+                HAVING :condition
+            """)
+            classes = evaluated_classes(space, (0,), [as_column(exp.func("min", col("class")), "class")])
             splits.append(
-                _SPLIT_BY(attribute=text(attribute.name), rows=rows, parts=subquery(evaluated), condition=condition)
+                split(attribute=text(attribute.name), rows=rows, parts=subquery(classes), condition=condition)
             )
-    query = _SPLIT_CLASSES(
+    if not splits:
+        splits.append(template("SELECT NULL::BIGINT AS class, '' AS by, 0 AS row_count WHERE FALSE")())
+    query = template("""
+        WITH "sqlanon labelled" AS MATERIALIZED (:labelled),
+        "sqlanon classes" AS (
+            SELECT DISTINCT class, :labels FROM "sqlanon labelled"
+        )
+        SELECT :output, s.by, s.row_count
+        FROM "sqlanon classes" AS p
+        JOIN (
+            SELECT class, string_agg(by, ', ' ORDER BY by) AS by, max(row_count) AS row_count
+            FROM :splits AS split
+            GROUP BY class
+        ) AS s ON p.class = s.class
+        SEMI JOIN :release AS r ON :is_released
+    """)(
         labelled=_label_combinations(release),
         labels=[col(f"released_{i}") for i in range(len(quasi))],
         output=[as_column(col(f"released_{i}", "p"), f"label_{i}") for i in range(len(quasi))],
-        splits=subquery(union_all(*splits or [_NO_SPLIT()])),
+        splits=subquery(union_all(*splits)),
         release=release.relation,
         is_released=all_of(
             null_safe_equal(col(f"released_{i}", "p"), cast(col(attribute.released, "r"), "VARCHAR"))

@@ -24,14 +24,6 @@ _COUNTS = table("sqlanon narrowing")
 _ROW_COUNT = fragment("count(*)")
 _PERSON_COUNT = fragment("count(DISTINCT :person)")
 
-# Persons by ground value: a person with several rows has several values of a column, and counts once.
-_GROUNDS = template("SELECT label, ground, sum(persons) AS persons FROM :counts GROUP BY label, ground")
-_GROUNDS_OF_PERSONS = template("""
-    SELECT :label AS label, :ground AS ground, count(DISTINCT :person)::DOUBLE AS persons
-    FROM :rows
-    GROUP BY :positions
-""")
-
 _LABELS = template("""
     SELECT
         label,
@@ -232,9 +224,16 @@ class _StatementParts:
             FROM :rows
             GROUP BY :positions
         """)(label=label, ground=ground, columns=output, count=count, rows=rows, positions=positions)
-        self._grounds = _GROUNDS(counts=_COUNTS.copy()) if person is None else _GROUNDS_OF_PERSONS(
-            label=label, ground=ground, person=person, rows=rows, positions=positions[:2]
-        )  # fmt: skip
+        if person is None:
+            grounds = template("SELECT label, ground, sum(persons) AS persons FROM :counts GROUP BY label, ground")
+            self._grounds = grounds(counts=_COUNTS.copy())
+            return
+        # A person with several rows may have several values of a column, and counts once for the ground value.
+        self._grounds = template("""
+            SELECT :label AS label, :ground AS ground, count(DISTINCT :person)::DOUBLE AS persons
+            FROM :rows
+            GROUP BY :positions
+        """)(label=label, ground=ground, person=person, rows=rows, positions=positions[:2])
 
     @property
     def grounds(self) -> exp.Subquery:

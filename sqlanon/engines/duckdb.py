@@ -342,7 +342,7 @@ class DuckDBEngine(WorkEngine):
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Raise errors of a disk as `DiskError`, which names the disk."""
+        """Raise disk errors as `DiskError`, with the name of the disk."""
         try:
             with RUNNING_STATEMENTS.running(self.connection):
                 yield

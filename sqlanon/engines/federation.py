@@ -154,7 +154,7 @@ class FederatedEngine(DuckDBEngine):
     def map_remotely(
         self, target: exp.Table, query: exp.Query, function: Callable[..., Any], types: Mapping[str, str]
     ) -> None:
-        """Create a remote table from the rows that a Python function makes of the rows of a query."""
+        """Apply a Python function to the rows of a query, and store the result in a remote table."""
         name, server = self.remote.next_name(), self.remote.server
         remote_types = {column: self.remote.dialect.from_duckdb_type(type_) or "" for column, type_ in types.items()}
         with self.translate(query) as remote_query, server.translate_errors():
@@ -323,7 +323,7 @@ class FederatedEngine(DuckDBEngine):
 
     @contextmanager
     def _materialize_within(self, query: exp.Query) -> Iterator[tuple[str, int]]:
-        """Materialize a query remotely within the context, or for good if it is registered; yield name and rows."""
+        """Materialize a query remotely, until the context ends unless it is registered; yield its name and rows."""
         name, server = self.remote.next_name(), self.remote.server
         is_cached = query.meta.get(REPEATABLE) and server.CACHES_ROWS
         materialize = server.cache if is_cached else server.materialize

@@ -23,8 +23,6 @@ WHITE_SPACE = (
 )
 """The characters that Python's ``str.strip`` removes; ignored around person ids in every engine."""
 
-_PERSON_ID = fragment("nullif(:stripped, '')")
-
 
 def strip_white_space(value: exp.Expr) -> exp.Trim:
     """Trim white space from a text, in any engine."""
@@ -36,7 +34,7 @@ def person_id(value: exp.Expr) -> exp.Expr:
 
     Persons are counted, searched and compared by this form only: two spellings of an id are never two persons.
     """
-    return _PERSON_ID(stripped=strip_white_space(value))
+    return fragment("nullif(:stripped, '')")(stripped=strip_white_space(value))
 
 
 def canonical_float(value: exp.Expr, type_: str, is_nan: exp.Expr) -> exp.Expr:

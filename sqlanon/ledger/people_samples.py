@@ -118,7 +118,7 @@ _FETCHED_SAMPLE = template("""
 
 
 def person_hash(value: exp.Expr, type_: str, secret: str) -> exp.Expr:
-    """The hash of a person of a relation of DuckDB, as samples have it."""
+    """The hash of a person in a DuckDB relation, as in samples."""
     return _PARSE_HASH(digits=hash_text(canonical_text(value, type_, "duckdb"), text(_hash_key(secret)), "duckdb"))
 
 

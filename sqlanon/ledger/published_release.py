@@ -156,8 +156,8 @@ class WithdrawnRows:
 
 
 def count_withdrawn_rows(published: PublishedRelease, draft: ReleaseDraft) -> WithdrawnRows | None:
-    """Count the rows that a new version of a release lacks; None where their labels have different levels, or the rows
-    are on a server."""
+    """Count the rows of a release that its new version lacks; None where their labels have different levels, or the
+    rows are on a server."""
     run, manifest = draft.run, published.manifest
     if dict(draft.recoding.generalization) != manifest.levels(draft.search_input.heights) or published.levels is None:
         return None

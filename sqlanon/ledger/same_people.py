@@ -132,8 +132,8 @@ def compare_people(
 ) -> PeopleComparison:
     """Compare the people of a run's source with those of earlier runs in the catalog at a path.
 
-    ``secret`` is that of the catalog, with which all are hashed; ``sources`` has the description of the source of each
-    earlier run.
+    People are hashed with the ``secret`` of the catalog; ``sources`` has the description of the source of each earlier
+    run.
     """
     shared = dict[str, SharedPeople]()
     if not sources or not (samples := people.samples(secret)):

@@ -76,7 +76,7 @@ class SampledRows(ABC):
 
     @abstractmethod
     def sample(self, rows: int) -> exp.Query:
-        """Random rows as `HASHES`, one for each column."""
+        """Hashes of random rows, a list for each row with a hash for each column (`HASHES`)."""
 
     @abstractmethod
     def count_matches(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:

@@ -55,8 +55,6 @@ _BINS = template("""
     GROUP BY bin
     ORDER BY bin NULLS LAST
 """)
-_SPANS = template("SELECT position, :low::DOUBLE AS low, :high::DOUBLE AS high FROM :labels ORDER BY position")
-_RANGED_LABELS = template("SELECT rows, :low::DOUBLE AS low, :high::DOUBLE AS high FROM :counts")
 # The quantiles of 5 % and 95 % of the rows whose labels are ranges, and whether all ends are integers.
 _RANGED_QUANTILES = template("""
     SELECT
@@ -146,9 +144,9 @@ def _find_spans(engine: Engine, labels: Sequence[str], kind: RangeKind) -> Spans
         return ()
     positions = values_query({"position": "INTEGER", "label": "VARCHAR"}, list(enumerate(labels)))
     low, high = span_of_label(col("label"), kind)
-    ends = tuple(
-        (low, high) for _, low, high in engine.rows(_SPANS(low=low, high=high, labels=subquery(positions, "p")))
-    )
+    spans = template("SELECT position, :low::DOUBLE AS low, :high::DOUBLE AS high FROM :labels ORDER BY position")
+    rows = engine.rows(spans(low=low, high=high, labels=subquery(positions, "p")))
+    ends = tuple((low, high) for _, low, high in rows)
     adjacent = all(high is not None and low is not None and high <= low for (_, high), (low, _) in pairwise(ends))
     are_ranges = all(low is None or high is None or low < high for low, high in ends)  # a value such as 2.5 is none
     return ends if adjacent and are_ranges else ()
@@ -201,7 +199,8 @@ def _number_ranges(engine: Engine, relation: exp.Expr, column: str, dates: bool,
 def _spread_labels(engine: Engine, counts: exp.Subquery, kind: RangeKind, few: int) -> Distribution | None:
     """Rows of overlapping ranges in adjacent ranges; None if few labels are ranges."""
     low_end, high_end = span_of_label(col("label"), kind)
-    ranged = subquery(_RANGED_LABELS(low=low_end, high=high_end, counts=counts.copy()), "ranged")
+    ranges = template("SELECT rows, :low::DOUBLE AS low, :high::DOUBLE AS high FROM :counts")
+    ranged = subquery(ranges(low=low_end, high=high_end, counts=counts.copy()), "ranged")
     low, high, integers = engine.rows(_RANGED_QUANTILES(ranged=ranged.copy()))[0]
     if low is None or high is None or high <= low:
         return None

@@ -54,7 +54,6 @@ _SIZES = template("""
 _LEAF_SUM = fragment("""
     sum(class_size * coalesce((SELECT any_value(l.leaves) FROM :leaves AS l WHERE l.code = :code), 0))
 """)
-_FREQUENT_VALUE = template("SELECT :labels FROM :values WHERE known ORDER BY rows DESC, label_0 LIMIT 1")
 
 
 @dataclass(frozen=True)
@@ -269,7 +268,8 @@ def _describe_levels(search_input: SearchInput, attribute: CodedAttribute) -> tu
     for level in range(1, attribute.height + 1):
         labels.append(as_column(cast(col(f"label_{level}"), "VARCHAR"), f"l{level}"))
     engine = search_input.frequency_sets.runner.engine
-    rows = engine.rows(_FREQUENT_VALUE(labels=labels, values=attribute.table.copy()))
+    frequent_value = template("SELECT :labels FROM :values WHERE known ORDER BY rows DESC, label_0 LIMIT 1")
+    rows = engine.rows(frequent_value(labels=labels, values=attribute.table.copy()))
     texts = ["(no value)" if label is None else label for label in rows[0]] if rows else [""] * len(labels)
     return texts, [*engine.rows(group_counts(attribute))[0], 1] if attribute.height else [1]
 

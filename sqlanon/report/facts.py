@@ -67,7 +67,6 @@ _STATUS_COUNTS = template("""
     GROUP BY height, status
     ORDER BY height, status
 """)
-_GENERALIZATIONS = template("SELECT levels, status, classes, suppressed_rows, score FROM :lattice")
 # The frontier holds the feasible generalizations that suppress fewer rows than all that score as well. The chosen one
 # and the frontier come first; the rest is a sample by the MD5 of the levels, which is the same on every run.
 _CHECKED_GENERALIZATIONS = template("""
@@ -340,7 +339,8 @@ class UnpublishedResult:
         lattice = self.draft.search_input.lattice
         if lattice.size > SMALL or EARLIER_RELEASES_COLUMN in lattice.attributes:
             return []
-        evaluated = {figures.levels: figures for figures in self._read_figures(_GENERALIZATIONS(lattice=self.lattice))}
+        query = template("SELECT levels, status, classes, suppressed_rows, score FROM :lattice")
+        evaluated = {figures.levels: figures for figures in self._read_figures(query(lattice=self.lattice))}
         generalizations = product(*(lattice.levels(i) for i in range(len(lattice.top))))
         return [
             replace(

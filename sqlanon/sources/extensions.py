@@ -16,8 +16,6 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.support.expressions import template, text
 
-_LOADED = template("SELECT loaded FROM duckdb_extensions() WHERE extension_name = :name")
-_PLATFORM = template("SELECT platform FROM pragma_platform()")
 _REQUIRED_EXTENSIONS = {"iceberg": ("avro", "httpfs")}
 """Extensions that an extension loads by itself, but only from DuckDB's own folder."""
 
@@ -28,7 +26,8 @@ PACKAGED = "1.5.5"
 
 def load_extension(engine: DuckDBEngine, name: str, where: str, reads: str) -> None:
     """Load an extension that is installed, else from a Python package, else after downloading it."""
-    if any(is_loaded for (is_loaded,) in engine.rows(_LOADED(name=name))):
+    query = template("SELECT loaded FROM duckdb_extensions() WHERE extension_name = :name")
+    if any(is_loaded for (is_loaded,) in engine.rows(query(name=name))):
         return
     for required in _REQUIRED_EXTENSIONS.get(name, ()):
         load_extension(engine, required, where, reads)
@@ -51,7 +50,8 @@ def load_extension(engine: DuckDBEngine, name: str, where: str, reads: str) -> N
 
 def _describe_failure(engine: DuckDBEngine, name: str, where: str, reads: str, reason: str) -> str:
     version, package = duckdb.__version__, f"duckdb-extension-{name.replace('_', '-')}"
-    folder = f"~/.duckdb/extensions/v{version}/{engine.rows(_PLATFORM())[0][0]}"
+    ((platform,),) = engine.rows(template("SELECT platform FROM pragma_platform()")())
+    folder = f"~/.duckdb/extensions/v{version}/{platform}"
     has_package = version.startswith("1.")
     install = f"{package}=={version}" if has_package else f"duckdb=={PACKAGED} {package}=={PACKAGED}"
     why = "" if has_package else f" (no such package exists for DuckDB {version})"

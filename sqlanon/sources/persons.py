@@ -402,21 +402,18 @@ def trim_person_ids(engine: Engine, source: Source, work_names: WorkNames, perso
     return replace(source, relation=view)
 
 
-_SMALL_CLASSES = template("""
-    SELECT count(*) AS classes, coalesce(sum(rows), 0)::BIGINT AS rows
-    FROM (
-        SELECT
-            count(*) AS rows,
-            count(DISTINCT :id) + max((:id IS NULL)::INTEGER) AS persons
-        FROM :released
-        GROUP BY :keys
-    ) AS classes
-    WHERE persons < :least
-""")
-
-
 def small_classes_query(released: exp.Query, keys: Sequence[str], least: int) -> exp.Select:
     """One row: the number of classes with fewer than ``least`` persons, and of their rows. Rows without a value of
     ``person`` count as one person."""
     id_ = person_id(cast(col("person"), "VARCHAR"))
-    return _SMALL_CLASSES(released=subquery(released, "r"), keys=[col(name) for name in keys], least=least, id=id_)
+    return template("""
+        SELECT count(*) AS classes, coalesce(sum(rows), 0)::BIGINT AS rows
+        FROM (
+            SELECT
+                count(*) AS rows,
+                count(DISTINCT :id) + max((:id IS NULL)::INTEGER) AS persons
+            FROM :released
+            GROUP BY :keys
+        ) AS classes
+        WHERE persons < :least
+    """)(released=subquery(released, "r"), keys=[col(name) for name in keys], least=least, id=id_)

@@ -206,7 +206,7 @@ class Source:
         raise NotImplementedError
 
     def count_distinct_values(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
-        """Count for each column its distinct values, and its values that are not NULL, where the source is."""
+        """Count the distinct values and the values other than NULL of each column, in the engine of the source."""
         return engine.rows(approximate_counts_query(self.relation, names))[0]
 
     def sampling_relation(self, engine: Engine) -> SamplingRelation | None:
@@ -220,13 +220,13 @@ class Source:
         return AllColumns(engine, subquery(self.full_query.copy(), "source"), self.columns, again=True)
 
     def query_remote_rows(self, query: exp.Query, relation: exp.Expr) -> Sequence[tuple[Any, ...]]:
-        """Run a query on `REMOTE_ROWS`, standing for a remote relation; it returns figures, and no value of a row."""
+        """Run a query on `REMOTE_ROWS`, standing for a remote relation; it returns figures, and no source values."""
         raise NotImplementedError("its rows are local")
 
     def query_remote_release(
         self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: AllColumns
     ) -> Sequence[tuple[Any, ...]]:
-        """Run a query on a release of a remote table with these columns; it returns figures, and no value of a row."""
+        """Run a query on a release of a remote table with these columns; it returns figures, and no source values."""
         raise NotImplementedError("its rows are local")
 
     def measuring_obstacle(self) -> str | None:

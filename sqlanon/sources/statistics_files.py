@@ -325,7 +325,7 @@ def _copy_rows(engine: DuckDBEngine, file: _File, process: Popen[bytes], target:
     if process.wait():  # a truncated stream ends like a complete one
         raise EOFError
     if file.rows is not None and count != file.rows:
-        raise SourceError(f"{file.name} is broken: its header says {file.rows:,} rows, and it has {count:,}")
+        raise SourceError(f"{file.name} is broken: its header declares {file.rows:,} rows, but it has {count:,}")
 
 
 def _compute_figures(scan: Scan, file: _File, rows: exp.Table) -> Iterator[_Variable]:

@@ -175,7 +175,6 @@ _SPACE = "[ \u00a0\u202f]?"
 _UNITS_AT_ENDS = {"before": f"^([-+]?)({UNITS}){_SPACE}", "behind": f"{_SPACE}({UNITS})$"}
 _TRIMMED = fragment("trim(:text)")
 _IF_TRIMMED_MATCHES = fragment("CASE WHEN regexp_full_match(trim(:text), :pattern) THEN :value END")
-_UNLESS_MISSING = fragment("CASE WHEN NOT :text IN (:codes) THEN :text END")
 
 ZONE = " ?(UTC|Z|[-+][0-9]{2}(:?[0-9]{2})?|[A-Za-z]+/[A-Za-z_/+-]+)"
 """A zone after a time, or its offset from UTC."""
@@ -496,7 +495,7 @@ def projection(names: Collection[str], values: Mapping[str, tuple[exp.Expr, str]
 
 def _replace_codes(value: exp.Expr, codes: Sequence[str | exp.Expr]) -> exp.Expr:
     """The value, NULL for the codes of missing values."""
-    return _UNLESS_MISSING(text=value, codes=[*codes]) if codes else value
+    return fragment("CASE WHEN NOT :text IN (:codes) THEN :text END")(text=value, codes=[*codes]) if codes else value
 
 
 def _build_readings(

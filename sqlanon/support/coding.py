@@ -123,25 +123,6 @@ TALL_HIERARCHY = 40
 _LEAVES = fragment("count(*) OVER (PARTITION BY :label) - 1")
 _LEAVES_OF_COLUMN = fragment("greatest(count(CASE WHEN w.rows > 0 THEN 1 END) OVER (PARTITION BY :label), 1) - 1")
 
-_CODES_BY_LEVEL = template("""
-    WITH
-        "sqlanon labels" AS (:labels),
-        "sqlanon leaves" AS (
-            SELECT x.level, x.label, :leaves AS leaves
-            FROM :counted AS x
-            GROUP BY x.level, x.label
-        )
-    SELECT
-        v.value,
-        e.level,
-        :rank AS code,
-        coalesce(n.leaves, 0) AS leaves
-    FROM :values AS v
-    CROSS JOIN (:levels) AS e
-    LEFT JOIN (SELECT *, true AS known FROM "sqlanon labels" AS x) AS l
-        ON l.level = e.level AND l.level_0 IS NOT DISTINCT FROM v.value
-    LEFT JOIN "sqlanon leaves" AS n ON l.known AND n.level = l.level AND n.label IS NOT DISTINCT FROM l.label
-""")
 _AT_LEVEL = fragment("max(CASE WHEN c.level = :level THEN :figure END)")
 
 
@@ -227,7 +208,25 @@ def _codes_by_value(
         LEFT JOIN :values AS w ON w.value IS NOT DISTINCT FROM x.level_0
     """)
     leaves_in_source = "greatest(count(CASE WHEN x.rows > 0 THEN 1 END), 1) - 1"
-    codes = _CODES_BY_LEVEL(
+    codes = template("""
+        WITH
+            "sqlanon labels" AS (:labels),
+            "sqlanon leaves" AS (
+                SELECT x.level, x.label, :leaves AS leaves
+                FROM :counted AS x
+                GROUP BY x.level, x.label
+            )
+        SELECT
+            v.value,
+            e.level,
+            :rank AS code,
+            coalesce(n.leaves, 0) AS leaves
+        FROM :values AS v
+        CROSS JOIN (:levels) AS e
+        LEFT JOIN (SELECT *, true AS known FROM "sqlanon labels" AS x) AS l
+            ON l.level = e.level AND l.level_0 IS NOT DISTINCT FROM v.value
+        LEFT JOIN "sqlanon leaves" AS n ON l.known AND n.level = l.level AND n.label IS NOT DISTINCT FROM l.label
+    """)(
         labels=union_all(*(labels(level=i, label=col(name), hierarchy=hierarchy) for i, name in names.items())),
         levels=union_all(*(template("SELECT :level AS level")(level=i) for i in names)),
         counted=subquery(labels_with_rows(values=values)) if has_population_values else table("sqlanon labels"),

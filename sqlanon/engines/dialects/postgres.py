@@ -173,7 +173,7 @@ def query_column_types(query: exp.Expr, names: Sequence[str]) -> exp.Expr:
 
 
 def has_values_unknown_to_duckdb(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
-    """One row: for each column whether it has values that DuckDB's types lack.
+    """One row: for each column, whether it has values outside the range of DuckDB's types.
 
     These are NaN and infinity, dates before Christ, and timestamps in the year 294247 or later.
     """

@@ -64,7 +64,7 @@ class SparkDialect(RemoteDialect):
         return statement.transform(escape)
 
     def count_invalid_texts(self, name: str) -> exp.Expr:
-        """Spark does not check its texts.
+        """Count texts that are not valid UTF-8, which Spark does not check.
 
         >>> SPARK.count_invalid_texts("note").sql("spark")
         'COUNT_IF(NOT IS_VALID_UTF8(`note`))'

@@ -201,31 +201,27 @@ def few_new_rows_in_classes(linked: ReleaseLink, k: int) -> exp.Select:
     )
 
 
-# All levels are known: groups match by their keys. Where releases have most rows in common, few keys have more rows.
-_NEW_ROWS_BY_KEY = template("""
-    SELECT :columns, least(b.row_count, m.row_count) AS row_count
-    FROM "sqlanon second" AS b
-    JOIN (
-        SELECT :second_keys, b.row_count - coalesce(a.row_count, 0) AS row_count
-        FROM (SELECT :keys, sum(row_count)::BIGINT AS row_count FROM "sqlanon second" AS t GROUP BY :keys) AS b
-        LEFT JOIN (SELECT :keys, sum(row_count)::BIGINT AS row_count FROM "sqlanon first" AS t GROUP BY :keys) AS a
-            ON :keys_match
-        WHERE b.row_count > coalesce(a.row_count, 0)
-    ) AS m ON :same_key
-""")
-# Labels have several levels: the most rows that can be new.
-_NEW_ROWS_BY_FLOWS = template("""
-    SELECT :columns, u.most AS row_count
-    FROM "sqlanon second" AS b
-    JOIN "sqlanon unmatched" AS u ON NOT u.is_first AND u.group_id = b.group_id
-""")
-
-
 def new_rows(linked: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:
     """Columns of the groups of the second release, ``b``, and the most rows of each that can be new: ``row_count``."""
     if linked.multilevel_attributes:
-        return _NEW_ROWS_BY_FLOWS(columns=columns)
-    return _NEW_ROWS_BY_KEY(
+        # Labels have several levels: the most rows that can be new.
+        return template("""
+            SELECT :columns, u.most AS row_count
+            FROM "sqlanon second" AS b
+            JOIN "sqlanon unmatched" AS u ON NOT u.is_first AND u.group_id = b.group_id
+        """)(columns=columns)
+    # All levels are known: groups match by their keys. Where releases have most rows in common, few keys gain rows.
+    return template("""
+        SELECT :columns, least(b.row_count, m.row_count) AS row_count
+        FROM "sqlanon second" AS b
+        JOIN (
+            SELECT :second_keys, b.row_count - coalesce(a.row_count, 0) AS row_count
+            FROM (SELECT :keys, sum(row_count)::BIGINT AS row_count FROM "sqlanon second" AS t GROUP BY :keys) AS b
+            LEFT JOIN (SELECT :keys, sum(row_count)::BIGINT AS row_count FROM "sqlanon first" AS t GROUP BY :keys) AS a
+                ON :keys_match
+            WHERE b.row_count > coalesce(a.row_count, 0)
+        ) AS m ON :same_key
+    """)(
         columns=columns,
         keys=cols(linked.key),
         second_keys=cols(linked.key, "b"),
@@ -349,44 +345,6 @@ Union: TypeAlias = Literal["class", "region", "table"]
 REGIONS = "sqlanon regions"
 """The table of `make_regions`, within a statement."""
 
-_NEW_ROWS = template("""
-    SELECT
-        :by,
-        :shared,
-        greatest(sum(second_rows) - sum(first_rows), 0)::BIGINT AS row_count,
-        sum(first_rows)::BIGINT AS first_rows
-    FROM (
-        SELECT :by_group, :shared_of_group, row_count AS first_rows, 0 AS second_rows FROM "sqlanon first" AS g
-        UNION ALL
-        SELECT :by_group, :shared_of_group, 0 AS first_rows, row_count AS second_rows FROM "sqlanon second" AS g
-    ) AS g
-    GROUP BY :by, :shared
-""")
-# Rows that leave one class of a region may come to another: the rows that the flow between them leaves over are new.
-_NEW_ROWS_OF_REGIONS = template("""
-    SELECT g.region, :shared, sum(u.row_count)::BIGINT AS row_count, 1 AS first_rows
-    FROM (
-        SELECT g.*, r.region
-        FROM "sqlanon second" AS g
-        JOIN "sqlanon regions" AS r ON NOT r.is_first AND :same_labels
-    ) AS g
-    JOIN "sqlanon unmatched" AS u ON NOT u.is_first AND u.group_id = g.group_id
-    GROUP BY g.region, :shared
-""")
-_EDGES = template("""
-    SELECT DISTINCT a.region AS first_node, b.region AS second_node
-    FROM :matching_prefixes AS m
-    JOIN (
-        SELECT DISTINCT :prefix AS prefix, c.region
-        FROM "sqlanon first" AS g
-        JOIN :classes AS c ON c.is_first AND :same_labels
-    ) AS a ON a.prefix = m.first_prefix
-    JOIN (
-        SELECT DISTINCT :prefix AS prefix, c.region
-        FROM "sqlanon second" AS g
-        JOIN :classes AS c ON NOT c.is_first AND :same_labels
-    ) AS b ON b.prefix = m.second_prefix
-""")
 _REGIONS = template("""
     SELECT c.* REPLACE (r.component AS region)
     FROM :classes AS c
@@ -434,9 +392,32 @@ def new_rows_in_unions(linked: ReleaseLink, union: Union) -> exp.Select:
     """
     names, shared = union_columns(linked, union), linked.shared_columns
     if union == "region":
-        return _NEW_ROWS_OF_REGIONS(shared=cols(shared, "g"), same_labels=same_values(_shared_labels(linked), "g", "r"))
+        # Rows that leave one class of a region may come to another: rows that the flow between them does not match are
+        # new.
+        return template("""
+            SELECT g.region, :shared, sum(u.row_count)::BIGINT AS row_count, 1 AS first_rows
+            FROM (
+                SELECT g.*, r.region
+                FROM "sqlanon second" AS g
+                JOIN "sqlanon regions" AS r ON NOT r.is_first AND :same_labels
+            ) AS g
+            JOIN "sqlanon unmatched" AS u ON NOT u.is_first AND u.group_id = g.group_id
+            GROUP BY g.region, :shared
+        """)(shared=cols(shared, "g"), same_labels=same_values(_shared_labels(linked), "g", "r"))
     by_group = [as_column(number(1), "whole")] if names == ["whole"] else cols(names, "g")
-    return _NEW_ROWS(by=cols(names), shared=cols(shared), by_group=by_group, shared_of_group=cols(shared, "g"))
+    return template("""
+        SELECT
+            :by,
+            :shared,
+            greatest(sum(second_rows) - sum(first_rows), 0)::BIGINT AS row_count,
+            sum(first_rows)::BIGINT AS first_rows
+        FROM (
+            SELECT :by_group, :shared_of_group, row_count AS first_rows, 0 AS second_rows FROM "sqlanon first" AS g
+            UNION ALL
+            SELECT :by_group, :shared_of_group, 0 AS first_rows, row_count AS second_rows FROM "sqlanon second" AS g
+        ) AS g
+        GROUP BY :by, :shared
+    """)(by=cols(names), shared=cols(shared), by_group=by_group, shared_of_group=cols(shared, "g"))
 
 
 def _classes(linked: ReleaseLink) -> exp.Select:
@@ -453,7 +434,20 @@ def _classes(linked: ReleaseLink) -> exp.Select:
 def _edges(linked: ReleaseLink, classes: exp.Table) -> exp.Select:
     """The classes of the two releases that can have rows in common: ``first_node``, ``second_node``."""
     longest = len(linked.multilevel_attributes)
-    return _EDGES(
+    return template("""
+        SELECT DISTINCT a.region AS first_node, b.region AS second_node
+        FROM :matching_prefixes AS m
+        JOIN (
+            SELECT DISTINCT :prefix AS prefix, c.region
+            FROM "sqlanon first" AS g
+            JOIN :classes AS c ON c.is_first AND :same_labels
+        ) AS a ON a.prefix = m.first_prefix
+        JOIN (
+            SELECT DISTINCT :prefix AS prefix, c.region
+            FROM "sqlanon second" AS g
+            JOIN :classes AS c ON NOT c.is_first AND :same_labels
+        ) AS b ON b.prefix = m.second_prefix
+    """)(
         matching_prefixes=table(matching_prefixes_name(longest)),
         prefix=col(f"prefix_{longest}", "g"),
         classes=classes,

@@ -218,18 +218,6 @@ find_sets = template(r"""
     WHERE label = whole
 """)
 """The sets among ``labels``, one row for each ``member``: ``label``, ``member``."""
-_VALUES_OF_LABELS = template("""
-    SELECT *, count(*) OVER (PARTITION BY label) AS size
-    FROM (
-        SELECT DISTINCT s.label, v.place, TRUE AS is_set
-        FROM :sets AS s
-        JOIN :members AS v ON s.member = v.label
-        UNION ALL
-        SELECT DISTINCT l.label, v.place, FALSE AS is_set
-        FROM :labels AS l
-        JOIN :nodes AS v ON l.label = v.label
-    ) AS e
-""")
 # As with ranges, the values that two sets have in common are named by both, unless one contains the other.
 _LABELS_WITH_COMMON_VALUES = template("""
     SELECT
@@ -450,7 +438,18 @@ def _expand_labels(attribute: LinkedAttribute, i: int, release: str) -> exp.Quer
     assert attribute.hierarchy is not None and attribute.sets is not None
     labels = _distinct_labels(i, release)
     members = member_levels(attribute.sets[release == SECOND], attribute.height)
-    values = _VALUES_OF_LABELS(
+    values = template("""
+        SELECT *, count(*) OVER (PARTITION BY label) AS size
+        FROM (
+            SELECT DISTINCT s.label, v.place, TRUE AS is_set
+            FROM :sets AS s
+            JOIN :members AS v ON s.member = v.label
+            UNION ALL
+            SELECT DISTINCT l.label, v.place, FALSE AS is_set
+            FROM :labels AS l
+            JOIN :nodes AS v ON l.label = v.label
+        ) AS e
+    """)(
         sets=find_sets(labels=labels),
         members=number_values(attribute.hierarchy, members),
         labels=labels,

@@ -83,23 +83,6 @@ _RANGES = template("""
     FROM ranges
     GROUP BY attribute, labels
 """)
-_INTERVALS_OF_LABELS = template("""
-    WITH
-        labels AS (SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r WHERE NOT :label IS NULL),
-        bounds AS (SELECT label, :first AS first, :last AS last FROM labels AS d),
-        nodes AS (
-            SELECT label, min(value) AS low, max(value) AS high
-            FROM (SELECT unnest(list_value(:levels)) AS label, :value AS value FROM :hierarchy AS h) AS e
-            WHERE NOT label IS NULL
-            GROUP BY label
-        )
-    SELECT
-        l.label,
-        coalesce(n.low, l.first, CASE WHEN NOT l.last IS NULL THEN :least END) AS low,
-        coalesce(n.high, l.last, CASE WHEN NOT l.first IS NULL THEN :most END) AS high
-    FROM bounds AS l
-    LEFT JOIN nodes AS n ON l.label = n.label
-""")
 _PAIR_COUNT = template("""
     SELECT coalesce(sum(a.records * b.records), 0)::BIGINT
     FROM :matches AS m
@@ -115,26 +98,6 @@ _PAIRS = template("""
     FROM (SELECT *, dense_rank() OVER (ORDER BY :values) AS combination FROM :matches AS m) AS m
     JOIN :first AS a ON a.group_id = m.first_group
     JOIN :second AS b ON b.group_id = m.second_group
-""")
-_DISTINGUISHED = template("""
-    WITH
-        records AS (
-            SELECT
-                :group AS class_id,
-                any_value(:rows) AS row_count,
-                sum(:other_rows) AS candidates,
-                coalesce(sum(:other_rows) FILTER (WHERE overlaps), 0) AS left_over
-            FROM :pairs AS p
-            GROUP BY :group, :record
-        ),
-        counted AS (
-            SELECT *, sum(row_count) FILTER (WHERE left_over = 0) OVER (PARTITION BY class_id) AS alone
-            FROM records
-        )
-    SELECT
-        coalesce(sum(row_count) FILTER (WHERE left_over > 0 AND left_over < least(:k, candidates)), 0)::BIGINT,
-        coalesce(sum(row_count) FILTER (WHERE left_over = 0 AND alone < :k), 0)::BIGINT
-    FROM counted
 """)
 # The rows of two classes that can be rows of the other class: no more than the smaller number are in both.
 _FEW_COMBINATIONS = template("""
@@ -411,7 +374,23 @@ class IntervalAudit:
         if is_date:
             first, last = fragment(days)(day=first), fragment(days)(day=last)
             value = "(TRY_CAST(level_0::VARCHAR AS DATE) - '1970-01-01'::DATE)::DOUBLE"
-        return _INTERVALS_OF_LABELS(
+        return template("""
+            WITH
+                labels AS (SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r WHERE NOT :label IS NULL),
+                bounds AS (SELECT label, :first AS first, :last AS last FROM labels AS d),
+                nodes AS (
+                    SELECT label, min(value) AS low, max(value) AS high
+                    FROM (SELECT unnest(list_value(:levels)) AS label, :value AS value FROM :hierarchy AS h) AS e
+                    WHERE NOT label IS NULL
+                    GROUP BY label
+                )
+            SELECT
+                l.label,
+                coalesce(n.low, l.first, CASE WHEN NOT l.last IS NULL THEN :least END) AS low,
+                coalesce(n.high, l.last, CASE WHEN NOT l.first IS NULL THEN :most END) AS high
+            FROM bounds AS l
+            LEFT JOIN nodes AS n ON l.label = n.label
+        """)(
             least=number(-EVERYTHING),
             most=number(EVERYTHING),
             first=first,
@@ -425,7 +404,26 @@ class IntervalAudit:
 
 
 def _count_distinguished(pairs: exp.Table, side: str, other_side: str, k: int) -> exp.Select:
-    return _DISTINGUISHED(
+    return template("""
+        WITH
+            records AS (
+                SELECT
+                    :group AS class_id,
+                    any_value(:rows) AS row_count,
+                    sum(:other_rows) AS candidates,
+                    coalesce(sum(:other_rows) FILTER (WHERE overlaps), 0) AS left_over
+                FROM :pairs AS p
+                GROUP BY :group, :record
+            ),
+            counted AS (
+                SELECT *, sum(row_count) FILTER (WHERE left_over = 0) OVER (PARTITION BY class_id) AS alone
+                FROM records
+            )
+        SELECT
+            coalesce(sum(row_count) FILTER (WHERE left_over > 0 AND left_over < least(:k, candidates)), 0)::BIGINT,
+            coalesce(sum(row_count) FILTER (WHERE left_over = 0 AND alone < :k), 0)::BIGINT
+        FROM counted
+    """)(
         k=k,
         group=col(f"{side}_group"),
         record=col(f"{side}_record"),

@@ -24,32 +24,6 @@ often have all of them in common."""
 
 _NUMBERS = {ColumnKind.INTEGER, ColumnKind.DECIMAL, ColumnKind.FLOATING}
 
-_IN_COMMON = template("""
-    WITH
-        firsts AS (
-            SELECT :first AS value, count(*) AS row_count
-            FROM :first_rows AS r
-            WHERE NOT :first IS NULL
-            GROUP BY :first
-        ),
-        seconds AS (
-            SELECT :second AS value, count(*) AS row_count
-            FROM :second_rows AS r
-            WHERE NOT :second IS NULL
-            GROUP BY :second
-        )
-    SELECT
-        least(count(a.value), count(b.value)) AS fewer_values,
-        count(*) FILTER (WHERE a.value = b.value) AS common_values,
-        least(sum(a.row_count), sum(b.row_count))::BIGINT AS fewer_rows,
-        least(
-            sum(a.row_count) FILTER (WHERE a.value = b.value), sum(b.row_count) FILTER (WHERE a.value = b.value)
-        )::BIGINT AS rows_with_common_values,
-        (sum(least(a.row_count, b.row_count)) FILTER (WHERE a.value = b.value))::BIGINT AS rows_of_both
-    FROM firsts AS a
-    FULL JOIN seconds AS b ON a.value = b.value
-""")
-
 
 def columns_missing_from(release: ComparedRelease, other_release: ComparedRelease) -> list[str]:
     """The columns that a release shows unchanged and the other does not have, in any role."""
@@ -73,9 +47,32 @@ def match_renamed_columns(engine: Engine, first: ComparedRelease, second: Compar
                 comparable_value(col(first_column, "r"), *types),
                 comparable_value(col(second_column, "r"), *reversed(types)),
             )
-            query = _IN_COMMON(
-                first=values[0], second=values[1], first_rows=first.relation, second_rows=second.relation
-            )
+            query = template("""
+                WITH
+                    firsts AS (
+                        SELECT :first AS value, count(*) AS row_count
+                        FROM :first_rows AS r
+                        WHERE NOT :first IS NULL
+                        GROUP BY :first
+                    ),
+                    seconds AS (
+                        SELECT :second AS value, count(*) AS row_count
+                        FROM :second_rows AS r
+                        WHERE NOT :second IS NULL
+                        GROUP BY :second
+                    )
+                SELECT
+                    least(count(a.value), count(b.value)) AS fewer_values,
+                    count(*) FILTER (WHERE a.value = b.value) AS common_values,
+                    least(sum(a.row_count), sum(b.row_count))::BIGINT AS fewer_rows,
+                    least(
+                        sum(a.row_count) FILTER (WHERE a.value = b.value),
+                        sum(b.row_count) FILTER (WHERE a.value = b.value)
+                    )::BIGINT AS rows_with_common_values,
+                    (sum(least(a.row_count, b.row_count)) FILTER (WHERE a.value = b.value))::BIGINT AS rows_of_both
+                FROM firsts AS a
+                FULL JOIN seconds AS b ON a.value = b.value
+            """)(first=values[0], second=values[1], first_rows=first.relation, second_rows=second.relation)
             fewer_values, common_values, fewer_rows, rows_with_common_values, rows_of_both = engine.rows(query)[0]
             if (
                 common_values >= max(FEWEST_VALUES, VALUES_IN_COMMON * fewer_values)
