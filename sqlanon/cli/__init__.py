@@ -26,7 +26,7 @@ _MAX_LINES = 40
 
 
 def main() -> None:
-    """Run the command line; errors become a sentence and an exit status, never a traceback."""
+    """Run the command line; errors are reported as a sentence and an exit status, without a traceback."""
     escape_unencodable_output()
     try:
         _app_with_command(sys.argv[1] if len(sys.argv) > 1 else "")(prog_name="sqlanon")

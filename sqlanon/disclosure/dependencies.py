@@ -165,8 +165,8 @@ class _MeasuredColumn(NamedTuple):
 
 
 class _QuasiIdentifier(NamedTuple):
-    """A quasi-identifier by its number, with the measured columns of its label (empty: all rows share one) and of its
-    ground value; or of its label of a lower ``level``, where its values are sparse."""
+    """A quasi-identifier: the number of its column, and the columns with its label (empty if all rows share one) and
+    its ground value. Where values are sparse, the label of a lower ``level`` takes the place of the ground value."""
 
     column: int
     label: str

@@ -296,7 +296,7 @@ class DuckDBEngine(WorkEngine):
     def using_qualified(self, database: str) -> Iterator[None]:
         """Use a database, with full names of all functions in statements.
 
-        So no macro of the database, now or later, replaces a function, also in the views that are created.
+        Macros of the database, present or future, then cannot replace functions, nor those of created views.
         """
         unqualified, self._generator = self._generator, QualifiedDuckDB().generator()
         try:

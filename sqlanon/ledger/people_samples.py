@@ -271,7 +271,7 @@ class SourcePeople:
         engine, server = self.run.engine, all_columns.engine
         if server.dialect == "duckdb":
             if server is not engine:  # this engine cannot read the relations of another DuckDB
-                raise UnreadableColumnsError("its engine is none whose people are sampled")
+                raise UnreadableColumnsError("people are not sampled in this kind of source")
             with source_errors():
                 engine.execute(
                     create_table(target.copy(), _FETCHED_SAMPLE(fetched=query, least=least, constant=constant))

@@ -54,7 +54,7 @@ class Publication:
 
     @property
     def is_part(self) -> bool:
-        """Whether it has only some rows of the source, which the ledger knows."""
+        """Whether it has only some rows of the source, which the ledger identifies."""
         return self.extends is not None or self.only_rows_of is not None
 
     @property

@@ -46,7 +46,7 @@ class Traits:
 
 @dataclass(frozen=True)
 class StrategyInfo:
-    """A strategy as policies know it."""
+    """A registered strategy: the module that runs it, and the traits that policies check."""
 
     name: str
     description: str

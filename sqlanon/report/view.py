@@ -188,7 +188,7 @@ class PageView:
             remain = "risk remains" if sum(counts.values()) == 1 else "risks remain"
             sentences.append(f"{' and '.join(f'{count} {status}' for status, count in counts.items())} {remain}.")
         elif facts.sizes is not None:
-            sentences.append("This page found nothing that goes beyond what the policy accepts.")
+            sentences.append("This page found no risk beyond what the policy accepts.")
         return " ".join(sentences)
 
     def _all_risks(self) -> list[ResidualRisk]:

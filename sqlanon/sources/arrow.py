@@ -143,7 +143,7 @@ def _convert_pandas(frame: Any) -> pyarrow.Table:
 def _refuse_polars_types(frame: Any) -> None:
     if wrong := [name for name, type_ in frame.schema.items() if str(type_) in _POLARS_TYPES_WITHOUT_ARROW]:
         types = sorted({str(frame.schema[name]) for name in wrong})
-        raise SourceError(f"{_name_columns(wrong)}: {', '.join(types)} has no Arrow type; cast, or leave out")
+        raise SourceError(f"{_name_columns(wrong)}: {', '.join(types)} has no Arrow type; cast it, or leave it out")
 
 
 def _refuse_types(engine: DuckDBEngine, schema: pyarrow.Schema) -> None:

@@ -1,8 +1,8 @@
 """Refuse columns of CSV and Excel files whose meaning is in doubt.
 
-A few words among numbers make a column a text: ``4e`` among ages, ``NA``, a line with totals. So do commas in numbers.
-The month of 01/02/2026 is ambiguous, and so is the century of 01/02/26. The data holder decides: such columns are
-refused with the values, their lines, and the keys that decide.
+A few words among numbers turn a column into text: ``4e`` among ages, ``NA``, a line with totals; commas in numbers do
+the same. The month of 01/02/2026 is ambiguous, and so is the century of 01/02/26. Such columns are refused with the
+values, their lines, and the keys with which the data holder decides.
 """
 
 from __future__ import annotations

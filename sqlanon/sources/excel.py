@@ -295,7 +295,7 @@ class SheetTable:
 
 
 class _Boundary(NamedTuple):
-    """A row from which on rows may not belong to the table, and the number of the row with values above it."""
+    """A row at which the table may end, and the number of the row with values above it."""
 
     row: Row
     before: int

@@ -148,7 +148,7 @@ def test_a_calm_page_says_so_and_names_unknown_figures(facts: ReportFacts) -> No
             calm = db.anonymize(make_policy({"q": "suppress", "s": "sensitive"}, k=5, table="t"))._unpublished().facts()
     assert not [one.title for one in calm.risks if one.is_finding]
     assert risk(calm, "Being found in a group").status == "accepted"
-    assert "This page found nothing that goes beyond what the policy accepts." in render_page(calm)
+    assert "This page found no risk beyond what the policy accepts." in render_page(calm)
     assert calm.worst is None
 
 

@@ -476,7 +476,7 @@ def make_regions(
 def readable_unions(linked: ReleaseLink, k: int, union: Union, unmatched: Sequence[Sequence[Any]] = ()) -> exp.Select:
     """`few_new_rows_in_unions` as one statement with the regions.
 
-    It is for few classes, as it makes all pairs of classes of a region.
+    Only for few classes: the statement enumerates all pairs of classes of a region.
 
     >>> from sqlanon.ledger.joint.label_pairs import LinkedAttribute
     >>> attribute = LinkedAttribute("x", "x", "x", (0, 1), (0, 1), table("h"), height=1)

@@ -180,7 +180,7 @@ def readable_violations(
 
 
 def _shared_rows_by_labels(linked: ReleaseLink, shared: Sequence[Sequence[Any]]) -> exp.Select:
-    """The table `SHARED_ROWS`, made of labels."""
+    """The table `SHARED_ROWS`, from the labels of its groups instead of their numbers."""
     columns = {side: linked.group_columns(is_first=side == "a") for side in "ab"}
     types = {f"{side}_{name}": "VARCHAR" for side, names in columns.items() for name in names}
     return template("""
