@@ -112,7 +112,7 @@ class ReleasePair:
         return min(self.first.k, self.second.k)
 
     @property
-    def linked(self) -> ReleaseLink:
+    def link(self) -> ReleaseLink:
         """The link of their rows."""
         return link_releases(self.first, self.second, self.hierarchies)
 
@@ -212,7 +212,7 @@ def why_pair_incomparable(attacker: Attacker, pair: ReleasePair) -> str | None:
     """Why the labels of two releases cannot be compared, or None."""
     if not attacker.counts:
         return None
-    reason = classify_labels_of_both(attacker.engine, pair.linked, pair.first, pair.second)
+    reason = classify_labels_of_both(attacker.engine, pair.link, pair.first, pair.second)
     return f"{_NEEDS_LABELS}: {reason}" if isinstance(reason, str) else None
 
 

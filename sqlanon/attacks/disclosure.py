@@ -30,47 +30,47 @@ def find_homogeneity(attacker: Attacker) -> AttackResult:
 def find_background_knowledge(attacker: Attacker) -> AttackResult:
     """Classes with few sensitive values, for an attacker who can rule out some."""
 
-    def build(release: ComparedRelease, name: str) -> tuple[exp.Select, dict[str, Any]]:
+    def build_query(release: ComparedRelease, name: str) -> tuple[exp.Select, dict[str, Any]]:
         quasi = release.manifest.quasi_identifiers
         return background_knowledge(release.relation, quasi, name, attacker.ruled_out), {"known": attacker.ruled_out}
 
-    return _attack_attributes(attacker, build)
+    return _attack_attributes(attacker, build_query)
 
 
 def find_skewness(attacker: Attacker) -> AttackResult:
     """Values that are much more likely in a class than elsewhere."""
 
-    def build(release: ComparedRelease, name: str) -> tuple[exp.Select, dict[str, Any]]:
+    def build_query(release: ComparedRelease, name: str) -> tuple[exp.Select, dict[str, Any]]:
         relation, quasi = release.relation, release.manifest.quasi_identifiers
         greatest = attacker.fetch_figures(greatest_skew(relation, quasi, name))
         return skewness(relation, quasi, name), {**greatest, "ratio": RATIO, "likely": LIKELY}
 
-    return _attack_attributes(attacker, build)
+    return _attack_attributes(attacker, build_query)
 
 
 def find_similarity(attacker: Attacker) -> AttackResult:
     """Classes whose values are of one kind, by the policy's hierarchy."""
 
-    def build(release: ComparedRelease, name: str) -> tuple[exp.Select, dict[str, Any]] | None:
+    def build_query(release: ComparedRelease, name: str) -> tuple[exp.Select, dict[str, Any]] | None:
         hierarchy = attacker.hierarchies.hierarchies.get(name.lower())
         if hierarchy is None:
             return None
         quasi = release.manifest.quasi_identifiers
         return similarity(release.relation, quasi, name, hierarchy.table, hierarchy.height), {}
 
-    return _attack_attributes(attacker, build, "needs a policy with a hierarchy of a sensitive attribute")
+    return _attack_attributes(attacker, build_query, "needs a policy with a hierarchy of a sensitive attribute")
 
 
 def _attack_attributes(
     attacker: Attacker,
-    build: Callable[[ComparedRelease, str], tuple[exp.Select, dict[str, Any]] | None],
+    build_query: Callable[[ComparedRelease, str], tuple[exp.Select, dict[str, Any]] | None],
     obstacle: str = "needs a sensitive attribute: the release has none",
 ) -> AttackResult:
-    """A finding for each sensitive attribute of each release, from the query and figures of ``build``."""
+    """A finding for each sensitive attribute of each release, from the query and figures of ``build_query``."""
     findings = []
     for release in attacker.releases:
         for name in release.sensitive:
-            if (parts := build(release, name)) is None:
+            if (parts := build_query(release, name)) is None:
                 continue
             query, figures = parts
             quasi = release.manifest.quasi_identifiers

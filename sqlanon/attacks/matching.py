@@ -61,14 +61,14 @@ from sqlanon.support.expressions import (
 # --- Composition
 
 
-def composition(linked: ReleaseLink) -> exp.Select:
+def composition(link: ReleaseLink) -> exp.Select:
     """Pairs of classes that can contain the same person and have one value of the shared sensitive column in common:
     ``finest_0`` .., the finest values of the two, ``value``, and ``row_count``, the most rows that can have it."""
     query = template("SELECT :values, value, row_count FROM :pairs AS pairs")
-    return with_comparison_parts(query(values=linked.values, pairs=_one_value_pairs(linked)), linked)
+    return with_comparison_parts(query(values=link.values, pairs=_one_value_pairs(link)), link)
 
 
-def composition_victims(linked: ReleaseLink) -> exp.Select:
+def composition_victims(link: ReleaseLink) -> exp.Select:
     """One row: the number of ``pairs`` that `composition` finds, and of ``victims``: their rows in the release with
     fewer, each counted once."""
     query = template("""
@@ -76,15 +76,15 @@ def composition_victims(linked: ReleaseLink) -> exp.Select:
         SELECT count(*) AS pairs, :victims AS victims FROM "sqlanon pairs"
     """)
     victims = count_rows_in_pairs(select_star(table("sqlanon pairs")))
-    return with_comparison_parts(query(pairs=_one_value_pairs(linked), victims=victims), linked)
+    return with_comparison_parts(query(pairs=_one_value_pairs(link), victims=victims), link)
 
 
-def _one_value_pairs(linked: ReleaseLink) -> exp.Select:
+def _one_value_pairs(link: ReleaseLink) -> exp.Select:
     labels: list[exp.Expr] = []
     for side, is_first in (("a", True), ("b", False)):
-        labels += [as_column(col(f"label_{i}", side), f"{side}_label_{i}") for i, _ in linked.side(is_first)[1]]
-    columns = group_pairs(*finest_values(linked), *labels, as_column(col("shared_0", "a"), "value"))
-    pairs = join_groups(columns, linked)
+        labels += [as_column(col(f"label_{i}", side), f"{side}_label_{i}") for i, _ in link.side(is_first)[1]]
+    columns = group_pairs(*finest_values(link), *labels, as_column(col("shared_0", "a"), "value"))
+    pairs = join_groups(columns, link)
     # Pairs of classes by their finest values and labels: one row if they have a single sensitive value in common.
     return template("""
         SELECT
@@ -98,7 +98,7 @@ def _one_value_pairs(linked: ReleaseLink) -> exp.Select:
         FROM :pairs AS matching
         GROUP BY :values, :labels
         HAVING count(*) = 1
-    """)(values=linked.values, labels=[col(label.alias) for label in labels], pairs=pairs)
+    """)(values=link.values, labels=[col(label.alias) for label in labels], pairs=pairs)
 
 
 # --- Unsorted matching: two tables in the same order are joined by the positions of their rows
@@ -135,7 +135,7 @@ _EXPECTED_AGREEMENT = template("""
 """)
 
 
-def unsorted_matching(linked: ReleaseLink, k: int) -> exp.Select:
+def unsorted_matching(link: ReleaseLink, k: int) -> exp.Select:
     """Combinations of finest values of rows at the same position of two tables, fewer than k: ``finest_0`` ..,
     ``row_count``.
 
@@ -147,27 +147,27 @@ def unsorted_matching(linked: ReleaseLink, k: int) -> exp.Select:
         FROM "sqlanon agreeing"
         GROUP BY :values
         HAVING count(*) < :k
-    """)(values=linked.values, k=k)
-    return with_comparison_parts(_with_positions(query, linked), linked)
+    """)(values=link.values, k=k)
+    return with_comparison_parts(_with_positions(query, link), link)
 
 
-def compare_positions(linked: ReleaseLink) -> exp.Select:
+def compare_positions(link: ReleaseLink) -> exp.Select:
     """One row: the ``positions`` of both tables, those ``agreeing``, whose rows can be the same, and by ``chance`` the
     share of all pairs of rows that can be the same, which a random order would give."""
-    pairs = join_groups([fragment("coalesce(sum(a.row_count::DOUBLE * b.row_count::DOUBLE), 0)")()], linked)
-    return with_comparison_parts(_with_positions(_AGREEMENT(matching_pairs=subquery(pairs)), linked), linked)
+    pairs = join_groups([fragment("coalesce(sum(a.row_count::DOUBLE * b.row_count::DOUBLE), 0)")()], link)
+    return with_comparison_parts(_with_positions(_AGREEMENT(matching_pairs=subquery(pairs)), link), link)
 
 
-def chance_by_class(linked: ReleaseLink, first: Sequence[str], second: Sequence[str] | None) -> exp.Select:
+def chance_by_class(link: ReleaseLink, first: Sequence[str], second: Sequence[str] | None) -> exp.Select:
     """One row: the ``chance`` of `compare_positions` if the order within each class is random, and the order of the
     classes is the given one. Classes are equal in these columns; without columns, each row is a class."""
     parts: dict[str, exp.Expr] = {}
     for name, is_first, columns in (("first", True, first), ("second", False, second)):
-        values = [col(column, "p") for column in _position_rows(linked, is_first).named_selects if column != "position"]
+        values = [col(column, "p") for column in _position_rows(link, is_first).named_selects if column != "position"]
         positions, classes = table(f"sqlanon {name} positions"), table(f"sqlanon {name} classes")
-        parts[f"{name}_classes"] = number_classes(linked.side(is_first)[0], columns)
+        parts[f"{name}_classes"] = number_classes(link.side(is_first)[0], columns)
         parts[f"{name}_values"] = _CLASS_VALUES(columns=values, positions=positions, classes=classes)
-    expected = _join_label_pairs(_EXPECTED_AGREEMENT(matching=keys_match(linked)), linked)
+    expected = _join_label_pairs(_EXPECTED_AGREEMENT(matching=keys_match(link)), link)
     # The expected share of agreeing positions if rows are shuffled within their class.
     query = template("""
         WITH "sqlanon first classes" AS MATERIALIZED (:first_classes),
@@ -182,7 +182,7 @@ def chance_by_class(linked: ReleaseLink, first: Sequence[str], second: Sequence[
         )
         SELECT :agreeing / (SELECT sum(positions) FROM "sqlanon overlaps") AS chance
     """)(**parts, agreeing=subquery(expected))
-    return with_comparison_parts(_with_positions(query, linked, agreeing=False), linked)
+    return with_comparison_parts(_with_positions(query, link, agreeing=False), link)
 
 
 def number_classes(rows: exp.Expr, columns: Sequence[str] | None) -> exp.Select:
@@ -206,31 +206,31 @@ def is_by_class(rows: exp.Expr, columns: Sequence[str]) -> exp.Select:
     """)(classes=number_classes(rows, columns))
 
 
-def _position_rows(linked: ReleaseLink, is_first: bool) -> exp.Select:
+def _position_rows(link: ReleaseLink, is_first: bool) -> exp.Select:
     """The rows of a table as `group_rows` groups them, but one by one, with their ``position``."""
-    rows, columns = linked.side(is_first)
+    rows, columns = link.side(is_first)
     output: list[exp.Expr] = [as_column(cast(col(column, "r"), "VARCHAR"), f"label_{i}") for i, column in columns]
-    output += [as_column(col(column, "r"), f"shared_{j}") for j, column in enumerate(linked.shared)]
+    output += [as_column(col(column, "r"), f"shared_{j}") for j, column in enumerate(link.shared)]
     numbered = template("SELECT :columns, row_number() OVER () AS position FROM :rows AS r")
-    return add_keys(numbered(columns=output, rows=aliased(rows, "r")), linked, is_first)
+    return add_keys(numbered(columns=output, rows=aliased(rows, "r")), link, is_first)
 
 
-def _with_positions(query: exp.Select, linked: ReleaseLink, agreeing: bool = True) -> exp.Select:
+def _with_positions(query: exp.Select, link: ReleaseLink, agreeing: bool = True) -> exp.Select:
     """A query with the rows of both tables by position, and the positions at which they can be the same."""
-    parts = {_FIRST: _position_rows(linked, is_first=True), _SECOND: _position_rows(linked, is_first=False)}
+    parts = {_FIRST: _position_rows(link, is_first=True), _SECOND: _position_rows(link, is_first=False)}
     if agreeing:
         rows = template("""
             SELECT :finest
             FROM "sqlanon first positions" AS a
             JOIN "sqlanon second positions" AS b ON a.position = b.position AND :matching
-        """)(finest=finest_values(linked), matching=keys_match(linked))
-        parts["sqlanon agreeing"] = _join_label_pairs(rows, linked)
+        """)(finest=finest_values(link), matching=keys_match(link))
+        parts["sqlanon agreeing"] = _join_label_pairs(rows, link)
     return prepend_ctes(query, parts, materialized=True)
 
 
-def _join_label_pairs(query: exp.Select, linked: ReleaseLink) -> exp.Select:
+def _join_label_pairs(query: exp.Select, link: ReleaseLink) -> exp.Select:
     """A query over rows ``a`` and ``b``, joined to the pairs of matching labels of several levels."""
-    for i, _ in linked.multilevel_attributes:
+    for i, _ in link.multilevel_attributes:
         pair = [
             null_safe_equal(col(f"label_{i}", "a"), col("first_label", f"c{i}")),
             null_safe_equal(col(f"label_{i}", "b"), col("second_label", f"c{i}")),
@@ -313,23 +313,23 @@ _LINKAGE = template("""
 """)
 
 
-def linking(linked: ReleaseLink, k: int) -> exp.Select:
+def linking(link: ReleaseLink, k: int) -> exp.Select:
     """Outside people who match some released rows, but fewer than k: ``finest_0`` .., their own values; ``matched``,
     the matching released rows; and ``row_count``, the people of the outside table with these values."""
-    values = [as_column(col(f"label_{i}"), f"finest_{i}") for i in range(len(linked.attributes))]
-    return with_comparison_parts(_with_people(_LINKING(values=values, limit=k - 1), linked), linked)
+    values = [as_column(col(f"label_{i}"), f"finest_{i}") for i in range(len(link.attributes))]
+    return with_comparison_parts(_with_people(_LINKING(values=values, limit=k - 1), link), link)
 
 
-def linkage(linked: ReleaseLink, k: int) -> exp.Select:
+def linkage(link: ReleaseLink, k: int) -> exp.Select:
     """One row: the rows of the outside table that match ``none`` of the released rows, ``one``, and ``fewer`` than k
     (but some); the ``matched`` released rows; ``identified``: pairs of a released row and an outside row that match
     each other only; and ``victims``: the released rows that match somebody whom fewer than k match."""
-    return with_comparison_parts(_with_people(_LINKAGE(limit=k - 1), linked), linked)
+    return with_comparison_parts(_with_people(_LINKAGE(limit=k - 1), link), link)
 
 
-def _with_people(query: exp.Select, linked: ReleaseLink) -> exp.Select:
-    people = [col(f"label_{i}", "o") for i in range(len(linked.attributes))]
-    pairs = join_groups(_LINKED_PAIRS().expressions, linked)
+def _with_people(query: exp.Select, link: ReleaseLink) -> exp.Select:
+    people = [col(f"label_{i}", "o") for i in range(len(link.attributes))]
+    pairs = join_groups(_LINKED_PAIRS().expressions, link)
     return prepend_ctes(query, {_MATCHES: pairs, "sqlanon linked": _OUTSIDE_GROUPS(people=people)}, materialized=True)
 
 
@@ -345,11 +345,11 @@ def find_complementary_release(attacker: Attacker) -> AttackResult:
     pairs, reasons = _comparable_pairs(attacker)
     findings = []
     for pair in pairs:
-        first, second, linked, k = pair.first, pair.second, pair.linked, pair.k
-        counts = with_comparison_parts(count_complementary_victims(linked, k), linked, as_numbers=True)
+        first, second, link, k = pair.first, pair.second, pair.link, pair.k
+        counts = with_comparison_parts(count_complementary_victims(link, k), link, as_numbers=True)
         figures = attacker.fetch_figures(counts)
         group_count, victims = figures["combinations"], [figures["victims"]]
-        queries = [complementary_release(linked, k)]
+        queries = [complementary_release(link, k)]
         try:
             shared_groups, more_victims, more_queries = _subtract(attacker, pair)
             group_count += shared_groups
@@ -357,44 +357,44 @@ def find_complementary_release(attacker: Attacker) -> AttackResult:
             queries += more_queries
         except NotComparedError as error:
             reasons.append(f"{first.path} and {second.path} are not subtracted: {error}")
-        for requirement in _requirements(first, second, linked):
-            query = readable_violations(linked, requirement, "joined")
+        for requirement in _requirements(first, second, link):
+            query = readable_violations(link, requirement, "joined")
             if count := attacker.count_victims(query):
                 victims.append(count)
                 queries.append(query)
         figures = {"combinations": group_count, "k": k}
-        findings.append(attacker.make_finding([first, second], queries, linked.titles, figures, max(victims)))
+        findings.append(attacker.make_finding([first, second], queries, link.titles, figures, max(victims)))
     return findings, reasons
 
 
 def _subtract(attacker: Attacker, pair: ReleasePair) -> tuple[int, list[int], list[exp.Select]]:
     """The pairs of overlapping classes that share some rows by the counts of both, but fewer than k; the victims in
     these, or in joined classes that break a requirement by these counts; and the queries. Masked rows are left out."""
-    k, linked = pair.k, pair.without_masked_rows.linked
-    if not (attacker.counts and linked.multilevel_attributes):
+    k, link = pair.k, pair.without_masked_rows.link
+    if not (attacker.counts and link.multilevel_attributes):
         return 0, [], []
-    with PairAudit.open(attacker.engine, attacker.work, linked, k) as audit:
+    with PairAudit.open(attacker.engine, attacker.work, link, k) as audit:
         overlaps = audit.find_overlaps()
         if overlaps.few:
             rows = count_shared_rows(overlaps.few)
-            return len(rows), [sum(rows.values())], [subtraction(linked, overlaps.few)]
+            return len(rows), [sum(rows.values())], [subtraction(link, overlaps.few)]
         victims, queries = list[int](), list[exp.Select]()
-        for requirement in _requirements(pair.first, pair.second, linked) if overlaps.bounds else ():
+        for requirement in _requirements(pair.first, pair.second, link) if overlaps.bounds else ():
             classes, count = audit.count_violations(requirement, "joined by counts")
             if classes:
                 shared_rows = audit.list_shared_rows(requirement)
                 victims.append(count)
-                queries.append(readable_violations(linked, requirement, "joined by counts", shared_rows))
+                queries.append(readable_violations(link, requirement, "joined by counts", shared_rows))
     return 0, victims, queries
 
 
-def _requirements(first: ComparedRelease, second: ComparedRelease, linked: ReleaseLink) -> list[SharedRequirement]:
+def _requirements(first: ComparedRelease, second: ComparedRelease, link: ReleaseLink) -> list[SharedRequirement]:
     """The requirements of both policies on classes, as far as both releases show the attribute."""
     requirements = {
         requirement.name: requirement
         for release in (first, second)
         if release.privacy is not None
-        for requirement in shared_requirements(release.privacy, release.sensitive, linked)
+        for requirement in shared_requirements(release.privacy, release.sensitive, link)
     }
     return [*requirements.values()]
 
@@ -405,26 +405,36 @@ def find_temporal(attacker: Attacker) -> AttackResult:
     pairs, reasons = _comparable_pairs(attacker)
     findings = []
     for pair in pairs:
-        linked, k = pair.linked, pair.k
-        counts, shown_queries = dict[str, int](), list[exp.Select]()
-        unmasked = pair.without_masked_rows.linked
-        with PairAudit.open(attacker.engine, attacker.work, unmasked, k) as audit:
-            for name, side, side_audit in (("added", linked, audit), ("removed", linked.in_reverse, audit.in_reverse)):
-                unmatched = _list_unmatched(attacker, pair, side_audit, reasons)
-                queries = [temporal_attack(side_audit.linked, k, unmatched)]
-                queries += [readable_unions(side, k, union) for union in ("class", "table")]
-                parts: list[tuple[ReleaseLink, Part]] = [(side_audit.linked, "new"), (side, "class"), (side, "table")]
-                for requirement in _requirements(pair.first, pair.second, side):
-                    queries += [readable_violations(part_link, requirement, part, (), unmatched)
-                                for part_link, part in parts]  # fmt: skip
-                victims = [attacker.count_victims(query) for query in queries]
-                regions = _find_in_regions(attacker, pair, side_audit, unmatched, reasons)
-                counts[name] = max(*victims, *(rows for rows, _ in regions))
-                shown_queries += [query for query, count in zip(queries, victims, strict=True) if count] or queries[:1]
-                shown_queries += [query for _, query in regions if query is not None]
-        releases, figures = [pair.first, pair.second], {**counts, "k": k}
-        findings.append(attacker.make_finding(releases, shown_queries, linked.titles, figures, sum(counts.values())))
+        link = pair.link
+        with PairAudit.open(attacker.engine, attacker.work, pair.without_masked_rows.link, pair.k) as audit:
+            added, queries = _find_new_rows(attacker, pair, link, audit, reasons)
+            removed, removed_queries = _find_new_rows(attacker, pair, link.in_reverse, audit.in_reverse, reasons)
+        figures = {"added": added, "removed": removed, "k": pair.k}
+        queries += removed_queries
+        findings.append(
+            attacker.make_finding([pair.first, pair.second], queries, link.titles, figures, added + removed)
+        )
     return findings, reasons
+
+
+def _find_new_rows(
+    attacker: Attacker, pair: ReleasePair, link: ReleaseLink, audit: PairAudit, reasons: list[str]
+) -> tuple[int, list[exp.Select]]:
+    """The victims among the rows that the second release of a link adds, and the queries that show them.
+
+    ``audit`` leaves out masked rows, which are a class of their own in ``link``.
+    """
+    unmatched = _list_unmatched(attacker, pair, audit, reasons)
+    queries = [temporal_attack(audit.link, pair.k, unmatched)]
+    queries += [readable_unions(link, pair.k, union) for union in ("class", "table")]
+    parts: list[tuple[ReleaseLink, Part]] = [(audit.link, "new"), (link, "class"), (link, "table")]
+    for requirement in _requirements(pair.first, pair.second, link):
+        queries += [readable_violations(part_link, requirement, part, (), unmatched) for part_link, part in parts]
+    victims = [attacker.count_victims(query) for query in queries]
+    regions = _find_in_regions(attacker, pair, audit, unmatched, reasons)
+    shown_queries = [query for query, count in zip(queries, victims, strict=True) if count] or queries[:1]
+    shown_queries += [query for _, query in regions if query is not None]
+    return max(*victims, *(rows for rows, _ in regions)), shown_queries
 
 
 def _list_unmatched(
@@ -443,13 +453,13 @@ def _find_in_regions(
 ) -> list[tuple[int, exp.Select | None]]:
     """The new rows of overlapping classes that are few, or do not meet a requirement, and their queries; adds a reason
     if there are too many classes for a query."""
-    if not (attacker.counts and audit.linked.multilevel_attributes):
+    if not (attacker.counts and audit.link.multilevel_attributes):
         return []
-    first, second, linked, k = pair.first, pair.second, audit.linked, pair.k
+    first, second, link, k = pair.first, pair.second, audit.link, pair.k
     try:
-        regions = [(audit.count_new_rows("region")[1], readable_unions(linked, k, "region", unmatched))]
-        for requirement in _requirements(first, second, linked):
-            query = readable_violations(linked, requirement, "region", (), unmatched)
+        regions = [(audit.count_new_rows("region")[1], readable_unions(link, k, "region", unmatched))]
+        for requirement in _requirements(first, second, link):
+            query = readable_violations(link, requirement, "region", (), unmatched)
             regions.append((audit.count_violations(requirement, "region")[1], query))
     except NotComparedError as error:
         reasons.append(f"rows that overlapping classes of {first.path} and {second.path} gain are not counted: {error}")
@@ -475,11 +485,11 @@ def find_composition(attacker: Attacker) -> AttackResult:
     for pair in pairs:
         for name in names:
             column = pair.first.column(name) or name
-            linked = replace(pair.linked, shared=(column,))
-            counts = attacker.fetch_figures(composition_victims(linked))
+            link = replace(pair.link, shared=(column,))
+            counts = attacker.fetch_figures(composition_victims(link))
             figures = {"attribute": column, "pairs": counts["pairs"]}
             releases, victims = [pair.first, pair.second], counts["victims"]
-            findings.append(attacker.make_finding(releases, [composition(linked)], linked.titles, figures, victims))
+            findings.append(attacker.make_finding(releases, [composition(link)], link.titles, figures, victims))
     return findings, reasons
 
 
@@ -489,17 +499,17 @@ def find_unsorted_matching(attacker: Attacker) -> AttackResult:
     if private is None and len(attacker.releases) < 2:
         return [], ["needs two releases, or a policy with the source"]
     pairs, reasons = _comparable_pairs(attacker) if len(attacker.releases) > 1 else ([], [])
-    findings = [_match_positions(attacker, pair.linked, (pair.first, pair.second)) for pair in pairs]
+    findings = [_match_positions(attacker, pair.link, (pair.first, pair.second)) for pair in pairs]
     for release in () if private is None else attacker.releases:
         assert private is not None
         compared = release.with_sets_as_text
-        linked = _link_source(compared, attacker.hierarchies, private.run.source)
-        if linked is None:
+        link = _link_source(compared, attacker.hierarchies, private.run.source)
+        if link is None:
             reasons.append(f"needs the policy with the hierarchies of {compared.path}")
-        elif reason := why_incomparable(attacker, compared, linked.attributes):
+        elif reason := why_incomparable(attacker, compared, link.attributes):
             reasons.append(reason)
         else:
-            findings.append(_match_positions(attacker, linked, (compared,)))
+            findings.append(_match_positions(attacker, link, (compared,)))
     return findings, reasons
 
 
@@ -521,32 +531,32 @@ def find_linking(attacker: Attacker) -> AttackResult:
         elif reason := why_incomparable(attacker, release, attributes):
             reasons.append(reason)
         else:
-            linked = ReleaseLink(release.relation, private.outside.relation, (), tuple(attributes))
-            figures = attacker.fetch_figures(linkage(linked, release.k))
-            victims, query = figures.pop("victims"), linking(linked, release.k)
-            figures |= {"k": release.k, "attributes": linked.titles}
-            findings.append(attacker.make_finding([release], [query], linked.titles, figures, victims))
+            link = ReleaseLink(release.relation, private.outside.relation, (), tuple(attributes))
+            figures = attacker.fetch_figures(linkage(link, release.k))
+            victims, query = figures.pop("victims"), linking(link, release.k)
+            figures |= {"k": release.k, "attributes": link.titles}
+            findings.append(attacker.make_finding([release], [query], link.titles, figures, victims))
     return findings, reasons
 
 
-def _match_positions(attacker: Attacker, linked: ReleaseLink, releases: Sequence[ComparedRelease]) -> Finding:
+def _match_positions(attacker: Attacker, link: ReleaseLink, releases: Sequence[ComparedRelease]) -> Finding:
     """Match two releases by the positions of their rows, or one release and its source."""
-    figures = attacker.fetch_figures(compare_positions(linked))
+    figures = attacker.fetch_figures(compare_positions(link))
     quasi = [release.manifest.quasi_identifiers for release in releases]
     if attacker.counts and all(
         attacker.fetch_figures(is_by_class(release.relation, names))["is_by_class"]
         for release, names in zip(releases, quasi, strict=True)
     ):
-        figures |= attacker.fetch_figures(chance_by_class(linked, quasi[0], quasi[1] if len(quasi) > 1 else None))
+        figures |= attacker.fetch_figures(chance_by_class(link, quasi[0], quasi[1] if len(quasi) > 1 else None))
     positions, agreeing, chance = (figures[name] for name in ("positions", "agreeing", "chance"))
     ordered, k = have_same_order(positions, agreeing, chance), min(release.k for release in releases)
-    query = unsorted_matching(linked, k)
+    query = unsorted_matching(link, k)
     share = agreeing / positions if positions else 0.0
     return Finding(
         (*(str(release.path) for release in releases), *(["source"] if len(releases) == 1 else [])),
         attacker.count_victims(query) if ordered else 0,
         positions,
-        attacker.writer.write(add_titles(query, linked.titles)),
+        attacker.writer.write(add_titles(query, link.titles)),
         {"ordered": ordered, "agreeing": share, "chance": chance, "k": k},
     )
 
@@ -588,7 +598,7 @@ def _comparable_pairs(attacker: Attacker) -> tuple[list[ReleasePair], list[str]]
         return [], ["needs two releases of one table"]
     pairs, reasons = [], []
     for pair in attacker.list_pairs():
-        if missing := pair.linked.missing:
+        if missing := pair.link.missing:
             names = ", ".join(map(repr, missing))
             reasons.append(
                 f"needs a policy with the hierarchies of {names}: the releases have labels of different levels"

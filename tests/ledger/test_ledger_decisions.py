@@ -324,13 +324,13 @@ class Counts:
 
     def __init__(self, came: dict[str, int], gone: dict[str, int], several_levels: bool) -> None:
         self._came, self._gone = came, gone
-        self.linked: Any = SimpleNamespace(
+        self.link: Any = SimpleNamespace(
             multilevel_attributes=several_levels, shared=(), attributes=(), in_reverse=None
         )
 
     @property
     def in_reverse(self) -> Counts:
-        return Counts(self._gone, self._came, self.linked.multilevel_attributes)
+        return Counts(self._gone, self._came, self.link.multilevel_attributes)
 
     def count_new_rows(self, part: str) -> tuple[int, int]:
         return (1, self._came[part]) if part in self._came else (0, 0)

@@ -57,7 +57,7 @@ UNMATCHED = "sqlanon unmatched"
 # --- Complementary release
 
 
-def complementary_release(linked: ReleaseLink, k: int) -> exp.Select:
+def complementary_release(link: ReleaseLink, k: int) -> exp.Select:
     """The combinations of finest labels that fewer than k rows of the joined releases have: ``finest_0`` .., and
     ``row_count``.
 
@@ -69,17 +69,17 @@ def complementary_release(linked: ReleaseLink, k: int) -> exp.Select:
         SELECT :values, row_count
         FROM :combinations AS c
         WHERE row_count < :k
-    """)(pairs=_matching_groups(linked), combinations=_combinations(linked), values=linked.values, k=k)
-    return with_comparison_parts(query, linked)
+    """)(pairs=_matching_groups(link), combinations=_combinations(link), values=link.values, k=k)
+    return with_comparison_parts(query, link)
 
 
-def count_complementary_victims(linked: ReleaseLink, k: int) -> exp.Select:
+def count_complementary_victims(link: ReleaseLink, k: int) -> exp.Select:
     """One row: the ``combinations`` of `complementary_release`, and ``victims``, the released rows that have them.
 
     The query reads `comparison_parts`. A group that matches several others is in several combinations, but has no more
     rows: so rows are counted in either release, each group at most once, and the smaller count is reported.
     """
-    same_combination = same_values([value.name for value in linked.values], "m", "f")
+    same_combination = same_values([value.name for value in link.values], "m", "f")
     pairs = template("""
         SELECT m.*
         FROM "sqlanon matching groups" AS m
@@ -95,9 +95,9 @@ def count_complementary_victims(linked: ReleaseLink, k: int) -> exp.Select:
         SELECT count(*) AS combinations, :victims AS victims
         FROM "sqlanon combinations" AS f
     """)(
-        pairs=_matching_groups(linked),
-        combinations=_combinations(linked),
-        values=linked.values,
+        pairs=_matching_groups(link),
+        combinations=_combinations(link),
+        values=link.values,
         k=k,
         victims=count_rows_in_pairs(pairs),
     )
@@ -116,14 +116,14 @@ def group_pairs(*columns: exp.Expr) -> list[exp.Expr]:
     return [*columns, *pair().expressions]
 
 
-def _matching_groups(linked: ReleaseLink) -> exp.Select:
+def _matching_groups(link: ReleaseLink) -> exp.Select:
     """The pairs of matching groups; ``part`` numbers the shared values of the two."""
-    part = col("prefix_0", "a") if linked.multilevel_attributes else number(1)
-    return join_groups([*group_pairs(*finest_values(linked)), as_column(part, "part")], linked)
+    part = col("prefix_0", "a") if link.multilevel_attributes else number(1)
+    return join_groups([*group_pairs(*finest_values(link)), as_column(part, "part")], link)
 
 
-def _combinations(linked: ReleaseLink) -> exp.Subquery:
-    return subquery(bound_rows_of_pairs(table(MATCHING_GROUPS), linked.values, [col("part")]))
+def _combinations(link: ReleaseLink) -> exp.Subquery:
+    return subquery(bound_rows_of_pairs(table(MATCHING_GROUPS), link.values, [col("part")]))
 
 
 def bound_rows_of_pairs(pairs: exp.Expr, values: Sequence[exp.Expr], parts: Sequence[exp.Expr] = ()) -> exp.Select:
@@ -168,7 +168,7 @@ def count_rows_in_pairs(pairs: exp.Query) -> exp.Expr:
 # --- Temporal attack
 
 
-def temporal_attack(linked: ReleaseLink, k: int, unmatched: Sequence[Sequence[Any]] = ()) -> exp.Select:
+def temporal_attack(link: ReleaseLink, k: int, unmatched: Sequence[Sequence[Any]] = ()) -> exp.Select:
     """Classes of the second release in which some rows, but fewer than k, can be new: ``finest_0`` .. and
     ``row_count``.
 
@@ -179,15 +179,15 @@ def temporal_attack(linked: ReleaseLink, k: int, unmatched: Sequence[Sequence[An
 
     For the rows that are gone, give the link `ReleaseLink.in_reverse`.
     """
-    query = few_new_rows_in_classes(linked, k)
-    if linked.multilevel_attributes:
-        query = add_unmatched(query, linked, unmatched)
-    return with_comparison_parts(query, linked)
+    query = few_new_rows_in_classes(link, k)
+    if link.multilevel_attributes:
+        query = add_unmatched(query, link, unmatched)
+    return with_comparison_parts(query, link)
 
 
-def few_new_rows_in_classes(linked: ReleaseLink, k: int) -> exp.Select:
+def few_new_rows_in_classes(link: ReleaseLink, k: int) -> exp.Select:
     """The query of `temporal_attack`: it reads `comparison_parts`, and `UNMATCHED` where labels have several levels."""
-    attributes = [i for i, _ in linked.side(is_first=False)[1]]
+    attributes = [i for i, _ in link.side(is_first=False)[1]]
     return template("""
         SELECT :output, sum(row_count)::BIGINT AS row_count
         FROM :new AS new
@@ -195,15 +195,15 @@ def few_new_rows_in_classes(linked: ReleaseLink, k: int) -> exp.Select:
         HAVING sum(row_count)::BIGINT BETWEEN 1 AND :most
     """)(
         output=[as_column(col(f"label_{i}"), f"finest_{i}") for i in attributes],
-        new=new_rows(linked, [col(f"label_{i}", "b") for i in attributes]),
+        new=new_rows(link, [col(f"label_{i}", "b") for i in attributes]),
         labels=[col(f"label_{i}") for i in attributes],
         most=k - 1,
     )
 
 
-def new_rows(linked: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:
+def new_rows(link: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:
     """Columns of the groups of the second release, ``b``, and the most rows of each that can be new: ``row_count``."""
-    if linked.multilevel_attributes:
+    if link.multilevel_attributes:
         # Labels have several levels: the most rows that can be new.
         return template("""
             SELECT :columns, u.most AS row_count
@@ -223,10 +223,10 @@ def new_rows(linked: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:
         ) AS m ON :same_key
     """)(
         columns=columns,
-        keys=cols(linked.key),
-        second_keys=cols(linked.key, "b"),
-        keys_match=keys_match(linked),
-        same_key=same_values(linked.key, "b", "m"),
+        keys=cols(link.key),
+        second_keys=cols(link.key, "b"),
+        keys_match=keys_match(link),
+        same_key=same_values(link.key, "b", "m"),
     )
 
 
@@ -294,14 +294,14 @@ def bound_unmatched_rows(graph: OverlapGraph, first: exp.Expr, second: exp.Expr)
     )
 
 
-def labelled_unmatched(linked: ReleaseLink) -> exp.Select:
+def labelled_unmatched(link: ReleaseLink) -> exp.Select:
     """The rows of `UNMATCHED` that can be new or gone, with the labels and shared values of their groups as texts."""
     queries = []
     for release, is_first in ((FIRST, True), (SECOND, False)):
-        columns = linked.group_columns(is_first)
+        columns = link.group_columns(is_first)
         labels: list[exp.Expr] = [
             as_column(cast(col(name, "g") if name in columns else exp.null(), "VARCHAR"), name)
-            for name in linked.all_group_columns
+            for name in link.all_group_columns
         ]
         query = template("""
             SELECT u.is_first, u.most, u.row_count, :labels
@@ -313,10 +313,10 @@ def labelled_unmatched(linked: ReleaseLink) -> exp.Select:
     return select_star(subquery(union_all(*queries), "u"))
 
 
-def add_unmatched(query: exp.Select, linked: ReleaseLink, rows: Sequence[Sequence[Any]]) -> exp.Select:
+def add_unmatched(query: exp.Select, link: ReleaseLink, rows: Sequence[Sequence[Any]]) -> exp.Select:
     """Add the table `UNMATCHED`, made of the rows of `labelled_unmatched`, to a query that reads it."""
     types = {name: type_ for name, type_ in _UNMATCHED_TYPES.items() if name != "group_id"}
-    labelled = values_query({**types, **dict.fromkeys(linked.all_group_columns, "VARCHAR")}, rows)
+    labelled = values_query({**types, **dict.fromkeys(link.all_group_columns, "VARCHAR")}, rows)
     unmatched = [
         template("""
             SELECT x.is_first, g.group_id, x.most, x.row_count
@@ -326,7 +326,7 @@ def add_unmatched(query: exp.Select, linked: ReleaseLink, rows: Sequence[Sequenc
             labelled=labelled.copy(),
             groups=table(release),
             is_first=exp.convert(is_first),
-            same_labels=same_texts(linked.group_columns(is_first), "g", "x"),
+            same_labels=same_texts(link.group_columns(is_first), "g", "x"),
         )
         for release, is_first in ((FIRST, True), (SECOND, False))
     ]
@@ -352,15 +352,15 @@ _REGIONS = template("""
 """)
 
 
-def few_new_rows_in_unions(linked: ReleaseLink, k: int, union: Union) -> exp.Select:
+def few_new_rows_in_unions(link: ReleaseLink, k: int, union: Union) -> exp.Select:
     """Unions of classes of both releases with some new rows, but fewer than k: ``row_count``, and the labels of a
     class, ``finest_0`` ..
 
     The rows of a union are counted by shared values. For rows that are gone, give the link `ReleaseLink.in_reverse`.
     The query reads `comparison_parts`, and `REGIONS` and `UNMATCHED` for a region.
     """
-    by = cols(union_columns(linked, union))
-    labels: list[exp.Expr] = [as_column(col(f"label_{i}"), f"finest_{i}") for i, _ in linked.shared_attributes]
+    by = cols(union_columns(link, union))
+    labels: list[exp.Expr] = [as_column(col(f"label_{i}"), f"finest_{i}") for i, _ in link.shared_attributes]
     return template("""
         SELECT :output, sum(row_count)::BIGINT AS row_count
         FROM :rows AS u
@@ -368,29 +368,29 @@ def few_new_rows_in_unions(linked: ReleaseLink, k: int, union: Union) -> exp.Sel
         HAVING sum(row_count)::BIGINT BETWEEN 1 AND :most AND sum(first_rows) > 0
     """)(
         output=labels if union == "class" and labels else by,
-        rows=new_rows_in_unions(linked, union),
+        rows=new_rows_in_unions(link, union),
         by=by,
         most=k - 1,
     )
 
 
-def union_columns(linked: ReleaseLink, union: Union) -> list[str]:
+def union_columns(link: ReleaseLink, union: Union) -> list[str]:
     """The columns that distinguish unions of classes: labels, the number of a region, or one for the whole table."""
     if union == "region":
         return ["region"]
-    return (_shared_labels(linked) if union == "class" else []) or ["whole"]
+    return (_shared_labels(link) if union == "class" else []) or ["whole"]
 
 
-def _shared_labels(linked: ReleaseLink) -> list[str]:
-    return [f"label_{i}" for i, _ in linked.shared_attributes]
+def _shared_labels(link: ReleaseLink) -> list[str]:
+    return [f"label_{i}" for i, _ in link.shared_attributes]
 
 
-def new_rows_in_unions(linked: ReleaseLink, union: Union) -> exp.Select:
+def new_rows_in_unions(link: ReleaseLink, union: Union) -> exp.Select:
     """The rows that are new in unions of classes, by `union_columns` and shared values: ``row_count``.
 
     ``first_rows`` is 0 where the first release has no row.
     """
-    names, shared = union_columns(linked, union), linked.shared_columns
+    names, shared = union_columns(link, union), link.shared_columns
     if union == "region":
         # Rows that leave one class of a region may come to another: rows that the flow between them does not match are
         # new.
@@ -403,7 +403,7 @@ def new_rows_in_unions(linked: ReleaseLink, union: Union) -> exp.Select:
             ) AS g
             JOIN "sqlanon unmatched" AS u ON NOT u.is_first AND u.group_id = g.group_id
             GROUP BY g.region, :shared
-        """)(shared=cols(shared, "g"), same_labels=same_values(_shared_labels(linked), "g", "r"))
+        """)(shared=cols(shared, "g"), same_labels=same_values(_shared_labels(link), "g", "r"))
     by_group = [as_column(number(1), "whole")] if names == ["whole"] else cols(names, "g")
     return template("""
         SELECT
@@ -420,7 +420,7 @@ def new_rows_in_unions(linked: ReleaseLink, union: Union) -> exp.Select:
     """)(by=cols(names), shared=cols(shared), by_group=by_group, shared_of_group=cols(shared, "g"))
 
 
-def _classes(linked: ReleaseLink) -> exp.Select:
+def _classes(link: ReleaseLink) -> exp.Select:
     return template("""
         SELECT *, row_number() OVER () AS region
         FROM (
@@ -428,12 +428,12 @@ def _classes(linked: ReleaseLink) -> exp.Select:
             UNION ALL
             SELECT DISTINCT false AS is_first, :labels FROM "sqlanon second" AS g
         ) AS c
-    """)(labels=cols(_shared_labels(linked), "g"))
+    """)(labels=cols(_shared_labels(link), "g"))
 
 
-def _edges(linked: ReleaseLink, classes: exp.Table) -> exp.Select:
+def _edges(link: ReleaseLink, classes: exp.Table) -> exp.Select:
     """The classes of the two releases that can have rows in common: ``first_node``, ``second_node``."""
-    longest = len(linked.multilevel_attributes)
+    longest = len(link.multilevel_attributes)
     return template("""
         SELECT DISTINCT a.region AS first_node, b.region AS second_node
         FROM :matching_prefixes AS m
@@ -451,20 +451,20 @@ def _edges(linked: ReleaseLink, classes: exp.Table) -> exp.Select:
         matching_prefixes=table(matching_prefixes_name(longest)),
         prefix=col(f"prefix_{longest}", "g"),
         classes=classes,
-        same_labels=same_values(_shared_labels(linked), "g", "c"),
+        same_labels=same_values(_shared_labels(link), "g", "c"),
     )
 
 
 def make_regions(
-    engine: Engine, work: Namer, linked: ReleaseLink, with_tables: Callable[[exp.Select], exp.Select]
+    engine: Engine, work: Namer, link: ReleaseLink, with_tables: Callable[[exp.Select], exp.Select]
 ) -> exp.Table:
     """Make the table of the classes of both releases with their ``region``: ``is_first``, and the labels ``label_0`` ..
 
     ``with_tables`` makes a query read tables in place of the parts that `comparison_parts` names.
     """
     classes, edges, regions = (work(f"joint {name}") for name in ("classes", "edges", "regions"))
-    engine.execute(create_table(classes.copy(), with_tables(_classes(linked))))
-    engine.execute(create_table(edges.copy(), with_tables(_edges(linked, classes))))
+    engine.execute(create_table(classes.copy(), with_tables(_classes(link))))
+    engine.execute(create_table(edges.copy(), with_tables(_edges(link, classes))))
     nodes = subquery(template("SELECT region AS node FROM :classes AS c")(classes=classes))
     components = connect(engine, work, "joint components", nodes, edges)
     engine.execute(create_table(regions.copy(), _REGIONS(classes=classes, components=components)))
@@ -473,31 +473,31 @@ def make_regions(
     return regions
 
 
-def readable_unions(linked: ReleaseLink, k: int, union: Union, unmatched: Sequence[Sequence[Any]] = ()) -> exp.Select:
+def readable_unions(link: ReleaseLink, k: int, union: Union, unmatched: Sequence[Sequence[Any]] = ()) -> exp.Select:
     """`few_new_rows_in_unions` as one statement with the regions.
 
     Only for few classes: the statement enumerates all pairs of classes of a region.
 
     >>> from sqlanon.ledger.joint.label_pairs import LinkedAttribute
     >>> attribute = LinkedAttribute("x", "x", "x", (0, 1), (0, 1), table("h"), height=1)
-    >>> linked = ReleaseLink(table("one"), table("two"), (), (attribute,))
-    >>> readable_unions(linked, 5, "region").args["with_"].args["recursive"]
+    >>> link = ReleaseLink(table("one"), table("two"), (), (attribute,))
+    >>> readable_unions(link, 5, "region").args["with_"].args["recursive"]
     True
     """
-    query = few_new_rows_in_unions(linked, k, union)
+    query = few_new_rows_in_unions(link, k, union)
     if union == "region":
-        query = add_regions(add_unmatched(query, linked, unmatched), linked)
-    return with_comparison_parts(query, linked)
+        query = add_regions(add_unmatched(query, link, unmatched), link)
+    return with_comparison_parts(query, link)
 
 
-def add_regions(query: exp.Select, linked: ReleaseLink) -> exp.Select:
+def add_regions(query: exp.Select, link: ReleaseLink) -> exp.Select:
     """Add the table `REGIONS` to a query of both releases that reads it: the statement is recursive then."""
     classes, edges = table("sqlanon classes"), table("sqlanon edges")
     either_direction = fragment("""
         SELECT first_node, second_node FROM :edges AS e
         UNION ALL
         SELECT second_node AS first_node, first_node AS second_node FROM :edges AS e
-    """)(edges=_edges(linked, classes))
+    """)(edges=_edges(link, classes))
     reached = fragment("""
         SELECT region AS node, region AS component FROM "sqlanon classes" AS c
         UNION
@@ -507,5 +507,5 @@ def add_regions(query: exp.Select, linked: ReleaseLink) -> exp.Select:
     """)()
     components = template('SELECT node, min(component) AS component FROM "sqlanon reached" AS r GROUP BY node')()
     regions = _REGIONS(classes=classes, components=components)
-    parts = {classes.name: _classes(linked), edges.name: either_direction, "sqlanon reached": reached, REGIONS: regions}
+    parts = {classes.name: _classes(link), edges.name: either_direction, "sqlanon reached": reached, REGIONS: regions}
     return prepend_ctes(query, parts, recursive=True)

@@ -342,16 +342,16 @@ class JointAudit:
         for masked in views:
             releases = _select_view(pair.earlier, pair.new, pair.hierarchies, names, masked)
             with (
-                self._link(pair, releases) as (linked, public),
-                PairAudit.open(self.run.engine, self.run.work, linked, pair.k) as audit,
+                self._link(pair, releases) as (link, public),
+                PairAudit.open(self.run.engine, self.run.work, link, pair.k) as audit,
             ):
                 messages = {attack.message for attack in attacks}
                 view_attacks = self._attacks(pair, audit, public, masked)
                 view_attacks += self._noise_attacks(pair, releases, audit, public)
                 attacks += [attack for attack in view_attacks if attack.message not in messages]
                 if masked != "left out":
-                    relations = linked.first, linked.second
-                    different = find_columns_without_common_values(self.run.engine, *relations, linked.shared)
+                    relations = link.first, link.second
+                    different = find_columns_without_common_values(self.run.engine, *relations, link.shared)
         if attacks:
             attacks[0] = replace(attacks[0], message=describe_renamed_columns(names) + attacks[0].message)
         return attacks, different
@@ -362,38 +362,38 @@ class JointAudit:
     ) -> Iterator[tuple[ReleaseLink, ReleaseLink]]:
         """The link of the grouped rows of both releases, and that of the rows, for queries that people can run."""
         engine, (first, second) = self.run.engine, releases
-        linked = link_releases(first, second, pair.hierarchies)
-        if linked.missing:
-            raise NotComparedError(f"the catalog no longer has the hierarchies of {', '.join(linked.missing)}")
-        first_columns, second_columns = linked.columns
-        new_query, first_groups = group_by_columns(linked.second, second_columns), self.run.work("joint earlier")
+        link = link_releases(first, second, pair.hierarchies)
+        if link.missing:
+            raise NotComparedError(f"the catalog no longer has the hierarchies of {', '.join(link.missing)}")
+        first_columns, second_columns = link.columns
+        new_query, first_groups = group_by_columns(link.second, second_columns), self.run.work("joint earlier")
         key = new_query.sql(engine.dialect)
         if key not in self.groups:  # the rows of the new release are grouped once for all comparisons
             self.groups[key] = self.run.work(f"joint new {len(self.groups)}")
             engine.execute(create_table(self.groups[key].copy(), new_query))
         second_groups = self.groups[key].copy()
-        engine.execute(create_table(first_groups.copy(), group_by_columns(linked.first, first_columns)))
+        engine.execute(create_table(first_groups.copy(), group_by_columns(link.first, first_columns)))
         try:
             # Labels are read unchanged, also where they are compared as values of another type.
-            first = replace(first, relation=first_groups) if linked.first is first.relation else first
-            second = replace(second, relation=second_groups) if linked.second is second.relation else second
-            kinds = classify_labels_of_both(engine, linked, first, second)
+            first = replace(first, relation=first_groups) if link.first is first.relation else first
+            second = replace(second, relation=second_groups) if link.second is second.relation else second
+            kinds = classify_labels_of_both(engine, link, first, second)
             if isinstance(kinds, str):
                 raise NotComparedError(kinds, 'publish both with [search] summary = "range"')
-            groups = replace(linked, first=first_groups, second=second_groups, count=GROUP_ROWS)
+            groups = replace(link, first=first_groups, second=second_groups, count=GROUP_ROWS)
             groups = prepare_comparison(engine, groups, kinds.ranges, kinds.sets)
-            yield groups, replace(linked, attributes=groups.attributes)
+            yield groups, replace(link, attributes=groups.attributes)
         finally:
             engine.execute(drop_table(first_groups))
 
     def _attacks(self, pair: _Comparison, audit: PairAudit, public: ReleaseLink, masked: MaskedRows) -> list[_Attack]:
         """The attacks that find rows by labels and shared values."""
-        linked, source, k = audit.linked, pair.earlier.publication.source, pair.k
+        link, source, k = audit.link, pair.earlier.publication.source, pair.k
         has_rows = source == self.run.identity or source in self.history.shares
-        if not (has_rows or linked.shared or any(attribute.is_shared for attribute in linked.attributes)):
+        if not (has_rows or link.shared or any(attribute.is_shared for attribute in link.attributes)):
             return []  # other records of the same people, without a column in common
         attacks = list[_Attack]()
-        if linked.shared:
+        if link.shared:
             combinations, count = audit.count_combinations()
             if combinations:
                 few = f"has fewer than {k:,} rows" if combinations == 1 else f"have fewer than {k:,} rows each"
@@ -404,7 +404,7 @@ class JointAudit:
             attacks += self._violations(pair, audit, public, "joined")
         # Masked rows match every class: a greatest flow with them extends one without, and classes share at most as
         # many rows without them.
-        if linked.multilevel_attributes and has_rows and not attacks and masked != "own class":
+        if link.multilevel_attributes and has_rows and not attacks and masked != "own class":
             attacks += self._subtractions(pair, audit, public)
         if not attacks or pair.run_id in self.search_input.earlier.changed_run_ids:
             # Rows that were deleted since do not refuse the release, so everything else must be decided.
@@ -433,7 +433,7 @@ class JointAudit:
             noise_intervals.NoiseSide(first, public.first, public.columns[0], ranges),
             noise_intervals.NoiseSide(second, public.second, public.columns[1], self.noise_ranges),
         )
-        intervals = noise_intervals.IntervalAudit(self.run, audit.linked, audit.with_tables, pair.hierarchies, names)
+        intervals = noise_intervals.IntervalAudit(self.run, audit.link, audit.with_tables, pair.hierarchies, names)
         distinguished = intervals.count_distinguished_rows(*sides, pair.k)
         if not distinguished.any:
             return []
@@ -453,7 +453,7 @@ class JointAudit:
         for is_new in directions:
             side, side_public = (audit, public) if is_new else (audit.in_reverse, public.in_reverse)
             change = describe_change(is_new, masked)
-            for part in _parts_with_new_rows(audit.linked, masked):
+            for part in _parts_with_new_rows(audit.link, masked):
                 count, rows = side.count_new_rows(part)
                 if count:
                     query, unmatched = None, _list_unmatched(side, part)
@@ -487,7 +487,7 @@ class JointAudit:
         if pair.run_id in self.search_input.earlier.run_ids:
             return []
         attacks, policy = [], self.search_input.policy
-        for requirement in shared_requirements(policy.privacy, policy.attributes_with_role("sensitive"), audit.linked):
+        for requirement in shared_requirements(policy.privacy, policy.attributes_with_role("sensitive"), audit.link):
             count, _ = audit.count_violations(requirement, part)
             if not count:
                 continue
@@ -604,14 +604,14 @@ def _replace_tables(query: exp.Query, names: Mapping[str, exp.Table | exp.Subque
     return replaced
 
 
-def _parts_with_new_rows(linked: ReleaseLink, masked: MaskedRows) -> list[NewRows]:
+def _parts_with_new_rows(link: ReleaseLink, masked: MaskedRows) -> list[NewRows]:
     """The parts in which few new rows are searched for, in this order."""
     parts: dict[MaskedRows, list[NewRows]] = {
         "none": ["new", "class", "region", "table"],
         "own class": ["class", "table"],
         "left out": ["new", "region"],
     }
-    return [part for part in parts[masked] if linked.multilevel_attributes or part in ("new", "table")]
+    return [part for part in parts[masked] if link.multilevel_attributes or part in ("new", "table")]
 
 
 def _list_unmatched(audit: PairAudit, part: Part) -> list[tuple[Any, ...]] | None:

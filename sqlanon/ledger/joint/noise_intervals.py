@@ -243,7 +243,7 @@ class IntervalAudit:
     """Compares the rows of two releases by the intervals of some columns."""
 
     run: Run
-    linked: ReleaseLink
+    link: ReleaseLink
     with_tables: Callable[[exp.Select], exp.Select]  # makes a query read tables in place of `comparison_parts`
     hierarchies: ComparedHierarchies
     names: Sequence[str]  # the columns, in lower case
@@ -257,7 +257,7 @@ class IntervalAudit:
                 "second": self._make_side("second", second, first),
             }
             groups = template("SELECT a.group_id AS first_group, b.group_id AS second_group")().expressions
-            query = join_groups([*groups, *finest_values(self.linked)], self.linked)
+            query = join_groups([*groups, *finest_values(self.link)], self.link)
             matches = self._make_table("matches", self.with_tables(query).limit(MOST_MATCHING_PAIRS + 1, copy=False))
             self._refuse_too_many(engine.rows(row_count(rows=matches))[0][0])
             self._refuse_too_many(engine.rows(_PAIR_COUNT(matches=matches, **sides))[0][0])
@@ -270,7 +270,7 @@ class IntervalAudit:
                 )
                 for j in range(len(self.names))
             )
-            values = self.linked.values or [number(1)]
+            values = self.link.values or [number(1)]
             pairs = self._make_table("pairs", _PAIRS(overlap=overlap, values=values, matches=matches, **sides))
             first_linked, gone = engine.rows(_count_distinguished(pairs, "first", "second", k))[0]
             second_linked, new = engine.rows(_count_distinguished(pairs, "second", "first", k))[0]
@@ -303,10 +303,10 @@ class IntervalAudit:
         is_first = name == "first"
         same_group = [
             null_safe_equal(col(f"label_{i}", "g"), cast(col(label, "e"), "VARCHAR"))
-            for i, label in self.linked.side(is_first)[1]
+            for i, label in self.link.side(is_first)[1]
         ]
         same_group += [
-            null_safe_equal(col(f"shared_{j}", "g"), col(shared, "e")) for j, shared in enumerate(self.linked.shared)
+            null_safe_equal(col(f"shared_{j}", "g"), col(shared, "e")) for j, shared in enumerate(self.link.shared)
         ]
         query = template("""
             SELECT g.group_id, e."sqlanon record" AS record, e."sqlanon rows" AS row_count, :intervals

@@ -173,7 +173,7 @@ class OverlapGraph:
 
 
 def make_graph(
-    engine: Engine, work: Namer, linked: ReleaseLink, matching_groups: exp.Expr, budget: StepBudget
+    engine: Engine, work: Namer, link: ReleaseLink, matching_groups: exp.Expr, budget: StepBudget
 ) -> OverlapGraph:
     """Make the graph of groups; the caller drops its tables.
 
@@ -186,7 +186,7 @@ def make_graph(
             first_group, second_group, first_rows, second_rows, part,
             dense_rank() OVER (ORDER BY :values) AS finest_id
         FROM :matching_groups AS m
-    """)(values=linked.values, matching_groups=matching_groups)
+    """)(values=link.values, matching_groups=matching_groups)
     engine.execute(create_table(edges.copy(), query))
     nodes = fragment("""
         SELECT DISTINCT 2 * first_group AS node FROM :edges AS e
@@ -219,7 +219,7 @@ def too_many_steps(graph: OverlapGraph) -> NotComparedError:
 
 
 def find_overlaps(
-    engine: Engine, linked: ReleaseLink, k: int, graph: OverlapGraph, first: exp.Expr, second: exp.Expr
+    engine: Engine, link: ReleaseLink, k: int, graph: OverlapGraph, first: exp.Expr, second: exp.Expr
 ) -> Overlaps:
     """Find pairs of groups with the same finest labels that share fewer than k rows in all greatest flows.
 
@@ -227,7 +227,7 @@ def find_overlaps(
     of either release. A search that takes too many steps raises `NotComparedError`.
     """
     pairs, bounds = _find_few_rows(engine, graph, k)
-    return Overlaps([*_add_labels(engine, linked, pairs, first, second)], bounds)
+    return Overlaps([*_add_labels(engine, link, pairs, first, second)], bounds)
 
 
 @dataclass(frozen=True)
@@ -308,7 +308,7 @@ def _regular_edges(engine: Engine, graph: OverlapGraph, finest_ids: Sequence[int
 
 
 def _add_labels(
-    engine: Engine, linked: ReleaseLink, pairs: Sequence[_FewRows], first: exp.Expr, second: exp.Expr
+    engine: Engine, link: ReleaseLink, pairs: Sequence[_FewRows], first: exp.Expr, second: exp.Expr
 ) -> Iterator[SharedRows]:
     """The same pairs with the labels and values of their groups."""
     labels = []
@@ -316,7 +316,7 @@ def _add_labels(
         numbers = {i for pair in pairs for i in (pair.bound.firsts if is_first else pair.bound.seconds)}
         numbers |= {pair.edge[not is_first] for pair in pairs}
         query = template("SELECT group_id, :columns FROM :groups AS g WHERE group_id IN (:numbers)")(
-            columns=[cast(col(name), "VARCHAR") for name in linked.group_columns(is_first)],
+            columns=[cast(col(name), "VARCHAR") for name in link.group_columns(is_first)],
             groups=groups,
             numbers=[*map(number, numbers)],
         )
@@ -324,9 +324,9 @@ def _add_labels(
     firsts, seconds = labels
     names = dict[int, Sequence[str | None]]()
     for pair in pairs:
-        first_labels = dict(zip(linked.group_columns(is_first=True), firsts[pair.edge[0]], strict=True))
-        second_labels = dict(zip(linked.group_columns(is_first=False), seconds[pair.edge[1]], strict=True))
-        labels_of_both = [_name_both(first_labels, second_labels, f"label_{i}") for i in range(len(linked.attributes))]
+        first_labels = dict(zip(link.group_columns(is_first=True), firsts[pair.edge[0]], strict=True))
+        second_labels = dict(zip(link.group_columns(is_first=False), seconds[pair.edge[1]], strict=True))
+        labels_of_both = [_name_both(first_labels, second_labels, f"label_{i}") for i in range(len(link.attributes))]
         shortest = min(
             labels_of_both, names.get(pair.finest_id, labels_of_both), key=lambda texts: sum(map(len, map(str, texts)))
         )
@@ -358,35 +358,35 @@ def _name_both(first: Mapping[str, str | None], second: Mapping[str, str | None]
     return labels[0] if len(labels) == 1 else " & ".join("NULL" if label is None else label for label in labels)
 
 
-def subtraction(linked: ReleaseLink, shared_rows: Sequence[SharedRows]) -> exp.Select:
+def subtraction(link: ReleaseLink, shared_rows: Sequence[SharedRows]) -> exp.Select:
     """Pairs of groups with few common rows, counted from both releases: ``finest_0`` .., and
     ``row_count``, the rows of some groups of the second release without those of some groups of the first.
 
     >>> from sqlanon.support.expressions import table
     >>> from sqlanon.ledger.joint.label_pairs import LinkedAttribute
-    >>> linked = ReleaseLink(table("one"), table("two"), (), (LinkedAttribute("x", "x", "x"),))
+    >>> link = ReleaseLink(table("one"), table("two"), (), (LinkedAttribute("x", "x", "x"),))
     >>> pairs = [SharedRows(("10-19 & 0-14",), 1, 1, [("0-9",)], [("0-14",)], 0)]
-    >>> subtraction(linked, pairs).named_selects
+    >>> subtraction(link, pairs).named_selects
     ['finest_0', 'row_count']
     """
-    attributes = [f"finest_{i}" for i in range(len(linked.attributes))]
-    columns = linked.all_group_columns
+    attributes = [f"finest_{i}" for i in range(len(link.attributes))]
+    columns = link.all_group_columns
     pairs, bounds = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
     for pair_id, pair in enumerate(shared_rows):
         pairs.append((pair_id, pair.changed, *pair.values))
         for is_first, groups in ((True, pair.firsts), (False, pair.seconds)):
             for group in groups:
-                values = dict(zip(linked.group_columns(is_first), group, strict=True))
+                values = dict(zip(link.group_columns(is_first), group, strict=True))
                 bounds.append((pair_id, is_first, *(values.get(name) for name in columns)))
     texts = dict.fromkeys(columns, "VARCHAR")
     return _SUBTRACTION(
         bounds=values_query({"pair": "BIGINT", "is_first": "BOOLEAN", **texts}, bounds),
         pairs=values_query({"pair": "BIGINT", "changed": "BIGINT", **dict.fromkeys(attributes, "VARCHAR")}, pairs),
-        first=group_rows(linked, is_first=True),
-        second=group_rows(linked, is_first=False),
+        first=group_rows(link, is_first=True),
+        second=group_rows(link, is_first=False),
         values=cols(attributes, "p"),
-        same_first=same_texts(linked.group_columns(is_first=True), "g", "b"),
-        same_second=same_texts(linked.group_columns(is_first=False), "g", "b"),
+        same_first=same_texts(link.group_columns(is_first=True), "g", "b"),
+        same_second=same_texts(link.group_columns(is_first=False), "g", "b"),
     )
 
 

@@ -67,7 +67,7 @@ class PairAudit:
 
     engine: Engine
     work: Namer
-    linked: ReleaseLink
+    link: ReleaseLink
     k: int
     _parts: dict[str, exp.Expr] = field(default_factory=dict)
     _queries: dict[str, exp.Query] = field(default_factory=dict)
@@ -78,9 +78,9 @@ class PairAudit:
 
     @classmethod
     @contextmanager
-    def open(cls, engine: Engine, work: Namer, linked: ReleaseLink, k: int) -> Iterator[PairAudit]:
+    def open(cls, engine: Engine, work: Namer, link: ReleaseLink, k: int) -> Iterator[PairAudit]:
         """An audit whose tables are dropped at the end of its context."""
-        audit = cls(engine, work, linked, k)
+        audit = cls(engine, work, link, k)
         try:
             yield audit
         finally:
@@ -94,8 +94,8 @@ class PairAudit:
         def work(name: str) -> exp.Table:
             return self.work(f"{name} in reverse")
 
-        linked = self.linked.in_reverse
-        return replace(self, work=work, linked=linked, _parts={}, _queries={}, _graphs=[], _forward=self)
+        link = self.link.in_reverse
+        return replace(self, work=work, link=link, _parts={}, _queries={}, _graphs=[], _forward=self)
 
     def leave_few_steps(self) -> None:
         """Limit the search of flows where the release is refused anyway."""
@@ -103,30 +103,30 @@ class PairAudit:
 
     def count_combinations(self) -> tuple[int, int]:
         """The combinations of fewer than k rows that both releases show together, and their rows."""
-        combinations, rows = self._rows(count_complementary_victims(self.linked, self.k))[0]
+        combinations, rows = self._rows(count_complementary_victims(self.link, self.k))[0]
         return combinations, rows
 
     def find_overlaps(self) -> Overlaps:
         """The rows that overlapping classes share by the counts of both; `count_violations` of classes joined by counts
         reads them."""
         graph = self._graph()
-        overlaps = find_overlaps(self.engine, self.linked, self.k, graph, self._parts[FIRST], self._parts[SECOND])
+        overlaps = find_overlaps(self.engine, self.link, self.k, graph, self._parts[FIRST], self._parts[SECOND])
         self._store(SHARED_ROWS, shared_rows(overlaps.bounds))
         return overlaps
 
     def count_new_rows(self, part: NewRows) -> tuple[int, int]:
         """The classes of the second release, or the unions, with some new rows but fewer than k; and these rows."""
         if part == "new":
-            return self._count_few(few_new_rows_in_classes(self.linked, self.k))
-        return self._count_few(few_new_rows_in_unions(self.linked, self.k, part))
+            return self._count_few(few_new_rows_in_classes(self.link, self.k))
+        return self._count_few(few_new_rows_in_unions(self.link, self.k, part))
 
     def count_violations(self, requirement: SharedRequirement, part: Part) -> tuple[int, int]:
         """The parts that violate a requirement, and their rows."""
-        return self._count_few(find_violating_parts(self.linked, requirement, part))
+        return self._count_few(find_violating_parts(self.link, requirement, part))
 
     def list_shared_rows(self, requirement: SharedRequirement) -> list[tuple[Any, ...]]:
         """The rows with which `readable_violations` lists the joined classes that violate a requirement by counts."""
-        return self._rows(labelled_shared_rows(self.linked, requirement, MOST_COMBINATIONS))
+        return self._rows(labelled_shared_rows(self.link, requirement, MOST_COMBINATIONS))
 
     def list_unmatched(self) -> list[tuple[Any, ...]]:
         """The rows with which `temporal_attack`, `readable_unions` and `readable_violations` list new rows.
@@ -138,9 +138,9 @@ class PairAudit:
         NotComparedError
             There are too many groups to compare, or to list.
         """
-        if not self.linked.multilevel_attributes:
+        if not self.link.multilevel_attributes:
             return []
-        rows = self._rows(labelled_unmatched(self.linked).limit(MOST_LISTED + 1))
+        rows = self._rows(labelled_unmatched(self.link).limit(MOST_LISTED + 1))
         if len(rows) > MOST_LISTED:
             raise NotComparedError(f"more than {MOST_LISTED:,} groups can have new rows: too many for a statement")
         return rows
@@ -166,8 +166,8 @@ class PairAudit:
     def _graph(self) -> OverlapGraph:
         """The graph of groups, made once."""
         if not self._graphs:
-            self.with_tables(count_complementary_victims(self.linked, self.k))
-            graph = make_graph(self.engine, self.work, self.linked, self._parts[MATCHING_GROUPS], self._budget)
+            self.with_tables(count_complementary_victims(self.link, self.k))
+            graph = make_graph(self.engine, self.work, self.link, self._parts[MATCHING_GROUPS], self._budget)
             self._graphs.append(graph)
             self._tables.extend((graph.edges, graph.components, graph.irregular))
         return self._graphs[0]
@@ -189,7 +189,7 @@ class PairAudit:
             if self._forward is not None and (part := self._forward._part_in_reverse(name)) is not None:
                 self._parts[name] = part
             elif name == REGIONS:
-                regions = make_regions(self.engine, self.work, self.linked, self.with_tables)
+                regions = make_regions(self.engine, self.work, self.link, self.with_tables)
                 self._tables.append(regions)
                 self._parts[name] = regions
             elif name == UNMATCHED:
@@ -215,7 +215,7 @@ class PairAudit:
 
     def _comparison_part(self, name: str) -> exp.Query | None:
         if not self._queries:
-            self._queries.update(comparison_parts(self.linked, as_numbers=True))
+            self._queries.update(comparison_parts(self.link, as_numbers=True))
         return self._queries.get(name)
 
     def _store_unmatched(self) -> None:

@@ -76,13 +76,13 @@ class SharedRequirement:
         )
 
 
-def shared_requirements(privacy: Any, sensitive: Collection[str], linked: ReleaseLink) -> Iterator[SharedRequirement]:
+def shared_requirements(privacy: Any, sensitive: Collection[str], link: ReleaseLink) -> Iterator[SharedRequirement]:
     """The requirements of a policy's ``[privacy]`` on classes and on attributes that both releases show.
 
     ``sensitive`` are the sensitive attributes of the policy. Requirements without plain SQL are left out: t-closeness
     of ordered values, or by a hierarchy.
     """
-    columns = {name.lower(): j for j, name in enumerate(linked.shared)}
+    columns = {name.lower(): j for j, name in enumerate(link.shared)}
     numbers = [columns[name.lower()] for name in sensitive if name.lower() in columns]
     for requirement in list_requirements(privacy):
         column = columns.get(requirement.sensitive_attributes[0].lower()) if requirement.sensitive_attributes else None
@@ -99,15 +99,15 @@ def shared_rows(bounds: Mapping[tuple[int, int], int]) -> exp.Select:
     return values_query(types, [(*edge, most) for edge, most in bounds.items()])
 
 
-def find_violating_parts(linked: ReleaseLink, requirement: SharedRequirement, part: Part) -> exp.Select:
+def find_violating_parts(link: ReleaseLink, requirement: SharedRequirement, part: Part) -> exp.Select:
     """The parts that violate a requirement: ``finest_0`` .., the figure, and ``row_count``.
 
     The query reads `comparison_parts`, the table of regions for a region, and `SHARED_ROWS` for classes joined by
     counts.
     """
     rows, whole = table(f"sqlanon rows {part}"), table("sqlanon whole")
-    shared = linked.shared_columns
-    part_rows, keys = _part_rows(linked, part)
+    shared = link.shared_columns
+    part_rows, keys = _part_rows(link, part)
     violations = requirement.violations(rows, whole, keys)
     assert violations is not None  # one of `shared_requirements`
     whole_rows = _ROW_COUNTS(columns=cols(shared), rows=table(SECOND))
@@ -129,13 +129,13 @@ def find_violating_parts(linked: ReleaseLink, requirement: SharedRequirement, pa
     return prepend_ctes(query, ctes)
 
 
-def labelled_shared_rows(linked: ReleaseLink, requirement: SharedRequirement, most_parts: int) -> exp.Select:
+def labelled_shared_rows(link: ReleaseLink, requirement: SharedRequirement, most_parts: int) -> exp.Select:
     """The rows of `SHARED_ROWS` in at most ``most_parts`` joined classes that violate a requirement by counts.
 
     They have the labels and shared values of either group as texts, and ``row_count``. The query reads the numbers of
     `join_groups`, too.
     """
-    violations = find_violating_parts(linked, requirement, "joined by counts")
+    violations = find_violating_parts(link, requirement, "joined by counts")
     with_ = violations.args.pop("with_")
     query = template("""
         SELECT DISTINCT :labels, x.row_count
@@ -148,17 +148,17 @@ def labelled_shared_rows(linked: ReleaseLink, requirement: SharedRequirement, mo
         labels=[
             as_column(cast(col(name, side), "VARCHAR"), f"{side}_{name}")
             for side in "ab"
-            for name in linked.group_columns(is_first=side == "a")
+            for name in link.group_columns(is_first=side == "a")
         ],
         violating_parts=violations.limit(most_parts),
-        same_class=same_values([value.name for value in linked.values], "m", "f"),
+        same_class=same_values([value.name for value in link.values], "m", "f"),
     )
     query.set("with_", with_)
     return query
 
 
 def readable_violations(
-    linked: ReleaseLink,
+    link: ReleaseLink,
     requirement: SharedRequirement,
     part: Part,
     shared: Sequence[Sequence[Any]] = (),
@@ -169,19 +169,19 @@ def readable_violations(
     ``shared`` are the rows of `labelled_shared_rows` for classes joined by counts: only these classes are listed.
     ``unmatched`` are the rows of `labelled_unmatched` for new rows where labels have several levels.
     """
-    query = find_violating_parts(linked, requirement, part)
+    query = find_violating_parts(link, requirement, part)
     if part == "joined by counts":
-        query = prepend_ctes(query, {SHARED_ROWS: _shared_rows_by_labels(linked, shared)})
-    if part == "region" or (part == "new" and linked.multilevel_attributes):
-        query = add_unmatched(query, linked, unmatched)
+        query = prepend_ctes(query, {SHARED_ROWS: _shared_rows_by_labels(link, shared)})
+    if part == "region" or (part == "new" and link.multilevel_attributes):
+        query = add_unmatched(query, link, unmatched)
     if part == "region":
-        query = add_regions(query, linked)
-    return with_comparison_parts(query, linked)
+        query = add_regions(query, link)
+    return with_comparison_parts(query, link)
 
 
-def _shared_rows_by_labels(linked: ReleaseLink, shared: Sequence[Sequence[Any]]) -> exp.Select:
+def _shared_rows_by_labels(link: ReleaseLink, shared: Sequence[Sequence[Any]]) -> exp.Select:
     """The table `SHARED_ROWS`, from the labels of its groups instead of their numbers."""
-    columns = {side: linked.group_columns(is_first=side == "a") for side in "ab"}
+    columns = {side: link.group_columns(is_first=side == "a") for side in "ab"}
     types = {f"{side}_{name}": "VARCHAR" for side, names in columns.items() for name in names}
     return template("""
         SELECT a.group_id AS first_group, b.group_id AS second_group, x.row_count
@@ -195,11 +195,11 @@ def _shared_rows_by_labels(linked: ReleaseLink, shared: Sequence[Sequence[Any]])
     )
 
 
-def _part_rows(linked: ReleaseLink, part: Part) -> tuple[exp.Select, list[str]]:
+def _part_rows(link: ReleaseLink, part: Part) -> tuple[exp.Select, list[str]]:
     """The rows of parts, counted by their labels and shared values, and the columns of the labels."""
-    shared = linked.shared_columns
+    shared = link.shared_columns
     if part == "joined" or part == "joined by counts":  # noqa: PLR1714  (narrows the type)
-        pairs = join_groups([*finest_values(linked), *group_pairs(*cols(shared, "a"))], linked)
+        pairs = join_groups([*finest_values(link), *group_pairs(*cols(shared, "a"))], link)
         if part == "joined by counts":
             pairs = template("""
                 SELECT p.* REPLACE (coalesce(x.row_count, p.row_count) AS row_count)
@@ -207,17 +207,17 @@ def _part_rows(linked: ReleaseLink, part: Part) -> tuple[exp.Select, list[str]]:
                 LEFT JOIN "sqlanon shared rows" AS x
                     ON x.first_group = p.first_group AND x.second_group = p.second_group
             """)(pairs=pairs)
-        keys = [value.name for value in linked.values]
+        keys = [value.name for value in link.values]
         return bound_rows_of_pairs(subquery(pairs), cols([*keys, *shared])), keys
     if part == "new":
-        labels = [f"label_{i}" for i, _ in linked.side(is_first=False)[1]]
-        rows = new_rows(linked, [*(as_column(col(name, "b"), _finest(name)) for name in labels), *cols(shared, "b")])
+        labels = [f"label_{i}" for i, _ in link.side(is_first=False)[1]]
+        rows = new_rows(link, [*(as_column(col(name, "b"), _finest(name)) for name in labels), *cols(shared, "b")])
         keys = [_finest(name) for name in labels]
         return _ROW_COUNTS(columns=cols([*keys, *shared]), rows=rows), keys
-    names = union_columns(linked, part)
+    names = union_columns(link, part)
     columns = [*(as_column(col(name), _finest(name)) for name in names), *cols(shared)]
     query = template("SELECT :columns, row_count FROM :rows AS r WHERE row_count > 0")
-    return query(columns=columns, rows=new_rows_in_unions(linked, part)), [_finest(name) for name in names]
+    return query(columns=columns, rows=new_rows_in_unions(link, part)), [_finest(name) for name in names]
 
 
 def _finest(name: str) -> str:

@@ -404,15 +404,15 @@ def _levels_of_sets(first: int | None, second: int | None) -> tuple[int, int] | 
 
 
 def prepare_comparison(
-    engine: Engine, linked: ReleaseLink, ranges: Set[int], sets: Set[int] = frozenset()
+    engine: Engine, link: ReleaseLink, ranges: Set[int], sets: Set[int] = frozenset()
 ) -> ReleaseLink:
     """Make a link cheaper to compare: attributes with few labels come first, and ranges and sets are only compared if a
     release has any."""
-    multilevel, attributes, counts = linked.multilevel_attributes, list(linked.attributes), []
+    multilevel, attributes, counts = link.multilevel_attributes, list(link.attributes), []
     if not multilevel:
-        return linked
+        return link
     for is_first in (True, False):
-        release, columns = linked.side(is_first)
+        release, columns = link.side(is_first)
         names = dict(columns)
         label_counts = [fragment("count(DISTINCT :label)")(label=col(names[i], "r")) for i, _ in multilevel]
         query = template("SELECT :counts FROM :release AS r")(counts=label_counts, release=release)
@@ -421,7 +421,7 @@ def prepare_comparison(
         attributes[i] = replace(
             attribute, pairs=first * second, ranges=i in ranges, sets=attribute.sets if i in sets else None
         )
-    return replace(linked, attributes=tuple(attributes))
+    return replace(link, attributes=tuple(attributes))
 
 
 def count_unknown_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int) -> exp.Select:
@@ -523,16 +523,16 @@ def classify_labels(engine: Engine, subject: ComparedRelease, attributes: Sequen
 
 
 def classify_labels_of_both(
-    engine: Engine, linked: ReleaseLink, first: ComparedRelease, second: ComparedRelease
+    engine: Engine, link: ReleaseLink, first: ComparedRelease, second: ComparedRelease
 ) -> LabelKinds | str:
     """Find the kinds of labels of two releases, or the reason why these cannot be compared."""
-    first_kinds = classify_labels(engine, first, linked.attributes)
-    second_kinds = classify_labels(engine, second, linked.in_reverse.attributes)
+    first_kinds = classify_labels(engine, first, link.attributes)
+    second_kinds = classify_labels(engine, second, link.in_reverse.attributes)
     for subject, kinds in ((first, first_kinds), (second, second_kinds)):
         if kinds.incomparable:
             return f"{subject.path.name} has {UNCOMPARED}, in {', '.join(kinds.incomparable)}"
     ranges, sets = first_kinds.ranges | second_kinds.ranges, first_kinds.sets | second_kinds.sets
-    if mixed := [linked.attributes[i].name for i in sorted(ranges & sets)]:
+    if mixed := [link.attributes[i].name for i in sorted(ranges & sets)]:
         return f"{', '.join(mixed)} has ranges in one release and sets in the other"
     return LabelKinds([], ranges, sets)
 

@@ -119,13 +119,11 @@ class ReleaseLink:
         return [*dict.fromkeys([*self.group_columns(is_first=True), *self.group_columns(is_first=False)])]
 
 
-def group_rows(linked: ReleaseLink, is_first: bool) -> exp.Select:
+def group_rows(link: ReleaseLink, is_first: bool) -> exp.Select:
     """The groups of equal rows of a release: ``label_0`` .. as text, ``shared_0`` .., and ``row_count``."""
-    (release, numbered), shared = linked.side(is_first), linked.shared
+    (release, numbered), shared = link.side(is_first), link.shared
     row_count = (
-        fragment("count(*)")()
-        if linked.count is None
-        else fragment("sum(:count)::BIGINT")(count=col(linked.count, "r"))
+        fragment("count(*)")() if link.count is None else fragment("sum(:count)::BIGINT")(count=col(link.count, "r"))
     )
     by = cols(dict.fromkeys([*(column for _, column in numbered), *shared]), "r")
     if not by:  # a release without rows has no group
@@ -133,16 +131,16 @@ def group_rows(linked: ReleaseLink, is_first: bool) -> exp.Select:
             SELECT row_count
             FROM (SELECT :row_count AS row_count FROM :release AS r HAVING count(*) > 0) AS c
         """)(row_count=row_count, release=release)
-    grouped_by = linked.columns[0 if is_first else 1]
-    if linked.count is not None and isinstance(release, exp.Table) and {key.name for key in by} == {*grouped_by}:
+    grouped_by = link.columns[0 if is_first else 1]
+    if link.count is not None and isinstance(release, exp.Table) and {key.name for key in by} == {*grouped_by}:
         # The table is grouped by these columns already, as no column was cast.
-        row_count, by = fragment(":count::BIGINT")(count=col(linked.count, "r")), []
+        row_count, by = fragment(":count::BIGINT")(count=col(link.count, "r")), []
     return template("""
         SELECT :labels, :shared, row_count
         FROM (SELECT :columns, :row_count AS row_count FROM :release AS r GROUP BY :by) AS c
     """)(
         labels=[as_column(cast(col(f"label_{i}"), "VARCHAR"), f"label_{i}") for i, _ in numbered],
-        shared=cols(linked.shared_columns),
+        shared=cols(link.shared_columns),
         columns=[
             *(as_column(col(column, "r"), f"label_{i}") for i, column in numbered),
             *(as_column(col(column, "r"), f"shared_{j}") for j, column in enumerate(shared)),
@@ -153,14 +151,14 @@ def group_rows(linked: ReleaseLink, is_first: bool) -> exp.Select:
     )
 
 
-def add_keys(groups: exp.Select, linked: ReleaseLink, is_first: bool) -> exp.Select:
+def add_keys(groups: exp.Select, link: ReleaseLink, is_first: bool) -> exp.Select:
     """Add ``key_0`` .. to the groups of a release: labels at the coarser level, where both levels are known.
 
     Labels that the hierarchy lacks are keys themselves.
     """
     keys: list[exp.Expr] = []
     joins: list[tuple[exp.Subquery, exp.Expr]] = []
-    for i, attribute in linked.shared_attributes:
+    for i, attribute in link.shared_attributes:
         if attribute.levels is None or attribute.is_at_top:
             continue
         level, other_level = attribute.levels if is_first else reversed(attribute.levels)
@@ -190,26 +188,26 @@ def same_texts(names: Iterable[str], groups: str, texts: str, prefix: str = "") 
     return all_of(null_safe_equal(value, value_text) for value, value_text in pairs)
 
 
-def keys_match(linked: ReleaseLink) -> exp.Expr:
+def keys_match(link: ReleaseLink) -> exp.Expr:
     """Whether groups of the two releases, ``a`` and ``b``, can be the same rows by shared values and known levels."""
-    return same_values(linked.key, "a", "b")
+    return same_values(link.key, "a", "b")
 
 
-def comparison_parts(linked: ReleaseLink, as_numbers: bool = False) -> dict[str, exp.Query]:
+def comparison_parts(link: ReleaseLink, as_numbers: bool = False) -> dict[str, exp.Query]:
     """The tables that queries of both releases read, by name; each reads those before it.
 
     They are `FIRST` and `SECOND`, the numbered groups of each release, and, where labels have several levels, the
     tables of label pairs and of matching prefixes. Finest labels are texts, or numbers: these are enough to count.
     """
-    multilevel, parts = linked.multilevel_attributes, dict[str, exp.Query]()
+    multilevel, parts = link.multilevel_attributes, dict[str, exp.Query]()
     labels = [f"label_{i}" for i, _ in multilevel]
     prefixes: list[exp.Expr] = []
     for length in range(len(labels) + 1) if multilevel else ():
-        columns = cols([*linked.key, *labels[:length]])
+        columns = cols([*link.key, *labels[:length]])
         prefix = fragment("dense_rank() OVER (ORDER BY :columns)")(columns=columns) if columns else number(1)
         prefixes.append(as_column(prefix, f"prefix_{length}"))
     for name, is_first in ((FIRST, True), (SECOND, False)):
-        groups = add_keys(group_rows(linked, is_first), linked, is_first)
+        groups = add_keys(group_rows(link, is_first), link, is_first)
         parts[name] = template("SELECT *, row_number() OVER () AS group_id, :prefixes FROM :groups AS g")(
             prefixes=prefixes, groups=groups
         )
@@ -220,7 +218,7 @@ def comparison_parts(linked: ReleaseLink, as_numbers: bool = False) -> dict[str,
             SELECT a.prefix_0 AS first_prefix, b.prefix_0 AS second_prefix
             FROM (SELECT DISTINCT :key, prefix_0 FROM "sqlanon first") AS a
             JOIN (SELECT DISTINCT :key, prefix_0 FROM "sqlanon second") AS b ON :keys_match
-        """)(key=cols(linked.key), keys_match=keys_match(linked))
+        """)(key=cols(link.key), keys_match=keys_match(link))
     finer: list[exp.Expr] = []
     for length, (i, _) in enumerate(multilevel, 1):
         parts[matching_prefixes_name(length)] = _MATCHING_PREFIXES(
@@ -235,9 +233,9 @@ def comparison_parts(linked: ReleaseLink, as_numbers: bool = False) -> dict[str,
     return parts
 
 
-def with_comparison_parts(query: exp.Select, linked: ReleaseLink, as_numbers: bool = False) -> exp.Select:
+def with_comparison_parts(query: exp.Select, link: ReleaseLink, as_numbers: bool = False) -> exp.Select:
     """A query of both releases as one statement, with its `comparison_parts`."""
-    return prepend_ctes(query, comparison_parts(linked, as_numbers), materialized=True)
+    return prepend_ctes(query, comparison_parts(link, as_numbers), materialized=True)
 
 
 _PREFIXES = "sqlanon matching prefixes "
@@ -252,22 +250,22 @@ def is_matching_prefixes(name: str) -> bool:
     return name.startswith(_PREFIXES)
 
 
-def join_groups(output: Sequence[exp.Expr], linked: ReleaseLink) -> exp.Select:
+def join_groups(output: Sequence[exp.Expr], link: ReleaseLink) -> exp.Select:
     """An output of the matching groups of both releases, ``a`` and ``b``."""
-    length = len(linked.multilevel_attributes)
+    length = len(link.multilevel_attributes)
     if not length:
         query = select([*output], table(FIRST, alias="a"))
-        return query.join(table(SECOND, alias="b"), on=keys_match(linked), copy=False)
+        return query.join(table(SECOND, alias="b"), on=keys_match(link), copy=False)
     query = select([*output], table(matching_prefixes_name(length), alias="m"))
     for name, side, prefix in ((FIRST, "a", "first_prefix"), (SECOND, "b", "second_prefix")):
         query = query.join(table(name, alias=side), on=col(f"prefix_{length}", side).eq(col(prefix, "m")), copy=False)
     return query
 
 
-def finest_values(linked: ReleaseLink) -> list[exp.Expr]:
+def finest_values(link: ReleaseLink) -> list[exp.Expr]:
     """The finest label of each attribute for two groups, or a number for it: ``finest_0`` .."""
     values: list[exp.Expr] = []
-    for i, attribute in enumerate(linked.attributes):
+    for i, attribute in enumerate(link.attributes):
         if attribute.is_shared and attribute.levels is None:
             value = col(f"finer_{i}", "m")
         else:
