@@ -165,8 +165,8 @@ class RowComparison:
             if share < LEAST_SHARE and len(pairs) in (len(names), len(rows.columns)):
                 alike = abs(row_total - source_rows) <= LIKE_ROWS * max(row_total, source_rows)
                 # Columns of other names may have the same few values by chance.
-                renamed = {place for place, column in pairs.items() if names[place].lower() != column.lower()}
-                same_named = [pair_counts for places, pair_counts in counts.items() if not renamed & {*places}]
+                renamed = {position for position, column in pairs.items() if names[position].lower() != column.lower()}
+                same_named = [pair_counts for positions, pair_counts in counts.items() if not renamed & {*positions}]
                 if alike and any(map(may_be_same_rows, same_named)):
                     self.undecided.add(description)
             return share
@@ -178,24 +178,24 @@ def _pair_columns(rows: SampledRows, sampled: exp.Table, names: Sequence[str]) -
     """The columns that correspond to sampled columns, and the number of their values, by position in the sample."""
     columns_by_name = {name.lower(): name for name in rows.columns}
     pairs, value_counts, unpaired = dict[int, str](), dict[int, int](), list[int]()
-    for place, name in enumerate(names):
+    for position, name in enumerate(names):
         column = columns_by_name.get(name.lower())
-        share, values = (0.0, 0) if column is None else rows.match_values(sampled, place, column)
+        share, values = (0.0, 0) if column is None else rows.match_values(sampled, position, column)
         if share >= KNOWN:
-            pairs[place], value_counts[place] = columns_by_name.pop(name.lower()), values
+            pairs[position], value_counts[position] = columns_by_name.pop(name.lower()), values
         else:
-            unpaired.append(place)
-    for place in unpaired:
-        matches = [(*rows.match_values(sampled, place, column), column) for column in columns_by_name.values()]
+            unpaired.append(position)
+    for position in unpaired:
+        matches = [(*rows.match_values(sampled, position, column), column) for column in columns_by_name.values()]
         best = max(((share, -values, column) for share, values, column in matches if share >= KNOWN), default=None)
         if best is not None:
-            pairs[place], value_counts[place] = columns_by_name.pop(best[2].lower()), -best[1]
+            pairs[position], value_counts[position] = columns_by_name.pop(best[2].lower()), -best[1]
     return pairs, value_counts
 
 
 def _without_keys(pairs: Mapping[int, str], value_counts: Mapping[int, int], rows: int) -> dict[int, str]:
     """The paired columns without possible keys, which a copy may have replaced; empty if no column is a key."""
-    without_keys = {place: column for place, column in pairs.items() if 2 * value_counts[place] <= rows}
+    without_keys = {position: column for position, column in pairs.items() if 2 * value_counts[position] <= rows}
     return without_keys if len(without_keys) < len(pairs) else {}
 
 

@@ -103,36 +103,40 @@ _PAIRS = template("""
 _FEW_COMBINATIONS = template("""
     WITH
         first_records AS (
-            SELECT combination, first_group, second_group, any_value(first_rows) AS n, bool_or(overlaps) AS overlaps
+            SELECT
+                combination, first_group, second_group,
+                any_value(first_rows) AS row_count, bool_or(overlaps) AS overlaps
             FROM :pairs AS p
             GROUP BY combination, first_group, second_group, first_record
         ),
         second_records AS (
-            SELECT first_group, second_group, any_value(second_rows) AS n, bool_or(overlaps) AS overlaps
+            SELECT first_group, second_group, any_value(second_rows) AS row_count, bool_or(overlaps) AS overlaps
             FROM :pairs AS p
             GROUP BY first_group, second_group, second_record
         ),
         firsts AS (
             SELECT
                 combination, first_group, second_group,
-                sum(n) AS every, coalesce(sum(n) FILTER (WHERE overlaps), 0) AS left_over
+                sum(row_count) AS all_rows, coalesce(sum(row_count) FILTER (WHERE overlaps), 0) AS remaining_rows
             FROM first_records
             GROUP BY combination, first_group, second_group
         ),
         seconds AS (
             SELECT
                 first_group, second_group,
-                sum(n) AS every, coalesce(sum(n) FILTER (WHERE overlaps), 0) AS left_over
+                sum(row_count) AS all_rows, coalesce(sum(row_count) FILTER (WHERE overlaps), 0) AS remaining_rows
             FROM second_records
             GROUP BY first_group, second_group
         ),
         combinations AS (
-            SELECT sum(least(a.every, b.every)) AS every, sum(least(a.left_over, b.left_over)) AS left_over
+            SELECT
+                sum(least(a.all_rows, b.all_rows)) AS all_rows,
+                sum(least(a.remaining_rows, b.remaining_rows)) AS remaining_rows
             FROM firsts AS a
             JOIN seconds AS b ON a.first_group = b.first_group AND a.second_group = b.second_group
             GROUP BY a.combination
         )
-    SELECT count(*) FROM combinations WHERE left_over > 0 AND left_over < least(:k, every)
+    SELECT count(*) FROM combinations WHERE remaining_rows > 0 AND remaining_rows < least(:k, all_rows)
 """)
 
 
@@ -411,17 +415,19 @@ def _count_distinguished(pairs: exp.Table, side: str, other_side: str, k: int) -
                     :group AS class_id,
                     any_value(:rows) AS row_count,
                     sum(:other_rows) AS candidates,
-                    coalesce(sum(:other_rows) FILTER (WHERE overlaps), 0) AS left_over
+                    coalesce(sum(:other_rows) FILTER (WHERE overlaps), 0) AS remaining_rows
                 FROM :pairs AS p
                 GROUP BY :group, :record
             ),
             counted AS (
-                SELECT *, sum(row_count) FILTER (WHERE left_over = 0) OVER (PARTITION BY class_id) AS alone
+                SELECT *, sum(row_count) FILTER (WHERE remaining_rows = 0) OVER (PARTITION BY class_id) AS alone
                 FROM records
             )
         SELECT
-            coalesce(sum(row_count) FILTER (WHERE left_over > 0 AND left_over < least(:k, candidates)), 0)::BIGINT,
-            coalesce(sum(row_count) FILTER (WHERE left_over = 0 AND alone < :k), 0)::BIGINT
+            coalesce(
+                sum(row_count) FILTER (WHERE remaining_rows > 0 AND remaining_rows < least(:k, candidates)), 0
+            )::BIGINT,
+            coalesce(sum(row_count) FILTER (WHERE remaining_rows = 0 AND alone < :k), 0)::BIGINT
         FROM counted
     """)(
         k=k,
