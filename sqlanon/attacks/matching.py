@@ -219,11 +219,16 @@ def _with_positions(query: exp.Select, link: ReleaseLink, agreeing: bool = True)
     """A query with the rows of both tables by position, and the positions at which they can be the same."""
     parts = {_FIRST: _position_rows(link, is_first=True), _SECOND: _position_rows(link, is_first=False)}
     if agreeing:
+        multilevel = {i for i, _ in link.multilevel_attributes}
+        finest = [
+            as_column(col("finer", f"c{i}"), value.alias) if i in multilevel else value
+            for i, value in enumerate(finest_values(link))
+        ]
         rows = template("""
             SELECT :finest
             FROM "sqlanon first positions" AS a
             JOIN "sqlanon second positions" AS b ON a.position = b.position AND :matching
-        """)(finest=finest_values(link), matching=keys_match(link))
+        """)(finest=finest, matching=keys_match(link))
         parts["sqlanon agreeing"] = _join_label_pairs(rows, link)
     return prepend_ctes(query, parts, materialized=True)
 

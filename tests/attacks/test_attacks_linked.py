@@ -383,6 +383,17 @@ def test_example_5_in_the_order_of_the_source_the_table_comes_back() -> None:
         assert have_same_order(all_, agreeing, chance)
 
 
+def test_rows_at_the_same_position_match_by_labels_of_several_levels() -> None:
+    with duckdb.connect() as connection:
+        tree = make(connection, "zips", ["level_0", "level_1"], [("11", "1*"), ("12", "1*")])
+        make(connection, "one", ["ZIP"], [("11",), ("1*",), ("12",)])
+        make(connection, "two", ["ZIP"], [("1*",), ("12",), ("11",)])
+        compared = link("one", "two", [LinkedAttribute("ZIP", "ZIP", "ZIP", (0, 1), (0, 1), tree, 1)])
+        assert sorted(rows_of(connection, unsorted_matching(compared, 2))) == [("11", 1), ("12", 1)]
+        ((positions, agreeing, _),) = rows_of(connection, compare_positions(compared))
+        assert (positions, agreeing) == (3, 2)
+
+
 def test_the_smaller_k_of_two_releases_counts() -> None:
     """Two rows have the value a: for k = 2 they are enough, for k = 3 too few."""
     columns = [SimpleNamespace(name="v", type="VARCHAR", role="quasi")]
