@@ -208,6 +208,7 @@ def test_a_page_is_accessible(name: str, scheme: str, pages: dict[str, Path], br
     assert [violation for violation in violations if violation[1] in ("serious", "critical")] == []
 
 
+@pytest.mark.thorough
 def test_axe_notices_what_is_not(pages: dict[str, Path], browser: Browser) -> None:
     """The control of the test above."""
     axe = pytest.importorskip("axe_core_python", reason="axe is not there: pip install axe-core-python")
