@@ -55,7 +55,7 @@ def require_usable_noisy_columns(engine: Engine, policy: Policy, source: Source)
         counts = engine.rows(unusable_counts(source.relation, columns))[0]
         problems = [
             f"attribute {name!r} has {count:,} rows whose value cannot have noise (NULL, NaN, infinite, or "
-            "too large for its type): a reader could tell them from the rest of their class; set "
+            "too large for its type): a reader could distinguish them within their class; set "
             'on_unknown = "suppress", or leave them out with query = ...'
             for name, count in zip(policy.noisy_attributes, counts, strict=True)
             if count and policy.attributes[name].on_unknown == "error"
