@@ -282,7 +282,7 @@ def same_rows(
             raise error
         yield table("released")
 
-    manifest = SimpleNamespace(columns=[SimpleNamespace(name=name, type=type_) for name, type_ in claimed.items()])
+    manifest = SimpleNamespace(types=claimed)
     simple_namespace = SimpleNamespace(manifest=manifest, checks=[Check("columns", columns, ""), Check("k", False, "")])
     run: Any = SimpleNamespace(engine=engine)
     release: Any = SimpleNamespace(verification=simple_namespace, rows=rows)
