@@ -39,12 +39,6 @@ from sqlanon.support.expressions import (
 WORD_BITS = 63
 """Bits of a word: the highest bit of a BIGINT is its sign."""
 
-ID = "id"
-CODE = "code"
-VALUE = "value"
-SUBSET = "subset"
-SIZE = "size"
-
 
 @dataclass(frozen=True)
 class Packing:
@@ -106,13 +100,13 @@ def _packed_keys(combinations: exp.Table, numbers: Sequence[exp.Table], packing:
     """The combinations with their values packed into words."""
     bits: list[list[exp.Expr]] = [[] for _ in range(packing.words)]
     for i, (word, first, _) in enumerate(packing.places):
-        bits[word].append(col(CODE, f"v{i}") * number(1 << first))
+        bits[word].append(col("code", f"v{i}") * number(1 << first))
     words = [reduce(add, parts) if parts else number(0) for parts in bits]
     query = template("SELECT r.id, :words, r.n FROM :combinations AS r")(
         words=[as_column(word, f"w{j}") for j, word in enumerate(words)], combinations=combinations
     )
     for i, value_numbers in enumerate(numbers):
-        on = null_safe_equal(col(f"q{i}", "r"), col(VALUE, f"v{i}"))
+        on = null_safe_equal(col(f"q{i}", "r"), col("value", f"v{i}"))
         query = query.join(aliased(value_numbers, f"v{i}"), on=on, copy=False)
     return query
 
@@ -126,13 +120,13 @@ def subset_groups(
         values = [cast(number(name), "BIGINT")]
         values += [cast(number(mask), "BIGINT") for mask in packing.masks(subset)]
         rows.append(exp.Tuple(expressions=values))
-    names = [SUBSET, *(f"m{j}" for j in range(packing.words))]
+    names = ["subset", *(f"m{j}" for j in range(packing.words))]
     alias = exp.TableAlias(this=exp.to_identifier("s", quoted=True), columns=[col(name).this for name in names])
     listed = exp.Values(expressions=rows, alias=alias)
-    query = select([col(SUBSET, "s"), *output], aliased(keys, "k"))
+    query = select([col("subset", "s"), *output], aliased(keys, "k"))
     query = query.join(listed, join_type="cross", copy=False)
     groups = [exp.BitwiseAnd(this=col(f"w{j}", "k"), expression=col(f"m{j}", "s")) for j in range(packing.words)]
-    return query.group_by(col(SUBSET, "s"), *groups, copy=False)
+    return query.group_by(col("subset", "s"), *groups, copy=False)
 
 
 def sum_group_rows() -> exp.Expr:

@@ -65,16 +65,15 @@ def scan_table(
     sensitive: Sequence[str],
     person: str | None,
     work: Namer,
-    prefix: str = "",
     count_column: str | None = None,
 ) -> Scan:
     """Read a table once. ``count_column``, if given, has the number of rows that each row stands for.
 
-    Creates ``frequency_raw``, and ``members`` and ``movers`` if persons are counted, all with the prefix.
+    Creates ``frequency_raw``, and ``members`` and ``movers`` if persons are counted.
     """
-    raw = work(f"{prefix}frequency_raw")
+    raw = work("frequency_raw")
     runner.create_table(raw, fq.raw_frequency(relation, quasi, sensitive, person, count_column))
-    return scan_members_of(runner, raw, len(quasi), person is not None, work, prefix)
+    return scan_members_of(runner, raw, len(quasi), person is not None, work)
 
 
 def scan_members_of(

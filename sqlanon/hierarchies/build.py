@@ -133,16 +133,9 @@ def build_hierarchies(
         spec, attribute_values = policy.attributes[name], values[name]
         rules, nullable = spec.hierarchy or (), facts[name].nullable
         hierarchy, hierarchy_problems = build_hierarchy(
-            runner,
-            name,
-            rules,
-            attribute_values.table,
-            attribute_values.type,
-            target,
-            spec.on_unknown,
-            nullable,
+            runner, name, rules, attribute_values.table, attribute_values.type, target, spec.on_unknown, nullable,
             attribute_values.has_population,
-        )
+        )  # fmt: skip
         problems.extend(hierarchy_problems)
         if hierarchy is not None:
             names = [hierarchy.released_column(level) for level in range(hierarchy.height + 1)]
@@ -191,12 +184,8 @@ def build_hierarchy(
             raise
         names = " and ".join(part.name for part in draft.listed_parts.values())
         # Only errors about names and files are reported in full: others may quote values.
-        quotes_no_values = type(error).__name__ in (
-            "CatalogException",
-            "BinderException",
-            "ParserException",
-            "IOException",
-        )
+        harmless = ("CatalogException", "BinderException", "ParserException", "IOException")
+        quotes_no_values = type(error).__name__ in harmless
         reason = str(error).partition("\n")[0] if quotes_no_values else type(error).__name__
         return None, [Problem(place, f"the engine cannot read {names}: {reason}")]
     if runner.dry:

@@ -232,24 +232,8 @@ def intervals_part(rule: IntervalsRule, levels: int, column_type: str) -> Genera
     return GeneratedLevels("intervals", levels, lambda query, prefix: _intervals(scale, query, prefix), total=False)
 
 
-_IF_WITHIN = fragment("CASE WHEN :x BETWEEN :low AND :high THEN :x END")
-_IF_INSIDE = fragment("CASE WHEN :inside THEN :x END")
-# SQL's % has the sign of its dividend, so it is applied twice.
-_START = fragment(":x - (((:distance % :width) + :width) % :width)")
-_FROM_END = fragment("CASE WHEN :bound < :end THEN :end ELSE :bound END")
-_TO_END = fragment("CASE WHEN :bound > :end THEN :end ELSE :bound END")
-# Length of the longest bound of a level, without sign.
-_DIGITS = fragment("""
-    length((max(CASE WHEN abs(:low) > abs(:high) THEN abs(:low) ELSE abs(:high) END) OVER ())::VARCHAR)::INTEGER
-""")
-_HALF_OPEN = fragment("'[' || :low || ', ' || :high || ')'")
-_CLOSED = fragment(":low || '-' || :high")
-_PADDED = fragment("CASE WHEN :bound < 0 THEN '-' ELSE '' END || lpad(abs(:bound)::VARCHAR, :digits, '0')")
-
-
 def _intervals(scale: _Scale, query: exp.Select, prefix: str) -> LabelledQuery:
     """Add the labels in steps: the value as x, the starts of intervals, their bounds, and the lengths of these."""
-    levels = range(len(scale.widths))
     x = inside = col(f"{prefix}x")
     if scale.is_narrow:
         query = add_columns(query, {x.name: _exact_number(scale)})
@@ -258,64 +242,68 @@ def _intervals(scale: _Scale, query: exp.Select, prefix: str) -> LabelledQuery:
         query = add_columns(query, {number.name: _exact_number(scale)})
         # Arithmetic on larger numbers could overflow.
         limit = 9 * Decimal(10) ** (37 - scale.decimals)
-        query = add_columns(query, {x.name: _IF_WITHIN(x=number, low=scale.literal(-limit), high=scale.literal(limit))})
-    conditions: list[exp.Expr] = []
-    if scale.below is not None:
-        conditions.append(x >= scale.literal(scale.below))
-    if scale.above is not None:
-        conditions.append(x < scale.literal(scale.above))
+        within_limits = fragment("CASE WHEN :x BETWEEN :low AND :high THEN :x END")
+        value = within_limits(x=number, low=scale.literal(-limit), high=scale.literal(limit))
+        query = add_columns(query, {x.name: value})
+    conditions: list[exp.Expr] = [x >= scale.literal(scale.below)] if scale.below is not None else []
+    conditions += [x < scale.literal(scale.above)] if scale.above is not None else []
     if conditions:
         inside = col(f"{prefix}inside")
-        query = add_columns(query, {inside.name: _IF_INSIDE(inside=all_of(conditions), x=x)})
+        value = fragment("CASE WHEN :is_inside THEN :x END")(is_inside=all_of(conditions), x=x)
+        query = add_columns(query, {inside.name: value})
     distance = inside - scale.literal(scale.origin) if scale.origin else inside
-    starts = [_START(x=inside, distance=distance, width=scale.literal(width)) for width in scale.widths]
+    # SQL's % has the sign of its dividend, so it is applied twice.
+    start = fragment(":x - (((:distance % :width) + :width) % :width)")
+    starts = [start(x=inside, distance=distance, width=scale.literal(width)) for width in scale.widths]
     query = add_columns(query, {f"{prefix}start_{i}": start for i, start in enumerate(starts)})
-    bounds = {}
-    for i, width in enumerate(scale.widths):
-        bounds[f"{prefix}from_{i}"] = _from(scale, col(f"{prefix}start_{i}"))
-        bounds[f"{prefix}to_{i}"] = _to(scale, col(f"{prefix}start_{i}"), width)
-    query = add_columns(query, bounds)
-    ends = [(col(f"{prefix}from_{i}"), col(f"{prefix}to_{i}")) for i in levels]
+    query = add_columns(query, _bounds(scale, prefix))
+    ends = [(col(f"{prefix}from_{i}"), col(f"{prefix}to_{i}")) for i in range(len(scale.widths))]
     if scale.start is None:
-        digits = {f"{prefix}digits_{i}": _DIGITS(low=low, high=high) for i, (low, high) in enumerate(ends)}
-        query = add_columns(query, digits)
+        # Length of the longest bound of a level, without sign.
+        digits = fragment("""
+            length(
+                (max(CASE WHEN abs(:low) > abs(:high) THEN abs(:low) ELSE abs(:high) END) OVER ())::VARCHAR
+            )::INTEGER
+        """)
+        lengths = {f"{prefix}digits_{i}": digits(low=low, high=high) for i, (low, high) in enumerate(ends)}
+        query = add_columns(query, lengths)
     open_end = _open_end(scale, x)
-    labels = (_label(scale, prefix, i, *ends[i]) for i in levels)
+    labels = (_label(scale, col(f"{prefix}digits_{i}"), low, high) for i, (low, high) in enumerate(ends))
     if open_end is not None:
         labels = (fragment("coalesce(:open_end, :label)")(open_end=open_end, label=label) for label in labels)
     return LabelledQuery(query, tuple(labels), is_not_null(x), open_end)
 
 
-_DAYS = fragment("date_diff('day', :start, :day)::BIGINT")
-# Only small numbers have texts with more than 12 decimals; they are rounded down.
-_ROUNDED_DOWN = fragment("CASE WHEN abs(value) < 10000 AND :back > value THEN :rounded - :unit ELSE :rounded END")
+def _bounds(scale: _Scale, prefix: str) -> dict[str, exp.Expr]:
+    """The bounds of intervals within the open ends; the upper one is the last integer, or the first number beyond."""
+    bounds: dict[str, exp.Expr] = {}
+    step = 0 if scale.is_half_open else 1
+    for i, width in enumerate(scale.widths):
+        low: exp.Expr = col(f"{prefix}start_{i}")
+        high: exp.Expr = low + scale.literal(_subtract(width, step))
+        if scale.below is not None:
+            raised = fragment("CASE WHEN :bound < :end THEN :end ELSE :bound END")
+            low = raised(bound=low, end=scale.literal(scale.below))
+        if scale.above is not None:
+            lowered = fragment("CASE WHEN :bound > :end THEN :end ELSE :bound END")
+            high = lowered(bound=high, end=scale.literal(_subtract(scale.above, step)))
+        bounds |= {f"{prefix}from_{i}": _format_bound(scale, low), f"{prefix}to_{i}": _format_bound(scale, high)}
+    return bounds
 
 
 def _exact_number(scale: _Scale) -> exp.Expr:
     """The value as an exact number, rounded down if necessary; NULL for NaN, infinity and overflow."""
     if scale.start is not None:
-        return _DAYS(start=_date(scale.start), day=calendar_day(scale.column_type))
+        days = fragment("date_diff('day', :start, :day)::BIGINT")
+        return days(start=_date(scale.start), day=calendar_day(scale.column_type))
     if scale.kind is not ColumnKind.FLOATING:
         return try_cast(col("value"), scale.exact_type)
     # From the number's text, as readers see it: 0.7 is 0.7, not 0.699999988 or 0.69999999999999996.
     rounded = try_cast(cast(col("value"), "VARCHAR"), scale.exact_type)
     unit = scale.literal(Decimal(1).scaleb(-scale.decimals))
-    return _ROUNDED_DOWN(back=cast(rounded.copy(), scale.column_type), rounded=rounded, unit=unit)
-
-
-def _from(scale: _Scale, start: exp.Expr) -> exp.Expr:
-    """The lower bound of an interval, not below the open end."""
-    bound = start if scale.below is None else _FROM_END(bound=start, end=scale.literal(scale.below))
-    return _format_bound(scale, bound)
-
-
-def _to(scale: _Scale, start: exp.Expr, width: Decimal) -> exp.Expr:
-    """The upper bound of an interval, not above the open end: the last integer, or the first number beyond."""
-    step = 0 if scale.is_half_open else 1
-    bound: exp.Expr = start + scale.literal(_subtract(width, step))
-    if scale.above is not None:
-        bound = _TO_END(bound=bound, end=scale.literal(_subtract(scale.above, step)))
-    return _format_bound(scale, bound)
+    # Only small numbers have texts with more than 12 decimals; they are rounded down.
+    rounded_down = fragment("CASE WHEN abs(value) < 10000 AND :back > value THEN :rounded - :unit ELSE :rounded END")
+    return rounded_down(back=cast(rounded.copy(), scale.column_type), rounded=rounded, unit=unit)
 
 
 def _subtract(value: Decimal, step: int) -> Decimal:
@@ -334,13 +322,14 @@ def _date(value: date) -> exp.Cast:
     return cast(text(value.isoformat()), "DATE")
 
 
-def _label(scale: _Scale, prefix: str, level: int, low: exp.Expr, high: exp.Expr) -> exp.Expr:
-    digits = col(f"{prefix}digits_{level}")
-    low, high = (
-        _PADDED(bound=bound, digits=digits) if scale.start is None else _CALENDAR["day"](day=bound)
-        for bound in (low, high)
-    )
-    return (_HALF_OPEN if scale.is_half_open else _CLOSED)(low=low, high=high)
+def _label(scale: _Scale, digits: exp.Expr, low: exp.Expr, high: exp.Expr) -> exp.Expr:
+    if scale.start is None:
+        padded = fragment("CASE WHEN :bound < 0 THEN '-' ELSE '' END || lpad(abs(:bound)::VARCHAR, :digits, '0')")
+        low, high = (padded(bound=bound, digits=digits) for bound in (low, high))
+    else:
+        low, high = (_CALENDAR["day"](day=bound) for bound in (low, high))
+    interval = fragment("'[' || :low || ', ' || :high || ')'" if scale.is_half_open else ":low || '-' || :high")
+    return interval(low=low, high=high)
 
 
 def _open_end(scale: _Scale, x: exp.Column) -> exp.Expr | None:

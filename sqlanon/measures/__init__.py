@@ -49,13 +49,5 @@ for _measure in (
     register(_measure)
 
 __all__ = [
-    "MEASURES",
-    "Figures",
-    "Loss",
-    "Marginals",
-    "Measure",
-    "RecodingTotals",
-    "find_measure",
-    "register",
-    "unregister",
-]
+    "MEASURES", "Figures", "Loss", "Marginals", "Measure", "RecodingTotals", "find_measure", "register", "unregister",
+]  # fmt: skip

@@ -23,21 +23,9 @@ from sqlanon.requirements.wrong_map import WrongMap
 RequirementType: TypeAlias = type[Requirement]
 
 _registered: list[RequirementType] = [
-    KAnonymity,
-    Shield,
-    LDiversity,
-    TCloseness,
-    DeltaDisclosure,
-    BetaLikeness,
-    AlphaK,
-    KMap,
-    DeltaPresence,
-    NullMap,
-    WrongMap,
-    AverageRisk,
-    SampleUniqueness,
-    PopulationUniqueness,
-]
+    KAnonymity, Shield, LDiversity, TCloseness, DeltaDisclosure, BetaLikeness, AlphaK, KMap, DeltaPresence, NullMap,
+    WrongMap, AverageRisk, SampleUniqueness, PopulationUniqueness,
+]  # fmt: skip
 _FORMS = ("number", "table", "list")
 _listeners: list[Callable[[], object]] = []
 

@@ -12,23 +12,7 @@ from sqlanon.risk.uniques_matrix import UniquesMatrix, count_uniques_by_level
 from sqlanon.risk.value_leakage import ValueLeakage, measure_value_leakage
 
 __all__ = [
-    "ClassSizes",
-    "HouseholdRisk",
-    "IndividualRisk",
-    "JournalistRisk",
-    "Leakage",
-    "LeakageSearch",
-    "MarketerRisk",
-    "PopulationRisk",
-    "ProsecutorRisk",
-    "RequirementRisk",
-    "Risk",
-    "UniquesMatrix",
-    "ValueLeakage",
-    "assess_risk",
-    "count_uniques_by_level",
-    "estimate_noise_errors",
-    "measure_value_leakage",
-    "refuse_epsilons",
-    "row_risks",
-]
+    "ClassSizes", "HouseholdRisk", "IndividualRisk", "JournalistRisk", "Leakage", "LeakageSearch", "MarketerRisk",
+    "PopulationRisk", "ProsecutorRisk", "RequirementRisk", "Risk", "UniquesMatrix", "ValueLeakage", "assess_risk",
+    "count_uniques_by_level", "estimate_noise_errors", "measure_value_leakage", "refuse_epsilons", "row_risks",
+]  # fmt: skip

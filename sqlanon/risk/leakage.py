@@ -179,14 +179,14 @@ class CountedSets:
         self.figures = dict[Attributes, SetFigures]()
 
     @property
-    def at_once(self) -> int:
-        """The number of sets that are counted in one statement."""
-        return SETS_AT_ONCE if self.has_few_rows else 1
+    def row_count(self) -> int:
+        """The number of rows that sets are counted from."""
+        raise NotImplementedError
 
     @property
-    def has_few_rows(self) -> bool:
-        """Whether many sets are counted in one statement."""
-        raise NotImplementedError
+    def at_once(self) -> int:
+        """The number of sets that are counted in one statement."""
+        return SETS_AT_ONCE if self.row_count <= SMALL else 1
 
     def count_up_to(self, size: int) -> None:
         """Count all sets of up to ``size`` attributes."""
@@ -268,9 +268,9 @@ class AttributeSets(CountedSets):
         return self.runner.create_table(self.work("sizes"), sizes)
 
     @property
-    def has_few_rows(self) -> bool:
-        """Whether many sets are counted in one statement."""
-        return self._tables[0].rows <= SMALL
+    def row_count(self) -> int:
+        """The number of rows that sets are counted from."""
+        return self._tables[0].rows
 
     def count_up_to(self, size: int) -> None:
         """Count all sets of up to ``size`` attributes."""
@@ -279,7 +279,7 @@ class AttributeSets(CountedSets):
             for i, table in enumerate(self.dictionaries)
         ]
         self._count_sizes([(i,) for i in self._all], _LABELLED_SIZES(groups=union_all(*groups)), [0] * len(groups))
-        if not self.has_few_rows:
+        if self.row_count > SMALL:
             if size > 1:
                 self._find_nearly_unique(range(len(self._all)), size)
             if size > 2:  # pairs are counted from triples
@@ -471,9 +471,9 @@ class TableSets(CountedSets):
         self._keys, self._groups_query, self._figures_query, self._gain = sets.keys, groups, figures, gain
 
     @cached_property
-    def has_few_rows(self) -> bool:
-        """Whether many sets are counted in one statement."""
-        return self.runner.count(self.table) <= SMALL
+    def row_count(self) -> int:
+        """The number of rows that sets are counted from."""
+        return self.runner.count(self.table)
 
     def count(self, sets: Sequence[Attributes]) -> None:
         """Count the sets that have no figures yet."""
