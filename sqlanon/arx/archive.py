@@ -36,11 +36,9 @@ class Element:
     children: list[Element] = field(default_factory=list)
 
     def value(self, name: str) -> str | None:
-        """The text of the first child of this name."""
         return next((child.text.strip() for child in self.children if child.name == name), None)
 
     def find_all(self, name: str) -> Iterator[Element]:
-        """The descendants of this name."""
         for child in self.children:
             if child.name == name:
                 yield child

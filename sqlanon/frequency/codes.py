@@ -92,8 +92,6 @@ class Half:
 
 @dataclass(frozen=True)
 class RowCodes:
-    """The codes of a table's rows."""
-
     table: exp.Table
     packs: tuple[Pack, ...]
     attributes: tuple[CodedAttribute, ...]

@@ -36,8 +36,6 @@ from sqlanon.support.expressions import Namer, table
 
 @dataclass(frozen=True)
 class Frequencies:
-    """The results of the stage: frequency sets, marginals, permitted levels and the suppression limit."""
-
     sets: FrequencySets
     marginals: Marginals
     permitted: PermittedLevels

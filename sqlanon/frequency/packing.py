@@ -146,8 +146,6 @@ _EXAMPLE_COUNT = 3
 
 @dataclass(frozen=True)
 class PackedCombinations:
-    """The combinations of a table, packed into words."""
-
     combinations: exp.Table
     numbers: tuple[exp.Table, ...]
     keys: exp.Table
@@ -162,7 +160,6 @@ class PackedCombinations:
 
 
 def refuse_too_many(attributes: int, size: int, place: str) -> None:
-    """Refuse a request for too many sets of attributes."""
     number = sum(comb(attributes, k) for k in range(1, min(size, attributes) + 1))
     if number > _MAX_SUBSETS:
         message = f"there are {number:,} sets of up to {size} of {attributes} attributes, but at most {_MAX_SUBSETS:,}"
@@ -170,7 +167,6 @@ def refuse_too_many(attributes: int, size: int, place: str) -> None:
 
 
 def subsets_of_size(attributes: int, size: int) -> list[tuple[int, ...]]:
-    """The sets of attributes of this size."""
     return list(combinations(range(attributes), size))
 
 

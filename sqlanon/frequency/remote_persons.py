@@ -151,7 +151,6 @@ class RemoteMovers:
         return subquery(query.join(aliased(classes, "x"), on=same_class, copy=False), "f")
 
     def count(self, within: exp.Expr | None = None) -> int:
-        """Count the movers, or those of some classes."""
         return int(self.runner.fetch_rows(count_persons(within or self.coded), [(0,)], in_plan=False)[0][0])
 
 

@@ -28,8 +28,6 @@ from sqlanon.support.expressions import Namer, as_column, col, select, subquery,
 
 @dataclass(frozen=True)
 class Scan:
-    """A scanned table."""
-
     raw: exp.Table | exp.Subquery  # from `frequency.statements.raw_frequency`, or the source with the same column names
     quasi: int  # number of quasi-identifiers
     has_counts: bool = True  # whether ``n`` counts rows; otherwise each row counts once
@@ -39,7 +37,6 @@ class Scan:
 
     @property
     def persons(self) -> bool:
-        """Whether persons are counted."""
         return self.members is not None or self.remote is not None
 
     def column(self, name: str) -> exp.Expr:
@@ -118,7 +115,6 @@ def combine_with_population(
 
 
 def count_columns(scan: Scan, population: Scan | None = None) -> tuple[str, ...]:
-    """The count columns of the combinations."""
     names = [ROWS] if scan.has_counts else []
     names += [fq.PERSONS] if scan.persons else []
     names += [fq.MOVER] if scan.moving is not None else []

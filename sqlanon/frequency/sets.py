@@ -80,7 +80,6 @@ class ClassSpace:
         return levels_below_top(levels, self.heights)
 
     def keys(self, levels: Levels) -> list[str]:
-        """The columns of the frequency set that identify a class."""
         codes = [code_column(i, level) for i, level in self.below_top(levels)]
         return [*codes, KNOWN] if self.unknown else codes
 

@@ -127,13 +127,11 @@ class _Scale:
 
     @property
     def label_decimals(self) -> int:
-        """Number of decimals in labels."""
         bounds = (self.origin, self.below, self.above, *self.widths)
         return max(_decimals(bound) for bound in bounds if bound is not None)
 
     @property
     def decimals(self) -> int:
-        """Number of decimals in computations."""
         if self.kind is ColumnKind.DECIMAL:
             return max(self.label_decimals, decimal_size(self.column_type)[1])
         return max(self.label_decimals, _FLOATING_SCALE) if self.kind is ColumnKind.FLOATING else 0
@@ -145,7 +143,6 @@ class _Scale:
 
     @property
     def exact_type(self) -> str:
-        """The type of computations."""
         return "BIGINT" if self.is_narrow else f"DECIMAL(38, {self.decimals})"
 
     @property
@@ -163,7 +160,6 @@ class _Scale:
         return _plain(bound) if self.start is None else (self.start + timedelta(days=int(bound))).isoformat()
 
     def literal(self, value: Decimal) -> exp.Cast:
-        """A number in the type of computations."""
         return cast(exp.Literal.number(f"{value:f}"), self.exact_type)
 
 

@@ -25,8 +25,6 @@ class RuleError(Exception):
 
 
 class ColumnKind(Enum):
-    """The kinds of column types that rules distinguish."""
-
     TEXT = "text"
     INTEGER = "integer"
     DECIMAL = "decimal"
@@ -160,8 +158,6 @@ def add_columns(query: exp.Select, columns: Mapping[str, exp.Expr]) -> exp.Selec
 
 @dataclass(frozen=True)
 class HierarchyDraft:
-    """A hierarchy before its validation."""
-
     parts: tuple[Part, ...]  # from its rules, finest levels first
     values: exp.Table  # the column's values, NULL among them: columns ``value`` and ``rows``
     column_type: str
@@ -169,12 +165,10 @@ class HierarchyDraft:
 
     @property
     def height(self) -> int:
-        """The top level."""
         return sum(part.levels for part in self.parts) + self.parts[-1].top
 
     @property
     def listed_parts(self) -> dict[int, ListedLevels]:
-        """By index."""
         return {index: part for index, part in enumerate(self.parts) if isinstance(part, ListedLevels)}
 
     @property

@@ -47,7 +47,6 @@ class HierarchyCheck:
     probe: Callable[[], exp.Select] | None = None  # a faster query with the same number of rows, if there is one
 
     def message(self, findings: Sequence[Finding], total: int) -> str:
-        """The message from the first findings and the total."""
         listing = self.separator.join(map(self.describe, findings))
         if total > len(findings):
             listing += f"{' and' if self.separator == ', ' else '; and'} {total - len(findings):,} more"
@@ -55,8 +54,6 @@ class HierarchyCheck:
 
 
 class Summary(NamedTuple):
-    """Figures of a hierarchy's table."""
-
     leaves: int  # rows
     ground: int  # ground values
     distinct: int  # distinct ground values
@@ -149,7 +146,6 @@ def totals(checks: Sequence[HierarchyCheck], draft: HierarchyDraft) -> exp.Selec
 
 
 def first_findings(check: HierarchyCheck, draft: HierarchyDraft) -> exp.Select:
-    """The findings of a check with the highest counts."""
     return draft.with_keys(_FIRST(findings=check.query()), materialized=True)
 
 

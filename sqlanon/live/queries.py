@@ -102,7 +102,6 @@ class LiveHierarchy:
 
     @property
     def shows_values(self) -> bool:
-        """Whether the view shows the values of the table."""
         return self.level == 0 and not self.open_ends
 
 

@@ -146,8 +146,6 @@ class LDiversity(Section, Requirement):
 
 
 class _Diversity(ClassCondition):
-    """Common base of the kinds of l-diversity."""
-
     attribute: str
     l: float
 

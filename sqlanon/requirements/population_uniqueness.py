@@ -103,7 +103,6 @@ class PopulationUniqueness(Section, SeparateCondition, Requirement):
 
 
 def _count_source(audited: AuditedRelease) -> int:
-    """Count the rows, or persons, of the source."""
     if not audited.person or audited.private is None:
         return audited.rows
     if audited.person_counts is not None:

@@ -232,7 +232,6 @@ class _Assessment:
         return self.attribute_sets
 
     def _class_sizes(self) -> ClassSizes:
-        """The sizes of the classes of all quasi-identifiers."""
         if self.counts_persons:
             space = self._uncoded_space(self.rows, range(len(self.names)), None, Requirements())
             return ClassSizes.from_rows(self.runner.fetch_rows(_SIZES(classes=_classes(space)), []))
@@ -241,7 +240,6 @@ class _Assessment:
     def _population_risks(
         self, sizes: ClassSizes, space: ClassSpace, share: float | None
     ) -> tuple[JournalistRisk, MarketerRisk]:
-        """The risks of attackers who search in the population."""
         thresholds = self.section.threshold
         if self.population is None:
             return journalist_by_estimate(sizes, share, thresholds), marketer_by_estimate(sizes, share)
@@ -408,7 +406,6 @@ class _Assessment:
         return ClassSizes.from_rows(self.runner.fetch_rows(query, [])).sizes
 
     def _count_wrong_matches(self) -> int:
-        """Count the rows that match only other people in the population."""
         population = self._raw_population
         assert population is not None
         keys = [

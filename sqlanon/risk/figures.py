@@ -205,7 +205,6 @@ class Risk:
 
 
 def _plain(value: Any) -> Any:
-    """A figure ready for JSON."""
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if isinstance(value, tuple):

@@ -451,7 +451,6 @@ class AttributeSets(CountedSets):
         return min((table for table in self._tables if table.serves(attributes)), key=lambda table: table.rows)
 
     def _max_classes(self, attributes: Attributes) -> int:
-        """The number of possible classes."""
         return prod(self._values[i] for i in attributes)
 
 

@@ -100,7 +100,6 @@ def add_categories(proposal: Proposal, values: Sequence[Labelled]) -> Proposal:
 def write_file(
     proposal: Proposal, values: Sequence[Labelled], folder: Path, show_path: Callable[[Path], str]
 ) -> Proposal:
-    """Write the hierarchy file of a column, and propose it."""
     name = file_name(proposal.column.name)
     if name is None or not values:
         return proposal

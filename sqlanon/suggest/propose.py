@@ -84,7 +84,6 @@ class Proposal:
 
     @property
     def trial_keys(self) -> Mapping[str, Any]:
-        """The keys that say how trials read the column."""
         return {} if self.role == "identifying" else self.reading.trial_keys
 
 
@@ -132,7 +131,6 @@ def _find_identifiers(column: Profile, by_name: Kind | None, by_content: tuple[K
 
 
 def _propose_known(column: Profile, by_name: Kind | None, by_content: tuple[Kind, float] | None) -> Proposal | None:
-    """Propose a role for a recognized column."""
     kind = by_name
     if by_name is not None and by_name.role == "sensitive":
         return _propose_sensitive(column, by_name)

@@ -74,7 +74,6 @@ class Location:
 
     @property
     def policy_section(self) -> dict[str, object]:
-        """``[source]`` of the policy."""
         section: dict[str, object] = {}
         if self.database is not None:
             section["database"] = self.show_path(self.database)
@@ -84,7 +83,6 @@ class Location:
         return section | self._relation | dict(self.reading)
 
     def show_path(self, path: str | Path) -> str:
-        """A path as the policy writes it."""
         if self.folder is None:
             return str(path)
         with suppress(ValueError):  # on another drive
