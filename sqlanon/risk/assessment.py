@@ -37,11 +37,8 @@ from sqlanon.requirements.wrong_map import wrong_rows
 from sqlanon.risk.attackers import (
     JournalistRisk,
     MarketerRisk,
-    PopulationSizes,
-    journalist_by_estimate,
-    journalist_by_table,
-    marketer_by_estimate,
-    marketer_by_table,
+    attackers_by_estimate,
+    attackers_by_table,
     population_risk,
     prosecutor_risk,
 )
@@ -81,12 +78,6 @@ _SIZES = template("""
     FROM :classes AS c
     WHERE class_size > 0
     GROUP BY class_count
-""")
-_POPULATION_SIZES = template("""
-    SELECT class_population, count(*), sum(class_count)::BIGINT, sum(class_size)::BIGINT
-    FROM :classes AS c
-    WHERE class_size > 0
-    GROUP BY class_population
 """)
 
 
@@ -242,10 +233,15 @@ class _Assessment:
     ) -> tuple[JournalistRisk, MarketerRisk]:
         thresholds = self.section.threshold
         if self.population is None:
-            return journalist_by_estimate(sizes, share, thresholds), marketer_by_estimate(sizes, share)
+            return attackers_by_estimate(sizes, share, thresholds)
         classes = _classes(replace(space, requirements=Requirements(), sensitive={}))
-        population_sizes = PopulationSizes.from_rows(self.runner.fetch_rows(_POPULATION_SIZES(classes=classes), []))
-        return journalist_by_table(population_sizes, thresholds), marketer_by_table(population_sizes)
+        query = template("""
+            SELECT class_population, count(*), sum(class_count)::BIGINT, sum(class_size)::BIGINT
+            FROM :classes AS c
+            WHERE class_size > 0
+            GROUP BY class_population
+        """)(classes=classes)
+        return attackers_by_table(self.runner.fetch_rows(query, []), thresholds)
 
     @cached_property
     def _raw_population(self) -> exp.Table | None:

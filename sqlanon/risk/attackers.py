@@ -117,84 +117,6 @@ class JournalistRisk(ProsecutorRisk):
 
 
 @dataclass(frozen=True)
-class PopulationSizes:
-    """The classes of a table by the size of their class in the population.
-
-    Attributes
-    ----------
-    by_population:
-        F, the number of classes, their counts (rows or persons) added up, and their rows.
-    """
-
-    by_population: tuple[tuple[int, int, int, int], ...]
-
-    @classmethod
-    def from_rows(cls, rows: Iterable[Sequence[Any]]) -> PopulationSizes:
-        """From the rows of a query."""
-        return cls(
-            tuple(
-                sorted((int(size), int(classes), int(count), int(of_table)) for size, classes, count, of_table in rows)
-            )
-        )
-
-    @property
-    def matched(self) -> list[tuple[int, int, int, int]]:
-        """The classes that exist in the population."""
-        return [entry for entry in self.by_population if entry[0] > 0]
-
-    @property
-    def expected(self) -> float:
-        """Σ f / F: the number of rows that an attacker who tries all is expected to find."""
-        return sum(count / size for size, _, count, _ in self.matched)
-
-    @property
-    def rows(self) -> int:
-        """The rows of the table."""
-        return sum(rows for *_, rows in self.by_population)
-
-    @property
-    def count(self) -> int:
-        """The rows of the table, or the persons of each class."""
-        return sum(count for _, _, count, _ in self.by_population)
-
-
-def journalist_by_table(sizes: PopulationSizes, thresholds: Sequence[float]) -> JournalistRisk:
-    """The risk by a population table.
-
-    >>> risk = journalist_by_table(PopulationSizes(((0, 1, 2, 2), (4, 2, 8, 8), (10, 1, 1, 1))), [0.2])
-    >>> risk.highest, round(risk.average, 4), risk.rows_above, risk.rows_of_nobody
-    (0.25, 0.1909, {'0.2': 8}, 2)
-    """
-    matched = sizes.matched
-    from_population = 0.0
-    if matched:
-        from_population = sum(classes for _, classes, _, _ in matched) / sum(size * n for size, n, _, _ in matched)
-    average = max(from_population, sizes.expected / sizes.count) if sizes.count else 0.0
-    unmatched = [entry for entry in sizes.by_population if entry[0] == 0]
-    return JournalistRisk(
-        **_row_risks([(1 / size, rows) for size, *_, rows in matched], sizes.rows, average, thresholds),
-        population="table",
-        classes_of_nobody=sum(classes for _, classes, _, _ in unmatched),
-        rows_of_nobody=sum(rows for *_, rows in unmatched),
-    )
-
-
-def journalist_by_estimate(sizes: ClassSizes, share: float | None, thresholds: Sequence[float]) -> JournalistRisk:
-    """The risk from the sizes of the classes and the sampling fraction; without one, the prosecutor's.
-
-    >>> journalist_by_estimate(ClassSizes.from_classes({2: 5}), 0.1, [0.05]).rows_above
-    {'0.05': 10}
-    """
-    if share is None:
-        bound = prosecutor_risk(sizes, thresholds)
-        return JournalistRisk(**vars(bound), population=None)
-    risks = {size: individual_risk(size, share) for size, _, _ in sizes.by_size}
-    by_rows = [(risks[size], rows) for size, _, rows in sizes.by_size]
-    average = sizes.mean(risks.__getitem__)
-    return JournalistRisk(**_row_risks(by_rows, sizes.rows, average, thresholds), population="estimate")
-
-
-@dataclass(frozen=True)
 class MarketerRisk:
     """The share that the marketer is expected to find.
 
@@ -213,26 +135,57 @@ class MarketerRisk:
     population: Literal["table", "estimate"] | None
 
 
-def marketer_by_table(sizes: PopulationSizes) -> MarketerRisk:
-    """Σ f / F over the classes.
+def attackers_by_table(
+    sizes: Iterable[Sequence[Any]], thresholds: Sequence[float]
+) -> tuple[JournalistRisk, MarketerRisk]:
+    """The risks by a population table.
 
-    >>> marketer_by_table(PopulationSizes(((4, 2, 8, 8),)))
+    ``sizes`` has, by the size F of a class in the population, the number of classes, their counts (rows or persons)
+    added up, and their rows.
+
+    >>> journalist, marketer = attackers_by_table([(0, 1, 2, 2), (4, 2, 8, 8), (10, 1, 1, 1)], [0.2])
+    >>> journalist.highest, round(journalist.average, 4), journalist.rows_above, journalist.rows_of_nobody
+    (0.25, 0.1909, {'0.2': 8}, 2)
+    >>> attackers_by_table([(4, 2, 8, 8)], [])[1]
     MarketerRisk(average=0.25, expected=2.0, population='table')
     """
-    return MarketerRisk(sizes.expected / sizes.count if sizes.count else 0.0, sizes.expected, "table")
+    by_size = sorted(tuple(map(int, entry)) for entry in sizes)
+    matched = [entry for entry in by_size if entry[0] > 0]
+    all_rows, all_counts = sum(rows for *_, rows in by_size), sum(count for _, _, count, _ in by_size)
+    expected = sum(count / size for size, _, count, _ in matched)
+    from_table, from_population = expected / all_counts if all_counts else 0.0, 0.0
+    if matched:
+        classes = sum(classes for _, classes, _, _ in matched)
+        from_population = classes / sum(size * classes for size, classes, _, _ in matched)
+    risks = [(1 / size, rows) for size, *_, rows in matched]
+    journalist = JournalistRisk(
+        **_row_risks(risks, all_rows, max(from_population, from_table), thresholds),
+        population="table",
+        classes_of_nobody=sum(classes for size, classes, _, _ in by_size if size == 0),
+        rows_of_nobody=sum(rows for size, *_, rows in by_size if size == 0),
+    )
+    return journalist, MarketerRisk(from_table, expected, "table")
 
 
-def marketer_by_estimate(sizes: ClassSizes, share: float | None) -> MarketerRisk:
-    """By the expected 1 / F of each class; without a sampling fraction, 1 / f.
+def attackers_by_estimate(
+    sizes: ClassSizes, share: float | None, thresholds: Sequence[float]
+) -> tuple[JournalistRisk, MarketerRisk]:
+    """The risks from the sizes of the classes and the sampling fraction; without one, the prosecutor's.
 
-    >>> marketer_by_estimate(ClassSizes.from_classes({1: 2, 4: 2}), None)
+    >>> attackers_by_estimate(ClassSizes.from_classes({2: 5}), 0.1, [0.05])[0].rows_above
+    {'0.05': 10}
+    >>> attackers_by_estimate(ClassSizes.from_classes({1: 2, 4: 2}), None, [])[1]
     MarketerRisk(average=0.4, expected=4.0, population=None)
     """
     if share is None:
-        expected = float(sizes.classes)
-    else:
-        expected = sizes.mean(lambda size: individual_risk(size, share)) * sizes.count
-    return MarketerRisk(expected / sizes.count if sizes.count else 0.0, expected, None if share is None else "estimate")
+        bound = prosecutor_risk(sizes, thresholds)
+        journalist = JournalistRisk(**vars(bound), population=None)
+        return journalist, MarketerRisk(bound.average, float(sizes.classes), None)
+    risks = {size: individual_risk(size, share) for size, _, _ in sizes.by_size}
+    by_rows = [(risks[size], rows) for size, _, rows in sizes.by_size]
+    average = sizes.mean(risks.__getitem__)
+    journalist = JournalistRisk(**_row_risks(by_rows, sizes.rows, average, thresholds), population="estimate")
+    return journalist, MarketerRisk(average, average * sizes.count, "estimate")
 
 
 @dataclass(frozen=True)
@@ -273,7 +226,7 @@ def explain_disagreement(journalist: JournalistRisk, population: PopulationRisk 
     """Explain why more rows are unique in the population than the journalist's risk implies; None if they are not.
 
     >>> population = population_risk({1: 100}, count=100, population=1000)
-    >>> journalist = journalist_by_estimate(ClassSizes.from_classes({1: 100}), 0.1, [])
+    >>> journalist, _ = attackers_by_estimate(ClassSizes.from_classes({1: 100}), 0.1, [])
     >>> round(journalist.highest, 2), explain_disagreement(journalist, population)[:47]
     (0.26, 'The estimates of journalist and uniqueness diff')
     >>> explain_disagreement(journalist, None)
