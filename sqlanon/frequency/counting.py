@@ -13,7 +13,6 @@ from sqlanon.frequency.codes import EXAMPLE_COUNT, ROOM, encode_rows
 from sqlanon.frequency.remote_persons import RemoteMovers, encode_movers
 from sqlanon.frequency.scan import (
     EXAMPLE_VALUES,
-    Scan,
     ScanResult,
     combine_with_population,
     count_columns,
@@ -72,7 +71,8 @@ def count_frequencies(
             tree = replace(tree, open_ends=False)  # sensitive values are released unchanged
             coded[name] = _make_coded_values(runner, column, tree, values[name].table, facts[name], target)
     domains = {
-        name: Domain(_count(facts[name]), coded[name].height if name in coded else 0) for name in scanned.sensitive
+        name: Domain(facts[name].count or EXAMPLE_VALUES, coded[name].height if name in coded else 0)
+        for name in scanned.sensitive
     }
     requirements = bind_requirements(policy.privacy, policy.generalized_attributes, domains)
     rows, measure = facts[policy.generalized_attributes[0]].rows, MEASURES[policy.search.measure]
@@ -84,8 +84,18 @@ def count_frequencies(
     )
     sizes = [facts[name].count or EXAMPLE_COUNT for name in policy.generalized_attributes]
     ground = build_count_source(scanned, attributes, sizes, coded, requirements, rows, work)
-    space = class_space(source_scan, scanned.population_scan, marginals.heights, requirements, any(marginals.unknown))
-    space = replace(space, moving_elsewhere=ground.movers is not None)
+    population_scan = scanned.population_scan
+    space = ClassSpace(
+        table("frequency"),  # a frequency set replaces it
+        marginals.heights,
+        requirements,
+        any(marginals.unknown),
+        persons=source_scan.persons,
+        moving=source_scan.moving is not None,
+        population=population_scan is not None,
+        population_moving=population_scan is not None and population_scan.moving is not None,
+        moving_elsewhere=ground.movers is not None,
+    )
     if space.moving_elsewhere and not runner.dry:
         _refuse_movers(policy, scanned, ground.movers)
     permitted = find_permitted_levels(policy, marginals.heights, find_forbidden_levels(runner, policy, attributes))
@@ -133,22 +143,6 @@ def build_count_source(
     return CountSource(combined, counts, pairs, attributes, rows, names, codes, movers)
 
 
-def class_space(
-    scan: Scan, population: Scan | None, heights: Levels, requirements: Requirements, unknown: bool
-) -> ClassSpace:
-    """The properties of classes; the tables are set later."""
-    return ClassSpace(
-        table("frequency"),
-        heights,
-        requirements,
-        unknown,
-        persons=scan.persons,
-        moving=scan.moving is not None,
-        population=population is not None,
-        population_moving=population is not None and population.moving is not None,
-    )
-
-
 def _refuse_movers(policy: Policy, scanned: ScanResult, movers: RemoteMovers | None) -> None:
     """Refuse features that need the rows of each person if the rows stay remote."""
     assert movers is not None
@@ -170,9 +164,8 @@ def _drop_scan(scanned: ScanResult, frequency_sets: FrequencySets, floor: Levels
     """Drop the tables that are not needed after the frequency set is created."""
     space = frequency_sets.settled_at(floor)
     sensitive = [table for counts in space.sensitive.values() for table in (counts.table, counts.domain)]
-    sensitive += [
-        pairs.values for pairs in frequency_sets.ground.sensitive.values()
-    ]  # for rows that are suppressed after noise
+    # Values serve rows that are suppressed after noise.
+    sensitive += [pairs.values for pairs in frequency_sets.ground.sensitive.values()]
     if (movers := frequency_sets.ground.movers) is not None:
         sensitive += movers.values
     if scanned.source_scan.remote is not None:
@@ -183,10 +176,6 @@ def _drop_scan(scanned: ScanResult, frequency_sets: FrequencySets, floor: Levels
     if scanned.population is not None:
         members = scanned.population.scan.members
         scanned.reader.drop_all_except([] if members is None else [members])
-
-
-def _count(facts: ValueFacts) -> int:
-    return EXAMPLE_VALUES if facts.count is None else facts.count
 
 
 def _make_coded_values(

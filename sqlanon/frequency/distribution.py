@@ -128,9 +128,8 @@ class ValuePairs:
     inner: int = 0  # number of other sensitive attributes that count as quasi-identifiers
     has_counts: bool = True  # whether ``n`` counts rows
     moving: bool = False  # whether there are movers
-    leaves: int | None = (
-        None  # for `hierarchy_nodes`, the number of values: a mover with two under one node counts twice there
-    )
+    # For `hierarchy_nodes`, the number of values: a mover with two under one node counts twice there.
+    leaves: int | None = None
     domain: exp.Table | None = None  # made by `ordered_domain`; None for `hierarchy_nodes` and joint ones
 
 

@@ -130,9 +130,7 @@ class RemoteMovers:
 
     def __init__(self, runner: StatementRunner, work: Namer, coded: exp.Table, values: Sequence[exp.Table]) -> None:
         self.runner, self.work, self.coded = runner, work, coded
-        self.values = tuple(
-            values
-        )  # of the sensitive attributes, from `frequency.distribution.number_sensitive_values`
+        self.values = tuple(values)  # of the sensitive attributes, from `number_sensitive_values`
         self._numbers = count()
 
     def distinct(self, keys: Sequence[str], count_name: str = PERSONS, within: exp.Expr | None = None) -> exp.Table:

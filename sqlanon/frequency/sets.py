@@ -52,9 +52,8 @@ class SensitiveTable:
 
     table: exp.Expr  # from `frequency.distribution.count_distribution`
     inner: int = 0  # number of other sensitive attributes that count as quasi-identifiers
-    domain: exp.Table | None = (
-        None  # from `frequency.distribution.ordered_domain`; None for hierarchy nodes and joint distributions
-    )
+    # From `frequency.distribution.ordered_domain`; None for hierarchy nodes and joint distributions.
+    domain: exp.Table | None = None
 
 
 @dataclass(frozen=True)

@@ -104,11 +104,8 @@ def zayatz(sizes: Mapping[int, int], population: float) -> float:
     sample = _Sample.from_sizes(sizes, population)
     if sample.known_share is not None:
         return sample.known_share
-    total, missed, steps = (
-        0.0,
-        1.0,
-        0,
-    )  # missed: the product above, the probability that the other rows are not in the sample
+    # missed: the product above, the probability that the other rows are not in the sample
+    total, missed, steps = 0.0, 1.0, 0
     for size, classes in sorted(sample.sizes.items()):
         while steps < size - 1 and missed > 1e-30:  # smaller terms do not change the sum
             missed *= max(sample.population - sample.rows - steps, 0) / (sample.population - 1 - steps)
