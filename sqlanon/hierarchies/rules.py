@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import combinations, islice
@@ -118,10 +118,9 @@ def _rule_levels(rule: Rule, column_type: str, engine: Engine | None, longest: i
                 0, lambda *_: GeneratedLevels("suppress", 0, lambda query, _: LabelledQuery(query, ()), total=True)
             )
         case CategoriesRule():
-            has_one_root = len(rule.categories) == 1
-            levels = _list_levels(
-                "categories", rule.depth, _categories_query(rule), has_top=has_one_root, lines=len(rule.rows)
-            )
+            rows = ([_leaf_text(value) for value in row] for row in rule.rows)
+            query, has_one_root = _text_rows("categories", rows, rule.depth + 1), len(rule.categories) == 1
+            levels = _list_levels("categories", rule.depth, query, has_top=has_one_root, lines=len(rule.rows))
         case FileRule():
             query, width, lines = _read_file(rule.file, rule.encoding, "encoding")
             levels = _list_levels(f"file {rule.file}", width - 1, query, lines=lines)
@@ -161,35 +160,39 @@ def _read_file(path: Path, encoding: str | None = None, key: str | None = None) 
     separator, width, lines = _inspect(path, content)
     if is_utf_8(raw, encoding):
         return _file_query(path.absolute(), separator, width), width, lines
-    return _content_query(content, separator, width), width, lines
-
-
-def _content_query(content: str, separator: str, width: int) -> exp.Select:
-    """The lines of a file as VALUES, for encodings that the engine cannot read."""
+    # The engine cannot read other encodings.
     records = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
-    rows = [exp.Tuple(expressions=[text(field) for field in fields]) for fields in records if fields]
+    return _text_rows("file", (fields for fields in records if fields), width), width, lines
+
+
+def _text_rows(name: str, rows: Iterable[Sequence[str]], width: int) -> exp.Select:
+    """Rows of texts as VALUES, with the columns ``c0``, ``c1``, ...."""
     names = [f"c{i}" for i in range(width)]
-    alias = exp.TableAlias(this=ident("file"), columns=[ident(name) for name in names])
-    return select([col(name) for name in names], exp.Values(expressions=rows, alias=alias))
+    tuples = [exp.Tuple(expressions=[text(value) for value in row]) for row in rows]
+    alias = exp.TableAlias(this=ident(name), columns=[ident(name) for name in names])
+    return select([col(name) for name in names], exp.Values(expressions=tuples, alias=alias))
 
 
 def _read_table(name: str, engine: Engine | None) -> tuple[exp.Select, int]:
     """A query of a table's columns ``c0``, ``c1``, ... as texts, and their number."""
-    names = _table_columns(name, engine)
-    return _table_query(name, names), len(names)
+    if engine is None:
+        raise RuleError(f"the columns of table {name} are unknown")
+    table = _named_table(name)
+    try:
+        names = list(engine.columns(table))
+    except Exception as error:  # each engine has errors of its own
+        reason = str(error).partition("\n")[0]
+        raise RuleError(f"table {name} cannot be read: {reason}") from None
+    # Readers see the case of a label, regardless of the column's collation.
+    label = fragment(':column::VARCHAR COLLATE "binary"')
+    columns: list[exp.Expr] = [as_column(label(column=col(name, "t")), f"c{i}") for i, name in enumerate(names)]
+    return select(columns, aliased(table, "t")), len(names)
 
 
 def _list_levels(
     name: str, width: int, query: exp.Select, *, has_top: bool = True, lines: int | None = None
 ) -> _RuleLevels:
     return _RuleLevels(width, lambda used, top: ListedLevels(name, used, width, query, top, lines), has_top)
-
-
-def _categories_query(rule: CategoriesRule) -> exp.Select:
-    names = [f"c{i}" for i in range(rule.depth + 1)]
-    rows = [exp.Tuple(expressions=[text(_leaf_text(value)) for value in row]) for row in rule.rows]
-    alias = exp.TableAlias(this=ident("categories"), columns=[ident(name) for name in names])
-    return select([col(name) for name in names], exp.Values(expressions=rows, alias=alias))
 
 
 def _leaf_text(leaf: Any) -> str:
@@ -213,26 +216,6 @@ def _named_table(name: str) -> exp.Table:
     return exp.Table(
         this=parts[-1], db=parts[-2] if len(parts) > 1 else None, catalog=parts[-3] if len(parts) > 2 else None
     )
-
-
-def _table_columns(name: str, engine: Engine | None) -> list[str]:
-    if engine is None:
-        raise RuleError(f"the columns of table {name} are unknown")
-    table = _named_table(name)
-    try:
-        return list(engine.columns(table))
-    except Exception as error:  # each engine has errors of its own
-        reason = str(error).partition("\n")[0]
-        raise RuleError(f"table {name} cannot be read: {reason}") from None
-
-
-# Readers see the case of a label, regardless of the column's collation.
-_LABEL = fragment(':column::VARCHAR COLLATE "binary"')
-
-
-def _table_query(name: str, names: Sequence[str]) -> exp.Select:
-    columns: list[exp.Expr] = [as_column(_LABEL(column=col(name_, "t")), f"c{i}") for i, name_ in enumerate(names)]
-    return select(columns, aliased(_named_table(name), "t"))
 
 
 _SEPARATORS = (";", ",")
