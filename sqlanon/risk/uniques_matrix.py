@@ -216,15 +216,18 @@ def _make_coded_levels(
     ]
     coded = [attribute.column for attribute in attributes]
     unchanged = [f"q{i}" for i in range(quasi) if f"q{i}" not in coded]
-    query = template("SELECT :others AS others, :codes, :counts FROM :raw AS r")(
-        others=col("others", "o") if unchanged else 0, codes=codes, counts=[col(name, "r") for name in counts], raw=raw
+    query = template("SELECT :remaining AS remaining, :codes, :counts FROM :raw AS r")(
+        remaining=col("remaining", "o") if unchanged else 0,
+        codes=codes,
+        counts=[col(name, "r") for name in counts],
+        raw=raw,
     )
     if unchanged:
         combinations = template("""
-            SELECT :quasi, row_number() OVER () AS others
+            SELECT :quasi, row_number() OVER () AS remaining
             FROM (SELECT :quasi FROM :raw GROUP BY :quasi) AS d
         """)(quasi=[col(name) for name in unchanged], raw=raw)
-        numbers = runner.create_table(work(f"others_of_{raw.name}"), combinations)
+        numbers = runner.create_table(work(f"remaining_of_{raw.name}"), combinations)
         on = all_of(null_safe_equal(col(name, "r"), col(name, "o")) for name in unchanged)
         query = query.join(aliased(numbers, "o"), on=on, copy=False)
     for i, attribute in enumerate(attributes):
@@ -256,7 +259,7 @@ def _count_cells(
                 if level < attributes[number].height
             ]
             i, j = levels
-            queries.append(cell_query(i=i, j=j, rows=rows, keys=[col("others"), *codes], **expressions))
+            queries.append(cell_query(i=i, j=j, rows=rows, keys=[col("remaining"), *codes], **expressions))
         example = [(*levels, *[0] * figures) for levels in batch]
         for i, j, *cell_counts in runner.fetch_rows(_CELLS(cells=union_all(*queries)), example):
             counts[i, j] = cell_counts

@@ -190,13 +190,13 @@ def check_dialect(name: str) -> str:
 class WarehouseTarget:
     """The source table of a policy in a warehouse, and the table of its release.
 
-    ``counted`` are the attributes of the frequency set, and ``count`` is its column of counts. ``query`` is the data
+    ``frequency_columns`` are those of the frequency set, and ``count`` is its column of counts. ``query`` is the data
     holder's, if it replaces the table. ``types`` are the known types of source columns.
     """
 
     source: exp.Table
     release: exp.Table
-    counted: tuple[str, ...]
+    frequency_columns: tuple[str, ...]
     count: str
     query: str | None = None
     types: Mapping[str, str] = field(default_factory=dict)
@@ -219,15 +219,15 @@ class WarehouseTarget:
             release = ("release",)
         relation = table(*reversed(source)) if section.query is None else table(_SOURCE_QUERY, alias="source")
         sensitive = examined_sensitive_attributes(policy.privacy, policy.attributes_with_role("sensitive"))
-        counted = tuple(dict.fromkeys((*policy.generalized_attributes, *sensitive)))
+        frequency_columns = tuple(dict.fromkeys((*policy.generalized_attributes, *sensitive)))
         count = unused_name(COUNT_COLUMN, policy.attributes)
-        return cls(relation, table(*reversed(release)), counted, count, section.query)
+        return cls(relation, table(*reversed(release)), frequency_columns, count, section.query)
 
     def text(self, query: exp.Select, dialect: str) -> str:
         return self._text(translate_query(query, dialect), dialect)
 
     def frequency_set_text(self, names: Mapping[str, str], dialect: str) -> str:
-        columns = [names[name] for name in self.counted]
+        columns = [names[name] for name in self.frequency_columns]
         query = template("SELECT :named, count(*) AS :count FROM :source GROUP BY :columns")(
             named=[as_column(col(name), name) for name in columns],
             count=ident(self.count),
@@ -247,21 +247,19 @@ class WarehouseTarget:
         """The rows that the release has more or less often than its statement returns them."""
         statement = read_remotely(recoding, self.source).select(shuffled=False)
         columns = statement.named_selects
-        names = {
-            name: ident(unused_name(name, columns))
-            for name in ("made", "found", "rows_of_statement", "rows_of_release")
-        }
+        figures = ("in_statement", "in_release", "rows_of_statement", "rows_of_release")
+        names = {name: ident(unused_name(name, columns)) for name in figures}
         values = [col(name) for name in columns]
         # GROUP BY compares rows: NULL equals NULL and NaN equals NaN in every dialect.
         return template("""
-            SELECT :columns, sum(:made) AS :rows_of_statement, sum(:found) AS :rows_of_release
+            SELECT :columns, sum(:in_statement) AS :rows_of_statement, sum(:in_release) AS :rows_of_release
             FROM (
-                SELECT :columns, 1 AS :made, 0 AS :found FROM :statement AS statement
+                SELECT :columns, 1 AS :in_statement, 0 AS :in_release FROM :statement AS statement
                 UNION ALL
-                SELECT :columns, 0 AS :made, 1 AS :found FROM :release
-            ) AS "both"
+                SELECT :columns, 0 AS :in_statement, 1 AS :in_release FROM :release
+            ) AS compared
             GROUP BY :columns
-            HAVING sum(:made) <> sum(:found)
+            HAVING sum(:in_statement) <> sum(:in_release)
         """)(columns=values, statement=statement, release=self.release, **names)
 
     def _text(self, statement: exp.Expr, dialect: str) -> str:

@@ -817,8 +817,8 @@ SELECT
   "diagnosis",
   "ward",
   "cost",
-  system.main.sum("made") AS "rows_of_statement",
-  system.main.sum("found") AS "rows_of_release"
+  system.main.sum("in_statement") AS "rows_of_statement",
+  system.main.sum("in_release") AS "rows_of_release"
 FROM (
   SELECT
     "zip",
@@ -828,8 +828,8 @@ FROM (
     "diagnosis",
     "ward",
     "cost",
-    1 AS "made",
-    0 AS "found"
+    1 AS "in_statement",
+    0 AS "in_release"
   FROM (
     SELECT
       "h0"."label_1" AS "zip",
@@ -865,10 +865,10 @@ FROM (
     "diagnosis",
     "ward",
     "cost",
-    0 AS "made",
-    1 AS "found"
+    0 AS "in_statement",
+    1 AS "in_release"
   FROM "shared"."patients"
-) AS "both"
+) AS "compared"
 GROUP BY
   "zip",
   "age",
@@ -878,7 +878,7 @@ GROUP BY
   "ward",
   "cost"
 HAVING
-  system.main.sum("made") <> system.main.sum("found");
+  system.main.sum("in_statement") <> system.main.sum("in_release");
 -- the classes
 SELECT
   COALESCE(CAST(system.main.sum("n") AS BIGINT), 0) AS "released_rows",
@@ -987,8 +987,8 @@ SELECT
   "diagnosis",
   "ward",
   "cost",
-  system.main.sum("made") AS "rows_of_statement",
-  system.main.sum("found") AS "rows_of_release"
+  system.main.sum("in_statement") AS "rows_of_statement",
+  system.main.sum("in_release") AS "rows_of_release"
 FROM (
   SELECT
     "zip",
@@ -998,8 +998,8 @@ FROM (
     "diagnosis",
     "ward",
     "cost",
-    1 AS "made",
-    0 AS "found"
+    1 AS "in_statement",
+    0 AS "in_release"
   FROM (
     SELECT
       CASE
@@ -1046,10 +1046,10 @@ FROM (
     "diagnosis",
     "ward",
     "cost",
-    0 AS "made",
-    1 AS "found"
+    0 AS "in_statement",
+    1 AS "in_release"
   FROM "shared"."patients"
-) AS "both"
+) AS "compared"
 GROUP BY
   "zip",
   "age",
@@ -1059,7 +1059,7 @@ GROUP BY
   "ward",
   "cost"
 HAVING
-  system.main.sum("made") <> system.main.sum("found");
+  system.main.sum("in_statement") <> system.main.sum("in_release");
 -- the classes
 SELECT
   COALESCE(CAST(system.main.sum("n") AS BIGINT), 0) AS "released_rows",

@@ -1086,8 +1086,8 @@ SELECT
   "diagnosis",
   "ward",
   "cost",
-  pg_catalog.SUM("made") AS "rows_of_statement",
-  pg_catalog.SUM("found") AS "rows_of_release"
+  pg_catalog.SUM("in_statement") AS "rows_of_statement",
+  pg_catalog.SUM("in_release") AS "rows_of_release"
 FROM (
   SELECT
     "zip",
@@ -1097,8 +1097,8 @@ FROM (
     "diagnosis",
     "ward",
     "cost",
-    1 AS "made",
-    0 AS "found"
+    1 AS "in_statement",
+    0 AS "in_release"
   FROM (
     SELECT
       "h0"."label_1" AS "zip",
@@ -1168,10 +1168,10 @@ FROM (
     "diagnosis",
     "ward",
     "cost",
-    0 AS "made",
-    1 AS "found"
+    0 AS "in_statement",
+    1 AS "in_release"
   FROM "shared"."patients"
-) AS "both"
+) AS "compared"
 GROUP BY
   "zip",
   "age",
@@ -1182,7 +1182,7 @@ GROUP BY
   "cost"
 HAVING
   (
-    pg_catalog.SUM("made") OPERATOR(pg_catalog.<>) pg_catalog.SUM("found")
+    pg_catalog.SUM("in_statement") OPERATOR(pg_catalog.<>) pg_catalog.SUM("in_release")
   );
 -- the classes
 SELECT
@@ -1328,8 +1328,8 @@ SELECT
   "diagnosis",
   "ward",
   "cost",
-  pg_catalog.SUM("made") AS "rows_of_statement",
-  pg_catalog.SUM("found") AS "rows_of_release"
+  pg_catalog.SUM("in_statement") AS "rows_of_statement",
+  pg_catalog.SUM("in_release") AS "rows_of_release"
 FROM (
   SELECT
     "zip",
@@ -1339,8 +1339,8 @@ FROM (
     "diagnosis",
     "ward",
     "cost",
-    1 AS "made",
-    0 AS "found"
+    1 AS "in_statement",
+    0 AS "in_release"
   FROM (
     SELECT
       CASE
@@ -1416,10 +1416,10 @@ FROM (
     "diagnosis",
     "ward",
     "cost",
-    0 AS "made",
-    1 AS "found"
+    0 AS "in_statement",
+    1 AS "in_release"
   FROM "shared"."patients"
-) AS "both"
+) AS "compared"
 GROUP BY
   "zip",
   "age",
@@ -1430,7 +1430,7 @@ GROUP BY
   "cost"
 HAVING
   (
-    pg_catalog.SUM("made") OPERATOR(pg_catalog.<>) pg_catalog.SUM("found")
+    pg_catalog.SUM("in_statement") OPERATOR(pg_catalog.<>) pg_catalog.SUM("in_release")
   );
 -- the classes
 SELECT

@@ -752,8 +752,8 @@ SELECT
   `diagnosis`,
   `ward`,
   `cost`,
-  SUM(`made`) AS `rows_of_statement`,
-  SUM(`found`) AS `rows_of_release`
+  SUM(`in_statement`) AS `rows_of_statement`,
+  SUM(`in_release`) AS `rows_of_release`
 FROM (
   SELECT
     `zip`,
@@ -763,8 +763,8 @@ FROM (
     `diagnosis`,
     `ward`,
     `cost`,
-    1 AS `made`,
-    0 AS `found`
+    1 AS `in_statement`,
+    0 AS `in_release`
   FROM (
     SELECT
       `h0`.`label_1` AS `zip`,
@@ -800,10 +800,10 @@ FROM (
     `diagnosis`,
     `ward`,
     `cost`,
-    0 AS `made`,
-    1 AS `found`
+    0 AS `in_statement`,
+    1 AS `in_release`
   FROM `shared`.`patients`
-) AS `both`
+) AS `compared`
 GROUP BY
   `zip`,
   `age`,
@@ -813,7 +813,7 @@ GROUP BY
   `ward`,
   `cost`
 HAVING
-  SUM(`made`) <> SUM(`found`);
+  SUM(`in_statement`) <> SUM(`in_release`);
 -- the classes
 SELECT
   COALESCE(CAST(SUM(`n`) AS BIGINT), 0) AS `released_rows`,
@@ -929,8 +929,8 @@ SELECT
   `diagnosis`,
   `ward`,
   `cost`,
-  SUM(`made`) AS `rows_of_statement`,
-  SUM(`found`) AS `rows_of_release`
+  SUM(`in_statement`) AS `rows_of_statement`,
+  SUM(`in_release`) AS `rows_of_release`
 FROM (
   SELECT
     `zip`,
@@ -940,8 +940,8 @@ FROM (
     `diagnosis`,
     `ward`,
     `cost`,
-    1 AS `made`,
-    0 AS `found`
+    1 AS `in_statement`,
+    0 AS `in_release`
   FROM (
     SELECT
       CASE
@@ -988,10 +988,10 @@ FROM (
     `diagnosis`,
     `ward`,
     `cost`,
-    0 AS `made`,
-    1 AS `found`
+    0 AS `in_statement`,
+    1 AS `in_release`
   FROM `shared`.`patients`
-) AS `both`
+) AS `compared`
 GROUP BY
   `zip`,
   `age`,
@@ -1001,7 +1001,7 @@ GROUP BY
   `ward`,
   `cost`
 HAVING
-  SUM(`made`) <> SUM(`found`);
+  SUM(`in_statement`) <> SUM(`in_release`);
 -- the classes
 SELECT
   COALESCE(CAST(SUM(`n`) AS BIGINT), 0) AS `released_rows`,
