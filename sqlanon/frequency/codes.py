@@ -100,9 +100,7 @@ class RowCodes:
     def frequency(self, levels: Levels) -> exp.Select:
         """The frequency set at some levels: combinations of codes, with the codes of all levels above."""
         query, keys = self._at(self.table, levels)
-        return self._add_upper_codes(
-            group_and_sum(query, keys, {ROWS: exp.Count(this=exp.Star())}), levels, {*keys, ROWS}
-        )
+        return self._count(query, keys, levels)
 
     def class_sizes(self, levels: Levels, half: Half | None = None) -> exp.Select:
         """The number of rows of each class at some levels, and whether its values are known.
@@ -133,9 +131,7 @@ class RowCodes:
         query = query.join(aliased(pairs.values, "s"), on=on, copy=False)
         keys |= {f"o{i}": col(f"o{i}", "r") for i in range(pairs.inner)}
         keys |= {VALUE: col(VALUE, "s"), SHARE: col(SHARE, "s")}
-        return self._add_upper_codes(
-            group_and_sum(query, keys, {ROWS: exp.Count(this=exp.Star())}), levels, {*keys, ROWS}
-        )
+        return self._count(query, keys, levels)
 
     def pairs(self, number: int, inner: Sequence[int] = ()) -> exp.Subquery:
         """The coded rows with a sensitive value as ``value`` and others as ``o0, o1, ...``."""
@@ -171,8 +167,9 @@ class RowCodes:
                 flags += [col(KNOWN, coded)] if attribute.unknown else []
         return query, keys | {KNOWN: all_of(flags)}
 
-    def _add_upper_codes(self, query: exp.Query, levels: Levels, names: set[str]) -> exp.Select:
-        """Add the codes of all levels above to rows with codes at some levels; replace codes of packs."""
+    def _count(self, query: exp.Select, keys: Mapping[str, exp.Expr], levels: Levels) -> exp.Select:
+        """Count rows by keys, and add the codes of all levels above; replace codes of packs."""
+        query = group_and_sum(query, keys, {ROWS: exp.Count(this=exp.Star())})
         wide, packed = exp.Select().from_(subquery(query, "g"), copy=False), set[str]()
         output: list[exp.Expr] = []
         for j, pack in enumerate(self.packs):
@@ -195,7 +192,7 @@ class RowCodes:
                     table = level_codes(self.attributes[i], level)
                     wide = wide.join(subquery(table, upper), on=on, copy=False)
                     output += [as_column(col(f"code_{k}", upper), code_column(i, k)) for k in range(level + 1, height)]
-        group_columns: list[exp.Expr] = [col(name, "g") for name in query.named_selects if name in names - packed]
+        group_columns: list[exp.Expr] = [col(name, "g") for name in query.named_selects if name not in packed]
         return wide.select(*group_columns, *output, copy=False)
 
 

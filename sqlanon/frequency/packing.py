@@ -26,14 +26,15 @@ from sqlanon.support.expressions import (
     Namer,
     aliased,
     as_column,
-    cast,
     col,
     fragment,
     null_safe_equal,
     number,
     select,
+    subquery,
     template,
     total,
+    values_query,
 )
 
 WORD_BITS = 63
@@ -84,16 +85,13 @@ def subset_number(subset: Iterable[int]) -> int:
     return sum(1 << i for i in subset)
 
 
-_NUMBERED = template("SELECT row_number() OVER () AS id, :values, n FROM :grouped AS g")
-_CODES = template("SELECT :value AS value, (:code)::BIGINT AS code FROM :combinations GROUP BY :value")
-_CODE_OF_SEVERAL = fragment("CASE WHEN sum(n) = 1 THEN 0 ELSE row_number() OVER (ORDER BY sum(n) = 1) END")
-_HIGHEST = fragment("(SELECT max(code) FROM :numbers)")
-
-
 def _value_numbers(combinations: exp.Table, attribute: int, singles_apart: bool) -> exp.Select:
     """Number the values of an attribute from 1; with ``singles_apart``, values of a single row have number 0."""
-    code = _CODE_OF_SEVERAL() if singles_apart else fragment("row_number() OVER ()")()
-    return _CODES(value=col(f"q{attribute}"), code=code, combinations=combinations)
+    code = fragment("row_number() OVER ()")
+    if singles_apart:
+        code = fragment("CASE WHEN sum(n) = 1 THEN 0 ELSE row_number() OVER (ORDER BY sum(n) = 1) END")
+    query = template("SELECT :value AS value, (:code)::BIGINT AS code FROM :combinations GROUP BY :value")
+    return query(value=col(f"q{attribute}"), code=code(), combinations=combinations)
 
 
 def _packed_keys(combinations: exp.Table, numbers: Sequence[exp.Table], packing: Packing) -> exp.Select:
@@ -115,16 +113,10 @@ def subset_groups(
     keys: exp.Table, packing: Packing, subsets: Mapping[int, Sequence[int]], output: Sequence[exp.Expr]
 ) -> exp.Select:
     """Group rows by the values of a set of attributes, for several sets in one statement."""
-    rows = []
-    for name, subset in subsets.items():
-        values = [cast(number(name), "BIGINT")]
-        values += [cast(number(mask), "BIGINT") for mask in packing.masks(subset)]
-        rows.append(exp.Tuple(expressions=values))
-    names = ["subset", *(f"m{j}" for j in range(packing.words))]
-    alias = exp.TableAlias(this=exp.to_identifier("s", quoted=True), columns=[col(name).this for name in names])
-    listed = exp.Values(expressions=rows, alias=alias)
+    columns = dict.fromkeys(("subset", *(f"m{j}" for j in range(packing.words))), "BIGINT")
+    masks = values_query(columns, [(name, *packing.masks(subset)) for name, subset in subsets.items()])
     query = select([col("subset", "s"), *output], aliased(keys, "k"))
-    query = query.join(listed, join_type="cross", copy=False)
+    query = query.join(subquery(masks, "s"), join_type="cross", copy=False)
     groups = [exp.BitwiseAnd(this=col(f"w{j}", "k"), expression=col(f"m{j}", "s")) for j in range(packing.words)]
     return query.group_by(col("subset", "s"), *groups, copy=False)
 
@@ -174,15 +166,16 @@ def pack_combinations(
     runner: StatementRunner, work: Namer, source: exp.Table, columns: Sequence[str], singles_apart: bool
 ) -> PackedCombinations:
     """Create the tables of a source with one scan."""
-    grouped = _NUMBERED(values=quasi_columns(len(columns)), grouped=raw_frequency(source, columns))
-    combination_rows = runner.create_table(work("packed_combinations"), grouped)
+    numbered = template("SELECT row_number() OVER () AS id, :values, n FROM :combinations AS g")
+    query = numbered(values=quasi_columns(len(columns)), combinations=raw_frequency(source, columns))
+    combination_rows = runner.create_table(work("packed_combinations"), query)
     numbers = tuple(
         runner.create_table(work(f"packed_values_{i}"), _value_numbers(combination_rows, i, singles_apart))
         for i in range(len(columns))
     )
-    highest = exp.Select(expressions=[as_column(_HIGHEST(numbers=codes), f"c{i}") for i, codes in enumerate(numbers)])
-    packing = assign_words(
-        [highest_code or 0 for highest_code in runner.fetch_rows(highest, [(_EXAMPLE_COUNT,) * len(columns)])[0]]
-    )
+    highest = fragment("(SELECT max(code) FROM :numbers)")
+    query = exp.Select(expressions=[as_column(highest(numbers=codes), f"c{i}") for i, codes in enumerate(numbers)])
+    (highest_codes,) = runner.fetch_rows(query, [(_EXAMPLE_COUNT,) * len(columns)])
+    packing = assign_words([code or 0 for code in highest_codes])
     keys = runner.create_table(work("packed_keys"), _packed_keys(combination_rows, numbers, packing))
     return PackedCombinations(combination_rows, numbers, keys, packing, runner.count(keys, 1))

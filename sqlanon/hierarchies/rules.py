@@ -40,7 +40,7 @@ class _RuleLevels:
     make: Callable[[int, bool], Part]  # the part with the first levels, by their number and whether ``*`` is above
     has_top: bool = False  # whether the last level is the top
 
-    def used(self, levels: int | None, last: bool) -> tuple[int, bool]:
+    def count_used(self, levels: int | None, last: bool) -> tuple[int, bool]:
         """The number of used levels, and whether ``*`` is above them if the rule is the last one.
 
         Of a rule before the last one, all levels except its top are used, or as many as the policy says.
@@ -60,7 +60,7 @@ def resolve_rules(
     for index, rule in enumerate(rules):
         try:
             rule_levels = _rule_levels(rule, column_type, engine, longest)
-            parts.append(rule_levels.make(*rule_levels.used(_levels(rule), index == len(rules) - 1)))
+            parts.append(rule_levels.make(*rule_levels.count_used(_levels(rule), index == len(rules) - 1)))
         except RuleError as flaw:
             flaws.append(str(flaw))
     return parts, flaws
@@ -92,7 +92,7 @@ def find_static_height(rules: Sequence[Rule], engine: Engine | None = None, long
             return None
         last = index == len(rules) - 1
         try:
-            used, top = _rule_levels(rule, "", engine, longest or 1).used(_levels(rule), last)
+            used, top = _rule_levels(rule, "", engine, longest or 1).count_used(_levels(rule), last)
         except RuleError:
             return None
         height += used + (last and top)

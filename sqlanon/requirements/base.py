@@ -144,7 +144,7 @@ class ClassCondition(ABC):
     @property
     def min_class_rows(self) -> int:
         """The smallest class that can satisfy it, in rows; it bounds the search."""
-        return 1
+        return self.min_class_count
 
     @property
     def min_class_count(self) -> int:

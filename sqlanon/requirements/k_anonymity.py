@@ -55,10 +55,6 @@ class KAnonymity(Requirement, ClassCondition):
         return f"{self.k}-anonymity"
 
     @property
-    def min_class_rows(self) -> int:
-        return self.k
-
-    @property
     def min_class_count(self) -> int:
         return self.k
 
