@@ -40,9 +40,6 @@ def _rename_columns(quasi: int, sensitive: int, inner: Sequence[int]) -> list[ex
     return [as_column(col(name), alias) for name, alias in names]
 
 
-_PAIRS_OF_ROWS = template("SELECT :keys, sum(n)::BIGINT AS n FROM :raw GROUP BY :values")
-
-
 def count_value_pairs(
     raw: exp.Expr,
     quasi: int,
@@ -54,7 +51,8 @@ def count_value_pairs(
     """Count rows, or distinct pairs of person and value, by combination and value (``q0`` .., ``o0`` .., ``value``)."""
     renamed = _rename_columns(quasi, sensitive, inner)
     if not persons:
-        return _PAIRS_OF_ROWS(keys=renamed, raw=raw, values=[key.this for key in renamed])
+        pairs_of_rows = template("SELECT :keys, sum(n)::BIGINT AS n FROM :raw GROUP BY :values")
+        return pairs_of_rows(keys=renamed, raw=raw, values=[key.this for key in renamed])
     keys = [col(key.alias, "r") for key in renamed]
     if moving is None:
         return template("""

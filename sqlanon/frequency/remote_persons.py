@@ -64,7 +64,6 @@ _MOVERS_BY_VALUE = template("""
     FROM (SELECT DISTINCT :value AS value, person FROM :movers) AS p
     GROUP BY value
 """)
-_DISTINCT_PERSONS = template("SELECT :keys, count(*) AS :count FROM (SELECT DISTINCT :keys, person FROM :coded) AS p")
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,10 @@ class RemoteMovers:
     def distinct(self, keys: Sequence[str], count_name: str = PERSONS, within: exp.Expr | None = None) -> exp.Table:
         """Create a local table with the number of distinct movers by some columns of the coded table."""
         columns = [col(key) for key in keys]
-        query = _DISTINCT_PERSONS(keys=columns, count=exp.to_identifier(count_name), coded=within or self.coded)
+        distinct_persons = template(
+            "SELECT :keys, count(*) AS :count FROM (SELECT DISTINCT :keys, person FROM :coded) AS p"
+        )
+        query = distinct_persons(keys=columns, count=exp.to_identifier(count_name), coded=within or self.coded)
         query = query.group_by(*(column.copy() for column in columns), copy=False)
         return self.runner.create_table(self.work(f"movers_of_classes_{next(self._numbers)}"), query)
 

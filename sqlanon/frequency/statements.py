@@ -66,18 +66,16 @@ def quasi_columns(count: int) -> list[exp.Expr]:
     return [col(f"q{i}") for i in range(count)]
 
 
-_MEMBERSHIPS = template("SELECT :keys, person, sum(n)::BIGINT AS n FROM :raw GROUP BY :keys, person")
-_PERSON_COUNT = template("SELECT count(*) AS persons FROM (SELECT DISTINCT :person FROM :rows) AS p")
-
-
 def person_memberships(raw: exp.Expr, quasi: int) -> exp.Select:
     """The persons of each combination, with their rows in it."""
-    return _MEMBERSHIPS(keys=quasi_columns(quasi), raw=raw)
+    memberships = template("SELECT :keys, person, sum(n)::BIGINT AS n FROM :raw GROUP BY :keys, person")
+    return memberships(keys=quasi_columns(quasi), raw=raw)
 
 
 def count_persons(rows: exp.Expr, person: str = PERSON) -> exp.Select:
     """The number of distinct persons, as ``persons``; all rows without a person id are one person."""
-    return _PERSON_COUNT(person=col(person), rows=rows)
+    person_count = template("SELECT count(*) AS persons FROM (SELECT DISTINCT :person FROM :rows) AS p")
+    return person_count(person=col(person), rows=rows)
 
 
 def sum_rows_of_largest_persons(members: exp.Table, persons: int) -> exp.Select:

@@ -156,9 +156,6 @@ def summarize_values(runner: StatementRunner, values: Mapping[str, AttributeValu
     return {name: ValueFacts(*row[1:]) for name, row in zip(values, rows, strict=True)}
 
 
-_LEAVES_OF_COLUMN = template("SELECT count(*) FROM :hierarchy AS h JOIN :values AS v ON :same WHERE v.rows > 0")
-
-
 def build_hierarchy(
     runner: StatementRunner,
     attribute: str,
@@ -201,7 +198,8 @@ def build_hierarchy(
     has_population_values = has_population and not draft.is_list
     if has_population_values:
         on = null_safe_equal(col("level_0", "h"), col("value", "v"), nullable)
-        leaves = int(engine.rows(_LEAVES_OF_COLUMN(hierarchy=target, values=values, same=on))[0][0])
+        leaves_of_column = template("SELECT count(*) FROM :hierarchy AS h JOIN :values AS v ON :same WHERE v.rows > 0")
+        leaves = int(engine.rows(leaves_of_column(hierarchy=target, values=values, same=on))[0][0])
     return Hierarchy(attribute, target, draft.height, leaves, top, open_ends, has_population_values), []
 
 
@@ -243,11 +241,6 @@ def _query(draft: HierarchyDraft) -> exp.Select:
     return draft.with_keys(_composed_query(draft))
 
 
-_IS_KNOWN = fragment("value IS NULL OR (:known)")
-_END_OR_LABEL = fragment("coalesce(:open_end, :label)")
-_NULL_AT_TOP = fragment("CASE WHEN value IS NULL THEN :top ELSE :label END")
-
-
 def _composed_query(draft: HierarchyDraft) -> exp.Select:
     """The values of the column with the labels of each part."""
     query = template("SELECT value AS value FROM :values")(values=draft.values)
@@ -261,18 +254,21 @@ def _composed_query(draft: HierarchyDraft) -> exp.Select:
         query = labelled.query
         if labelled.open_end is not None:  # an open end also applies to all levels below
             lower = cast(col("value"), "VARCHAR") if ground is None else ground
-            ground, *labels = (_END_OR_LABEL(open_end=labelled.open_end, label=label) for label in (lower, *labels))
+            end_or_label = fragment("coalesce(:open_end, :label)")
+            ground, *labels = (end_or_label(open_end=labelled.open_end, label=label) for label in (lower, *labels))
         labels += labelled.labels
         conditions += [labelled.known] if labelled.known is not None else []
     last = draft.parts[-1]
     if last.top:
         labels.append(text(TOP))
     elif labels and isinstance(last, ListedLevels):
-        labels[-1] = _NULL_AT_TOP(top=_listed_top(last, len(draft.parts) - 1), label=labels[-1])
+        null_at_top = fragment("CASE WHEN value IS NULL THEN :top ELSE :label END")
+        labels[-1] = null_at_top(top=_listed_top(last, len(draft.parts) - 1), label=labels[-1])
     columns: list[exp.Expr] = _level_columns(col("value"), labels)
     columns += [] if ground is None else [as_column(ground, released_column(0, open_ends=True))]
     composed = template("SELECT :levels FROM :query AS v")(levels=columns, query=query)
-    return composed.where(_IS_KNOWN(known=all_of(conditions)), copy=False) if conditions else composed
+    is_known = fragment("value IS NULL OR (:known)")
+    return composed.where(is_known(known=all_of(conditions)), copy=False) if conditions else composed
 
 
 def _level_columns(value: exp.Expr, labels: Sequence[exp.Expr]) -> list[exp.Expr]:

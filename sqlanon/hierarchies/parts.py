@@ -190,7 +190,6 @@ def keys_table(index: int) -> exp.Table:
 
 
 _KEYS = template("SELECT c0 AS text, :key AS key, :levels FROM :listed AS k")
-_IF_EXACT = fragment("CASE WHEN :exact = :key THEN :key END")
 
 
 def keys_query(listed: exp.Select, width: int, column_type: str) -> exp.Select:
@@ -209,7 +208,8 @@ def _cast_key(column_type: str) -> exp.Expr:
         return col("c0")
     key = canonical_value(try_cast(col("c0"), column_type), column_type)
     scale = _exact_scale(column_type)
-    return key if scale is None else _IF_EXACT(exact=try_cast(col("c0"), f"DECIMAL(38, {scale})"), key=key)
+    if_exact = fragment("CASE WHEN :exact = :key THEN :key END")
+    return key if scale is None else if_exact(exact=try_cast(col("c0"), f"DECIMAL(38, {scale})"), key=key)
 
 
 def try_cast(expression: exp.Expr, type_: str) -> exp.TryCast:

@@ -63,14 +63,12 @@ class Summary(NamedTuple):
     nulls: int  # 1 if the column of the source has NULLs
 
 
-_COUNT_FINDINGS = fragment("(SELECT count(*) FROM :findings AS f)")
-_COUNT_NULLS = fragment("(SELECT count(*) FROM :values WHERE value IS NULL AND rows > 0)")
-
-
 def summary(draft: HierarchyDraft, target: exp.Table, usual: Sequence[HierarchyCheck]) -> exp.Select:
     """The query of a table's `Summary`, which suffices in the usual case without findings."""
     ground = col("level_0")
-    findings = [_COUNT_FINDINGS(findings=(check.probe or check.query)()) for check in usual]
+    count_findings = fragment("(SELECT count(*) FROM :findings AS f)")
+    findings = [count_findings(findings=(check.probe or check.query)()) for check in usual]
+    count_nulls = fragment("(SELECT count(*) FROM :values WHERE value IS NULL AND rows > 0)")
     return template("""
         SELECT count(*), count(level_0), count(:distinct), min(:top::VARCHAR), max(:top::VARCHAR), :wrong, :nulls
         FROM :hierarchy
@@ -79,7 +77,7 @@ def summary(draft: HierarchyDraft, target: exp.Table, usual: Sequence[HierarchyC
         distinct=exp.Distinct(expressions=[ground]) if draft.listed_parts else ground,
         top=col(f"level_{draft.height}"),
         wrong=reduce(add, findings) if findings else 0,
-        nulls=_COUNT_NULLS(values=draft.values) if draft.nullable else 0,
+        nulls=count_nulls(values=draft.values) if draft.nullable else 0,
         hierarchy=target,
     )
 
@@ -134,19 +132,19 @@ def checks(
     return [*needed, *usual] if facts.wrong else needed
 
 
-_FINDINGS_OF_CHECK = template('SELECT :number AS "check" FROM :findings AS f')
 _TOTALS = template('SELECT "check", count(*) FROM :findings AS c GROUP BY "check"')
-_FIRST = template("SELECT * FROM :findings AS f ORDER BY n DESC, label NULLS FIRST LIMIT 5")
 
 
 def totals(checks: Sequence[HierarchyCheck], draft: HierarchyDraft) -> exp.Select:
     """One query over all checks: the number of a check and of its findings, for checks with findings."""
-    findings = [_FINDINGS_OF_CHECK(number=index, findings=check.query()) for index, check in enumerate(checks)]
+    findings_of_check = template('SELECT :number AS "check" FROM :findings AS f')
+    findings = [findings_of_check(number=index, findings=check.query()) for index, check in enumerate(checks)]
     return draft.with_keys(_TOTALS(findings=union_all(*findings)), materialized=True)
 
 
 def first_findings(check: HierarchyCheck, draft: HierarchyDraft) -> exp.Select:
-    return draft.with_keys(_FIRST(findings=check.query()), materialized=True)
+    first = template("SELECT * FROM :findings AS f ORDER BY n DESC, label NULLS FIRST LIMIT 5")
+    return draft.with_keys(first(findings=check.query()), materialized=True)
 
 
 _WRONG_SIZE = template("""

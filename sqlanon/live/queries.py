@@ -45,8 +45,6 @@ from sqlanon.support.expressions import (
 _ENUM = r"ENUM\(('([^']|'')*'(, )?)*\)"
 
 _LABELS = template("SELECT value, :code AS code, label FROM :labels AS l")
-_KNOWN_LABELS = template("SELECT level_0 AS value, :label AS label FROM :hierarchy")
-_NULL_LABEL = template("SELECT NULL AS value, :label AS label")
 
 _VIEW = template("""
     SELECT :output
@@ -147,7 +145,8 @@ def live_labels(hierarchy: Hierarchy, level: int, forbidden: Sequence[str]) -> e
     Values with a forbidden label are left out, so that their rows are suppressed.
     """
     label, height, top = col(hierarchy.released_column(level)), hierarchy.height, hierarchy.top
-    labels = _KNOWN_LABELS(label=label, hierarchy=hierarchy.table)
+    known_labels = template("SELECT level_0 AS value, :label AS label FROM :hierarchy")
+    labels = known_labels(label=label, hierarchy=hierarchy.table)
     if height:
         labels = labels.where(fragment("NOT level_0 IS NULL")(), copy=False)
     if forbidden:
@@ -155,7 +154,8 @@ def live_labels(hierarchy: Hierarchy, level: int, forbidden: Sequence[str]) -> e
         labels = labels.where(is_allowed(label=label, forbidden=[*map(text, forbidden)]), copy=False)
     parts: list[exp.Query] = [labels]
     if height and not (level == height and top in forbidden):  # a hierarchy of one value has no NULL beside it
-        parts.append(_NULL_LABEL(label=text(top or "") if level == height else exp.null()))
+        null_label = template("SELECT NULL AS value, :label AS label")
+        parts.append(null_label(label=text(top or "") if level == height else exp.null()))
     return _LABELS(code=dense_rank([col("label")]), labels=union_all(*parts))
 
 

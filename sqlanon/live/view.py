@@ -96,7 +96,6 @@ class LiveView:
         return {name: value for name, value in asdict(self).items() if name not in omitted}
 
 
-_RECORDS = template("SELECT id, view_schema, view_name, tables FROM :definitions ORDER BY id")
 _RELATION = fragment("""
     SELECT 'table' AS kind, comment
     FROM duckdb_tables()
@@ -324,7 +323,8 @@ def read_records(engine: DuckDBEngine) -> list[ViewRecord]:
         engine.types(definitions)
     except duckdb.CatalogException:
         return []
-    rows = engine.rows(_RECORDS(definitions=definitions))
+    records = template("SELECT id, view_schema, view_name, tables FROM :definitions ORDER BY id")
+    rows = engine.rows(records(definitions=definitions))
     return [ViewRecord(n, schema, name, tuple(tables)) for n, schema, name, tables in rows]
 
 

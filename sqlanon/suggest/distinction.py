@@ -29,7 +29,6 @@ _FIGURES = template("""
     FROM :groups AS g
     GROUP BY subset
 """)
-_KEY_FIGURES = template('SELECT subset, :rows AS "distinct", 0 AS together FROM :sets AS s')
 _KEYS = template('SELECT subset FROM :figures WHERE "distinct" = :rows')
 _SET_COLUMNS = {"subset": "BIGINT", "attributes": "VARCHAR[]", "size": "INTEGER"}
 _SETS_PER_STATEMENT = 1000
@@ -89,7 +88,8 @@ def count_sets(
             counts = [as_column(sum_group_rows(), "n")]
             add(figures, _FIGURES(groups=subset_groups(packed.keys, packed.packing, batch_numbers, counts)))
         for batch in _batches(key_sets):
-            add(figures, _KEY_FIGURES(rows=rows, sets=values_query({"subset": "BIGINT"}, [(i,) for i in batch])))
+            key_figures = template('SELECT subset, :rows AS "distinct", 0 AS together FROM :sets AS s')
+            add(figures, key_figures(rows=rows, sets=values_query({"subset": "BIGINT"}, [(i,) for i in batch])))
         if level < size and rows:
             found_keys = steps.fetch_rows(_KEYS(figures=figures, rows=rows), [])
             keys = {subsets[i] for (i,) in found_keys if i in subsets}

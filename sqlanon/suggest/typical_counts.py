@@ -39,7 +39,6 @@ _RANKS_TO_MEDIAN = template("""
         FROM :ranked
     ) AS cumulated
 """)
-_RANK_OF_MODE = template("SELECT rank, rank FROM :ranked ORDER BY row_count DESC, rank LIMIT 1")
 _HIERARCHY_LABELS = template("""
     SELECT :label AS label, r.rank FROM :coded AS c JOIN :ranked AS r ON c.value = r.value
 """)
@@ -109,7 +108,8 @@ def count_source(steps: StatementRunner, source: Source, names: Sequence[str], w
     for i, name in enumerate(names):
         values = _RANKED_VALUES(column=col(name), rows=source.relation)
         ranked.append(steps.create_table(work(f"ranked_{i}"), values))
-        span_query = _RANK_OF_MODE if label_range_kind(source.columns[name]) is None else _RANKS_TO_MEDIAN
+        rank_of_mode = template("SELECT rank, rank FROM :ranked ORDER BY row_count DESC, rank LIMIT 1")
+        span_query = rank_of_mode if label_range_kind(source.columns[name]) is None else _RANKS_TO_MEDIAN
         rows = steps.fetch_rows(span_query(ranked=ranked[i]), [])
         low, high = rows[0] if rows else (1, None)
         spans.append((low, high or 1))
