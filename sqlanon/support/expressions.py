@@ -145,6 +145,9 @@ def _fill_placeholder(node: exp.Expr, value: TemplateValue) -> None:
         if not after and isinstance(parent, exp.Group | exp.Order):
             parent.pop()
         return
+    if isinstance(node.parent, exp.CTE) and isinstance(value, exp.Query) and value.parent is None:
+        node.replace(value)  # not used elsewhere: copying long queries would be slow
+        return
     new = _to_expression(value)
     if isinstance(new, exp.Query) and isinstance(node, exp.Table) and not isinstance(new, exp.Subquery):
         new = new if isinstance(node.parent, exp.Subquery) else exp.Subquery(this=new)

@@ -7,33 +7,31 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from sqlanon.frequency.sets import ClassSpace
-from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE
-from sqlanon.strategies.lattice.classes import (
-    KEPT,
-    LEAST_SUPPRESSED,
-    PLACE,
-    evaluated_classes,
-    jointly_evaluated_classes,
-)
+from sqlanon.strategies.lattice.classes import CANDIDATE, KEPT, evaluated_classes, jointly_evaluated_classes
 from sqlanon.support.coding import CodedAttribute, Levels, code_column, level_leaves
 from sqlanon.support.expressions import (
-    all_of,
     anonymous,
     as_column,
     cast,
     col,
-    double_total,
-    filter_where,
+    fragment,
     number,
-    select,
     subquery,
     template,
-    total,
     union_all,
     values_query,
 )
 
-_LEAVES_BY_CODE = template("SELECT l.code, MAX(l.leaves) AS leaves FROM :leaves AS l GROUP BY l.code")
+_CANDIDATE = template("""
+    WITH evaluated_classes AS (:evaluated_classes)
+    SELECT
+        :candidate,
+        count(*) FILTER (WHERE kept) AS classes,
+        coalesce((sum(class_size) FILTER (WHERE NOT kept))::BIGINT, 0) AS suppressed_rows,
+        :further_figures
+    FROM evaluated_classes AS c
+    GROUP BY :candidate
+""")
 
 
 def candidate_query(
@@ -55,20 +53,28 @@ def candidate_query(
     >>> from sqlanon.requirements import KAnonymity, Requirements
     >>> from sqlanon.support.expressions import table
     >>> space = ClassSpace(table("frequency"), (1, 2), Requirements((KAnonymity(2),)))
-    >>> print(candidate_query(space, (0, 2)).sql("duckdb", pretty=True).splitlines()[0])
-    SELECT
+    >>> print(candidate_query(space, (0, 2)).sql("duckdb"))  # doctest: +NORMALIZE_WHITESPACE, +ELLIPSIS
+    WITH "evaluated_classes" AS (WITH "equivalence_classes" AS (SELECT ... FROM "frequency" GROUP BY "q0_l0") ...
     """
     inner = inner_levels(attributes, levels) if attributes else []
-    columns = _figures(space, least_suppressed, squares)
-    for i, _ in inner:
-        leaves = exp.Sum(this=cast(col(CLASS_SIZE), "DOUBLE") * col("leaves", f"w{i}"))
-        columns.append(as_column(filter_where(leaves, ~col(KEPT)), f"leaves_{i}"))
-    query = select(columns, subquery(evaluated_classes(space, levels, _codes(inner), least_suppressed), "j"))
+    query = _CANDIDATE(
+        evaluated_classes=evaluated_classes(space, levels, _codes(inner), least_suppressed),
+        candidate=[],
+        further_figures=[
+            *_further_figures(space, least_suppressed, squares),
+            *(as_column(_SUPPRESSED_LEAVES(leaves=col("leaves", f"l{i}")), f"leaves_{i}") for i, _ in inner),
+        ],
+    )
     for i, level in inner:
-        leaves_by_code = _LEAVES_BY_CODE(leaves=subquery(level_leaves(attributes[i], level)))
-        same_code = col(f"code_{i}", "j").eq(col("code", f"w{i}"))
-        query = query.join(subquery(leaves_by_code, f"w{i}"), on=same_code, join_type="left", copy=False)
+        leaves = template("SELECT l.code, max(l.leaves) AS leaves FROM :leaves AS l GROUP BY l.code")(
+            leaves=level_leaves(attributes[i], level)
+        )
+        same_code = col(f"code_{i}", "c").eq(col("code", f"l{i}"))
+        query = query.join(subquery(leaves, f"l{i}"), on=same_code, join_type="left", copy=False)
     return query
+
+
+_SUPPRESSED_LEAVES = fragment("sum(class_size::DOUBLE * :leaves) FILTER (WHERE NOT kept)")
 
 
 def inner_levels(attributes: Sequence[CodedAttribute], levels: Levels) -> list[tuple[int, int]]:
@@ -83,70 +89,101 @@ def _codes(inner: Sequence[tuple[int, int]]) -> list[exp.Expr]:
 def joint_candidate_query(
     space: ClassSpace, generalizations: Sequence[Levels], least_suppressed: bool = False, squares: bool = False
 ) -> exp.Select:
-    """The figures of several generalizations: a row for each, with its index as ``place``."""
-    classes = subquery(jointly_evaluated_classes(space, generalizations, least_suppressed=least_suppressed), "j")
-    return select([col(PLACE), *_figures(space, least_suppressed, squares)], classes, [col(PLACE)])
+    """The figures of several generalizations: a row for each, with its index as ``candidate``."""
+    return _CANDIDATE(
+        evaluated_classes=jointly_evaluated_classes(space, generalizations, least_suppressed=least_suppressed),
+        candidate=[col(CANDIDATE)],
+        further_figures=_further_figures(space, least_suppressed, squares),
+    )
 
 
-def _figures(space: ClassSpace, least_suppressed: bool, squares: bool) -> list[exp.Expr]:
-    size, zero, count = col(CLASS_SIZE), number(0), exp.Count(this=exp.Star())
-    figures: list[exp.Expr] = [
-        as_column(filter_where(count.copy(), col(KEPT)), "classes"),
-        as_column(exp.Coalesce(this=total(size.copy(), ~col(KEPT)), expressions=[zero]), "suppressed_rows"),
-    ]
+_SQUARES = template("SELECT sum(pow(class_size, 2)) FILTER (WHERE kept) AS squares")
+_LEAST_SUPPRESSED = template("SELECT sum(least_suppressed)::DOUBLE AS least_suppressed")
+_FIGURES_FOR_TABLE_CONDITIONS = template("""
+    SELECT
+        (sum(class_count) FILTER (WHERE kept))::BIGINT AS kept_count,
+        count(*) FILTER (WHERE kept AND class_count = 1) AS single_classes
+""")
+_UNMATCHED_ROWS = template(
+    "SELECT (sum(class_size) FILTER (WHERE kept AND class_population = 0))::BIGINT AS unmatched_rows"
+)
+_COVERING = template("""
+    SELECT
+        count(*) FILTER (WHERE class_population > 0 AND NOT kept) AS uncovered_classes,
+        count(*) FILTER (WHERE :is_uncoverable) AS uncoverable_classes
+""")
+
+
+def _further_figures(space: ClassSpace, least_suppressed: bool, squares: bool) -> list[exp.Expr]:
+    """The figures that only some measures and requirements need."""
+    requirements, covering = space.requirements, space.requirements.covering_condition
+    figures: list[exp.Expr] = []
     if squares:
-        squared = exp.Sum(this=exp.Pow(this=size.copy(), expression=number(2)))
-        figures.append(as_column(filter_where(squared, col(KEPT)), "squares"))
-    if space.requirements.table_conditions:
-        is_single = col(CLASS_COUNT).eq(1)
-        figures.append(as_column(total(col(CLASS_COUNT), col(KEPT)), "kept_count"))
-        figures.append(as_column(filter_where(count.copy(), all_of([col(KEPT), is_single])), "single_classes"))
-        if space.population:
-            is_unmatched = col(CLASS_POPULATION).eq(0)
-            figures.append(as_column(total(size.copy(), all_of([col(KEPT), is_unmatched])), "unmatched_rows"))
+        figures += _SQUARES().expressions
+    if requirements.table_conditions:
+        figures += _FIGURES_FOR_TABLE_CONDITIONS().expressions
+    if requirements.table_conditions and space.population:
+        figures += _UNMATCHED_ROWS().expressions
     if least_suppressed:
-        figures.append(as_column(double_total(col(LEAST_SUPPRESSED)), LEAST_SUPPRESSED))
-    covering = space.requirements.covering_condition
-    if covering is not None and (uncoverable := covering.uncoverable_class()) is not None:
-        is_unmet = all_of([col(CLASS_POPULATION) > 0, ~col(KEPT)])
-        figures.append(as_column(filter_where(count.copy(), is_unmet), "uncovered_classes"))
-        figures.append(as_column(filter_where(count.copy(), uncoverable), "uncoverable_classes"))
+        figures += _LEAST_SUPPRESSED().expressions
+    if covering is not None and (is_uncoverable := covering.uncoverable_class()) is not None:
+        figures += _COVERING(is_uncoverable=is_uncoverable).expressions
     return figures
 
 
 def smallest_class_query(space: ClassSpace, levels: Levels) -> exp.Select:
     """One row: the rows of the smallest kept class, and the fewest rows or persons of a kept class."""
-    least = [filter_where(exp.Min(this=col(name)), col(KEPT)) for name in (CLASS_SIZE, CLASS_COUNT)]
-    return select([*least], subquery(evaluated_classes(space, levels), "j"))
+    return template("""
+        WITH evaluated_classes AS (:evaluated_classes)
+        SELECT min(class_size) AS smallest, min(class_count) AS fewest
+        FROM evaluated_classes
+        WHERE kept
+    """)(evaluated_classes=evaluated_classes(space, levels))
 
 
 def visible_classes_query(space: ClassSpace, levels: Levels, visible: int) -> exp.Select:
     """One row: the number of kept classes as readers see them, by the first ``visible`` attributes, and the rows of the
     smallest."""
-    codes = [col(code_column(i, level)) for i, level in space.below_top(levels) if i < visible]
-    keys = [col(f"code_{i}") for i in range(len(codes))]
-    evaluated = evaluated_classes(space, levels, [as_column(code, f"code_{i}") for i, code in enumerate(codes)])
-    classes = select([as_column(total(col(CLASS_SIZE)), "size")], subquery(evaluated, "j"), [*keys]).where(
-        col(KEPT), copy=False
+    codes = _codes([(i, level) for i, level in space.below_top(levels) if i < visible])
+    return template("""
+        WITH
+            evaluated_classes AS (:evaluated_classes),
+            visible_classes AS (
+                SELECT sum(class_size)::BIGINT AS class_size
+                FROM evaluated_classes
+                WHERE kept
+                GROUP BY :codes
+                HAVING count(*) > 0
+            )
+        SELECT count(*) AS classes, coalesce(min(class_size), 0) AS smallest
+        FROM visible_classes
+    """)(
+        evaluated_classes=evaluated_classes(space, levels, codes),
+        codes=[col(code.alias) for code in codes],
     )
-    if not keys:  # one class, unless there are no rows
-        classes = classes.having(exp.Count(this=exp.Star()) > 0, copy=False)
-    smallest = exp.Coalesce(this=exp.Min(this=col("size")), expressions=[number(0)])
-    return select([exp.Count(this=exp.Star()), smallest], subquery(classes, "w"))
 
 
 def kept_sizes_query(space: ClassSpace, levels: Levels) -> exp.Select:
     """The number of kept classes of each size, in rows or persons."""
-    query = select([col(CLASS_COUNT), exp.Count(this=exp.Star())], subquery(evaluated_classes(space, levels), "j"))
-    return query.where(col(KEPT), copy=False).group_by(col(CLASS_COUNT), copy=False)
+    return template("""
+        WITH evaluated_classes AS (:evaluated_classes)
+        SELECT class_count, count(*) AS classes
+        FROM evaluated_classes
+        WHERE kept
+        GROUP BY class_count
+    """)(evaluated_classes=evaluated_classes(space, levels))
 
 
 _CLASS_LEAVES = template("""
-    SELECT s.slot, SUM(CAST(f.class_size AS DOUBLE) * w.leaves) AS leaves
-    FROM :classes AS f CROSS JOIN :slots AS s JOIN :leaves AS w ON w.slot = s.slot AND w.code = :code
-    GROUP BY s.slot
+    WITH
+        evaluated_classes AS (:evaluated_classes),
+        slots AS (:slots)
+    SELECT :candidate, s.slot, sum(c.class_size::DOUBLE * l.leaves) AS leaves
+    FROM evaluated_classes AS c
+    JOIN slots AS s ON :sums_class
+    JOIN :leaves AS l ON l.slot = s.slot AND l.level = s.level AND l.code = :code
+    GROUP BY :candidate, s.slot
 """)
-_SLOT_LEAVES = template("SELECT :slot AS slot, l.code, l.leaves FROM :leaves AS l")
 
 
 def class_leaves_query(
@@ -158,22 +195,22 @@ def class_leaves_query(
     All attributes share one join: with a join for each, planning takes longer than running.
     """
     inner = inner_levels(attributes, levels)
-    columns = [col(CLASS_SIZE), *(col(f"code_{i}") for i, _ in inner)]
-    classes = select([*columns], subquery(evaluated_classes(space, levels, _codes(inner)), "j"))
-    code = exp.Case()  # with conditions, which every dialect has
-    for i, _ in inner:
-        code = code.when(col("slot", "s").eq(number(i)), cast(col(f"code_{i}", "f"), "BIGINT"), copy=False)
-    leaves = [_SLOT_LEAVES(slot=number(i), leaves=subquery(level_leaves(attributes[i], level))) for i, level in inner]
-    slots = values_query({"slot": "INTEGER"}, [[i] for i, _ in inner])
     return _CLASS_LEAVES(
-        classes=subquery(classes.where(col(KEPT) if kept else ~col(KEPT), copy=False)),
-        slots=subquery(slots),
-        leaves=subquery(union_all(*leaves)),
-        code=code,
+        evaluated_classes=evaluated_classes(space, levels, _codes(inner)),
+        candidate=[],
+        slots=values_query({"slot": "INTEGER", "level": "INTEGER"}, [[i, level] for i, level in inner]),
+        sums_class=col(KEPT, "c") if kept else ~col(KEPT, "c"),
+        leaves=_leaves_of_levels(attributes, inner),
+        code=_code_of_slot([i for i, _ in inner]),
     )
 
 
-_ATTRIBUTE_LEAVES = template("SELECT :slot AS slot, :level AS level, l.code, l.leaves FROM :leaves AS l")
+def _code_of_slot(attributes: Sequence[int]) -> exp.Case:
+    """The code of a class ``c`` for the attribute of a slot ``s``."""
+    code = exp.Case()  # with conditions, which every dialect has
+    for i in attributes:
+        code = code.when(col("slot", "s").eq(number(i)), cast(col(f"code_{i}", "c"), "BIGINT"), copy=False)
+    return code
 
 
 def attribute_leaves(attributes: Sequence[CodedAttribute]) -> exp.Query:
@@ -186,24 +223,19 @@ def attribute_leaves(attributes: Sequence[CodedAttribute]) -> exp.Query:
         for i, attribute in enumerate(attributes)
         for level in range(attribute.lowest_labelled, attribute.height)
     ]
-    return union_all(
-        *(_ATTRIBUTE_LEAVES(slot=i, level=level, leaves=level_leaves(attributes[i], level)) for i, level in inner)
-    )
+    return _leaves_of_levels(attributes, inner)
 
 
-_JOINT_CLASS_LEAVES = template("""
-    SELECT f.place, s.slot, SUM(CAST(f.class_size AS DOUBLE) * w.leaves) AS leaves
-    FROM :classes AS f
-    JOIN :slots AS s ON s.place = f.place AND s.kept = f.kept
-    JOIN :leaves AS w ON w.slot = s.slot AND w.level = s.level AND w.code = :code
-    GROUP BY f.place, s.slot
-""")
+def _leaves_of_levels(attributes: Sequence[CodedAttribute], inner: Sequence[tuple[int, int]]) -> exp.Query:
+    leaves_of_level = template("SELECT :slot AS slot, :level AS level, l.code, l.leaves FROM :leaves AS l")
+    queries = [leaves_of_level(slot=i, level=level, leaves=level_leaves(attributes[i], level)) for i, level in inner]
+    return union_all(*queries)
 
 
 def class_leaves_together(
     space: ClassSpace, requests: Sequence[tuple[Levels, bool]], attributes: Sequence[CodedAttribute], leaves: exp.Table
 ) -> exp.Select:
-    """Rows ``place, slot, leaves``: `class_leaves_query` for several generalizations, each with whether its kept
+    """Rows ``candidate, slot, leaves``: `class_leaves_query` for several generalizations, each with whether its kept
     classes are summed; ``leaves`` is the table of `attribute_leaves`."""
     inner = [dict(inner_levels(attributes, levels)) for levels, _ in requests]
     slots = sorted({i for labelled in inner for i in labelled})
@@ -213,28 +245,16 @@ def class_leaves_together(
         return [as_column(cast(value, "BIGINT"), f"code_{i}") for i, value in values.items()]
 
     generalizations = [levels for levels, _ in requests]
-    classes = jointly_evaluated_classes(space, generalizations, [codes(labelled) for labelled in inner])
-    code = exp.Case()
-    for i in slots:
-        code = code.when(col("slot", "s").eq(number(i)), col(f"code_{i}", "f"), copy=False)
-    slot_rows = values_query(
-        {PLACE: "INTEGER", KEPT: "BOOLEAN", "slot": "INTEGER", "level": "INTEGER"},
-        [
-            [place, requests[place][1], i, level]
-            for place, labelled in enumerate(inner)
-            for i, level in labelled.items()
-        ],
+    slot_rows = [[c, requests[c][1], i, level] for c, labelled in enumerate(inner) for i, level in labelled.items()]
+    types = {CANDIDATE: "INTEGER", KEPT: "BOOLEAN", "slot": "INTEGER", "level": "INTEGER"}
+    return _CLASS_LEAVES(
+        evaluated_classes=jointly_evaluated_classes(space, generalizations, [codes(labelled) for labelled in inner]),
+        candidate=[col(CANDIDATE, "c")],
+        slots=values_query(types, slot_rows),
+        sums_class=fragment("s.candidate = c.candidate AND s.kept = c.kept")(),
+        leaves=leaves,
+        code=_code_of_slot(slots),
     )
-    return _JOINT_CLASS_LEAVES(classes=subquery(classes), slots=subquery(slot_rows), leaves=leaves.copy(), code=code)
-
-
-_SUPPRESSED_ENTROPY = template("""
-    WITH suppressed AS MATERIALIZED (
-        SELECT * FROM :evaluated AS j WHERE NOT kept AND class_size > 0
-    )
-    SELECT sum(value_rows * :bits) FROM :value_counts AS v
-""")
-_VALUE_COUNTS = template("SELECT :rows AS value_rows FROM suppressed GROUP BY :code")
 
 
 def suppressed_entropy(space: ClassSpace, levels: Levels, suppressed: int, visible: int) -> exp.Query:
@@ -244,9 +264,17 @@ def suppressed_entropy(space: ClassSpace, levels: Levels, suppressed: int, visib
     are released.
     """
     codes = [col(code_column(i, level)) for i, level in space.below_top(levels) if i < visible]
-    counts = [_VALUE_COUNTS(rows=total(col(CLASS_SIZE)), code=code) for code in codes]
-    return _SUPPRESSED_ENTROPY(
-        evaluated=evaluated_classes(space, levels, codes),
+    count_values = template("SELECT sum(class_size)::BIGINT AS value_rows FROM suppressed_classes GROUP BY :code")
+    return template("""
+        WITH
+            suppressed_classes AS MATERIALIZED (
+                SELECT * FROM :evaluated_classes AS c WHERE NOT kept AND class_size > 0
+            ),
+            value_counts AS (:value_counts)
+        SELECT sum(value_rows * :bits)
+        FROM value_counts
+    """)(
+        evaluated_classes=evaluated_classes(space, levels, codes),
+        value_counts=union_all(*(count_values(code=code) for code in codes)),
         bits=anonymous("LOG2", number(float(suppressed)) / col("value_rows")),  # `log2(...)` would become LOG(2, ...)
-        value_counts=union_all(*counts),
     )

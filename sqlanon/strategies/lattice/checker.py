@@ -135,31 +135,29 @@ class Checker:
         rows = {row[0]: dict(zip(names, row, strict=True)) for row in self._runner.fetch_rows(query, [])}
         if len(rows) < len(checked):  # no rows, so no classes
             return [self(generalizations[0])]
-        self._count_persons(space, checked, [rows[place] for place in range(len(checked))])
+        self._count_persons(space, checked, [rows[i] for i in range(len(checked))])
         leaves = self._fetch_leaves_together(space, checked, rows)
-        return [
-            self._figures(space, levels, rows[place], leaves.get(place, {})) for place, levels in enumerate(checked)
-        ]
+        return [self._figures(space, levels, rows[i], leaves.get(i, {})) for i, levels in enumerate(checked)]
 
     def _fetch_leaves_together(
         self, space: ClassSpace, generalizations: Sequence[Levels], rows: Mapping[int, Mapping[str, Any]]
     ) -> Mapping[int, Mapping[int, float]]:
-        """The leaves of suppressed rows, by place and attribute. Makes ``leaves``, once."""
-        places = [place for place, levels in enumerate(generalizations) if self._needs_leaves(levels, rows[place])]
-        if not places:
+        """The leaves of suppressed rows, by candidate and attribute. Makes ``leaves``, once."""
+        candidates = [i for i, levels in enumerate(generalizations) if self._needs_leaves(levels, rows[i])]
+        if not candidates:
             return {}
         if self._leaves is None:
             self._leaves = self._runner.create_table(
                 self._search_input.work("leaves"), attribute_leaves(self._attributes)
             )
-        requests = [(generalizations[place], _has_fewer_kept_classes(space, rows[place])) for place in places]
-        leaves: dict[int, dict[int, float]] = {place: {} for place in places}
+        requests = [(generalizations[i], _has_fewer_kept_classes(space, rows[i])) for i in candidates]
+        leaves: dict[int, dict[int, float]] = {i: {} for i in candidates}
         query = class_leaves_together(space, requests, self._attributes, self._leaves)
         for position, slot, leaf_sum in self._runner.fetch_rows(query, []):
-            leaves[places[position]][slot] = leaf_sum
+            leaves[candidates[position]][slot] = leaf_sum
         return {
-            place: self._subtract_from_all(levels, leaves[place]) if sums_kept else leaves[place]
-            for place, (levels, sums_kept) in zip(places, requests, strict=True)
+            i: self._subtract_from_all(levels, leaves[i]) if sums_kept else leaves[i]
+            for i, (levels, sums_kept) in zip(candidates, requests, strict=True)
         }
 
     def _counts_leaves(self, space: ClassSpace, levels: Levels) -> bool:
@@ -205,16 +203,16 @@ class Checker:
             return
         for row in rows:
             row["suppressed_persons"] = None if row["suppressed_rows"] else 0
-        places = [place for place, row in enumerate(rows) if 0 < row["suppressed_rows"] <= self._limit.rows]
-        if not places:
+        candidates = [i for i, row in enumerate(rows) if 0 < row["suppressed_rows"] <= self._limit.rows]
+        if not candidates:
             return
         if self._sets.ground.movers is not None:  # one generalization at a time
             counts = {0: count_persons_in_classes(self._sets, space, generalizations[0], kept=False)}
         else:
-            query = persons_in_classes(space, [generalizations[place] for place in places], kept=False)
+            query = persons_in_classes(space, [generalizations[i] for i in candidates], kept=False)
             counts = dict(self._runner.fetch_rows(query, []))
         for position, persons in counts.items():
-            rows[places[position]]["suppressed_persons"] = persons
+            rows[candidates[position]]["suppressed_persons"] = persons
 
     def _is_within(self, row: Mapping[str, Any]) -> bool:
         return row["classes"] > 0 and self._limit.allows(row["suppressed_rows"], row.get("suppressed_persons"))

@@ -13,18 +13,14 @@ from sqlanon.requirements import ClassCondition
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, Distribution, SubsetCondition
 from sqlanon.support.coding import KNOWN, ROWS, Levels, code_column
 from sqlanon.support.expressions import (
-    all_columns,
     all_of,
     anonymous,
     as_column,
     cast,
     col,
-    filter_where,
-    greatest,
+    fragment,
     ident,
-    is_not_null,
     number,
-    select,
     subquery,
     template,
     total,
@@ -33,14 +29,14 @@ from sqlanon.support.expressions import (
 
 KEPT = "kept"
 LEAST_SUPPRESSED = "least_suppressed"
-PLACE = "place"
+CANDIDATE = "candidate"
 MOVERS = "movers"
 SETTLED = "settled"
 
 
 def evaluated_classes(
     space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), least_suppressed: bool = False
-) -> exp.Query:
+) -> exp.Select:
     """The classes with ``kept``: whether a class meets every requirement and has no unknown value.
 
     With ``least_suppressed``: the fewest of its rows that are suppressed here and at every lower generalization.
@@ -54,10 +50,10 @@ def evaluated_classes(
 
 
 def can_be_evaluated_together(space: ClassSpace) -> bool:
-    """Whether the classes of several generalizations have the same columns and are evaluated one by one."""
+    """Whether the classes of several generalizations have the same columns and are evaluated independently."""
     requirements = space.requirements
-    belongs_to_one = space.are_classes or space.moving_elsewhere
-    return not (belongs_to_one or requirements.shields or _group_by_distribution(requirements.class_conditions))
+    serves_one = space.are_classes or space.moving_elsewhere
+    return not (serves_one or requirements.shields or _group_by_distribution(requirements.class_conditions))
 
 
 def jointly_evaluated_classes(
@@ -65,13 +61,25 @@ def jointly_evaluated_classes(
     generalizations: Sequence[Levels],
     extra: Sequence[Sequence[exp.Expr]] = (),
     least_suppressed: bool = False,
-) -> exp.Query:
-    """`evaluated_classes` of several generalizations, with the index of each as ``place`` and its own ``extra``."""
+) -> exp.Select:
+    """`evaluated_classes` of several generalizations: ``candidate`` is the index of each; ``extra`` has its columns."""
     classes = []
-    for place, levels in enumerate(generalizations):
-        columns = [as_column(number(place), PLACE), *(extra[place] if extra else ())]
+    for i, levels in enumerate(generalizations):
+        columns = [as_column(number(i), CANDIDATE), *(extra[i] if extra else ())]
         classes.append(equivalence_classes(space, levels, columns, space.requirements.k))
     return _evaluate(space, union_all(*classes), least_suppressed)
+
+
+_CLASSES = template("""
+    SELECT sum(n)::BIGINT AS class_size, :class_count AS class_count, :columns
+    FROM :frequency
+    GROUP BY :keys
+""")
+_PERSONS_OF_CLASS = template("""
+    SELECT
+        coalesce(array_agg(DISTINCT mover) FILTER (WHERE mover IS NOT NULL), :no_movers) AS movers,
+        sum(persons)::BIGINT AS settled
+""")
 
 
 def equivalence_classes(
@@ -83,42 +91,41 @@ def equivalence_classes(
     requirements, ``extra``, and ``known`` if there are unknown values. Classes that only the population has are
     included, with size 0.
     """
+    known = [col(KNOWN)] if space.unknown else []
     if space.are_classes:
-        size = cast(col(ROWS), "BIGINT")
-        known = [col(KNOWN)] if space.unknown else []
-        return select(
-            [as_column(size, CLASS_SIZE), as_column(size.copy(), CLASS_COUNT), *known], space.frequency.copy()
+        return template("SELECT n::BIGINT AS class_size, n::BIGINT AS class_count, :known FROM :frequency")(
+            known=known, frequency=space.frequency
         )
-    keys = space.keys(levels)
-    persons = class_count(PERSONS, MOVER if space.moving else None) if space.persons else total(col(ROWS))
-    aggregates: list[exp.Expr] = [as_column(total(col(ROWS)), CLASS_SIZE), as_column(persons, CLASS_COUNT)]
+    keys, columns = space.keys(levels), list[exp.Expr]()
     if space.population:
         mover = POPULATION_MOVER if space.population_moving else None
-        aggregates.append(as_column(class_count(POPULATION, mover), CLASS_POPULATION))
+        columns.append(as_column(class_count(POPULATION, mover), CLASS_POPULATION))
     if space.requirements.shields and space.moving:
-        movers = filter_where(exp.ArrayAgg(this=exp.Distinct(expressions=[col(MOVER)])), is_not_null(col(MOVER)))
-        none = cast(exp.Array(expressions=[]), "INTEGER[]")
-        aggregates.append(as_column(exp.Coalesce(this=movers, expressions=[none]), MOVERS))
-        aggregates.append(as_column(total(col(PERSONS)), SETTLED))
-    if space.unknown:
-        aggregates.append(col(KNOWN))
-    classes = select([*aggregates, *extra], space.frequency.copy(), [col(key) for key in keys])
+        columns += _PERSONS_OF_CLASS(no_movers=cast(exp.Array(), "INTEGER[]")).expressions
+    columns += [*known, *extra]
     distributions = _group_by_distribution(space.requirements.class_conditions)
+    if distributions:  # keys get other names, because ``extra`` may contain them, too
+        columns += [as_column(col(key), f"key {key}") for key in keys]
+    classes = _CLASSES(
+        class_count=class_count(PERSONS, MOVER if space.moving else None) if space.persons else total(col(ROWS)),
+        columns=columns,
+        frequency=space.frequency,
+        keys=[col(key) for key in keys],
+    )
     if not distributions:
         return classes
-    # Keys get other names, because ``extra`` may contain them, too.
-    classes.set("expressions", [*classes.expressions, *(as_column(col(key), f"key {key}") for key in keys)])
-    query = select([all_columns("own")], subquery(classes, "own"))
+    query = template("WITH class_counts AS (:classes) SELECT c.* FROM class_counts AS c")(classes=classes)
     for i, (distribution, conditions) in enumerate(distributions.items()):
-        alias = f"d{i}"
+        alias = f"distribution_{i}"
         figures = _distribution_figures(space.sensitive[distribution], keys, conditions, space.moving, min_class_count)
         # Without its keys: some engines cannot resolve a name that occurs twice.
-        columns = exp.Column(this=exp.Star(except_=[ident(key) for key in keys] or None), table=ident(alias))
-        same_class = [col(f"key {key}", "own").eq(col(key, alias)) for key in keys]
+        new_columns = exp.Column(this=exp.Star(except_=[ident(key) for key in keys] or None), table=ident(alias))
+        same_class = all_of(col(f"key {key}", "c").eq(col(key, alias)) for key in keys)
         # Classes that only the population has are in no distribution.
         join_type = "cross" if not keys else "left" if space.population else "inner"
-        on = all_of(same_class) if keys else None
-        query = query.select(columns, copy=False).join(subquery(figures, alias), on=on, join_type=join_type, copy=False)
+        query = query.select(new_columns, copy=False).join(
+            subquery(figures, alias), on=same_class if keys else None, join_type=join_type, copy=False
+        )
     return query
 
 
@@ -139,16 +146,16 @@ def _distribution_figures(
 ) -> exp.Select:
     """One row for each class: the figures of the conditions on one distribution."""
     group_keys = [*keys, *(f"o{i}" for i in range(sensitive.inner))]
-    source: exp.Expr = subquery(count_by_class_and_value(sensitive.table, group_keys, moving), "counts")
+    counts = count_by_class_and_value(sensitive.table, group_keys, moving)
     groups = [condition.group_condition for condition in conditions if condition.group_condition is not None]
     if groups:
-        source = subquery(_condition_figures(groups, source, group_keys), "groups")
-    return _condition_figures(conditions, source, keys, sensitive.domain, min_class_count)
+        counts = _condition_figures(groups, counts, group_keys)
+    return _condition_figures(conditions, counts, keys, sensitive.domain, min_class_count)
 
 
 def _condition_figures(
     conditions: Sequence[ClassCondition],
-    source: exp.Expr,
+    counts: exp.Query,
     keys: Sequence[str],
     domain: exp.Table | None = None,
     min_class_count: int = 1,
@@ -161,16 +168,30 @@ def _condition_figures(
             name = condition.distribution.name
             aggregates |= {name(figure): value for figure, value in condition.figures().items()}
             derived |= {name(figure): value for figure, value in condition.derived_figures(min_class_count).items()}
-    columns: list[exp.Expr] = [col(key) for key in keys]
-    columns += [as_column(figure, name) for name, figure in aggregates.items()]
-    query = select(columns, source, [col(key) for key in keys])
-    if not derived:
-        return query
-    derived_columns = [as_column(value, name) for name, value in derived.items()]
-    query = select([all_columns("figures"), *derived_columns], subquery(query, "figures"))
-    if domain is not None and any(condition.needs_domain for condition in conditions):
+    query = template("""
+        WITH figures AS (
+            SELECT :keys, :aggregates
+            FROM :counts AS counts
+            GROUP BY :keys
+        )
+        SELECT figures.*, :derived
+        FROM figures
+    """)(
+        keys=[col(key) for key in keys],
+        aggregates=[as_column(figure, name) for name, figure in aggregates.items()],
+        counts=counts,
+        derived=[as_column(figure, name) for name, figure in derived.items()],
+    )
+    if derived and domain is not None and any(condition.needs_domain for condition in conditions):
         query = query.join(domain.copy(), join_type="cross", copy=False)
     return query
+
+
+_EVALUATED_CLASSES = template("""
+    WITH equivalence_classes AS (:classes)
+    SELECT *, coalesce((:meets_requirements), FALSE) AS kept, :least_suppressed
+    FROM equivalence_classes
+""")
 
 
 def _evaluate(space: ClassSpace, classes: exp.Query, least_suppressed: bool) -> exp.Select:
@@ -179,29 +200,28 @@ def _evaluate(space: ClassSpace, classes: exp.Query, least_suppressed: bool) -> 
         conditions.append(col(KNOWN))
     if space.population:
         conditions.append(col(CLASS_SIZE) > 0)
-    kept = exp.Coalesce(this=exp.Paren(this=all_of(conditions)), expressions=[exp.false()])
-    columns = [exp.Star(), as_column(kept, KEPT)]
-    if least_suppressed:
-        columns.append(as_column(_least_suppressed(space), LEAST_SUPPRESSED))
-    return exp.Select(expressions=columns).from_(subquery(classes, "c"), copy=False)
+    return _EVALUATED_CLASSES(
+        classes=classes,
+        meets_requirements=all_of(conditions),
+        least_suppressed=[as_column(_least_suppressed(space), LEAST_SUPPRESSED)] if least_suppressed else [],
+    )
 
 
 def _least_suppressed(space: ClassSpace) -> exp.Expr:
     """The most rows of a class that one requirement, or an unknown value, suppresses."""
-    parts: list[exp.Expr] = []
+    suppressed_unless = fragment("CASE WHEN :condition THEN 0 ELSE :suppressed END")
+    counts: list[exp.Expr] = []
     for condition in space.requirements.class_conditions:
-        suppressed: exp.Expr = col(CLASS_SIZE)
-        if not condition.hereditary:
-            if not space.additive:
-                continue
-            suppressed = condition.shortfall()
-        parts.append(exp.If(this=exp.Paren(this=condition.condition()), true=number(0), false=suppressed))
+        if condition.hereditary:
+            counts.append(suppressed_unless(condition=condition.condition(), suppressed=col(CLASS_SIZE)))
+        elif space.additive:
+            counts.append(suppressed_unless(condition=condition.condition(), suppressed=condition.shortfall()))
     if space.unknown:
-        parts.append(exp.If(this=col(KNOWN), true=number(0), false=col(CLASS_SIZE)))
-    if not parts:
+        counts.append(suppressed_unless(condition=col(KNOWN), suppressed=col(CLASS_SIZE)))
+    if not counts:
         return number(0.0)
-    is_in_source = col(CLASS_SIZE) > 0  # not only in the population
-    return exp.If(this=is_in_source, true=greatest(number(0.0), *parts), false=number(0.0))
+    # Classes of size 0 are in the population only.
+    return fragment("CASE WHEN class_size > 0 THEN greatest(0.0, :counts) ELSE 0.0 END")(counts=counts)
 
 
 # Classes that violate a shield are suppressed, which may make others violate one: repeat until all comply. In the last

@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from sqlanon.frequency.sets import ClassSpace, FrequencySets, class_columns
 from sqlanon.frequency.statements import MOVER, PERSONS, class_count
-from sqlanon.strategies.lattice.classes import KEPT, evaluated_classes
+from sqlanon.strategies.lattice.classes import CANDIDATE, KEPT, evaluated_classes
 from sqlanon.support.coding import Levels, code_column
-from sqlanon.support.expressions import all_of, as_column, col, subquery, template, union_all
+from sqlanon.support.expressions import all_of, as_column, col, fragment, number, template, union_all
 
 
 @dataclass(frozen=True)
@@ -42,24 +42,16 @@ def person_figures(persons: int, suppressed: int, in_release: int, smallest_clas
 
 
 def persons_in_classes(space: ClassSpace, generalizations: Sequence[Levels], kept: bool) -> exp.Query:
-    """Rows ``place, persons``: by generalization, the distinct persons with a row in a kept (or suppressed) class.
+    """Rows ``candidate, persons``: by generalization, the distinct persons with a row in a kept (or suppressed) class.
 
     Persons in a single combination of quasi-identifiers are counted there; the others have numbers, which are counted
     as distinct (`frequency.statements`).
     """
-    counts = []
-    for place, levels in enumerate(generalizations):
-        columns = [as_column(exp.Literal.number(place), "place"), _count_persons(space)]
-        counts.append(_class_members(space, levels, kept, columns))
+    counts = [
+        _class_members(space, levels, kept, [as_column(number(i), CANDIDATE), _count_persons(space)])
+        for i, levels in enumerate(generalizations)
+    ]
     return union_all(*counts)
-
-
-_CLASSES = template("SELECT :columns FROM :evaluated AS j WHERE :chosen")
-_SETTLED_PERSONS = template("""
-    SELECT coalesce(sum(f.persons)::BIGINT, 0)
-    FROM :frequency AS f
-    JOIN :classes AS x ON :same
-""")
 
 
 def count_persons_in_classes(frequency_sets: FrequencySets, space: ClassSpace, levels: Levels, kept: bool) -> int:
@@ -72,16 +64,25 @@ def count_persons_in_classes(frequency_sets: FrequencySets, space: ClassSpace, l
         return int(runner.fetch_rows(persons_in_classes(space, [levels], kept), [(0, 0)], in_plan=False)[0][1])
     pairs = class_columns(space, levels)
     evaluated = evaluated_classes(space, levels, [as_column(col(key), f"class_{key}") for key, _ in pairs])
-    query = _CLASSES(
+    query = template("""
+        WITH evaluated_classes AS (:evaluated_classes)
+        SELECT :columns
+        FROM evaluated_classes
+        WHERE :is_chosen
+    """)(
+        evaluated_classes=evaluated,
         columns=[as_column(col(f"class_{key}"), name) for key, name in pairs] or [as_column(exp.true(), "every")],
-        evaluated=subquery(evaluated),
-        chosen=_is_chosen(kept),
+        is_chosen=_is_chosen(kept),
     )
     chosen = runner.create_table(frequency_sets.work("chosen_classes"), query)
-    settled = _SETTLED_PERSONS(
+    settled = template("""
+        SELECT coalesce(sum(f.persons)::BIGINT, 0)
+        FROM :frequency AS f
+        JOIN :chosen_classes AS c ON :same_class
+    """)(
         frequency=frequency_sets.settled_at(levels).frequency,
-        classes=chosen,
-        same=all_of(col(key, "f").eq(col(name, "x")) for key, name in pairs),
+        chosen_classes=chosen,
+        same_class=all_of(col(key, "f").eq(col(name, "c")) for key, name in pairs),
     )
     try:
         persons = int(runner.fetch_rows(settled, [(0,)], in_plan=False)[0][0])
@@ -90,41 +91,42 @@ def count_persons_in_classes(frequency_sets: FrequencySets, space: ClassSpace, l
         runner.drop(chosen)
 
 
-_FEWEST_PERSONS = template("SELECT coalesce(min(persons), 0) AS persons FROM :classes AS w")
-
-
 def fewest_persons_query(space: ClassSpace, levels: Levels, visible: int) -> exp.Select:
     """One number: the persons of the smallest kept class as readers see it, by its first ``visible`` attributes."""
     codes = [col(code_column(i, level), "f") for i, level in space.below_top(levels) if i < visible]
     classes = _class_members(space, levels, True, [_count_persons(space)]).group_by(*codes, copy=False)
-    return _FEWEST_PERSONS(classes=subquery(classes))
+    return template("""
+        WITH visible_classes AS (:classes)
+        SELECT coalesce(min(persons), 0) AS persons
+        FROM visible_classes
+    """)(classes=classes)
 
 
 def _count_persons(space: ClassSpace) -> exp.Expr:
     count = class_count(PERSONS, MOVER if space.moving else None)
-    return as_column(exp.Coalesce(this=count, expressions=[exp.Literal.number(0)]), "persons")
+    return as_column(fragment("coalesce(:count, 0)")(count=count), "persons")
 
 
 def _is_chosen(kept: bool) -> exp.Expr:
     return col(KEPT) if kept else ~col(KEPT)
 
 
-_CLASS_MEMBERS = template("""
-    SELECT :columns
-    FROM :frequency AS f
-    JOIN (SELECT :keys FROM :evaluated AS j WHERE :chosen) AS c ON :same
-""")
-
-
 def _class_members(space: ClassSpace, levels: Levels, kept: bool, columns: Sequence[exp.Expr]) -> exp.Select:
     """Columns of the frequency set's rows in kept (or suppressed) classes."""
     names = {key: f"class_{key}" for key in space.keys(levels)}
     evaluated = evaluated_classes(space, levels, [as_column(col(key), name) for key, name in names.items()])
-    return _CLASS_MEMBERS(
+    return template("""
+        WITH
+            evaluated_classes AS (:evaluated_classes),
+            chosen_classes AS (SELECT :keys FROM evaluated_classes WHERE :is_chosen)
+        SELECT :columns
+        FROM :frequency AS f
+        JOIN chosen_classes AS c ON :same_class
+    """)(
+        evaluated_classes=evaluated,
+        keys=[col(name) for name in names.values()] or [exp.true()],
+        is_chosen=_is_chosen(kept),
         columns=list(columns),
         frequency=space.frequency,
-        keys=[col(name) for name in names.values()] or [exp.true()],
-        evaluated=subquery(evaluated),
-        chosen=_is_chosen(kept),
-        same=all_of(col(key, "f").eq(col(name, "c")) for key, name in names.items()),
+        same_class=all_of(col(key, "f").eq(col(name, "c")) for key, name in names.items()),
     )

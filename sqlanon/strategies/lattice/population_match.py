@@ -32,18 +32,20 @@ def wrong_map(search_input: SearchInput, space: ClassSpace, levels: Levels) -> e
     if members is None or population_members is None:
         return None
     keys = space.keys(levels)
-    wrong_matches = template("""
-        SELECT coalesce(sum(own.n)::BIGINT, 0)
-        FROM :source_persons AS own
-        SEMI JOIN (SELECT * FROM :evaluated AS j WHERE kept AND class_population > 0) AS kept ON :in_class
-        ANTI JOIN :population_persons AS theirs ON :same_person
-    """)
-    return wrong_matches(
+    return template("""
+        WITH
+            evaluated_classes AS (:evaluated_classes),
+            matched_classes AS (SELECT * FROM evaluated_classes WHERE kept AND class_population > 0)
+        SELECT coalesce(sum(s.n)::BIGINT, 0)
+        FROM :source_persons AS s
+        SEMI JOIN matched_classes AS c ON :in_class
+        ANTI JOIN :population_persons AS p ON :same_person
+    """)(
+        evaluated_classes=evaluated_classes(space, levels, [as_column(col(key), f"key {key}") for key in keys]),
         source_persons=_persons(members, search_input.attributes, levels, keys),
-        evaluated=evaluated_classes(space, levels, [as_column(col(key), f"key {key}") for key in keys]),
-        in_class=all_of(col(key, "own").eq(col(f"key {key}", "kept")) for key in keys),
+        in_class=all_of(col(key, "s").eq(col(f"key {key}", "c")) for key in keys),
         population_persons=_persons(population_members, search_input.attributes, levels, keys, search_input.types),
-        same_person=all_of(col(name, "own").eq(col(name, "theirs")) for name in (*keys, PERSON)),
+        same_person=all_of(col(name, "s").eq(col(name, "p")) for name in (*keys, PERSON)),
     )
 
 
@@ -115,9 +117,10 @@ def match_population(engine: Engine, search_input: SearchInput, levels: Levels) 
         return None
     space = search_input.frequency_sets.at(levels)
     null_map = template("""
+        WITH evaluated_classes AS (:evaluated_classes)
         SELECT coalesce((sum(class_size) FILTER (WHERE kept AND class_population = 0))::BIGINT, 0)
-        FROM :evaluated AS j
-    """)
-    unmatched = engine.rows(null_map(evaluated=evaluated_classes(space, levels)))[0][0]
+        FROM evaluated_classes
+    """)(evaluated_classes=evaluated_classes(space, levels))
+    unmatched = engine.rows(null_map)[0][0]
     query = wrong_map(search_input, space, levels)
     return PopulationMatch(unmatched, None if query is None else engine.rows(query)[0][0])

@@ -18,25 +18,10 @@ from functools import reduce
 from sqlglot import exp
 
 from sqlanon.frequency.sets import ClassSpace
-from sqlanon.requirements.base import CLASS_SIZE
 from sqlanon.strategies.lattice.classes import KEPT, evaluated_classes
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.coding import KNOWN, Levels, code_column, group_counts
-from sqlanon.support.expressions import (
-    all_of,
-    as_column,
-    cast,
-    col,
-    create_table,
-    drop_table,
-    filter_where,
-    number,
-    select,
-    subquery,
-)
-
-ID = "id"
-OUTLIER = "outlier"
+from sqlanon.support.expressions import as_column, col, create_table, drop_table, fragment, number, template
 
 PAIRS = 10_000_000
 """Maximum number of pairs of combinations that one statement compares, which takes some tenths of a second."""
@@ -61,7 +46,7 @@ def distance_vectors(search_input: SearchInput) -> Iterator[set[Levels]]:
             for level in range(low + 1, top + 1)
             if engine.rows(neighbours(table, bottom, heights, i, level))[0][0]
         }
-        combination_count, outlier_count = engine.rows(sizes(table))[0]
+        combination_count, outlier_count = engine.rows(sizes(combinations=table))[0]
         # In a large lattice there may be as many vectors as pairs, and all of them are fetched.
         max_pairs = PAIRS if lattice.size <= PAIRS else PAIRS // 10 // len(heights)
         step = max_pairs // max(combination_count, 1) + 1
@@ -81,22 +66,24 @@ def combinations(space: ClassSpace, bottom: Levels) -> exp.Select:
     """
     codes = [code_column(i, level) for i, low in enumerate(bottom) for level in range(low, space.heights[i])]
     code_columns = [as_column(exp.Min(this=col(code)), f"of {code}") for code in codes]
-    outlier: exp.Expr = ~col(KEPT)
-    if space.requirements.covering_condition is None:
-        outlier = all_of([outlier, col(CLASS_SIZE) > 0])
-    order: list[exp.Expr] = [exp.Ordered(this=exp.Paren(this=outlier.copy()), desc=True)]
-    order += [exp.Ordered(this=col(f"of {code_column(i, low)}")) for i, low in space.below_top(bottom)]
-    position = exp.Window(this=exp.RowNumber(), order=exp.Order(expressions=order))
-    output = [as_column(cast(exp.Sub(this=position, expression=number(1)), "BIGINT"), ID)]
-    output += [as_column(exp.Paren(this=outlier), OUTLIER), *(as_column(col(f"of {code}"), code) for code in codes)]
-    query = select([*output], subquery(evaluated_classes(space, bottom, code_columns), "j"))
-    return query.where(col(KNOWN), copy=False) if space.unknown else query
+    needs_rows = space.requirements.covering_condition is None
+    return template("""
+        WITH
+            evaluated_classes AS (:evaluated_classes),
+            known_classes AS (SELECT *, (:is_outlier) AS outlier FROM evaluated_classes WHERE :is_known)
+        SELECT (row_number() OVER (ORDER BY outlier DESC, :lowest_codes) - 1)::BIGINT AS id, outlier, :codes
+        FROM known_classes
+    """)(
+        evaluated_classes=evaluated_classes(space, bottom, code_columns),
+        is_outlier=fragment("NOT kept AND class_size > 0")() if needs_rows else ~col(KEPT),
+        is_known=col(KNOWN) if space.unknown else exp.true(),
+        lowest_codes=[col(f"of {code_column(i, low)}") for i, low in space.below_top(bottom)],
+        codes=[as_column(col(f"of {code}"), code) for code in codes],
+    )
 
 
-def sizes(combinations: exp.Table) -> exp.Select:
-    """One row: the numbers of combinations and of outliers."""
-    count = exp.Count(this=exp.Star())
-    return select([count, filter_where(count.copy(), col(OUTLIER))], combinations.copy())
+sizes = template("SELECT count(*) AS combinations, count(*) FILTER (WHERE outlier) AS outliers FROM :combinations")
+"""One row: the numbers of combinations and of outliers."""
 
 
 def neighbours(combinations: exp.Table, bottom: Levels, heights: Levels, attribute: int, level: int) -> exp.Select:
@@ -109,24 +96,27 @@ def neighbours(combinations: exp.Table, bottom: Levels, heights: Levels, attribu
     keys = [code_column(i, low) for i, (low, height) in enumerate(zip(bottom, heights, strict=True)) if low < height]
     keys.remove(code_column(attribute, bottom[attribute]))
     keys += [code_column(attribute, level)] if level < heights[attribute] else []
-    lower_code = col(code_column(attribute, level - 1))
-    differ = exp.Min(this=lower_code) < exp.Max(this=lower_code.copy())
-    has_outlier = filter_where(exp.Count(this=exp.Star()), col(OUTLIER)) > 0
-    groups = select([as_column(number(1), "one")], combinations.copy(), [col(key) for key in keys])
-    groups = groups.having(all_of([has_outlier, differ]), copy=False)
-    return select([exp.Count(this=exp.Star())], subquery(groups, "g"))
+    return template("""
+        WITH neighbour_groups AS (
+            SELECT count(*) AS combinations
+            FROM :combinations
+            GROUP BY :keys
+            HAVING count(*) FILTER (WHERE outlier) > 0 AND min(:lower_code) < max(:lower_code)
+        )
+        SELECT count(*)
+        FROM neighbour_groups
+    """)(combinations=combinations, keys=[col(key) for key in keys], lower_code=col(code_column(attribute, level - 1)))
 
 
 def vectors(combinations: exp.Table, bottom: Levels, heights: Levels, first: int, end: int) -> exp.Select:
     """The distinct vectors, packed for `unpacked`, between the outliers with ids from ``first`` to before ``end`` and
     all combinations with ids from ``first``; earlier ones have been compared already."""
-    from_first = exp.GTE(this=col(ID), expression=number(first))
-    outliers = select([exp.Star()], combinations.copy()).where(from_first, col(ID) < number(end), copy=False)
-    compared = select([exp.Star()], combinations.copy()).where(from_first.copy(), copy=False)
     words = [as_column(_pack(word, bottom, heights), f"word_{i}") for i, word in enumerate(_words(bottom, heights))]
-    query = exp.Select(expressions=words or [as_column(number(0), "word_0")], distinct=exp.Distinct())
-    query = query.from_(subquery(outliers, "x"), copy=False)
-    return query.join(subquery(compared, "y"), join_type="cross", copy=False)
+    return template("""
+        SELECT DISTINCT :words
+        FROM (SELECT * FROM :combinations WHERE id >= :first AND id < :end) AS x
+        CROSS JOIN (SELECT * FROM :combinations WHERE id >= :first) AS y
+    """)(words=words or [as_column(number(0), "word_0")], combinations=combinations, first=first, end=end)
 
 
 def unpacked(row: Sequence[int], bottom: Levels, heights: Levels) -> Levels:
