@@ -110,7 +110,7 @@ AS_LARGE = {
 with many rows that have their codes in packs."""
 
 LARGE_PATHS = {
-    "lattice": ((2, 13), ["run_generation", "_check_ahead", "class_leaves_together"]),
+    "lattice": ((2, 13), ["run_generation", "_check_ahead", "attribute_leaves"]),
     "rows": ((0, 64), ["half_at"]),
     "both": ((48,), ["run_generation", "_check_ahead"]),
     "packs": ((80,), ["half_at", "_pack_codes"]),
@@ -125,7 +125,7 @@ def test_every_strategy_as_if_tables_were_large(size: str, monkeypatch: pytest.M
     for owner, name in (
         (GeneticSearch, "run_generation"),
         (optimal._BranchAndBound, "_check_ahead"),
-        (checker, "class_leaves_together"),
+        (checker, "attribute_leaves"),
         (FrequencySets, "half_at"),
         (codes, "_pack_codes"),
     ):

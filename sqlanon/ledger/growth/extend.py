@@ -275,7 +275,8 @@ def _figures(search_input: SearchInput, space: ClassSpace, levels: Levels) -> Fi
     suppressed = runner.fetch_figures(candidate_query(space, levels))["suppressed_rows"]
     leaves: dict[int, float] = {}
     if suppressed and measure.needs_leaves and inner_levels(search_input.attributes, levels):
-        leaves = fetch_leaf_sums(runner, class_leaves_query(space, levels, search_input.attributes, kept=False))
+        query = class_leaves_query(space, [(levels, False)], search_input.attributes)
+        leaves = fetch_leaf_sums(runner, query).get(0, {})
     return Figures(0, suppressed, suppressed_leaves=leaves)
 
 

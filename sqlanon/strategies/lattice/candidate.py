@@ -57,12 +57,13 @@ def candidate_query(
     WITH "evaluated_classes" AS (WITH "equivalence_classes" AS (SELECT ... FROM "frequency" GROUP BY "q0_l0") ...
     """
     inner = inner_levels(attributes, levels) if attributes else []
+    suppressed_leaves = fragment("sum(class_size::DOUBLE * :leaves) FILTER (WHERE NOT kept)")
     query = _CANDIDATE(
         evaluated_classes=evaluated_classes(space, levels, _codes(inner), least_suppressed),
         candidate=[],
         further_figures=[
             *_further_figures(space, least_suppressed, squares),
-            *(as_column(_SUPPRESSED_LEAVES(leaves=col("leaves", f"l{i}")), f"leaves_{i}") for i, _ in inner),
+            *(as_column(suppressed_leaves(leaves=col("leaves", f"l{i}")), f"leaves_{i}") for i, _ in inner),
         ],
     )
     for i, level in inner:
@@ -72,9 +73,6 @@ def candidate_query(
         same_code = col(f"code_{i}", "c").eq(col("code", f"l{i}"))
         query = query.join(subquery(leaves, f"l{i}"), on=same_code, join_type="left", copy=False)
     return query
-
-
-_SUPPRESSED_LEAVES = fragment("sum(class_size::DOUBLE * :leaves) FILTER (WHERE NOT kept)")
 
 
 def inner_levels(attributes: Sequence[CodedAttribute], levels: Levels) -> list[tuple[int, int]]:
@@ -97,38 +95,34 @@ def joint_candidate_query(
     )
 
 
-_SQUARES = template("SELECT sum(pow(class_size, 2)) FILTER (WHERE kept) AS squares")
-_LEAST_SUPPRESSED = template("SELECT sum(least_suppressed)::DOUBLE AS least_suppressed")
-_FIGURES_FOR_TABLE_CONDITIONS = template("""
-    SELECT
-        (sum(class_count) FILTER (WHERE kept))::BIGINT AS kept_count,
-        count(*) FILTER (WHERE kept AND class_count = 1) AS single_classes
-""")
-_UNMATCHED_ROWS = template(
-    "SELECT (sum(class_size) FILTER (WHERE kept AND class_population = 0))::BIGINT AS unmatched_rows"
-)
-_COVERING = template("""
-    SELECT
-        count(*) FILTER (WHERE class_population > 0 AND NOT kept) AS uncovered_classes,
-        count(*) FILTER (WHERE :is_uncoverable) AS uncoverable_classes
-""")
-
-
 def _further_figures(space: ClassSpace, least_suppressed: bool, squares: bool) -> list[exp.Expr]:
     """The figures that only some measures and requirements need."""
     requirements, covering = space.requirements, space.requirements.covering_condition
-    figures: list[exp.Expr] = []
+    figures = []
     if squares:
-        figures += _SQUARES().expressions
+        figures.append(template("SELECT sum(pow(class_size, 2)) FILTER (WHERE kept) AS squares")())
     if requirements.table_conditions:
-        figures += _FIGURES_FOR_TABLE_CONDITIONS().expressions
+        query = template("""
+            SELECT
+                (sum(class_count) FILTER (WHERE kept))::BIGINT AS kept_count,
+                count(*) FILTER (WHERE kept AND class_count = 1) AS single_classes
+        """)
+        figures.append(query())
     if requirements.table_conditions and space.population:
-        figures += _UNMATCHED_ROWS().expressions
+        query = template("""
+            SELECT (sum(class_size) FILTER (WHERE kept AND class_population = 0))::BIGINT AS unmatched_rows
+        """)
+        figures.append(query())
     if least_suppressed:
-        figures += _LEAST_SUPPRESSED().expressions
+        figures.append(template("SELECT sum(least_suppressed)::DOUBLE AS least_suppressed")())
     if covering is not None and (is_uncoverable := covering.uncoverable_class()) is not None:
-        figures += _COVERING(is_uncoverable=is_uncoverable).expressions
-    return figures
+        query = template("""
+            SELECT
+                count(*) FILTER (WHERE class_population > 0 AND NOT kept) AS uncovered_classes,
+                count(*) FILTER (WHERE :is_uncoverable) AS uncoverable_classes
+        """)
+        figures.append(query(is_uncoverable=is_uncoverable))
+    return [column for query in figures for column in query.expressions]
 
 
 def smallest_class_query(space: ClassSpace, levels: Levels) -> exp.Select:
@@ -174,43 +168,47 @@ def kept_sizes_query(space: ClassSpace, levels: Levels) -> exp.Select:
     """)(evaluated_classes=evaluated_classes(space, levels))
 
 
-_CLASS_LEAVES = template("""
-    WITH
-        evaluated_classes AS (:evaluated_classes),
-        slots AS (:slots)
-    SELECT :candidate, s.slot, sum(c.class_size::DOUBLE * l.leaves) AS leaves
-    FROM evaluated_classes AS c
-    JOIN slots AS s ON :sums_class
-    JOIN :leaves AS l ON l.slot = s.slot AND l.level = s.level AND l.code = :code
-    GROUP BY :candidate, s.slot
-""")
-
-
 def class_leaves_query(
-    space: ClassSpace, levels: Levels, attributes: Sequence[CodedAttribute], kept: bool
+    space: ClassSpace,
+    requests: Sequence[tuple[Levels, bool]],
+    attributes: Sequence[CodedAttribute],
+    leaves: exp.Table | None = None,
 ) -> exp.Select:
-    """Rows ``slot, leaves``: for each attribute with labels other than the top, the sum over kept (or suppressed) rows
-    of the leaves under its value, less one.
+    """Rows ``candidate, slot, leaves``: by generalization and attribute with labels other than the top, the sum over
+    kept (or suppressed) rows of the leaves under its value, less one.
 
+    A request is a generalization, and whether its kept rows are summed. ``leaves`` is a table of `attribute_leaves`.
     All attributes share one join: with a join for each, planning takes longer than running.
     """
-    inner = inner_levels(attributes, levels)
-    return _CLASS_LEAVES(
-        evaluated_classes=evaluated_classes(space, levels, _codes(inner)),
-        candidate=[],
-        slots=values_query({"slot": "INTEGER", "level": "INTEGER"}, [[i, level] for i, level in inner]),
-        sums_class=col(KEPT, "c") if kept else ~col(KEPT, "c"),
-        leaves=_leaves_of_levels(attributes, inner),
-        code=_code_of_slot([i for i, _ in inner]),
-    )
+    inner = [dict(inner_levels(attributes, levels)) for levels, _ in requests]
+    slots = sorted({i for levels in inner for i in levels})
 
+    def codes(levels: Mapping[int, int]) -> list[exp.Expr]:
+        values = {i: col(code_column(i, levels[i])) if i in levels else exp.null() for i in slots}
+        return [as_column(cast(value, "BIGINT"), f"code_{i}") for i, value in values.items()]
 
-def _code_of_slot(attributes: Sequence[int]) -> exp.Case:
-    """The code of a class ``c`` for the attribute of a slot ``s``."""
     code = exp.Case()  # with conditions, which every dialect has
-    for i in attributes:
-        code = code.when(col("slot", "s").eq(number(i)), cast(col(f"code_{i}", "c"), "BIGINT"), copy=False)
-    return code
+    for i in slots:
+        code = code.when(col("slot", "s").eq(number(i)), col(f"code_{i}", "c"), copy=False)
+    types = {CANDIDATE: "INTEGER", KEPT: "BOOLEAN", "slot": "INTEGER", "level": "INTEGER"}
+    rows = [[c, requests[c][1], i, level] for c, levels in enumerate(inner) for i, level in levels.items()]
+    return template("""
+        WITH
+            evaluated_classes AS (:evaluated_classes),
+            slots AS (:slots)
+        SELECT c.candidate, s.slot, sum(c.class_size::DOUBLE * l.leaves) AS leaves
+        FROM evaluated_classes AS c
+        JOIN slots AS s ON s.candidate = c.candidate AND s.kept = c.kept
+        JOIN :leaves AS l ON l.slot = s.slot AND l.level = s.level AND l.code = :code
+        GROUP BY c.candidate, s.slot
+    """)(
+        evaluated_classes=jointly_evaluated_classes(space, [levels for levels, _ in requests], [*map(codes, inner)]),
+        slots=values_query(types, rows),
+        leaves=_leaves_of_levels(attributes, {pair for levels in inner for pair in levels.items()})
+        if leaves is None
+        else leaves,
+        code=code,
+    )
 
 
 def attribute_leaves(attributes: Sequence[CodedAttribute]) -> exp.Query:
@@ -218,42 +216,14 @@ def attribute_leaves(attributes: Sequence[CodedAttribute]) -> exp.Query:
 
     At least one attribute must have such a level.
     """
-    inner = [
-        (i, level)
-        for i, attribute in enumerate(attributes)
-        for level in range(attribute.lowest_labelled, attribute.height)
-    ]
-    return _leaves_of_levels(attributes, inner)
+    levels = {i: range(attribute.lowest_labelled, attribute.height) for i, attribute in enumerate(attributes)}
+    return _leaves_of_levels(attributes, {(i, level) for i in levels for level in levels[i]})
 
 
-def _leaves_of_levels(attributes: Sequence[CodedAttribute], inner: Sequence[tuple[int, int]]) -> exp.Query:
+def _leaves_of_levels(attributes: Sequence[CodedAttribute], inner: set[tuple[int, int]]) -> exp.Query:
     leaves_of_level = template("SELECT :slot AS slot, :level AS level, l.code, l.leaves FROM :leaves AS l")
-    queries = [leaves_of_level(slot=i, level=level, leaves=level_leaves(attributes[i], level)) for i, level in inner]
-    return union_all(*queries)
-
-
-def class_leaves_together(
-    space: ClassSpace, requests: Sequence[tuple[Levels, bool]], attributes: Sequence[CodedAttribute], leaves: exp.Table
-) -> exp.Select:
-    """Rows ``candidate, slot, leaves``: `class_leaves_query` for several generalizations, each with whether its kept
-    classes are summed; ``leaves`` is the table of `attribute_leaves`."""
-    inner = [dict(inner_levels(attributes, levels)) for levels, _ in requests]
-    slots = sorted({i for labelled in inner for i in labelled})
-
-    def codes(labelled: Mapping[int, int]) -> list[exp.Expr]:
-        values = {i: col(code_column(i, labelled[i])) if i in labelled else exp.null() for i in slots}
-        return [as_column(cast(value, "BIGINT"), f"code_{i}") for i, value in values.items()]
-
-    generalizations = [levels for levels, _ in requests]
-    slot_rows = [[c, requests[c][1], i, level] for c, labelled in enumerate(inner) for i, level in labelled.items()]
-    types = {CANDIDATE: "INTEGER", KEPT: "BOOLEAN", "slot": "INTEGER", "level": "INTEGER"}
-    return _CLASS_LEAVES(
-        evaluated_classes=jointly_evaluated_classes(space, generalizations, [codes(labelled) for labelled in inner]),
-        candidate=[col(CANDIDATE, "c")],
-        slots=values_query(types, slot_rows),
-        sums_class=fragment("s.candidate = c.candidate AND s.kept = c.kept")(),
-        leaves=leaves,
-        code=_code_of_slot(slots),
+    return union_all(
+        *(leaves_of_level(slot=i, level=level, leaves=level_leaves(attributes[i], level)) for i, level in sorted(inner))
     )
 
 

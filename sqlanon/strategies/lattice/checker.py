@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +18,6 @@ from sqlanon.strategies.lattice.candidate import (
     attribute_leaves,
     candidate_query,
     class_leaves_query,
-    class_leaves_together,
     inner_levels,
     joint_candidate_query,
     kept_sizes_query,
@@ -45,9 +45,12 @@ def verdict_rules(search_input: SearchInput) -> VerdictRules:
     return VerdictRules(search_input.requirements, search_input.marginals.rows, additive, search_input.limit.persons)
 
 
-def fetch_leaf_sums(runner: StatementRunner, query: exp.Select) -> dict[int, float]:
-    """The result of `candidate.class_leaves_query`, by attribute."""
-    return {slot: leaves for slot, leaves in runner.fetch_rows(query, []) if leaves is not None}
+def fetch_leaf_sums(runner: StatementRunner, query: exp.Select) -> dict[int, dict[int, float]]:
+    """The result of `candidate.class_leaves_query`, by candidate and attribute."""
+    sums = defaultdict[int, dict[int, float]](dict)
+    for candidate, slot, leaves in runner.fetch_rows(query, []):
+        sums[candidate][slot] = leaves
+    return sums
 
 
 LEAF_COUNT_FACTOR = 2
@@ -96,14 +99,10 @@ class Checker:
         self._count_persons(space, [levels], [row])
         if space.are_classes and self._is_within(row):
             space = self._sets.at(levels)
-        leaves: Mapping[int, float] = {}
-        if self._needs_leaves(levels, row) and attributes:
-            leaves = {i: row[f"leaves_{i}"] for i, _ in inner_levels(attributes, levels)}
-        elif self._needs_leaves(levels, row):
-            sums_kept = _has_fewer_kept_classes(space, row)
-            query = class_leaves_query(space, levels, self._attributes, sums_kept)
-            leaves = fetch_leaf_sums(self._runner, query)
-            leaves = self._subtract_from_all(levels, leaves) if sums_kept else leaves
+        if attributes and self._needs_leaves(levels, row):
+            leaves: Mapping[int, float] = {i: row[f"leaves_{i}"] for i, _ in inner_levels(attributes, levels)}
+        else:
+            leaves = self._fetch_leaves(space, [levels], [row]).get(0, {})
         return replace(self._figures(space, levels, row, leaves), counted_share=share)
 
     def _fetch_row(
@@ -132,32 +131,28 @@ class Checker:
         checked = generalizations[:limit]
         query = joint_candidate_query(space, checked, self._needs_least_suppressed, self._measure.needs_squares)
         names = query.named_selects
-        rows = {row[0]: dict(zip(names, row, strict=True)) for row in self._runner.fetch_rows(query, [])}
+        rows = [dict(zip(names, row, strict=True)) for row in sorted(self._runner.fetch_rows(query, []))]
         if len(rows) < len(checked):  # no rows, so no classes
             return [self(generalizations[0])]
-        self._count_persons(space, checked, [rows[i] for i in range(len(checked))])
-        leaves = self._fetch_leaves_together(space, checked, rows)
+        self._count_persons(space, checked, rows)
+        leaves = self._fetch_leaves(space, checked, rows)
         return [self._figures(space, levels, rows[i], leaves.get(i, {})) for i, levels in enumerate(checked)]
 
-    def _fetch_leaves_together(
-        self, space: ClassSpace, generalizations: Sequence[Levels], rows: Mapping[int, Mapping[str, Any]]
+    def _fetch_leaves(
+        self, space: ClassSpace, generalizations: Sequence[Levels], rows: Sequence[Mapping[str, Any]]
     ) -> Mapping[int, Mapping[int, float]]:
-        """The leaves of suppressed rows, by candidate and attribute. Makes ``leaves``, once."""
+        """The leaves of suppressed rows, by candidate and attribute. For several candidates, makes ``leaves``, once."""
         candidates = [i for i, levels in enumerate(generalizations) if self._needs_leaves(levels, rows[i])]
         if not candidates:
             return {}
-        if self._leaves is None:
-            self._leaves = self._runner.create_table(
-                self._search_input.work("leaves"), attribute_leaves(self._attributes)
-            )
+        if self._leaves is None and len(generalizations) > 1:
+            query = attribute_leaves(self._attributes)
+            self._leaves = self._runner.create_table(self._search_input.work("leaves"), query)
         requests = [(generalizations[i], _has_fewer_kept_classes(space, rows[i])) for i in candidates]
-        leaves: dict[int, dict[int, float]] = {i: {} for i in candidates}
-        query = class_leaves_together(space, requests, self._attributes, self._leaves)
-        for position, slot, leaf_sum in self._runner.fetch_rows(query, []):
-            leaves[candidates[position]][slot] = leaf_sum
+        sums = fetch_leaf_sums(self._runner, class_leaves_query(space, requests, self._attributes, self._leaves))
         return {
-            i: self._subtract_from_all(levels, leaves[i]) if sums_kept else leaves[i]
-            for i, (levels, sums_kept) in zip(candidates, requests, strict=True)
+            i: self._subtract_from_all(levels, sums.get(position, {})) if sums_kept else sums.get(position, {})
+            for position, (i, (levels, sums_kept)) in enumerate(zip(candidates, requests, strict=True))
         }
 
     def _counts_leaves(self, space: ClassSpace, levels: Levels) -> bool:

@@ -63,10 +63,12 @@ def jointly_evaluated_classes(
     least_suppressed: bool = False,
 ) -> exp.Select:
     """`evaluated_classes` of several generalizations: ``candidate`` is the index of each; ``extra`` has its columns."""
-    classes = []
-    for i, levels in enumerate(generalizations):
-        columns = [as_column(number(i), CANDIDATE), *(extra[i] if extra else ())]
-        classes.append(equivalence_classes(space, levels, columns, space.requirements.k))
+    columns = [[as_column(number(i), CANDIDATE), *(extra[i] if extra else ())] for i in range(len(generalizations))]
+    if len(generalizations) == 1:
+        return evaluated_classes(space, generalizations[0], columns[0], least_suppressed)
+    classes = [
+        equivalence_classes(space, levels, columns[i], space.requirements.k) for i, levels in enumerate(generalizations)
+    ]
     return _evaluate(space, union_all(*classes), least_suppressed)
 
 
@@ -109,7 +111,7 @@ def equivalence_classes(
     classes = _CLASSES(
         class_count=class_count(PERSONS, MOVER if space.moving else None) if space.persons else total(col(ROWS)),
         columns=columns,
-        frequency=space.frequency,
+        frequency=space.frequency.copy(),
         keys=[col(key) for key in keys],
     )
     if not distributions:
