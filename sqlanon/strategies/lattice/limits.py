@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from sqlanon.engines.deadline import InterruptedStatementError
@@ -66,6 +66,12 @@ class Clock:
             raise
         finally:
             self._interruptible_at = outer
+
+    @contextmanager
+    def until_limit(self) -> Iterator[None]:
+        """Run statements until a limit is reached, which ends the block without an error."""
+        with suppress(LimitReachedError), self.in_time():
+            yield
 
     def may_interrupt(self) -> bool:
         """Whether the running statement may be interrupted now."""

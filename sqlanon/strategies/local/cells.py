@@ -218,7 +218,7 @@ class _CellSuppression:
         )
         self.helpers = self._make("helpers", query)
         self.rows = self._make("rows", _WAITING(nodes=self._nodes("r"), read=self.read))
-        assignment = task.make("cells_placed", self._released_combinations(self._choose()))
+        assignment = task.make("cells_assignment", self._released_combinations(self._choose()))
         return LocalOutcome(task, assignment, rounds=self.rounds)
 
     def _released_combinations(self, choice: exp.Table) -> exp.Select:

@@ -106,7 +106,7 @@ def forest(task: LocalTask) -> LocalOutcome:
     grouping = Groups(divided, "forest_shares").price_members(
         groups.make(template("SELECT combination, class_id FROM :shares")(shares=shares))
     )
-    assignment = task.make("forest_placed", grouping.assignment(len(task.trees)))
+    assignment = task.make("forest_assignment", grouping.assignment(len(task.trees)))
     return LocalOutcome(divided, assignment, rounds=groups.rounds, bound=_lower_bound(task, trees, classes))
 
 

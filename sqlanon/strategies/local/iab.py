@@ -205,7 +205,7 @@ class StateSearch:
         if self.best is None:
             raise self._infeasible(limit)
         with self._flag_violating([self.best.number]) as rows:
-            assignment = self.task.make("iab_kept", self._not_violating(rows, self.best.number))
+            assignment = self.task.make("iab_assignment", self._not_violating(rows, self.best.number))
         return LocalOutcome(self.task, assignment, rounds=self.checks)
 
     def _next(self, newest: list[State]) -> State | None:
@@ -297,8 +297,8 @@ class StateSearch:
             return True
         tables = self._tables
         with (
-            tables.temporary("rest", self._not_violating(flagged, number_)) as rows,
-            tables.temporary("flagged_rest", flag_violations(rows, self._small_classes(rows))) as flagged_again,
+            tables.temporary("remaining", self._not_violating(flagged, number_)) as rows,
+            tables.temporary("flagged_remaining", flag_violations(rows, self._small_classes(rows))) as flagged_again,
         ):
             return not any(violating for _, _, violating, *_ in self._tables.figures(flagged_again))
 
@@ -372,7 +372,7 @@ class StateTables:
         if any(column.quasi is None for column in search_input.released_columns):
             attributes, source = search_input.attributes, search_input.source.relation
             tuples = tuples_by_combination(source, search_input.released_columns, attributes, task.combinations, trees)
-            self._tuples = task.make("iab_others", tuples)
+            self._tuples = task.make("iab_tuples", tuples)
 
     @contextmanager
     def temporary(self, name: str, query: exp.Query) -> Iterator[exp.Table]:

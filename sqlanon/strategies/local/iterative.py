@@ -21,7 +21,7 @@ instead of a search for each of them, and the rounds that follow, are contributi
 
 from __future__ import annotations
 
-from sqlanon.strategies.lattice.limits import FIRST_GRACE, LimitReachedError
+from sqlanon.strategies.lattice.limits import FIRST_GRACE
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.groups import Grouping, Groups, cheapest_classes, unassigned_combinations
 from sqlanon.strategies.local.task import SHARE_BEFORE_CUTS, LocalOutcome, LocalTask
@@ -106,17 +106,15 @@ def local(task: LocalTask) -> LocalOutcome:
         search, levels = task.search_full_domain(share=SHARE_BEFORE_CUTS)
         groups = Groups(task, "local")
         best = groups.classes_at(levels)
-    try:
-        with task.clock.in_time():
-            candidate = groups.cut(as_ancestors=True) if task.is_large else groups.complete(groups.climb(groups.prices))
-            best = groups.cheaper(best, candidate)
-            target_price = best.price + 1
-            while best.price < target_price:
-                target_price = round(best.price * (1 - LEAST_GAIN))
-                best = groups.cheaper(best, _move_members(task, groups, best))
-    except LimitReachedError:
-        best = groups.best or best
-    assignment = task.make("local_placed", best.assignment(len(task.trees)))
+    with task.clock.until_limit():
+        candidate = groups.cut(as_ancestors=True) if task.is_large else groups.complete(groups.climb(groups.prices))
+        best = groups.cheaper(best, candidate)
+        target_price = best.price + 1
+        while best.price < target_price:
+            target_price = round(best.price * (1 - LEAST_GAIN))
+            best = groups.cheaper(best, _move_members(task, groups, best))
+    best = groups.best or best
+    assignment = task.make("local_assignment", best.assignment(len(task.trees)))
     return LocalOutcome(task, assignment, rounds=groups.rounds, search=search)
 
 

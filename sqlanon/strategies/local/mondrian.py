@@ -42,7 +42,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlanon.strategies.lattice.limits import FIRST_GRACE, LimitReachedError
+from sqlanon.strategies.lattice.limits import FIRST_GRACE
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.nodes import COMBINATION, NODE, Tree, level_column
 from sqlanon.strategies.local.placement import feasible_rows
@@ -113,19 +113,16 @@ class Cutting:
 
     def run(self) -> exp.Table:
         """Cut until no part can be cut, or a limit is reached; the ``classes``."""
-        try:
-            with self.task.clock.in_time():
-                while self.cut_once():
-                    pass
-        except LimitReachedError:
-            self.close_parts()
+        with self.task.clock.until_limit():
+            while self.cut_once():
+                pass
+        self.close_parts()
         return self.classes
 
     def cut_once(self) -> bool:
         """Cut each open part once; whether any part was cut."""
         task = self.task
         if not self._attributes:
-            self.close_parts()
             return False
         task.clock.spend()
         self.rounds += 1

@@ -31,7 +31,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlanon.policy.guarantee import select_combinations
-from sqlanon.strategies.lattice.limits import Clock, LimitReachedError
+from sqlanon.strategies.lattice.limits import Clock
 from sqlanon.strategies.local.cells import can_be_blanked
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.nodes import Tree, equal_columns, node_column
@@ -156,12 +156,9 @@ class _MuArgus:
         self.blankable = [i for i, tree in enumerate(task.trees) if can_be_blanked(task, tree)]
 
     def run(self) -> LocalOutcome:
-        try:
-            with self.task.clock.in_time():
-                if all(self.levels):
-                    return self._generalize_and_blank()
-        except LimitReachedError:
-            pass
+        with self.task.clock.until_limit():
+            if all(self.levels):
+                return self._generalize_and_blank()
         return self._full_domain()
 
     def _generalize_and_blank(self) -> LocalOutcome:

@@ -32,7 +32,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlanon.strategies.lattice import LatticeSearch
-from sqlanon.strategies.lattice.limits import FIRST_GRACE, LimitReachedError
+from sqlanon.strategies.lattice.limits import FIRST_GRACE
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.groups import UNIT, Grouping, Groups, common_price, sum_of
 from sqlanon.strategies.local.nodes import Tree
@@ -171,7 +171,7 @@ def k_similar(task: LocalTask) -> LocalOutcome:
     search, start, best, rounds = group_combinations(task)
     if best is start and task.search_input.requirements.shields:
         # Released as less than the generalization, classes might break shields.
-        assignment = task.make("similar_placed", best.assignment(len(task.trees)))
+        assignment = task.make("similar_assignment", best.assignment(len(task.trees)))
         return LocalOutcome(task, assignment, rounds=rounds, search=search)
     query = template("SELECT combination, class_id AS part FROM :members")(members=best.members)
     parts = task.make("similar_parts", query)
@@ -185,23 +185,15 @@ def group_combinations(task: LocalTask) -> tuple[LatticeSearch, Grouping, Groupi
         search, levels = task.search_full_domain(share=SHARE_BEFORE_CUTS)
         groups = Groups(task, "similar")
         start = groups.classes_at(levels)
-    return search, start, _best_grouping(task, groups, start), groups.rounds
-
-
-def _best_grouping(task: LocalTask, groups: Groups, start: Grouping) -> Grouping:
-    best = start
     count = task.runner.count(task.combinations)
-    try:
-        with task.clock.in_time():
-            if count <= FEW:
-                return groups.cheaper(best, _try_all_groupings(task, groups, count))
-            if task.is_large:
-                best = groups.cheaper(best, groups.cut(as_ancestors=False))
-            else:
-                best = groups.cheaper(best, groups.complete(groups.climb(groups.prices)))
-            return groups.cheaper(best, _divide_classes(task, groups, best))
-    except LimitReachedError:
-        return groups.best or start
+    with task.clock.until_limit():
+        if count <= FEW:
+            groups.cheaper(start, _try_all_groupings(task, groups, count))
+        else:
+            whole = groups.cut(as_ancestors=False) if task.is_large else groups.complete(groups.climb(groups.prices))
+            best = groups.cheaper(start, whole)
+            groups.cheaper(best, _divide_classes(task, groups, best))
+    return search, start, groups.best or start, groups.rounds
 
 
 def _try_all_groupings(task: LocalTask, groups: Groups, count: int) -> Grouping:

@@ -35,7 +35,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.strategies.lattice.limits import FIRST_GRACE, LimitReachedError
+from sqlanon.strategies.lattice.limits import FIRST_GRACE
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.nodes import (
     COMBINATION,
@@ -266,24 +266,21 @@ class _CutSearch:
         best = start if self.task.limit_is_reached() or not start.price else self._improve(start, at_levels)
         # The search evaluates shields over all attributes, which may be too strict.
         best = best if self._is_allowed(best) and best.price <= start.price else start
-        assignment = task.make("subtree_placed", feasible_rows(best.cutting, best.classes, self._columns))
+        assignment = task.make("subtree_assignment", feasible_rows(best.cutting, best.classes, self._columns))
         return LocalOutcome(task, assignment, rounds=self.checks, search=search)
 
     def _improve(self, start: _Cut, at_levels: exp.Select) -> _Cut:
         """Descend from a generalization, then raise nodes and descend again, until nothing is better."""
         best = start
-        try:
-            with self.task.clock.in_time():
-                self._list_moves()
-                best = self._descend(self._make_cut(at_levels))
-                while best.price and not self.task.limit_is_reached():
-                    better = self._raise_best(best)
-                    if better is None:
-                        break
-                    self._drop(best)
-                    best = self._descend(better)
-        except LimitReachedError:
-            pass
+        with self.task.clock.until_limit():
+            self._list_moves()
+            best = self._descend(self._make_cut(at_levels))
+            while best.price and not self.task.limit_is_reached():
+                better = self._raise_best(best)
+                if better is None:
+                    break
+                self._drop(best)
+                best = self._descend(better)
         return best
 
     def _list_moves(self) -> None:
@@ -405,32 +402,29 @@ class _CutSearch:
     def _descend(self, cut: _Cut, raised: tuple[int, int] | None = None) -> _Cut:
         """Split nodes until no split is left, or a limit is reached. Drops the tables of the former cut."""
         is_trial = raised is not None
-        try:
-            with self.task.clock.in_time():
-                candidates = {i: self._find_splits(cut, i) for i in self.attributes}
-                fresh = set(self.attributes)
-                while not self.task.limit_is_reached():
-                    possible = {i: self._possible_splits(cut, candidates[i], i, raised) for i in self.attributes}
-                    order = sorted((i for i in possible if possible[i]), key=lambda i: (-possible[i][0].worth, i))
-                    if not order and raised is not None:
-                        raised = None
-                        continue
-                    # A split may have gained worth: rows that it suppresses may be suppressed already.
-                    stale = order[:1] if order else [] if is_trial else list(self.attributes)
-                    if not fresh.issuperset(stale):
-                        candidates |= {i: self._find_splits(cut, i) for i in stale if i not in fresh}
-                        fresh.update(stale)
-                        continue
-                    if not order:
-                        break
-                    i, rival = order[0], possible[order[1]][0].worth if len(order) > 1 else 0.0
-                    nodes = list(self._compatible_splits(cut, possible[i], rival))
-                    query = make_moves(cut.cutting, self.task.trees, i, self.down[i], NODE, nodes)
-                    former, cut = cut, self._make_cut(query)
-                    self._drop(former)
-                    candidates[i], fresh = self._find_splits(cut, i), {i}
-        except LimitReachedError:
-            pass
+        with self.task.clock.until_limit():
+            candidates = {i: self._find_splits(cut, i) for i in self.attributes}
+            fresh = set(self.attributes)
+            while not self.task.limit_is_reached():
+                possible = {i: self._possible_splits(cut, candidates[i], i, raised) for i in self.attributes}
+                order = sorted((i for i in possible if possible[i]), key=lambda i: (-possible[i][0].worth, i))
+                if not order and raised is not None:
+                    raised = None
+                    continue
+                # A split may have gained worth: rows that it suppresses may be suppressed already.
+                stale = order[:1] if order else [] if is_trial else list(self.attributes)
+                if not fresh.issuperset(stale):
+                    candidates |= {i: self._find_splits(cut, i) for i in stale if i not in fresh}
+                    fresh.update(stale)
+                    continue
+                if not order:
+                    break
+                i, rival = order[0], possible[order[1]][0].worth if len(order) > 1 else 0.0
+                nodes = list(self._compatible_splits(cut, possible[i], rival))
+                query = make_moves(cut.cutting, self.task.trees, i, self.down[i], NODE, nodes)
+                former, cut = cut, self._make_cut(query)
+                self._drop(former)
+                candidates[i], fresh = self._find_splits(cut, i), {i}
         return cut
 
     def _possible_splits(
@@ -459,25 +453,22 @@ class _CutSearch:
     def _raise_best(self, cut: _Cut) -> _Cut | None:
         """The best cut after raising a node and splitting all others; None if it does not reduce the price."""
         best: _Cut | None = None
-        try:
-            with self.task.clock.in_time():
-                moves = sorted((cost, i, node) for i in self.attributes for node, cost in self._added_costs(cut, i))
-                for place, (_, i, node) in enumerate(moves[:MAX_RAISES]):
-                    if self.task.limit_is_reached():
-                        break
-                    self.task.progress(len(moves) - place, self.checks, None)
-                    query = make_moves(cut.cutting, self.task.trees, i, self.up[i], NEW_NODE, [node])
-                    candidate = self._make_cut(query)
-                    if self._is_allowed(candidate) and candidate.class_count:
-                        candidate = self._descend(candidate, (i, node))
-                    rejected: _Cut | None = candidate
-                    is_allowed = self._is_allowed(candidate) and candidate.class_count > 0
-                    if is_allowed and candidate.price < (best or cut).price:
-                        rejected, best = best, candidate
-                    if rejected is not None:
-                        self._drop(rejected)
-        except LimitReachedError:
-            pass
+        with self.task.clock.until_limit():
+            moves = sorted((cost, i, node) for i in self.attributes for node, cost in self._added_costs(cut, i))
+            for place, (_, i, node) in enumerate(moves[:MAX_RAISES]):
+                if self.task.limit_is_reached():
+                    break
+                self.task.progress(len(moves) - place, self.checks, None)
+                query = make_moves(cut.cutting, self.task.trees, i, self.up[i], NEW_NODE, [node])
+                candidate = self._make_cut(query)
+                if self._is_allowed(candidate) and candidate.class_count:
+                    candidate = self._descend(candidate, (i, node))
+                rejected: _Cut | None = candidate
+                is_allowed = self._is_allowed(candidate) and candidate.class_count > 0
+                if is_allowed and candidate.price < (best or cut).price:
+                    rejected, best = best, candidate
+                if rejected is not None:
+                    self._drop(rejected)
         return best
 
     def _added_costs(self, cut: _Cut, i: int) -> list[tuple[int, int]]:

@@ -315,7 +315,7 @@ def summarize(
             build = as_median if search.summary == "median" else as_range
         elif tree.set_labels is not None:
             build = as_set
-        summary = task.make(f"{prefix}_shown_{i}", build(classes, i, tree, allowed[i]))
+        summary = task.make(f"{prefix}_summary_{i}", build(classes, i, tree, allowed[i]))
         summaries.append(summary)
         if build is not as_ancestor:
             hierarchy_nodes = template("SELECT node, label, leaves, level FROM :nodes")(nodes=tree.nodes)
@@ -331,7 +331,7 @@ def summarize(
                 typed.add(i)
     assigned = [as_column(col(NODE, f"s{i}"), node_column(i)) for i in range(len(summaries))]
     query = _with_summaries(classes, summaries).select(*assigned, copy=False)
-    assignment = task.make(f"{prefix}_placed", query)
+    assignment = task.make(f"{prefix}_assignment", query)
     exact_ends = None
     if search.ends == "exact":
         query = exact_end_flags(task, classes, summaries, search.summary)
