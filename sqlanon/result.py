@@ -111,7 +111,7 @@ class Result:
     def __init__(self, draft: ReleaseDraft) -> None:
         search_input, search_result, recoding = draft.search_input, draft.result, draft.recoding
         noise, decoys = draft.noise, draft.decoys
-        reported_score, by_name = policy_measure(search_input).reported_score, search_input.lattice.named
+        reported_score, by_name = policy_measure(search_input).reported_score, search_input.lattice.level_by_attribute
         self._run, self._search_input, self._draft = draft.run, search_input, draft
         self._recorded = False
         self.run_id = uuid4().hex

@@ -58,7 +58,7 @@ def _recode_combinations(runner: StatementRunner, search_input: SearchInput, loc
     warnings = [*local_result.warnings, *warn_of_void_shields(shields, k)]
     figures, masked_rows = local_result.figures, 0
     if figures.suppressed_rows and search_input.policy.masks_suppressed_rows:
-        suppressed = local_result.suppressed(runner, search_input)
+        suppressed = local_result.make_suppressed(runner, search_input)
         masked_rows, mask_warnings = _count_maskable_rows(runner, search_input, suppressed, local_result.floor, figures)
         warnings += mask_warnings
     return Recoding(
@@ -105,7 +105,7 @@ def recode_at(runner: StatementRunner, search_input: SearchInput, levels: Levels
         smallest, fewest = runner.fetch_rows(smallest_class_query(space, levels), [(0, 0)], in_plan=False)[0]
     persons = _measure_persons(search_input, space, levels, figures, fewest or 0)
     return Recoding(
-        search_input.lattice.named(levels),
+        search_input.lattice.level_by_attribute(levels),
         figures,
         smallest or 0,
         statement,

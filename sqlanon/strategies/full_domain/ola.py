@@ -1,12 +1,12 @@
 """Strategy ``ola``, Optimal Lattice Anonymization: all k-minimal generalizations by binary search, and the best one.
 
-A sublattice has all generalizations between two, the upper of which meets the policy. Each one at half its height is
+A sublattice has all generalizations between two; the upper one meets the policy. Each one at half its height is
 checked: if it is feasible, the search continues in the sublattice below it, else in the one above it. Checks tag
 others: nothing above a feasible generalization is k-minimal, and nothing below an infeasible one is feasible.
 Sublattices of height 1 are checked directly.
 
 Unlike ``optimal``, it chooses among the k-minimal generalizations only. With suppression, a higher generalization that
-suppresses fewer rows can score less than every k-minimal one. The outcome tells whether this is ruled out; without
+suppresses fewer rows can score less than every k-minimal one. The outcome says whether this is ruled out; without
 suppression it always is, because every measure rises along the lattice.
 
 If requirements are not monotone under suppression, an infeasible generalization rules out those below it only if its
@@ -77,8 +77,8 @@ def _at_height(low: Levels, high: Levels, height: int) -> Iterator[Levels]:
         return
     max_height_of_others = sum(high[1:]) - sum(low[1:])
     for step in range(max(0, height - max_height_of_others), min(high[0] - low[0], height) + 1):
-        for others in _at_height(low[1:], high[1:], height - step):
-            yield (low[0] + step, *others)
+        for levels in _at_height(low[1:], high[1:], height - step):
+            yield (low[0] + step, *levels)
 
 
 run = lattice_strategy(ola)

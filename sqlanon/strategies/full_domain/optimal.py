@@ -3,7 +3,7 @@
 Branch and bound over boxes of generalizations, so that the lattice is never enumerated: open boxes wait by a lower
 bound on the scores in them, the bound at their low end. The box of least bound is next.
 
-- If a generalization at or above its low end is infeasible, or known to suppress so many rows that all below it score
+- If a generalization at or above its low end is infeasible, or known to suppress enough rows that all below it scores
   more than the best, then everything at or below that is pruned from the box, and its other parts wait.
 - Else the low end starts an ascending path of open generalizations: first those that may still be better than the best,
   then those that may not. An infeasible one prunes everything below it, so the search looks for the highest infeasible
@@ -117,7 +117,7 @@ class _BranchAndBound:
                 self.queue.add(box._replace(key=bound))
             return
         self._tighten_limit()
-        aim, unraised = self._aim(box) if self.in_steps else None, self._unraised(box)
+        aim, unraised = self._aim(box) if self.in_steps else None, self._without_raised_key(box)
         pruned_top = self._find_pruned_top(box, unraised, aim)
         if pruned_top is None:
             search.check(box.low)
@@ -158,7 +158,7 @@ class _BranchAndBound:
         rows = bisect_left(row_counts, score, key=lambda rows: bound_with(box.low, rows)) - 1
         return Aim(score, rows) if rows < search.allowed_rows else None
 
-    def _unraised(self, box: Box) -> Box:
+    def _without_raised_key(self, box: Box) -> Box:
         """The box with a key that no generalization above has raised, so that no lift counts twice."""
         if not self.in_steps:
             return box
@@ -179,7 +179,9 @@ class _BranchAndBound:
     def _first_check(self, box: Box) -> list[Levels]:
         """The first check that decides the low end of a box, if it is undecided."""
         search, aim = self.search, self._aim(box)
-        if search.find_pruned_top(self._unraised(box), aim) is not None or search.falls_short_of(aim, box.low):
+        if search.find_pruned_top(self._without_raised_key(box), aim) is not None or search.falls_short_of(
+            aim, box.low
+        ):
             return []
         path, _ = self._path(box.low, aim)
         return [path[search.choose_check(path, 0, len(path), aim)]]

@@ -33,14 +33,14 @@ def samarati_binary(search: LatticeSearch) -> Outcome:
     try:
         while low < high:
             middle = (low + high) // 2
-            if any(search.is_feasible(levels) for levels in _undecided(search, middle, [])):
+            if any(search.is_feasible(levels) for levels in _iterate_undecided(search, middle, [])):
                 high = middle
             else:
                 low = middle + 1
         above: list[Levels] = []
-        for levels in _undecided(search, low, above):
+        for levels in _iterate_undecided(search, low, above):
             search.is_feasible(levels)
-        if not any(True for _ in _undecided(search, low - 1, [])):
+        if not any(True for _ in _iterate_undecided(search, low - 1, [])):
             open_lows = above
     except LimitReachedError as limit:
         stopped = str(limit)
@@ -52,7 +52,7 @@ def samarati_binary(search: LatticeSearch) -> Outcome:
     return Outcome(best, optimal and not stopped, bound, stopped=stopped)
 
 
-def _undecided(search: LatticeSearch, height: int, above: list[Levels]) -> Iterator[Levels]:
+def _iterate_undecided(search: LatticeSearch, height: int, above: list[Levels]) -> Iterator[Levels]:
     """Generalizations of at most a height that may be feasible, with all of exactly that height among them.
 
     Walks the lattice in boxes and prunes what the checks exclude, and what is below a generalization already returned.

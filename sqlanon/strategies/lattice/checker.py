@@ -165,7 +165,7 @@ class Checker:
         return self._expect_suppressed is None or self._expect_suppressed(levels) <= limit
 
     def _fails_by_far(self, levels: Levels) -> bool:
-        """Whether a generalization probably suppresses so many rows that half of its classes prove it infeasible, and
+        """Whether a generalization probably suppresses enough rows for half of its classes to prove it infeasible, and
         the search needs no other figures of it."""
         if self._expect_suppressed is None or not self._seeks_best_only() or self._measure.bounds_above:
             return False
@@ -193,7 +193,7 @@ class Checker:
     def _count_persons(
         self, space: ClassSpace, generalizations: Sequence[Levels], rows: Sequence[dict[str, Any]]
     ) -> None:
-        """Add ``suppressed_persons`` to the rows, unless the suppressed rows prove already that there are too many."""
+        """Add ``suppressed_persons`` to the rows, unless the suppressed rows already prove that they are too many."""
         if not space.persons:
             return
         for row in rows:
@@ -217,9 +217,9 @@ class Checker:
             return False
         return bool(inner_levels(self._attributes, levels))
 
-    def _subtract_from_all(self, levels: Levels, kept: Mapping[int, float]) -> Mapping[int, float]:
+    def _subtract_from_all(self, levels: Levels, kept_sums: Mapping[int, float]) -> Mapping[int, float]:
         leaf_sums = self._search_input.marginals.leaf_sums
-        return {i: leaf_sums[i][level] - kept.get(i, 0.0) for i, level in inner_levels(self._attributes, levels)}
+        return {i: leaf_sums[i][level] - kept_sums.get(i, 0.0) for i, level in inner_levels(self._attributes, levels)}
 
     def _figures(
         self, space: ClassSpace, levels: Levels, row: Mapping[str, Any], leaves: Mapping[int, float]
@@ -231,9 +231,9 @@ class Checker:
         if within and suppressed and self._measure.needs_entropy and is_below_top:
             entropy = self._engine.rows(suppressed_entropy(space, levels, suppressed, visible))[0][0]
         if self._separate_conditions and within:
-            kept_rows = marginals.rows - suppressed
-            kept = _KeptRows(self._engine, self._search_input, space, levels, kept_rows, self._source_count)
-            figures = [(condition, condition.figure(kept)) for condition in self._separate_conditions]
+            row_count = marginals.rows - suppressed
+            kept_rows = _KeptRows(self._engine, self._search_input, space, levels, row_count, self._source_count)
+            figures = [(condition, condition.figure(kept_rows)) for condition in self._separate_conditions]
             violated = {condition.name: figure for condition, figure in figures if not condition.is_within(figure)}
         return Figures(
             classes=row["classes"],

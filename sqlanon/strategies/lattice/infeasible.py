@@ -34,7 +34,7 @@ def infeasible_error(search_input: SearchInput, search: LatticeSearch, outcome: 
     ]
     levels = min(complete, key=lambda levels: _distance(search.figures[levels], levels))
     figures = _with_persons(search_input, levels, search.figures[levels])
-    closest = search.lattice.named(levels)
+    closest = search.lattice.level_by_attribute(levels)
     if outcome.stopped:
         message = (
             f"the search stopped at [search] {_policy_limit(search_input, outcome.stopped)} before it found a "
@@ -94,11 +94,11 @@ def time_limit_error(search_input: SearchInput) -> InfeasibleError:
     """The error of a search that reached its time limit before it had checked anything."""
     heights = dict(zip(search_input.lattice.attributes, search_input.marginals.heights, strict=True))
     tallest = sorted(heights, key=lambda name: -heights[name])[:LISTED_ATTRIBUTES]
-    listed = ", ".join(f"{name} {heights[name]}" for name in tallest)
-    listed += ", ..." if len(heights) > LISTED_ATTRIBUTES else ""
+    examples = ", ".join(f"{name} {heights[name]}" for name in tallest)
+    examples += ", ..." if len(heights) > LISTED_ATTRIBUTES else ""
     message = (
         f"search.time_limit = {search_input.policy.search.time_limit:g} ended the search before it had checked "
-        f"anything: the policy has {len(heights):,} quasi-identifiers (heights of their hierarchies: {listed}). "
+        f"anything: the policy has {len(heights):,} quasi-identifiers (heights of their hierarchies: {examples}). "
         'What can help: release fewer of them (role = "identifying" leaves a column out), take coarser ones '
         "(min_level, or hierarchies with fewer levels), or raise search.time_limit"
     )

@@ -37,8 +37,8 @@ class SearchedPopulation:
 class EarlierReleases:
     """The earlier releases that a release is based on, by the ids of their runs.
 
-    With them, the search has its own policy: its levels are no finer than theirs, and its last quasi-identifier marks
-    the rows that they have.
+    With them, the search has its own policy: its levels are at least as coarse as theirs, and its last quasi-identifier
+    marks the rows that they have.
     """
 
     run_ids: tuple[str, ...] = ()

@@ -89,7 +89,7 @@ class Lattice:
                 heapq.heappop(steps)
         return path
 
-    def named(self, levels: Levels) -> dict[str, int]:
+    def level_by_attribute(self, levels: Levels) -> dict[str, int]:
         """Level by attribute of the policy."""
         return {
             name: level for name, level in zip(self.attributes, levels, strict=True) if name != EARLIER_RELEASES_COLUMN

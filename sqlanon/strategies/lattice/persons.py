@@ -33,7 +33,7 @@ class PersonFigures:
 
 
 def person_figures(persons: int, suppressed: int, in_release: int, smallest_class: int) -> PersonFigures:
-    """The figures of ``persons``, of whom ``suppressed`` have a suppressed row and ``in_release`` a released one.
+    """The figures of ``persons``, where ``suppressed`` of them have a suppressed row and ``in_release`` a released one.
 
     >>> person_figures(10, 3, 9, 5)
     PersonFigures(persons=10, suppressed=3, partly_released=2, smallest_class=5)

@@ -89,7 +89,8 @@ def _persons(
     keys: Sequence[str],
     population_types: Sequence[str] | None = None,
 ) -> exp.Select:
-    """The persons of a table with the codes of their classes; ids are compared as text, and NULL is no person.
+    """The persons of a table with the codes of their classes; ids are compared as text, and NULL identifies no
+    person.
 
     ``population_types`` marks the population, which has no unknown values.
     """

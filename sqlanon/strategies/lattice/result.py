@@ -49,7 +49,7 @@ class LocalResult(Protocol):
     def score(self, measure: Measure) -> float:
         """The score by a measure."""
 
-    def suppressed(self, runner: StatementRunner, search_input: SearchInput) -> exp.Table:
+    def make_suppressed(self, runner: StatementRunner, search_input: SearchInput) -> exp.Table:
         """Make ``suppressed``: the suppressed combinations, as classes of the generalization at the floor."""
 
     def recoding(self, search_input: SearchInput, mask: bool) -> Any:

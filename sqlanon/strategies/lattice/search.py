@@ -265,8 +265,8 @@ class LatticeSearch:
         self._least_suppressed[levels] = math.ceil(lowest - 1e-6 - 1e-9 * self.measure.marginals.rows)
         # Rows suppressed here are suppressed below only if all requirements are hereditary; and only within the limit
         # are the figures complete.
-        known = figures.least_suppressed is None and 0 < figures.suppressed_rows <= self._policy_rows
-        self._lifts[levels] = self.measure.lift(levels, figures) if known and figures.classes > 0 else 0.0
+        has_lift = figures.least_suppressed is None and 0 < figures.suppressed_rows <= self._policy_rows
+        self._lifts[levels] = self.measure.lift(levels, figures) if has_lift and figures.classes > 0 else 0.0
 
     def tighten_limit(self, allowed_rows: int) -> None:
         """Allow fewer suppressed rows from now on, because what suppresses more cannot be the best."""
@@ -302,8 +302,8 @@ class LatticeSearch:
                 yield lifted, high
 
     def _too_costly(self, box: Box, aim: Aim | None) -> Iterator[Levels]:
-        """Checked generalizations that suppress so many rows that nothing at or below them is the best, or that all of
-        it reaches the aim."""
+        """Checked generalizations that suppress more rows than the best result can have, or than the aim allows;
+        everything below them does, too."""
         if self.best is None or not self.seeks_best_only:
             return
         checked = self._hopeful if aim is None else self._proving
@@ -390,7 +390,7 @@ class LatticeSearch:
         nodes = sorted(seen, key=lambda levels: (sum(levels), levels))
         figures = (self.figures.get(levels) for levels in nodes)
         # Figures of a part of the classes are not shown.
-        complete = [known if known is not None and known.counted_share == 1 else None for known in figures]
+        complete = [row if row is not None and row.counted_share == 1 else None for row in figures]
         scores = [self.scores.get(levels) for levels in nodes]
         reported_score = self.measure.reported_score
         return [

@@ -52,7 +52,7 @@ def distance_vectors(search_input: SearchInput) -> Iterator[set[Levels]]:
         step = max_pairs // max(combination_count, 1) + 1
         for first in range(0, outlier_count, step):
             rows = engine.rows(vectors(table, bottom, heights, first, min(first + step, outlier_count)))
-            unpacked_vectors = (unpacked(row, bottom, heights) for row in rows)
+            unpacked_vectors = (unpack_vector(row, bottom, heights) for row in rows)
             yield {vector for vector in unpacked_vectors if all(map(operator.le, vector, lattice.top))}
     finally:
         engine.execute(drop_table(table))
@@ -109,8 +109,8 @@ def neighbours(combinations: exp.Table, bottom: Levels, heights: Levels, attribu
 
 
 def vectors(combinations: exp.Table, bottom: Levels, heights: Levels, first: int, end: int) -> exp.Select:
-    """The distinct vectors, packed for `unpacked`, between the outliers with ids from ``first`` to before ``end`` and
-    all combinations with ids from ``first``; earlier ones have been compared already."""
+    """The distinct vectors, packed for `unpack_vector`, between the outliers with ids from ``first`` to before ``end``
+    and all combinations with ids from ``first``; earlier ones have been compared already."""
     words = [as_column(_pack(word, bottom, heights), f"word_{i}") for i, word in enumerate(_words(bottom, heights))]
     return template("""
         SELECT DISTINCT :words
@@ -119,10 +119,10 @@ def vectors(combinations: exp.Table, bottom: Levels, heights: Levels, first: int
     """)(words=words or [as_column(number(0), "word_0")], combinations=combinations, first=first, end=end)
 
 
-def unpacked(row: Sequence[int], bottom: Levels, heights: Levels) -> Levels:
+def unpack_vector(row: Sequence[int], bottom: Levels, heights: Levels) -> Levels:
     """The vector in a row of `vectors`.
 
-    >>> unpacked([7], (0, 1, 0), (2, 3, 0))
+    >>> unpack_vector([7], (0, 1, 0), (2, 3, 0))
     (1, 3, 0)
     """
     levels = list(bottom)

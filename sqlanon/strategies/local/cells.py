@@ -441,7 +441,7 @@ class _CellSuppression:
 
 
 def _count_partitions(classes: int) -> int:
-    """Count the partitions of classes into blocks, one of which may be suppressed: a Bell number.
+    """Count the partitions of classes into blocks, where one may be suppressed: a Bell number.
 
     >>> [_count_partitions(classes) for classes in range(1, 9)]
     [2, 5, 15, 52, 203, 877, 4140, 21147]

@@ -169,7 +169,7 @@ class LocalResult:
     def score(self, measure: Measure) -> float:
         return measure.score_recoding(self.figures, self.totals)
 
-    def suppressed(self, runner: StatementRunner, search_input: SearchInput) -> exp.Table:
+    def make_suppressed(self, runner: StatementRunner, search_input: SearchInput) -> exp.Table:
         """Make ``suppressed``: the combinations that are not kept, as classes of the generalization at the floor."""
         frequency = search_input.frequency_sets.at(self.floor).frequency
         query = suppressed_combinations(frequency, self.table, self.trees)

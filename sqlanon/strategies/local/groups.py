@@ -141,7 +141,7 @@ unassigned_combinations = template(
 
 
 def common_price(attribute: int, tree: Tree, alias: str, classes: Sequence[str]) -> exp.Case:
-    """The price of the lowest node above a combination ``x`` and the combination ``alias`` that is no lower than the
+    """The price of the lowest node above a combination ``x`` and the combination ``alias`` that is at or above the
     released nodes of some classes.
 
     Ancestors have higher numbers; each class must contain one of the two combinations.

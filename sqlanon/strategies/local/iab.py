@@ -1,6 +1,6 @@
 """Strategy ``iab``, Intelligent Anonymity Balance: the table with the most distinct tuples.
 
-A *state* T(n, m) is a generalized table with m distinct tuples, n of which violate: they are in a class of fewer than k
+A *state* T(n, m) is a generalized table with m distinct tuples; n of them violate: they are in a class of fewer than k
 rows, for the policy's ``k`` over all quasi-identifiers or for one of its shields. Tuples are those of the release: rows
 that agree in all released columns, including those that are not quasi-identifiers. Both numbers count distinct tuples,
 so that n is at most m.

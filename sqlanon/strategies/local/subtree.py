@@ -11,7 +11,7 @@ The search starts at the optimal full-domain generalization and goes
   A split of one attribute mostly reduces the gains of other attributes' splits, so that these are computed again only
   when they are next, and at the end;
 - bottom-up: without a split left, a node above a cut is *raised* to replace the nodes below it, and all nodes that can
-  be split are split again, the raised one last. Of the `MAX_RAISES` cheapest such moves the best is made, until none
+  be split are split again, the raised one last. The best of the `MAX_RAISES` cheapest such moves is made, until none
   reduces the price.
 
 The price is the mean loss with the attributes' weights; a suppressed row costs a little more than one released as the
