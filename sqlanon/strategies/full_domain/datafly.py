@@ -1,15 +1,9 @@
-"""Strategy ``datafly``: greedy steps up, each for the attribute with the most distinct values.
+"""Strategy ``datafly``: greedy steps up, each for the attribute with the most distinct values, divided by its weight.
 
-Weights of the policy decide, too, which attribute is next: the number of values is divided by the weight, so an
-attribute of weight 2 is generalized as one with half as many values. In the paper, the data holder prefers some
-attributes by weights without a formula.
+The paper ends when at most k rows are outliers. Here the search ends when the policy, with its suppression limit, is
+met. No step is taken back, so the result need not be k-minimal.
 
-The paper ends when at most k rows are outliers, and suppresses these. Here the search ends when the policy, with its
-suppression limit, is met. No step is taken back: the result need not be k-minimal, and its score may be far from the
-best.
-
-Source: L. Sweeney, "Guaranteeing anonymity when sharing medical data, the Datafly system" (1997), and "Achieving
-k-anonymity privacy protection using generalization and suppression" (2002), section on Datafly.
+Source: L. Sweeney, "Guaranteeing anonymity when sharing medical data, the Datafly system" (1997).
 """
 
 from __future__ import annotations

@@ -1,20 +1,14 @@
 """Strategy ``flash``: binary searches on paths through the lattice.
 
-A path climbs from the lowest open generalization through others that are open, by the criteria. A binary search finds
-where the path begins to meet the policy. Infeasible generalizations on it wait in a heap, the least by the criteria
-first; the next paths start from their open successors. Every check tags all generalizations above, or all below. So all
-k-minimal generalizations are checked.
+A path climbs from the lowest open generalization through others that are open. A binary search finds where it begins to
+meet the policy; infeasible generalizations on it wait in a heap, and the next paths start from their open successors.
+Every check tags all generalizations above, or all below, so all k-minimal generalizations are checked.
 
-The criteria are height, then mean level over height, then mean share of the leaves under a value (the paper has the
-share of distinct values, to the same end).
-
-The choice is the best checked generalization. As with ``ola``, it is proven to be the best of all if the measure rises
-along the lattice, as every measure does without suppression. Otherwise a higher generalization, tagged and not checked,
-can score less. If requirements are not monotone under suppression, an infeasible generalization tags those below it
-only if its figures prove them infeasible.
+The criteria of the order are height, then mean level over height, then mean share of the leaves under a value (the
+paper has the share of distinct values, to the same end).
 
 Source: F. Kohlmayer, F. Prasser, C. Eckert, A. Kemper, K. A. Kuhn, "Flash: efficient, stable and optimal k-anonymity"
-(PASSAT 2012), algorithms 1 to 3.
+(2012), algorithms 1 to 3.
 """
 
 from __future__ import annotations

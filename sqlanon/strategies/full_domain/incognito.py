@@ -1,23 +1,12 @@
 """Strategy ``incognito``: all generalizations that meet the policy, by subsets of the quasi-identifiers.
 
-A generalization of some quasi-identifiers is checked as the one with all others at the top of their hierarchies (also
-above a `max_level`), which has the same frequency set, rolled up. If it is infeasible, so is everything with the same
-levels of these attributes. Subsets of one attribute are searched first, then of two, and so on, each breadth first:
+A generalization of some quasi-identifiers is checked with all others at the top of their hierarchies (also above a
+`max_level`). If it is infeasible, so is everything with the same levels of these attributes. The candidates of a subset
+are joined from those left of its subsets with one attribute less; everything above a candidate that may be feasible is
+kept unchecked. With requirements that are not monotone under suppression, a candidate is dropped only if its figures
+prove everything below infeasible, and each of the last ones is checked.
 
-- the candidates of a subset are joined from those left of the subsets with one attribute less (a-priori pruning);
-- everything above a candidate that may be feasible is kept unchecked; infeasible candidates are dropped.
-
-The best of those left for all quasi-identifiers is chosen by the measure, with a proof, because all are known.
-Candidates are checked in the order of their bounds until none can be better.
-
-The subset property and the roll-up need requirements that are monotone under suppression. Otherwise a candidate is
-dropped only if its figures prove everything below infeasible, and each of the last ones is checked: slower, and as
-correct.
-
-The candidates left may be as many as the lattice has nodes: this strategy is for lattices of up to about 10^6.
-
-Source: K. LeFevre, D. J. DeWitt, R. Ramakrishnan, "Incognito: efficient full-domain k-anonymity" (SIGMOD 2005),
-section 3.1 (the algorithm), and the subset, generalization and rollup properties of section 2.
+Source: K. LeFevre, D. J. DeWitt, R. Ramakrishnan, "Incognito: efficient full-domain k-anonymity" (2005), section 3.1.
 """
 
 from __future__ import annotations

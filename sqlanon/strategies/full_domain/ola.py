@@ -2,18 +2,11 @@
 
 A sublattice has all generalizations between two; the upper one meets the policy. Each one at half its height is
 checked: if it is feasible, the search continues in the sublattice below it, else in the one above it. Checks tag
-others: nothing above a feasible generalization is k-minimal, and nothing below an infeasible one is feasible.
-Sublattices of height 1 are checked directly.
-
-Unlike ``optimal``, it chooses among the k-minimal generalizations only. With suppression, a higher generalization that
-suppresses fewer rows can score less than every k-minimal one. The outcome says whether this is ruled out; without
-suppression it always is, because every measure rises along the lattice.
-
-If requirements are not monotone under suppression, an infeasible generalization rules out those below it only if its
-figures do; otherwise both sublattices are searched.
+others: nothing above a feasible generalization is k-minimal, and nothing below an infeasible one is feasible. With
+requirements that are not monotone under suppression, the figures may prove neither; then both sublattices are searched.
 
 Source: K. El Emam, F. K. Dankar, R. Issa, E. Jonker, et al., "A globally optimal k-anonymity method for the
-de-identification of health data" (JAMIA 16(5), 2009), figure 5 (the algorithm) and its section on predictive tagging.
+de-identification of health data" (2009), figure 5 and the section on predictive tagging.
 """
 
 from __future__ import annotations

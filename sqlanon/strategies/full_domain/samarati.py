@@ -1,18 +1,10 @@
 """Strategy ``samarati``: the k-minimal generalizations by distance vectors, and the preferred one.
 
 A kept outlier shares its class with other combinations, so the generalization is at or above its vectors to all of
-them. The paper therefore searches the vectors only: it arranges them as a directed acyclic graph, follows each path
-upward to the first generalization that meets the policy (a *local minimal* one), and visits none twice. The k-minimal
-ones are the local minimal ones above no other.
-
-The theorem behind this (a k-minimal generalization is the vector of an outlier and some combination) does not hold in
-general. For {(a1, b1), (a2, b1), (c1, d1), (c1, d2)}, where a1 and a2 are siblings, d1 and d2 are siblings, and all
-others meet at the top, the vectors are (1, 0), (0, 1) and (2, 2); with k = 2 the minimal generalization is (1, 1), a
-join of vectors. If the source meets the policy already, the lowest generalization is minimal. So the graph here also
-has the lowest generalization and all joins, which misses none if `SourceFacts.joins_suffice`.
-
-A path visits everything in the graph below the feasible ones: for a large lattice, `k_minimal` finds the same with
-fewer checks.
+them. The paper therefore arranges the vectors as a directed acyclic graph, and follows each path upward to the first
+generalization that meets the policy (a *local minimal* one). Its theorem does not hold in general: a k-minimal
+generalization may be a join of vectors, or the lowest generalization (docs/reference/strategies.md has an example). The
+graph here also has these, which misses none if `SourceFacts.joins_suffice`.
 
 Source: P. Samarati, L. Sweeney, "Protecting privacy when disclosing information" (1998), section on computing a
 preferred generalization.

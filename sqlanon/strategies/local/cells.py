@@ -1,22 +1,13 @@
 """Cell suppression: rows that a generalization would suppress are released with as few blank cells as possible.
 
-A blank is the attribute's top label. It is a value like any other: a row with blanks is in the class of the rows that
-read the same, blanks included. Counting a blank as a wildcard, which matches any value, would call tables k-anonymous
-in which a reader finds smaller classes.
-
-Rows that read the same at the generalization are blanked alike, and kept rows stay unchanged. The aim is the least
-weight of blanked cells, by the attributes' weights; a suppressed row counts as one that is all blank:
+A blank is the attribute's top label, a value like any other. Rows that read the same at the generalization are blanked
+alike, and kept rows stay unchanged. The aim is the least weight of blanked cells; a suppressed row counts as all blank:
 
 - With up to `EXACT` infeasible classes, and without kept rows that read as blank, every partition of the classes into
-  blocks is tried; a block is blanked where its rows differ. That gives the least weight, if the union of two feasible
-  classes is feasible (all requirements but for persons who are in several combinations).
+  blocks is tried; a block is blanked where its rows differ.
 - Otherwise in rounds, by sets of blanked attributes, the lightest first. Each class chooses the lightest, then the
   largest class among those that would be feasible if all others chose it too. Choices that then are feasible stay; if
-  none is, the best single class is made. With more than `MAX_BLANKABLE` attributes the sets are those of up to four,
-  and the complements of these. The distance from the least weight is not bounded (the problem is NP-hard: Meyerson,
-  Williams, "On the complexity of optimal k-anonymity", 2004).
-
-Classes without a choice are suppressed.
+  none is, the best single class is made. The distance from the least weight is not bounded (the problem is NP-hard).
 
 ``partition`` numbers the partitions of classes into blocks, ``block`` the blocks of one from 1 on. Block 0 is
 suppressed. ``class`` numbers the infeasible classes; ``node_i`` is the node that a reader sees: the root, if the label

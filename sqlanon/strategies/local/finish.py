@@ -29,7 +29,7 @@ from sqlanon.strategies.lattice.limits import FIRST_GRACE, GRACE, Budget, Clock,
 from sqlanon.strategies.lattice.persons import PersonFigures, person_figures
 from sqlanon.strategies.lattice.result import SearchResult
 from sqlanon.strategies.lattice.task import SearchTask, task_engines
-from sqlanon.strategies.local.nodes import Tree, equal_columns, is_allowed
+from sqlanon.strategies.local.nodes import Tree, is_allowed
 from sqlanon.strategies.local.placement import (
     LocalRecoding,
     attribute_figures,
@@ -41,7 +41,7 @@ from sqlanon.strategies.local.placement import (
 )
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask, prepare_local_task
 from sqlanon.support.coding import Levels
-from sqlanon.support.expressions import aliased, col, fragment, template, union_all
+from sqlanon.support.expressions import col, fragment, template, union_all
 from sqlanon.support.notices import Notice
 
 MAX_DIGITS = 40
@@ -339,17 +339,7 @@ def _drop_small_subsets(task: LocalTask, readable: exp.Table, shields: Sequence[
 
     def too_small(attributes: Sequence[int]) -> exp.Select:
         keys = [f"code_{i}" for i in attributes]
-        # Combinations whose class over some attributes is too small.
-        return template("""
-            SELECT s.combination
-            FROM :readable AS s
-            JOIN (SELECT :keys FROM :evaluated AS j WHERE NOT kept) AS f ON :same_class
-        """)(
-            readable=readable,
-            keys=[col(key) for key in keys],
-            evaluated=evaluator.evaluate(aliased(readable, "g"), keys),
-            same_class=equal_columns(keys, "s", "f"),
-        )
+        return feasible_rows(readable, evaluator.evaluate(readable, keys), keys, feasible=False)
 
     # Classes of k rows over all attributes are large enough over subsets of them.
     failing = task.make("failing_0", too_small(range(len(task.trees))))

@@ -1,29 +1,17 @@
 """Strategy ``iab``, Intelligent Anonymity Balance: the table with the most distinct tuples.
 
 A *state* T(n, m) is a generalized table with m distinct tuples; n of them violate: they are in a class of fewer than k
-rows, for the policy's ``k`` over all quasi-identifiers or for one of its shields. Tuples are those of the release: rows
-that agree in all released columns, including those that are not quasi-identifiers. Both numbers count distinct tuples,
-so that n is at most m.
+rows, for the policy's ``k`` over all quasi-identifiers or for one of its shields. Tuples are rows that agree in all
+released columns, including those that are not quasi-identifiers.
 
 A state has one step for each attribute: every violating row, and every row whose value has the same parent as a
-violating row's, gets the parent for its value. Nodes that may not be released (``max_level``, ``forbidden``) are
-skipped. A step maps equal tuples to equal ones, so that it never adds a tuple: m bounds all states that can follow.
+violating row's, gets the parent for its value. Nodes that may not be released are skipped. A step never adds a tuple,
+so m bounds all states that can follow. The next open state is the one with the most tuples, then the fewest violating
+ones; the search stops when no open state has more tuples than the best that satisfies the policy.
 
-The search is best-first: the next open state is the one with the most tuples, then the fewest violating ones. The
-search stops when no open state has more tuples than the best that satisfies the policy. That one has the most distinct
-tuples of all states that steps can lead to. That proves nothing about other recodings, nor about another measure.
-
-Additions to the paper:
-
-- Before any state satisfies the policy, the next one is the best of the newest states, so that a search that a limit
-  stops has a result. The final result, if no limit stops the search, has as many tuples either way.
-- A state also satisfies the policy if its violating rows may be suppressed, and no other row violates without them. Its
-  tuples are those that stay; it may still be generalized further.
-
-States whose violating rows are at their tops in all attributes have no further step: it is possible that no state
-satisfies the policy though the top of the full domain does.
-
-Source: the IAB's paper on anonymizing its data, with its pairs of shield and k.
+Additions to the paper: before any state satisfies the policy, the next one is the best of the newest states, so that a
+search that a limit stops has a result. A state also satisfies the policy if its violating rows may be suppressed, and
+no other row violates without them; it may still be generalized further.
 
 Tables: ``maps`` holds the generalized tables: ``state`` (the number), ``attribute``, ``ground`` (a node at the
 attribute's lowest level) and ``node`` (its generalized one). ``steps``: by attribute and node the ``next`` one above it

@@ -1,22 +1,12 @@
 """Strategy ``local``: recode separately what full-domain generalization suppresses or generalizes too far.
 
-One generalization for the whole table is as coarse as its rarest rows need. Therefore:
+The start is the optimal full-domain generalization (on a large lattice a good one), its classes released as the lowest
+nodes that their rows have in common. The result never costs more:
 
 - Rows are released at the first generalization on a path from the lattice's bottom to its top, or close beside it, at
-  which their class is feasible (see `Groups.climb`); each class as the lowest nodes that its rows have in common.
-  Combinations without a class at the top are added to the classes where they cost least.
+  which their class is feasible (see `Groups.climb`). On a large lattice, the classes are parts that `mondrian` cuts.
 - Among the classes that cost most, with `SHARE` of the rows, each is dissolved if its rows cost less in other classes;
-  or else the one combination leaves it that saves most, if the class stays feasible. Rounds are repeated as long as one
-  saves `LEAST_GAIN`.
-
-The start is the optimal full-domain generalization, its classes released as the lowest nodes that their rows have in
-common, and the result never costs more. It is not a proven optimum.
-
-On a lattice of more than a million generalizations neither the optimum nor a path is affordable: the start is a good
-generalization that is found soon, and the parts that `mondrian` cuts the table into for the hierarchies' labels.
-
-Local recoding is commonly made of full-domain generalizations, each of the rows that the last one suppressed. The path
-instead of a search for each of them, and the rounds that follow, are contributions of this package.
+  or else the one combination leaves it that saves most. Rounds are repeated as long as one saves `LEAST_GAIN`.
 """
 
 from __future__ import annotations

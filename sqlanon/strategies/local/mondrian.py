@@ -1,36 +1,21 @@
 """Strategy ``mondrian``: the table is cut in two, and each part again, until no part can be cut any more.
 
-All combinations are one part at first. (If levels or labels that are not allowed separate them, they are several parts,
-and infeasible ones are suppressed.) In each round one cut of each part is tried along each attribute:
+All combinations are one part at first, unless levels or labels that are not allowed separate them. In each round one
+cut of each part is tried along each attribute, and the cut with two feasible sides that saves most loss is made:
 
-- Numbers and times are cut along their order, at the border nearest to the middle of the rows.
+- Numbers and times are cut along their order, at the border nearest to the middle of the rows: at borders of the cells
+  of their grid, if they have one. A part within one cell is cut like other attributes, with the values as children of
+  the cell: a second way to cut the attribute, with a number of its own.
 - For other attributes one child of the lowest common ancestor is cut off the other children: the one that promises the
-  least loss. (The paper cuts into all children at once. That needs every child to be feasible, so that one rare child
-  would keep all of them together.)
-- With ``summary = "set"`` ancestors are irrelevant: the most frequent value is cut off, or as many of the most frequent
-  ones as it takes to have enough rows.
-- If these have less than an eighth of the rows, the next ones go with them, so that rounds are few even with many
-  values.
-
-Among the cuts with two feasible sides, the one that saves most loss is made. (The paper chooses the attribute with the
-widest range.) The rounds are breadth first: each is a few statements over all parts. In the end no cut that is tried
-leaves two feasible classes. That proves nothing about other recodings.
+  least loss. (The paper cuts into all children at once, so that one rare child would keep all of them together.)
+- With ``summary = "set"`` the most frequent value is cut off, or as many of the most frequent as have enough rows.
+- If these have less than an eighth of the rows, the next ones go with them, so that rounds are few.
 
 ``cuts = "strict"``: equal values of the attribute that is cut stay on one side. ``"relaxed"``: along an order, the rows
-of one value may be divided between both sides, but not those of one combination of all attributes, which has one place
-in a release. So ranges may overlap at their ends, and a frequent value does not keep a large class together.
-
-A class is released as ranges of numbers and times (``summary = "range"``), as the values of their middle rows
-(``"median"``), or as ranges, and sets of other values (``"set"``). With the first two, other attributes are released as
-lowest common ancestors. See `summaries`.
-
-Ranges end on a grid, unless the policy has ``ends = "exact"`` (see `grid`). So numbers and times are cut at the borders
-of its cells, and the ranges of both sides do not overlap. A part within one cell is cut like other attributes, with the
-values as children of the cell: a second way to cut the attribute, with a number of its own. With ``cuts = "relaxed"``
-rows of one cell may be divided, and ranges overlap in this cell.
+of one value (or cell) may be divided between both sides, but not those of one combination of all attributes.
 
 A table of cuts has a row for each item: by ``attribute``, ``part`` and ``item`` its side (``inside`` or not), and the
-``gain`` of the cut: the fall in loss of the part's rows, times the attribute's weight.
+``gain`` of the cut: the fall in loss of the part's rows, times the attribute's weight. See `summaries` for the labels.
 
 Source: LeFevre, DeWitt and Ramakrishnan, Mondrian multidimensional k-anonymity (2006).
 """

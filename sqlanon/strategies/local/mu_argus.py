@@ -1,23 +1,18 @@
 """Strategy ``mu-argus``: make combinations of two and three attributes safe, by generalization and by blanks.
 
-A combination of values is *unsafe* if fewer than k rows have it. The ``identification`` of attributes determines which
-are combined: see `policy.guarantee`. As in the paper,
+A combination of values is *unsafe* if fewer than k rows have it; `policy.guarantee` selects the attributes that are
+combined. As in the paper,
 
 1. each attribute is generalized until its values by themselves are safe;
 2. while too many rows have unsafe combinations, the attribute whose cells are in most of them is generalized;
 3. in the unsafe rows that remain, the cell that is in most unsafe combinations is blanked. This is repeated, as a blank
    may make others unsafe, until all combinations are safe.
 
-In µ-Argus a person decides how far to generalize. Here the suppression limit does: it limits the rows left to the third
-step, and the rows with rare values in the first; with a limit of 0 no cell is blanked. A blank is the attribute's top
-label, and a value like any other: a combination with it has to occur k times too. (µ-Argus ignores missing values.) A
-row without a cell left to blank is suppressed. If that exceeds the suppression limit, generalization continues; if that
-does not help either, the result is the optimal full-domain generalization, which is safe in all combinations.
+The suppression limit decides how far to generalize: it limits the rows left to the third step, and the rows with rare
+values in the first. A blank is the attribute's top label, a value like any other. A row without a cell left to blank is
+suppressed. If that exceeds the limit at the top, the result is the optimal full-domain generalization.
 
-The result is k-anonymous in the combinations of `policy.guarantee`, and not over all quasi-identifiers together:
-L. Sweeney, "Achieving k-anonymity privacy protection using generalization and suppression" (2002), section 5, shows
-tables of µ-Argus with single rows. A. Hundepool, L. Willenborg, "µ- and τ-ARGUS: software for statistical disclosure
-control" (1996).
+Source: A. Hundepool, L. Willenborg, "µ- and τ-ARGUS: software for statistical disclosure control" (1996).
 
 Columns: ``combination``, ``n`` and ``node_i`` in assignments; in unsafe rows ``unsafe_i``, the number of a row's unsafe
 combinations of attributes that the cell of attribute ``i`` is in, if it is not blank.
@@ -34,7 +29,7 @@ from sqlanon.policy.guarantee import select_combinations
 from sqlanon.strategies.lattice.limits import Clock
 from sqlanon.strategies.local.cells import can_be_blanked
 from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.nodes import Tree, equal_columns, node_column
+from sqlanon.strategies.local.nodes import Tree, node_column
 from sqlanon.strategies.local.placement import feasible_rows, generalized_combinations
 from sqlanon.strategies.local.task import START_SHARE, LocalOutcome, LocalTask
 from sqlanon.support.expressions import (
@@ -76,18 +71,9 @@ def unsafe_rows(
                 else number(0)
             )
             counts.append(as_column(is_shown, unsafe_column(i)))
-        query = template("""
-            SELECT p.combination, p.n, :counts
-            FROM :assignment AS p
-            JOIN (SELECT :keys FROM :evaluated AS j WHERE NOT kept) AS f ON :same_class
-        """)(
-            counts=counts,
-            assignment=assignment,
-            keys=[col(key) for key in keys],
-            evaluated=evaluate(assignment, keys),
-            same_class=equal_columns(keys, "p", "f"),
-        )
-        parts.append(query)
+        query = template("SELECT p.combination, p.n, :counts FROM :unsafe AS p")
+        unsafe = feasible_rows(assignment, evaluate(assignment, keys), keys, feasible=False)
+        parts.append(query(counts=counts, unsafe=unsafe))
     return sum_unsafe_counts(parts, trees)
 
 

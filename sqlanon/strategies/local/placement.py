@@ -12,7 +12,7 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import MOVER, PERSONS, class_count
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
-from sqlanon.strategies.lattice.classes import evaluated_classes
+from sqlanon.strategies.lattice.classes import KEPT, evaluated_classes
 from sqlanon.strategies.local.nodes import (
     NODE,
     NODE_OF_CODE,
@@ -101,13 +101,18 @@ def generalized_combinations(combinations: exp.Table, levels: Levels) -> exp.Sel
     return template("SELECT combination, n, :nodes FROM :combinations")(nodes=nodes, combinations=combinations)
 
 
-def feasible_rows(relation: exp.Expr, evaluated: exp.Expr, keys: Sequence[str]) -> exp.Select:
-    """The rows of a relation whose class meets the requirements."""
+def feasible_rows(relation: exp.Expr, evaluated: exp.Expr, keys: Sequence[str], feasible: bool = True) -> exp.Select:
+    """The rows of a relation whose class meets (or violates) the requirements."""
     return template("""
         SELECT p.*
         FROM :relation AS p
-        SEMI JOIN (SELECT * FROM :evaluated AS e WHERE kept) AS j ON :same_class
-    """)(relation=relation, evaluated=evaluated, same_class=equal_columns(keys, "p", "j"))
+        SEMI JOIN (SELECT * FROM :evaluated AS e WHERE :is_chosen) AS j ON :same_class
+    """)(
+        relation=relation,
+        evaluated=evaluated,
+        is_chosen=col(KEPT) if feasible else ~col(KEPT),
+        same_class=equal_columns(keys, "p", "j"),
+    )
 
 
 class_figures = template("""

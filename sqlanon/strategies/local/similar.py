@@ -1,27 +1,16 @@
 """Strategy ``k-similar``: similar tuples in classes of k to 2k − 1 rows, with little loss.
 
-Equal tuples stay together: a combination of 2k rows or more is in a class of at least its size. Classes are compared by
-their loss as the lowest nodes that their members have in common.
+Equal tuples stay together. Classes are compared by their loss as the lowest nodes that their members have in common.
 
 - With at most `FEW` combinations every grouping is tried: the result is optimal by this loss.
-- With more, combinations that agree at a generalization on a path through the lattice (see `Groups.climb`) form blocks.
-  Each combination of a block starts as a class. In each round every infeasible class joins another one of its block:
-  one with which it has fewer than 2k rows, if any, and whose loss rises least. So classes stop growing once they are
-  feasible. A block that loses less undivided stays whole, whatever its size.
-- On a lattice of more than a million generalizations the blocks are the parts that `mondrian` cuts the table into.
+- With more, combinations that agree at a generalization on a path through the lattice (see `Groups.climb`) form blocks;
+  on a large lattice, the parts that `mondrian` cuts. Each combination of a block starts as a class. In each round every
+  infeasible class joins another one of its block: one with which it has fewer than 2k rows, if any, and whose loss
+  rises least. A block that loses less undivided stays whole.
 
-Classes are released by ``summary``: as ranges of numbers and times (``"range"``) or the values of their middle rows
-(``"median"``), and other attributes as lowest common ancestors; with ``"set"`` as ranges and sets of values. (A range
-shows less than the ancestor only where the hierarchy does not follow the order of the values.)
-
-The least loss is hard to find (Meyerson and Williams, "On the complexity of optimal k-anonymity", 2004), and is
-approximated within O(k log k) by their algorithm and within O(k) by that of Aggarwal and others ("Anonymizing
-tables", 2005; see `forest`), which compare all pairs of tuples. Here pairs are compared within blocks only, and no
-factor is guaranteed: only that every class is feasible, and that as lowest common ancestors the classes lose no more
-than the optimal full-domain generalization.
-
-The name and the aim, minimal distortion, are those of k-Similar in L. Sweeney, "Computational disclosure control"
-(2001). Its steps are not reproduced here.
+Classes are released by ``summary``. (A range shows less than the ancestor only where the hierarchy does not follow the
+order of the values.) The aim is that of k-Similar in L. Sweeney, "Computational disclosure control" (2001); its steps
+are not reproduced here.
 """
 
 from __future__ import annotations

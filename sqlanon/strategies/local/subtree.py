@@ -1,9 +1,5 @@
 """Strategy ``subtree``: a cut of each attribute's hierarchy, the same for all rows: subtrees are generalized or not.
 
-Full-domain generalization gives all values of an attribute one level. Here each ground value is released as the one
-node of the cut above it, or as itself, so that a part of the hierarchy with rare values may be generalized further than
-another. Infeasible classes are suppressed, within the suppression limit.
-
 The search starts at the optimal full-domain generalization and goes
 
 - top-down: a node of a cut is *split* into the nodes below it. One statement computes for all nodes of an attribute the
@@ -15,13 +11,7 @@ The search starts at the optimal full-domain generalization and goes
   reduces the price.
 
 The price is the mean loss with the attributes' weights; a suppressed row costs a little more than one released as the
-roots. The price never rises, so that the result is never worse than the start. It is not a proven optimum.
-
-Sources: top-down specialization by information gained per anonymity lost, Fung, Wang, Yu, "Top-down specialization for
-information and privacy preservation" (2005); bottom-up, by information lost per anonymity gained, Wang, Yu,
-Chakraborty, "Bottom-up generalization: a data mining solution to privacy protection" (2004); cuts, Iyengar,
-"Transforming data to satisfy privacy constraints" (2002). These go in one direction each, and start at an end of the
-lattice.
+roots. It never rises, so the result is never worse than the start. docs/reference/strategies.md names the sources.
 
 A *cutting* is a table of the combinations with the nodes of a cut of each attribute's hierarchy: ``combination``,
 ``n``, the ground nodes, the released nodes ``node_i``, and ``cost``: the loss of a row, in whole numbers, so that sums
