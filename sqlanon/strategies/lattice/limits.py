@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,33 +28,18 @@ class Budget:
     seconds: float | None = None
     checks: int | None = None
 
-    def ends_at(self) -> float:
-        """The end, by `time.monotonic`, of a search that starts now."""
-        return float("inf") if self.seconds is None else time.monotonic() + self.seconds
-
-    def refuse_over_time(self, checks: int, ends_at: float) -> None:
-        """Raise `LimitReachedError` after the time limit, if a check was made."""
-        if checks and time.monotonic() >= ends_at:
-            raise LimitReachedError(f"time_limit = {self.seconds:g}")
-
-    def refuse_over_limits(self, checks: int, ends_at: float) -> None:
-        """Raise `LimitReachedError` if no check is left, or after the time limit."""
-        if self.checks is not None and checks >= self.checks:
-            raise LimitReachedError(f"max_checks = {self.checks}")
-        self.refuse_over_time(checks, ends_at)
-
 
 @dataclass
 class Clock:
-    """A budget shared by consecutive parts of a search."""
+    """A budget that consecutive parts of a search share."""
 
     budget: Budget
     checks: int = 0
     _ends_at: float = field(init=False)
-    _interruptible_at: float = field(init=False, default=float("inf"))
+    _interruptible_at: float = field(init=False, default=math.inf)
 
     def __post_init__(self) -> None:
-        self._ends_at = self.budget.ends_at()
+        self._ends_at = math.inf if self.budget.seconds is None else time.monotonic() + self.budget.seconds
 
     @contextmanager
     def in_time(self, grace: float = GRACE) -> Iterator[None]:
@@ -62,7 +48,7 @@ class Clock:
         try:
             yield
         except InterruptedStatementError:
-            self.refuse_over_time()
+            self._refuse_after_end()
             raise
         finally:
             self._interruptible_at = outer
@@ -89,11 +75,18 @@ class Clock:
 
     def refuse_over_limits(self) -> None:
         """Raise `LimitReachedError` if no check is left, or after the time limit."""
-        self.budget.refuse_over_limits(self.checks, self._ends_at)
+        if self.remaining_checks == 0:
+            raise LimitReachedError(f"max_checks = {self.budget.checks}")
+        self.refuse_over_time()
 
     def refuse_over_time(self) -> None:
-        """Raise `LimitReachedError` after the time limit."""
-        self.budget.refuse_over_time(1, self._ends_at)
+        """Raise `LimitReachedError` after the time limit, if a check was made."""
+        if self.checks:
+            self._refuse_after_end()
+
+    def _refuse_after_end(self) -> None:
+        if time.monotonic() >= self._ends_at:
+            raise LimitReachedError(f"time_limit = {self.budget.seconds:g}")
 
     def spend(self) -> None:
         """Count a check."""

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 import operator
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from sqlanon.engines.deadline import InterruptedStatementError
 from sqlanon.frequency.suppression_limit import SuppressionLimit
 from sqlanon.measures import Figures, Measure
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import KeptClasses
 from sqlanon.strategies.lattice.forecast import Forecast
 from sqlanon.strategies.lattice.lattice import Box, DominanceIndex, Lattice, Progress, ignore_progress
-from sqlanon.strategies.lattice.limits import FIRST_GRACE, GRACE, Budget
+from sqlanon.strategies.lattice.limits import FIRST_GRACE, GRACE, Budget, Clock
 from sqlanon.support.coding import Levels
 
 
@@ -138,7 +136,7 @@ class LatticeSearch:
         self.seeks_best_only = False  # what cannot be the best may be pruned
         self.is_proving = True  # checks serve bounds, not good results
         self.forecast = Forecast(self.measure.marginals)
-        self._interruptible_at = math.inf
+        self.clock = Clock(self.budget)
         # For generalizations that are not infeasible: the rise of the bounds of all below them, and the fewest rows
         # that they and all below them suppress.
         self._lifts: dict[Levels, float] = {}
@@ -148,30 +146,17 @@ class LatticeSearch:
         self._hopeful, self._infeasible, self._feasible_above = (DominanceIndex(self._heights) for _ in range(3))
         self._proving = DominanceIndex(self._heights)  # checked for bounds
         self._policy_rows = self.allowed_rows
-        self._ends_at = self.budget.ends_at()
         self._visited: dict[Levels, None] = {}
 
     def visit(self, *generalizations: Levels) -> None:
         """Record generalizations for the lattice table; end the search after its time limit."""
         if len(self._visited) < MAX_VISITED:
             self._visited.update(dict.fromkeys(generalizations))
-        self.budget.refuse_over_time(len(self.figures), self._ends_at)
+        self.clock.refuse_over_time()
 
-    @contextmanager
-    def in_time(self) -> Iterator[None]:
+    def in_time(self) -> AbstractContextManager[None]:
         """Let a statement that is interrupted at the time limit end the search as the limit does."""
-        self._interruptible_at = self._ends_at + (GRACE if self.figures else FIRST_GRACE)
-        try:
-            yield
-        except InterruptedStatementError:
-            self.budget.refuse_over_time(1, self._ends_at)
-            raise
-        finally:
-            self._interruptible_at = math.inf
-
-    def may_interrupt(self) -> bool:
-        """Whether the running statement may be interrupted now."""
-        return time.monotonic() >= self._interruptible_at
+        return self.clock.in_time(GRACE if self.figures else FIRST_GRACE)
 
     def can_be_feasible(self, levels: Levels) -> bool | None:
         """Whether a generalization can meet the policy, as far as the checks prove it; None: they do not.
@@ -210,7 +195,7 @@ class LatticeSearch:
         """Check a generalization once. False: neither it nor anything below it meets the policy."""
         if levels in self.figures:
             return not self._verdict(levels, self.allowed_rows).infeasible_below
-        self.budget.refuse_over_limits(len(self.figures), self._ends_at)
+        self.clock.refuse_over_limits()
         with self.in_time():
             figures = self.checker(levels)
         return self._learn(levels, figures)
@@ -223,17 +208,16 @@ class LatticeSearch:
                 self.check(levels)
             return
         while unchecked:
-            self.budget.refuse_over_limits(len(self.figures), self._ends_at)
-            max_checks = self.budget.checks
-            affordable = unchecked if max_checks is None else unchecked[: max_checks - len(self.figures)]
+            self.clock.refuse_over_limits()
             with self.in_time():
-                checked = self.check_together(affordable)
+                checked = self.check_together(unchecked[: self.clock.remaining_checks])
             for levels, figures in zip(unchecked, checked, strict=False):
                 self._learn(levels, figures)
             unchecked = unchecked[len(checked) :]
 
     def _learn(self, levels: Levels, figures: Figures) -> bool:
         self.figures[levels] = figures
+        self.clock.checks += 1
         verdict = self._verdict(levels, self.allowed_rows)
         self._conclude(levels, figures, infeasible=verdict.infeasible_below)
         self.forecast.learn(levels, figures.expected_least_suppressed)

@@ -93,7 +93,7 @@ def lattice_strategy(find: Callable[[LatticeSearch], Outcome]) -> Callable[[Sear
         search = task.lattice
         seconds = search.budget.seconds
         deadline = None if seconds is None else seconds + GRACE
-        with interrupt_after(deadline, task_engines(task), search.may_interrupt):
+        with interrupt_after(deadline, task_engines(task), search.clock.may_interrupt):
             try:
                 outcome = find(search)
             except LimitReachedError:  # in the first check

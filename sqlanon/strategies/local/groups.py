@@ -250,6 +250,10 @@ class Groups:
         self.task.clock.spend()
         self.rounds += 1
 
+    def climb_or_cut(self, as_ancestors: bool) -> Grouping:
+        """Classes on a path through the lattice; on a large lattice, the parts of `mondrian`."""
+        return self.cut(as_ancestors) if self.task.is_large else self.complete(self.climb(self.prices))
+
     def classes_at(self, levels: Levels) -> Grouping:
         """The feasible classes of a generalization."""
         search_input, evaluator = self.task.search_input, self.task.evaluator

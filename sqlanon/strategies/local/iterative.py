@@ -97,8 +97,7 @@ def local(task: LocalTask) -> LocalOutcome:
         groups = Groups(task, "local")
         best = groups.classes_at(levels)
     with task.clock.until_limit():
-        candidate = groups.cut(as_ancestors=True) if task.is_large else groups.complete(groups.climb(groups.prices))
-        best = groups.cheaper(best, candidate)
+        best = groups.cheaper(best, groups.climb_or_cut(as_ancestors=True))
         target_price = best.price + 1
         while best.price < target_price:
             target_price = round(best.price * (1 - LEAST_GAIN))

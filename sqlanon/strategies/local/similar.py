@@ -179,8 +179,7 @@ def group_combinations(task: LocalTask) -> tuple[LatticeSearch, Grouping, Groupi
         if count <= FEW:
             groups.cheaper(start, _try_all_groupings(task, groups, count))
         else:
-            whole = groups.cut(as_ancestors=False) if task.is_large else groups.complete(groups.climb(groups.prices))
-            best = groups.cheaper(start, whole)
+            best = groups.cheaper(start, groups.climb_or_cut(as_ancestors=False))
             groups.cheaper(best, _divide_classes(task, groups, best))
     return search, start, groups.best or start, groups.rounds
 
