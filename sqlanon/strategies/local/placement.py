@@ -138,13 +138,14 @@ def attribute_figures(kept_combinations: exp.Table, attribute_count: int) -> exp
     highest level)."""
     figures: list[exp.Expr] = []
     for i in range(attribute_count):
-        rows, level = col(ROWS), col(f"level_{i}")
-        figures += [
-            as_column(cast(exp.Sum(this=cast(rows, "DOUBLE") * col(f"leaves_{i}")), "DOUBLE"), f"leaves_{i}"),
-            as_column(cast(exp.Sum(this=rows * level), "BIGINT"), f"levels_{i}"),
-            as_column(exp.Min(this=level.copy()), f"low_{i}"),
-            as_column(exp.Max(this=level.copy()), f"high_{i}"),
-        ]
+        query = template("""
+            SELECT
+                sum(n::DOUBLE * :leaves)::DOUBLE AS leaves,
+                sum(n * :level)::BIGINT AS levels,
+                min(:level) AS low,
+                max(:level) AS high
+        """)(leaves=col(f"leaves_{i}"), level=col(f"level_{i}"))
+        figures += [as_column(figure.this, f"{figure.alias}_{i}") for figure in query.expressions]
     return _SELECT_FROM(figures=figures, relation=kept_combinations)
 
 
