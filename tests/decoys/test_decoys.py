@@ -728,7 +728,7 @@ def test_other_decoys_than_the_catalog_has(little: Path) -> None:
 @pytest.mark.parametrize(("recorded", "passed"), [([1, 2], True), ([1], False), ([1, 2, 2], False), ([1, 3], False)])
 def test_the_decoys_of_the_catalog_are_those_that_are_found(recorded: list[int], passed: bool) -> None:
     """Each as often: one more in the catalog is one that is not there."""
-    manifest: Any = SimpleNamespace(columns=[SimpleNamespace(name="x", type="INTEGER")])
+    manifest: Any = SimpleNamespace(types={"x": "INTEGER"})
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE audited_decoys AS SELECT unnest([1, 2]) AS x")
         connection.execute(f"CREATE TABLE recorded AS SELECT unnest({recorded}) AS x")

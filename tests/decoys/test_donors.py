@@ -121,7 +121,7 @@ def test_one_check_alone_refuses_a_release_with_wrong_decoys(
     released: list[tuple[str, str]], claimed: int, refused: set[str], connection: duckdb.DuckDBPyConnection
 ) -> None:
     manifest: Any = SimpleNamespace(
-        columns=[SimpleNamespace(name=name, type="VARCHAR") for name in ("zip", "illness")],
+        types=dict.fromkeys(("zip", "illness"), "VARCHAR"),
         quasi_identifiers=["zip"],
         decoys=claimed,
         policy={"privacy": {"k": 4}},

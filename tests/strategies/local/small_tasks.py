@@ -151,6 +151,7 @@ def _prepared(small: Small, trees: Sequence[Tree]) -> Any:
         policy=SimpleNamespace(
             search=SimpleNamespace(**SEARCH | small.search),
             privacy=SimpleNamespace(k=small.k),
+            k=small.k,
             redact=lambda: {"search": {"strategy": small.search.get("strategy", "optimal")}},
             attributes={
                 tree.name: SimpleNamespace(identification=one, max_level=None, weight=tree.weight)
