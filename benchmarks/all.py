@@ -42,29 +42,29 @@ TITLES = {
 
 def steps(peers: Path, data: Path, small: bool) -> list[list[str | Path]]:
     """The scripts, with their arguments."""
-    kept: list[str | Path] = ["--data", data, "--results", data]
+    common: list[str | Path] = ["--data", data, "--results", data]
     rows = SMALL if small else ()
-    ratio = ["floor.py", *kept, "--runs", "3", *rows]
-    capped = ["floor.py", *kept, "--rows", "1000000" if small else "100000000", "--memory-limit", "2GB"]
-    rival = ["peers.py", *kept, "--peers", peers, *(("--rows", "30162", "--timeout", "30") if small else ())]
-    found = ["search.py", "--results", data, *(("--runs", "1", "--k", "5") if small else ())]
+    ratio = ["floor.py", *common, "--runs", "3", *rows]
+    capped = ["floor.py", *common, "--rows", "1000000" if small else "100000000", "--memory-limit", "2GB"]
+    rival = ["peers.py", *common, "--peers", peers, *(("--rows", "30162", "--timeout", "30") if small else ())]
+    searches = ["search.py", "--results", data, *(("--runs", "1", "--k", "5") if small else ())]
     return [
         ratio,
         capped,
-        ["sizes.py", *kept, *rows],
-        ["reading.py", *kept, *rows],
-        found,
+        ["sizes.py", *common, *rows],
+        ["reading.py", *common, *rows],
+        searches,
         ["whole.py", "--results", data, *(("--runs", "3") if small else ())],
         rival,
         ["requirements.py", *(("--nodes", "5") if small else ())],
         ["strategies.py", "--results", data],
         ["samarati_misses.py", *(("--tables", "100") if small else ())],
         ["k_epsilon.py", "--results", data, *(("--runs", "1", "--searches", "1") if small else ())],
-        ["noise_cost.py", *kept, *rows],
+        ["noise_cost.py", *common, *rows],
         ["suda.py", *(("--runs", "1") if small else ())],
-        ["risk.py", *kept, *rows],
-        ["live.py", *kept, *rows],
-        ["spark.py", *kept, *rows],
+        ["risk.py", *common, *rows],
+        ["live.py", *common, *rows],
+        ["spark.py", *common, *rows],
         ["imports.py"],
         ["small.py", *(("--runs", "3") if small else ())],
         ["plot.py", data, *(("--out", data / "scale.svg") if small else ())],

@@ -148,7 +148,7 @@ class Reader:
     def shares(self, question: Question, values: Sequence[tuple[str, str]], complement: bool = False) -> str:
         """A relation of all released rows with the share of each that meets the conditions."""
         low, high = ("NULL" if end is None else str(end) for end in question.ages)
-        own = "1" if question.ages == (None, None) else f'sqlanon.share("{self.age}", {low}, {high})'
+        age_share = "1" if question.ages == (None, None) else f'sqlanon.share("{self.age}", {low}, {high})'
         tables, parts = "release AS r", []
         for i, (name, value) in enumerate(values):
             shares = SHARES.format(name=name).replace("$value", "'" + value.replace("'", "''") + "'")
@@ -161,7 +161,7 @@ class Reader:
             product = f"1 - ({product})"
         return (
             f'SELECT "{self.age}", CASE WHEN a = 0 OR b = 0 THEN 0 ELSE a * b END AS share '
-            f'FROM (SELECT r."{self.age}", {own} AS a, {product} AS b FROM {tables})'
+            f'FROM (SELECT r."{self.age}", {age_share} AS a, {product} AS b FROM {tables})'
         )
 
     def count(self, question: Question, complement: bool = False) -> tuple[float, float, float]:
@@ -180,8 +180,8 @@ class Reader:
         least, expected, most = self.count(question)
         if question.given is None:
             return least, expected, most
-        others = self.count(question, complement=True)
-        return least / (least + others[2]), expected / (expected + others[1]), most / (most + others[0])
+        outside = self.count(question, complement=True)
+        return least / (least + outside[2]), expected / (expected + outside[1]), most / (most + outside[0])
 
     def average(self, question: Question) -> tuple[float, float, float]:
         """Of a group: rows that may be in it count as suppressed ones, with any age."""
@@ -241,19 +241,22 @@ def set_answers(folder: Path) -> Iterator[Answer]:
                 query, [question.column, [*question.values], values_of(question.column)]
             ).fetchone()
             count = f'SELECT count(*) FROM source WHERE list_contains(?, "{question.column}")'
-            found = source.execute(count, [list(question.values)]).fetchone()
-            assert row is not None and found is not None
+            counted = source.execute(count, [list(question.values)]).fetchone()
+            assert row is not None and counted is not None
             sure, expected, at_most, _ = row
-            yield Answer("adult", "mondrian", question.words, found[0], sure, expected, at_most)
+            yield Answer("adult", "mondrian", question.words, counted[0], sure, expected, at_most)
 
 
-def set_table(found: Sequence[Answer]) -> str:
+def set_table(set_answers_: Sequence[Answer]) -> str:
     """The answers to `SET_QUESTIONS`, in Markdown."""
     lines = ["| question on sets | true | expected | error | bounds |", "| --- " + "| ---: " * 4 + "|"]
-    for one in found:
-        error = f"{one.error:.1%}".replace("%", " %")
-        bounds = f"{shown(one.lower)} to {shown(one.upper)}"
-        lines.append(f"| {one.question} | {shown(one.truth)} | {shown(one.expected)} | {error} | {bounds} |")
+    for answer in set_answers_:
+        error = f"{answer.error:.1%}".replace("%", " %")
+        bounds = f"{format_figure(answer.lower)} to {format_figure(answer.upper)}"
+        lines.append(
+            f"| {answer.question} | {format_figure(answer.truth)} | {format_figure(answer.expected)} "
+            f"| {error} | {bounds} |"
+        )
     return "\n".join(lines)
 
 
@@ -268,9 +271,9 @@ def truth(source: duckdb.DuckDBPyConnection, dataset: str, question: Question) -
     assert row is not None
     if question.given is None:
         return float(row[0])
-    of = source.execute(f"SELECT count(*) FROM source WHERE {' AND '.join(rows)}").fetchone()
-    assert of is not None
-    return float(row[0] / of[0])
+    base = source.execute(f"SELECT count(*) FROM source WHERE {' AND '.join(rows)}").fetchone()
+    assert base is not None
+    return float(row[0] / base[0])
 
 
 def answers(dataset: str, strategy: str, folder: Path) -> Iterator[Answer]:
@@ -285,25 +288,27 @@ def answers(dataset: str, strategy: str, folder: Path) -> Iterator[Answer]:
             yield Answer(dataset, strategy, question.words, truth(source, dataset, question), lower, expected, upper)
 
 
-def table(found: Sequence[Answer]) -> str:
+def table(results: Sequence[Answer]) -> str:
     lines = ["| question | true | `optimal` | error | bounds | `mondrian` | error | bounds |"]
     lines.append("| --- " + "| ---: " * 7 + "|")
-    for one in [answer for answer in found if answer.strategy == "optimal"]:
-        other = next(
-            two for two in found if (two.dataset, two.question, two.strategy) == (one.dataset, one.question, "mondrian")
+    for optimal in [answer for answer in results if answer.strategy == "optimal"]:
+        entry = next(
+            two
+            for two in results
+            if (two.dataset, two.question, two.strategy) == (optimal.dataset, optimal.question, "mondrian")
         )
-        cells = [one.question, shown(one.truth)]
-        for answer in (one, other):
-            cells += [shown(answer.expected), f"{answer.error:.1%}".replace("%", " %")]
-            cells += [f"{shown(answer.lower)} to {shown(answer.upper)}"]
+        cells = [optimal.question, format_figure(optimal.truth)]
+        for answer in (optimal, entry):
+            cells += [format_figure(answer.expected), f"{answer.error:.1%}".replace("%", " %")]
+            cells += [f"{format_figure(answer.lower)} to {format_figure(answer.upper)}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def shown(figure: float) -> str:
+def format_figure(figure: float) -> str:
     """A count in full; an average or a share with one decimal or three.
 
-    >>> shown(12639), shown(38.44), shown(0.336), shown(0)
+    >>> format_figure(12639), format_figure(38.44), format_figure(0.336), format_figure(0)
     ('12,639', '38.4', '0.336', '0')
     """
     if figure == int(figure) or figure >= 100:
@@ -317,11 +322,11 @@ def main() -> None:
     arguments = parser.parse_args()
     for dataset in arguments.dataset or AGES:
         with tempfile.TemporaryDirectory() as folder:
-            found = [answer for strategy in STRATEGIES for answer in answers(dataset, strategy, Path(folder))]
+            results = [answer for strategy in STRATEGIES for answer in answers(dataset, strategy, Path(folder))]
             sets = [*set_answers(Path(folder))] if dataset == "adult" else []
         found_sets = f"{set_table(sets)}\n" if sets else ""
-        print(f"{dataset}\n\n{table(found)}\n\n{found_sets}")
-        print("bounds hold:", all(one.holds for one in (*found, *sets)))
+        print(f"{dataset}\n\n{table(results)}\n\n{found_sets}")
+        print("bounds hold:", all(answer.holds for answer in (*results, *sets)))
 
 
 if __name__ == "__main__":

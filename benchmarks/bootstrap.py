@@ -38,7 +38,7 @@ FROM (SELECT {picks} FROM (SELECT i, hash(i, 'row', {seed}) % {adults} AS whole 
 """
 
 
-def _quoted(path: Path) -> str:
+def _quote(path: Path) -> str:
     return "'" + str(path).replace("'", "''") + "'"
 
 
@@ -47,12 +47,12 @@ def make_bootstrap(path: Path, columns: Sequence[str], rows: int, seed: int = 1)
     with duckdb.connect(config={"preserve_insertion_order": False}) as database:
         database.execute(
             "CREATE TEMP TABLE adult AS SELECT (row_number() OVER ())::UBIGINT - 1 AS n, * "
-            f"FROM read_csv({_quoted(DATA / 'adult' / 'adult.csv')}, delim = ';', all_varchar = true)"
+            f"FROM read_csv({_quote(DATA / 'adult' / 'adult.csv')}, delim = ';', all_varchar = true)"
         )
         row = database.execute("SELECT count(*) FROM adult").fetchone()
         assert row
         query = bootstrap_query(columns, rows, row[0], seed)
-        quoted = _quoted(path)
+        quoted = _quote(path)
         if path.suffix == ".csv":
             database.execute(f"COPY ({query}) TO {quoted} (FORMAT csv, DELIMITER ';', HEADER)")
         elif path.suffix == ".parquet":

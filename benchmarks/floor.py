@@ -84,9 +84,9 @@ def pair(database: Path, folder: Path, limits: Limits) -> Pair:
 
 def show(rows: int, pairs: list[Pair]) -> None:
     """The run with the median ratio, as a row; and how far the ratios spread."""
-    median = sorted(pairs, key=lambda one: one.ratio)[len(pairs) // 2]
+    median = sorted(pairs, key=lambda run: run.ratio)[len(pairs) // 2]
     job, figures = median.job, median.figures
-    lattice, ratios = job.figures["lattice"], [one.ratio for one in pairs]
+    lattice, ratios = job.figures["lattice"], [run.ratio for run in pairs]
     row(
         f"{rows:,}",
         f"{figures['group']:.2f}",
@@ -97,9 +97,9 @@ def show(rows: int, pairs: list[Pair]) -> None:
         f"{lattice['checked']:,} of {lattice['nodes']:,}",
         f"**{statistics.median(ratios):.2f}**" + (f" ({min(ratios):.2f} to {max(ratios):.2f})" if ratios[1:] else ""),
         f"{job.process.processor:.1f} to {figures['processor']:.1f}",
-        f"**{statistics.median(one.processor_ratio for one in pairs):.2f}**",
-        gigabytes(max(one.plain.peak for one in pairs)),
-        gigabytes(max(one.job.process.peak for one in pairs)),
+        f"**{statistics.median(run.processor_ratio for run in pairs):.2f}**",
+        gigabytes(max(run.plain.peak for run in pairs)),
+        gigabytes(max(run.job.process.peak for run in pairs)),
         ", ".join(job.left) or "nothing",
     )
 
@@ -121,11 +121,11 @@ def main() -> None:
             database, pairs = people(data, rows), []
             for _ in range(args.runs):
                 pairs.append(pair(database, folder, limits))
-                one = pairs[-1]
+                last = pairs[-1]
                 common = {"memory_limit": limits.memory, "threads": limits.threads}
-                record(args.results, "floor", "floor", rows, one.floor, peak=one.plain.peak, **common)
-                record(args.results, "floor", "sqlanon", rows, one.job.seconds, peak=one.job.process.peak,
-                       ratio=round(one.ratio, 3), processor_ratio=round(one.processor_ratio, 3),
+                record(args.results, "floor", "floor", rows, last.floor, peak=last.plain.peak, **common)
+                record(args.results, "floor", "sqlanon", rows, last.job.seconds, peak=last.job.process.peak,
+                       ratio=round(last.ratio, 3), processor_ratio=round(last.processor_ratio, 3),
                        **common)  # fmt: skip
             show(rows, pairs)
 

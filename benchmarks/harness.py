@@ -59,7 +59,7 @@ class Measured:
     timed_out: bool
 
 
-def measured(
+def run_measured(
     command: Sequence[str | Path], timeout: float | None = None, environment: Mapping[str, str] | None = None
 ) -> Measured:
     """Run a command as a process of its own and measure it; kill it after ``timeout`` seconds.
@@ -98,7 +98,7 @@ def measured(
 def python(*arguments: str | Path, environment: Mapping[str, str] | None = None) -> Measured:
     """`measured`, of this Python, to success."""
     command = [sys.executable, *arguments]
-    return successful(measured(command, environment=environment), command)
+    return successful(run_measured(command, environment=environment), command)
 
 
 def successful(done: Measured, command: Sequence[str | Path]) -> Measured:
@@ -169,7 +169,7 @@ def sqlanon_command(
 def anonymize(policy: Mapping[str, Any], folder: Path, limits: Limits) -> Job:
     """The whole job as a process of its own: ``sqlanon anonymize policy.toml --json``; see `sqlanon_command`."""
     command, environment = sqlanon_command("anonymize", policy, folder, limits)
-    done = successful(measured(command, environment=environment), command)
+    done = successful(run_measured(command, environment=environment), command)
     return Job(done, json.loads(done.output), sorted(path.name for path in Path(environment["TMPDIR"]).iterdir()))
 
 
@@ -228,10 +228,10 @@ def parser(description: str | None, makes_tables: bool = True) -> argparse.Argum
     return argument_parser
 
 
-def add_limits(made: argparse.ArgumentParser, memory: str | None) -> None:
+def add_limits(arguments: argparse.ArgumentParser, memory: str | None) -> None:
     """What the scripts understand whose processes have limits."""
-    made.add_argument("--memory-limit", default=memory, help=f"of DuckDB; default: {memory or 'its own'}")
-    made.add_argument("--threads", type=int, default=os.cpu_count(), help="default: one per processor")
+    arguments.add_argument("--memory-limit", default=memory, help=f"of DuckDB; default: {memory or 'its own'}")
+    arguments.add_argument("--threads", type=int, default=os.cpu_count(), help="default: one per processor")
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from sqlanon.engines.limits import Limits
 from sqlanon.publish.targets.base import release_location
 
 
-def copied(database: Path, target: Path) -> None:
+def copy_people(database: Path, target: Path) -> None:
     """The people with a key."""
     with duckdb.connect(str(target)) as connection:
         connection.execute(f"ATTACH '{database}' AS original (READ_ONLY)")
@@ -34,7 +34,7 @@ def copied(database: Path, target: Path) -> None:
         connection.execute("CREATE TABLE countries AS FROM original.countries")
 
 
-def grown(database: Path, rows: int) -> None:
+def add_people(database: Path, rows: int) -> None:
     """One in a hundred of them comes again, under another key."""
     with duckdb.connect(str(database)) as connection:
         connection.execute(f"INSERT INTO people SELECT * REPLACE ({rows} + id AS id) FROM people WHERE id % 100 = 0")
@@ -60,17 +60,17 @@ def scan(release: Path) -> None:
         connection.execute(f"SELECT {figures} FROM people").fetchall()
 
 
-def measured(folder: Path, limits: Limits, rows: int) -> tuple[float, float, float, float, float]:
+def measure_steps(folder: Path, limits: Limits, rows: int) -> tuple[float, float, float, float, float]:
     """Making, one scan, verifying, and the two parts of extending."""
-    release, found = folder / "release.duckdb", list[Any]()
+    release, extensions = folder / "release.duckdb", list[Any]()
     with sqlanon.connect(memory_limit=limits.memory_limit, threads=limits.threads) as db:
         make = processor(lambda: db.anonymize(policy(folder)).publish())
     scanned = processor(lambda: scan(release))
     verified = processor(lambda: release_location(str(release), None).verify(limits, None))
-    grown(folder / "keyed.duckdb", rows)
+    add_people(folder / "keyed.duckdb", rows)
     with sqlanon.connect(memory_limit=limits.memory_limit, threads=limits.threads) as db:
-        find = processor(lambda: found.append(db.extend(policy(folder))))
-        return make, scanned, verified, find, processor(found[0].publish)
+        find = processor(lambda: extensions.append(db.extend(policy(folder))))
+        return make, scanned, verified, find, processor(extensions[0].publish)
 
 
 def main() -> None:
@@ -82,10 +82,12 @@ def main() -> None:
     header("rows", "make", "scan", "verify", "verify / scan", "extend: find", "extend: publish", "extend / make")
     with folders(args.data) as (data, folder):
         for rows in args.rows:
-            copied(people(data, rows), folder / "keyed.duckdb")
-            make, scanned, verified, find, publish = measured(folder, Limits(args.memory_limit, args.threads), rows)
+            copy_people(people(data, rows), folder / "keyed.duckdb")
+            make, scanned, verified, find, publish = measure_steps(
+                folder, Limits(args.memory_limit, args.threads), rows
+            )
             ratio = (find + publish) / make
-            seconds = [f"{one:.2f}" for one in (make, scanned, verified)]
+            seconds = [f"{value:.2f}" for value in (make, scanned, verified)]
             row(f"{rows:,}", *seconds, f"{verified / scanned:.1f}", f"{find:.2f}", f"{publish:.2f}", f"**{ratio:.2f}**")
             record(args.results, "incremental", "sqlanon", rows, find + publish, ratio=round(ratio, 3))
             for path in folder.iterdir():

@@ -141,24 +141,24 @@ class Searched:
         }
         mean_of_class = f"(SELECT *, avg(x_0) OVER (PARTITION BY class) AS mean FROM {rows})"
         query = f"SELECT avg(abs(mean - x_0) / x_0) FROM {mean_of_class}"
-        found = {"mean_error": connection.execute(query).fetchall()[0][0]}
+        figures = {"mean_error": connection.execute(query).fetchall()[0][0]}
         for name, noise in noises.items():
             sql = self.work(name).sql("duckdb")
             connection.execute(
                 f"CREATE TABLE {sql} AS SELECT record, class, x_0, round(x_0 + {noise}, 1) AS y_0 FROM {rows}"
             )
             error = connection.execute(f"SELECT avg(abs(y_0 - x_0) / x_0) FROM {sql}").fetchall()[0][0]
-            found |= {f"{name}_error": error, f"{name}_linked": self.linked(name)[0]}
-        return found
+            figures |= {f"{name}_error": error, f"{name}_linked": self.linked(name)[0]}
+        return figures
 
 
 @contextmanager
-def searched(space: Workspace, k: int, strategy: str) -> Iterator[Searched]:
+def search_noise(space: Workspace, k: int, strategy: str) -> Iterator[Searched]:
     """Search once."""
-    asked = policy(k, strategy, LIMIT, NOISE)
-    with space.run(asked) as run:
-        columns = require_usable_noisy_columns(run.engine, asked, run.source)
-        prepared = prepare(StatementRunner(run.engine), asked, run.source, run.work)
+    requested_policy = policy(k, strategy, LIMIT, NOISE)
+    with space.run(requested_policy) as run:
+        columns = require_usable_noisy_columns(run.engine, requested_policy, run.source)
+        prepared = prepare(StatementRunner(run.engine), requested_policy, run.source, run.work)
         steps = StatementRunner(run.engine)
         search_result = run_search(steps, prepared, lambda open_, checked, best: None)
         late = policy(k, strategy, 1.0, NOISE, confidence=CONFIDENCE)
@@ -167,38 +167,38 @@ def searched(space: Workspace, k: int, strategy: str) -> Iterator[Searched]:
         )
 
 
-def drawn(made: Searched, k: int, epsilon: float, runs: int) -> Figures:
+def mean_figures(search: Searched, k: int, epsilon: float, runs: int) -> Figures:
     """The means over the runs."""
     figures: list[Figures] = []
     for _ in range(runs):
-        with made.draw(epsilon) as one:
-            figures.append({**one, **(made.others(epsilon, one["expected_cm"]) if k == COMPARED else {})})
+        with search.draw(epsilon) as draw:
+            figures.append({**draw, **(search.others(epsilon, draw["expected_cm"]) if k == COMPARED else {})})
     means = {name: statistics.mean(figure[name] for figure in figures) for name in figures[0]}
-    return {**means, "feasible": sum(one["feasible"] for one in figures), "runs": runs}
+    return {**means, "feasible": sum(figure["feasible"] for figure in figures), "runs": runs}
 
 
-def with_noise(space: Workspace, asked: argparse.Namespace) -> list[Figures]:
+def with_noise(space: Workspace, arguments: argparse.Namespace) -> list[Figures]:
     """All set-ups, one after the other."""
     header("strategy", "k", "classes", "smallest", "suppressed rows", "loss", "generalization", "risk by guessing")
-    found: list[Figures] = []
-    for strategy in asked.strategies:
-        for k in asked.k:
-            with searched(space, k, strategy) as made:
-                chosen, figures = made.chosen, made.chosen.figures
+    lines: list[Figures] = []
+    for strategy in arguments.strategies:
+        for k in arguments.k:
+            with search_noise(space, k, strategy) as search:
+                chosen, figures = search.chosen, search.chosen.figures
                 levels = ", ".join(
                     f"{name} {'-' if level is None else level}" for name, level in chosen.generalization.items()
                 )
-                rows = made.prepared.marginals.rows
+                rows = search.prepared.marginals.rows
                 row(strategy, k, f"{figures.classes:,}", chosen.smallest_class, f"{figures.suppressed_rows:,}",
-                    f"{made.found.score:.4f}", levels, percent(figures.classes / (rows - figures.suppressed_rows)),
+                    f"{search.found.score:.4f}", levels, percent(figures.classes / (rows - figures.suppressed_rows)),
                 )  # fmt: skip
-                for epsilon in asked.epsilon:
+                for epsilon in arguments.epsilon:
                     started = time.perf_counter()
-                    one = {"k": k, "epsilon": epsilon, **drawn(made, k, epsilon, asked.runs)}
+                    line = {"k": k, "epsilon": epsilon, **mean_figures(search, k, epsilon, arguments.runs)}
                     seconds = time.perf_counter() - started
-                    record(asked.results, "k_epsilon", strategy, rows, seconds, **one)
-                    found.append({"strategy": strategy, **one})
-    return found
+                    record(arguments.results, "k_epsilon", strategy, rows, seconds, **line)
+                    lines.append({"strategy": strategy, **line})
+    return lines
 
 
 def percent(share: float) -> str:
@@ -206,14 +206,14 @@ def percent(share: float) -> str:
     return f"{100 * share:.{1 if share >= 0.1 else 2}f}%"
 
 
-def pivot(title: str, figures: Sequence[Figures], asked: argparse.Namespace, first: str, second: str) -> None:
+def pivot(title: str, figures: Sequence[Figures], arguments: argparse.Namespace, first: str, second: str) -> None:
     """A table with a column for each ε."""
     print(f"\n{title}\n")
-    header("strategy", "k", *(f"ε = {epsilon:g}" for epsilon in asked.epsilon))
+    header("strategy", "k", *(f"ε = {epsilon:g}" for epsilon in arguments.epsilon))
     by_setup = {(figure["strategy"], figure["k"], figure["epsilon"]): figure for figure in figures}
-    for strategy in asked.strategies:
-        for k in asked.k:
-            cells = [by_setup[strategy, k, epsilon] for epsilon in asked.epsilon]
+    for strategy in arguments.strategies:
+        for k in arguments.k:
+            cells = [by_setup[strategy, k, epsilon] for epsilon in arguments.epsilon]
             row(strategy, k, *(f"{percent(cell[first])} ({_bracket(cell[second])})" for cell in cells))
 
 
@@ -221,7 +221,7 @@ def _bracket(figure: float) -> str:
     return percent(figure) if isinstance(figure, float) else str(figure)
 
 
-def compared(figures: Sequence[Figures]) -> None:
+def print_comparison(figures: Sequence[Figures]) -> None:
     """The paper's figure 2, as a table."""
     print(f"\nOther noise, k = {COMPARED}: mean relative error, and linking risk\n")
     header("strategy", "ε", "per class", "risk", "whole table", "risk", "uniform, as per class", "risk", "class's mean")
@@ -242,34 +242,41 @@ def compared(figures: Sequence[Figures]) -> None:
 def steps(figures: Sequence[Figures], along: str) -> tuple[int, int]:
     """To how many next larger k the linking risk does not fall, or to how many next larger ε it does not rise; of
     how many."""
-    other, sign = ("epsilon", 1) if along == "k" else ("k", -1)
+    fixed, sign = ("epsilon", 1) if along == "k" else ("k", -1)
     lines: dict[Any, list[Figures]] = {}
-    for figure in sorted(figures, key=lambda one: one[along]):
-        lines.setdefault((figure["strategy"], figure[other]), []).append(figure)
+    for figure in sorted(figures, key=lambda entry: entry[along]):
+        lines.setdefault((figure["strategy"], figure[fixed]), []).append(figure)
     wrong = [
         sign * (after["linked"] - before["linked"]) >= 0 for line in lines.values() for before, after in pairwise(line)
     ]
     return sum(wrong), len(wrong)
 
 
-def stated(figures: Sequence[Figures]) -> None:
+def print_claims(figures: Sequence[Figures]) -> None:
     """What the paper states, and what we see."""
     print("\nWhat the paper states\n")
     header("the paper", "strategy", "here", "reached")
     for strategy in dict.fromkeys(figure["strategy"] for figure in figures):
-        ours = [one for one in figures if one["strategy"] == strategy]
+        ours = [figure for figure in figures if figure["strategy"] == strategy]
         least = min(point["epsilon"] for point in ours)
-        needed = [one["expected"] * one["epsilon"] / 0.05 for one in ours if one["epsilon"] == least]
+        needed = [figure["expected"] * figure["epsilon"] / 0.05 for figure in ours if figure["epsilon"] == least]
         span = f"{min(needed):.2f} to {max(needed):.2f}"
         row("error below 5% for moderate ε (at most 4)", strategy, f"from ε = {span} on, by k", _is(max(needed) <= 4))
-        lowest = [min(one["linked"] for one in ours if one["k"] == k) for k in {one["k"] for one in ours}]
+        lowest = [
+            min(figure["linked"] for figure in ours if figure["k"] == k) for k in {figure["k"] for figure in ours}
+        ]
         span = f"{percent(min(lowest))} to {percent(max(lowest))}"
         row("linking risk below 5% attainable for every k", strategy, f"{span} at the best ε, by k",
             _is(max(lowest) < 0.05))  # fmt: skip
         for along, words in (("k", "falls with k"), ("epsilon", "falls with smaller ε")):
-            wrong, of = steps(ours, along)
-            row(f"linking risk {words}", strategy, f"in {of - wrong} of {of} steps", _is(not wrong))
-        lost = [one["confidence"] for one in ours if one["epsilon"] == least]
+            wrong, compared_steps = steps(ours, along)
+            row(
+                f"linking risk {words}",
+                strategy,
+                f"in {compared_steps - wrong} of {compared_steps} steps",
+                _is(not wrong),
+            )
+        lost = [figure["confidence"] for figure in ours if figure["epsilon"] == least]
         row(f"99%-confident: less than 2% suppressed at ε = {least:g}", strategy,
             f"{percent(min(lost))} to {percent(max(lost))}, by k", _is(max(lost) < 0.02))  # fmt: skip
 
@@ -278,10 +285,10 @@ def _is(reached: bool) -> str:
     return "yes" if reached else "**no**"
 
 
-def timed_search(space: Workspace, asked: sqlanon.Policy) -> Figures | None:
+def timed_search(space: Workspace, requested_policy: sqlanon.Policy) -> Figures | None:
     """One search, and the loss of the attributes besides height; None where nothing meets the policy."""
-    with space.run(asked) as run:
-        prepared = prepare(StatementRunner(run.engine), asked, run.source, run.work)
+    with space.run(requested_policy) as run:
+        prepared = prepare(StatementRunner(run.engine), requested_policy, run.source, run.work)
         started = time.perf_counter()
         try:
             steps = StatementRunner(run.engine)
@@ -291,7 +298,7 @@ def timed_search(space: Workspace, asked: sqlanon.Policy) -> Figures | None:
             return None
         seconds = time.perf_counter() - started
         assert search_result.search is not None and search_result.levels is not None
-        weights = [float(name != "height") for name in asked.generalized_attributes]
+        weights = [float(name != "height") for name in requested_policy.generalized_attributes]
         measure, levels = MEASURES["loss"](prepared.marginals, weights), search_result.levels
         return {
             "seconds": seconds,
@@ -308,40 +315,47 @@ def searches(space: Workspace, k: int, strategy: str, limit: float, repeats: int
         [timed_search(space, policy(k, strategy, limit, height)) for height in ({}, GENERALIZED, USEFUL)]
         for _ in range(repeats)
     ]
-    found: list[Figures | None] = []
+    figures: list[Figures | None] = []
     for same in zip(*tried, strict=True):
-        made = [one for one in same if one is not None]
-        found.append({**made[0], "seconds": statistics.median(one["seconds"] for one in made)} if made else None)
-    return found
+        completed = [figures for figures in same if figures is not None]
+        figures.append(
+            {**completed[0], "seconds": statistics.median(figures["seconds"] for figures in completed)}
+            if completed
+            else None
+        )
+    return figures
 
 
-def beside(space: Workspace, asked: argparse.Namespace) -> None:
+def beside(space: Workspace, arguments: argparse.Namespace) -> None:
     """Height as one more quasi-identifier to generalize."""
-    print(f"\nHeight generalized instead: loss of the other attributes, and the search (medians of {asked.searches})\n")
+    print(
+        f"\nHeight generalized instead: loss of the other attributes, and the search "
+        f"(medians of {arguments.searches})\n"
+    )
     header("limit", "strategy", "k", "loss without height", "with it (its level)", "within 20 cm", "checks", "with it",
            "search, ms", "with it", "times")  # fmt: skip
     for limit in (LIMIT, 0.0):
         for strategy in ("optimal", "ola"):
-            for k in asked.k:
-                plain, wide, useful = searches(space, k, strategy, limit, asked.searches)
+            for k in arguments.k:
+                plain, wide, useful = searches(space, k, strategy, limit, arguments.searches)
                 assert plain is not None and wide is not None
-                kept = "none" if useful is None else f"{useful['loss']:.3f} ({useful['level']})"
-                row(f"{limit:.0%}", strategy, k, f"{plain['loss']:.3f}", f"{wide['loss']:.3f} ({wide['level']})", kept,
-                    plain["checked"], wide["checked"], *(f"{1000 * one['seconds']:.0f}" for one in (plain, wide)),
+                least = "none" if useful is None else f"{useful['loss']:.3f} ({useful['level']})"
+                row(f"{limit:.0%}", strategy, k, f"{plain['loss']:.3f}", f"{wide['loss']:.3f} ({wide['level']})", least,
+                    plain["checked"], wide["checked"], *(f"{1000 * run['seconds']:.0f}" for run in (plain, wide)),
                     f"{wide['seconds'] / plain['seconds']:.1f}")  # fmt: skip
-                record(asked.results, "k_epsilon beside", strategy, 0, wide["seconds"], k=k, limit=limit,
+                record(arguments.results, "k_epsilon beside", strategy, 0, wide["seconds"], k=k, limit=limit,
                        loss=plain["loss"], loss_with=wide["loss"], loss_within=useful and useful["loss"],
                        seconds_without=plain["seconds"])  # fmt: skip
 
 
-def shown(figures: Sequence[Figures], asked: argparse.Namespace) -> None:
+def print_tables(figures: Sequence[Figures], arguments: argparse.Namespace) -> None:
     """The tables of the runs with noise."""
-    pivot("Relative error: expected (observed)", figures, asked, "expected", "observed")
-    pivot("Linking risk (strict)", figures, asked, "linked", "strictly")
-    title = f"Rows that 99 %-confidence suppresses (of {asked.runs} runs, so many stay within {LIMIT:.0%})"
-    pivot(title, figures, asked, "confidence", "feasible")
-    compared(figures)
-    stated(figures)
+    pivot("Relative error: expected (observed)", figures, arguments, "expected", "observed")
+    pivot("Linking risk (strict)", figures, arguments, "linked", "strictly")
+    title = f"Rows that 99 %-confidence suppresses (of {arguments.runs} runs, so many stay within {LIMIT:.0%})"
+    pivot(title, figures, arguments, "confidence", "feasible")
+    print_comparison(figures)
+    print_claims(figures)
 
 
 def main() -> None:
@@ -359,7 +373,7 @@ def main() -> None:
         make_people(connection)
         space = Workspace(connection)
         if "noise" in args.parts:
-            shown(with_noise(space, args), args)
+            print_tables(with_noise(space, args), args)
         if "beside" in args.parts:
             beside(space, args)
         space.close()

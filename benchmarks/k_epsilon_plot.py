@@ -35,12 +35,12 @@ def figures(results: Path) -> list[dict[str, Any]]:
     return list(last.values())
 
 
-def by_epsilon(found: Sequence[dict[str, Any]], figure: str) -> alt.Chart:
+def by_epsilon(results: Sequence[dict[str, Any]], figure: str) -> alt.Chart:
     """One figure against ε, a line for each k, a style for each strategy."""
     points = [
-        {"strategy": one["tool"], "k": one["k"], "ε": one["epsilon"], "share": one[figure]}
-        for one in found
-        if one[figure] > 0  # the axis is logarithmic
+        {"strategy": entry["tool"], "k": entry["k"], "ε": entry["epsilon"], "share": entry[figure]}
+        for entry in results
+        if entry[figure] > 0  # the axis is logarithmic
     ]
     return (
         alt.Chart(alt.Data(values=points), title=SHOWN[figure], width=300, height=240)
@@ -54,19 +54,19 @@ def by_epsilon(found: Sequence[dict[str, Any]], figure: str) -> alt.Chart:
     )
 
 
-def noises(found: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def noises(results: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Error and risk of each noise, where they were compared."""
-    for one in found:
-        if "whole_error" in one:
+    for entry in results:
+        if "whole_error" in entry:
             for error, name in NOISES.items():
-                shared = {"noise": name, "strategy": one["tool"]}
-                yield {**shared, "error": one[error], "risk": one[RISKS[error]], "ε": one["epsilon"]}
+                shared = {"noise": name, "strategy": entry["tool"]}
+                yield {**shared, "error": entry[error], "risk": entry[RISKS[error]], "ε": entry["epsilon"]}
 
 
-def by_noise(found: Sequence[dict[str, Any]]) -> alt.Chart:
+def by_noise(results: Sequence[dict[str, Any]]) -> alt.Chart:
     """Risk against error, for each noise."""
     return (
-        alt.Chart(alt.Data(values=list(noises(found))), title="k = 20: risk against error", width=300, height=240)
+        alt.Chart(alt.Data(values=list(noises(results))), title="k = 20: risk against error", width=300, height=240)
         .mark_line(point=True)
         .encode(
             x=alt.X("error:Q", scale=alt.Scale(type="log"), axis=alt.Axis(format="~%", title="relative error")),
@@ -77,10 +77,10 @@ def by_noise(found: Sequence[dict[str, Any]]) -> alt.Chart:
     )
 
 
-def chart(found: Sequence[dict[str, Any]]) -> alt.VConcatChart:
+def chart(results: Sequence[dict[str, Any]]) -> alt.VConcatChart:
     """The plots, two by two."""
-    error, risk, confidence = (by_epsilon(found, figure) for figure in SHOWN)
-    return (error | risk) & (confidence | by_noise(found)).resolve_scale(color="independent", strokeDash="shared")
+    error, risk, confidence = (by_epsilon(results, figure) for figure in SHOWN)
+    return (error | risk) & (confidence | by_noise(results)).resolve_scale(color="independent", strokeDash="shared")
 
 
 def main() -> None:
@@ -88,11 +88,11 @@ def main() -> None:
     parser.add_argument("results", type=Path, help="the folder that k_epsilon.py was given as --results")
     parser.add_argument("--out", type=Path, default=HERE / "k_epsilon.svg", help="an SVG or PNG file")
     args = parser.parse_args()
-    found = figures(args.results)
-    if not found:
+    results = figures(args.results)
+    if not results:
         raise SystemExit(f"nothing to show in {args.results / 'results.jsonl'}")
-    chart(found).save(str(args.out))
-    print(f"{len(found)} set-ups: {args.out}")
+    chart(results).save(str(args.out))
+    print(f"{len(results)} set-ups: {args.out}")
 
 
 if __name__ == "__main__":

@@ -42,13 +42,13 @@ class Timed(JointAudit):
 
     def _check(self, publication: Any, new: Any) -> Check:
         started = time.process_time()
-        found = super()._check(publication, new)
-        told = "not compared" if "not compared" in found.message else "compared"
-        Timed.seconds[publication.path.stem] = (time.process_time() - started, told)
-        return found
+        check = super()._check(publication, new)
+        status = "not compared" if "not compared" in check.message else "compared"
+        Timed.seconds[publication.path.stem] = (time.process_time() - started, status)
+        return check
 
 
-def published(table: Path | None, name: str, k: int, folder: Path) -> float:
+def publish_timed(table: Path | None, name: str, k: int, folder: Path) -> float:
     """Publish a release by force; the seconds of all, without those of the checks."""
     source = None if table is None else {"database": str(table), "table": "adult"}
     policy = case_policy("Adult-8", k, 0.05, folder / f"{name} {k}.duckdb", source)
@@ -62,23 +62,30 @@ def published(table: Path | None, name: str, k: int, folder: Path) -> float:
     return time.process_time() - started - sum(seconds for seconds, _ in Timed.seconds.values())
 
 
-def measure(rows: int, data: Path, folder: Path, asked: argparse.Namespace) -> None:
+def measure(rows: int, data: Path, folder: Path, arguments: argparse.Namespace) -> None:
     """The rows of a table for one size."""
     table = bootstrap(data, rows, "duckdb") if rows else None
-    for name in asked.strategies:
-        published(table, name, 5, folder)
-    for name in asked.new:
-        made = published(table, name, 6, folder)
-        checks = {stem: told for stem, told in Timed.seconds.items() if stem.endswith(" 5")}
-        assert len(checks) == len(asked.strategies), "the checks are not measured"
-        for stem, (seconds, told) in checks.items():
-            row(f"{rows or 30162:,}", name, stem.removesuffix(" 5"), f"{made:.2f}", f"{seconds:.2f}", told)
-            record(asked.results, "ledger", f"{name} beside {stem}", rows, seconds, made=made)
+    for name in arguments.strategies:
+        publish_timed(table, name, 5, folder)
+    for name in arguments.new:
+        seconds_publishing = publish_timed(table, name, 6, folder)
+        checks = {stem: timing for stem, timing in Timed.seconds.items() if stem.endswith(" 5")}
+        assert len(checks) == len(arguments.strategies), "the checks are not measured"
+        for stem, (seconds, status) in checks.items():
+            row(
+                f"{rows or 30162:,}",
+                name,
+                stem.removesuffix(" 5"),
+                f"{seconds_publishing:.2f}",
+                f"{seconds:.2f}",
+                status,
+            )
+            record(arguments.results, "ledger", f"{name} beside {stem}", rows, seconds, made=seconds_publishing)
         row(
             f"{rows or 30162:,}",
             name,
             "all",
-            f"{made:.2f}",
+            f"{seconds_publishing:.2f}",
             f"{sum(seconds for seconds, _ in checks.values()):.2f}",
             "",
         )

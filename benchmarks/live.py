@@ -78,12 +78,12 @@ def main() -> None:
                     for _ in range(args.runs):
                         for place in ("released", *HINTS):
                             taken.setdefault(place, []).append(seconds(connection, question.format(place)))
-                    release, view, kept, twice = (statistics.median(one) for one in taken.values())
+                    release, view, unchanged, twice = (statistics.median(times) for times in taken.values())
                     cells = (
                         f"{release:.3f}",
                         f"{view:.2f}",
                         f"**{view / release:.1f}**",
-                        f"{kept:.2f}",
+                        f"{unchanged:.2f}",
                         f"{twice:.2f}",
                     )
                     row(f"{rows:,}", name, *cells)

@@ -75,17 +75,17 @@ def policy(table: Path, release: Path, case: str) -> dict[str, Any]:
     }
 
 
-def measure(table: Path, rows: int, folder: Path, asked: argparse.Namespace) -> None:
+def measure(table: Path, rows: int, folder: Path, arguments: argparse.Namespace) -> None:
     """The rows of the table for so many rows: the fastest of the runs."""
-    limits, plain = Limits(asked.memory_limit, asked.threads), 0.0
-    for case in asked.cases:
+    limits, plain = Limits(arguments.memory_limit, arguments.threads), 0.0
+    for case in arguments.cases:
         tree = policy(table, folder / "release.duckdb", case)
-        job = min((anonymize(tree, folder / "job", limits) for _ in range(asked.runs)), key=lambda one: one.seconds)
+        job = min((anonymize(tree, folder / "job", limits) for _ in range(arguments.runs)), key=lambda run: run.seconds)
         plain = plain or job.seconds
         suppressed = f"{job.figures['suppressed_rows']:,}"
         peak, more = gigabytes(job.process.peak), f"{job.seconds - plain:+.2f}"
         row(f"{rows:,}", case, f"{job.seconds:.2f}", more, job.stages(), peak, suppressed)
-        record(asked.results, "noise_cost", case, rows, job.seconds, peak=job.process.peak,
+        record(arguments.results, "noise_cost", case, rows, job.seconds, peak=job.process.peak,
                stages=job.figures["seconds"])  # fmt: skip
 
 

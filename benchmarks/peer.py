@@ -17,45 +17,49 @@ import pandas as pd
 SEPARATOR = ";"
 
 
-def anjana(asked: argparse.Namespace) -> None:
+def anjana(arguments: argparse.Namespace) -> None:
     """k-anonymity by full-domain generalization, with the policy's hierarchies: the first that its heuristic finds."""
-    table = read(asked)
+    table = read(arguments)
     hierarchies = {}
-    for name in asked.quasi:
-        levels = pd.read_csv(asked.hierarchies / f"hierarchy_{name}.csv", sep=SEPARATOR, header=None, dtype=str)
+    for name in arguments.quasi:
+        levels = pd.read_csv(arguments.hierarchies / f"hierarchy_{name}.csv", sep=SEPARATOR, header=None, dtype=str)
         hierarchies[name] = {level: levels[level].to_numpy() for level in levels}
     k_anonymity = importlib.import_module("anjana.anonymity").k_anonymity
-    found = k_anonymity(table, [], asked.quasi, asked.k, asked.limit * 100, hierarchies)
-    found.to_csv(asked.out, sep=SEPARATOR, index=False)
-    print(f"{len(found)} rows")
+    anonymized = k_anonymity(table, [], arguments.quasi, arguments.k, arguments.limit * 100, hierarchies)
+    anonymized.to_csv(arguments.out, sep=SEPARATOR, index=False)
+    print(f"{len(anonymized)} rows")
 
 
-def anonypy(asked: argparse.Namespace) -> None:
+def anonypy(arguments: argparse.Namespace) -> None:
     """Mondrian: ages as numbers, all else as categories."""
-    table = read(asked)
-    for name in [*asked.quasi, asked.sensitive]:
+    table = read(arguments)
+    for name in [*arguments.quasi, arguments.sensitive]:
         table[name] = pd.to_numeric(table[name]) if name == "age" else table[name].astype("category")
-    preserver = importlib.import_module("anonypy").Preserver(table, asked.quasi, asked.sensitive)
-    data_frame = pd.DataFrame(preserver.anonymize_k_anonymity(k=asked.k))
-    for name in asked.quasi:
+    preserver = importlib.import_module("anonypy").Preserver(table, arguments.quasi, arguments.sensitive)
+    data_frame = pd.DataFrame(preserver.anonymize_k_anonymity(k=arguments.k))
+    for name in arguments.quasi:
         data_frame[name] = data_frame[name].str[0]  # a list of one text
-    data_frame.to_csv(asked.out, sep=SEPARATOR, index=False)
+    data_frame.to_csv(arguments.out, sep=SEPARATOR, index=False)
     print(f"{len(data_frame)} rows, with counts")
 
 
-def pycanon_k(asked: argparse.Namespace) -> None:
+def pycanon_k(arguments: argparse.Namespace) -> None:
     """Which k the table has as it stands."""
-    print(importlib.import_module("pycanon.anonymity").k_anonymity(read(asked), asked.quasi))
+    print(importlib.import_module("pycanon.anonymity").k_anonymity(read(arguments), arguments.quasi))
 
 
-def pycanon_report(asked: argparse.Namespace) -> None:
+def pycanon_report(arguments: argparse.Namespace) -> None:
     """All figures that pycanon knows of the table as it stands."""
-    print(importlib.import_module("pycanon.report").get_report_values(read(asked), asked.quasi, [asked.sensitive]))
+    print(
+        importlib.import_module("pycanon.report").get_report_values(
+            read(arguments), arguments.quasi, [arguments.sensitive]
+        )
+    )
 
 
-def read(asked: argparse.Namespace) -> pd.DataFrame:
+def read(arguments: argparse.Namespace) -> pd.DataFrame:
     """The columns that count, as text."""
-    return pd.read_csv(asked.table, sep=SEPARATOR, dtype=str, usecols=[*asked.quasi, asked.sensitive])
+    return pd.read_csv(arguments.table, sep=SEPARATOR, dtype=str, usecols=[*arguments.quasi, arguments.sensitive])
 
 
 TASKS: dict[str, Callable[[argparse.Namespace], None]] = {

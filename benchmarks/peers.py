@@ -34,12 +34,12 @@ from harness import (
     gigabytes,
     header,
     machine,
-    measured,
     parser,
     python,
     record,
     require_tables,
     row,
+    run_measured,
     sqlanon_command,
     warm,
 )
@@ -72,9 +72,9 @@ def peer(interpreter: Path, name: str, out: str | None = None, sets: bool = Fals
     """A peer, in its own environment."""
 
     def run(table: Path, folder: Path, timeout: float) -> Measured:
-        written = folder / (out or "nothing.csv")
-        return measured(
-            [interpreter, HERE / "peer.py", name, table, written, "--sensitive", SENSITIVE,
+        output_file = folder / (out or "nothing.csv")
+        return run_measured(
+            [interpreter, HERE / "peer.py", name, table, output_file, "--sensitive", SENSITIVE,
              "--hierarchies", DATA / "adult", "--quasi", *ADULT],
             timeout,
         )  # fmt: skip
@@ -88,25 +88,25 @@ def sqlanon(command: str, limits: Limits, out: str | None = None) -> Tool:
     def run(table: Path, folder: Path, timeout: float) -> Measured:
         policy = case_policy("Adult-8", 5, 0.05, folder / (out or "nothing.duckdb"), {"files": str(table)})
         attributes = {**policy["attributes"], SENSITIVE: {"role": "sensitive"}}
-        asked: Mapping[str, Any] = {**policy, "attributes": attributes}
-        arguments, environment = sqlanon_command(command, asked, folder / "job", limits)
-        return measured(arguments, timeout, environment)
+        document: Mapping[str, Any] = {**policy, "attributes": attributes}
+        arguments, environment = sqlanon_command(command, document, folder / "job", limits)
+        return run_measured(arguments, timeout, environment)
 
     return Tool(f"sqlanon {command}", run, out)
 
 
-def ended(done: Measured) -> str:
+def describe_end(done: Measured) -> str:
     """How a process ended that should not have."""
     if done.timed_out:
         return f"stopped after {done.seconds:.0f} s"
     return f"failed: {(done.errors.strip().splitlines() or [str(done.status)])[-1][:80]}"
 
 
-def compare(tool: Tool, table: Path, rows: int, folder: Path, asked: argparse.Namespace) -> bool:
+def compare(tool: Tool, table: Path, rows: int, folder: Path, arguments: argparse.Namespace) -> bool:
     """One row of the table; whether the tool did what it should."""
     for old in folder.glob("out*"):
         old.unlink()
-    done = tool.run(table, folder, asked.timeout)
+    done = tool.run(table, folder, arguments.timeout)
     figures: dict[str, float] = {}
     if done.status == 0 and tool.out is not None:
         scored = python(HERE / "score.py", folder / tool.out, "--rows", str(rows), *(["--sets"] if tool.sets else []))
@@ -114,13 +114,13 @@ def compare(tool: Tool, table: Path, rows: int, folder: Path, asked: argparse.Na
     row(
         f"{rows:,}",
         tool.name,
-        f"{done.seconds:.1f}" if done.status == 0 else ended(done),
+        f"{done.seconds:.1f}" if done.status == 0 else describe_end(done),
         gigabytes(done.peak),
         *(f"{figures[name]:,.{digits}f}" if figures else "-"
           for name, digits in (("loss", 3), ("classes", 0), ("smallest", 0), ("missing", 0))),
     )  # fmt: skip
     if done.status == 0:
-        record(asked.results, "peers", tool.name, rows, done.seconds, peak=done.peak, **figures)
+        record(arguments.results, "peers", tool.name, rows, done.seconds, peak=done.peak, **figures)
     return done.status == 0
 
 
@@ -134,7 +134,7 @@ def main() -> None:
     args = options.parse_args()
     require_tables()
     names = ", ".join(f"{name!r}, m.version({name!r})" for name in ("anjana", "anonypy", "pycanon", "pandas"))
-    versions = measured([args.peers, "-c", f"import importlib.metadata as m; print({names})"])
+    versions = run_measured([args.peers, "-c", f"import importlib.metadata as m; print({names})"])
     if versions.status:
         raise SystemExit(f"the peers are not in {args.peers}:\n{versions.errors}")
     limits = Limits(args.memory_limit, args.threads)

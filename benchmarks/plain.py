@@ -34,14 +34,14 @@ def floor(database: Path, fresh: Path, memory_limit: str | None, threads: int | 
         started, used = time.perf_counter(), time.process_time()
         row = connection.execute(f"SELECT count(*), sum(n) FROM ({grouped})").fetchone()
         group = time.perf_counter() - started
-        copy = copied(connection, fresh, "")
+        copy = time_copy(connection, fresh, "")
         processor = time.process_time() - used
-        compatible = copied(connection, fresh, f"(STORAGE_VERSION '{STORAGE_VERSION}')")
+        compatible = time_copy(connection, fresh, f"(STORAGE_VERSION '{STORAGE_VERSION}')")
     groups = row[0] if row else 0
     return {"group": group, "copy": copy, "copy_compatible": compatible, "processor": processor, "groups": groups}
 
 
-def copied(connection: duckdb.DuckDBPyConnection, fresh: Path, options: str) -> float:
+def time_copy(connection: duckdb.DuckDBPyConnection, fresh: Path, options: str) -> float:
     """Seconds to copy the released columns to a file, which does not stay."""
     started = time.perf_counter()
     connection.execute(f"ATTACH '{fresh}' AS fresh {options}")

@@ -46,8 +46,8 @@ def points(results: Path) -> Iterator[dict[str, Any]]:
 
 def chart(figures: list[dict[str, Any]]) -> alt.Chart:
     """The plot."""
-    shown = {figure["what"] for figure in figures}
-    names = [name for name in dict.fromkeys(name for name, _ in SERIES.values()) if name in shown]
+    series = {figure["what"] for figure in figures}
+    names = [name for name in dict.fromkeys(name for name, _ in SERIES.values()) if name in series]
     return (
         alt.Chart(alt.Data(values=figures), title="Rows against seconds", width=620, height=420)
         .mark_line(point=True)

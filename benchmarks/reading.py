@@ -52,7 +52,7 @@ def make_mixed(folder: Path, rows: int) -> Path:
 
 def middle(program: str, file: Path, delimiter: str, runs: int) -> Measured:
     done = [python("-c", program, file, delimiter) for _ in range(runs)]
-    return sorted(done, key=lambda one: one.processor)[len(done) // 2]
+    return sorted(done, key=lambda run: run.processor)[len(done) // 2]
 
 
 def main() -> None:
@@ -70,8 +70,8 @@ def main() -> None:
         ):
             warm(file)
             plain = middle(PLAIN, file, delimiter, args.runs)
-            own = middle(SQLANON, file, delimiter, args.runs)
-            for reader, done in (("DuckDB", plain), ("sqlanon", own)):
+            ours = middle(SQLANON, file, delimiter, args.runs)
+            for reader, done in (("DuckDB", plain), ("sqlanon", ours)):
                 ratio = f"{done.processor / plain.processor:.2f}"
                 seconds = (f"{done.seconds:.2f}", f"{done.processor:.2f}")
                 row(name, f"{args.rows:,}", reader, *seconds, gigabytes(done.peak), ratio)

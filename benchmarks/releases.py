@@ -74,29 +74,29 @@ MEASURES = ["precision", "height", "discernibility", "average_class_size", "dist
 
 def policies() -> dict[str, str]:
     """The policies, as TOML without source, release and catalog."""
-    found = {}
+    texts = {}
     for name, privacy in PRIVACY.items():
         attributes = ATTRIBUTES
         if name == "joint l":
             attributes = ATTRIBUTES.replace('"insensitive"', '"sensitive"')
         if name == "hierarchical t":
             attributes = ATTRIBUTES.replace('diagnosis = { role = "sensitive" }', TREE)
-        found[name] = f"{attributes}\n[privacy]\n{privacy}\n{SEARCH}"
+        texts[name] = f"{attributes}\n[privacy]\n{privacy}\n{SEARCH}"
     for strategy in STRATEGIES:
-        found[strategy] = f'{ATTRIBUTES}\n[privacy]\nk = 5\n{SEARCH}strategy = "{strategy}"\n'
+        texts[strategy] = f'{ATTRIBUTES}\n[privacy]\nk = 5\n{SEARCH}strategy = "{strategy}"\n'
     for measure in MEASURES:
-        found[measure] = f'{ATTRIBUTES}\n[privacy]\nk = 5\n{SEARCH}measure = "{measure}"\n'
+        texts[measure] = f'{ATTRIBUTES}\n[privacy]\nk = 5\n{SEARCH}measure = "{measure}"\n'
     sets = 'strategy = "mondrian"\nsummary = "set"\ncuts = "relaxed"\n'
-    found["mondrian sets"] = f"{ATTRIBUTES}\n[privacy]\nk = 5\n{SEARCH}{sets}"
-    found["cells"] = f'{ATTRIBUTES}\n[privacy]\nk = 5\n{SEARCH}suppression = "cells"\n'
+    texts["mondrian sets"] = f"{ATTRIBUTES}\n[privacy]\nk = 5\n{SEARCH}{sets}"
+    texts["cells"] = f'{ATTRIBUTES}\n[privacy]\nk = 5\n{SEARCH}suppression = "cells"\n'
     noisy = ATTRIBUTES.replace('"insensitive" }', '"quasi", noise = { epsilon = 1.0, bounds = [0, 100000] } }')
-    found["noise"] = f"{noisy}\n[privacy]\nk = 5\n{SEARCH}"
-    found["decoys"] = f"{ATTRIBUTES}\n[privacy]\nk = 5\n{SEARCH}"
-    found["impossible"] = f"{ATTRIBUTES}\n[privacy]\nk = 100000\n"
+    texts["noise"] = f"{noisy}\n[privacy]\nk = 5\n{SEARCH}"
+    texts["decoys"] = f"{ATTRIBUTES}\n[privacy]\nk = 5\n{SEARCH}"
+    texts["impossible"] = f"{ATTRIBUTES}\n[privacy]\nk = 100000\n"
     text = "\n".join(line for line in ATTRIBUTES.splitlines() if not line.startswith("ethnicity"))
-    found["population"] = f'{text}\n[privacy]\nk_map = 3\n{SEARCH}[population]\ntable = "voters"\n'
-    found["person"] = f"{ATTRIBUTES}\n[privacy]\nk = 3\n{SEARCH}"
-    return found
+    texts["population"] = f'{text}\n[privacy]\nk_map = 3\n{SEARCH}[population]\ntable = "voters"\n'
+    texts["person"] = f"{ATTRIBUTES}\n[privacy]\nk = 3\n{SEARCH}"
+    return texts
 
 
 @dataclass(frozen=True)
@@ -143,28 +143,30 @@ VOLATILE |= {"published_at"}
 VOLATILE |= {"fully_suppressed", "alternative"}  # older commits do not print them, and trials end by the clock
 
 
-def _told(key: str, value: Any) -> Any:
+def _figures_of(key: str, value: Any) -> Any:
     """Of a sentence, its figures, with or without separators of thousands: the words may differ."""
     if key in ("message", "err") and isinstance(value, str):
         return FIGURE.findall(THOUSANDS.sub("", value))
     return RENAMED.get(value, value) if key == "name" and isinstance(value, str) else _plain(value)
 
 
-def _compared(value: Any) -> Any:
+def _strip_warnings(value: Any) -> Any:
     """A recorded value without the words of its warnings."""
     if isinstance(value, Mapping):
         return {
-            key: [_told("message", one) for one in value[key]] if key == "warnings" and value[key] else _compared(one)
-            for key, one in _plain(value).items()
+            key: [_figures_of("message", warning) for warning in value[key]]
+            if key == "warnings" and value[key]
+            else _strip_warnings(item)
+            for key, item in _plain(value).items()
         }
-    return [_compared(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_strip_warnings(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _told(key, one) for key, one in value.items() if key not in VOLATILE}
+        return {key: _figures_of(key, item) for key, item in value.items() if key not in VOLATILE}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value
 
 
@@ -194,51 +196,51 @@ def _rows_and_columns(release: Path, drawn: bool) -> dict[str, Any]:
         table = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'").fetchall()
         views = connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal ORDER BY 1").fetchall()
         columns = [row[:2] for row in connection.execute('DESCRIBE FROM "patients"').fetchall()]
-        what = "count(*)" if drawn else "count(*), sum(hash(t))::VARCHAR"
-        rows = connection.execute(f'SELECT {what} FROM "patients" AS t').fetchall()
+        selected = "count(*)" if drawn else "count(*), sum(hash(t))::VARCHAR"
+        rows = connection.execute(f'SELECT {selected} FROM "patients" AS t').fetchall()
         manifest = () if drawn else connection.execute("FROM sqlanon.manifest").fetchall()[0]
     return {"tables": table, "views": views, "columns": columns, "rows": rows, "manifest": len(manifest)}
 
 
-def _publication(here: Path, one: Publication) -> dict[str, Any]:
+def _publication(folder: Path, publication: Publication) -> dict[str, Any]:
     """What comes out of one publication of a history; then it is verified with its policy."""
     attributes = ATTRIBUTES
-    for name, level in one.levels.items():
+    for name, level in publication.levels.items():
         line = next(line for line in ATTRIBUTES.splitlines() if line.startswith(f"{name} ="))
         fixed = f"{line.removesuffix(' }')}, min_level = {level}, max_level = {level} }}"
         attributes = attributes.replace(line, fixed)
-    policy, release = here / f"{one.release}.toml", here / f"{one.release}.duckdb"
+    policy, release = folder / f"{publication.release}.toml", folder / f"{publication.release}.duckdb"
     policy.write_text(
         '[source]\ndatabase = "hospital.duckdb"\ntable = "patients"\nkey = ["name", "address"]\n'
         f"{attributes}\n[privacy]\nk = 5\n[search]\nsuppression_limit = 0.5\n"
-        f'[release]\ndatabase = "{release.name}"\n{one.section}\n[catalog]\ndatabase = "c.duckdb"\n'
+        f'[release]\ndatabase = "{release.name}"\n{publication.section}\n[catalog]\ndatabase = "c.duckdb"\n'
     )
-    found = {one.command: _command([one.command, str(policy), "--json"])}
+    results = {publication.command: _command([publication.command, str(policy), "--json"])}
     with sqlanon.connect() as db:
         stages = db.plan(sqlanon.Policy.load(policy)).stages
-        found["plan"] = {"stages": [stage.name for stage in stages]}
+        results["plan"] = {"stages": [stage.name for stage in stages]}
     if release.exists():
-        found["verify with policy"] = _command(["verify", str(release), "--policy", str(policy), "--json"])
-        found["release"] = _rows_and_columns(release, drawn=False)
-    return found
+        results["verify with policy"] = _command(["verify", str(release), "--policy", str(policy), "--json"])
+        results["release"] = _rows_and_columns(release, drawn=False)
+    return results
 
 
 def history(folder: Path, name: str, publications: list[Publication]) -> dict[str, Any]:
     """What comes out of several publications in one folder."""
-    here = folder / name.replace(" ", "_")
-    here.mkdir()
-    shutil.copy(folder / "hospital.duckdb", here / "hospital.duckdb")
-    found: dict[str, Any] = {}
-    for i, one in enumerate(publications, start=1):
-        if one.change:
-            with duckdb.connect(str(here / "hospital.duckdb")) as connection:
-                connection.execute(one.change)
-        found[f"{i} {one.release}"] = _publication(here, one)
-    with duckdb.connect(str(here / "c.duckdb"), read_only=True) as connection:
+    place = folder / name.replace(" ", "_")
+    place.mkdir()
+    shutil.copy(folder / "hospital.duckdb", place / "hospital.duckdb")
+    outcomes: dict[str, Any] = {}
+    for i, publication in enumerate(publications, start=1):
+        if publication.change:
+            with duckdb.connect(str(place / "hospital.duckdb")) as connection:
+                connection.execute(publication.change)
+        outcomes[f"{i} {publication.release}"] = _publication(place, publication)
+    with duckdb.connect(str(place / "c.duckdb"), read_only=True) as connection:
         ledger = "SELECT path, breaks, len(after), generalization FROM sqlanon.ledger ORDER BY published_at"
-        found["ledger"] = connection.execute(ledger).fetchall()
-        found["runs"] = connection.execute("SELECT count(*) FROM sqlanon.runs").fetchall()
-    text = json.dumps(found, default=str).replace(str(here), "HERE")
+        outcomes["ledger"] = connection.execute(ledger).fetchall()
+        outcomes["runs"] = connection.execute("SELECT count(*) FROM sqlanon.runs").fetchall()
+    text = json.dumps(outcomes, default=str).replace(str(place), "HERE")
     cleaned: dict[str, Any] = json.loads(WHEN.sub("WHEN", text))
     return cleaned
 
@@ -256,23 +258,23 @@ def outcome(folder: Path, name: str, body: str) -> dict[str, Any]:
         text = text.replace('table = "patients"', 'table = "patients"\nperson = "name"')
         text = text.replace('name = { role = "identifying" }\n', "")
     tomllib.loads(text)
-    here = folder / name.replace(" ", "_")
-    here.mkdir()
-    (here / "hospital.duckdb").symlink_to(folder / "hospital.duckdb")
-    policy, release = here / "policy.toml", here / "release.duckdb"
+    place = folder / name.replace(" ", "_")
+    place.mkdir()
+    (place / "hospital.duckdb").symlink_to(folder / "hospital.duckdb")
+    policy, release = place / "policy.toml", place / "release.duckdb"
     policy.write_text(text)
-    found = {"anonymize": _command(["anonymize", str(policy), "--json"])}
+    outcomes = {"anonymize": _command(["anonymize", str(policy), "--json"])}
     if name in RISKS:
-        found["risk"] = _command(["risk", str(policy), "--json"])
+        outcomes["risk"] = _command(["risk", str(policy), "--json"])
     with contextlib.suppress(sqlanon.SqlanonError), sqlanon.connect() as db:
         stages = db.plan(sqlanon.Policy.load(policy)).stages
-        found["plan"] = {"stages": [stage.name for stage in stages]}
+        outcomes["plan"] = {"stages": [stage.name for stage in stages]}
     if release.exists():
         if name in PRIVACY:
-            found["verify"] = _command(["verify", str(release), "--json"])
-        found["verify with policy"] = _command(["verify", str(release), "--policy", str(policy), "--json"])
-        found["release"] = _rows_and_columns(release, name in DRAWN)
-    cleaned: dict[str, Any] = json.loads(json.dumps(found, default=str).replace(str(here), "HERE"))
+            outcomes["verify"] = _command(["verify", str(release), "--json"])
+        outcomes["verify with policy"] = _command(["verify", str(release), "--policy", str(policy), "--json"])
+        outcomes["release"] = _rows_and_columns(release, name in DRAWN)
+    cleaned: dict[str, Any] = json.loads(json.dumps(outcomes, default=str).replace(str(place), "HERE"))
     if name in DRAWN:
         for part in ("verify", "verify with policy", "anonymize"):
             if part in cleaned:
@@ -291,8 +293,8 @@ def differences(before: Any, after: Any, place: str) -> list[str]:
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         return [
             line
-            for i, (one, other) in enumerate(zip(before, after, strict=True))
-            for line in differences(one, other, f"{place}[{i}]")
+            for i, (left, right) in enumerate(zip(before, after, strict=True))
+            for line in differences(left, right, f"{place}[{i}]")
         ]
     if isinstance(before, float) and isinstance(after, float):
         return [] if math.isclose(before, after, rel_tol=1e-12) else [f"{place}: {before} -> {after}"]
@@ -311,18 +313,18 @@ def main() -> None:
         make_hospital(folder / "hospital.duckdb", rows=1500)
         first, step = arguments.part
         bodies = policies()
-        found = {
+        outcomes = {
             name: history(folder, name, HISTORIES[name]) if name in HISTORIES else outcome(folder, name, bodies[name])
             for name in [*bodies, *HISTORIES][first::step]
         }
-    found = json.loads(json.dumps(found, default=str))
+    outcomes = json.loads(json.dumps(outcomes, default=str))
     if arguments.action == "record":
-        arguments.file.write_text(json.dumps(found, indent=1, ensure_ascii=False))
-        print(f"{len(found)} policies recorded")
+        arguments.file.write_text(json.dumps(outcomes, indent=1, ensure_ascii=False))
+        print(f"{len(outcomes)} policies recorded")
         return
     recorded = json.loads(arguments.file.read_text())
-    lines = differences(_compared({name: recorded[name] for name in found}), _compared(found), "")
-    print("\n".join(line[:400] for line in lines) or f"{len(found)} policies: no difference")
+    lines = differences(_strip_warnings({name: recorded[name] for name in outcomes}), _strip_warnings(outcomes), "")
+    print("\n".join(line[:400] for line in lines) or f"{len(outcomes)} policies: no difference")
     sys.exit(1 if lines else 0)
 
 

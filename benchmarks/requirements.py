@@ -33,7 +33,7 @@ FOLDER = DATA / "adult"
 
 def requirements(attribute: str, tree: bool) -> dict[str, Mapping[str, Any]]:
     """The requirements on one sensitive attribute, by what they are called here."""
-    found: dict[str, Mapping[str, Any]] = {
+    cases: dict[str, Mapping[str, Any]] = {
         "distinct": {"l_diversity": [{"attribute": attribute, "kind": "distinct", "l": 3}]},
         "entropy": {"l_diversity": [{"attribute": attribute, "kind": "entropy", "l": 3}]},
         "recursive": {"l_diversity": [{"attribute": attribute, "kind": "recursive", "l": 3, "c": 4}]},
@@ -44,8 +44,8 @@ def requirements(attribute: str, tree: bool) -> dict[str, Mapping[str, Any]]:
         "alpha": {"alpha_k": [{"attribute": attribute, "alpha": 0.5}]},
     }
     if tree:
-        found["hierarchical"] = {"t_closeness": [{"attribute": attribute, "distance": "hierarchical", "t": 0.2}]}
-    return found
+        cases["hierarchical"] = {"t_closeness": [{"attribute": attribute, "distance": "hierarchical", "t": 0.2}]}
+    return cases
 
 
 def policy(privacy: Mapping[str, Any]) -> sqlanon.Policy:
@@ -81,11 +81,11 @@ def main() -> None:
     cases: dict[str, tuple[Mapping[str, Any], str]] = {"k alone": ({}, "")}
     for attribute, values, tree in (("occupation", "14", True), ("many", "100", False)):
         cases |= {
-            f"{name}, {values} values": (asked, attribute) for name, asked in requirements(attribute, tree).items()
+            f"{name}, {values} values": (privacy, attribute) for name, privacy in requirements(attribute, tree).items()
         }
     checks = {}
-    for number, (name, (asked, _)) in enumerate(cases.items()):
-        engine, asks = DuckDBEngine(connection), policy(asked)
+    for number, (name, (privacy, _)) in enumerate(cases.items()):
+        engine, asks = DuckDBEngine(connection), policy(privacy)
         source = bind_source(engine, asks.source, WorkNames(f"run_{number}", None))
         prepared = prepare(StatementRunner(engine), asks, source, partial(work, number))
         checks[name] = Checker(engine, prepared, policy_measure(prepared))

@@ -50,14 +50,14 @@ class Taken:
         return f"{self.wall:.2f} ({self.processor:.2f})"
 
 
-def taken(job: Callable[[], object]) -> Taken:
+def time_job(job: Callable[[], object]) -> Taken:
     """How long a job takes."""
     wall, processor = time.perf_counter(), time.process_time()
     job()
     return Taken(time.perf_counter() - wall, time.process_time() - processor)
 
 
-def grouped(database: Path, memory: str | None, threads: int | None) -> Taken:
+def time_grouping(database: Path, memory: str | None, threads: int | None) -> Taken:
     """Of the one statement."""
     with duckdb.connect(str(database), read_only=True) as connection:
         if memory is not None:
@@ -65,14 +65,16 @@ def grouped(database: Path, memory: str | None, threads: int | None) -> Taken:
         if threads is not None:
             connection.execute(f"SET threads = {threads}")
         groups = f"SELECT {', '.join(QUASI)}, count(*) AS n FROM people GROUP BY ALL"
-        return taken(lambda: connection.execute(f"SELECT count(*), sum(n) FROM ({groups})").fetchall())
+        return time_job(lambda: connection.execute(f"SELECT count(*), sum(n) FROM ({groups})").fetchall())
 
 
-def assessed(database: Path, memory: str | None, threads: int | None, weighed: bool = False, **options: Any) -> Taken:
+def time_assessment(
+    database: Path, memory: str | None, threads: int | None, weighed: bool = False, **options: Any
+) -> Taken:
     """Of `Database.risk`."""
-    asked = policy(database, weighed)
+    requested_policy = policy(database, weighed)
     with sqlanon.connect(memory_limit=memory, threads=threads) as db:
-        return taken(lambda: db.risk(asked, **options))
+        return time_job(lambda: db.risk(requested_policy, **options))
 
 
 def main() -> None:
@@ -89,15 +91,15 @@ def main() -> None:
         for rows in args.rows:
             database, limits = people(data, rows), (args.memory_limit, args.threads)
             warm(database)
-            pairs = [(grouped(database, *limits), assessed(database, *limits)) for _ in range(args.runs)]
-            plain, job = sorted(pairs, key=lambda one: one[1].wall / one[0].wall)[len(pairs) // 2]
+            pairs = [(time_grouping(database, *limits), time_assessment(database, *limits)) for _ in range(args.runs)]
+            plain, job = sorted(pairs, key=lambda pair: pair[1].wall / pair[0].wall)[len(pairs) // 2]
             ratios = [job.wall / plain.wall for plain, job in pairs]
             spread = f", {min(ratios):.2f} to {max(ratios):.2f}" if ratios[1:] else ""
             processor = statistics.median(job.processor / plain.processor for plain, job in pairs)
             beside = [{"leakage": 0}, {"weighed": True}] if args.more else []
-            others = [assessed(database, *limits, **options) for options in beside]
+            beside_runs = [time_assessment(database, *limits, **options) for options in beside]
             ratio = statistics.median(ratios)
-            row(f"{rows:,}", plain, job, f"**{ratio:.2f}**{spread} ({processor:.2f})", *others)
+            row(f"{rows:,}", plain, job, f"**{ratio:.2f}**{spread} ({processor:.2f})", *beside_runs)
             record(
                 args.results, "risk", "sqlanon", rows, job.wall, ratio=round(ratio, 3), processor=round(processor, 3)
             )

@@ -30,7 +30,7 @@ def joins_miss(case: Case) -> bool:
     search = search_of(case)
     search.source_facts = data_of(case, search.lattice)
     solution = oracle.k_minimal(**case.arguments)
-    true = [] if solution is None else sorted(one.levels for one in solution.satisfying)
+    true = [] if solution is None else sorted(figures.levels for figures in solution.satisfying)
     return list(samarati(search).minimal or ()) != true
 
 
@@ -44,7 +44,7 @@ def main() -> None:
         for limit in ("0", "0.1"):
             drawn = random.Random(f"{args.seed} {k} {limit}")
             cases = [random_case(drawn, k, limit) for _ in range(args.tables)]
-            wrong = [found for found in map(misses, cases) if found is not None]
+            wrong = [miss for miss in map(misses, cases) if miss is not None]
             shares = [f"{sum(column) / len(wrong):.1%}" for column in zip(*wrong, strict=True)]
             row(k, limit, len(wrong), *shares, f"{sum(map(joins_miss, cases)) / len(cases):.1%}")
 

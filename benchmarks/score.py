@@ -63,21 +63,21 @@ def score(connection: duckdb.DuckDBPyConnection, relation: str, rows: int, sets:
     sets:
         Whether values are sets and ranges, and a column ``count`` tells rows; else labels, a row each.
     """
-    weight, total, kept = ('sum("count")' if sets else "count(*)"), 0.0, 0
+    weight, total, kept_rows = ('sum("count")' if sets else "count(*)"), 0.0, 0
     for name in ADULT:
-        found = connection.execute(f'SELECT "{name}", {weight} FROM {relation} GROUP BY ALL').fetchall()
-        labels = {label: int(count) for label, count in found}
+        counts = connection.execute(f'SELECT "{name}", {weight} FROM {relation} GROUP BY ALL').fetchall()
+        labels = {label: int(count) for label, count in counts}
         lines = hierarchy(name)
         leaves = set_leaves(lines, labels) if sets else label_leaves(lines, labels)
-        kept = sum(labels.values())
+        kept_rows = sum(labels.values())
         lost = sum(count * (leaves[label] - 1) for label, count in labels.items()) / (len(lines) - 1)
-        total += (lost + rows - kept) / rows
+        total += (lost + rows - kept_rows) / rows
     columns = ", ".join(f"""list_sort(string_split("{name}", ','))""" if sets else f'"{name}"' for name in ADULT)
     row = connection.execute(
         f"SELECT count(*), min(n) FROM (SELECT {columns}, {weight} AS n FROM {relation} GROUP BY ALL)"
     ).fetchone()
     assert row
-    return {"loss": total / len(ADULT), "classes": row[0], "smallest": int(row[1]), "missing": rows - kept}
+    return {"loss": total / len(ADULT), "classes": row[0], "smallest": int(row[1]), "missing": rows - kept_rows}
 
 
 def main() -> None:

@@ -47,28 +47,30 @@ def twice(case: str, k: int, limit: float, measure: str) -> dict[str, object]:
     return {"seconds": seconds, **result.to_dict()}
 
 
-def searched(case: str, k: int, limit: float, measure: str, runs: int, results: Path | None) -> None:
+def print_search(case: str, k: int, limit: float, measure: str, runs: int, results: Path | None) -> None:
     """One row of the table."""
-    found = [json.loads(python(__file__, "--one", case, str(k), str(limit), measure).output) for _ in range(runs)]
+    measurements = [
+        json.loads(python(__file__, "--one", case, str(k), str(limit), measure).output) for _ in range(runs)
+    ]
     cells: list[str] = []
     for number, name in enumerate(("cold", "warm")):
-        taken = [one["seconds"][number] * 1000 for one in found]
-        known = REFERENCE.get((case, k, limit, measure), (None, None))[number]
+        taken = [run["seconds"][number] * 1000 for run in measurements]
+        reference = REFERENCE.get((case, k, limit, measure), (None, None))[number]
         median = statistics.median(taken)
-        ratio = f"{median / known:.2f} of {known:,}" if known else "-"
+        ratio = f"{median / reference:.2f} of {reference:,}" if reference else "-"
         cells += [f"{median:,.0f} ({min(taken):,.0f})", ratio]
-        record(results, "search", name, found[0]["rows"], median / 1000, case=case, k=k, limit=limit, measure=measure,
-               checked=found[0]["lattice"]["checked"])  # fmt: skip
-    lattice = found[0]["lattice"]
-    optimal = "" if found[0]["optimal"] else " (not proven)"
-    score = f"{found[0]['score']:.6g}{optimal}"
+        record(results, "search", name, measurements[0]["rows"], median / 1000, case=case, k=k, limit=limit,
+               measure=measure, checked=measurements[0]["lattice"]["checked"])  # fmt: skip
+    lattice = measurements[0]["lattice"]
+    optimal = "" if measurements[0]["optimal"] else " (not proven)"
+    score = f"{measurements[0]['score']:.6g}{optimal}"
     row(case, k, f"{limit:.0%}", measure, f"{lattice['nodes']:,}", f"{lattice['checked']:,}", *cells, score)
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--one"]:
-        one, classes, share, score = sys.argv[2:]
-        print(json.dumps(twice(one, int(classes), float(share), score)))
+        name, classes, share, score = sys.argv[2:]
+        print(json.dumps(twice(name, int(classes), float(share), score)))
         return
     options = parser(__doc__, makes_tables=False)
     options.add_argument("--runs", type=int, default=3, help="of each configuration")
@@ -84,7 +86,7 @@ def main() -> None:
         for case in args.cases:
             for k in args.k:
                 for limit in limits:
-                    searched(case, k, limit, measure, args.runs, args.results)
+                    print_search(case, k, limit, measure, args.runs, args.results)
 
 
 if __name__ == "__main__":

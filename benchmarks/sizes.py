@@ -46,29 +46,33 @@ def source(path: Path) -> dict[str, str]:
     return {"database": str(path), "table": "adult"} if path.suffix == ".duckdb" else {"files": str(path)}
 
 
-def measure(table: Path, release: Path, rows: int, k: int, limit: float, asked: argparse.Namespace) -> None:
+def measure(table: Path, release: Path, rows: int, k: int, limit: float, arguments: argparse.Namespace) -> None:
     """One row of the table: the fastest of the runs."""
-    limits = Limits(asked.memory_limit, asked.threads)
+    limits = Limits(arguments.memory_limit, arguments.threads)
     policy = case_policy("Adult-8", k, limit, release, source(table))
     job = min(
-        (anonymize(policy, release.parent / "job", limits) for _ in range(asked.runs)), key=lambda one: one.seconds
+        (anonymize(policy, release.parent / "job", limits) for _ in range(arguments.runs)), key=lambda run: run.seconds
     )
-    lattice, ending, made = job.figures["lattice"], table.suffix.removeprefix("."), release.suffix.removeprefix(".")
-    known, peak = REFERENCE.get((rows, k, limit), (None, "-"))
+    lattice, ending, release_ending = (
+        job.figures["lattice"],
+        table.suffix.removeprefix("."),
+        release.suffix.removeprefix("."),
+    )
+    reference, peak = REFERENCE.get((rows, k, limit), (None, "-"))
     row(
         f"{rows:,}",
         f"{k}, {limit:.0%}",
-        f"{ending} to {made}",
+        f"{ending} to {release_ending}",
         f"{job.seconds:.2f} ({job.process.processor:.2f})",
         job.stages(),
         f"{lattice['checked']:,} of {lattice['nodes']:,}",
         f"{job.figures['score']:.4f}",
         gigabytes(job.process.peak),
-        known or "-",
+        reference or "-",
         peak,
-        f"{job.seconds / known:.2f}" if known else "-",
+        f"{job.seconds / reference:.2f}" if reference else "-",
     )
-    record(asked.results, "sizes", f"sqlanon, {ending}", rows, job.seconds, peak=job.process.peak, k=k, limit=limit,
+    record(arguments.results, "sizes", f"sqlanon, {ending}", rows, job.seconds, peak=job.process.peak, k=k, limit=limit,
            loss=job.figures["score"], memory_limit=limits.memory)  # fmt: skip
 
 
@@ -95,11 +99,11 @@ def main() -> None:
     )
     with folders(args.data) as (data, folder):
         for rows in args.rows:
-            for ending, made in (("csv", "duckdb"), ("duckdb", "duckdb"), ("parquet", "parquet")):
+            for ending, release_ending in (("csv", "duckdb"), ("duckdb", "duckdb"), ("parquet", "parquet")):
                 table = bootstrap(data, rows, ending)
                 warm(table)
                 for k, limit in ASKED:
-                    measure(table, folder / f"release.{made}", rows, k, limit, args)
+                    measure(table, folder / f"release.{release_ending}", rows, k, limit, args)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ from harness import ADULT, Limits, case_policy, folders, header, machine, parser
 
 def processor_seconds(command: list[str | Path], environment: dict[str, str]) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    subprocess.run(command, env={**kept, **environment}, check=True, capture_output=True)
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run(command, env={**inherited, **environment}, check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -55,7 +55,7 @@ def processes(folder: Path, runs: int) -> None:
                 taken[name].append(seconds)
     header("program", "least", "median")
     for name, seconds_of in taken.items():
-        row(name, *(f"{one * 1000:.0f} ms" for one in (min(seconds_of), statistics.median(seconds_of))))
+        row(name, *(f"{duration * 1000:.0f} ms" for duration in (min(seconds_of), statistics.median(seconds_of))))
 
 
 def statements(folder: Path) -> None:
@@ -69,25 +69,25 @@ def statements(folder: Path) -> None:
     calls: list[tuple[str, str, float]] = []
     within = 0
 
-    def timed(name: str) -> None:
+    def time_method(name: str) -> None:
         original = getattr(DuckDBEngine, name)
 
-        def call(self: Any, *given: Any, **more: Any) -> Any:
+        def call(self: Any, *arguments: Any, **more: Any) -> Any:
             nonlocal within
             within += 1
             began = time.process_time()
             try:
-                return original(self, *given, **more)
+                return original(self, *arguments, **more)
             finally:
                 within -= 1
                 if not within:
-                    shown = given[0].sql("duckdb") if hasattr(given[0], "sql") else str(given[0])
-                    calls.append((name, shown, time.process_time() - began))
+                    statement = arguments[0].sql("duckdb") if hasattr(arguments[0], "sql") else str(arguments[0])
+                    calls.append((name, statement, time.process_time() - began))
 
         setattr(DuckDBEngine, name, call)
 
     for name in ("execute", "rows", "_fetched", "columns", "types", "script", "attach", "detach", "copy_arrow"):
-        timed(name)
+        time_method(name)
     folder.mkdir(exist_ok=True)
     marks = {"start": (0, time.process_time())}
     with sqlanon.connect(threads=1) as db:
@@ -104,15 +104,15 @@ def statements(folder: Path) -> None:
         row(part, end - at, f"{inside * 1000:.0f} ms", f"{(then - since) * 1000:.0f} ms")
         at, since = end, then
     print()
-    for i, (name, shown, seconds) in enumerate(calls):
-        print(f"{i:4} {seconds * 1000:7.2f} ms  {name:10} {' '.join(shown.split())[:150]}")
+    for i, (name, statement, seconds) in enumerate(calls):
+        print(f"{i:4} {seconds * 1000:7.2f} ms  {name:10} {' '.join(statement.split())[:150]}")
 
 
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument("--runs", type=int, default=20)
-    made.add_argument("--statements", action="store_true", help="list the statements of one run")
-    args = made.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--runs", type=int, default=20)
+    arguments.add_argument("--statements", action="store_true", help="list the statements of one run")
+    args = arguments.parse_args()
     require_tables()
     print(machine(), end="\n\n")
     with folders(args.data) as (_, folder):

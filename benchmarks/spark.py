@@ -46,7 +46,7 @@ class Watched:
     peaks: dict[str, int]
 
 
-def watched(command: Sequence[str | Path], environment: Mapping[str, str]) -> Watched:
+def run_watched(command: Sequence[str | Path], environment: Mapping[str, str]) -> Watched:
     """Run a command to success, and look at the memory of it and of its children."""
     peaks = {"python": 0, "driver": 0, "executors": 0}
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
@@ -61,8 +61,8 @@ def watched(command: Sequence[str | Path], environment: Mapping[str, str]) -> Wa
         seconds = time.perf_counter() - started
         done.set()
         watcher.join()
-        for one in (output, errors):
-            one.seek(0)
+        for stream in (output, errors):
+            stream.seek(0)
         if status:
             sys.exit(f"{command}: exit status {status}\n{errors.read()[-3000:]}")
         return Watched(seconds, output.read(), peaks)
@@ -71,10 +71,10 @@ def watched(command: Sequence[str | Path], environment: Mapping[str, str]) -> Wa
 def _watch(pid: int, peaks: dict[str, int], done: threading.Event) -> None:
     while not done.wait(0.25):
         now = dict.fromkeys(peaks, 0)
-        for one in _family(pid):
+        for process in _family(pid):
             try:
-                resident = int(Path(f"/proc/{one}/statm").read_text().split()[1]) * PAGE
-                line = Path(f"/proc/{one}/cmdline").read_bytes()
+                resident = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE
+                line = Path(f"/proc/{process}/cmdline").read_bytes()
             except (OSError, IndexError):
                 continue
             part = "python"
@@ -87,16 +87,16 @@ def _watch(pid: int, peaks: dict[str, int], done: threading.Event) -> None:
 
 def _family(pid: int) -> list[int]:
     """A process and all that it started."""
-    found, waiting = [], [pid]
+    processes, waiting = [], [pid]
     while waiting:
-        one = waiting.pop()
-        found.append(one)
-        for task in Path(f"/proc/{one}/task").glob("*/children"):
+        process = waiting.pop()
+        processes.append(process)
+        for task in Path(f"/proc/{process}/task").glob("*/children"):
             try:
                 waiting += [int(child) for child in task.read_text().split()]
             except OSError:
                 continue
-    return found
+    return processes
 
 
 def parquet(folder: Path, rows: int) -> Path:
@@ -136,13 +136,13 @@ def job(folder: Path, tree: Mapping[str, Any], environment: Mapping[str, str]) -
     folder.mkdir()
     file = folder / "policy.toml"
     file.write_text(toml(tree), encoding="utf-8")
-    found = watched([sys.executable, "-m", "sqlanon", "anonymize", file, "--json"], environment)
-    return found, json.loads(found.output)
+    outcome = run_watched([sys.executable, "-m", "sqlanon", "anonymize", file, "--json"], environment)
+    return outcome, json.loads(outcome.output)
 
 
-def show(rows: int, what: str, found: Watched, of_it: str, against: float) -> None:
-    peaks = [gigabytes(found.peaks[part]) if found.peaks[part] else "" for part in ("python", "driver", "executors")]
-    row(f"{rows:,}", what, f"{found.seconds:.1f}", of_it, f"{found.seconds / against:.2f}", *peaks)
+def show(rows: int, name: str, run: Watched, of_it: str, against: float) -> None:
+    peaks = [gigabytes(run.peaks[part]) if run.peaks[part] else "" for part in ("python", "driver", "executors")]
+    row(f"{rows:,}", name, f"{run.seconds:.1f}", of_it, f"{run.seconds / against:.2f}", *peaks)
 
 
 def stages(figures: Mapping[str, Any]) -> str:
@@ -171,18 +171,18 @@ def main() -> None:
                 f"spark.sql.shuffle.partitions {PARTS}\n"
             )
             environment = {"SPARK_CONF_DIR": str(configuration), "TMPDIR": str(run)}
-            plain = watched([sys.executable, HERE / "spark_plain.py", master, files / "*.parquet"], environment)
+            plain = run_watched([sys.executable, HERE / "spark_plain.py", master, files / "*.parquet"], environment)
             figures = json.loads(plain.output.splitlines()[-1])
             floor = figures["group"] + figures["copy"]
-            told = f"GROUP BY {figures['group']:.1f}, CREATE TABLE AS {figures['copy']:.1f}"
-            show(rows, "Spark's floor", plain, told, floor)
-            there = {"spark": True, "table": "default.people_released"}
-            spark, found = job(run / "spark", policy(files, {"spark": master}, there), environment)
-            show(rows, "sqlanon in Spark", spark, stages(found), floor)
-            here = {"database": str(run / "release.duckdb"), "table": "people"}
-            duck, same = job(run / "duckdb", policy(files, {}, here), environment)
+            description = f"GROUP BY {figures['group']:.1f}, CREATE TABLE AS {figures['copy']:.1f}"
+            show(rows, "Spark's floor", plain, description, floor)
+            release = {"spark": True, "table": "default.people_released"}
+            spark, document = job(run / "spark", policy(files, {"spark": master}, release), environment)
+            show(rows, "sqlanon in Spark", spark, stages(document), floor)
+            local_release = {"database": str(run / "release.duckdb"), "table": "people"}
+            duck, same = job(run / "duckdb", policy(files, {}, local_release), environment)
             show(rows, "sqlanon in DuckDB", duck, stages(same), floor)
-            alike = all(found[name] == same[name] for name in ("generalization", "score", "suppressed_rows"))
+            alike = all(document[name] == same[name] for name in ("generalization", "score", "suppressed_rows"))
             print(f"\nThe same result: {alike}\n", flush=True)
             record(args.results, "spark", "floor", rows, floor)
             record(args.results, "spark", "spark", rows, spark.seconds, **spark.peaks)

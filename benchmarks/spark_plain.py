@@ -24,7 +24,7 @@ def main() -> None:
     session.read.parquet(files).createOrReplaceTempView("people")
     keys = ", ".join(QUASI)
     started = time.perf_counter()
-    (found,) = session.sql(
+    (row,) = session.sql(
         f"SELECT count(*) AS c, sum(n) AS s FROM (SELECT {keys}, count(*) AS n FROM people GROUP BY {keys})"
     ).collect()
     group = time.perf_counter() - started
@@ -32,7 +32,7 @@ def main() -> None:
     session.sql(f"CREATE TABLE default.floor USING PARQUET AS SELECT {', '.join(RELEASED)} FROM people")
     copy = time.perf_counter() - started
     engine.close()
-    print(json.dumps({"group": group, "copy": copy, "groups": found[0]}))
+    print(json.dumps({"group": group, "copy": copy, "groups": row[0]}))
 
 
 if __name__ == "__main__":

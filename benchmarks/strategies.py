@@ -29,17 +29,17 @@ REFERENCE = {("Adult-8", 2): 0.021, ("Adult-8", 5): 0.038, ("Adult-8", 10): 0.05
 ANONYPY = "anonypy's Mondrian: loss 0.0178, 2,896 classes, nothing suppressed, 26 to 32 s"
 
 
-def keyed(case: str) -> dict[str, str]:
+def with_row_keys(case: str) -> dict[str, str]:
     """The table of a case with the number of each row as its key, for what divides equal rows."""
     name = CASES[case][0]
     file = str(DATA / name / f"{name}.csv").replace("'", "''")
     return {"query": f"SELECT *, row_number() OVER () AS row FROM read_csv('{file}')", "key": "row"}
 
 
-def compared(case: str, k: int, limit: float, name: str) -> dict[str, object]:
+def run_strategy(case: str, k: int, limit: float, name: str) -> dict[str, object]:
     """What a strategy finds, in this process."""
     strategy = name.partition(",")[0]
-    source = keyed(case) if STRATEGIES[strategy].traits.may_split_equal_rows else None
+    source = with_row_keys(case) if STRATEGIES[strategy].traits.may_split_equal_rows else None
     tree = case_policy(case, k, limit, Path("unused.duckdb"), source)
     del tree["release"]
     tree["search"] |= {"strategy": strategy, **({"summary": "set"} if name == SETS else {})}
@@ -50,8 +50,8 @@ def compared(case: str, k: int, limit: float, name: str) -> dict[str, object]:
 
 def main() -> None:
     if sys.argv[1:2] == ["--one"]:
-        one, classes, share, strategy = sys.argv[2:]
-        print(json.dumps(compared(one, int(classes), float(share), strategy)))
+        case_argument, classes, share, strategy = sys.argv[2:]
+        print(json.dumps(run_strategy(case_argument, int(classes), float(share), strategy)))
         return
     options = parser(__doc__, makes_tables=False)
     options.add_argument("--cases", nargs="+", choices=CASES, default=["Adult-8", "FARS-8"])
@@ -74,8 +74,8 @@ def main() -> None:
                 row(case, k, name, *figures, f"{document['checked']:,}", f"{document['seconds']:.2f}", proven)
                 record(args.results, "strategies", name, 0, document["seconds"], case=case, k=k, limit=args.limit,
                        loss=document["loss"], classes=document["classes"])  # fmt: skip
-            if (known := REFERENCE.get((case, k))) is not None:
-                row(case, k, "the reference's local recoding", known, "-", "0", "-", "1 to 5.5", "no")
+            if (reference := REFERENCE.get((case, k))) is not None:
+                row(case, k, "the reference's local recoding", reference, "-", "0", "-", "1 to 5.5", "no")
     print(f"\n{ANONYPY}")
 
 

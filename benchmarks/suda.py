@@ -75,13 +75,13 @@ def once(way: str, case: str) -> None:
     source = f"read_csv('{DATA / folder / folder}.csv', delim = ';', all_varchar = true)"
     connection.execute(f"CREATE TABLE people AS FROM {source}")
     before, started, used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter(), time.process_time()
-    found = WAYS[way](connection, names)
+    msus = WAYS[way](connection, names)
     figures = {
         "seconds": time.perf_counter() - started,
         "processor": time.process_time() - used,
         "megabytes": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024,
     }
-    print(json.dumps({**figures, "msus": {str(k): n for k, n in found.items()}}))
+    print(json.dumps({**figures, "msus": {str(k): n for k, n in msus.items()}}))
 
 
 def main() -> None:
@@ -98,21 +98,24 @@ def main() -> None:
         {way: json.loads(python(HERE, "--once", way, "--case", args.case).output) for way in WAYS}
         for _ in range(args.runs)
     ]
-    found = [run[way]["msus"] for run in runs for way in WAYS]
-    assert all(one == found[0] for one in found), "the two do not agree"
-    print(f"{sum(found[0].values()):,} minimal sample uniques, by size: {found[0]}\n")
+    results = [run[way]["msus"] for run in runs for way in WAYS]
+    assert all(result == results[0] for result in results), "the two do not agree"
+    print(f"{sum(results[0].values()):,} minimal sample uniques, by size: {results[0]}\n")
     print(f"| way | seconds (median of {len(runs)}) | from | to | of processors | memory |")
     print("| --- | --- | --- | --- | --- | --- |")
     median = {
-        way: {of: statistics.median(run[way][of] for run in runs) for of in ("seconds", "processor", "megabytes")}
+        way: {
+            figure: statistics.median(run[way][figure] for run in runs)
+            for figure in ("seconds", "processor", "megabytes")
+        }
         for way in WAYS
     }
-    for way, of in median.items():
+    for way, figures in median.items():
         least, most = (pick(run[way]["seconds"] for run in runs) for pick in (min, max))
-        used = f"{of['processor']:.2f} | {of['megabytes']:.0f} MB"
-        print(f"| {way} | {of['seconds']:.2f} | {least:.2f} | {most:.2f} | {used} |")
-    mine, other = median.values()
-    ratios = [other[of] / mine[of] for of in ("seconds", "processor", "megabytes")]
+        used = f"{figures['processor']:.2f} | {figures['megabytes']:.0f} MB"
+        print(f"| {way} | {figures['seconds']:.2f} | {least:.2f} | {most:.2f} | {used} |")
+    mine, theirs = median.values()
+    ratios = [theirs[figure] / mine[figure] for figure in ("seconds", "processor", "megabytes")]
     print("\nCUBE takes {:.1f} times as long, {:.1f} times the processors, {:.1f} times the memory".format(*ratios))
 
 

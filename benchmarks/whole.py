@@ -67,12 +67,12 @@ def main() -> None:
                 header("table", *runs[0], "of the reference's")
             medians = {name: statistics.median(run[name] for run in runs) * 1000 for name in runs[0]}
             whole = [run["whole process"] * 1000 for run in runs]
-            known = REFERENCE.get(case)
+            reference = REFERENCE.get(case)
             row(
                 case,
                 f"**{medians.pop('whole process'):,.0f}** ({min(whole):,.0f} to {max(whole):,.0f})",
                 *(f"{median:,.0f}" for median in medians.values()),
-                f"{statistics.median(whole) / known:.2f} of {known:,}" if known else "-",
+                f"{statistics.median(whole) / reference:.2f} of {reference:,}" if reference else "-",
             )
             record(args.results, "whole", case, rows, statistics.median(whole) / 1000)
 

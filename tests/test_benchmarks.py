@@ -16,9 +16,9 @@ import sqlanon
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 from bootstrap import bootstrap_query
-from harness import case_policy, measured, toml
+from harness import case_policy, run_measured, toml
 from heights import make_people as make_heights
-from k_epsilon import COMPARED, searches, stated, steps, with_noise
+from k_epsilon import COMPARED, print_claims, searches, steps, with_noise
 from noise_cost import CASES as NOISE_CASES
 from noise_cost import policy as noise_policy
 from people import COUNTRIES_QUERY, QUASI, make_people, people_policy, people_query
@@ -76,13 +76,13 @@ def test_people_are_anonymized_by_their_policy() -> None:
 def test_the_floor_counts_all_groups_and_leaves_no_file(tmp_path: Path) -> None:
     database = tmp_path / "people.duckdb"
     make_people(database, 1000, memory_limit="200MB")
-    found = floor(database, tmp_path / "fresh.duckdb", "200MB", 2)
+    figures = floor(database, tmp_path / "fresh.duckdb", "200MB", 2)
     with duckdb.connect(str(database), read_only=True) as connection:
         (groups,) = connection.execute(
             f"SELECT count(*) FROM (SELECT DISTINCT {', '.join(QUASI)} FROM people)"
         ).fetchone()
-    assert found["groups"] == groups
-    assert found["group"] > 0 and found["copy"] > 0
+    assert figures["groups"] == groups
+    assert figures["group"] > 0 and figures["copy"] > 0
     assert [path.name for path in tmp_path.iterdir()] == ["people.duckdb"]
 
 
@@ -91,12 +91,12 @@ def test_bootstraps_redraw_one_cell_in_ten_from_its_own_column() -> None:
         connection.execute(
             "CREATE TABLE adult AS SELECT i::UBIGINT AS n, 'a' || i AS a, 'b' || i AS b FROM range(50) AS r(i)"
         )
-        made = f"({bootstrap_query(('a', 'b'), 20_000, 50)})"
-        (rows, kept, first, second) = connection.execute(
-            f"SELECT count(*), avg((a[2:] = b[2:])::INTEGER), count(DISTINCT a), count(DISTINCT b) FROM {made}"
+        query = f"({bootstrap_query(('a', 'b'), 20_000, 50)})"
+        (rows, unchanged, first, second) = connection.execute(
+            f"SELECT count(*), avg((a[2:] = b[2:])::INTEGER), count(DISTINCT a), count(DISTINCT b) FROM {query}"
         ).fetchone()
     assert (rows, first, second) == (20_000, 50, 50)
-    assert kept == pytest.approx(0.9**2 + (1 - 0.9**2) / 50, abs=0.02)
+    assert unchanged == pytest.approx(0.9**2 + (1 - 0.9**2) / 50, abs=0.02)
 
 
 def test_policies_in_toml_say_the_same(tmp_path: Path) -> None:
@@ -112,10 +112,10 @@ def test_policies_in_toml_say_the_same(tmp_path: Path) -> None:
 def test_a_process_is_measured_and_stopped_in_time() -> None:
     ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     held = ours + 50_000_000  # what starts a process counts to its peak
-    done = measured([sys.executable, "-c", f"print(len(bytearray({held})))"])
+    done = run_measured([sys.executable, "-c", f"print(len(bytearray({held})))"])
     assert (done.status, done.output, done.timed_out) == (0, f"{held}\n", False)
     assert held < done.peak < held + 50_000_000
-    late = measured([sys.executable, "-c", "import time; time.sleep(60)"], timeout=0.2)
+    late = run_measured([sys.executable, "-c", "import time; time.sleep(60)"], timeout=0.2)
     assert late.timed_out and late.status < 0 and late.seconds < 60
 
 
@@ -135,9 +135,9 @@ def test_our_own_release_scores_what_it_claims(data: Path, tmp_path: Path) -> No
         result = db.anonymize(sqlanon.Policy(**tree))
         release = result.publish()
     with duckdb.connect(str(release.path), read_only=True) as connection:
-        found = score(connection, "adult", result.rows, sets=False)
-    assert found["loss"] == pytest.approx(result.score)
-    assert (found["classes"], found["smallest"], found["missing"]) == (result.classes, 5, result.suppressed_rows)
+        scores = score(connection, "adult", result.rows, sets=False)
+    assert scores["loss"] == pytest.approx(result.score)
+    assert (scores["classes"], scores["smallest"], scores["missing"]) == (result.classes, 5, result.suppressed_rows)
 
 
 @pytest.mark.thorough
@@ -158,13 +158,13 @@ def test_heights_are_those_of_sex_and_age_and_the_same_on_every_run(data: Path) 
             avg(height) FILTER (born <= 1924), sum(hash(people))
         FROM people GROUP BY sex ORDER BY sex
     """
-    found = []
+    heights = []
     for threads in (1, 3):
         with duckdb.connect(config={"threads": threads}) as connection:
             make_heights(connection)
-            found.append(connection.execute(query).fetchall())
-    assert found[0] == found[1]
-    women, men = found[0]
+            heights.append(connection.execute(query).fetchall())
+    assert heights[0] == heights[1]
+    women, men = heights[0]
     assert women[1] + men[1] == 30_162
     assert women[2:6] == pytest.approx((162.3, 7.2, 161.5, 158.6), abs=1)
     assert men[2:6] == pytest.approx((175.6, 7.5, 175.0, 172.6), abs=1.5)
@@ -187,6 +187,6 @@ def test_the_experiment_with_noise_in_small(data: Path, tmp_path: Path, capsys: 
     assert 0 <= strong["confidence"] < weak["confidence"] < 0.05 and strong["feasible"] == 1
     assert steps([strong, weak], "epsilon") == (0, 1) and steps([weak, {**strong, "epsilon": 9}], "epsilon") == (1, 1)
     assert plain["loss"] <= wide["loss"] < useful["loss"] and useful["level"] <= 4
-    stated([strong, weak])
+    print_claims([strong, weak])
     assert "| linking risk falls with smaller ε | optimal | in 1 of 1 steps | yes |" in capsys.readouterr().out
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2

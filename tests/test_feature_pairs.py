@@ -106,7 +106,7 @@ TYPES = {"id": pa.int32(), "person": pa.int32(), "age": pa.int32(), "pay": pa.in
 
 def store(connection: duckdb.DuckDBPyConnection, name: str, records: Sequence[Record]) -> None:
     names = list(records[0])
-    rows = pa.table({one: pa.array([r[one] for r in records], TYPES.get(one, pa.string())) for one in names})
+    rows = pa.table({name: pa.array([r[name] for r in records], TYPES.get(name, pa.string())) for name in names})
     connection.register("records", rows)
     connection.execute(f"CREATE OR REPLACE TABLE {name} AS FROM records")
     connection.unregister("records")
@@ -155,10 +155,10 @@ class Case:
         """The best generalization that the policy allows."""
         search = self.policy.search
         weights = {name: self.policy.attributes[name].weight for name in QUASI}
-        found = oracle_privacy.satisfying(
+        feasible = oracle_privacy.satisfying(
             self.source, self.privacy, str(search.suppression_limit), search.measure, weights=weights
         )
-        return oracle.best([one for one in found if self.permits(one.levels)], search.measure)
+        return oracle.best([candidate for candidate in feasible if self.permits(candidate.levels)], search.measure)
 
     def permits(self, levels: Sequence[int]) -> bool:
         for name, level in zip(QUASI, levels, strict=True):
@@ -187,7 +187,7 @@ class Published:
     @cached_property
     def classes(self) -> dict[tuple[Any, ...], list[Record]]:
         """The released rows by all quasi-identifiers without noise."""
-        return grouped(self.seen, QUASI)
+        return group_rows(self.seen, QUASI)
 
     @cached_property
     def recoded(self) -> oracle_privacy.Release:
@@ -219,7 +219,7 @@ class Published:
         return self.case.source.count(self.records_of(released))
 
 
-def grouped(rows: Iterable[Record], names: Sequence[str]) -> dict[tuple[Any, ...], list[Record]]:
+def group_rows(rows: Iterable[Record], names: Sequence[str]) -> dict[tuple[Any, ...], list[Record]]:
     groups: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
     for row in rows:
         groups[tuple(row[name] for name in names)].append(row)
@@ -237,27 +237,27 @@ def publish(db: sqlanon.Database, connection: duckdb.DuckDBPyConnection, case: C
         before = db.anonymize(policy).publish()
         earlier = read(before.path)
         store(connection, "t", case.records)
-        made = db.extend(policy)
-        return made, made.publish(), earlier
+        result = db.extend(policy)
+        return result, result.publish(), earlier
     if history == "after":
         tree = policy.model_dump(mode="json", exclude_none=True)
         first = {"table": "released", "database": str(policy.catalog.database.with_name("first.duckdb"))}
         before = db.anonymize(sqlanon.Policy(**{**tree, "release": first})).publish()
         store(connection, "t", case.records)
-        made = db.anonymize(policy)
-        return made, made.publish(), read(before.path)
-    made = db.anonymize(policy)
-    release = made.publish()
+        result = db.anonymize(policy)
+        return result, result.publish(), read(before.path)
+    result = db.anonymize(policy)
+    release = result.publish()
     if history == "keep":
         first = release.path.read_bytes()
         try:
             again = db.anonymize(policy)
-            made, release = again, again.publish()
+            result, release = again, again.publish()
         except AuditError:
             # Noise and decoys are drawn again, and the ledger cannot count the persons of rows that move.
             assert case.row["noise"] != "none" or case.row["decoys"] == "yes" or case.row["persons"] == "moving"
             assert release.path.read_bytes() == first
-    return made, release, []
+    return result, release, []
 
 
 def read(path: Path, name: str = "released") -> list[Record]:
@@ -301,10 +301,10 @@ def judge_labels(published: Published) -> None:
             assert label not in limit.forbidden
             if case.row["decoys"] == "yes" or value == "Atlantis":
                 continue
-            shown = ground_values(name, label)
+            values = ground_values(name, label)
             most = ground_values(name, tree.label(value, tree.height if limit.max_level is None else limit.max_level))
-            assert value in shown and shown <= most, (name, value, label)
-            assert ground_values(name, tree.label(value, limit.min_level)) <= shown, (name, value, label)
+            assert value in values and values <= most, (name, value, label)
+            assert ground_values(name, tree.label(value, limit.min_level)) <= values, (name, value, label)
             is_plain = not case.is_local and not (published.shows_masked and record["note"] not in published.kept)
             if is_plain:
                 assert str(label) == str(tree.label(value, published.made.generalization[name]))
@@ -316,7 +316,7 @@ def ground_values(name: str, label: Any) -> set[Any]:
     if label is None:
         return {None}
     if isinstance(label, tuple):
-        return set().union(*(ground_values(name, one) for one in label))
+        return set().union(*(ground_values(name, part) for part in label))
     if label == "*":
         return everything
     if isinstance(label, str) and label.startswith("{"):
@@ -332,23 +332,25 @@ def ground_values(name: str, label: Any) -> set[Any]:
 def judge_classes(published: Published) -> None:
     """Each class, of masked rows too, meets each requirement; the manifest has the figures that are counted."""
     case, manifest = published.case, published.manifest
-    asked, counts = case.privacy, [published.count(rows) for rows in published.classes.values()]
+    requirements, counts = case.privacy, [published.count(rows) for rows in published.classes.values()]
     assert min(counts) == manifest.smallest_class >= K
     assert min(map(len, published.classes.values())) == manifest.fewest_rows
     assert len(published.classes) == manifest.classes
     for rows in published.classes.values():
         records = published.records_of(rows)
         for name, holds in oracle_privacy.OF_VALUES.items():
-            assert all(holds(case.source, records, spec) for spec in asked.get(name, ())), (name, rows)
-    for shield in asked.get("k_anonymity", ()):
-        assert all(published.count(rows) >= shield["k"] for rows in grouped(published.seen, shield["quasi"]).values())
-    if "average_risk" in asked:
-        assert Fraction(len(counts), sum(counts)) <= Fraction(asked["average_risk"])
+            assert all(holds(case.source, records, spec) for spec in requirements.get(name, ())), (name, rows)
+    for shield in requirements.get("k_anonymity", ()):
+        assert all(
+            published.count(rows) >= shield["k"] for rows in group_rows(published.seen, shield["quasi"]).values()
+        )
+    if "average_risk" in requirements:
+        assert Fraction(len(counts), sum(counts)) <= Fraction(requirements["average_risk"])
     for labels, rows in published.classes.items() if case.row["population"] != "none" else ():
         sets = [ground_values(name, label) for name, label in zip(QUASI, labels, strict=True)]
         matches = sum(all(person[n] in some for n, some in zip(QUASI, sets, strict=True)) for person in case.people)
-        assert matches >= asked.get("k_map", 1)
-        assert published.count(rows) <= asked.get("delta_presence", {"max": 100})["max"] * matches
+        assert matches >= requirements.get("k_map", 1)
+        assert published.count(rows) <= requirements.get("delta_presence", {"max": 100})["max"] * matches
 
 
 def judge_suppression(published: Published) -> None:
@@ -371,9 +373,9 @@ def judge_suppression(published: Published) -> None:
         persons = {record["person"] for record in records}
         left = {record["person"] for record in records if record["note"] in published.kept}
         suppressed = {record["person"] for record in gone}
-        counted = (len(persons), len(persons - suppressed), len(suppressed), len(suppressed & left))
+        persons_counted = (len(persons), len(persons - suppressed), len(suppressed), len(suppressed & left))
         claimed = (manifest.persons, manifest.released_persons, manifest.suppressed_persons)
-        assert (*claimed, manifest.partly_released_persons) == counted
+        assert (*claimed, manifest.partly_released_persons) == persons_counted
 
 
 def judge_choice(published: Published) -> None:
@@ -398,14 +400,14 @@ def judge_decoys(published: Published) -> None:
         assert manifest.decoys is None
         return
     real = oracle_privacy.by_class(case.source.known, TREES, published.recoded.levels)
-    kept = {record["note"] for records in published.recoded.kept_records.values() for record in records}
+    kept_notes = {record["note"] for records in published.recoded.kept_records.values() for record in records}
     decoys = 0
     for labels, rows in published.classes.items():
         records = real[labels]
-        notes, own = Counter(row["note"] for row in rows), {record["note"] for record in records}
-        assert own <= notes.keys() and len(rows) == max(len(own), K)
-        assert {*(notes - Counter(own))} <= kept
-        decoys += len(rows) - len(own)
+        notes, own_notes = Counter(row["note"] for row in rows), {record["note"] for record in records}
+        assert own_notes <= notes.keys() and len(rows) == max(len(own_notes), K)
+        assert {*(notes - Counter(own_notes))} <= kept_notes
+        decoys += len(rows) - len(own_notes)
     assert decoys == manifest.decoys and len(real) == len(published.classes)
 
 
@@ -432,7 +434,7 @@ def judge_growth(published: Published) -> None:
         assert not Counter(map(cells, published.earlier)) - Counter(map(cells, published.seen))
     before = {row["note"] for row in published.earlier}
     for rows in published.classes.values() if before else ():
-        parts = [[row for row in rows if (row["note"] in before) is known] for known in (True, False)]
+        parts = [[row for row in rows if (row["note"] in before) is is_old] for is_old in (True, False)]
         assert all(not part or published.count(part) >= K for part in parts)
 
 
@@ -454,12 +456,12 @@ def judge_ledger(published: Published) -> None:
     sha256 = hashlib.sha256(published.path.read_bytes()).hexdigest()
     last = (path, case.row["history"] == "draft", True, manifest.released_rows, sha256, manifest.digest)
     assert rows[-1][:6] == last
-    *others, (*_, version, extends_none, after) = rows
+    *earlier_rows, (*_, version, extends_none, after) = rows
     assert version == manifest.version and extends_none is (case.row["history"] != "extend")
     assert bool(after) is (case.row["history"] == "after")
-    assert len(others) == (1 if case.has_grown or version == 2 else 0)
+    assert len(earlier_rows) == (1 if case.has_grown or version == 2 else 0)
     if version == 2 and case.row["history"] == "keep":
-        assert others[0][2] is True and others[0][6] == 1
+        assert earlier_rows[0][2] is True and earlier_rows[0][6] == 1
         assert sorted(map(cells, read(published.path, "released_v1"))) == sorted(map(cells, published.seen))
 
 
@@ -490,13 +492,13 @@ def tamper(published: Published, target: Path, number: int) -> bool:
     In a DuckDB file, every second number also forges the digest. Returns whether it does."""
     rows = [dict(row) for row in published.seen]
     first = next(i for i, row in enumerate(rows) if published.case.row["decoys"] == "no" or row["note"] in lone(rows))
-    others = [row for row in rows if [row[name] for name in QUASI] != [rows[first][name] for name in QUASI]]
+    other_rows = [row for row in rows if [row[name] for name in QUASI] != [rows[first][name] for name in QUASI]]
     note = rows[first]["note"]
     if number % 3 == 0:
         change, values = "DELETE FROM {} WHERE note = $note", {}
-    elif number % 3 == 1 and others:
+    elif number % 3 == 1 and other_rows:
         change = f"UPDATE {{}} SET {', '.join(f'{name} = ${name}' for name in QUASI)} WHERE note = $note"
-        values = {name: others[0][name] for name in QUASI}
+        values = {name: other_rows[0][name] for name in QUASI}
     else:
         change, values = "UPDATE {} SET illness = illness || '!' WHERE note = $note", {}
     values = {name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}
@@ -527,9 +529,9 @@ def lone(rows: Sequence[Record]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with live_connection() as one:
-        one.execute("SET threads = 1")
-        yield one
+    with live_connection() as live:
+        live.execute("SET threads = 1")
+        yield live
 
 
 def draw_case(number: int, row: Row, folder: Path) -> tuple[Case, list[Record]]:
@@ -557,13 +559,13 @@ def test_a_release_is_what_its_policy_asks_for(
     store(connection, "people", case.people)
     with connect_to(connection) as db:
         try:
-            made, release, earlier = publish(db, connection, case)
+            result, release, earlier = publish(db, connection, case)
         except InfeasibleError:
             # Noise is drawn after the search; a strategy below the full domain looks at no shield over all rows.
             is_late = row["noise"] == "confidence" or (case.is_local and row["requirement"] == "shield")
             assert is_late or (not case.is_local and case.solve() is None)
             return
-        published = Published(case, made, release.path, release.manifest, read(release.path), earlier)
+        published = Published(case, result, release.path, release.manifest, read(release.path), earlier)
         for judge in JUDGES:
             judge(published)
         assert failed_checks(db.verify(release.path, case.policy)) == set()

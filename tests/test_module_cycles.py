@@ -33,7 +33,7 @@ def test_a_cycle_for_types_alone_is_found(tmp_path: Path) -> None:
 def graph(root: Path) -> Mapping[str, set[str]]:
     """By module, those that it imports, wherever in it that stands."""
     paths = {name_of(path, root): path for path in root.rglob("*.py")}
-    return {name: set(imported(ast.parse(path.read_text("utf-8")), paths)) for name, path in paths.items()}
+    return {name: set(imported_modules(ast.parse(path.read_text("utf-8")), paths)) for name, path in paths.items()}
 
 
 def name_of(path: Path, root: Path) -> str:
@@ -41,13 +41,13 @@ def name_of(path: Path, root: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported(tree: ast.Module, known: Mapping[str, Path]) -> Iterator[str]:
+def imported_modules(tree: ast.Module, modules: Mapping[str, Path]) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names if name.name in known)
+            yield from (name.name for name in node.names if name.name in modules)
         elif isinstance(node, ast.ImportFrom):
             assert node.module is not None and not node.level, "imports name the whole path"
-            names = {f"{node.module}.{one.name}" for one in node.names}
-            yield from names & known.keys()
-            if node.module in known and not names <= known.keys():
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            yield from names & modules.keys()
+            if node.module in modules and not names <= modules.keys():
                 yield node.module

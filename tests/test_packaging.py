@@ -143,8 +143,8 @@ def installed_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def the_demo_runs(environment: Environment) -> None:
-    told = environment("sqlanon", "demo", "--rows", "2000", "--dir", "demo")
-    assert "0 patients get a name" in told
+    output = environment("sqlanon", "demo", "--rows", "2000", "--dir", "demo")
+    assert "0 patients get a name" in output
     assert "\nVerified: " in environment("sqlanon", "verify", "demo/release.duckdb")
     assert environment("sqlanon", "--version").strip() == f"sqlanon {sqlanon.__version__}"
 
@@ -175,12 +175,12 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
-        told = Parser().parsestr(archive.read(metadata).decode())
+        fields = Parser().parsestr(archive.read(metadata).decode())
     information = metadata.rpartition("/")[0]
     assert {name.partition("/")[0] for name in names} == {"sqlanon", information}
     assert "sqlanon/py.typed" in names
     assert f"{information}/licenses/LICENSE" in names
-    assert (told["Name"], told["Version"], told["Requires-Python"]) == ("sqlanon", sqlanon.__version__, ">=3.10")
+    assert (fields["Name"], fields["Version"], fields["Requires-Python"]) == ("sqlanon", sqlanon.__version__, ">=3.10")
 
 
 @pytest.mark.thorough

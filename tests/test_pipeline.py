@@ -54,11 +54,11 @@ def entered_stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
 
     def noting(name: str, stage: Any) -> Any:
-        def entered(*arguments: Any, **named: Any) -> Any:
+        def enter_stage(*arguments: Any, **keywords: Any) -> Any:
             names.append(name)
-            return stage(*arguments, **named)
+            return stage(*arguments, **keywords)
 
-        return entered
+        return enter_stage
 
     for name in (*STAGES, "audit_and_publish"):
         monkeypatch.setattr(pipeline, name, noting(name, getattr(pipeline, name)))
@@ -67,7 +67,7 @@ def entered_stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "asked",
+    "requested_policy",
     [
         policy(),
         policy(search={"strategy": "mondrian"}),
@@ -75,13 +75,13 @@ def entered_stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ],
     ids=["plain", "local", "decoys"],
 )
-def test_a_plan_passes_through_the_stages_of_a_run(asked: sqlanon.Policy, entered_stages: list[str]) -> None:
+def test_a_plan_passes_through_the_stages_of_a_run(requested_policy: sqlanon.Policy, entered_stages: list[str]) -> None:
     with sqlanon.connect(people()) as db:
-        db.anonymize(asked)
+        db.anonymize(requested_policy)
         run = entered_stages.copy()
         entered_stages.clear()
-        db.plan(asked)
-    left_out = {"add_noise"} if asked.has_decoys else {"add_noise", "add_decoys"}
+        db.plan(requested_policy)
+    left_out = {"add_noise"} if requested_policy.has_decoys else {"add_noise", "add_decoys"}
     assert run == [name for name in STAGES if name not in left_out]
     assert entered_stages == run
 
@@ -119,17 +119,19 @@ def test_a_plan_reads_no_row_and_names_each_stage_once() -> None:
 
 
 @pytest.mark.cases(1)
-@pytest.mark.parametrize("strategy", [name for name, one in STRATEGIES.items() if one.traits.is_local])
+@pytest.mark.parametrize("strategy", [name for name, strategy in STRATEGIES.items() if strategy.traits.is_local])
 def test_a_plan_shows_the_recoding_that_a_local_strategy_runs(strategy: str) -> None:
     connection = duckdb.connect()  # all values differ: none is released as it is
     connection.execute("CREATE TABLE t AS SELECT i AS id, nullif('w' || i, 'w0') AS ward, i AS ill FROM range(6) t(i)")
     attributes = {"ward": {"role": "quasi", "hierarchy": "suppress"}, "ill": {"role": "sensitive"}}
     search = {"strategy": strategy, **({} if STRATEGIES[strategy].traits.terminates else {"max_checks": 9})}
-    asked = policy(source={"table": "t", "key": "id"}, attributes=attributes, search=search)
+    requested_policy = policy(source={"table": "t", "key": "id"}, attributes=attributes, search=search)
     with sqlanon.connect(connection) as db:
-        run = db.anonymize(asked)._draft.recoding.statement.select().sql("duckdb")
-        [planned] = (stage.sql for stage in db.plan(asked).stages if stage.name == "recode and suppress")
-    run, plan = (re.sub(r"run_\d", "run", parse_one(one, dialect="duckdb").sql()) for one in (run, planned[-1]))
+        run = db.anonymize(requested_policy)._draft.recoding.statement.select().sql("duckdb")
+        [planned] = (stage.sql for stage in db.plan(requested_policy).stages if stage.name == "recode and suppress")
+    run, plan = (
+        re.sub(r"run_\d", "run", parse_one(statement, dialect="duckdb").sql()) for statement in (run, planned[-1])
+    )
     assert plan == run
 
 
@@ -170,9 +172,9 @@ def test_a_run_that_is_published_opens_the_catalog_five_times(
 
     monkeypatch.setattr(catalog, "_attach", noting)
     source = {"query": "SELECT *, 5 * age + ward AS id FROM people", "key": ["id"]}
-    asked = policy(source=source, catalog={"database": tmp_path / "c.duckdb"})
+    requested_policy = policy(source=source, catalog={"database": tmp_path / "c.duckdb"})
     with sqlanon.connect(people()) as db:
         for _ in range(1 + again):
             opened.clear()
-            db.anonymize(asked).publish(tmp_path / "release.duckdb")
+            db.anonymize(requested_policy).publish(tmp_path / "release.duckdb")
     assert opened == [tmp_path / "c.duckdb"] * 5

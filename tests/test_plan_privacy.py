@@ -57,19 +57,19 @@ def test_the_statements_of_a_plan_make_all_that_they_use(persons: bool) -> None:
         )
         with sqlanon.connect(connection) as db:
             stages = db.plan(policy).stages
-            made: set[str] = set()
+            created: set[str] = set()
             for stage in stages:
                 for statement in stage.sql:
                     used = set(re.findall(r'"run_\d+"\."(\w+)"', statement))
                     target = re.match(r'CREATE TABLE "\w+"\."run_\d+"\."(\w+)"', statement)
-                    assert used - {target.group(1) if target else ""} <= made, statement
+                    assert used - {target.group(1) if target else ""} <= created, statement
                     if target:
-                        made.add(target.group(1))
+                        created.add(target.group(1))
                         connection.execute(statement)
                     elif stage.name in ("search", "dependencies"):
                         connection.execute(statement)
             names = {stage.name for stage in stages}
     before = {"scan", "hierarchies", "frequency set", "search", "dependencies"}
     assert names == {*before, "recode and suppress", "audit and publish"}
-    assert {"frequency_0", "distribution_0_0", "domain_0", "nodes_0", "population_audited"} <= made
-    assert ("audited" in made) == persons
+    assert {"frequency_0", "distribution_0_0", "domain_0", "nodes_0", "population_audited"} <= created
+    assert ("audited" in created) == persons

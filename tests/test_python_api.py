@@ -221,14 +221,14 @@ def test_the_lattice_tells_the_truth(hospital: Path, policy: sqlanon.Policy) -> 
 
 @pytest.mark.slow
 def test_progress_is_reported(hospital: Path, policy: sqlanon.Policy) -> None:
-    told: list[tuple[str, int, int, float | None]] = []
+    states: list[tuple[str, int, int, float | None]] = []
     with sqlanon.connect(hospital) as db:
-        result = db.anonymize(policy, progress=lambda *state: told.append(state))
-    stages = [stage for stage, *_ in told]
+        result = db.anonymize(policy, progress=lambda *state: states.append(state))
+    stages = [stage for stage, *_ in states]
     assert stages[0] == "scan"
     assert "search" in stages
-    assert [checked for stage, _, checked, _ in told if stage == "search"][-1] == result.checked
-    assert told[-1][3] == result.score
+    assert [checked for stage, _, checked, _ in states if stage == "search"][-1] == result.checked
+    assert states[-1][3] == result.score
 
 
 # Reprs
@@ -276,10 +276,10 @@ def test_plan_reads_no_rows(trap: duckdb.DuckDBPyConnection) -> None:
         with pytest.raises(SourceError, match="cannot be read"):
             db.anonymize(policy)
     with sqlanon.connect(trap) as db:
-        known = {**ROLES, "zip": "suppress"}
-        assert db.plan(make_policy(known, k=3, table="patients")).nodes == 2 * 4
+        roles = {**ROLES, "zip": "suppress"}
+        assert db.plan(make_policy(roles, k=3, table="patients")).nodes == 2 * 4
         query = {"query": "SELECT * FROM patients"}
-        assert db.plan(make_policy(known, k=3, source=query)).nodes == 2 * 4
+        assert db.plan(make_policy(roles, k=3, source=query)).nodes == 2 * 4
 
 
 @pytest.mark.slow
@@ -330,11 +330,11 @@ def test_risk(hospital: Path) -> None:
         risk = db.risk(make_policy(ROLES, k=6, table="patients"))
         sizes = connection_of(db).execute("SELECT count(*) FROM hospital.patients GROUP BY zip, age").fetchall()
         statements = duckdb.connect().extract_statements(db.risk_sql(make_policy(ROLES, k=6, table="patients")))
-        found = [connection_of(db).execute(statement).fetchall() for statement in statements]
+        answers = [connection_of(db).execute(statement).fetchall() for statement in statements]
     counts = [n for (n,) in sizes]
     # One of them tells the classes, and last what breaks 6-anonymity.
     figures = (risk.rows, risk.classes, risk.smallest_class, risk.rows, risk.smallest_class, risk.uniques)
-    (row,) = (rows[0] for rows in found if rows and rows[0][:6] == figures)
+    (row,) = (rows[0] for rows in answers if rows and rows[0][:6] == figures)
     assert row[-1] == risk.rows_below_k
     document = json.loads(json.dumps(risk.to_dict()))
     assert (
@@ -441,8 +441,8 @@ def test_verify_with_the_policy(hospital: Path, policy: sqlanon.Policy, tmp_path
     with sqlanon.connect(hospital) as db:
         release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
         assert db.verify(release.path, policy).verified
-        other = make_policy(ROLES, k=4, table="patients")
-        assert not db.verify(release.path, other).verified
+        other_policy = make_policy(ROLES, k=4, table="patients")
+        assert not db.verify(release.path, other_policy).verified
         with pytest.raises(ReleaseError):
             db.verify(tmp_path / "nowhere.duckdb", policy)
     with duckdb.connect(str(hospital)) as writer:

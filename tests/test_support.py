@@ -23,20 +23,20 @@ def resolves(dotted: str) -> bool:
     parts = dotted.split(".")
     for count in range(len(parts), 0, -1):
         try:
-            found = importlib.import_module(".".join(parts[:count]))
+            target = importlib.import_module(".".join(parts[:count]))
         except ModuleNotFoundError as error:
             if not (error.name or "").startswith("sqlanon"):
                 return True  # an extra is not installed
             continue
         for name in parts[count:]:
-            if not hasattr(found, name):
+            if not hasattr(target, name):
                 return False
-            found = getattr(found, name)
+            target = getattr(target, name)
         return True
     return False
 
 
-def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
+def imported_names(tree: ast.AST) -> Iterator[tuple[str, str]]:
     """The names that a file gives to modules and to what it imports from them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -44,7 +44,7 @@ def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
                 (name.asname or name.name.partition(".")[0], name.name if name.asname else "") for name in node.names
             )
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from ((one.asname or one.name, f"{node.module}.{one.name}") for one in node.names)
+            yield from ((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
 
 
 def dotted_path(node: ast.expr, names: dict[str, str]) -> str | None:
@@ -58,28 +58,28 @@ def dotted_path(node: ast.expr, names: dict[str, str]) -> str | None:
 
 def paths(tree: ast.Module) -> Iterator[str]:
     """What a file sets: ``setattr(owner, "name", ...)``, and pairs of a module and a name in it."""
-    names = {name: path or name for name, path in imported(tree)}
+    names = {name: path or name for name, path in imported_names(tree)}
     for node in tree.body:  # NAME, OTHER = "sqlanon.one", "sqlanon.other"
         if isinstance(node, ast.Assign):
             (target,), value = node.targets, node.value
             several = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
             pairs = zip(target.elts, value.elts, strict=True) if several else [(target, value)]
             names |= {
-                name.id: one.value
-                for name, one in pairs
-                if isinstance(name, ast.Name) and isinstance(one, ast.Constant) and isinstance(one.value, str)
+                name.id: alias.value
+                for name, alias in pairs
+                if isinstance(name, ast.Name) and isinstance(alias, ast.Constant) and isinstance(alias.value, str)
             }
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setattr":
-            given = node.args[:2]
+            arguments = node.args[:2]
         elif isinstance(node, ast.Tuple) and len(node.elts) > 1:
-            given = node.elts[:2]
+            arguments = node.elts[:2]
         else:
             continue
-        owner, name = (dotted_path(one, names) for one in given)
+        owner, name = (dotted_path(argument, names) for argument in arguments)
         if owner is None or not owner.startswith("sqlanon."):
             continue
-        second = given[1]
+        second = arguments[1]
         constant = isinstance(second, ast.Constant) and isinstance(second.value, str)
         if isinstance(node, ast.Call) and not constant:
             yield owner
@@ -94,10 +94,10 @@ def tree_of(file: Path) -> ast.Module:
 
 @pytest.mark.thorough
 def test_names_that_tests_set_exist() -> None:
-    found = {path: file for file in FILES for path in paths(tree_of(file))}
+    names = {path: file for file in FILES for path in paths(tree_of(file))}
     constants = {path for path in vars(thresholds).values() if str(path).startswith("sqlanon.")}
-    assert len(found) > 40  # that they are found at all
-    assert {path: file for path, file in found.items() if not resolves(path)} == {}
+    assert len(names) > 40  # that they are found at all
+    assert {path: file for path, file in names.items() if not resolves(path)} == {}
     assert [path for path in constants if not resolves(path)] == []
 
 
@@ -114,15 +114,15 @@ def test_no_test_module_imports_another() -> None:
 @pytest.mark.thorough
 def test_names_that_tests_import_exist() -> None:
     """Also where a test is not collected, or imports in a function."""
-    found = {
+    imports = {
         f"{node.module}.{name.name}": file
         for file in FILES
         for node in ast.walk(tree_of(file))
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "sqlanon"
         for name in node.names
     }
-    assert len(found) > 200
-    assert {path: file for path, file in found.items() if not resolves(path)} == {}
+    assert len(imports) > 200
+    assert {path: file for path, file in imports.items() if not resolves(path)} == {}
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def test_names_that_tests_import_exist() -> None:
 def test_an_oracle_imports_nothing_of_the_package(file: Path) -> None:
     tree = ast.parse(file.read_text(encoding="utf-8"))
     modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    modules |= {one.name for node in ast.walk(tree) if isinstance(node, ast.Import) for one in node.names}
+    modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     assert {name for name in modules if name and name.partition(".")[0] == "sqlanon"} == set()
 
 

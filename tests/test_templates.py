@@ -27,10 +27,10 @@ def test_names_are_quoted_and_not_read() -> None:
 @pytest.mark.parametrize("sql", [":a * :b", ":a - :b", ":a / :b", "-:a + :b", ":a * 2 - :b * 3"])
 def test_an_operation_stands_in_parentheses(sql: str) -> None:
     """As Python works it out: the terms are 1 + 2 and 3 - 5."""
-    one, two = fragment("1 + 2")(), fragment("3 - 5")()
+    left, right = fragment("1 + 2")(), fragment("3 - 5")()
     expected = eval(sql.replace(":a", "(1 + 2)").replace(":b", "(3 - 5)"))
     with duckdb.connect() as connection:
-        filled = fragment(sql)(a=one, b=two).sql("duckdb")
+        filled = fragment(sql)(a=left, b=right).sql("duckdb")
         assert connection.execute(f"SELECT {filled}").fetchone() == (expected,)
 
 
@@ -47,8 +47,8 @@ def test_a_query_stands_for_a_table_and_no_filling_changes_the_next() -> None:
     least = template("SELECT min(n) AS n FROM :rows AS r WHERE n > :k")
     inner = template("SELECT unnest([1, 2, 3]) AS n")()
     with duckdb.connect() as connection:
-        found = [connection.execute(least(rows=inner, k=number(k)).sql("duckdb")).fetchone() for k in (0, 2)]
-    assert found == [(1,), (3,)]
+        answers = [connection.execute(least(rows=inner, k=number(k)).sql("duckdb")).fetchone() for k in (0, 2)]
+    assert answers == [(1,), (3,)]
 
 
 @pytest.mark.parametrize("text", ["regexp_replace(a, '[[:space:]]', '')", "a = 'at :name'"])

@@ -23,9 +23,9 @@ def numbers_that_hide(change: tuple[str, str, str], columns: tuple[str, str], va
     first, second = columns
     upper = {_number_cell(first, value) >> 32: value for value in _values_with_low_bits(first, 0)}
     for value in _values_with_low_bits(second, wanted & _LOW):
-        other = upper.get((wanted ^ _number_cell(second, value)) >> 32)
-        if other is not None:
-            return [other, value]
+        partner = upper.get((wanted ^ _number_cell(second, value)) >> 32)
+        if partner is not None:
+            return [partner, value]
     raise AssertionError("no values were found: try more")
 
 

@@ -65,13 +65,13 @@ def _generated_column(schema: str, table: str) -> Forge:
             columns = _columns(connection, text)
             generated = next(column for column, type_ in columns if type_ == "VARCHAR")
             value = f"CAST({_BOOM} AS VARCHAR)"
-            made = [
+            definitions = [
                 f'"{column}" {type_}' + (f" GENERATED ALWAYS AS ({value})" if column == generated else "")
                 for column, type_ in columns
             ]
-            connection.execute(f"CREATE TABLE {schema}.made ({', '.join(made)})")
-            others = ", ".join(f'"{column}"' for column, _ in columns if column != generated)
-            connection.execute(f"INSERT INTO {schema}.made ({others}) SELECT {others} FROM {schema}.{text}")
+            connection.execute(f"CREATE TABLE {schema}.made ({', '.join(definitions)})")
+            names = ", ".join(f'"{column}"' for column, _ in columns if column != generated)
+            connection.execute(f"INSERT INTO {schema}.made ({names}) SELECT {names} FROM {schema}.{text}")
             connection.execute(f"DROP TABLE {schema}.{text}")
             connection.execute(f"ALTER TABLE {schema}.made RENAME TO {text}")
 
@@ -122,14 +122,14 @@ def _footer(change: Callable[[pb.Struct], object]) -> Forge:
 
 
 def _manifest(change: Callable[[bytes], bytes]) -> Forge:
-    def changed(footer: pb.Struct) -> None:
+    def change_entry(footer: pb.Struct) -> None:
         entry = footer[5][1][1][0]
         entry[2] = (pb.BINARY, change(entry[2][1]))
 
-    return _footer(changed)
+    return _footer(change_entry)
 
 
-def _nested(footer: pb.Struct) -> None:
+def _nest_columns(footer: pb.Struct) -> None:
     """Columns within columns, more deeply than any stack is."""
     schema = footer[2][1][1]
     group = {3: (pb.I32, 0), 4: (pb.BINARY, b"c"), 5: (pb.I32, 1)}
@@ -168,7 +168,7 @@ PARQUET: Mapping[str, Forge] = {
     "columns are encrypted": _footer(lambda tree: tree.update({8: (pb.STRUCT, {1: (pb.STRUCT, {})})})),
     "the footer is encrypted": _magic,
     "the footer is huge": _large_footer,
-    "columns are nested without end": _footer(_nested),
+    "columns are nested without end": _footer(_nest_columns),
     "a page without end": _endless,
     "a key of another program": _footer(
         lambda tree: tree[5][1][1].append({1: (pb.BINARY, b"pandas"), 2: (pb.BINARY, b"{}")})

@@ -89,7 +89,7 @@ SCALARS: Mapping[str, list[str]] = {
     "GEOMETRY": ["'POINT(0 0)'::GEOMETRY", "'POINT(-0 0)'::GEOMETRY", "'POINT (0.0 0)'::GEOMETRY",
                  "'POINT EMPTY'::GEOMETRY"],
     "VARIANT": [
-        *(f"({one})::VARIANT" for one in (
+        *(f"({text})::VARIANT" for text in (
             "1", "1::TINYINT", "1.0", "1::DOUBLE", "'1'", "0.0::DOUBLE", "-0.0::DOUBLE", "'nan'::DOUBLE",
             "-('nan'::DOUBLE)", "1.50::DECIMAL(5,2)", "1.5::DECIMAL(5,1)", "DATE '2020-01-01'",
             "TIMESTAMP '2020-01-01'", "INTERVAL 30 DAYS", "INTERVAL 1 MONTH", "{'a': 1, 'b': 2}", "{'b': 2, 'a': 1}",
@@ -99,29 +99,33 @@ SCALARS: Mapping[str, list[str]] = {
 }  # fmt: skip
 """By DuckDB's logical type, its values. NULL is one of each."""
 
-COLLATED = [f"'{text}' COLLATE {one}" for text in ("a", "A", "ä", "b") for one in ("NOCASE", "NOCASE.NOACCENT")]
+COLLATED = [
+    f"'{text}' COLLATE {collation}" for text in ("a", "A", "ä", "b") for collation in ("NOCASE", "NOCASE.NOACCENT")
+]
 """Texts that a collation takes for equal. A query, or a table made of one, may have them in lists and structs."""
 
 
-def nested(values: Iterable[str], type_: str) -> dict[str, list[str]]:
+def nested_literals(values: Iterable[str], type_: str) -> dict[str, list[str]]:
     """The same values in nested types."""
-    ones = list(values)
-    made = {
-        "LIST": [f"[{one}]" for one in ones],
-        "ARRAY": [f"array_value({one})" for one in ones],
-        "STRUCT": [f"struct_pack(\"a b\" := {one}, size := 1)" for one in ones],
-        "TUPLE": [f"row({one}, 1)" for one in ones],
-        "MAP": [f"MAP {{1: {one}}}" for one in ones],
-        "MAP of keys": [f"MAP {{{one}: 1}}" for one in ones],
-        "UNION": [f"union_value(u := {one})" for one in ones],
-        "deep": [f"[struct_pack(size := MAP {{'k': [{one}, NULL]}}), NULL]" for one in ones],
-        "deeper": [f"MAP {{1: union_value(u := row([{one}]))}}" for one in ones],
+    literals = list(values)
+    expressions = {
+        "LIST": [f"[{literal}]" for literal in literals],
+        "ARRAY": [f"array_value({literal})" for literal in literals],
+        "STRUCT": [f"struct_pack(\"a b\" := {literal}, size := 1)" for literal in literals],
+        "TUPLE": [f"row({literal}, 1)" for literal in literals],
+        "MAP": [f"MAP {{1: {literal}}}" for literal in literals],
+        "MAP of keys": [f"MAP {{{literal}: 1}}" for literal in literals],
+        "UNION": [f"union_value(u := {literal})" for literal in literals],
+        "deep": [f"[struct_pack(size := MAP {{'k': [{literal}, NULL]}}), NULL]" for literal in literals],
+        "deeper": [f"MAP {{1: union_value(u := row([{literal}]))}}" for literal in literals],
     }  # fmt: skip
-    if "COLLATE" not in ones[0]:
-        made["UNION of two"] = [
-            f"union_value({tag} := {one})::UNION(a {type_}, b {type_})" for one in ones for tag in ("a", "b")
+    if "COLLATE" not in literals[0]:
+        expressions["UNION of two"] = [
+            f"union_value({tag} := {literal})::UNION(a {type_}, b {type_})"
+            for literal in literals
+            for tag in ("a", "b")
         ]
-    return made
+    return expressions
 
 
 def with_odd_floats(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:

@@ -34,15 +34,15 @@ class _Reader:
         return value >> 1 ^ -(value & 1)
 
     def struct(self) -> Struct:
-        found: Struct = {}
+        fields: Struct = {}
         field = 0
         while True:
             head = self.data[self.at]
             self.at += 1
             if not head:
-                return found
+                return fields
             field = field + (head >> 4) if head >> 4 else self.zigzag()
-            found[field] = (head & 15, self.value(head & 15))
+            fields[field] = (head & 15, self.value(head & 15))
 
     def value(self, kind: int) -> Any:
         if kind in (TRUE, FALSE):
@@ -97,9 +97,17 @@ def _value(kind: int, value: Any) -> bytes:
         return _varint(len(value)) + value
     if kind == STRUCT:
         return _encode_struct(value)
-    of, values = value
-    head = bytes([len(values) << 4 | of]) if len(values) < 15 else bytes([240 | of]) + _varint(len(values))
-    return head + (bytes(values) if of in (TRUE, FALSE) else b"".join(_value(of, one) for one in values))
+    element_type, values = value
+    head = (
+        bytes([len(values) << 4 | element_type])
+        if len(values) < 15
+        else bytes([240 | element_type]) + _varint(len(values))
+    )
+    return head + (
+        bytes(values)
+        if element_type in (TRUE, FALSE)
+        else b"".join(_value(element_type, element) for element in values)
+    )
 
 
 def parts(path: Path) -> tuple[bytes, bytes]:

@@ -42,9 +42,9 @@ def bits(value: Any) -> Any:
     if isinstance(value, str):
         return "text", value.encode()
     if isinstance(value, dict):
-        return "struct", tuple((name, bits(one)) for name, one in value.items())
+        return "struct", tuple((name, bits(value)) for name, value in value.items())
     if isinstance(value, (list, tuple)):
-        return "list", tuple(bits(one) for one in value)
+        return "list", tuple(bits(value) for value in value)
     return type(value).__name__, repr(value)
 
 
@@ -68,7 +68,7 @@ def of_relation(connection: duckdb.DuckDBPyConnection, relation: str) -> Seen:
     """What can be seen of a relation: its values, their texts, hashes and types."""
     arrow = connection.sql(f"SELECT * FROM {relation}").to_arrow_table()
     names = arrow.column_names
-    eyes = ", ".join(f"{one}::VARCHAR, hash({one}), typeof({one})" for one in map(_quote_name, names))
+    eyes = ", ".join(f"{name}::VARCHAR, hash({name}), typeof({name})" for name in map(_quote_name, names))
     texts = connection.execute(f"SELECT {eyes} FROM {relation}").fetchall()
     columns = [cells(arrow.column(i)) for i in range(len(names))]
     rows = [tuple((columns[i][j], *texts[j][3 * i : 3 * i + 3]) for i in range(len(names))) for j in range(len(texts))]
@@ -89,8 +89,8 @@ def _duckdb(path: Path, name: str) -> Seen:
         ]
         beside += [str(row) for row in connection.execute("SELECT * FROM sqlanon.manifest").fetchall()]
         tables = [
-            one
-            for (one,) in connection.execute(
+            text
+            for (text,) in connection.execute(
                 "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' AND NOT internal"
             ).fetchall()
         ]
@@ -101,7 +101,7 @@ def _duckdb(path: Path, name: str) -> Seen:
                 "WHERE segment_type NOT IN ('VALIDITY')"
             ).fetchall():
                 seen.metadata += _beyond(connection, table, column, stats)
-        seen.beside = " ".join(one or "" for one in beside)
+        seen.beside = " ".join(text or "" for text in beside)
     return seen
 
 
@@ -114,13 +114,15 @@ def _beyond(connection: duckdb.DuckDBPyConnection, table: str, column: str, stat
         ends = [json.loads(stats or "{}").get(end) for end in ("min", "max")]
     query = f"SELECT DISTINCT {_quote_name(column)}::VARCHAR, typeof({_quote_name(column)}) FROM {_quote_name(table)}"
     # Of some types they are written as their bytes in the file.
-    shown = [
-        one for one, type_ in connection.execute(query).fetchall() if one is not None and type_ not in ("BIT", "BIGNUM")
+    values = [
+        value
+        for value, type_ in connection.execute(query).fetchall()
+        if value is not None and type_ not in ("BIT", "BIGNUM")
     ]
     return [
         f"statistics of {column}: {end!r} is in no row"
         for end in ends
-        if shown and isinstance(end, (str, int, float)) and not any(_is_end(end, one) for one in shown)
+        if values and isinstance(end, (str, int, float)) and not any(_is_end(end, value) for value in values)
     ]
 
 
@@ -173,8 +175,8 @@ def _parquet_metadata(path: Path, file: pq.ParquetFile) -> Iterator[str]:
                 except NotImplementedError:  # of some types, in older versions
                     continue
                 for end in ends:
-                    shown = bits(end)
-                    if isinstance(end, (float, int, str)) and shown not in values and not _zero(end, values):
+                    readable = bits(end)
+                    if isinstance(end, (float, int, str)) and readable not in values and not _zero(end, values):
                         yield f"statistics of {name}: {end!r} is in no row"
             if chunk.has_dictionary_page:
                 entries = _dictionary_entries(raw, chunk)
@@ -194,26 +196,26 @@ def _dictionary_entries(raw: bytes, chunk: Any) -> int:
 
 
 def _thrift_struct(raw: bytes, place: list[int]) -> dict[int, Any]:
-    found: dict[int, Any] = {}
+    fields: dict[int, Any] = {}
     number = 0
     while (head := raw[place[0]]) != 0:
         place[0] += 1
         kind, step = head & 15, head >> 4
         number = number + step if step else _zigzag(raw, place)
         if kind in (1, 2):
-            found[number] = kind == 1
+            fields[number] = kind == 1
         elif kind in (4, 5, 6):
-            found[number] = _zigzag(raw, place)
+            fields[number] = _zigzag(raw, place)
         elif kind == 8:
             size = _varint(raw, place)
-            found[number] = raw[place[0] : place[0] + size]
+            fields[number] = raw[place[0] : place[0] + size]
             place[0] += size
         elif kind == 12:
-            found[number] = _thrift_struct(raw, place)
+            fields[number] = _thrift_struct(raw, place)
         else:
             raise ValueError(f"a field of kind {kind} in a page header")
     place[0] += 1
-    return found
+    return fields
 
 
 def _varint(raw: bytes, place: list[int]) -> int:
@@ -255,15 +257,15 @@ def findings(
     classes: dict[Any, list[int]] = {}
     for i, key in enumerate(seen.of(*quasi)):
         classes.setdefault(key, []).append(i)
-    found = [f"a class of {len(rows)}: {key}" for key, rows in classes.items() if len(rows) < k]
+    leaks = [f"a class of {len(rows)}: {key}" for key, rows in classes.items() if len(rows) < k]
     for name, least in (sensitive or {}).items():
         values = seen.of(name)
         for key, rows in classes.items():
             if len({values[i] for i in rows}) < least:
-                found.append(f"a class with fewer than {least} values of {name}: {key}")
+                leaks.append(f"a class with fewer than {least} values of {name}: {key}")
     everything = repr(seen.rows) + seen.beside
-    found += [f"{text!r} is in the release" for text in private if text in everything]
-    return found + seen.metadata
+    leaks += [f"{text!r} is in the release" for text in private if text in everything]
+    return leaks + seen.metadata
 
 
 def ascents(seen: Seen, quasi: Sequence[str], place: str) -> tuple[float, float]:

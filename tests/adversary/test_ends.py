@@ -96,7 +96,7 @@ BORDERS: dict[str, Callable[[Any], bool]] = {
 DATED = {"birth", "admitted", "seen"}
 
 
-def parsed(name: str, label: str) -> tuple[Value, Value] | None:
+def first_values(name: str, label: str) -> tuple[Value, Value] | None:
     """The first value of a label and the first one beyond it, None where it is open; None of what is no range."""
     read: Callable[[str], Any] = date.fromisoformat if name in DATED else number
     if name == "at":
@@ -105,7 +105,8 @@ def parsed(name: str, label: str) -> tuple[Value, Value] | None:
             None
             if match is None
             else tuple(  # type: ignore[return-value]
-                None if one is None else time.fromisoformat(one) for one in (match[1] or match[4], match[2] or match[3])
+                None if part is None else time.fromisoformat(part)
+                for part in (match[1] or match[4], match[2] or match[3])
             )
         )
     if match := re.fullmatch(r"\[(.+), (.+)\)", label):
@@ -138,7 +139,9 @@ def plain(value: Value) -> Value:
     return value if isinstance(value, date | time) else Decimal(str(value))
 
 
-def broken(source: Mapping[str, Sequence[Value]], labels: Mapping[str, Sequence[Value]], summary: str) -> Iterator[str]:
+def find_violations(
+    source: Mapping[str, Sequence[Value]], labels: Mapping[str, Sequence[Value]], summary: str
+) -> Iterator[str]:
     """How a release breaks the rule: by column the values of the rows, and their labels in the same order."""
     keys = list(zip(*labels.values(), strict=True))
     assert min(Counter(keys).values()) >= K
@@ -161,7 +164,7 @@ def is_value(value: Value, label: Value) -> bool:
 
 
 def broken_range(name: str, value: Value, label: Value) -> Iterator[str]:
-    ends = None if label is None else parsed(name, str(label))
+    ends = None if label is None else first_values(name, str(label))
     if ends is None or value is None:
         yield f"{name}: {label!r} is no range, and {value} is no class of its own"
         return
@@ -189,7 +192,7 @@ def broken_set(name: str, value: str, label: str, counts: Counter[str]) -> Itera
     if value not in members and groups.get(value) not in members:
         yield f"{name}: {value} is not in {label}"
     for member in members:
-        rows = sum(n for one, n in counts.items() if member in (one, groups.get(one)))
+        rows = sum(n for label, n in counts.items() if member in (label, groups.get(label)))
         if rows < K:
             yield f"{name}: {member}, which {rows} rows have, is a member of {label}"
 
@@ -256,8 +259,8 @@ def release(
     """The labels of the rows of a table, in its order; and the warnings."""
     columns = {name: pa.array(values, TYPES.get(name)) for name, values in source.items()}
     columns["row"] = pa.array(range(len(next(iter(source.values())))))
-    asked = {name: attributes[name] for name in source} | {"row": "insensitive"}
-    policy = make_policy(asked, k=K, source={"person": False}, search=search)
+    tree = {name: attributes[name] for name in source} | {"row": "insensitive"}
+    policy = make_policy(tree, k=K, source={"person": False}, search=search)
     with sqlanon.connect(pa.table(columns)) as db:
         result = db.anonymize(policy)
         path = result.publish(folder / "r.duckdb", "released").path
@@ -281,7 +284,7 @@ CASES = [(search, names) for names in [FEW, *OTHERS] for search in SEARCHES]
 def test_no_end_is_the_value_of_a_person(search: dict[str, Any], names: list[str], tmp_path: Path) -> None:
     source = {name: values for name, values in draw_table(1, 120).items() if name in names}
     labels, warnings = release(source, tmp_path, **search)
-    assert [*broken(source, labels, search["summary"])] == []
+    assert [*find_violations(source, labels, search["summary"])] == []
     assert not any("search.ends" in warning for warning in warnings)
     several = {name for name in names for label in labels[name] if isinstance(label, str) and label != "*"}
     assert several or search["summary"] == "median", "there are ranges"
@@ -292,15 +295,15 @@ def test_no_end_is_the_value_of_a_person(search: dict[str, Any], names: list[str
 def test_the_reader_sees_exact_ends_and_the_warning_counts_them(search: dict[str, Any], tmp_path: Path) -> None:
     source = {name: values for name, values in draw_table(2, 120).items() if name in ("age", "birth", "job")}
     labels, warnings = release(source, tmp_path, ends="exact", **search)
-    (warning,) = (one for one in warnings if "search.ends" in one)
-    found = [*broken(source, labels, search["summary"])]
-    assert len(found) > 60
-    shown = 0
+    (warning,) = (warning for warning in warnings if "search.ends" in warning)
+    violations = [*find_violations(source, labels, search["summary"])]
+    assert len(violations) > 60
+    exact_ends = 0
     keys = list(zip(*labels.values(), strict=True))
     for row, key in enumerate(keys):
         exact = False
         for name, values in source.items():
-            inside = {values[i] for i, other in enumerate(keys) if other == key}
+            inside = {values[i] for i, other_key in enumerate(keys) if other_key == key}
             label, value = str(labels[name][row]), values[row]
             if len(inside) == 1 or value is None:
                 continue
@@ -308,10 +311,10 @@ def test_the_reader_sees_exact_ends_and_the_warning_counts_them(search: dict[str
                 exact |= label.startswith("{") and values.count(value) < K
             elif search["summary"] == "median":
                 exact |= labels[name][row] == value
-            elif (ends := parsed(name, label)) is not None:
+            elif (ends := first_values(name, label)) is not None:
                 exact |= plain(value) in (ends[0], ends[1] and ends[1] - (after(ends[1]) - ends[1]))
-        shown += exact
-    assert f"{shown / len(keys):.1%} of the released rows" in warning
+        exact_ends += exact
+    assert f"{exact_ends / len(keys):.1%} of the released rows" in warning
 
 
 @pytest.mark.thorough
@@ -328,27 +331,27 @@ def test_values_that_move_within_their_cells_change_no_range(search: dict[str, A
         }
         for places, days in (((0, 1, 2, 3), (1, 2, 3, 4)), ((0, 0, 2, 4), (1, 1, 17, 28)))
     ]
-    found = []
+    pairs_seen = []
     for i, table in enumerate(tables):
         (folder := tmp_path / str(i)).mkdir()
         labels, _ = release(table, folder, **search)
         values = [set(map(str, table[name])) for name in labels]
-        found.append(
+        pairs_seen.append(
             {
                 name: [
-                    "a value" if str(label).lstrip("0") in of and search["summary"] != "median" else label
+                    "a value" if str(label).lstrip("0") in columns_values and search["summary"] != "median" else label
                     for label in column
                 ]
-                for (name, column), of in zip(labels.items(), values, strict=True)
+                for (name, column), columns_values in zip(labels.items(), values, strict=True)
             }
         )
     if search["summary"] == "median":  # single values are numbers, too
         for name in ("age", "birth"):
-            pairs = zip(*(release_ for release_ in (found[0][name], found[1][name])), strict=True)
+            pairs = zip(*(release_ for release_ in (pairs_seen[0][name], pairs_seen[1][name])), strict=True)
             singles = dict(zip(tables[0][name], tables[1][name], strict=True))
-            assert all(one == two or singles.get(one) == two for one, two in pairs)
+            assert all(first == second or singles.get(first) == second for first, second in pairs)
     else:
-        assert found[0] == found[1]
+        assert pairs_seen[0] == pairs_seen[1]
 
 
 def values_under(name: str, label: Value, values: set[Value]) -> set[Value]:
@@ -357,7 +360,7 @@ def values_under(name: str, label: Value, values: set[Value]) -> set[Value]:
         return values
     if single := {value for value in values if is_value(value, label)}:
         return single
-    ends = parsed(name, str(label))
+    ends = first_values(name, str(label))
     assert ends is not None, label
     first, beyond = ends
     return {
@@ -410,7 +413,7 @@ def check_drawn(table: dict[str, list[Value]], search: dict[str, Any], folder: P
     if not source:
         return
     labels, _ = release(source, folder, **search)
-    assert [*broken(source, labels, search["summary"])] == []
+    assert [*find_violations(source, labels, search["summary"])] == []
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import pytest
 import sqlanon
 from sqlanon.release.source_change import SOURCE_CHECK
 from support.databases import change, fetch, insert
-from support.files import folder_again, kept
+from support.files import folder_again, folder_and_copy
 from support.verification import failed_checks
 
 CREATE = """
@@ -54,7 +54,7 @@ def published_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pa
     shutil.move(folder / "r.duckdb", folder / "forged.duckdb")
     for name in ("h.duckdb", "r.duckdb", "c.duckdb"):
         shutil.copy(aside / name, folder / name)
-    return kept(folder)
+    return folder_and_copy(folder)
 
 
 @pytest.fixture
@@ -290,27 +290,27 @@ def test_a_withdrawn_person_has_no_row_and_classes_have_persons_enough(
     left = {row[0] for row in fetch(tmp_path / "h.duckdb", "SELECT id FROM v")}
     gone = {person[mark] for mark in before} - {person[mark] for mark in left if mark in person}
     with sqlanon.connect() as db:
-        found = db.withdraw(policy)
-        found.publish(force=True)
+        withdrawal = db.withdraw(policy)
+        withdrawal.publish(force=True)
         verified = db.verify(tmp_path / "r.duckdb", policy)
     assert verified.verified, verified.failures
-    assert found.source_change.withdrawn_persons == len(gone)
+    assert withdrawal.source_change.withdrawn_persons == len(gone)
     after = known_rows(tmp_path)
     assert set(after) <= left
-    assert found.only_released_rows == (strategy != "mondrian")
+    assert withdrawal.only_released_rows == (strategy != "mondrian")
     person |= {1000 + i: f"new{i}" for i in range(5)}
     classes: dict[Any, set[str]] = {}
     for mark, (age, sex, *_) in after.items():
         classes.setdefault((age, sex), set()).add(person[mark])
     assert all(len(persons) >= 3 for persons in classes.values())
-    if found.only_released_rows:
+    if withdrawal.only_released_rows:
         assert set(after) <= set(before)
-    if found.only_released_rows and found.same_generalization:
+    if withdrawal.only_released_rows and withdrawal.same_generalization:
         assert all(after[mark] == before[mark] for mark in after)
         # The rows that are gone beside those that left the source are all of classes that were too small without them.
         suppressed = set(before) - set(after) - (set(before) - left)
         assert {before[mark][:2] for mark in suppressed}.isdisjoint(classes)
-        assert found.withdrawn_rows.rows == len(before) - len(after)
+        assert withdrawal.withdrawn_rows.rows == len(before) - len(after)
 
 
 @pytest.mark.thorough

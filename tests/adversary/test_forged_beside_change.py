@@ -175,16 +175,16 @@ def policy(folder: Path, source: dict[str, Any], release: dict[str, Any]) -> sql
     )
 
 
-def check_not_excused(db: sqlanon.Database, place: Any, wanted: sqlanon.Policy, what: str) -> None:
+def check_not_excused(db: sqlanon.Database, place: Any, wanted: sqlanon.Policy, forgery: str) -> None:
     try:
         verification = db.verify(place, wanted, "shared.r")
     except sqlanon.ReleaseError as error:
-        assert error.exit_status == 1, what
+        assert error.exit_status == 1, forgery
         return
-    assert not verification.verified, what
-    assert verification.source_change is None, what
-    assert not failed_checks(verification) & {SOURCE_CHECK}, what
-    assert failed_checks(verification), what
+    assert not verification.verified, forgery
+    assert verification.source_change is None, forgery
+    assert not failed_checks(verification) & {SOURCE_CHECK}, forgery
+    assert failed_checks(verification), forgery
 
 
 def check_excused(db: sqlanon.Database, place: Any, wanted: sqlanon.Policy) -> None:
@@ -224,12 +224,12 @@ def publish_in_postgres(server: Server, folder: Path) -> sqlanon.Policy:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("what", [*FORGED, *IN_POSTGRES])
-def test_no_forgery_in_postgresql_is_excused(schemas: Server, tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("forgery", [*FORGED, *IN_POSTGRES])
+def test_no_forgery_in_postgresql_is_excused(schemas: Server, tmp_path: Path, forgery: str) -> None:
     wanted = publish_in_postgres(schemas, tmp_path)
-    (FORGED | IN_POSTGRES)[what](forger_in(schemas))
+    (FORGED | IN_POSTGRES)[forgery](forger_in(schemas))
     with sqlanon.connect() as db:
-        check_not_excused(db, HERE, wanted, what)
+        check_not_excused(db, HERE, wanted, forgery)
 
 
 @pytest.mark.thorough
@@ -328,7 +328,7 @@ def test_the_ledger_has_the_hash_of_the_audited_rows_in_spark(session: Any, tmp_
 def test_no_forgery_in_spark_is_excused(session: Any, spark_cluster: Any, tmp_path: Path, forged: list[str]) -> None:
     wanted = policy(tmp_path, {}, {"spark": True})
     with spark_schemas(session):
-        for i, what in enumerate(forged):
+        for i, forgery in enumerate(forged):
             with sqlanon.connect(session) as db:
                 if i:
                     session.sql("DROP SCHEMA shared CASCADE")
@@ -337,8 +337,8 @@ def test_no_forgery_in_spark_is_excused(session: Any, spark_cluster: Any, tmp_pa
                 load_in_spark(session, ROWS)
                 db.anonymize(wanted).publish()
                 load_in_spark(session, LEFT)
-                if what:
-                    (FORGED | IN_SPARK)[what](forger_in_spark(session))
-                    check_not_excused(db, session, wanted, what)
+                if forgery:
+                    (FORGED | IN_SPARK)[forgery](forger_in_spark(session))
+                    check_not_excused(db, session, wanted, forgery)
                 else:
                     check_excused(db, session, wanted)

@@ -68,10 +68,10 @@ def folder(published_release: Path, tmp_path: Path) -> Iterator[Path]:
 def verdict(work: Callable[[], Any]) -> str:
     """What a verb says of a release: nothing where all is well."""
     try:
-        found = work()
+        outcome = work()
     except SqlanonError as error:
         return str(error)
-    return "; ".join(found.failures) if isinstance(found, Verification) else ""
+    return "; ".join(outcome.failures) if isinstance(outcome, Verification) else ""
 
 
 def readers_of(path: Path, folder: Path) -> dict[str, Callable[[], Any]]:
@@ -100,35 +100,35 @@ def readers_of(path: Path, folder: Path) -> dict[str, Callable[[], Any]]:
 @pytest.mark.thorough
 def test_a_forgery_would_be_evaluated(folder: Path) -> None:
     """By a client that reads what was forged."""
-    for what in ("the rows are a view", "the rows have a generated column", "the view of readers"):
-        path = Path(shutil.copy(folder / "r.duckdb", folder / f"{what}.duckdb"))
-        DUCKDB[what](path, "people")
+    for forgery in ("the rows are a view", "the rows have a generated column", "the view of readers"):
+        path = Path(shutil.copy(folder / "r.duckdb", folder / f"{forgery}.duckdb"))
+        DUCKDB[forgery](path, "people")
         with duckdb.connect(path, read_only=True) as connection, pytest.raises(duckdb.Error, match=MARK):
             connection.execute("FROM people").fetchall()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", some(DUCKDB, 4))
-def test_nothing_of_a_duckdb_file_is_evaluated(what: str, folder: Path) -> None:
+@pytest.mark.parametrize("forgery", some(DUCKDB, 4))
+def test_nothing_of_a_duckdb_file_is_evaluated(forgery: str, folder: Path) -> None:
     shutil.copytree(folder, folder.parent / "whole")
     path = folder / "r.duckdb"
-    DUCKDB[what](path, "people")
+    DUCKDB[forgery](path, "people")
     forged = path.read_bytes()
     for verb, work in readers_of(path, folder).items():
-        said = verdict(work)
-        assert MARK not in said, verb
-        assert said or not verb.startswith("verify"), verb
+        answer = verdict(work)
+        assert MARK not in answer, verb
+        assert answer or not verb.startswith("verify"), verb
         if path.read_bytes() != forged:
             assert verb == "publish in its place"
             assert verify_file(path).verified
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", some(PARQUET, 4))
-def test_no_row_of_a_forged_parquet_file_is_read(what: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("forgery", some(PARQUET, 4))
+def test_no_row_of_a_forged_parquet_file_is_read(forgery: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(folder, folder.parent / "whole")
     path = folder / "r.parquet"
-    PARQUET[what](path, "people")
+    PARQUET[forgery](path, "people")
 
     def read(paths: Any) -> Any:
         raise AssertionError(f"{paths} is read")
@@ -154,14 +154,14 @@ DUCKDB_METHODS = ("execute", "rows", "columns", "types", "script", "attach")
 @pytest.mark.thorough
 def test_somebody_exchanges_the_file_between_two_statements(folder: Path) -> None:
     """A publication in the place of a release, whose older version it keeps."""
-    path, other, catalog = folder / "first.duckdb", folder / "other.duckdb", folder / "catalog.duckdb"
+    path, replacement, catalog = folder / "first.duckdb", folder / "other.duckdb", folder / "catalog.duckdb"
     with sqlanon.connect() as db:
         result = db.anonymize(keeping_two(folder, path))
         result.publish(path, "people")
         whole, recorded = path.read_bytes(), catalog.read_bytes()
-        shutil.copy(path, other)
-        DUCKDB["the rows are a view"](other, "people")
-        forged = other.read_bytes()
+        shutil.copy(path, replacement)
+        DUCKDB["the rows are a view"](replacement, "people")
+        forged = replacement.read_bytes()
 
         def publish() -> None:
             path.write_bytes(whole)
@@ -169,28 +169,28 @@ def test_somebody_exchanges_the_file_between_two_statements(folder: Path) -> Non
             result.publish(path, "people")
 
         def exchange() -> None:
-            shutil.copy(other, folder / "moved.duckdb")
+            shutil.copy(replacement, folder / "moved.duckdb")
             (folder / "moved.duckdb").replace(path)
 
         for number in numbers_of(publish, examples(12)):
             with attack_between(DuckDBEngine, exchange, number, methods=DUCKDB_METHODS) as statements:
-                said = verdict(publish)
-            where = f"before {statements.texts[number : number + 1]}: {said}"
-            assert MARK not in said, where
+                answer = verdict(publish)
+            where = f"before {statements.texts[number : number + 1]}: {answer}"
+            assert MARK not in answer, where
             # What is exchanged after the publication stays: the ledger has the SHA-256 of what was published.
-            assert path.read_bytes() == forged or (not said and verify_file(path).verified), where
+            assert path.read_bytes() == forged or (not answer and verify_file(path).verified), where
 
 
 @pytest.mark.thorough
 def test_somebody_exchanges_an_earlier_release_while_it_is_compared(folder: Path) -> None:
     """The two are compared by the engine that has the source."""
-    path, other = folder / "first.duckdb", folder / "other.duckdb"
+    path, replacement = folder / "first.duckdb", folder / "other.duckdb"
     catalog = {"database": str(folder / "catalog.duckdb")}
     with sqlanon.connect() as db:
         db.anonymize(policy_of(folder, catalog=catalog)).publish(path, "people")
         whole = path.read_bytes()
-        shutil.copy(path, other)
-        DUCKDB["the rows have a generated column"](other, "people")
+        shutil.copy(path, replacement)
+        DUCKDB["the rows have a generated column"](replacement, "people")
         fewer = policy_of(folder, catalog=catalog, search={"suppression_limit": 0.1})
         result = db.anonymize(fewer)
 
@@ -199,10 +199,10 @@ def test_somebody_exchanges_an_earlier_release_while_it_is_compared(folder: Path
             result.publish(folder / "second.duckdb", "people")
 
         def exchange() -> None:
-            shutil.copy(other, folder / "moved.duckdb")
+            shutil.copy(replacement, folder / "moved.duckdb")
             (folder / "moved.duckdb").replace(path)
 
         for number in numbers_of(lambda: verdict(publish), examples(12)):
             with attack_between(DuckDBEngine, exchange, number, methods=DUCKDB_METHODS) as statements:
-                said = verdict(publish)
-            assert MARK not in said, f"before {statements.texts[number : number + 1]}: {said}"
+                answer = verdict(publish)
+            assert MARK not in answer, f"before {statements.texts[number : number + 1]}: {answer}"

@@ -65,7 +65,7 @@ def db() -> Iterator[sqlanon.Database]:
             yield database
 
 
-def released(db: sqlanon.Database, attributes: dict[str, Any], search: dict[str, Any], **sections: Any) -> Release:
+def released_rows(db: sqlanon.Database, attributes: dict[str, Any], search: dict[str, Any], **sections: Any) -> Release:
     """The rows of a release, the rows of its source by place, and the result."""
     source = connection_of(db).sql("SELECT * FROM t ORDER BY place").to_arrow_table().to_pylist()
     settings = {"suppression_limit": 0.3, **search}
@@ -97,7 +97,7 @@ def ends(label: str, kind: type) -> tuple[Value | None, Value | None]:
 
 def members(cell: Any) -> list[str]:
     if isinstance(cell, list):
-        return [str(one) for one in cell]
+        return [str(member) for member in cell]
     text = str(cell)
     return text[1:-1].split(", ") if text.startswith("{") else [text]
 
@@ -158,7 +158,7 @@ def test_no_cell_lies_beyond_its_limits_in_any_way_of_a_strategy(
 
 
 def check_cells(db: sqlanon.Database, attributes: dict[str, Any], search: dict[str, Any], suppressed: str) -> None:
-    seen, source, result = released(db, attributes, search, release={"suppressed": suppressed})
+    seen, source, result = released_rows(db, attributes, search, release={"suppressed": suppressed})
     assert len(seen) >= 60
     if suppressed == "mask" and result.suppressed_rows:
         assert len(seen) == len(source) - result.suppressed_rows
@@ -198,7 +198,7 @@ def check_cells(db: sqlanon.Database, attributes: dict[str, Any], search: dict[s
 )
 def test_loss_counts_the_leaves_under_an_open_end(db: sqlanon.Database, search: dict[str, Any]) -> None:
     attributes = {name: spec for name, spec in ATTRIBUTES.items() if name in ("id", "place", "age")}
-    seen, source, result = released(db, attributes, {**search, "suppression_limit": 0.1})
+    seen, source, result = released_rows(db, attributes, {**search, "suppression_limit": 0.1})
     values = {row["age"] for row in source}
     losses = [(sum(holds(row["age"], value, int) for value in values) - 1) / (len(values) - 1) for row in seen]
     assert {row["age"] for row in seen} & {"≥90", "<18"}

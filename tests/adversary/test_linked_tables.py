@@ -24,8 +24,12 @@ def label_of(person: tuple[Any, ...], levels: dict[str, int]) -> Label:
     width = (0, 10, 20, 0)[levels["age"]]
     low = age - age % width if width else 0
     ages = (str(age), f"{low}-{low + width - 1}", f"{low}-{low + width - 1}", "*")
-    kept = 5 - levels["zip"]
-    return ages[levels["age"]], zip_code[:kept] + "*" * levels["zip"] if kept else "*", "*" if levels["sex"] else sex
+    digits = 5 - levels["zip"]
+    return (
+        ages[levels["age"]],
+        zip_code[:digits] + "*" * levels["zip"] if digits else "*",
+        "*" if levels["sex"] else sex,
+    )
 
 
 @pytest.mark.slow
@@ -61,5 +65,5 @@ def test_people_who_are_in_both_releases_hide_among_k_such_people(tmp_path: Path
         released = release.execute("SELECT age, zip, sex, count(*) FROM labs GROUP BY ALL").fetchall()
     assert {tuple(map(str, label)): n for *label, n in released} == {label: n for label, n in expected.items() if n}
     assert all(levels["labs"][name] >= levels["visits"][name] for name in levels["visits"])
-    assert [Path(one).name for one in result.held_against] == ["visits_release.duckdb"]
+    assert [Path(path).name for path in result.held_against] == ["visits_release.duckdb"]
     assert min(map(len, parts.values())) < K  # some had to be left out

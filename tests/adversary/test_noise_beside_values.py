@@ -50,18 +50,18 @@ def policy(place: Path, name: str, kg: Any, more: dict[str, Any] | None = None, 
     )
 
 
-def publish(asked: sqlanon.Policy, **how: Any) -> list[tuple[Any, float, float]]:
+def publish(requested_policy: sqlanon.Policy, **how: Any) -> list[tuple[Any, float, float]]:
     """Publish; of each row with noise its class, the released value and the true one."""
     with sqlanon.connect() as db:
-        result = db.anonymize(asked)
+        result = db.anonymize(requested_policy)
         result.publish(**how)
         noisy = result.noisy
         return [] if noisy is None else noisy.select("class, y_0, x_0").fetchall()
 
 
-def refusal_message(asked: sqlanon.Policy) -> str:
+def refusal_message(requested_policy: sqlanon.Policy) -> str:
     with pytest.raises(AuditError) as caught:
-        publish(asked)
+        publish(requested_policy)
     return str(caught.value)
 
 

@@ -57,7 +57,7 @@ def odd_rows(types: dict[str, tuple[str, tuple[str, ...]]], copies: int = 2) -> 
 
 
 def names_of(types: dict[str, tuple[str, tuple[str, ...]]]) -> list[str]:
-    return ["id", *(f"{role}_{one}" for role in "qis" for one in types)]
+    return ["id", *(f"{role}_{kind}" for role in "qis" for kind in types)]
 
 
 def tree_of(types: dict[str, tuple[str, tuple[str, ...]]], strategy: str, suppressed: str) -> dict[str, Any]:
@@ -65,9 +65,9 @@ def tree_of(types: dict[str, tuple[str, tuple[str, ...]]], strategy: str, suppre
     return {
         "attributes": {
             "id": {"role": "identifying"},
-            **{f"q_{one}": quasi for one in types},
-            **{f"i_{one}": {"role": "insensitive"} for one in types},
-            **{f"s_{one}": {"role": "sensitive"} for one in types},
+            **{f"q_{kind}": quasi for kind in types},
+            **{f"i_{kind}": {"role": "insensitive"} for kind in types},
+            **{f"s_{kind}": {"role": "sensitive"} for kind in types},
         },
         "privacy": {"k": 2, "l_diversity": []},
         "search": {"suppression_limit": 0.1, "strategy": strategy},
@@ -99,15 +99,15 @@ def test_postgres_releases_what_duckdb_does(schemas: Any, tmp_path: Path, strate
         ]
         for row in rows
     ]  # fmt: skip
-    here, there = policies(tree_of(POSTGRES, strategy, suppressed))
-    with sqlanon.connect(in_duckdb(ours, signed)) as db, sqlanon.connect() as other:
-        file = db.anonymize(here).publish(tmp_path / "here.duckdb")
-        assert file.verify().verified and db.verify(file.path, here).verified
-        result = other.anonymize(there)
+    local_policy, remote_policy = policies(tree_of(POSTGRES, strategy, suppressed))
+    with sqlanon.connect(in_duckdb(ours, signed)) as db, sqlanon.connect() as remote_db:
+        file = db.anonymize(local_policy).publish(tmp_path / "here.duckdb")
+        assert file.verify().verified and db.verify(file.path, local_policy).verified
+        result = remote_db.anonymize(remote_policy)
         published = result.publish()
         assert published.manifest.columns == file.manifest.columns
         assert published.manifest.digest == file.manifest.digest
-        verification = other.verify(HERE, there, "shared.r")
+        verification = remote_db.verify(HERE, remote_policy, "shared.r")
         assert published.verify().verified and verification.verified, verification.failures
         assert result.publish(tmp_path / "from_there.duckdb", "r").manifest.digest == file.manifest.digest
     types = {column.name: column.type for column in file.manifest.columns}
@@ -188,18 +188,18 @@ def test_spark_releases_what_duckdb_does(session: Any, tmp_path: Path, strategy:
         release={"file": str(tmp_path / "here.parquet"), "suppressed": suppressed},
     )
     in_spark = {"spark": True, "table": "shared.r", "suppressed": suppressed}
-    there = sqlanon.Policy(**tree, source={"table": "clinic.t"}, release=in_spark)
+    remote_policy = sqlanon.Policy(**tree, source={"table": "clinic.t"}, release=in_spark)
     plain = suppressed == "mask"  # else a release in Spark would have numbers of 32 bits
-    with sqlanon.connect() as db, sqlanon.connect(session) as other:
+    with sqlanon.connect() as db, sqlanon.connect(session) as remote_db:
         file = db.anonymize(policy).publish()
         assert file.verify().verified and db.verify(file.path, policy).verified
-        result = other.anonymize(there)
+        result = remote_db.anonymize(remote_policy)
         copied = result.publish(tmp_path / "from_there.duckdb", "r")
         assert copied.manifest.digest == file.manifest.digest
         if plain:
             published = result.publish()
             assert published.manifest.digest == file.manifest.digest
-            verification = other.verify(session, there, "shared.r")
+            verification = remote_db.verify(session, remote_policy, "shared.r")
             assert verification.verified, verification.failures
     with duckdb.connect(str(copied.path), read_only=True) as release:
         for name in ("q_double", "i_double", "s_double"):

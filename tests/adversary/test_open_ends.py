@@ -34,8 +34,8 @@ def folder(tmp_path: Path) -> Path:
 def policy(folder: Path, age: Any = AT_0, k: int = 3, **sections: Any) -> sqlanon.Policy:
     attributes = {"id": "identifying", "age": age, "ward": "insensitive", "illness": "sensitive"}
     source = {"database": folder / "source.duckdb", "table": "t", "key": "id"}
-    own = {"source": source, "catalog": {"database": folder / "catalog.duckdb"}}
-    return make_policy(attributes, k=k, table=None, **{**own, **sections})
+    places = {"source": source, "catalog": {"database": folder / "catalog.duckdb"}}
+    return make_policy(attributes, k=k, table=None, **{**places, **sections})
 
 
 def publish(policy: sqlanon.Policy, path: Path) -> sqlanon.Result:
@@ -51,9 +51,9 @@ def publish(policy: sqlanon.Policy, path: Path) -> sqlanon.Result:
 def test_a_release_at_level_0_shows_values_or_open_ends(folder: Path) -> None:
     result = publish(policy(folder), folder / "r.duckdb")
     assert result.generalization == {"age": 0}
-    shown = Counter(dict(fetch(folder / "r.duckdb", "SELECT age, count(*) FROM t GROUP BY age")))
+    released = Counter(dict(fetch(folder / "r.duckdb", "SELECT age, count(*) FROM t GROUP BY age")))
     young = Counter({str(age): 30 for age in range(18, 27)})
-    assert shown == young + Counter({"<18": 30, "88": 3, "89": 3, "≥90": 30})
+    assert released == young + Counter({"<18": 30, "88": 3, "89": 3, "≥90": 30})
     assert fetch(folder / "r.duckdb", "SELECT DISTINCT typeof(age) FROM t") == [("VARCHAR",)]
     orders = fetch(folder / "r.duckdb", "SELECT age FROM age_labels ORDER BY age_order")
     assert [age for (age,) in orders] == ["<18", *(str(age) for age in (*range(18, 27), 88, 89)), "≥90"]
@@ -78,14 +78,14 @@ def test_large_tables_are_counted_alike(folder: Path, age: Any, monkeypatch: pyt
     attributes = {"age": {name: value for name, value in age.items() if value is not None}, "ward": "suppress"}
     attributes |= {"id": "identifying", "illness": "sensitive"}
     search = {"suppression_limit": 0.1}
-    asked = make_policy(attributes, k=12, table=None, search=search, source=dict(policy(folder).source))
+    large_policy = make_policy(attributes, k=12, table=None, search=search, source=dict(policy(folder).source))
     with sqlanon.connect() as db:
-        small = db.anonymize(asked)
+        small = db.anonymize(large_policy)
     monkeypatch.setattr(SMALL_SET, 5)
     monkeypatch.setattr(COARSE_SET, 2)
     monkeypatch.setattr(ROWS_PER_CODE, 1)
     with sqlanon.connect() as db:
-        large = db.anonymize(asked)
+        large = db.anonymize(large_policy)
         rows = Counter(large.relation().fetchall())
     assert (large.generalization, large.score) == (small.generalization, pytest.approx(small.score, abs=1e-12))
     assert sum(rows.values()) == 336 - large.suppressed_rows
@@ -96,8 +96,8 @@ def test_a_live_view_shows_open_ends_of_rows_to_come(folder: Path) -> None:
     with sqlanon.connect() as db:
         view = db.live(policy(folder)).view
     change(folder / "source.duckdb", "INSERT INTO t SELECT 1000 + i, 95, 0, 0 FROM range(3) AS r(i)")
-    shown = dict(fetch(folder / "source.duckdb", f"SELECT age, count(*) FROM {view} GROUP BY age"))
-    assert shown["≥90"] == 33 and set(shown) >= OPEN and not any(age.startswith("9") for age in shown)
+    ages = dict(fetch(folder / "source.duckdb", f"SELECT age, count(*) FROM {view} GROUP BY age"))
+    assert ages["≥90"] == 33 and set(ages) >= OPEN and not any(age.startswith("9") for age in ages)
 
 
 @pytest.mark.thorough
@@ -128,8 +128,8 @@ def test_an_attacker_with_the_values_meets_open_ends(folder: Path) -> None:
     """Of three persons in the outside table all match rows of the release, two of them through an open end."""
     publish(policy(folder), folder / "r.duckdb")
     (folder / "outside.csv").write_text("age,who\n95,Ada\n88,Bea\n104,Cy\n")
-    found = sqlanon.attack(folder / "r.duckdb", policy(folder), outside=folder / "outside.csv", only=["linking"])
-    figures = found["linking"].findings[0].figures
+    attacks = sqlanon.attack(folder / "r.duckdb", policy(folder), outside=folder / "outside.csv", only=["linking"])
+    figures = attacks["linking"].findings[0].figures
     assert (figures["none"], figures["matched"]) == (0, 33)
 
 
@@ -137,15 +137,15 @@ def test_an_attacker_with_the_values_meets_open_ends(folder: Path) -> None:
 def test_a_release_with_the_values_beside_one_with_open_ends_is_linked(folder: Path) -> None:
     """Rows that the first shows as ≥90 and the second by their ages are the same rows."""
     publish(policy(folder), folder / "open.duckdb")
-    shown = {"id": "identifying", "age": "insensitive", "ward": "suppress", "illness": "sensitive"}
+    roles = {"id": "identifying", "age": "insensitive", "ward": "suppress", "illness": "sensitive"}
     source = {"database": folder / "source.duckdb", "table": "t"}
     with sqlanon.connect() as db:
-        db.anonymize(make_policy(shown, k=3, table=None, source=source)).publish(folder / "values.duckdb")
-    both = [folder / "open.duckdb", folder / "values.duckdb"]
-    found = sqlanon.attack(both, policy(folder), only=["composition"])
-    assert found["composition"].skipped is None
+        db.anonymize(make_policy(roles, k=3, table=None, source=source)).publish(folder / "values.duckdb")
+    releases = [folder / "open.duckdb", folder / "values.duckdb"]
+    attacks = sqlanon.attack(releases, policy(folder), only=["composition"])
+    assert attacks["composition"].skipped is None
     with duckdb.connect() as connection:
-        for statement in found["composition"].findings[0].sql.split(";\n"):
+        for statement in attacks["composition"].findings[0].sql.split(";\n"):
             rows = connection.execute(statement)
         assert {age for *_, age, _ in rows.fetchall()} == {str(age) for age in range(88, 100)}
 
@@ -154,19 +154,19 @@ def test_a_release_with_the_values_beside_one_with_open_ends_is_linked(folder: P
 def test_exported_statements_show_open_ends(folder: Path) -> None:
     with duckdb.connect(str(folder / "source.duckdb")) as connection:
         connection.execute(f"COPY (SELECT age, illness, count(*) AS n FROM t GROUP BY ALL) TO '{folder / 'f.parquet'}'")
-        asked = make_policy(
+        requested_policy = make_policy(
             {"id": "identifying", "age": AT_0, "ward": "insensitive", "illness": "sensitive"}, k=3, table=None,
             source={"table": "t", "frequency_set": str(folder / "f.parquet")}, release={"table": "shared"},
         )  # fmt: skip
         with sqlanon.connect() as db:
-            result = db.anonymize(asked)
+            result = db.anonymize(requested_policy)
             exported = result.export(folder / "export", "duckdb")
         for file in exported.glob("*.parquet"):
             connection.execute(f"CREATE TABLE {file.stem} AS FROM '{file}'")
         connection.execute((exported / "release.sql").read_text())
-        shown = dict(connection.execute("SELECT age, count(*) FROM shared GROUP BY age").fetchall())
-        assert shown["≥90"] == 30 and shown["<18"] == 30 and shown["88"] == 3
-        assert not any(age.startswith("9") for age in shown)
+        ages = dict(connection.execute("SELECT age, count(*) FROM shared GROUP BY age").fetchall())
+        assert ages["≥90"] == 30 and ages["<18"] == 30 and ages["88"] == 3
+        assert not any(age.startswith("9") for age in ages)
         for statement in duckdb.extract_statements((exported / "audit.sql").read_text())[:-2]:
             assert connection.execute(statement).fetchall() == []
 
@@ -174,17 +174,19 @@ def test_exported_statements_show_open_ends(folder: Path) -> None:
 @pytest.mark.thorough
 def test_risk_by_level_counts_open_ends_as_one(folder: Path) -> None:
     with sqlanon.connect() as db:
-        asked = policy(folder, {"role": "quasi", "hierarchy": AGE})
-        levels = db.value_leakage(asked, "age").levels
-        values = {one.value for one in levels[0].most_leaking}
+        requested_policy = policy(folder, {"role": "quasi", "hierarchy": AGE})
+        levels = db.value_leakage(requested_policy, "age").levels
+        values = {leak.value for leak in levels[0].most_leaking}
     assert levels[0].values == 13
     assert "≥90" not in values and not any(value.startswith("9") for value in values if value)
 
 
 @pytest.mark.slow
 def test_decoys_show_open_ends(folder: Path) -> None:
-    asked = policy(folder, k=12, release={"decoys": True, "table": "released"}, search={"suppression_limit": 0.2})
+    decoy_policy = policy(
+        folder, k=12, release={"decoys": True, "table": "released"}, search={"suppression_limit": 0.2}
+    )
     with sqlanon.connect() as db:
-        result = db.anonymize(asked)
+        result = db.anonymize(decoy_policy)
         ages = {age for age, *_ in result.relation().project("age").fetchall()}
     assert ages >= OPEN and not any(age.startswith(("9", "17")) for age in ages)

@@ -39,7 +39,7 @@ def visits(seed: int) -> Visits:
 
 
 @contextmanager
-def opened(rows: Visits) -> Iterator[sqlanon.Database]:
+def open_database(rows: Visits) -> Iterator[sqlanon.Database]:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (row_id INTEGER, zip VARCHAR, age INTEGER, who VARCHAR, cost DOUBLE)")
         connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
@@ -77,7 +77,7 @@ def read(
     lost = {who for row_id, who in whose.items() if row_id not in row_ids}
     left = {who for row_id, who in whose.items() if row_id in row_ids}
     return (
-        [{whose[one] for one in some_} for some_ in classes.values()],
+        [{whose[row] for row in some_} for some_ in classes.values()],
         [*map(len, classes.values())],
         len(lost),
         len(lost & left),
@@ -103,7 +103,7 @@ SUPPRESSING = 11
 """The seed of a table of which some persons are best suppressed."""
 
 WAYS: list[dict[str, Any]] = [
-    *({"strategy": name} for name, one in STRATEGIES.items() if not one.traits.may_split_equal_rows),
+    *({"strategy": name} for name, strategy in STRATEGIES.items() if not strategy.traits.may_split_equal_rows),
     {"suppression": "cells"},
     {"strategy": "mondrian", "summary": "set", "cuts": "relaxed"},
     {"strategy": "k-similar", "summary": "median"},
@@ -114,7 +114,7 @@ def check_way(way: dict[str, Any], seed: int, tmp_path: Path) -> int | None:
     """The persons who lost a row; None where no release is possible."""
     rng, rows = random.Random(seed), visits(seed)
     limit = rng.choice([0.0, 0.06, 0.1, 0.2])
-    with opened(rows) as db:
+    with open_database(rows) as db:
         try:
             result = db.anonymize(policy_of(limit, **way))
         except sqlanon.InfeasibleError as error:
@@ -146,7 +146,7 @@ def test_masked_rows_are_of_suppressed_persons() -> None:
     rows = [(i, "110", 20, f"p{i % 20}", 1.0) for i in range(60)] + [
         (60 + i, f"2{i}0", 80, f"p{i}", 1.0) for i in range(4)
     ]
-    with opened(rows) as db:
+    with open_database(rows) as db:
         policy = policy_of(0.2, {"zip": {"role": "quasi", "hierarchy": "suppress"}})
         masked = policy.model_copy(update={"release": policy.release.model_copy(update={"suppressed": "mask"})})
         result = db.anonymize(masked)
@@ -166,7 +166,7 @@ def test_rows_of_unknown_values_count_for_the_limit(way: str, tmp_path: Path) ->
             "on_unknown": "suppress",
         }
     }
-    with opened(rows) as db:
+    with open_database(rows) as db:
         result = db.anonymize(policy_of(0.1, tree, strategy=way))
         result.publish(tmp_path / "r.duckdb")
         check(result, tmp_path / "r.duckdb", rows, 0.1)
@@ -184,7 +184,7 @@ def test_rows_that_are_suppressed_after_noise_count_for_the_limit(tmp_path: Path
     rows[0] = (*rows[0][:4], None)
     rows[3:6] = [(*row[:4], None) for row in rows[3:6]]
     cost = {"cost": {"role": "quasi", "noise": {"epsilon": 1.0}, "on_unknown": "suppress"}}
-    with opened(rows) as db:
+    with open_database(rows) as db:
         result = db.anonymize(policy_of(0.1, cost))
         result.publish(tmp_path / "r.duckdb")
         check(result, tmp_path / "r.duckdb", rows, 0.1)
@@ -242,7 +242,7 @@ def test_the_manifest_has_the_persons_that_verify_counts(tmp_path: Path) -> None
     rows += [(60 + i, "111", 20, f"q{i % 4}", 1.0) for i in range(5)] + [(65, "210", 80, "p0", 1.0)]
     suppress = {name: {"role": "quasi", "hierarchy": "suppress", "max_level": 0} for name in ("zip", "age")}
     policy = policy_of(0.1, suppress)
-    with opened(rows) as db:
+    with open_database(rows) as db:
         path = tmp_path / "r.duckdb"
         manifest = db.anonymize(policy).publish(path).manifest
         counts = (manifest.persons, manifest.released_persons, manifest.suppressed_persons)
@@ -262,8 +262,10 @@ def test_the_manifest_has_the_persons_that_verify_counts(tmp_path: Path) -> None
             with duckdb.connect(str(forged)) as connection:
                 connection.execute(f"UPDATE sqlanon.manifest SET {claim}")
             checks = {check.name: check.passed for check in db.verify(forged, policy).checks}
-            own = all(passed is not False for name, passed in checks.items() if name in ("manifest", "smallest class"))
-            assert own is not alone
+            checked_alone = all(
+                passed is not False for name, passed in checks.items() if name in ("manifest", "smallest class")
+            )
+            assert checked_alone is not alone
             assert not db.verify(forged, policy).verified
 
 
@@ -271,7 +273,7 @@ def test_the_manifest_has_the_persons_that_verify_counts(tmp_path: Path) -> None
 def test_strategies_are_compared_by_the_persons_who_lose_rows(tmp_path: Path) -> None:
     rows: Visits = [(i, "110", 20, f"p{i % 15}", 1.0) for i in range(60)] + [(60, "210", 80, "p0", 1.0)]
     suppress = {name: {"role": "quasi", "hierarchy": "suppress", "max_level": 0} for name in ("zip", "age")}
-    with opened(rows) as db:
+    with open_database(rows) as db:
         compared = db.compare(policy_of(0.1, suppress), ["optimal", "datafly"])
         assert compared.project("strategy, suppressed_rows, suppressed_persons").fetchall() == [
             ("optimal", 1, 1),

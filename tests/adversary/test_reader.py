@@ -17,7 +17,7 @@ from sqlanon.policy.strategies import STRATEGIES
 from support.lanes import examples, some
 from support.policies import make_policy
 
-GUARANTEE_K = [name for name, one in STRATEGIES.items() if not one.traits.protects_combinations_only]
+GUARANTEE_K = [name for name, strategy in STRATEGIES.items() if not strategy.traits.protects_combinations_only]
 
 SEARCHES: list[dict[str, Any]] = [
     *(
@@ -35,7 +35,7 @@ SEARCHES: list[dict[str, Any]] = [
 """All ways to search that guarantee k of all quasi-identifiers together."""
 
 
-def published(connection: duckdb.DuckDBPyConnection, policy: sqlanon.Policy, path: Path) -> sqlanon.Result:
+def publish(connection: duckdb.DuckDBPyConnection, policy: sqlanon.Policy, path: Path) -> sqlanon.Result:
     with sqlanon.connect(connection) as db:
         result = db.anonymize(policy)
         result.publish(path, "released")
@@ -80,7 +80,7 @@ def test_no_row_is_distinguished_by_a_sign(tmp_path: Path, search: dict[str, str
         connection.execute(NANS.format(nan=nan))
         assert len(set(of_relation(connection, "t").of("q")[:3])) == 2, "one of three has a sign"
         policy = make_policy(roles, k=3, search={"suppression_limit": 0.2, **search})
-        published(connection, policy, path)
+        publish(connection, policy, path)
         seen = read(path, "released")
     assert len(seen.rows) >= 20
     assert findings(seen, ["q"], 3, private=["person 7"]) == []
@@ -105,9 +105,9 @@ def test_the_reader_finds_planted_leaks(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(NANS.format(nan="-('nan'::DOUBLE)"))
         connection.execute(f"COPY (SELECT * EXCLUDE (name), 'person 7' AS told FROM t) TO '{path}'")
-    found = findings(read(path, ""), ["q"], 3, {"flag": 2}, ["person 7"])
-    assert sum("a class of 1:" in one for one in found) == 2 and "'person 7' is in the release" in found
-    assert any("fewer than 2 values of flag" in one for one in found)
+    leaks = findings(read(path, ""), ["q"], 3, {"flag": 2}, ["person 7"])
+    assert sum("a class of 1:" in text for text in leaks) == 2 and "'person 7' is in the release" in leaks
+    assert any("fewer than 2 values of flag" in leak for leak in leaks)
     seen = read(path, "")
     rises, variance = ascents(seen, ["flag"], "place")
     assert rises > 4 * variance**0.5, "rows of a class stand as in the source"
@@ -172,17 +172,17 @@ def check_case(seed: int, directory: Path, order: Order) -> None:
         except duckdb.Error:  # an older DuckDB has not all of these
             return
         try:
-            published(connection, policy, path)
+            publish(connection, policy, path)
         except InfeasibleError:
             return
         except ReleaseError as error:
             assert "Parquet cannot hold" in str(error), (seed, error)
             path = path.with_suffix(".duckdb")
-            published(connection, policy, path)
+            publish(connection, policy, path)
     seen = read(path, "released")
     diverse = {"s": 2} if "l_diversity" in sections["privacy"] else {}
-    found = findings(seen, quasi, policy.privacy.k or 1, diverse, ["person 3 of all"])
-    assert found == [], (seed, sections, found)
+    leaks = findings(seen, quasi, policy.privacy.k or 1, diverse, ["person 3 of all"])
+    assert leaks == [], (seed, sections, leaks)
     rises, variance = ascents(seen, quasi, "place")
     order.rises += rises
     order.variance += variance

@@ -88,19 +88,19 @@ def macro(name: str, value: str, schema: str = "", temporary: str = "", most: in
     arguments = ["(" + ", ".join("abcdef"[:count]) + ")" for count in range(most + 1)]
     yield f"CREATE {temporary} MACRO {full} " + ", ".join(f"{argument} AS {value}" for argument in arguments)
     yield f"CREATE {temporary} MACRO {full} " + ", ".join(
-        f"{one} AS TABLE (SELECT {value} AS {quote_name(name)})" for one in arguments
+        f"{argument} AS TABLE (SELECT {value} AS {quote_name(name)})" for argument in arguments
     )
 
 
 def shadow(connection: duckdb.DuckDBPyConnection, names: Iterable[str], value: str = "0.0::DOUBLE", **more: str) -> int:
     """Make macros, in the database in use; their number. Some names the parser does not let have macros."""
     statements = []
-    for statement in (one for name in sorted(names) for one in macro(name, value, **more)):
+    for statement in (text for name in sorted(names) for text in macro(name, value, **more)):
         with contextlib.suppress(duckdb.ParserException):
             statements += connection.extract_statements(statement)
     connection.execute("BEGIN")
-    for one in statements:
-        connection.execute(one)
+    for command in statements:
+        connection.execute(command)
     connection.execute("COMMIT")
     return len(statements)
 
@@ -125,12 +125,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def used(folder: Path) -> set[str]:
+def used_functions(folder: Path) -> set[str]:
     """The names of the system's functions in the statements of some runs, as they are recorded."""
     texts: list[str] = []
     usual, usual_script = DuckDBEngine.sql, DuckDBEngine.script
 
-    def recorded(engine: DuckDBEngine, expression: Any) -> str:
+    def record_statement(engine: DuckDBEngine, expression: Any) -> str:
         texts.append(usual(engine, expression))
         return texts[-1]
 
@@ -139,7 +139,7 @@ def used(folder: Path) -> set[str]:
         usual_script(engine, *scripts)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DuckDBEngine, "sql", recorded)
+        patch.setattr(DuckDBEngine, "sql", record_statement)
         patch.setattr(DuckDBEngine, "script", recorded_script)
         FOUND["optimal"] = outcome("table", CASES["optimal"], folder / "optimal", shadowed=())
         assert FOUND["optimal"]["verified"]
@@ -196,8 +196,8 @@ def outcome(
             connection.close()
             source = {"database": file, **source}
         policy, target = policy_for(case, source), path / "release.duckdb"
-        for one in setting:
-            connection.execute(one)
+        for statement in setting:
+            connection.execute(statement)
         with sqlanon.connect(*([connection] if is_live else [])) as db:
             result = db.anonymize(policy)
             result.publish(target)
@@ -233,9 +233,9 @@ PAIRS = [
 @pytest.mark.thorough
 @pytest.mark.parametrize(("case", "place"), PAIRS)
 def test_macros_beside_the_source_change_nothing(
-    case: str, place: str, used: set[str], folder: Path, tmp_path: Path
+    case: str, place: str, used_functions: set[str], folder: Path, tmp_path: Path
 ) -> None:
-    assert outcome(place, CASES[case], tmp_path / "run", used) == clean(case, folder)
+    assert outcome(place, CASES[case], tmp_path / "run", used_functions) == clean(case, folder)
 
 
 @pytest.mark.thorough
@@ -265,7 +265,7 @@ SETTINGS = (
 @pytest.mark.parametrize("scope", ["SESSION", pytest.param("GLOBAL", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("place", ["live table", pytest.param("live query", marks=pytest.mark.slow)])
 def test_settings_of_a_connection_change_nothing(scope: str, place: str, folder: Path, tmp_path: Path) -> None:
-    setting = [one.replace("SET", f"SET {scope}") for one in SETTINGS]
+    setting = [statement.replace("SET", f"SET {scope}") for statement in SETTINGS]
     assert outcome(place, CASES["optimal"], tmp_path / "run", (), setting) == clean("optimal", folder)
 
 
@@ -330,7 +330,7 @@ def test_a_macro_random_does_not_order_the_release_as_the_source(live: bool, tmp
     with duckdb.connect(str(tmp_path / "release.duckdb"), read_only=True) as reader:
         costs = [cost for (cost,) in reader.execute("SELECT cost FROM people").fetchall()]
     assert sorted(costs) == list(range(300))
-    assert sum(one < other for one, other in itertools.pairwise(costs)) < 200, "about half of the pairs"
+    assert sum(cost < next_cost for cost, next_cost in itertools.pairwise(costs)) < 200, "about half of the pairs"
 
 
 @pytest.mark.thorough
@@ -343,7 +343,7 @@ def test_the_holders_own_macros_count_in_the_holders_query(live: bool, tmp_path:
     connection.execute("CREATE MACRO decade(x) AS x // 10")
     policy = sqlanon.Policy(
         source={"query": "SELECT decade(age) AS decade, lower(CAST(age AS VARCHAR)) AS low FROM people"},
-        attributes={one: {"role": "quasi", "hierarchy": "suppress"} for one in ("decade", "low")},
+        attributes={name: {"role": "quasi", "hierarchy": "suppress"} for name in ("decade", "low")},
         privacy={"k": 10},
         release={"table": "people"},
     )
@@ -443,31 +443,42 @@ def looked_at(db: sqlanon.Database, policy: sqlanon.Policy, release: Path) -> di
     """What is told of the source and of the release otherwise."""
     risk = db.risk(policy)
     is_file, table = policy.source.database is not None, policy.source.table
-    found = sqlanon.attack(release, policy) if is_file else {}
+    attacks = sqlanon.attack(release, policy) if is_file else {}
     return {
         "risk": risk.to_dict(),
         "rows": sorted(db.row_risks(policy).fetchall()),
         "suda": db.suda(policy).to_dict(),
         "distinction": sorted(db.distinction(table).fetchall(), key=str) if not is_file else (),
         "matrix": db.uniques_matrix(policy, "zip", "age").to_dict(),
-        "attacks": {name: found[name].victims for name in ATTACKS} if is_file else {},
+        "attacks": {name: attacks[name].victims for name in ATTACKS} if is_file else {},
     }
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("place", ["table", "live table"])
-def test_macros_of_the_source_change_no_message(place: str, used: set[str], tmp_path: Path) -> None:
-    names = used | {"round", "sqrt", "power", "exp", "lgamma", "stddev_pop", "quantile_cont", "list", "max", "avg"}
+def test_macros_of_the_source_change_no_message(place: str, used_functions: set[str], tmp_path: Path) -> None:
+    names = used_functions | {
+        "round",
+        "sqrt",
+        "power",
+        "exp",
+        "lgamma",
+        "stddev_pop",
+        "quantile_cont",
+        "list",
+        "max",
+        "avg",
+    }
     case = {"privacy": PRIVACY["k"]}
     clean_ones = outcome(place, case, tmp_path / "clean", (), also=looked_at)
     assert outcome(place, case, tmp_path / "run", names, also=looked_at)["more"] == clean_ones["more"]
 
 
 @pytest.mark.thorough
-def test_macros_change_no_suggestion(used: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_macros_change_no_suggestion(used_functions: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.suggest.trials.SECONDS", 0.0)  # the strategies are looked at above
     texts = []
-    for names in ((), used | {"regexp_full_match", "approx_count_distinct", "strip_accents", "epoch", "avg"}):
+    for names in ((), used_functions | {"regexp_full_match", "approx_count_distinct", "strip_accents", "epoch", "avg"}):
         file = tmp_path / "hospital.duckdb"
         file.unlink(missing_ok=True)
         with duckdb.connect(str(file)) as connection:
@@ -479,12 +490,14 @@ def test_macros_change_no_suggestion(used: set[str], tmp_path: Path, monkeypatch
 
 
 @pytest.mark.thorough
-def test_macros_of_a_population_a_hierarchy_and_a_catalog_change_nothing(used: set[str], tmp_path: Path) -> None:
+def test_macros_of_a_population_a_hierarchy_and_a_catalog_change_nothing(
+    used_functions: set[str], tmp_path: Path
+) -> None:
     """Each in a database of its own, which has the names of our macros, too, in schema sqlanon."""
     ours = set(re.findall(r"MACRO sqlanon\.(\w+)", macro_script(), re.IGNORECASE))
     assert {"k_anonymity", "digest", "k_map"} <= ours
-    found = []
-    for names in ((), used):
+    outcomes = []
+    for names in ((), used_functions):
         folder = tmp_path / f"{bool(names)}"
         folder.mkdir()
         for name in ("hospital", "register", "private"):
@@ -507,20 +520,22 @@ def test_macros_of_a_population_a_hierarchy_and_a_catalog_change_nothing(used: s
             db.anonymize(policy).publish(folder / "release.duckdb")
             verification = db.verify(folder / "release.duckdb", policy)
         assert verification.verified
-        found.append((verification.manifest.digest, [vars(check) for check in verification.checks]))
-    assert found[0] == found[1]
+        outcomes.append((verification.manifest.digest, [vars(check) for check in verification.checks]))
+    assert outcomes[0] == outcomes[1]
 
 
 # Releases
 
 
 @pytest.mark.thorough
-def test_macros_in_a_release_are_found_and_change_no_other_check(used: set[str], folder: Path, tmp_path: Path) -> None:
+def test_macros_in_a_release_are_found_and_change_no_other_check(
+    used_functions: set[str], folder: Path, tmp_path: Path
+) -> None:
     clean_checks = {name: passed for name, passed, _ in clean("optimal", folder)["checks"]}
     release = Path(shutil.copy(folder / "optimal" / "release.duckdb", tmp_path / "release.duckdb"))
     with duckdb.connect(str(release)) as connection:
-        shadow(connection, used)
-        shadow(connection, used, schema="sqlanon.")
+        shadow(connection, used_functions)
+        shadow(connection, used_functions, schema="sqlanon.")
     verification = verify_file(release)
     checks = {check.name: check.passed for check in verification.checks}
     assert not verification.verified
@@ -554,9 +569,19 @@ def live_rows(path: Path) -> tuple[Any, ...]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("when", some(["before", "after"], 2))
-def test_macros_change_no_live_view(when: str, used: set[str], tmp_path: Path) -> None:
-    found = []
-    names = used | {"try", "len", "length", "list_reduce", "list_sum", "list_aggregate", "nullif", "typeof", "error"}
+def test_macros_change_no_live_view(when: str, used_functions: set[str], tmp_path: Path) -> None:
+    outcomes = []
+    names = used_functions | {
+        "try",
+        "len",
+        "length",
+        "list_reduce",
+        "list_sum",
+        "list_aggregate",
+        "nullif",
+        "typeof",
+        "error",
+    }
     for shadowed in (False, True):
         file = tmp_path / f"{shadowed}.duckdb"
         with duckdb.connect(str(file)) as connection:
@@ -572,10 +597,10 @@ def test_macros_change_no_live_view(when: str, used: set[str], tmp_path: Path) -
                 shadow(connection, names, schema="sqlanon.")
                 if when == "after":
                     shadow(connection, names)
-        told = asdict(view)
-        found.append((told, live_rows(file)))
-    assert found[0] == found[1]
-    assert found[0][1][0], "the view shows rows"
+        description = asdict(view)
+        outcomes.append((description, live_rows(file)))
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][1][0], "the view shows rows"
 
 
 @pytest.mark.slow
@@ -601,8 +626,8 @@ def test_all_functions_in_live_views_have_full_names(person: bool) -> None:
         )
         with sqlanon.connect(connection) as db:
             statements = connection.extract_statements(db.live_sql(policy))
-        own = "SELECT function_name FROM duckdb_functions() WHERE internal AND function_type = 'macro'"
-        own_macros = {name for (name,) in connection.execute(own).fetchall()}
+        query = "SELECT function_name FROM duckdb_functions() WHERE internal AND function_type = 'macro'"
+        own_macros = {name for (name,) in connection.execute(query).fetchall()}
         seen = set()
         for statement in statements:
             text = statement.query

@@ -83,7 +83,7 @@ def with_policy(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-def found(path: Path, policy: sqlanon.Policy | None) -> str:
+def find_failures(path: Path, policy: sqlanon.Policy | None) -> str:
     """What is found wrong with a release; empty where it is verified."""
     try:
         if policy is None:
@@ -506,7 +506,7 @@ the manifest: they are found alone, too, where they are not changed with it.)"""
 # Parquet files
 
 
-def copied(path: Path, query: str = "SELECT * FROM rows", metadata: str = "", options: str = "") -> None:
+def rewrite_parquet(path: Path, query: str = "SELECT * FROM rows", metadata: str = "", options: str = "") -> None:
     """Write a Parquet file again with its manifest."""
     manifest = fetch_manifest(path).replace("'", "''")
     fresh = path.with_suffix(".fresh")
@@ -527,13 +527,13 @@ def fetch_manifest(path: Path) -> str:
 def in_manifest(path: Path, change: Callable[[str], str]) -> None:
     """Change the text of the manifest in a file's footer."""
 
-    def changed(footer: pb.Struct) -> None:
+    def change_entry(footer: pb.Struct) -> None:
         entry = footer[5][1][1][0]
         before = entry[2][1].decode()
         entry[2] = (pb.BINARY, change(before).encode())
         assert entry[2][1].decode() != before
 
-    pb.footer_changed(path, changed)
+    pb.footer_changed(path, change_entry)
 
 
 def manifest_with(**fields: Any) -> Change:
@@ -549,29 +549,29 @@ def put(struct: pb.Struct, field: int, kind: int, value: Any) -> None:
 
 
 def statistics_of(footer: pb.Struct, place: int) -> pb.Struct:
-    found: pb.Struct = pb.column(footer, place)[12][1]
-    return found
+    statistics: pb.Struct = pb.column(footer, place)[12][1]
+    return statistics
 
 
 def before_the_footer(path: Path, content: bytes) -> None:
-    body, own = pb.parts(path)
-    pb.put(path, body + content, own)
+    body, footer_bytes = pb.parts(path)
+    pb.put(path, body + content, footer_bytes)
 
 
 def in_the_footer(path: Path, content: bytes) -> None:
-    body, own = pb.parts(path)
-    pb.put(path, body, own + content)
+    body, footer_bytes = pb.parts(path)
+    pb.put(path, body, footer_bytes + content)
 
 
 def bloom_filled(path: Path) -> None:
     """A Bloom filter in which everything is."""
 
-    def changed(footer: pb.Struct) -> None:
+    def zero_block(footer: pb.Struct) -> None:
         start, length = pb.column(footer, 0)[14][1], pb.column(footer, 0)[15][1]
         places.append((start, length))
 
     places: list[tuple[int, int]] = []
-    pb.footer_changed(path, changed)
+    pb.footer_changed(path, zero_block)
     ((start, length),) = places
     at_byte(path, start + length - 32, b"\xff" * 32)
 
@@ -591,29 +591,38 @@ HEIGHT = int.from_bytes(SECRET.encode(), "big")
 CITY, ILLNESS, SCORE, STAY, VISITS = 0, 2, 3, 4, 5
 
 PARQUET: Mapping[str, tuple[Change, str]] = {
-    "a row is deleted": (lambda path: copied(path, "FROM rows WHERE stay <> 7"), "rows:"),
-    "a row is there twice": (lambda path: copied(path, "FROM rows UNION ALL FROM rows WHERE stay = 7"), "rows:"),
+    "a row is deleted": (lambda path: rewrite_parquet(path, "FROM rows WHERE stay <> 7"), "rows:"),
+    "a row is there twice": (
+        lambda path: rewrite_parquet(path, "FROM rows UNION ALL FROM rows WHERE stay = 7"),
+        "rows:",
+    ),
     "a value is changed": (
-        lambda path: copied(path, "SELECT * REPLACE (if(stay = 7, 'HIV', illness) AS illness) FROM rows"),
+        lambda path: rewrite_parquet(path, "SELECT * REPLACE (if(stay = 7, 'HIV', illness) AS illness) FROM rows"),
         "content digest",
     ),
     "a row alone in its class": (
-        lambda path: copied(path, "SELECT * REPLACE (if(stay = 7, '100-104', age) AS age) FROM rows"),
+        lambda path: rewrite_parquet(path, "SELECT * REPLACE (if(stay = 7, '100-104', age) AS age) FROM rows"),
         "classes:|5-anonymity",
     ),
     "zero with a sign": (
-        lambda path: copied(path, "SELECT * REPLACE (if(score = 0, -0.0::DOUBLE, score) AS score) FROM rows"),
+        lambda path: rewrite_parquet(path, "SELECT * REPLACE (if(score = 0, -0.0::DOUBLE, score) AS score) FROM rows"),
         "signs:.*'score'",
     ),
-    "one more column": (lambda path: copied(path, f"SELECT *, '{SECRET}' AS note FROM rows"), "columns:"),
-    "another type": (lambda path: copied(path, "SELECT * REPLACE (stay::INTEGER AS stay) FROM rows"), "columns:"),
-    "unused entries of a dictionary": (lambda path: copied(path, ENUM), "contents: the dictionary of column 'illness'"),
+    "one more column": (lambda path: rewrite_parquet(path, f"SELECT *, '{SECRET}' AS note FROM rows"), "columns:"),
+    "another type": (
+        lambda path: rewrite_parquet(path, "SELECT * REPLACE (stay::INTEGER AS stay) FROM rows"),
+        "columns:",
+    ),
+    "unused entries of a dictionary": (
+        lambda path: rewrite_parquet(path, ENUM),
+        "contents: the dictionary of column 'illness'",
+    ),
     "one more key": (
-        lambda path: copied(path, metadata=f", note: '{SECRET}'"),
+        lambda path: rewrite_parquet(path, metadata=f", note: '{SECRET}'"),
         "contents: its metadata has the key 'note'",
     ),
     "a key of the engine with another value": (
-        lambda path: copied(path, metadata=f", 'duckdb.interval_bloom_filter': '{SECRET}'"),
+        lambda path: rewrite_parquet(path, metadata=f", 'duckdb.interval_bloom_filter': '{SECRET}'"),
         "contents: its metadata has the key",
     ),
     "the manifest twice": (
@@ -758,7 +767,7 @@ def test_at_least_sixty_kinds_of_tampering_are_tried() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", some(["release.duckdb", "release.parquet"], 4))
 def test_an_unchanged_release_is_verified(folder: Path, name: str, with_policy: bool) -> None:
-    assert found(folder / name, _policy(folder) if with_policy else None) == ""
+    assert find_failures(folder / name, _policy(folder) if with_policy else None) == ""
 
 
 @pytest.mark.thorough
@@ -766,41 +775,43 @@ def test_a_rewritten_release_is_verified(folder: Path, tmp_path: Path) -> None:
     """So what is found below is found for what was changed."""
     path = Path(shutil.copy(folder / "release.duckdb", tmp_path))
     by_sql(path)
-    assert found(path, None) == ""
+    assert find_failures(path, None) == ""
     path = Path(shutil.copy(folder / "release.parquet", tmp_path))
-    copied(path)
-    assert found(path, None) == ""
+    rewrite_parquet(path)
+    assert find_failures(path, None) == ""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", some(DUCKDB, 16))
-def test_tampering_with_a_duckdb_file_is_found(what: str, folder: Path, tmp_path: Path, with_policy: bool) -> None:
-    if DUCKDB_1 and "collation" in what:
+@pytest.mark.parametrize("tampering", some(DUCKDB, 16))
+def test_tampering_with_a_duckdb_file_is_found(tampering: str, folder: Path, tmp_path: Path, with_policy: bool) -> None:
+    if DUCKDB_1 and "collation" in tampering:
         pytest.skip("written anew by this DuckDB, it loses its collation")
-    if DUCKDB_1 and "trigger" in what:
+    if DUCKDB_1 and "trigger" in tampering:
         pytest.skip("this DuckDB has no triggers")
-    change, expected = DUCKDB[what]
+    change, expected = DUCKDB[tampering]
     path = Path(shutil.copy(folder / "release.duckdb", tmp_path))
     change(path)
-    assert re.search(expected, found(path, _policy(folder) if with_policy else None))
+    assert re.search(expected, find_failures(path, _policy(folder) if with_policy else None))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", some(PARQUET, 5))
-def test_tampering_with_a_parquet_file_is_found(what: str, folder: Path, tmp_path: Path, with_policy: bool) -> None:
-    change, expected = PARQUET[what]
+@pytest.mark.parametrize("tampering", some(PARQUET, 5))
+def test_tampering_with_a_parquet_file_is_found(
+    tampering: str, folder: Path, tmp_path: Path, with_policy: bool
+) -> None:
+    change, expected = PARQUET[tampering]
     path = Path(shutil.copy(folder / "release.parquet", tmp_path))
     change(path)
-    assert re.search(expected, found(path, _policy(folder) if with_policy else None))
+    assert re.search(expected, find_failures(path, _policy(folder) if with_policy else None))
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("what", some(OF_THE_SOURCE, 7))
-def test_consistent_forgeries_are_found_with_the_policy(what: str, folder: Path, tmp_path: Path) -> None:
-    change, expected = OF_THE_SOURCE[what]
+@pytest.mark.parametrize("tampering", some(OF_THE_SOURCE, 7))
+def test_consistent_forgeries_are_found_with_the_policy(tampering: str, folder: Path, tmp_path: Path) -> None:
+    change, expected = OF_THE_SOURCE[tampering]
     path = Path(shutil.copy(folder / "release.duckdb", tmp_path))
     change(path)
-    assert re.search(expected, found(path, _policy(folder)))
+    assert re.search(expected, find_failures(path, _policy(folder)))
 
 
 @pytest.mark.thorough
@@ -813,8 +824,8 @@ def test_bytes_hidden_in_the_end_of_a_block_need_the_sha256_and_verify_reports_i
     data = path.read_bytes()[hidden - size + 8 : hidden]
     at_byte(path, hidden - size, _checksum(data).to_bytes(8, "little"))
     alone = release_location(path, None).verify()
-    (told,) = (check.message for check in alone.checks if check.name == "file")
-    assert alone.verified and "unused ends" in told and "--sha256, --policy" in told
+    (message,) = (check.message for check in alone.checks if check.name == "file")
+    assert alone.verified and "unused ends" in message and "--sha256, --policy" in message
     held = release_location(path, None).verify(sha256=hashlib.sha256(published).hexdigest())
     assert [check.name for check in held.checks if check.passed is False] == ["sha256"]
     page = release_location(folder / "release.parquet", None).verify()

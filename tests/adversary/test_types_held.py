@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 import sqlanon
-from adversary.odd_values import SCALARS, nested, with_odd_floats
+from adversary.odd_values import SCALARS, nested_literals, with_odd_floats
 from sqlanon import ReleaseError
 from support.databases import DUCKDB_1
 from support.lanes import some
@@ -20,7 +20,7 @@ CASES = [
     *(
         (f"{name} in {kind}", inner)
         for name in ("INTEGER", "HUGEINT", "GEOMETRY", "VARIANT", "TIME WITH TIME ZONE")
-        for kind, inner in nested(SCALARS[name][:3], name).items()
+        for kind, inner in nested_literals(SCALARS[name][:3], name).items()
     ),
 ]
 
@@ -29,13 +29,13 @@ CASES = [
 @pytest.mark.parametrize(
     ("name", "values", "ending"),
     [
-        pytest.param(*one.values, id=f"{one.values[0]}-{one.values[2]}", marks=one.marks)
-        for one in some([(*case, ending) for case in CASES for ending in ("parquet", "duckdb")], 25)
+        pytest.param(*case.values, id=f"{case.values[0]}-{case.values[2]}", marks=case.marks)
+        for case in some([(*case, ending) for case in CASES for ending in ("parquet", "duckdb")], 25)
     ],
 )
 def test_a_type_is_held_or_refused_at_the_start(tmp_path: Path, name: str, values: list[str], ending: str) -> None:
     path = tmp_path / f"release.{ending}"
-    rows = " UNION ALL ".join(f"SELECT 1 AS q, {one} AS x" for one in [*values, "NULL"])
+    rows = " UNION ALL ".join(f"SELECT 1 AS q, {value} AS x" for value in [*values, "NULL"])
     place = {"file": str(path)} if ending == "parquet" else {"database": str(path)}
     with with_odd_floats(duckdb.connect()) as connection:
         try:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import sqlglot
 
-from adversary.odd_values import COLLATED, SCALARS, nested, odd_floats, with_odd_floats
+from adversary.odd_values import COLLATED, SCALARS, nested_literals, odd_floats, with_odd_floats
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.policy import SourceSection
 from sqlanon.sources import WorkNames, bind_source, fixed_column
@@ -41,7 +41,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def rows_of(values: list[str]) -> str:
     """A query with a row for each value, and one for NULL."""
-    return " UNION ALL ".join(f"SELECT {i} AS i, {one} AS x" for i, one in enumerate([*values, "NULL"]))
+    return " UNION ALL ".join(f"SELECT {i} AS i, {value} AS x" for i, value in enumerate([*values, "NULL"]))
 
 
 def equal_pairs(connection: duckdb.DuckDBPyConnection, relation: str) -> set[tuple[int, int]]:
@@ -58,15 +58,15 @@ def equal_pairs(connection: duckdb.DuckDBPyConnection, relation: str) -> set[tup
 
 def look(connection: duckdb.DuckDBPyConnection, relation: str, i: int, directory: Path) -> dict[str, Any]:
     """All that a reader can see of a value."""
-    one = f"(SELECT x FROM {relation} WHERE i = {i})"
-    text, hashed, type_ = connection.execute(f"SELECT x::VARCHAR, hash(x), typeof(x) FROM {one}").fetchall()[0]
+    scalar = f"(SELECT x FROM {relation} WHERE i = {i})"
+    text, hashed, type_ = connection.execute(f"SELECT x::VARCHAR, hash(x), typeof(x) FROM {scalar}").fetchall()[0]
     seen = {"text": text, "hash": hashed, "type": type_}
     try:
-        seen["python"] = bits(connection.execute(f"SELECT x FROM {one}").fetchall()[0][0])
+        seen["python"] = bits(connection.execute(f"SELECT x FROM {scalar}").fetchall()[0][0])
     except (OverflowError, duckdb.Error):  # an interval may be too long for Python; times need a package
         seen["python"] = None
     try:
-        column = connection.sql(f"SELECT x FROM {one}").to_arrow_table().column(0).combine_chunks()
+        column = connection.sql(f"SELECT x FROM {scalar}").to_arrow_table().column(0).combine_chunks()
         seen["arrow"] = bits(column.to_pylist())
         if not pa.types.is_nested(column.type):  # in those, what stands behind a NULL is whatever was there
             seen["buffers"] = [None if buffer is None else buffer.to_pybytes() for buffer in column.buffers()]
@@ -74,7 +74,7 @@ def look(connection: duckdb.DuckDBPyConnection, relation: str, i: int, directory
         seen["arrow"] = None
     path = directory / "one.parquet"
     try:
-        connection.execute(f"COPY (SELECT x FROM {one}) TO '{path}' (FORMAT parquet)")
+        connection.execute(f"COPY (SELECT x FROM {scalar}) TO '{path}' (FORMAT parquet)")
         seen["parquet"] = path.read_bytes()
     except duckdb.Error:
         seen["parquet"] = None
@@ -86,9 +86,9 @@ def bits(value: Any) -> Any:
     if isinstance(value, float):
         return struct.pack("<d", value)
     if isinstance(value, dict):
-        return [(bits(key), bits(one)) for key, one in value.items()]
+        return [(bits(key), bits(item)) for key, item in value.items()]
     if isinstance(value, (list, tuple)):
-        return [bits(one) for one in value]
+        return [bits(item) for item in value]
     return (type(value).__name__, repr(value))
 
 
@@ -105,15 +105,15 @@ def bound(connection: duckdb.DuckDBPyConnection, arrow: pa.Table | None = None, 
 
 def told_apart(connection: duckdb.DuckDBPyConnection, relation: str, directory: Path) -> list[tuple[Any, ...]]:
     """Values that the engine takes for equal, and some eye does not."""
-    found = []
+    differences = []
     seen: dict[int, dict[str, Any]] = {}
     for pair in sorted(equal_pairs(connection, relation)):
         for i in pair:
             if i not in seen:
                 seen[i] = look(connection, relation, i, directory)
         first, second = (seen[i] for i in pair)
-        found += [(*pair, eye, first[eye], second[eye]) for eye in first if first[eye] != second[eye]]
-    return found
+        differences += [(*pair, eye, first[eye], second[eye]) for eye in first if first[eye] != second[eye]]
+    return differences
 
 
 @pytest.mark.slow
@@ -129,22 +129,22 @@ def test_every_type_has_odd_values() -> None:
 
 def cases() -> list[tuple[str, list[str]]]:
     """Name and values."""
-    found = [*SCALARS.items(), ("collated", COLLATED)]
+    pairs = [*SCALARS.items(), ("collated", COLLATED)]
     for name in (*SEVERAL_FORMS, "ENUM", "VARCHAR", "collated"):
         type_, values = ("VARCHAR", COLLATED) if name == "collated" else (name, SCALARS[name])
         if name not in SEVERAL_FORMS:
             values = values[:8]
-        found += [
+        pairs += [
             (f"{name} in {kind}", inner)
-            for kind, inner in nested(values, type_ if name != "ENUM" else "ENUM('a', 'A', 'b')").items()
+            for kind, inner in nested_literals(values, type_ if name != "ENUM" else "ENUM('a', 'A', 'b')").items()
         ]
-    return found
+    return pairs
 
 
 ALL = cases()
 
 
-def made(connection: duckdb.DuckDBPyConnection, values: list[str]) -> None:
+def make_table(connection: duckdb.DuckDBPyConnection, values: list[str]) -> None:
     """Make the table ``t`` of values."""
     try:
         connection.execute(f"CREATE TABLE t AS {rows_of(values)}")
@@ -156,8 +156,8 @@ def made(connection: duckdb.DuckDBPyConnection, values: list[str]) -> None:
 def quick(cases: list[Any], every: int) -> list[Any]:
     """Every third of the scalars, and every so manieth of the nested ones, is in the quick lane."""
     return [
-        pytest.param(*one, id=one[0], marks=[pytest.mark.slow] if i % (every if " in " in one[0] else 3) else [])
-        for i, one in enumerate(cases)
+        pytest.param(*case, id=case[0], marks=[pytest.mark.slow] if i % (every if " in " in case[0] else 3) else [])
+        for i, case in enumerate(cases)
     ]
 
 
@@ -166,7 +166,7 @@ def quick(cases: list[Any], every: int) -> list[Any]:
 def test_equal_values_look_equal(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, values: list[str]
 ) -> None:
-    made(connection, values)
+    make_table(connection, values)
     raw = told_apart(connection, "t", tmp_path)
     if name in SEVERAL_FORMS or name.startswith(("FLOAT in", "DOUBLE in", "INTERVAL in")):
         assert raw, "no value is odd: the test would find nothing"
@@ -202,7 +202,7 @@ def test_equal_values_look_equal_in_a_live_view(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, values: list[str]
 ) -> None:
     """Whatever collation its readers set; that of texts in lists is theirs, and no view groups by lists."""
-    made(connection, values)
+    make_table(connection, values)
     type_ = DuckDBEngine(connection).types(sqlglot.exp.to_table("t"))["x"]
     connection.execute(f"CREATE VIEW v AS SELECT i, {fixed_column('x', type_).sql('duckdb')} AS x FROM t")
     if " in " not in name:

@@ -78,7 +78,7 @@ def config(
     return (
         f"<config><relativeMaxOutliers>{limit}</relativeMaxOutliers><metric>{metric}</metric>"
         f"<attributeWeights>{text}</attributeWeights><criteria>"
-        + "".join(f"<criterion>{one}</criterion>" for one in criteria)
+        + "".join(f"<criterion>{criterion}</criterion>" for criterion in criteria)
         + "</criteria></config>"
     )
 
@@ -112,7 +112,7 @@ def write(path: Path, contents: Mapping[str, str | bytes]) -> Path:
 
 
 @pytest.fixture
-def imported(tmp_path: Path) -> Callable[..., tuple[sqlanon.Policy, Any]]:
+def import_with_policy(tmp_path: Path) -> Callable[..., tuple[sqlanon.Policy, Any]]:
     def run(
         contents: Mapping[str, str | bytes] | None = None, encoding: str | None = None
     ) -> tuple[sqlanon.Policy, Any]:
@@ -153,15 +153,17 @@ def test_a_project_becomes_a_policy_that_runs(tmp_path: Path) -> None:
     assert smallest >= 3
 
 
-def test_files_are_for_their_owner_alone(imported: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
-    _, done = imported()
+def test_files_are_for_their_owner_alone(import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
+    _, done = import_with_policy()
     modes = {stat.S_IMODE((done.folder / name).stat().st_mode) for name in done.files}
     assert (modes, stat.S_IMODE(done.folder.stat().st_mode)) == ({0o600}, 0o700)
     assert [*done.folder.parent.glob(".*")] == []
 
 
-def test_dates_become_iso_and_missing_numbers_nothing(imported: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
-    _, done = imported()
+def test_dates_become_iso_and_missing_numbers_nothing(
+    import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]],
+) -> None:
+    _, done = import_with_policy()
     rows = records(done.folder / "clinic.csv")
     originals = list(csv.DictReader(io.StringIO(DATA), delimiter=";"))
     assert [row["seen"] for row in rows][:2] == ["2020-02-01", "2020-02-02"]
@@ -172,9 +174,9 @@ def test_dates_become_iso_and_missing_numbers_nothing(imported: Callable[..., tu
 
 
 def test_a_date_without_its_format_leaves_the_column_unchanged(
-    imported: Callable[..., tuple[sqlanon.Policy, Any]],
+    import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]],
 ) -> None:
-    _, done = imported(files(data__input_csv=DATA.replace("01.02.2020", "1999", 1)))
+    _, done = import_with_policy(files(data__input_csv=DATA.replace("01.02.2020", "1999", 1)))
     rows = records(done.folder / "clinic.csv")
     assert [row["seen"] for row in rows][:2] == ["1999", "02.02.2020"]
     assert any("seen" in note and "check how they are read" in note for note in done.notes)
@@ -211,19 +213,23 @@ def test_each_criterion_with_a_counterpart(text: str, key: str, value: Any) -> N
     assert isinstance(criterion, Criterion)
     assert criterion.key == key
     if isinstance(value, dict):
-        numbers = {name: one if isinstance(one, str) else float(one) for name, one in criterion.value.items()}
+        numbers = {
+            name: figure if isinstance(figure, str) else float(figure) for name, figure in criterion.value.items()
+        }
         assert numbers == {"attribute": "city", **value}
     else:
         assert float(criterion.value) == value
 
 
 def test_requirements_on_sensitive_attributes_are_in_the_policy(
-    imported: Callable[..., tuple[sqlanon.Policy, Any]],
+    import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]],
 ) -> None:
     criteria = ("3-anonymity", "5-anonymity", "distinct-2-diversity for attribute 'city'")
-    policy, _ = imported(files(input__config_xml=config(criteria)))
+    policy, _ = import_with_policy(files(input__config_xml=config(criteria)))
     assert policy.privacy.k == 5
-    assert [(one.attribute, one.kind, one.l) for one in policy.privacy.l_diversity] == [("city", "distinct", 2)]
+    assert [(requirement.attribute, requirement.kind, requirement.l) for requirement in policy.privacy.l_diversity] == [
+        ("city", "distinct", 2)
+    ]
 
 
 @pytest.mark.slow
@@ -241,9 +247,9 @@ def test_requirements_on_sensitive_attributes_are_in_the_policy(
     ],
 )
 def test_a_requirement_without_a_counterpart_is_named_where_it_is_read(
-    text: str, imported: Callable[..., tuple[sqlanon.Policy, Any]]
+    text: str, import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]
 ) -> None:
-    _, done = imported(files(input__config_xml=config(("3-anonymity", text))))
+    _, done = import_with_policy(files(input__config_xml=config(("3-anonymity", text))))
     assert any(text in line for line in done.left_out)
     comment = " ".join(
         line.removeprefix("# ").strip() for line in (done.folder / "policy.toml").read_text().splitlines()
@@ -274,17 +280,17 @@ def test_without_a_requirement_the_policy_is_refused_and_says_why(tmp_path: Path
     ],
 )
 def test_quality_models(
-    metric: str, measure: str, is_said: bool, imported: Callable[..., tuple[sqlanon.Policy, Any]]
+    metric: str, measure: str, is_said: bool, import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]
 ) -> None:
-    policy, done = imported(files(input__config_xml=config(metric=metric)))
+    policy, done = import_with_policy(files(input__config_xml=config(metric=metric)))
     assert policy.search.measure == measure
     assert any(metric in line for line in done.left_out) == is_said
 
 
-def test_levels_and_weights(imported: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
+def test_levels_and_weights(import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
     attributes = ({**ATTRIBUTES[0], "min": "1", "max": "1"}, {**ATTRIBUTES[1], "max": "All"}, *ATTRIBUTES[2:])
     zips = "\n".join(f"{zip_};{zip_ % 2}" for zip_ in range(10000, 10003))  # no root: ARX goes no further than that
-    policy, _ = imported(
+    policy, _ = import_with_policy(
         files(
             input__definition_xml=definition(attributes),
             input__config_xml=config(weights={"age": 0.9, "zip": 0.5}),
@@ -296,10 +302,12 @@ def test_levels_and_weights(imported: Callable[..., tuple[sqlanon.Policy, Any]])
     assert (zip_.min_level, zip_.max_level, zip_.weight) == (0, 1, 0.5)
 
 
-def test_attributes_without_a_hierarchy_are_reported(imported: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
+def test_attributes_without_a_hierarchy_are_reported(
+    import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]],
+) -> None:
     micro = {**ATTRIBUTES[1], "microaggregationFunction": "Arithmetic mean", "response": "true"}
     del micro["ref"]
-    _, done = imported(files(input__definition_xml=definition((ATTRIBUTES[0], micro, *ATTRIBUTES[2:]))))
+    _, done = import_with_policy(files(input__definition_xml=definition((ATTRIBUTES[0], micro, *ATTRIBUTES[2:]))))
     assert any("zip" in line and "Arithmetic mean" in line for line in done.left_out)
     assert any("zip" in line and "response variable" in line for line in done.left_out)
 
@@ -307,9 +315,9 @@ def test_attributes_without_a_hierarchy_are_reported(imported: Callable[..., tup
 @pytest.mark.cases(2)
 @pytest.mark.parametrize("limit", ["NaN", "Infinity", "-1", "2", "1E-999999", "many", ""])
 def test_a_suppression_limit_that_is_none_suppresses_nothing(
-    limit: str, imported: Callable[..., tuple[sqlanon.Policy, Any]]
+    limit: str, import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]
 ) -> None:
-    policy, done = imported(files(input__config_xml=config(limit=limit)))
+    policy, done = import_with_policy(files(input__config_xml=config(limit=limit)))
     assert policy.search.suppression_limit == 0
     assert any("suppression limit" in line for line in done.left_out)
 
@@ -321,20 +329,22 @@ def test_numbers_that_are_none_are_no_criteria(text: str) -> None:
     assert isinstance(read_criterion(text), str)
 
 
-def test_an_attribute_that_is_defined_twice_is_refused(imported: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
+def test_an_attribute_that_is_defined_twice_is_refused(
+    import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]],
+) -> None:
     twice = (*ATTRIBUTES, {**ATTRIBUTES[5], "type": "INSENSITIVE_ATTRIBUTE"})
     with pytest.raises(sqlanon.SourceError, match="defines 'name' twice"):
-        imported(files(input__definition_xml=definition(twice)))
+        import_with_policy(files(input__definition_xml=definition(twice)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("separator", [",", "\t", "|"])
-def test_other_separators(separator: str, imported: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
+def test_other_separators(separator: str, import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
     quoted = {
         name: "\n".join(separator.join(f'"{field}"' for field in line.split(";")) for line in content.splitlines())
         for name, content in HIERARCHIES.items()
     }
-    policy, done = imported(
+    policy, done = import_with_policy(
         files(project_xml=project(separator), data__input_csv=DATA.replace(";", separator))
         | {f"input/hierarchies/{name}.csv": content for name, content in quoted.items()}
     )
@@ -345,19 +355,19 @@ def test_other_separators(separator: str, imported: Callable[..., tuple[sqlanon.
 
 
 def test_texts_of_another_encoding_are_read_with_it_and_refused_without(
-    tmp_path: Path, imported: Callable[..., tuple[sqlanon.Policy, Any]]
+    tmp_path: Path, import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]
 ) -> None:
     data = DATA.replace("age;", "größe;", 1)
     attributes = ({**ATTRIBUTES[0], "name": "größe"}, *ATTRIBUTES[1:])
     contents = files(data__input_csv=data, input__definition_xml=definition(attributes).encode("windows-1252"))
     with pytest.raises(sqlanon.SourceError, match=r"definition\.xml is not in UTF-8.*--encoding"):
-        imported(contents)
+        import_with_policy(contents)
     assert not (tmp_path / "out").exists()
-    policy, _ = imported(contents, "windows-1252")
+    policy, _ = import_with_policy(contents, "windows-1252")
     assert "größe" in policy.attributes
 
 
-def test_names_of_attributes_are_no_paths(imported: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
+def test_names_of_attributes_are_no_paths(import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
     data = DATA.replace("age;zip;", "a/b;a_b;", 1)
     attributes = (
         {**ATTRIBUTES[0], "name": "a/b", "ref": "hierarchies/a/b.csv"},
@@ -367,17 +377,17 @@ def test_names_of_attributes_are_no_paths(imported: Callable[..., tuple[sqlanon.
     contents = files(data__input_csv=data, input__definition_xml=definition(attributes))
     contents["input/hierarchies/a/b.csv"] = contents.pop("input/hierarchies/age.csv")
     contents["input/hierarchies/a_b.csv"] = contents.pop("input/hierarchies/zip.csv")
-    policy, done = imported(contents)
+    policy, done = import_with_policy(contents)
     assert {"hierarchy_a_b.csv", "hierarchy_a_b_2.csv"} <= {*done.files}
     assert {"a/b", "a_b"} <= {*policy.attributes}
 
 
 @pytest.mark.parametrize("name", ["../out.csv", "/etc/x", "a/../../b", "C:\\x", "..\\x"])
 def test_a_zip_with_a_path_that_leaves_its_folder_is_refused(
-    name: str, tmp_path: Path, imported: Callable[..., tuple[sqlanon.Policy, Any]]
+    name: str, tmp_path: Path, import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]
 ) -> None:
     with pytest.raises(sqlanon.SourceError, match="path"):
-        imported({**files(), name: "x"})
+        import_with_policy({**files(), name: "x"})
     assert [file.name for file in tmp_path.iterdir()] == ["clinic.deid"]
 
 
@@ -396,47 +406,51 @@ ENTITIES = '<!DOCTYPE definition [<!ENTITY a "aaaaaaaaaa"><!ENTITY b SYSTEM "fil
 @pytest.mark.parametrize("declaration", ["", '<?xml version="1.0" encoding="UTF-16"?>'])
 @pytest.mark.parametrize("name", ["metadata.xml", "project.xml", "input/config.xml", "input/definition.xml"])
 def test_a_document_type_is_refused(
-    name: str, declaration: str, imported: Callable[..., tuple[sqlanon.Policy, Any]]
+    name: str, declaration: str, import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]
 ) -> None:
     contents = files()
     text = f"{declaration}{ENTITIES}{contents[name]}".replace("Clinic", "&b;")
     contents[name] = text.encode("utf-16") if declaration else text
     with pytest.raises(sqlanon.SourceError):
-        imported(contents)
+        import_with_policy(contents)
 
 
 def test_a_zip_that_expands_to_far_more_than_itself_is_refused(
-    tmp_path: Path, imported: Callable[..., tuple[sqlanon.Policy, Any]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sqlanon.arx.archive._HARMLESS", 1_000_000)
     with pytest.raises(sqlanon.SourceError, match="far more than the zip"):
-        imported(files(data__input_csv=DATA + "\n" * 3_000_000))
+        import_with_policy(files(data__input_csv=DATA + "\n" * 3_000_000))
     with pytest.raises(sqlanon.SourceError, match="far more than the zip"):
-        imported(files() | {"input/hierarchies/age.csv": "\n" * 3_000_000})
+        import_with_policy(files() | {"input/hierarchies/age.csv": "\n" * 3_000_000})
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
-def test_large_and_deep_documents_are_refused(imported: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
+def test_large_and_deep_documents_are_refused(import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
     with pytest.raises(sqlanon.SourceError, match="are the most"):
-        imported(files(project_xml=project() + " " * 17_000_000))
+        import_with_policy(files(project_xml=project() + " " * 17_000_000))
     with pytest.raises(sqlanon.SourceError, match="deep"):
-        imported(files(project_xml="<a>" * 10_000 + "</a>" * 10_000))
+        import_with_policy(files(project_xml="<a>" * 10_000 + "</a>" * 10_000))
 
 
 @pytest.mark.parametrize("name", ["data/input.csv", "input/definition.xml", "input/config.xml", "project.xml"])
-def test_a_project_without_a_part_is_refused(name: str, imported: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
+def test_a_project_without_a_part_is_refused(
+    name: str, import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]
+) -> None:
     contents = files()
     del contents[name]
     with pytest.raises(sqlanon.SourceError, match=f"has no {name}"):
-        imported(contents)
+        import_with_policy(contents)
 
 
-def test_a_line_of_other_fields_is_refused_with_its_number(imported: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
+def test_a_line_of_other_fields_is_refused_with_its_number(
+    import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]],
+) -> None:
     lines = DATA.splitlines()
     lines[10] += ";more"
     with pytest.raises(sqlanon.SourceError, match=r"line 11 of data/input\.csv has 7 fields, and the header has 6"):
-        imported(files(data__input_csv="\n".join(lines)))
+        import_with_policy(files(data__input_csv="\n".join(lines)))
 
 
 def test_an_existing_folder_is_kept(tmp_path: Path) -> None:

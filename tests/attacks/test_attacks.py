@@ -54,8 +54,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def policy_of(place: Path, name: str, levels: dict[str, int], **sections: Any) -> sqlanon.Policy:
     """A policy that asks for these levels, no others."""
     attributes = {
-        key: one | ({"min_level": levels[key], "max_level": levels[key]} if key in levels else {})
-        for key, one in ATTRIBUTES.items()
+        key: attribute | ({"min_level": levels[key], "max_level": levels[key]} if key in levels else {})
+        for key, attribute in ATTRIBUTES.items()
     }
     file = name if name.endswith(".parquet") else f"{name}.duckdb"
     target = {"file" if name.endswith(".parquet") else "database": place / file, "table": "people"}
@@ -73,16 +73,16 @@ def publish(place: Path, name: str, policy: sqlanon.Policy) -> Path:
         return db.anonymize(policy).publish().path
 
 
-def shown(sql: str) -> list[list[dict[str, Any]]]:
+def rows_of_statements(sql: str) -> list[list[dict[str, Any]]]:
     """What the statements show, each SELECT by itself, run by any client."""
     with duckdb.connect() as connection:
-        found = []
+        tables = []
         for statement in connection.extract_statements(sql):
             cursor = connection.execute(statement.query)
             if statement.type == duckdb.StatementType.SELECT:
                 names = [column[0] for column in cursor.description or []]
-                found.append([dict(zip(names, row, strict=True)) for row in cursor.fetchall()])
-        return found
+                tables.append([dict(zip(names, row, strict=True)) for row in cursor.fetchall()])
+        return tables
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def all_of_them(folder: Path, policy: sqlanon.Policy) -> Attacks:
 @pytest.mark.thorough
 def test_every_attack_is_made(all_of_them: Attacks) -> None:
     assert tuple(all_of_them) == NAMES
-    assert all(one.findings for one in all_of_them.values())
+    assert all(outcome.findings for outcome in all_of_them.values())
 
 
 @pytest.mark.slow
@@ -107,32 +107,32 @@ def test_every_attack_is_made(all_of_them: Attacks) -> None:
 def test_the_sql_shows_the_victims(name: str, all_of_them: Attacks) -> None:
     """In any DuckDB client; of two releases, each group counts as often as it is in a combination."""
     for finding in all_of_them[name].findings:
-        found = sum(row["rows"] for rows in shown(finding.sql) for row in rows)
+        affected_rows = sum(row["rows"] for rows in rows_of_statements(finding.sql) for row in rows)
         if name == "linking":
-            assert found == finding.figures["fewer"]
+            assert affected_rows == finding.figures["fewer"]
         elif finding.kept is not None:
-            assert (found, finding.victims) == (finding.kept.rows, 0)
+            assert (affected_rows, finding.victims) == (finding.kept.rows, 0)
         elif name == "unsorted_matching" and not finding.figures["ordered"]:
             assert finding.victims == 0
         else:
-            assert found >= finding.victims
-            assert (found > 0) == (finding.victims > 0)
+            assert affected_rows >= finding.victims
+            assert (affected_rows > 0) == (finding.victims > 0)
 
 
 @pytest.mark.slow
 def test_two_releases_at_other_levels_tell_more_than_each(all_of_them: Attacks) -> None:
     """The cost is everybody's own: joined on it, everybody has a ZIP and an age group."""
-    found = all_of_them["complementary_release"]
-    assert found.worst is not None
-    (rows,) = shown(found.worst.sql)
+    outcome = all_of_them["complementary_release"]
+    assert outcome.worst is not None
+    (rows,) = rows_of_statements(outcome.worst.sql)
     assert {frozenset(row) for row in rows} == {frozenset(["rows", "zip", 'my "age"'])}
     assert all(row["rows"] < 8 for row in rows)
     expected = 'SELECT count(*) FROM people GROUP BY zip, "my ""age""" // 10 HAVING count(*) < 8'
-    with duckdb.connect(found.worst.releases[0].replace("one", "people"), read_only=True) as connection:
+    with duckdb.connect(outcome.worst.releases[0].replace("one", "people"), read_only=True) as connection:
         sizes = [n for (n,) in connection.execute(expected).fetchall()]
     assert sorted(row["rows"] for row in rows) == sorted(sizes)
-    assert found.victims == sum(sizes)
-    assert found.worst.figures["k"] == 8
+    assert outcome.victims == sum(sizes)
+    assert outcome.worst.figures["k"] == 8
 
 
 @pytest.mark.slow
@@ -140,7 +140,7 @@ def test_the_order_of_shuffled_rows_reveals_nothing(all_of_them: Attacks) -> Non
     findings = all_of_them["unsorted_matching"].findings
     assert len(findings) == 3
     assert {finding.releases[1].rsplit("/", 1)[-1] for finding in findings} == {"two.duckdb", "source"}
-    assert not any(one.figures["ordered"] for one in findings)
+    assert not any(finding.figures["ordered"] for finding in findings)
 
 
 @pytest.mark.thorough
@@ -153,23 +153,25 @@ def test_a_release_in_the_order_of_the_source_is_found(folder: Path, tmp_path: P
         connection.execute("DELETE FROM people_v1")
         connection.execute("INSERT INTO people_v1 FROM copied ORDER BY cost")
         connection.execute("DROP TABLE copied")
-    found = sqlanon.attack(target, policy, only=["unsorted_matching"])["unsorted_matching"]
-    assert found.worst is not None
-    assert found.worst.figures["ordered"]
-    assert found.worst.figures["agreeing"] == 1.0
+    outcome = sqlanon.attack(target, policy, only=["unsorted_matching"])["unsorted_matching"]
+    assert outcome.worst is not None
+    assert outcome.worst.figures["ordered"]
+    assert outcome.worst.figures["agreeing"] == 1.0
     # ZIP and age of everybody: these are no eight times there.
-    assert found.victims == sum(row["rows"] for (rows,) in [shown(found.worst.sql)] for row in rows) > 0
+    assert (
+        outcome.victims == sum(row["rows"] for (rows,) in [rows_of_statements(outcome.worst.sql)] for row in rows) > 0
+    )
 
 
 @pytest.mark.slow
 def test_without_a_policy_it_says_what_is_needed(folder: Path) -> None:
-    found = sqlanon.attack([folder / "one.duckdb", folder / "two.duckdb"])
-    assert found["homogeneity"].skipped is None
+    outcomes = sqlanon.attack([folder / "one.duckdb", folder / "two.duckdb"])
+    assert outcomes["homogeneity"].skipped is None
     for name in ("complementary_release", "temporal", "composition"):
-        assert found[name].victims is None
-        assert "hierarchies of 'zip', 'my \"age\"'" in str(found[name].skipped)
-    assert "policy" in str(found["linking"].skipped)
-    assert "policy" in str(found["minimality"].skipped)
+        assert outcomes[name].victims is None
+        assert "hierarchies of 'zip', 'my \"age\"'" in str(outcomes[name].skipped)
+    assert "policy" in str(outcomes["linking"].skipped)
+    assert "policy" in str(outcomes["minimality"].skipped)
     alone = sqlanon.attack(folder / "one.duckdb")
     assert alone["temporal"].skipped == "needs two releases of one table"
 
@@ -226,20 +228,20 @@ def test_a_view_in_place_of_the_rows_is_refused(folder: Path, tmp_path: Path, po
         connection.execute("DROP VIEW people")
         connection.execute("ALTER TABLE people_v1 RENAME TO rows_of_people")
         connection.execute("CREATE VIEW people_v1 AS FROM rows_of_people")
-    for given in (None, policy):
+    for policy_given in (None, policy):
         with pytest.raises(BrokenReleaseError, match="not a plain table"):
-            sqlanon.attack(target, given)
+            sqlanon.attack(target, policy_given)
 
 
 @pytest.mark.thorough
 def test_parquet_too(folder: Path, policy: sqlanon.Policy) -> None:
     path = publish(folder, "three.parquet", policy_of(folder, "three.parquet", {"zip": 4, 'my "age"': 1}))
-    found = sqlanon.attack([folder / "one.duckdb", path], policy, only=["complementary_release", "homogeneity"])
+    outcomes = sqlanon.attack([folder / "one.duckdb", path], policy, only=["complementary_release", "homogeneity"])
     same = sqlanon.attack([folder / "one.duckdb", folder / "two.duckdb"], policy, only=["complementary_release"])
-    assert found["complementary_release"].victims == same["complementary_release"].victims
-    worst = found["complementary_release"].worst
+    assert outcomes["complementary_release"].victims == same["complementary_release"].victims
+    worst = outcomes["complementary_release"].worst
     assert worst is not None
-    assert sum(row["rows"] for (rows,) in [shown(worst.sql)] for row in rows) == worst.victims
+    assert sum(row["rows"] for (rows,) in [rows_of_statements(worst.sql)] for row in rows) == worst.victims
     assert sqlanon.attack(path)["homogeneity"].victims is not None
 
 
@@ -248,12 +250,12 @@ def test_medians_are_not_compared(folder: Path, policy: sqlanon.Policy) -> None:
     """They do not tell of which values a class is: it says so, instead of finding nothing."""
     search = {"strategy": "mondrian", "summary": "median"}
     path = publish(folder, "median", policy_of(folder, "median", {}, search=search))
-    found = sqlanon.attack([folder / "one.duckdb", path], policy, "voters")
+    outcomes = sqlanon.attack([folder / "one.duckdb", path], policy, "voters")
     for name in ("complementary_release", "temporal", "composition"):
-        assert "medians, more than 4,000 ranges" in str(found[name].skipped)
+        assert "medians, more than 4,000 ranges" in str(outcomes[name].skipped)
     for name in ("unsorted_matching", "linking"):
-        assert "medians, more than 4,000 ranges" in str(found[name].skipped)
-        assert [finding.releases[0] for finding in found[name].findings] == [str(folder / "one.duckdb")]
+        assert "medians, more than 4,000 ranges" in str(outcomes[name].skipped)
+        assert [finding.releases[0] for finding in outcomes[name].findings] == [str(folder / "one.duckdb")]
 
 
 @pytest.mark.thorough
@@ -265,20 +267,20 @@ def test_ranges_are_linked(folder: Path, policy: sqlanon.Policy) -> None:
             0
         ]
     assert ranges > 100
-    found = sqlanon.attack([folder / "one.duckdb", path], policy, "voters", ["linking", "temporal"])
-    figures = found["linking"].findings[1].figures
+    outcomes = sqlanon.attack([folder / "one.duckdb", path], policy, "voters", ["linking", "temporal"])
+    figures = outcomes["linking"].findings[1].figures
     assert (figures["none"], figures["one"], figures["fewer"]) == (0, 0, 0)
     assert figures["matched"] > 200
-    assert found["temporal"].victims == 0
+    assert outcomes["temporal"].victims == 0
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["subtree"])
 def test_releases_of_several_levels(strategy: str, folder: Path, policy: sqlanon.Policy) -> None:
     path = publish(folder, strategy, policy_of(folder, strategy, {}, search={"strategy": strategy}))
-    found = sqlanon.attack([folder / "one.duckdb", path], policy, only=["complementary_release", "temporal"])
-    assert found["complementary_release"].skipped is None
-    assert found["temporal"].victims == 0
+    outcomes = sqlanon.attack([folder / "one.duckdb", path], policy, only=["complementary_release", "temporal"])
+    assert outcomes["complementary_release"].skipped is None
+    assert outcomes["temporal"].victims == 0
 
 
 @pytest.mark.thorough
@@ -288,9 +290,9 @@ def test_masked_rows_are_at_the_top(folder: Path, policy: sqlanon.Policy) -> Non
         release={"database": folder / "masked.duckdb", "table": "people", "suppressed": "mask"},
     )  # fmt: skip
     path = publish(folder, "masked", masking)
-    found = sqlanon.attack([folder / "one.duckdb", path], policy, only=["complementary_release", "temporal"])
-    assert found["temporal"].victims == 0
-    assert found["complementary_release"].skipped is None
+    outcomes = sqlanon.attack([folder / "one.duckdb", path], policy, only=["complementary_release", "temporal"])
+    assert outcomes["temporal"].victims == 0
+    assert outcomes["complementary_release"].skipped is None
 
 
 @pytest.mark.thorough
@@ -299,26 +301,28 @@ def test_temporal_finds_the_row_that_was_added(folder: Path, policy: sqlanon.Pol
     with duckdb.connect(tmp_path / "people.duckdb") as connection:
         connection.execute("INSERT INTO people VALUES (999, '2138', 3, 'flu', 999)")
     later = publish(tmp_path, "later", policy_of(tmp_path, "later", {"zip": 0, 'my "age"': 3}))
-    found = sqlanon.attack([later, folder / "one.duckdb"], only=["temporal"])["temporal"]
-    assert found.worst is not None
-    added = {"added": 1, "removed": 0} if found.worst.releases[0].endswith("one.duckdb") else {"added": 0, "removed": 1}
-    assert {name: found.worst.figures[name] for name in added} == added
-    assert found.victims == 1
+    outcome = sqlanon.attack([later, folder / "one.duckdb"], only=["temporal"])["temporal"]
+    assert outcome.worst is not None
+    added = (
+        {"added": 1, "removed": 0} if outcome.worst.releases[0].endswith("one.duckdb") else {"added": 0, "removed": 1}
+    )
+    assert {name: outcome.worst.figures[name] for name in added} == added
+    assert outcome.victims == 1
 
 
 @pytest.mark.slow
 def test_attack_sql_is_the_same_sql(folder: Path, policy: sqlanon.Policy, all_of_them: Attacks) -> None:
     text = sqlanon.attack_sql([folder / "one.duckdb", folder / "two.duckdb"], policy, outside="voters")
-    for one in all_of_them.values():
-        assert f"-- {one.name}\n" in text
-        assert all(finding.sql in text for finding in one.findings)
+    for outcome in all_of_them.values():
+        assert f"-- {outcome.name}\n" in text
+        assert all(finding.sql in text for finding in outcome.findings)
     assert "needs two releases" in sqlanon.attack_sql(folder / "one.duckdb", only=["temporal"])
 
 
 def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    both = ["attack", "one.duckdb", "two.duckdb"]
-    done = cli(*both, "--only", "homogeneity,temporal", "--json")
+    command_line = ["attack", "one.duckdb", "two.duckdb"]
+    done = cli(*command_line, "--only", "homogeneity,temporal", "--json")
     assert (done.status, done.err) == (0, "")
     document = json.loads(done.out)
     assert list(document) == ["homogeneity", "temporal"]
@@ -372,15 +376,15 @@ def test_all_attacks_run_on_releases_of_all_kinds_of_policies(name: str, folder:
     policy = policy_of(folder, name, {}, release=release, **more)
     published = publish(folder, name, policy)
     shutil.copy(published, tmp_path / "again.duckdb")
-    found = sqlanon.attack([published, tmp_path / "again.duckdb"], policy, outside="voters")
-    assert tuple(found) == NAMES
-    for one in found.values():
-        assert one.findings or one.skipped
-        assert all(0 <= finding.victims <= finding.rows for finding in one.findings)
-        json.dumps(one.to_dict())
-    assert found["homogeneity"].findings
-    if found["downcoding"].skipped is None:
-        assert len(found["downcoding"].findings) == 2
+    outcomes = sqlanon.attack([published, tmp_path / "again.duckdb"], policy, outside="voters")
+    assert tuple(outcomes) == NAMES
+    for outcome in outcomes.values():
+        assert outcome.findings or outcome.skipped
+        assert all(0 <= finding.victims <= finding.rows for finding in outcome.findings)
+        json.dumps(outcome.to_dict())
+    assert outcomes["homogeneity"].findings
+    if outcomes["downcoding"].skipped is None:
+        assert len(outcomes["downcoding"].findings) == 2
 
 
 @pytest.mark.slow
@@ -406,14 +410,14 @@ def test_detail_that_could_be_kept_is_no_breach(folder: Path, capsys: pytest.Cap
         finer = db.anonymize(sqlanon.Policy(**tree, search={"strategy": "local"}))
         release = result.publish()
     assert result.generalization == {"age": 2, "ward": 0}
-    found = sqlanon.attack(release.path, policy, only=["downcoding", "homogeneity"])
-    assert found["downcoding"].victims == 0
-    assert found["downcoding"].worst is not None
+    outcomes = sqlanon.attack(release.path, policy, only=["downcoding", "homogeneity"])
+    assert outcomes["downcoding"].victims == 0
+    assert outcomes["downcoding"].worst is not None
     # Those of ward b are 40 or 50 years old, 50 of each.
-    assert found["downcoding"].worst.kept == Kept(100, "local")
-    assert found["downcoding"].to_dict()["could_be_finer"] == 100
+    assert outcomes["downcoding"].worst.kept == Kept(100, "local")
+    assert outcomes["downcoding"].to_dict()["could_be_finer"] == 100
     assert finer.classes > result.classes
-    print_attacks(found, with_sql=False)
+    print_attacks(outcomes, with_sql=False)
     printed = capsys.readouterr()
     text = " ".join((printed.out + printed.err).split())
     assert "downcoding (no breach): 100 rows (76.9 %) of " in text
@@ -440,5 +444,5 @@ def test_a_column_that_gives_a_generalized_one_away_is_found_whatever_its_name(n
     )
     with sqlanon.connect() as db:
         db.anonymize(policy).publish()
-    found = sqlanon.attack([tmp_path / "release.duckdb"], policy=policy, only=["dependencies"])
-    assert found.to_dict()["dependencies"]["victims"] == 240
+    outcomes = sqlanon.attack([tmp_path / "release.duckdb"], policy=policy, only=["dependencies"])
+    assert outcomes.to_dict()["dependencies"]["victims"] == 240

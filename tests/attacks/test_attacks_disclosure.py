@@ -32,32 +32,32 @@ def make(connection: duckdb.DuckDBPyConnection, name: str, columns: list[str], r
 @pytest.mark.thorough
 @settings(max_examples=examples(60), deadline=None)
 @given(ROWS, st.integers(0, 2), st.integers(0, 3))
-def test_classes_are_those_of_plain_python(rows: list[Row], quasi: int, known: int) -> None:
+def test_classes_are_those_of_plain_python(rows: list[Row], quasi: int, known_values: int) -> None:
     rows = [row[2 - quasi :] for row in rows]
     names = QUASI[2 - quasi :]
     with duckdb.connect() as connection:
         make(connection, "t", [*names, SENSITIVE], rows)
         make(connection, "h", ["level_0", "level_1", "level_2"], list(TREE.paths))
 
-        def found(query: Any) -> list[Row]:
+        def rows_of(query: Any) -> list[Row]:
             return connection.execute(query.sql("duckdb")).fetchall()
 
         def by_class(query: Any) -> dict[Row, Row]:
-            all_of_them = found(query)
+            all_of_them = rows_of(query)
             answer = {row[:quasi]: row[quasi:] for row in all_of_them}
             assert len(answer) == len(all_of_them)
             return answer
 
         t, h = table("t"), table("h")
         assert by_class(dc.homogeneity(t, names, SENSITIVE)) == oracle.homogeneity(rows, quasi)
-        expected = oracle.background_knowledge(rows, quasi, known)
-        assert by_class(dc.background_knowledge(t, names, SENSITIVE, known)) == expected
+        expected = oracle.background_knowledge(rows, quasi, known_values)
+        assert by_class(dc.background_knowledge(t, names, SENSITIVE, known_values)) == expected
         assert by_class(dc.similarity(t, names, SENSITIVE, h, 2)) == oracle.similarity(rows, quasi, TREE)
         ratios = oracle.ratios(rows, quasi)
-        skewed = {(row[:quasi], row[quasi]): row[quasi + 1 :] for row in found(dc.skewness(t, names, SENSITIVE))}
+        skewed = {(row[:quasi], row[quasi]): row[quasi + 1 :] for row in rows_of(dc.skewness(t, names, SENSITIVE))}
         assert skewed.keys() == {key for key, (p, r, _) in ratios.items() if r >= 2 - 1e-12 and p >= 0.5 - 1e-12}
         assert all(figures == pytest.approx(ratios[key]) for key, figures in skewed.items())
-        ((most,),) = found(dc.greatest_skew(t, names, SENSITIVE))
+        ((most,),) = rows_of(dc.greatest_skew(t, names, SENSITIVE))
         assert most == (pytest.approx(max(r for _, r, _ in ratios.values())) if rows else None)
 
 

@@ -61,11 +61,11 @@ def rows_of(connection: duckdb.DuckDBPyConnection, query: exp.Expr) -> list[tupl
 @given(releases())
 def test_complementary_release_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
-        given_ = built(connection, case)
-        rows = rows_of(connection, complementary_release(*given_))
+        link_arguments = built(connection, case)
+        rows = rows_of(connection, complementary_release(*link_arguments))
         assert {row[:-1]: row[-1] for row in rows} == oracle.complementary(**case)
         assert len(rows) == len(oracle.complementary(**case))
-        victims = with_comparison_parts(count_complementary_victims(*given_), given_[0], "numbers")
+        victims = with_comparison_parts(count_complementary_victims(*link_arguments), link_arguments[0], "numbers")
         assert rows_of(connection, victims) == [oracle.complementary_victims(**case)]
 
 
@@ -73,9 +73,9 @@ def test_complementary_release_is_what_plain_python_finds(case: dict[str, Any]) 
 @given(releases())
 def test_temporal_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
-        found = new_rows(connection, *built(connection, case))
+        found_rows = new_rows(connection, *built(connection, case))
         turned = {"then": case["first"], "now": case["second"], **{n: case[n] for n in ("shared", "attributes", "k")}}
-        assert {row[:-1]: row[-1] for row in found} == oracle.temporal(**turned)
+        assert {row[:-1]: row[-1] for row in found_rows} == oracle.temporal(**turned)
 
 
 # --- Sweeney's figures 4 and 5
@@ -166,7 +166,9 @@ def test_linked_on_the_problem_they_are_not(db: duckdb.DuckDBPyConnection) -> No
 @pytest.mark.slow
 def test_a_release_that_is_based_on_the_earlier_one_tells_no_more(db: duckdb.DuckDBPyConnection) -> None:
     """Sweeney's remedy: no value is finer than the earlier release's."""
-    based = [("person" if race != "black" or year == "1965" else race, "1960-69", *rest) for race, year, *rest in GT1]
+    based = [
+        ("person" if race != "black" or year == "1965" else race, "1960-69", *values) for race, year, *values in GT1
+    ]
     make(db, "based", [*QUASI, "Problem"], based)
     query = complementary_release(link("gt1", "based", sweeney(db), "Problem"), 2)
     assert rows_of(db, query) == []
@@ -213,14 +215,14 @@ RANGES |= {"02": {2}, "004": {4}, "01-03": {1, 2, 3}, "002-5": {2, 3, 4, 5}}  # 
 LABELS = st.sampled_from([*NODES, *RANGES])
 
 
-def in_common(one: str, two: str) -> str | None:
+def in_common(first: str, second: str) -> str | None:
     """What two labels tell together; None: they have no value in common."""
-    of = NODES | RANGES
-    if of[one] <= of[two]:
-        return one
-    if of[two] <= of[one]:
-        return two
-    return f"{one} & {two}" if of[one] & of[two] else None
+    values_of = NODES | RANGES
+    if values_of[first] <= values_of[second]:
+        return first
+    if values_of[second] <= values_of[first]:
+        return second
+    return f"{first} & {second}" if values_of[first] & values_of[second] else None
 
 
 RANGED = (*[st.lists(st.tuples(LABELS, st.sampled_from("xy")), max_size=7)] * 2, st.integers(1, 3))
@@ -231,10 +233,10 @@ RANGED = (*[st.lists(st.tuples(LABELS, st.sampled_from("xy")), max_size=7)] * 2,
 @given(*RANGED)
 def test_ranges_meet_what_they_have_values_in_common_with(first: list[Row], second: list[Row], k: int) -> None:
     of_parts = oracle.most_rows(
-        ((in_common(one, two), x), (one, x), (two, y), n, m)
-        for (one, x), n in Counter(first).items()
+        ((in_common(label, two), x), (label, x), (two, y), n, m)
+        for (label, x), n in Counter(first).items()
         for (two, y), m in Counter(second).items()
-        if x == y and in_common(one, two) is not None
+        if x == y and in_common(label, two) is not None
     )
     rows = Counter[str]()
     for (label, _), n in of_parts.items():
@@ -242,15 +244,17 @@ def test_ranges_meet_what_they_have_values_in_common_with(first: list[Row], seco
     with duckdb.connect() as connection:
         tree = [(str(i), "low" if i < 3 else "high", "*") for i in range(6)]
         make(connection, "h", ["level_0", "level_1", "level_2"], tree)
-        one, two = (make(connection, name, ["v", "s"], some) for name, some in (("one", first), ("two", second)))
+        first_table, two = (
+            make(connection, name, ["v", "s"], some) for name, some in (("one", first), ("two", second))
+        )
         value = LinkedAttribute("v", "v", "v", (0, 1, 2), (0, 1, 2), table("h"), 2, ranges=True)
-        found = dict(rows_of(connection, complementary_release(link(one, two, [value], "s"), k)))
+        victims = dict(rows_of(connection, complementary_release(link(first_table, two, [value], "s"), k)))
         ranges = len({label for label, _ in first} & RANGES.keys())
-        strange = count_unknown_labels(one, "v", table("h"), 2)
+        strange = count_unknown_labels(first_table, "v", table("h"), 2)
         assert rows_of(connection, strange) == [(ranges, 0)]
         connection.execute("INSERT INTO one VALUES ('{1, 2}', 'x'), (NULL, 'x'), ('7-9', 'x')")
         assert rows_of(connection, strange) == [(ranges, 2)]
-    assert found == {label: n for label, n in rows.items() if n < k}
+    assert victims == {label: n for label, n in rows.items() if n < k}
 
 
 VALUES_OF_RANGES: dict[str, tuple[list[str], dict[str, list[int]]]] = {
@@ -318,8 +322,8 @@ def test_positions_are_what_plain_python_finds(case: dict[str, Any]) -> None:
         linked, k = built(connection, case)
         few, (places_, agreeing, chance) = oracle.by_position(**case)
         assert {row[:-1]: row[-1] for row in rows_of(connection, unsorted_matching(linked, k))} == few
-        ((found, found_agreeing, found_chance),) = rows_of(connection, compare_positions(linked))
-        assert (found, found_agreeing) == (places_, agreeing)
+        ((position, found_agreeing, found_chance),) = rows_of(connection, compare_positions(linked))
+        assert (position, found_agreeing) == (places_, agreeing)
         assert found_chance == (None if chance is None else pytest.approx(chance))
 
 
@@ -329,10 +333,10 @@ def test_the_chance_by_class_is_what_plain_python_finds(case: dict[str, Any], in
     with duckdb.connect() as connection:
         linked, _ = built(connection, case)
         first, second = ([name for _, name in linked.side(is_first)[1]] for is_first in (True, False))
-        ((found,),) = rows_of(connection, chance_by_class(linked, first, None if in_order else second))
+        ((chance,),) = rows_of(connection, chance_by_class(linked, first, None if in_order else second))
         del case["k"]
         expected = oracle.chance_by_class(**case, in_order=in_order)
-        assert found == (None if expected is None else pytest.approx(expected))
+        assert chance == (None if expected is None else pytest.approx(expected))
 
 
 @quick
@@ -340,8 +344,8 @@ def test_the_chance_by_class_is_what_plain_python_finds(case: dict[str, Any], in
 def test_classes_follow_one_another_if_each_is_one_run(rows: list[Row]) -> None:
     runs = [key for key, _ in groupby(rows)]
     with duckdb.connect() as connection:
-        ((found,),) = rows_of(connection, is_by_class(make(connection, "one", ["n", "b"], rows), ["n", "b"]))
-    assert found == (len(runs) == len(set(runs)))
+        ((by_class,),) = rows_of(connection, is_by_class(make(connection, "one", ["n", "b"], rows), ["n", "b"]))
+    assert by_class == (len(runs) == len(set(runs)))
 
 
 @pytest.mark.slow
@@ -405,8 +409,10 @@ def test_the_smaller_k_of_two_releases_counts() -> None:
             manifest.policy = policy | {"privacy": {"k": k}, "search": {}}
             manifest.levels = lambda _: {"v": 0}
             subjects.append(ComparedRelease(Path(name), manifest, make(connection, name, ["v"], [*"abcdabcdbcd"])))
-        found, _ = find_unsorted_matching(Attacker(DuckDBEngine(connection), subjects, ScriptWriter()))
-    assert [(one.figures["ordered"], one.figures["k"], one.victims) for one in found] == [(True, 2, 0)]
+        findings, _ = find_unsorted_matching(Attacker(DuckDBEngine(connection), subjects, ScriptWriter()))
+    assert [(finding.figures["ordered"], finding.figures["k"], finding.victims) for finding in findings] == [
+        (True, 2, 0)
+    ]
 
 
 @pytest.mark.slow
@@ -418,10 +424,10 @@ def test_in_the_order_of_classes_places_say_no_more_than_labels() -> None:
     manifest.policy = {"attributes": {"age": {}}, "privacy": {"k": 2}, "search": {}}
     manifest.levels = lambda _: {"age": 0}
     ordered = []
-    for other in (classes, [*classes[7::-1], *classes[:7:-1]]):
+    for second in (classes, [*classes[7::-1], *classes[:7:-1]]):
         with duckdb.connect() as connection:
             subjects = []
-            for name, rows in (("one", classes), ("two", other)):
+            for name, rows in (("one", classes), ("two", second)):
                 relation = make(connection, name, ["age", "ill"], rows)
                 subjects.append(ComparedRelease(Path(name), manifest, relation))
             ((finding,), _) = find_unsorted_matching(Attacker(DuckDBEngine(connection), subjects, ScriptWriter()))

@@ -22,7 +22,7 @@ from support.linked_releases import make, trees
 NAMES = ['my "col"', "n"]
 
 
-def found(connection: duckdb.DuckDBPyConnection, query: Any) -> dict[Row, Row]:
+def values_by_class(connection: duckdb.DuckDBPyConnection, query: Any) -> dict[Row, Row]:
     rows = connection.execute(query.sql("duckdb")).fetchall()
     answer = {row[:-2]: row[-2:] for row in rows}
     assert len(answer) == len(rows)
@@ -50,12 +50,14 @@ def test_both_are_what_plain_python_finds(data: st.DataObject) -> None:
         parts = oracle.split(rows, levels, pair, k, distinct)
         labels = [{path[0]: path[level] for path in tree.paths} for tree, level in zip(pair, levels, strict=True)]
         released = [tuple(labels[i][row[i]] for i in range(2)) for row in rows]
-        by_class = {key: [row[2] for row, own in zip(rows, released, strict=True) if own == key] for key in released}
+        by_class = {
+            key: [row[2] for row, label in zip(rows, released, strict=True) if label == key] for key in released
+        }
         meets = {key for key, values in by_class.items() if len(values) >= k and len(set(values)) >= distinct}
         make(connection, "release", ["released 0", "released 1"], [row for row in released if row in meets])
         release = FullDomainRelease(table("release"), table("source"), quasi, {"s": "s"}, requirements)
-        assert found(connection, downcoding(release)) == parts[0] == lower
-        assert found(connection, minimality(release, k)) == merged
+        assert values_by_class(connection, downcoding(release)) == parts[0] == lower
+        assert values_by_class(connection, minimality(release, k)) == merged
 
 
 # --- Wong et al. 2007, table 1: a class that is whole because all of q1 have HIV
@@ -75,8 +77,8 @@ def of_q(connection: duckdb.DuckDBPyConnection, problems: list[str]) -> FullDoma
 def test_the_two_of_q1_have_hiv() -> None:
     with duckdb.connect() as connection:
         release = of_q(connection, ["HIV", "HIV", "flu", "flu", "flu", "gout", "HIV"])
-        assert found(connection, minimality(release, 2)) == {("Q",): ("qid", 2)}
-        assert found(connection, downcoding(release)) == {}
+        assert values_by_class(connection, minimality(release, 2)) == {("Q",): ("qid", 2)}
+        assert values_by_class(connection, downcoding(release)) == {}
 
 
 @pytest.mark.slow
@@ -84,15 +86,15 @@ def test_a_class_that_need_not_be_whole_tells_nothing_of_its_parts() -> None:
     """But its values could be finer."""
     with duckdb.connect() as connection:
         release = of_q(connection, ["HIV", "flu", "flu", "flu", "flu", "gout", "HIV"])
-        assert found(connection, minimality(release, 2)) == {}
-        assert found(connection, downcoding(release)) == {("Q",): ("qid", 7)}
+        assert values_by_class(connection, minimality(release, 2)) == {}
+        assert values_by_class(connection, downcoding(release)) == {("Q",): ("qid", 7)}
 
 
 @pytest.mark.slow
 def test_a_class_that_is_whole_for_k_tells_nothing() -> None:
     with duckdb.connect() as connection:
         release = of_q(connection, ["HIV", "HIV", "flu", "flu", "flu", "gout", "HIV"])
-        assert found(connection, minimality(release, 3)) == {}
+        assert values_by_class(connection, minimality(release, 3)) == {}
 
 
 def test_other_requirements_are_looked_at() -> None:
@@ -100,4 +102,6 @@ def test_other_requirements_are_looked_at() -> None:
         release = of_q(connection, ["HIV", "HIV", "flu", "flu", "flu", "gout", "HIV"])
         entropy = Requirements((KAnonymity(2), EntropyDiversity("disease", 1.5)))
         assert depends_on_rows_alone(entropy)
-        assert found(connection, minimality(replace(release, requirements=entropy), 2)) == {("Q",): ("qid", 2)}
+        assert values_by_class(connection, minimality(replace(release, requirements=entropy), 2)) == {
+            ("Q",): ("qid", 2)
+        }

@@ -54,7 +54,7 @@ def prepare_search(limit: SuppressionLimit = LIMIT, late: bool = False, masks: b
 
 
 @pytest.mark.parametrize(
-    ("claimed", "found", "late", "passed"),
+    ("claimed", "found_rows", "late", "passed"),
     [
         (3, 3, False, True),
         (4, 3, False, False),
@@ -66,9 +66,9 @@ def prepare_search(limit: SuppressionLimit = LIMIT, late: bool = False, masks: b
         (2, 3, True, False),
     ],
 )
-def test_suppressed_rows_are_those_of_the_source(claimed: int, found: int, late: bool, passed: bool) -> None:
+def test_suppressed_rows_are_those_of_the_source(claimed: int, found_rows: int, late: bool, passed: bool) -> None:
     assert (
-        _check_suppressed_rows(prepare_search(late=late), SimpleNamespace(suppressed_rows=claimed), found).passed
+        _check_suppressed_rows(prepare_search(late=late), SimpleNamespace(suppressed_rows=claimed), found_rows).passed
         is passed
     )
 
@@ -149,8 +149,8 @@ def test_lost_rows_show_that_a_source_has_changed(
 ) -> None:
     change = replace(SAME, **fields)
     assert (bool(change), change.has_lost_rows, change.may_have_lost_rows) == (has_changed, has_lost, may_have_lost)
-    found = check_lost_rows(verification(True), change)
-    assert found.verified is not has_lost
+    checked = check_lost_rows(verification(True), change)
+    assert checked.verified is not has_lost
 
 
 def test_a_change_of_the_source_is_described() -> None:
@@ -192,7 +192,7 @@ def test_the_remedy_fits_the_change(fields: dict[str, Any], verbs: set[str]) -> 
 
 
 def verification(*passed: bool | None, names: str = "abcdef") -> Verification:
-    checks = tuple(Check(name, one, "m") for name, one in zip(names, passed, strict=False))
+    checks = tuple(Check(name, is_passed, "m") for name, is_passed in zip(names, passed, strict=False))
     return Verification(Path("r"), SimpleNamespace(), checks, "d")
 
 
@@ -207,13 +207,13 @@ def verification(*passed: bool | None, names: str = "abcdef") -> Verification:
 )
 def test_failures_are_attributed_to_a_possible_change_only(change: SourceChange, is_explained: bool) -> None:
     before = verification(True, False, False)
-    found = explain_failure(before, change, 2)
+    explained = explain_failure(before, change, 2)
     if not is_explained:
-        assert found == before
+        assert explained == before
         return
     # Failures of the release alone stay failures.
-    assert [check.passed for check in found.checks] == [True, False, None, False]
-    assert (found.source_change, found.verified) == (change, False)
+    assert [check.passed for check in explained.checks] == [True, False, None, False]
+    assert (explained.source_change, explained.verified) == (change, False)
 
 
 def test_a_catalog_of_other_decoys_is_no_change_of_the_source() -> None:
@@ -322,9 +322,11 @@ def test_suppressed_rows_are_shown_by_labels_with_enough_of_both(least: int, eng
     )
     fill(engine, "released", [(key,) for key, n in released.items() for _ in range(n)], {"zip": "VARCHAR"})
     query = suppressed_by_label(table("source"), col("value"), col("known"), table("released"), "zip", least)
-    both = {key: source[key, True] - n for key, n in released.items() if (key, True) in source}
+    partly_suppressed = {key: source[key, True] - n for key, n in released.items() if (key, True) in source}
     assert {row[0]: row[1:] for row in engine.rows(query)} == {
-        key: (n, released[key], len(both)) for key, n in both.items() if n >= least and released[key] >= least
+        key: (n, released[key], len(partly_suppressed))
+        for key, n in partly_suppressed.items()
+        if n >= least and released[key] >= least
     }
 
 

@@ -174,7 +174,7 @@ SLOW = {"classes", "smallest class", "k", "k of some", "average risk", "distinct
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(one, id=name, marks=[pytest.mark.slow] if name in SLOW else []) for name, one in BORDERS.items()],
+    [pytest.param(kind, id=name, marks=[pytest.mark.slow] if name in SLOW else []) for name, kind in BORDERS.items()],
 )
 def test_one_row_beyond_the_border(case: Border, tmp_path: Path) -> None:
     attributes = {

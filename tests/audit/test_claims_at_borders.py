@@ -55,12 +55,12 @@ def manifest_of(draft: ReleaseDraft) -> Manifest:
     return draft.manifest("t", Facts(expected.rows, expected.classes, expected.smallest_class, "digest"))
 
 
-@pytest.mark.parametrize(("keep", "shown"), [(1, [("ward", "a", 7, 20)]), (2, [])])
+@pytest.mark.parametrize(("keep", "expected_labels"), [(1, [("ward", "a", 7, 20)]), (2, [])])
 def test_suppressed_rows_are_shown_where_readers_have_one_version(
-    keep: int, shown: list[Any], draft: ReleaseDraft
+    keep: int, expected_labels: list[Any], draft: ReleaseDraft
 ) -> None:
     """Rows that only one of two versions has could be told from their sums."""
-    assert released_as(draft, keep=keep).suppressed_by_label(table("kept")) == shown
+    assert released_as(draft, keep=keep).suppressed_by_label(table("kept")) == expected_labels
 
 
 @pytest.mark.parametrize(("after", "is_shown"), [((), True), (("first",), False)])
@@ -86,12 +86,12 @@ def test_a_score_that_is_a_little_off_is_refused(factor: float, passed: bool, dr
     assert failures == ([] if passed else ["against the source: score"])
 
 
-@pytest.mark.parametrize(("each", "smallest"), [(1, 3), (2, 5)])
-def test_masked_persons_are_the_smallest_class_where_they_are_fewest(each: int, smallest: int) -> None:
-    classes = f"('a', 'x', 5), ('b', 'x', 5), ('c', 'x', {each}), ('d', 'x', {each}), ('e', 'x', {each})"
+@pytest.mark.parametrize(("size", "smallest"), [(1, 3), (2, 5)])
+def test_masked_persons_are_the_smallest_class_where_they_are_fewest(size: int, smallest: int) -> None:
+    classes = f"('a', 'x', 5), ('b', 'x', 5), ('c', 'x', {size}), ('d', 'x', {size}), ('e', 'x', {size})"
     source, release = {"table": "t", "person": "person"}, {"suppressed": "mask"}
     with draft_of(
         3, classes, source=source, release=release, search={"suppression_limit": 0.4, "measure": "height"}
     ) as draft:
-        assert draft.recoding.masked_rows == 3 * each
+        assert draft.recoding.masked_rows == 3 * size
         assert manifest_of(draft).smallest_class == smallest

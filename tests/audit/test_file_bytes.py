@@ -30,7 +30,7 @@ CITY, STAY, SCORE, VISITS, NOTE = range(5)
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def published_file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A file with three row groups, of 2,048 rows and fewer."""
     path = tmp_path_factory.mktemp("bytes") / "r.parquet"
     with duckdb.connect() as connection:
@@ -46,9 +46,9 @@ def engine() -> Iterator[DuckDBEngine]:
 
 
 @pytest.fixture
-def path(published: bytes, tmp_path: Path) -> Path:
+def path(published_file: bytes, tmp_path: Path) -> Path:
     path = tmp_path / "r.parquet"
-    path.write_bytes(published)
+    path.write_bytes(published_file)
     return path
 
 
@@ -74,16 +74,16 @@ def put(tree: pb.Struct, field: int, kind: int, value: Any) -> None:
 
 
 def group(footer: pb.Struct, number: int) -> pb.Struct:
-    found: pb.Struct = footer[4][1][1][number]
-    return found
+    row_group: pb.Struct = footer[4][1][1][number]
+    return row_group
 
 
 def chunk(footer: pb.Struct, place: int) -> pb.Struct:
-    found: pb.Struct = group(footer, 1)[1][1][1][place]
-    return found
+    column_chunk: pb.Struct = group(footer, 1)[1][1][1][place]
+    return column_chunk
 
 
-def shifted(footer: pb.Struct, place: int, field: int, step: int) -> None:
+def shift_number(footer: pb.Struct, place: int, field: int, step: int) -> None:
     kind, value = pb.column(footer, place, 1)[field]
     put(pb.column(footer, place, 1), field, kind, value + step)
 
@@ -109,15 +109,15 @@ FLAWS: dict[str, Callable[[pb.Struct], object]] = {
     "column 'city' has another name in a row group": lambda tree: put(
         pb.column(tree, CITY, 1), 3, pb.LIST, (pb.BINARY, [b"town"])
     ),
-    "the pages of column 'stay' do not match its values": lambda tree: shifted(tree, STAY, 5, 1),
+    "the pages of column 'stay' do not match its values": lambda tree: shift_number(tree, STAY, 5, 1),
     "its schema does not have the name that releases have": lambda tree: put(tree[2][1][1][0], 4, *TEXT),
     "its schema has more than its columns": lambda tree: tree[2][1][1].append({1: (pb.I32, 1), 4: TEXT}),
 }
 
 
-def test_each_flaw_of_the_footer_is_named(path: Path, published: bytes) -> None:
+def test_each_flaw_of_the_footer_is_named(path: Path, published_file: bytes) -> None:
     for flaw, change in FLAWS.items():
-        path.write_bytes(published)
+        path.write_bytes(published_file)
         pb.footer_changed(path, change)
         assert read_layout(path).flaw == flaw
 
@@ -128,20 +128,20 @@ def test_rows_are_in_no_claimed_order(path: Path) -> None:
     assert read_layout(path).flaw.endswith("or names a sort order")
 
 
-def test_bytes_outside_the_parts_are_counted(path: Path, published: bytes) -> None:
+def test_bytes_outside_the_parts_are_counted(path: Path, published_file: bytes) -> None:
     body, footer = pb.parts(path)
     pb.put(path, body + b"12345", footer)
     assert read_layout(path).flaw == "it has 5 bytes before the footer"
     pb.put(path, body, footer + b"1234567")
     assert read_layout(path).flaw == "the footer has 7 bytes after its end"
-    path.write_bytes(published)
+    path.write_bytes(published_file)
 
     def forget_filter(tree: pb.Struct) -> None:
         del pb.column(tree, CITY, 1)[14], pb.column(tree, CITY, 1)[15]
 
     pb.footer_changed(path, forget_filter)
     assert read_layout(path).flaw.startswith("it has ") and " bytes before " in read_layout(path).flaw
-    path.write_bytes(published)
+    path.write_bytes(published_file)
 
     def share_filter(tree: pb.Struct) -> None:
         for field in (14, 15):
@@ -149,7 +149,12 @@ def test_bytes_outside_the_parts_are_counted(path: Path, published: bytes) -> No
 
     pb.footer_changed(path, share_filter)
     assert read_layout(path).flaw == "it has bytes shared with another part in the Bloom filter of column 'score'"
-    for broken in (b"PAR1", published[:-4] + b"PARE", published[:-8] + b"\xff\xff\xff\x7fPAR1", published + b"x"):
+    for broken in (
+        b"PAR1",
+        published_file[:-4] + b"PARE",
+        published_file[:-8] + b"\xff\xff\xff\x7fPAR1",
+        published_file + b"x",
+    ):
         path.write_bytes(broken)
         with pytest.raises(ValueError, match=r"not a Parquet file|encrypted|its footer has|begins before the file"):
             read_layout(path)
@@ -268,8 +273,8 @@ def test_each_part_of_the_headers_has_plausible_numbers_and_nothing_else(
     if HEADER < offset < 2 * HEADER and first > second:  # change the previous header
         offset += HEADER
     changed = database[:offset] + content + database[offset + len(content) :]
-    found = strays(changed, tmp_path)
-    assert [fault for fault in found if fault in (FILE, BLOCKS)] == expected
+    strays_ = strays(changed, tmp_path)
+    assert [fault for fault in strays_ if fault in (FILE, BLOCKS)] == expected
 
 
 def test_a_file_has_its_blocks_and_no_log(database: bytes, tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def template() -> Iterator[DuckDBEngine]:
         ((digest,),) = run("SELECT digest FROM sqlanon.digest('written')").fetchall()
         manifests = [replace(NEWEST, version=version, digest=digest) for version in range(8, 0, -1)]
         columns = {name: _sql_type(value) for name, value in NEWEST.row().items()}
-        run(f"CREATE TABLE template.sqlanon.manifest ({', '.join(f'{key} {of}' for key, of in columns.items())})")
+        run(f"CREATE TABLE template.sqlanon.manifest ({', '.join(f'{key} {type_}' for key, type_ in columns.items())})")
         for manifest in manifests:
             run(f"CREATE TABLE template.t_v{manifest.version} AS FROM written")
             run(f"INSERT INTO template.sqlanon.manifest VALUES ({', '.join('?' * len(columns))})", [*_cells(manifest)])
@@ -152,7 +152,7 @@ def change(engine: DuckDBEngine, *statements: str) -> list[Manifest]:
     return read_manifests(engine)
 
 
-def verified(engine: DuckDBEngine, *statements: str) -> dict[str, Check]:
+def failed_checks(engine: DuckDBEngine, *statements: str) -> dict[str, Check]:
     """The checks of the release that do not pass, after some changes."""
     manifests = change(engine, *statements)
     release = OpenRelease(engine, CachedQueries(engine), manifests[0], True, tuple(manifests))
@@ -162,7 +162,7 @@ def verified(engine: DuckDBEngine, *statements: str) -> dict[str, Check]:
 
 def test_each_earlier_version_is_compared_with_its_manifest(engine: DuckDBEngine) -> None:
     changes, words = zip(*WRONG_VERSIONS.values(), strict=True)
-    failures = verified(engine, *changes)
+    failures = failed_checks(engine, *changes)
     comments = failures.pop("comments and views")
     assert comments.message == "the comments do not match the manifest"
     assert set(failures) == {f"version {version}" for version in WRONG_VERSIONS if version != 7}
@@ -177,7 +177,7 @@ def test_a_block_that_is_not_in_use_may_hold_deleted_rows(template: DuckDBEngine
     template.script(f"{attach}; DROP TABLE {ATTACHED}.gone; DETACH {ATTACHED}; {attach} (READ_ONLY)")
     template.connection.execute(f"CREATE TEMP VIEW {SUBJECT.name} AS FROM {ATTACHED}.t_v8")
     try:
-        assert "1 blocks are not in use" in verified(template)["file"].message
+        assert "1 blocks are not in use" in failed_checks(template)["file"].message
     finally:
         detach(template)
 
@@ -203,10 +203,10 @@ def test_objects_that_a_release_does_not_have_are_found_by_the_catalog(template:
         template.script(f"ATTACH ':memory:' AS {ATTACHED}; COPY FROM DATABASE template TO {ATTACHED} (SCHEMA)")
         with template.using(ATTACHED):
             template.connection.execute(statement)
-        found = list_objects(template) ^ expected_objects(ALL)
-        found |= {f"definition of {name}" for name in find_unexpected_definitions(template)}
+        objects = list_objects(template) ^ expected_objects(ALL)
+        objects |= {f"definition of {name}" for name in find_unexpected_definitions(template)}
         template.script(f"DETACH {ATTACHED}")
-        assert found == expected
+        assert objects == expected
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_objects_that_a_release_does_not_have_are_found_by_the_catalog(template:
     ],
 )
 def test_no_row_is_read_of_a_release_with_other_contents(statement: str, words: str, engine: DuckDBEngine) -> None:
-    failures = verified(engine, statement)
+    failures = failed_checks(engine, statement)
     assert {name: check.passed for name, check in failures.items()} == {"contents": False, "rows": None}
     assert words in failures["contents"].message
 
@@ -425,7 +425,7 @@ def test_a_manifest_is_read_in_the_form_in_which_it_is_written() -> None:
 # --- rows and their claims
 
 
-def refused(engine: DuckDBEngine, query: str, **claims: Any) -> dict[str, str]:
+def refusing_checks(engine: DuckDBEngine, query: str, **claims: Any) -> dict[str, str]:
     """The checks that refuse some rows with some claims, with their messages; other figures are those of the rows."""
     run = engine.connection.execute
     run(f"CREATE OR REPLACE TEMP VIEW {SUBJECT.name} AS {query}")
@@ -479,7 +479,7 @@ ROWS_CASES: list[tuple[str, dict[str, Any], dict[str, str]]] = [
 def test_one_check_alone_refuses_rows_or_a_claim(
     rows: str, claims: dict[str, Any], expected: dict[str, str], engine: DuckDBEngine
 ) -> None:
-    failures = refused(engine, f"{ROWS} {rows}", **claims)
+    failures = refusing_checks(engine, f"{ROWS} {rows}", **claims)
     assert set(failures) == set(expected)
     assert all(words in failures[name] for name, words in expected.items())
 
@@ -493,27 +493,29 @@ def test_a_sign_of_zero_or_nan_could_mark_a_row(engine: DuckDBEngine) -> None:
         "'-inf'::DOUBLE": "",
         "NULL": "",
     }.items():
-        other = f"SELECT * REPLACE (CASE WHEN cost = 4 THEN {value} ELSE cost + 1 END AS cost) FROM {ATTACHED}.t_v8"
-        failures = refused(engine, other)
+        changed_rows = (
+            f"SELECT * REPLACE (CASE WHEN cost = 4 THEN {value} ELSE cost + 1 END AS cost) FROM {ATTACHED}.t_v8"
+        )
+        failures = refusing_checks(engine, changed_rows)
         assert (set(failures) == {"signs"}, words in failures.get("signs", "")) == (bool(words), True), value
     column = ReleasedColumn("cost", "FLOAT", "insensitive")
     rounded = f"SELECT * REPLACE (CASE WHEN cost = 4 THEN '-0.0' ELSE cost END::FLOAT AS cost) FROM {ATTACHED}.t_v8"
-    assert set(refused(engine, rounded, columns=(*COLUMNS[:2], column))) == {"signs"}
+    assert set(refusing_checks(engine, rounded, columns=(*COLUMNS[:2], column))) == {"signs"}
     nested = f"SELECT age, ward, {{'x': [cost, '-0.0'::DOUBLE]}} AS cost FROM {ATTACHED}.t_v8"
     columns = (*COLUMNS[:2], ReleasedColumn("cost", "STRUCT(x DOUBLE[])", "insensitive"))
-    assert "12 in column 'cost'" in refused(engine, nested, columns=columns)["signs"]
+    assert "12 in column 'cost'" in refusing_checks(engine, nested, columns=columns)["signs"]
 
 
 def test_rows_that_exchange_values_have_another_digest(engine: DuckDBEngine) -> None:
     same = engine.connection.execute(f"SELECT digest FROM sqlanon.digest('{ATTACHED}.t_v8')").fetchall()[0][0]
     swapped = f"SELECT age, ward, CASE cost WHEN 3 THEN 4 WHEN 4 THEN 3 ELSE cost END AS cost FROM {ATTACHED}.t_v8"
-    assert set(refused(engine, swapped, digest=same)) == {"content digest"}
+    assert set(refusing_checks(engine, swapped, digest=same)) == {"content digest"}
 
 
 def test_manifests_are_one_per_version_of_one_table(engine: DuckDBEngine) -> None:
     assert [manifest.version for manifest in read_manifests(engine)] == [*range(8, 0, -1)]
 
-    def refused(*changes: str) -> bool:
+    def is_refused(*changes: str) -> bool:
         engine.script("BEGIN", *(change.replace("manifest", f"{ATTACHED}.sqlanon.manifest") for change in changes))
         try:
             read_manifests(engine)
@@ -530,5 +532,5 @@ def test_manifests_are_one_per_version_of_one_table(engine: DuckDBEngine) -> Non
         "UPDATE manifest SET table_name = 'u' WHERE version = 1",
         "INSERT INTO manifest FROM manifest WHERE version = 2",
     )
-    assert {change for change in refusals if refused(change)} == {*refusals}
-    assert not refused("DELETE FROM manifest WHERE version = 1")
+    assert {change for change in refusals if is_refused(change)} == {*refusals}
+    assert not is_refused("DELETE FROM manifest WHERE version = 1")

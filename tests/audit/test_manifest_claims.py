@@ -259,13 +259,13 @@ def test_a_score_is_shown_where_it_follows_from_the_release() -> None:
     assert not any(shows(class_, masked) for class_ in classes)  # the masked rows look like a class
     assert shows("suppression", masked) and all(shows(level, masked) for level in levels)
     unmasked = replace(masked, suppressed_rows=0)
-    assert all(shows(one, unmasked) for one in classes)
-    for counted in (PERSONS, DECOYS, replace(DECOYS, decoys=0)):
-        assert not any(shows(one, counted) for one in classes)
-        assert shows("suppression", counted)
-    assert not any(shows(one, NOISE) for one in (*classes, "suppression"))
+    assert all(shows(figure, unmasked) for figure in classes)
+    for figures in (PERSONS, DECOYS, replace(DECOYS, decoys=0)):
+        assert not any(shows(figure, figures) for figure in classes)
+        assert shows("suppression", figures)
+    assert not any(shows(figure, NOISE) for figure in (*classes, "suppression"))
     for local in ({"strategy": "mondrian"}, {"suppression": "cells"}):
-        assert not any(shows(one, **local) for one in (*classes, *levels))
+        assert not any(shows(figure, **local) for figure in (*classes, *levels))
     assert not shows("height", replace(PLAIN, generalization={"zip": None}))
     assert not shows("height", replace(PLAIN, heights={}))
     assert shows("height", replace(PLAIN, generalization={"zip": 0}, heights={}))
@@ -290,16 +290,16 @@ def test_the_top_of_a_mask_hides_its_height() -> None:
 )
 def test_the_score_is_worked_out_from_the_release(measure: str, score: float) -> None:
     policy = {**POLICY, "search": {"strategy": "optimal", "measure": measure}}
-    found = recompute_score(replace(PLAIN, measure=measure, policy=policy), {5: 1, 12: 1})
-    assert found == pytest.approx(score)
+    recomputed = recompute_score(replace(PLAIN, measure=measure, policy=policy), {5: 1, 12: 1})
+    assert recomputed == pytest.approx(score)
 
 
 # --- against the run ---------------------------------------------------------------------------------
 
 
-def failures(found: dict[str, int], expected: dict[str, Any]) -> list[str]:
+def failures(figures: dict[str, int], expected: dict[str, Any]) -> list[str]:
     """The differences between a release with these figures and a run that expects others."""
-    manifest = replace(PLAIN, **{"released_rows": 12, "classes": 3, "smallest_class": 4, **found})
+    manifest = replace(PLAIN, **{"released_rows": 12, "classes": 3, "smallest_class": 4, **figures})
     wanted = SimpleNamespace(
         **{"rows": 12, "classes": 3, "smallest_class": 4, "masked_rows": 0, "digest": None} | expected
     )
@@ -308,7 +308,7 @@ def failures(found: dict[str, int], expected: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("found", "expected", "count"),
+    ("figures", "expected", "count"),
     [
         ({}, {}, 0),
         ({}, {"digest": "d"}, 0),
@@ -334,9 +334,9 @@ def failures(found: dict[str, int], expected: dict[str, Any]) -> list[str]:
     ],
 )
 def test_a_release_has_the_rows_and_classes_of_its_run(
-    found: dict[str, int], expected: dict[str, Any], count: int
+    figures: dict[str, int], expected: dict[str, Any], count: int
 ) -> None:
-    assert len(failures(found, expected)) == count
+    assert len(failures(figures, expected)) == count
 
 
 def test_columns_and_manifest_are_those_that_were_written() -> None:
@@ -354,14 +354,19 @@ def test_columns_and_manifest_are_those_that_were_written() -> None:
 def test_published_suppression_leaves_each_hidden_label_undetermined() -> None:
     """Hidden labels have at most ``least - 1`` suppressed rows each. The rows that are not shown must be 0, or at least
     ``least`` and few enough that any hidden label may have none."""
-    for least, labels, count, rest in itertools.product((2, 3, 5), range(1, 5), range(4), range(14)):
+    for least, labels, count, suppressed_rows in itertools.product((2, 3, 5), range(1, 5), range(4), range(14)):
         if count > labels:
             continue
-        shown = [least + i for i in range(count)]
-        others = itertools.product(range(least), repeat=max(labels - count - 1, 0))
-        is_open = labels > count and any(sum(rows) == rest for rows in others)  # one of them has none
-        expected = rest == 0 or (rest >= least and is_open)
-        assert can_show_labels(shown, sum(shown) + rest, labels, least) == expected, (least, labels, count, rest)
+        label_counts = [least + i for i in range(count)]
+        hidden_counts = itertools.product(range(least), repeat=max(labels - count - 1, 0))
+        is_open = labels > count and any(sum(rows) == suppressed_rows for rows in hidden_counts)  # one of them has none
+        expected = suppressed_rows == 0 or (suppressed_rows >= least and is_open)
+        assert can_show_labels(label_counts, sum(label_counts) + suppressed_rows, labels, least) == expected, (
+            least,
+            labels,
+            count,
+            suppressed_rows,
+        )
 
 
 # --- sizes of classes --------------------------------------------------------------------------------

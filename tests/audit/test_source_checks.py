@@ -55,11 +55,11 @@ class Subject:
         connection.execute(f"DROP TABLE IF EXISTS {draft.run.work('suppressed').sql('duckdb')}")
         search_input = replace(draft.search_input, **(search or {}))
         try:
-            found = check_against_source(draft.run, search_input, _Rows(verification), withdraws)
+            results = check_against_source(draft.run, search_input, _Rows(verification), withdraws)
         finally:
             draft.run.engine.execute(drop_view(draft.run.work_names.view("recoded")))
-        assert all(check.name.startswith(SOURCE_PREFIX) and check.passed is not None for check in found)
-        return {check.name.removeprefix(SOURCE_PREFIX) for check in found if not check.passed}
+        assert all(check.name.startswith(SOURCE_PREFIX) and check.passed is not None for check in results)
+        return {check.name.removeprefix(SOURCE_PREFIX) for check in results if not check.passed}
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class _Rows:
 
 
 @contextmanager
-def released(query: str, attributes: dict[str, Any], **sections: Any) -> Iterator[Subject]:
+def draft_release(query: str, attributes: dict[str, Any], **sections: Any) -> Iterator[Subject]:
     with duckdb.connect() as connection, sqlanon.connect(connection) as db:
         connection.execute(f"CREATE TABLE t AS {query}")
         draft = db.anonymize(make_policy(attributes, **sections))._draft
@@ -98,7 +98,7 @@ def plain() -> Iterator[Subject]:
     attributes = {"ward": ward, "floor": {"intervals": [10]}, "ill": "sensitive"}
     search = {"suppression_limit": 0.4, "measure": "average_class_size"}
     privacy = {"average_risk": 0.15, "k_anonymity": [{"quasi": ["ward"], "k": 5}]}
-    with released(source, attributes, k=3, privacy=privacy, search=search) as subject:
+    with draft_release(source, attributes, k=3, privacy=privacy, search=search) as subject:
         assert subject.manifest.generalization == {"ward": 0, "floor": 0} and subject.manifest.score
         assert sorted(subject.suppressed) == [("ward", "a", 4, 5), ("ward", "b", 3, 9)]
         yield subject
@@ -153,12 +153,12 @@ def test_parts_of_a_release_meet_what_each_class_must_meet(plain: Subject) -> No
     draft, connection = plain.draft, plain.draft.run.engine.connection
     statement, macros = draft.recoding.statement, draft.run.install_macros()
     audit = SourceAudit(draft.run.engine, draft.run.work, macros, draft.search_input, statement, None)
-    both = ["3-anonymity", "5-anonymity of ward"]
-    for rows, refused in ((14, []), (13, both[1:]), (12, both[1:]), (11, both)):
+    requirements = ["3-anonymity", "5-anonymity of ward"]
+    for rows, refused in ((14, []), (13, requirements[1:]), (12, requirements[1:]), (11, requirements)):
         part = f"FROM memory.main.draft_rows ORDER BY ward DESC LIMIT {rows}"
         connection.execute(f"CREATE OR REPLACE TABLE memory.main.released_rows AS {part}")
         checks = audit.checks_of_classes("memory.main.released_rows")
-        assert [check.name for check in checks] == both
+        assert [check.name for check in checks] == requirements
         assert [check.name for check in checks if not check.passed] == refused
 
 
@@ -175,7 +175,7 @@ def persons() -> Iterator[Subject]:
     """
     attributes = {"ward": "suppress"}
     sections = {"source": {"table": "t", "person": "person"}, "search": {"suppression_limit": 0.2, "measure": "height"}}
-    with released(source, attributes, k=4, **sections) as subject:
+    with draft_release(source, attributes, k=4, **sections) as subject:
         claims = subject.manifest
         assert (claims.persons, claims.suppressed_persons, claims.partly_released_persons) == (8, 1, 1)
         assert (claims.smallest_class, claims.smallest_class_rows, claims.suppressed_rows) == (4, 5, 1)
@@ -204,7 +204,7 @@ def test_requirements_on_a_population_are_checked_with_it() -> None:
     population = {"query": "SELECT unnest(['a', 'a', 'a', 'b', 'b', 'b', 'c', 'c']) AS ward"}
     source = "SELECT unnest(['a', 'a', 'b', 'b', 'b', 'c']) AS ward"
     sections = {"population": population, "search": {"suppression_limit": 0.2}}
-    with released(source, {"ward": "suppress"}, k=2, privacy={"k_map": 3}, **sections) as subject:
+    with draft_release(source, {"ward": "suppress"}, k=2, privacy={"k_map": 3}, **sections) as subject:
         assert (subject.manifest.generalization, subject.manifest.suppressed_rows) == ({"ward": 0}, 1)
         assert subject.refused() == set()
         every_row = {"limit": SuppressionLimit(0)}
@@ -247,7 +247,7 @@ OTHER_TABLE = make_policy({"ward": "suppress", "ill": "sensitive"}, table="u", k
 
 
 @pytest.mark.parametrize(
-    ("made_by", "policy", "shown", "expected"),
+    ("made_by", "policy", "policy_entries", "expected"),
     [
         (POLICY, POLICY, {}, set()),
         (POLICY, POLICY, {"draft": True}, set()),
@@ -263,9 +263,9 @@ OTHER_TABLE = make_policy({"ward": "suppress", "ill": "sensitive"}, table="u", k
     ],
 )
 def test_the_release_was_made_by_the_policy_and_shows_it(
-    made_by: sqlanon.Policy, policy: sqlanon.Policy, shown: dict[str, Any], expected: set[str], plain: Subject
+    made_by: sqlanon.Policy, policy: sqlanon.Policy, policy_entries: dict[str, Any], expected: set[str], plain: Subject
 ) -> None:
-    manifest = replace(plain.manifest, policy=POLICY.redact() | shown, policy_hash=made_by.fingerprint())
+    manifest = replace(plain.manifest, policy=POLICY.redact() | policy_entries, policy_hash=made_by.fingerprint())
     verification = Verification(Path("r.duckdb").absolute(), manifest, (), "digest")
     checks = {check.name.removeprefix(SOURCE_PREFIX): check.passed for check in check_policy(policy, verification)}
     assert checks == {name: name not in expected for name in ("policy", "manifest")}

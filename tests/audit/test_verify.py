@@ -64,8 +64,8 @@ def copy(published_release: sqlanon.Release, tmp_path: Path) -> Path:
     return Path(shutil.copy(published_release.path, tmp_path / "copy.duckdb"))
 
 
-def claim(what: str) -> str:
-    return f"UPDATE sqlanon.manifest SET sqlanon_version = '0.0.0', {what}"
+def claim(assignments: str) -> str:
+    return f"UPDATE sqlanon.manifest SET sqlanon_version = '0.0.0', {assignments}"
 
 
 @pytest.mark.thorough
@@ -112,10 +112,10 @@ def test_a_manifest_of_another_version_hides_no_change(
 ) -> None:
     change(copy, OTHER_VERSION, statement)
     compact_file(copy)
-    found = next(check for check in verify_file(copy).checks if check.name == "comments and views")
-    assert found.passed is passed
-    assert words in found.message
-    assert "the comments do not match the manifest" in found.message
+    check = next(check for check in verify_file(copy).checks if check.name == "comments and views")
+    assert check.passed is passed
+    assert words in check.message
+    assert "the comments do not match the manifest" in check.message
 
 
 @pytest.mark.thorough

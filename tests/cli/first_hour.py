@@ -349,14 +349,14 @@ _DIFFERS = re.compile(r"[0-9a-f]{64}|\d+\.\d\d(?= s$)|\d{4}-\d\d-\d\d \d\d:\d\d"
 def answer(mistake: Mistake, ended: Ended, folder: Path) -> str:
     """What stands in the file: the mistake, and all that the terminal shows. Times and hashes differ."""
     lines = [line for _, new in mistake.lines for line in new.splitlines() if line.strip()]
-    shown = _DIFFERS.sub("...", ended.out + ended.err)
-    shown = re.sub(rf"{re.escape(duckdb.__version__)}(/\w+)?", "VERSION", shown)
+    output = _DIFFERS.sub("...", ended.out + ended.err)
+    output = re.sub(rf"{re.escape(duckdb.__version__)}(/\w+)?", "VERSION", output)
     for path in {os.path.realpath(folder), str(folder)}:
-        shown = shown.replace(f"{path}{os.sep}", "").replace(path, ".")
+        output = output.replace(f"{path}{os.sep}", "").replace(path, ".")
     done = ">>> " + mistake.python.replace("\n", "\n    ... ") if mistake.python else f"$ sqlanon {mistake.command}"
     quoted = "\n".join(f"    {line}".rstrip() for line in [*lines, *[""] * bool(lines), done])
     ending = "" if mistake.python else f"\n(exit {ended.status})\n"
-    return f"## {mistake.title}\n\n{quoted}\n\n{shown.strip()}\n{ending}"
+    return f"## {mistake.title}\n\n{quoted}\n\n{output.strip()}\n{ending}"
 
 
 def approved_answers() -> dict[str, str]:
@@ -369,6 +369,6 @@ if __name__ == "__main__":
     texts = []
     with Path(os.devnull).open("w") as nothing, redirect_stdout(nothing), redirect_stderr(nothing):
         for mistake in MISTAKES:
-            with tempfile.TemporaryDirectory() as made:
-                texts.append(answer(mistake, make(mistake, Path(made)), Path(made)))
+            with tempfile.TemporaryDirectory() as folder_name:
+                texts.append(answer(mistake, make(mistake, Path(folder_name)), Path(folder_name)))
     GOLDEN.write_text("\n".join(texts), encoding="utf-8")

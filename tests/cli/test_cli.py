@@ -155,9 +155,9 @@ def test_a_release_is_verified_with_its_policy_wherever_it_was_published_to(fold
     assert cli("anonymize", folder / "policy.toml", "--output", output, cwd=folder).status == 0
     ended = cli("verify", folder / output, "--policy", folder / "policy.toml")
     assert (ended.status, ended.err) == (0, "")
-    other = rewrite(folder, "k = 5", "k = 4")
-    assert "the release was made by this policy" in cli("verify", folder / output, "--policy", other).out
-    assert cli("verify", folder / output, "--policy", other).status == 1
+    other_policy = rewrite(folder, "k = 5", "k = 4")
+    assert "the release was made by this policy" in cli("verify", folder / output, "--policy", other_policy).out
+    assert cli("verify", folder / output, "--policy", other_policy).status == 1
 
 
 @pytest.mark.thorough
@@ -190,17 +190,17 @@ def adult_policy(data: Path, folder: Path) -> Path:
 @pytest.mark.thorough
 def test_the_figures_of_the_contract_on_adult_and_progress_on_a_terminal(data: Path, tmp_path: Path) -> None:
     """The object that the design prints, but for the times and the number of checks."""
-    status, out, shown = on_a_terminal("anonymize", adult_policy(data, tmp_path), "--json")
+    status, out, terminal_output = on_a_terminal("anonymize", adult_policy(data, tmp_path), "--json")
     assert status == 0
-    assert b"reading the source" in shown
-    assert re.search(rb"searching: [\d,]+ open, [\d,]+ checked, best score", shown)
-    assert b"Traceback" not in shown
+    assert b"reading the source" in terminal_output
+    assert re.search(rb"searching: [\d,]+ open, [\d,]+ checked, best score", terminal_output)
+    assert b"Traceback" not in terminal_output
     printed = json.loads(out)
-    known = {
+    figures = {
         "rows": 30162, "released_rows": 28816, "suppressed_rows": 1346, "classes": 397, "smallest_class": 5,
         "measure": "loss", "optimal": True, "table": "patients", "release": str(tmp_path / "release.duckdb"),
     }  # fmt: skip
-    assert {name: printed[name] for name in known} == known
+    assert {name: printed[name] for name in figures} == figures
     assert math.isclose(printed["score"], 0.178339, abs_tol=5e-7)
     assert list(printed["generalization"]) == ADULT
     assert (printed["generalization"]["sex"], printed["generalization"]["age"]) == (0, 3)
@@ -484,9 +484,9 @@ HOSTILE = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", some(HOSTILE, 2))
-def test_a_hostile_policy_is_2_with_a_message(what: str, folder: Path) -> None:
-    content = HOSTILE[what]
+@pytest.mark.parametrize("name", some(HOSTILE, 2))
+def test_a_hostile_policy_is_2_with_a_message(name: str, folder: Path) -> None:
+    content = HOSTILE[name]
     (folder / "policy.toml").write_bytes((folder / "hospital.duckdb").read_bytes() if content is None else content)
     before = {path.name for path in folder.iterdir()}
     for command in ("anonymize", "plan"):
@@ -550,14 +550,14 @@ WRONG = {
 
 
 @pytest.mark.cases(1)
-@pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_request_is_2_and_says_what_is_wrong(what: str, folder: Path) -> None:
-    old, new, said = WRONG[what]
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_request_is_2_and_says_what_is_wrong(name: str, folder: Path) -> None:
+    old, new, message = WRONG[name]
     before = (folder / "hospital.duckdb").read_bytes()
     ended = cli("anonymize", rewrite(folder, old, new), "--json")
     assert (ended.status, ended.out) == (2, "")
     assert ended.err.startswith("error: ")
-    assert said in ended.err
+    assert message in ended.err
     assert "internal error" not in ended.err
     assert not (folder / "release.duckdb").exists()
     assert (folder / "hospital.duckdb").read_bytes() == before

@@ -56,10 +56,10 @@ def test_it_names_what_is_gone_and_what_would_keep_it(policy: Path) -> None:
 def test_json_has_the_same(policy: Path) -> None:
     printed = json.loads(cli("anonymize", policy, "--dry-run", "--json").out)
     assert printed["fully_suppressed"] == ["age"]
-    found = printed["alternative"]
-    assert found["search"] == {"strategy": "mondrian", "summary": "set"}
-    assert (found["keeps"], found["rows"]) == (["age"], 40)
-    assert 0 < found["loss"] < printed["score"] == 0.5
+    alternative = printed["alternative"]
+    assert alternative["search"] == {"strategy": "mondrian", "summary": "set"}
+    assert (alternative["keeps"], alternative["rows"]) == (["age"], 40)
+    assert 0 < alternative["loss"] < printed["score"] == 0.5
 
 
 @pytest.mark.thorough

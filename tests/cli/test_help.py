@@ -45,7 +45,9 @@ def test_help_fits_and_breaks_no_words(name: str | None, width: int, monkeypatch
     assert all(texts), "every command, argument and option has a sentence"
     parts = set(ended.out.split())
     assert not {word for text in texts for word in text.split()} - parts
-    for option in (opt for one in command.params if one.param_type_name == "option" for opt in one.opts):
+    for option in (
+        opt for parameter in command.params if parameter.param_type_name == "option" for opt in parameter.opts
+    ):
         assert option in ended.out
     if name is not None:
         assert f"\n  sqlanon {name} " in ended.out or ended.out.count(f"sqlanon {name}\n")
@@ -60,7 +62,7 @@ def test_completion_offers_commands_and_options_and_loads_nothing_heavy() -> Non
         "print([name for name in ('duckdb', 'sqlglot', 'rich', 'sqlanon.policy') if name in sys.modules])"
     )
 
-    def completed(words: str) -> list[str]:
+    def complete_words(words: str) -> list[str]:
         env = os.environ | {"_SQLANON_COMPLETE": "complete_bash", "COMP_WORDS": words}
         env["COMP_CWORD"] = str(len(words.split(" ")) - 1)
         done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
@@ -68,8 +70,8 @@ def test_completion_offers_commands_and_options_and_loads_nothing_heavy() -> Non
         assert heavy == "[]"
         return offered
 
-    assert completed("sqlanon an") == ["anonymize"]
-    assert "--memory-limit" in completed("sqlanon anonymize --")
+    assert complete_words("sqlanon an") == ["anonymize"]
+    assert "--memory-limit" in complete_words("sqlanon anonymize --")
 
 
 @pytest.mark.slow

@@ -38,16 +38,16 @@ def test_the_printed_keys_read_the_file_alike(case: str, tmp_path: Path) -> None
     path = tmp_path / "people.csv"
     path.write_bytes(content)
     with sqlanon.connect(path) as db:
-        found = db.inspect()
-        again = db.inspect(csv=dict(found.csv))
-    assert facts.items() <= found.to_dict()["files"][0].items()
-    assert (again.rows, again.columns, again.csv) == (found.rows, found.columns, found.csv)
+        inspection = db.inspect()
+        again = db.inspect(csv=dict(inspection.csv))
+    assert facts.items() <= inspection.to_dict()["files"][0].items()
+    assert (again.rows, again.columns, again.csv) == (inspection.rows, inspection.columns, inspection.csv)
     with sqlanon.connect(path) as db:
-        names = [column.name for column in found.columns]
+        names = [column.name for column in inspection.columns]
         policy = make_policy(
-            dict.fromkeys(names, "suppress"), k=1, table=None, source={"files": [str(path)], "csv": found.csv}
+            dict.fromkeys(names, "suppress"), k=1, table=None, source={"files": [str(path)], "csv": inspection.csv}
         )
-        assert db.anonymize(policy, record=False).rows == found.rows
+        assert db.anonymize(policy, record=False).rows == inspection.rows
 
 
 @pytest.mark.slow
@@ -135,9 +135,15 @@ def test_other_files_have_columns_and_no_csv_keys(tmp_path: Path) -> None:
     (tmp_path / "people.json").write_text('[{"id": 1, "age": "NA"}, {"id": 2, "age": "7"}, {"id": 3, "age": "8"}]')
     for name in ("people.parquet", "people.json"):
         with sqlanon.connect(tmp_path / name) as db:
-            found = db.inspect()
-        assert (found.rows, found.files, found.missing, found.csv, found.toml()) == (3, (), None, {}, "")
-        age = found.columns[1]
+            inspection = db.inspect()
+        assert (inspection.rows, inspection.files, inspection.missing, inspection.csv, inspection.toml()) == (
+            3,
+            (),
+            None,
+            {},
+            "",
+        )
+        age = inspection.columns[1]
         assert (age.name, age.type, age.fits, age.others) == ("age", "VARCHAR", "BIGINT", {"NA": 1})
 
 

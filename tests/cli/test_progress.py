@@ -44,10 +44,12 @@ def test_a_short_statement_has_no_bar_and_a_short_job_no_time() -> None:
 
 def test_a_long_statement_has_a_bar_and_the_time_left_for_it() -> None:
     clock = Clock()
-    shown = line(clock, (30.0, 0.75))
+    progress_line = line(clock, (30.0, 0.75))
     clock.now += 65
     bar = "━" * 15 + "─" * 5
-    assert shown.text() == f"measuring the risk, this statement: {bar} 75 %, about 10 s left for it, 2 min so far"
+    assert (
+        progress_line.text() == f"measuring the risk, this statement: {bar} 75 %, about 10 s left for it, 2 min so far"
+    )
 
 
 @pytest.mark.parametrize("share", [None, 0.001])
@@ -57,18 +59,20 @@ def test_where_the_engine_knows_no_share_no_time_left_is_made_up(share: float | 
 
 def test_the_end_of_a_search_is_only_known_with_a_time_limit() -> None:
     clock = Clock()
-    shown = line(clock, (600.0, None), time_limit=20)
-    shown.update("scan", 0, 0, None)
+    progress_line = line(clock, (600.0, None), time_limit=20)
+    progress_line.update("scan", 0, 0, None)
     clock.now += 50
-    assert "left" not in shown.text()  # the limit is that of the search alone
-    shown.update("search", 1234, 56, 0.25)
+    assert "left" not in progress_line.text()  # the limit is that of the search alone
+    progress_line.update("search", 1234, 56, 0.25)
     clock.now += 5
-    shown.update("search", 1200, 90, 0.25)
-    assert shown.text() == ("searching: 1,200 open, 90 checked, best score 0.25, at most 15 s left, 55 s so far")
+    progress_line.update("search", 1200, 90, 0.25)
+    assert progress_line.text() == (
+        "searching: 1,200 open, 90 checked, best score 0.25, at most 15 s left, 55 s so far"
+    )
     clock.now += 16
-    assert "left" not in shown.text()
-    shown.update("write", 0, 90, 0.25)
-    assert shown.text() == "writing and auditing the release, 2 min so far"
+    assert "left" not in progress_line.text()
+    progress_line.update("write", 0, 90, 0.25)
+    assert progress_line.text() == "writing and auditing the release, 2 min so far"
     unlimited = line(clock)
     unlimited.update("search", 5, 2, None)
     assert unlimited.text() == "searching: 5 open, 2 checked, best score none yet"
@@ -125,9 +129,9 @@ def test_the_engine_says_how_far_a_statement_is_and_prints_nothing(
 
     def look() -> None:
         while not ended.wait(0.002):
-            found = RUNNING_STATEMENTS.progress()
-            if found is not None and found[1] is not None:
-                shares.append(found[1])
+            progress_ = RUNNING_STATEMENTS.progress()
+            if progress_ is not None and progress_[1] is not None:
+                shares.append(progress_[1])
 
     watcher = threading.Thread(target=look)
     watcher.start()
@@ -197,22 +201,22 @@ def test_every_long_command_shows_progress_with_json_too(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "policy.toml").write_text(POLICY)
-    shown: list[str] = []
+    lines: list[str] = []
 
     @contextmanager
-    def recorded(console: Console, line: ProgressLine) -> Iterator[ProgressLine]:
-        shown.append(line.text())
+    def record_line(console: Console, line: ProgressLine) -> Iterator[ProgressLine]:
+        lines.append(line.text())
         yield line
 
-    monkeypatch.setattr("sqlanon.cli.progress.show_line", recorded)
+    monkeypatch.setattr("sqlanon.cli.progress.show_line", record_line)
     terminal = SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("sqlanon.cli.progress.sys", terminal)
     assert cli(*command.split(), cwd=tmp_path).status != 0  # there is no source
-    assert shown == [COMMANDS[command]]
-    shown.clear()
+    assert lines == [COMMANDS[command]]
+    lines.clear()
     if command.split(maxsplit=1)[0] not in ("suggest", "report"):  # they print no JSON
         cli(*command.split(), "--json", cwd=tmp_path)
-        assert shown == [COMMANDS[command]]
+        assert lines == [COMMANDS[command]]
 
 
 def test_interrupts_reach_the_running_statements() -> None:

@@ -89,22 +89,24 @@ def test_names_that_do_harm_are_shown_as_text(capsys: pytest.CaptureFixture[str]
         print_lines(name)
     out = capsys.readouterr().out
     assert "\x1b" not in out and "\u202e" not in out and "\t" not in out
-    shown = [
+    printed = [
         "[red]x[/red]", "[/]", "\\x1b[31mred\\x1b[0m", "two\\nlines", ":smile:", "a\\tb", "\\u202eabc", "日本",
         "[link=x]",
     ]  # fmt: skip
     lines = out.splitlines()[1:]
-    for name, line in zip(shown, lines, strict=False):
-        assert line == name + " " * (max(map(len, shown)) + 2 - columns_of(name)) + "1"
-    assert lines[len(shown) :] == [line for name in shown for line in name.split("\\n")]  # a sentence may have lines
+    for name, line in zip(printed, lines, strict=False):
+        assert line == name + " " * (max(map(len, printed)) + 2 - columns_of(name)) + "1"
+    assert lines[len(printed) :] == [
+        line for name in printed for line in name.split("\\n")
+    ]  # a sentence may have lines
 
 
 def test_control_characters_are_escaped() -> None:
     steering = [chr(code) for code in (*range(32), *range(127, 160), 0x2028, 0x2029, 0x202E, 0x2066, 0xD800)]
-    for one in steering:
-        assert make_printable(one).isascii() and make_printable(one).startswith("\\")
-    kept = "é日🙂 [x] \\n \u00a0"
-    assert make_printable(kept) == kept
+    for character in steering:
+        assert make_printable(character).isascii() and make_printable(character).startswith("\\")
+    text = "é日🙂 [x] \\n \u00a0"
+    assert make_printable(text) == text
 
 
 def test_bars_are_as_long_as_counts_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,9 +127,9 @@ def test_a_long_error_is_cut_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal)
         with pytest.raises(SystemExit):
             _exit_with_error(ReleaseError(text))
-        shown = sys.stderr.getvalue().splitlines()  # type: ignore[attr-defined]
-        assert (len(shown), shown[0]) == (lines, "error: line 0")
-    assert shown[-1] == "line 4999"
+        error_lines = sys.stderr.getvalue().splitlines()  # type: ignore[attr-defined]
+        assert (len(error_lines), error_lines[0]) == (lines, "error: line 0")
+    assert error_lines[-1] == "line 4999"
 
 
 def test_lines_are_folded_between_words_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,20 +180,20 @@ def shown_at(width: int, *arguments: str | Path, folder: Path | None = None, **e
     command = [sys.executable, *map(str, arguments)]
     process = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=env, cwd=folder)
     os.close(follower)
-    shown = b""
+    output = b""
     try:
         while part := os.read(leader, 65536):
-            shown += part
+            output += part
     except OSError:  # the other end is closed
         pass
     finally:
         os.close(leader)
-    assert process.wait() == 0, shown
-    return shown.decode("utf-8", "backslashreplace").replace("\r\n", "\n")
+    assert process.wait() == 0, output
+    return output.decode("utf-8", "backslashreplace").replace("\r\n", "\n")
 
 
 def columns_of(line: str) -> int:
-    return sum(2 if one in "日本" else 1 for one in line)
+    return sum(2 if character in "日本" else 1 for character in line)
 
 
 @pytest.mark.slow
@@ -224,14 +226,14 @@ def test_colours_and_paint_can_be_refused() -> None:
 
 @pytest.mark.slow
 def test_a_terminal_without_utf_8() -> None:
-    shown = shown_at(
+    output = shown_at(
         80,
         "-c",
         "from sqlanon.support.terminal import escape_unencodable_output; escape_unencodable_output()\n" + PROGRAM,
         PYTHONIOENCODING="ascii",
     )
-    assert shown.isascii()
-    assert "#" * 30 in shown and "\\u65e5\\u672c" in shown
+    assert output.isascii()
+    assert "#" * 30 in output and "\\u65e5\\u672c" in output
 
 
 # --- the commands
@@ -303,9 +305,9 @@ def test_commands_on_a_narrow_terminal(folder: Path) -> None:
     for command in COMMANDS:
         painted = shown_at(60, "-m", "sqlanon", *command, folder=folder, NO_COLOR="1")
         assert not COLOUR.search(painted), command
-        shown = STEERED.sub("", PAINT.sub("", painted))
-        assert "\x1b" not in shown, command
-        ruled = [line for line in shown.splitlines() if BOXES.search(line) and len(set(line.strip())) <= 2]
+        text = STEERED.sub("", PAINT.sub("", painted))
+        assert "\x1b" not in text, command
+        ruled = [line for line in text.splitlines() if BOXES.search(line) and len(set(line.strip())) <= 2]
         assert ruled and max(map(len, ruled)) <= 60, command
 
 
@@ -315,10 +317,10 @@ def test_a_dropped_live_view_is_reported(folder: Path) -> None:
         painted = shown_at(200, "-m", "sqlanon", "live", "policy.toml", "--name", name, folder=folder, NO_COLOR="1")
         assert not COLOUR.search(painted)
         assert re.search(r"^ *quasi-identifier +what is done *$", PAINT.sub("", painted), re.MULTILINE)
-        shown = {re.sub(r" {2,}", "  ", line).strip() for line in PAINT.sub("", painted).splitlines()}
-        told = "level 1 of 5: 1 character hidden from the right"
-        assert f"zip [red]  {told}" in shown
-        assert any(line.startswith("\\x1b[31mage  level ") for line in shown)
+        lines = {re.sub(r" {2,}", "  ", line).strip() for line in PAINT.sub("", painted).splitlines()}
+        description = "level 1 of 5: 1 character hidden from the right"
+        assert f"zip [red]  {description}" in lines
+        assert any(line.startswith("\\x1b[31mage  level ") for line in lines)
     assert "replaced: view \\x1b[31mview (" in painted
     dropped = shown_at(200, "-m", "sqlanon", "live", "policy.toml", "--name", name, "--drop", folder=folder)
     assert dropped == "dropped: view \\x1b[31mview and its tables\n"
@@ -327,13 +329,13 @@ def test_a_dropped_live_view_is_reported(folder: Path) -> None:
 def test_commands_print_by_way_of_the_terminal_alone() -> None:
     cli = Path(sqlanon.__file__).parent / "cli"
     printing = {"echo", "secho", "print"}
-    found = [
+    calls = [
         (path.name, ast.unparse(call.func))
         for path in cli.glob("*.py")
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in printing
     ]
-    assert sorted(found) == [("commands.py", "typer.echo"), ("printing.py", "print")]  # the version, and JSON
+    assert sorted(calls) == [("commands.py", "typer.echo"), ("printing.py", "print")]  # the version, and JSON
 
 
 @pytest.mark.thorough
@@ -373,11 +375,11 @@ def test_the_histogram_is_of_the_released_classes(ending: str, folder: Path, tmp
     with duckdb.connect(str(release.path) if ending == "duckdb" else ":memory:") as reader:
         rows = reader.execute(f'SELECT "zip [red]", "\x1b[31mage" FROM {relation}').fetchall()
         if ending == "duckdb":
-            told = reader.execute(release.class_sizes_sql()).fetchall()
+            histogram = reader.execute(release.class_sizes_sql()).fetchall()
     sizes = Counter(Counter(rows).values())
     assert release.class_sizes() == sorted(sizes.items())
     if ending == "duckdb":
-        assert told == [(size, n, size * n) for size, n in sorted(sizes.items())]
+        assert histogram == [(size, n, size * n) for size, n in sorted(sizes.items())]
         out = piped_output(folder, "anonymize", "policy.toml")
         bars = dict(re.findall(r"^ *(\d+(?:-\d+)?)  +([\d,]+)(?:  #+)?$", out, re.MULTILINE))
         expected = {(low, 2 * low - 2): 0 for low in (5, 9, 17, 33, 65, 129, 257)}

@@ -68,12 +68,12 @@ class Expected:
     donors: Mapping[Row, Sequence[Row]]
 
 
-def expected(case: Case, own: Sequence[Row], levels: oracle.Levels) -> Expected:
+def expected_release(case: Case, values: Sequence[Row], levels: oracle.Levels) -> Expected:
     """Count it all, row by row."""
     table, trees = Table.of(case.rows, case.hierarchies), list(case.hierarchies.values())
-    known = [
+    rows = [
         (row, more)
-        for row, more in zip(case.rows, own, strict=True)
+        for row, more in zip(case.rows, values, strict=True)
         if all(tree.knows(value) for tree, value in zip(trees, row, strict=True))
     ]
 
@@ -82,15 +82,15 @@ def expected(case: Case, own: Sequence[Row], levels: oracle.Levels) -> Expected:
             row, tuple(min(level + up, tree.height) for level, tree in zip(levels, trees, strict=True))
         )
 
-    sizes = Counter(at(row, 0) for row, _ in known)
-    kept = [(row, more) for row, more in known if sizes[at(row, 0)] >= case.k]
+    sizes = Counter(at(row, 0) for row, _ in rows)
+    retained = [(row, more) for row, more in rows if sizes[at(row, 0)] >= case.k]
     donors: dict[Row, list[Row]] = {}
-    for row, _ in known:
+    for row, _ in rows:
         if sizes[at(row, 0)] < case.k:
-            above = ([more for other, more in kept if at(other, up) == at(row, up)] for up in range(1, 10))
-            donors[at(row, 0)] = next(found for found in above if len(found) >= case.k)
+            above = ([more for candidate, more in retained if at(candidate, up) == at(row, up)] for up in range(1, 10))
+            donors[at(row, 0)] = next(donor_rows for donor_rows in above if len(donor_rows) >= case.k)
     return Expected(
-        real=Counter((*at(row, 0), *more) for row, more in known),
+        real=Counter((*at(row, 0), *more) for row, more in rows),
         decoys={labels: case.k - sizes[labels] for labels in donors},
         smallest=min(sizes.values()),
         donors=donors,
@@ -106,10 +106,10 @@ def cases(draw: st.DrawFn) -> tuple[Case, list[Row]]:
     return case, [draw(row) for _ in case.rows]
 
 
-def with_own(case: Case, own: Sequence[Row]) -> pa.Table:
+def with_own(case: Case, values: Sequence[Row]) -> pa.Table:
     table = arrow_table(case)
     for j, (name, type_) in enumerate(OWN.items()):
-        table = table.append_column(name, pa.array([row[j] for row in own], type=type_))
+        table = table.append_column(name, pa.array([row[j] for row in values], type=type_))
     return table
 
 
@@ -140,15 +140,15 @@ def columns(names: Iterable[str]) -> str:
     return ", ".join('"' + name.replace('"', '""') + '"' for name in names)
 
 
-def check(case: Case, own: list[Row]) -> None:
+def check(case: Case, values: list[Row]) -> None:
     solution = oracle.solve(**case.arguments)
-    with tempfile.TemporaryDirectory() as name, sqlanon.connect(with_own(case, own)) as db:
-        asked = asking(case, Path(name))
+    with tempfile.TemporaryDirectory() as name, sqlanon.connect(with_own(case, values)) as db:
+        requested_policy = asking(case, Path(name))
         if solution is None:
             with pytest.raises(InfeasibleError):
-                db.anonymize(asked)
+                db.anonymize(requested_policy)
             return
-        result = db.anonymize(asked)
+        result = db.anonymize(requested_policy)
         assert tuple(result.generalization.values()) == solution.levels
         released = [
             Counter(
@@ -159,9 +159,9 @@ def check(case: Case, own: list[Row]) -> None:
             )
             for i in range(2)
         ]
-        check_rows(case, expected(case, own, solution.levels), result, released)
-        check_figures(case, expected(case, own, solution.levels), result, solution)
-        verification = db.verify(Path(name) / "1.duckdb", asked)
+        check_rows(case, expected_release(case, values, solution.levels), result, released)
+        check_figures(case, expected_release(case, values, solution.levels), result, solution)
+        verification = db.verify(Path(name) / "1.duckdb", requested_policy)
         assert verification.verified, verification.failures
         recorded = [check.passed for check in verification.checks if check.name.endswith("decoys in the catalog")]
         assert recorded == ([True] if result.decoys.rows else [])
@@ -175,17 +175,17 @@ def check_rows(case: Case, right: Expected, result: Any, released: list[Counter[
     assert released[0] == released[1]  # drawn once
     rows, width = released[0], len(case.hierarchies)
     assert not right.real - rows
-    rest = rows - right.real
-    assert Counter(row[:width] for row in rest.elements()) == right.decoys
+    remaining = rows - right.real
+    assert Counter(row[:width] for row in remaining.elements()) == right.decoys
     classes = Counter(row[:width] for row in rows.elements())
     assert all(size >= case.k for size in classes.values())
     assert all(classes[labels] == case.k for labels in right.decoys)
-    for row in rest:  # attribute by attribute, of the smallest class above that has k kept rows
+    for row in remaining:  # attribute by attribute, of the smallest class above that has k kept rows
         for j, value in enumerate(row[width:]):
             assert value in [donor[j] for donor in right.donors[row[:width]]]
     relation = result.decoy_rows
     names = columns(asked_names(case))
-    assert rest == Counter([] if relation is None else relation.select(names).fetchall())
+    assert remaining == Counter([] if relation is None else relation.select(names).fetchall())
 
 
 def check_figures(case: Case, right: Expected, result: Any, solution: oracle.Solution) -> None:
@@ -224,10 +224,10 @@ def test_many_random_tables(drawn: tuple[Case, list[Row]]) -> None:
 
 def test_the_oracle_by_hand() -> None:
     """k = 4 at level 0: two rows of v1 (donors: v0's, one level up), one of v2 and three of NULL (donors: all)."""
-    found = expected(SHORT, SHORT_OWN, (0,))
-    assert found.decoys == {("v1",): 2, ("v2",): 3, (None,): 1}
-    assert (found.smallest, found.real.total()) == (1, 11)
-    assert {len(donors) for donors in found.donors.values()} == {5}
+    expectation = expected_release(SHORT, SHORT_OWN, (0,))
+    assert expectation.decoys == {("v1",): 2, ("v2",): 3, (None,): 1}
+    assert (expectation.smallest, expectation.real.total()) == (1, 11)
+    assert {len(donors) for donors in expectation.donors.values()} == {5}
 
 
 # --- what is drawn ----------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def test_the_distribution_of_what_is_drawn() -> None:
         """
     )
     connection.execute("CREATE TABLE tree AS SELECT DISTINCT place, place[1] AS area, '*' AS top FROM t")
-    asked = sqlanon.Policy(
+    requested_policy = sqlanon.Policy(
         source={"table": "t"},
         attributes={
             "place": {"role": "quasi", "hierarchy": {"table": "tree"}},
@@ -289,7 +289,7 @@ def test_the_distribution_of_what_is_drawn() -> None:
         release={"decoys": True},
     )
     with sqlanon.connect(connection) as db:
-        result = db.anonymize(asked)
+        result = db.anonymize(requested_policy)
         assert result.decoys.to_dict() == {"rows": 6000, "classes": 600, "smallest_class_without": 1}
         rows = result.decoy_rows.fetchall()
     for area in "xy":
@@ -365,25 +365,27 @@ def little(tmp_path: Path) -> Path:
 
 def policy_with_catalog(little: Path, **sections: Any) -> sqlanon.Policy:
     """A policy of the table in a file, with a catalog."""
-    own = {
+    defaults = {
         "source": {"database": str(little / "source.duckdb"), "table": "t"},
         "catalog": {"database": str(little / "private.duckdb")},
     }
-    return plain_policy(LITTLE_ROLES, **{**own, **sections})
+    return plain_policy(LITTLE_ROLES, **{**defaults, **sections})
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("ending", ["duckdb", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_a_release_says_what_k_counts(little: Path, ending: str) -> None:
-    asked = policy_with_catalog(little)
+    requested_policy = policy_with_catalog(little)
     path = little / f"release.{ending}"
     with sqlanon.connect() as db:
-        result = db.anonymize(asked)
+        result = db.anonymize(requested_policy)
         release = result.publish(path)
-        verified = db.verify(path, asked)
+        verified = db.verify(path, requested_policy)
     assert verified.verified
-    told = "5 of the released rows are decoys, in 2 classes. k counts them; without them, the smallest class has 1 of"
-    assert [warning for warning in result.warnings if told in warning]
+    message = (
+        "5 of the released rows are decoys, in 2 classes. k counts them; without them, the smallest class has 1 of"
+    )
+    assert [warning for warning in result.warnings if message in warning]
     manifest = release.manifest
     assert manifest.decoys == 5
     assert (manifest.rows, manifest.released_rows, manifest.suppressed_rows) == (43, 48, 0)
@@ -419,12 +421,12 @@ def test_nothing_in_a_release_tells_a_decoy(little: Path) -> None:
 
 @pytest.mark.thorough
 def test_the_catalog_alone_tells_them(little: Path) -> None:
-    asked = policy_with_catalog(little)
+    requested_policy = policy_with_catalog(little)
     with sqlanon.connect() as db:
-        result = db.anonymize(asked)
+        result = db.anonymize(requested_policy)
         path = result.publish(little / "release.duckdb").path
         drawn = result.decoy_rows.fetchall()
-        result_of_another_run = db.anonymize(asked)
+        result_of_another_run = db.anonymize(requested_policy)
     private = little / "private.duckdb"
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
     rows = fetch(private, "SELECT run_id, table_name, rows FROM sqlanon.decoys ORDER BY made_at, run_id")
@@ -440,9 +442,9 @@ def test_the_catalog_alone_tells_them(little: Path) -> None:
 
 
 def test_decoys_without_a_catalog_warn(little: Path) -> None:
-    asked = plain_policy(LITTLE_ROLES)
+    requested_policy = plain_policy(LITTLE_ROLES)
     with sqlanon.connect(little / "source.duckdb") as db:
-        assert any("without a catalog" in warning for warning in db.anonymize(asked).warnings)
+        assert any("without a catalog" in warning for warning in db.anonymize(requested_policy).warnings)
 
 
 @pytest.mark.slow
@@ -478,11 +480,11 @@ def test_the_command_line_says_so(little: Path) -> None:
 @pytest.mark.slow
 def test_no_class_is_too_small(little: Path) -> None:
     """It is said that there are none; which is another thing than not to have asked."""
-    asked = policy_with_catalog(little, search={"suppression_limit": 0, "measure": "height"})
+    requested_policy = policy_with_catalog(little, search={"suppression_limit": 0, "measure": "height"})
     with sqlanon.connect() as db:
-        result = db.anonymize(asked)
+        result = db.anonymize(requested_policy)
         release = result.publish(little / "release.duckdb")
-        assert db.verify(release.path, asked).verified
+        assert db.verify(release.path, requested_policy).verified
     assert result.decoys.to_dict() == {"rows": 0, "classes": 0, "smallest_class_without": result.smallest_class}
     assert result.decoy_rows is None
     assert release.manifest.decoys == 0
@@ -494,13 +496,13 @@ def test_no_class_is_too_small(little: Path) -> None:
 
 @pytest.mark.thorough
 def test_who_does_not_ask_gets_none(little: Path) -> None:
-    asked = policy_with_catalog(little, release={"table": "t"})
+    requested_policy = policy_with_catalog(little, release={"table": "t"})
     with sqlanon.connect() as db:
-        result = db.anonymize(asked)
+        result = db.anonymize(requested_policy)
         release = result.publish(little / "release.duckdb")
     assert (result.decoys, result.decoy_rows, result.suppressed_rows) == (None, None, 3)
     assert "decoys" not in result.to_dict()
-    assert "decoys" not in asked.redact()
+    assert "decoys" not in requested_policy.redact()
     assert release.manifest.decoys is None
 
 
@@ -508,9 +510,9 @@ def test_who_does_not_ask_gets_none(little: Path) -> None:
 def test_all_classes_too_small_is_infeasible_as_ever() -> None:
     connection = duckdb.connect()
     connection.execute("CREATE TABLE t AS SELECT 'p' || i AS place FROM range(3) AS r(i)")
-    asked = plain_policy({"place": "quasi"}, search={"suppression_limit": 1})
+    requested_policy = plain_policy({"place": "quasi"}, search={"suppression_limit": 1})
     with sqlanon.connect(connection) as db, pytest.raises(InfeasibleError):
-        db.anonymize(asked)
+        db.anonymize(requested_policy)
 
 
 @pytest.mark.slow
@@ -540,12 +542,12 @@ def test_values_of_any_type_can_be_drawn(tmp_path: Path) -> None:
         """
     )
     names = [row[0] for row in connection.execute("DESCRIBE t").fetchall()]
-    asked = plain_policy({name: "quasi" if name == "place" else "insensitive" for name in names})
+    requested_policy = plain_policy({name: "quasi" if name == "place" else "insensitive" for name in names})
     with sqlanon.connect(connection) as db:
-        result = db.anonymize(asked)
+        result = db.anonymize(requested_policy)
         path = result.publish(tmp_path / "r.duckdb").path
         assert result.decoys.rows == 3
-        verification = db.verify(path, asked)
+        verification = db.verify(path, requested_policy)
     assert verification.verified, verification.failures
 
 
@@ -556,7 +558,7 @@ DIVERSE = {"attribute": "s", "kind": "distinct", "l": 2}
 
 
 @pytest.mark.parametrize(
-    ("sections", "place", "told"),
+    ("sections", "place", "message"),
     [
         ({"privacy": {"k": 1}}, "privacy.k", "up to k rows"),
         ({"privacy": {"l_diversity": [DIVERSE]}}, "privacy.k", "up to k rows"),
@@ -571,10 +573,10 @@ DIVERSE = {"attribute": "s", "kind": "distinct", "l": 2}
         ({"privacy": {"k": 2, "k_map": 2}, "population": {"table": "p"}}, "release.decoys", "population"),
     ],
 )
-def test_incompatible_sections_are_refused_beside_decoys(sections: dict[str, Any], place: str, told: str) -> None:
+def test_incompatible_sections_are_refused_beside_decoys(sections: dict[str, Any], place: str, message: str) -> None:
     with pytest.raises(PolicyError) as caught:
         plain_policy({"q": "quasi", "s": "sensitive"}, **sections)
-    assert [problem for problem in caught.value.problems if problem.place == place and told in problem.message]
+    assert [problem for problem in caught.value.problems if problem.place == place and message in problem.message]
 
 
 def test_noise_and_decoys() -> None:
@@ -594,7 +596,7 @@ def test_compare_knows_of_no_decoys(little: Path) -> None:
 
 
 @functools.cache
-def made() -> tuple[tempfile.TemporaryDirectory[str], list[Row]]:
+def make_release() -> tuple[tempfile.TemporaryDirectory[str], list[Row]]:
     """A release of the little table, its catalog, and its decoys: what is tampered with are copies."""
     folder = tempfile.TemporaryDirectory()
     with duckdb.connect(Path(folder.name) / "source.duckdb") as connection:
@@ -606,7 +608,7 @@ def made() -> tuple[tempfile.TemporaryDirectory[str], list[Row]]:
 
 
 def publish_and_read(little: Path) -> tuple[sqlanon.Policy, Path, list[Row]]:
-    folder, drawn = made()
+    folder, drawn = make_release()
     for name in ("release.duckdb", "private.duckdb"):
         shutil.copy(Path(folder.name) / name, little / name)
     return policy_with_catalog(little), little / "release.duckdb", drawn
@@ -620,9 +622,9 @@ def rewrite(path: Path, *statements: str) -> None:
         connection.execute("UPDATE sqlanon.manifest SET digest = (SELECT digest FROM sqlanon.digest('t'))")
 
 
-def failed_checks(asked: sqlanon.Policy, path: Path) -> set[str]:
+def failed_checks(requested_policy: sqlanon.Policy, path: Path) -> set[str]:
     with sqlanon.connect() as db:
-        verification = db.verify(path, asked)
+        verification = db.verify(path, requested_policy)
     return {check.name.removeprefix("against the source: ") for check in verification.checks if check.passed is False}
 
 
@@ -646,28 +648,28 @@ def test_a_manifest_that_says_something_else(little: Path, claims: str, wrong: s
 
 @pytest.mark.thorough
 def test_a_number_of_decoys_that_the_release_cannot_show(little: Path) -> None:
-    asked, path, _ = publish_and_read(little)
+    requested_policy, path, _ = publish_and_read(little)
     rewrite(path, "UPDATE sqlanon.manifest SET decoys = 4, rows = 44")
     compact_file(path)
     assert {check.name for check in verify_file(path).checks if check.passed is False} <= {"comments and views"}
-    assert "decoys" in failed_checks(asked, path)
+    assert "decoys" in failed_checks(requested_policy, path)
 
 
 @pytest.mark.slow
 def test_a_real_row_that_is_changed(little: Path) -> None:
-    asked, path, _ = publish_and_read(little)
+    requested_policy, path, _ = publish_and_read(little)
     rewrite(path, "UPDATE t_v1 SET illness = 'd0' WHERE illness = 'private-q7'")
-    assert {"recoded source", "invented rows"} <= failed_checks(asked, path)
+    assert {"recoded source", "invented rows"} <= failed_checks(requested_policy, path)
 
 
 @pytest.mark.thorough
 def test_a_decoy_with_a_value_that_no_kept_row_has(little: Path) -> None:
-    asked, path, drawn = publish_and_read(little)
+    requested_policy, path, drawn = publish_and_read(little)
     day = next(row[3] for row in drawn if row[0] is None)
     rewrite(
         path, f"""UPDATE t_v1 SET "my ""day" = DATE '1888-01-01' WHERE place IS NULL AND "my ""day" = DATE '{day}'"""
     )
-    assert failed_checks(asked, path) == {"values of decoys"}
+    assert failed_checks(requested_policy, path) == {"values of decoys"}
 
 
 @pytest.mark.thorough
@@ -679,9 +681,9 @@ def test_values_that_are_equal_and_look_different(tmp_path: Path) -> None:
             "to_months(1 + if(i < 40, i // 4 % 2, 0)::INTEGER) AS rest FROM range(42) AS r(i)"
         )
     tree = plain_policy({"stay": "quasi", "rest": "insensitive"}).model_dump(mode="json", exclude_none=True)
-    asked = sqlanon.Policy(**{**tree, "source": {"database": str(tmp_path / "source.duckdb"), "table": "t"}})
+    requested_policy = sqlanon.Policy(**{**tree, "source": {"database": str(tmp_path / "source.duckdb"), "table": "t"}})
     with sqlanon.connect() as db:
-        db.anonymize(asked).publish(tmp_path / "release.duckdb")
+        db.anonymize(requested_policy).publish(tmp_path / "release.duckdb")
     place = "SELECT rowid FROM t_v1 WHERE stay = INTERVAL 5 MONTH ORDER BY rest DESC LIMIT"  # decoys first
     elsewhere = {"recoded source", "invented rows"}
     changes = {
@@ -690,8 +692,8 @@ def test_values_that_are_equal_and_look_different(tmp_path: Path) -> None:
         ("stay", "150 days", 4): elsewhere | {"filled classes"},
         ("stay", "150 days", 2): elsewhere | {"filled classes"},
     }
-    assert failed_checks(asked, tmp_path / "release.duckdb") == set()
-    for (name, value, rows), found in changes.items():
+    assert failed_checks(requested_policy, tmp_path / "release.duckdb") == set()
+    for (name, value, rows), failures in changes.items():
         path = Path(shutil.copy(tmp_path / "release.duckdb", tmp_path / f"{name}_{rows}.duckdb"))
         changed = f"if(rowid IN ({place} {rows}), INTERVAL '{value}', {name})"
         rewrite(  # neither an UPDATE nor compression tells apart what is equal
@@ -703,26 +705,26 @@ def test_values_that_are_equal_and_look_different(tmp_path: Path) -> None:
         )
         compact_file(path, "uncompressed")
         assert verify_file(path).verified
-        assert failed_checks(asked, path) == found, (name, rows)
+        assert failed_checks(requested_policy, path) == failures, (name, rows)
 
 
 @pytest.mark.slow
 def test_a_decoy_in_another_class(little: Path) -> None:
     """From a class of three decoys into one that needs none: k and the counts fail, too."""
-    asked, path, drawn = publish_and_read(little)
+    requested_policy, path, drawn = publish_and_read(little)
     day = next(row[3] for row in drawn if row[0] is None)
     rewrite(path, f"""UPDATE t_v1 SET place = 'p1' WHERE place IS NULL AND "my ""day" = DATE '{day}'""")
-    assert {"4-anonymity", "smallest class"} <= failed_checks(asked, path)
+    assert {"4-anonymity", "smallest class"} <= failed_checks(requested_policy, path)
 
 
 @pytest.mark.thorough
 def test_other_decoys_than_the_catalog_has(little: Path) -> None:
-    asked, path, _ = publish_and_read(little)
+    requested_policy, path, _ = publish_and_read(little)
     table = fetch(little / "private.duckdb", "SELECT table_name FROM sqlanon.decoys")[0][0]
-    assert failed_checks(asked, path) == set()
+    assert failed_checks(requested_policy, path) == set()
     with duckdb.connect(little / "private.duckdb") as connection:
         connection.execute(f"UPDATE sqlanon.\"{table}\" SET illness = 'another' WHERE place IS NULL")
-    assert failed_checks(asked, path) == {"decoys in the catalog"}
+    assert failed_checks(requested_policy, path) == {"decoys in the catalog"}
 
 
 @pytest.mark.parametrize(("recorded", "passed"), [([1, 2], True), ([1], False), ([1, 2, 2], False), ([1, 3], False)])
@@ -739,31 +741,31 @@ def test_the_decoys_of_the_catalog_are_those_that_are_found(recorded: list[int],
 
 @pytest.mark.slow
 def test_a_catalog_that_is_gone(little: Path) -> None:
-    asked, path, _ = publish_and_read(little)
+    requested_policy, path, _ = publish_and_read(little)
     (little / "private.duckdb").unlink()
     with sqlanon.connect() as db:
-        verification = db.verify(path, asked)
+        verification = db.verify(path, requested_policy)
     assert verification.verified
-    told = {check.name: (check.passed, check.message) for check in verification.checks}[
+    decoys_check = {check.name: (check.passed, check.message) for check in verification.checks}[
         "against the source: decoys in the catalog"
     ]
-    assert told == (None, "the catalog has no decoys of this release, or cannot be read")
+    assert decoys_check == (None, "the catalog has no decoys of this release, or cannot be read")
 
 
 @pytest.mark.thorough
 def test_another_source_than_it_was_made_of(little: Path) -> None:
-    asked, path, _ = publish_and_read(little)
+    requested_policy, path, _ = publish_and_read(little)
     with duckdb.connect(little / "source.duckdb") as connection:
         connection.execute("UPDATE t SET illness = 'other' WHERE place = 'p1'")
-    assert failed_checks(asked, path) == {"unchanged source"}
+    assert failed_checks(requested_policy, path) == {"unchanged source"}
     (little / "private.duckdb").unlink()  # without the ledger, nobody knows that it was published like this
-    assert "recoded source" in failed_checks(asked, path)
+    assert "recoded source" in failed_checks(requested_policy, path)
 
 
 @pytest.mark.thorough
 def test_a_failed_run_leaves_release_and_catalog_unchanged(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, path, _ = publish_and_read(little)
-    before, known = path.read_bytes(), fetch(little / "private.duckdb", "SELECT run_id FROM sqlanon.runs")
+    requested_policy, path, _ = publish_and_read(little)
+    before, runs = path.read_bytes(), fetch(little / "private.duckdb", "SELECT run_id FROM sqlanon.runs")
 
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -771,13 +773,13 @@ def test_a_failed_run_leaves_release_and_catalog_unchanged(little: Path, monkeyp
     with monkeypatch.context() as patched:
         patched.setattr(decoys.draw, "draw_decoys", stop)
         with sqlanon.connect() as db, pytest.raises(KeyboardInterrupt):
-            db.anonymize(asked).publish(path)
+            db.anonymize(requested_policy).publish(path)
     with monkeypatch.context() as patched:
         patched.setattr(catalog, "create_table", stop)
         with sqlanon.connect() as db, pytest.raises(KeyboardInterrupt):
-            db.anonymize(asked)
+            db.anonymize(requested_policy)
     assert path.read_bytes() == before
-    assert fetch(little / "private.duckdb", "SELECT run_id FROM sqlanon.runs") == known
+    assert fetch(little / "private.duckdb", "SELECT run_id FROM sqlanon.runs") == runs
     assert verify_file(path).verified
 
 
@@ -797,10 +799,10 @@ def test_the_statement_and_the_plan_can_be_run(little: Path) -> None:
     connection = duckdb.connect()
     connection.execute(LITTLE)
     with sqlanon.connect(connection) as db:
-        asked = plain_policy(LITTLE_ROLES)
-        result = db.anonymize(asked)
+        requested_policy = plain_policy(LITTLE_ROLES)
+        result = db.anonymize(requested_policy)
         assert len(connection.execute(result.sql()).fetchall()) == result.released_rows == 48
-        stages = {stage.name: stage for stage in db.plan(asked).stages}
+        stages = {stage.name: stage for stage in db.plan(requested_policy).stages}
         for name in ("scan", "hierarchies", "frequency set", "decoys"):
             for statement in stages[name].sql:
                 connection.execute(statement)
@@ -824,9 +826,9 @@ def test_work_tables_do_not_pile_up(little: Path) -> None:
 @pytest.mark.thorough
 def test_other_decoys_beside_the_first_are_refused(little: Path) -> None:
     """What two publications share is real: the ledger refuses the second, unless it is the same result."""
-    asked = policy_with_catalog(little)
+    requested_policy = policy_with_catalog(little)
     with sqlanon.connect() as db:
-        first, second = db.anonymize(asked), db.anonymize(asked)
+        first, second = db.anonymize(requested_policy), db.anonymize(requested_policy)
         for name in ("first.duckdb", "again.duckdb"):
             first.publish(little / name)
         assert Counter(first.decoy_rows.fetchall()) != Counter(second.decoy_rows.fetchall())
@@ -848,9 +850,9 @@ def test_decoys_have_no_keys(tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "source.duckdb") as connection:
         connection.execute(LITTLE.replace("SELECT", "SELECT random() AS id,"))
     source = {"database": str(tmp_path / "source.duckdb"), "table": "t", "key": ["id"]}
-    asked = policy_with_catalog(tmp_path, source=source)
+    requested_policy = policy_with_catalog(tmp_path, source=source)
     with sqlanon.connect() as db:
-        result = db.anonymize(asked)
+        result = db.anonymize(requested_policy)
         result.publish(tmp_path / "release.duckdb")
     assert (result.released_rows, result.decoys.rows) == (48, 5)
     assert fetch(
@@ -873,11 +875,11 @@ def test_names_that_queries_have_themselves(tmp_path: Path) -> None:
     roles = dict.fromkeys(("q1", "q0", "class"), "quasi") | dict.fromkeys(
         ("size", "first", "rank", 'a"; DROP TABLE t', "p"), "insensitive"
     )
-    asked = plain_policy(roles, search={"suppression_limit": 0.5, "measure": "distinct"})
+    requested_policy = plain_policy(roles, search={"suppression_limit": 0.5, "measure": "distinct"})
     with sqlanon.connect(connection) as db:
-        result = db.anonymize(asked)
+        result = db.anonymize(requested_policy)
         path = result.publish(tmp_path / "r.duckdb").path
-        verification = db.verify(path, asked)
+        verification = db.verify(path, requested_policy)
     assert verification.verified, verification.failures
     assert result.decoys.rows > 0
     sizes = [n for (n,) in fetch(path, 'SELECT count(*) FROM t GROUP BY q1, q0, "class"')]

@@ -44,11 +44,11 @@ def test_donors_are_the_k_or_more_kept_rows_of_the_nearest_class_above(
         "CREATE TABLE classes (class_id INT, class_size BIGINT, kept BOOLEAN, "
         "code_0 INT, up_0_1 INT, code_1 INT, up_1_2 INT)"
     )
-    for i, (a, b, size, kept) in enumerate(classes):
-        connection.execute("INSERT INTO classes VALUES (?, ?, ?, ?, ?, ?, ?)", (i, size, kept, a, a // 2, b, b // 2))
+    for i, (a, b, size, is_kept) in enumerate(classes):
+        connection.execute("INSERT INTO classes VALUES (?, ?, ?, ?, ?, ?, ?)", (i, size, is_kept, a, a // 2, b, b // 2))
 
     expected = {}
-    for i, (a, b, _, kept) in enumerate(classes):
+    for i, (a, b, _, is_kept) in enumerate(classes):
         for step in (1, 2):
             above = [
                 (j, size)
@@ -56,7 +56,7 @@ def test_donors_are_the_k_or_more_kept_rows_of_the_nearest_class_above(
                 if is_donor and (step == 2 or (c // 2, d // 2) == (a // 2, b // 2))
             ]
             if (donors := sum(size for _, size in above)) >= k:
-                expected[i, step] = (kept, min(j for j, _ in above), donors)
+                expected[i, step] = (is_kept, min(j for j, _ in above), donors)
     query = _donor_candidates(table("classes"), LEVELS, HEIGHTS, k)
     connection.execute(f"CREATE TABLE candidates AS {query.sql('duckdb')}")
     rows = connection.execute("SELECT class_id, step, kept, upper_class, donor_count FROM candidates").fetchall()
@@ -65,8 +65,8 @@ def test_donors_are_the_k_or_more_kept_rows_of_the_nearest_class_above(
 
     nearest = {
         i: (min(step for j, step in expected if j == i))
-        for i, (*_, kept) in enumerate(classes)
-        if not kept and (i, 2) in expected
+        for i, (*_, is_kept) in enumerate(classes)
+        if not is_kept and (i, 2) in expected
     }
     connection.execute(f"CREATE TABLE targets AS {_TARGETS(candidates=table('candidates')).sql('duckdb')}")
     targets = connection.execute("SELECT class_id, step, upper_class, donor_count FROM targets").fetchall()
@@ -79,18 +79,18 @@ def test_donors_are_the_k_or_more_kept_rows_of_the_nearest_class_above(
     wanted = {(step, expected[i, step][1]) for i, step in nearest.items()}
     assert sorted(connection.execute(sources.sql("duckdb")).fetchall()) == sorted(
         (step, first, *classes[i][:2])
-        for (i, step), (kept, first, _) in expected.items()
-        if kept and (step, first) in wanted
+        for (i, step), (is_kept, first, _) in expected.items()
+        if is_kept and (step, first) in wanted
     )
 
-    short = [size for *_, size, kept in classes if not kept]
-    counted = connection.execute(_VULNERABLE_CLASSES(k=k, classes=table("classes")).sql("duckdb")).fetchone()
-    assert counted == (
+    short = [size for *_, size, is_kept in classes if not is_kept]
+    figures = connection.execute(_VULNERABLE_CLASSES(k=k, classes=table("classes")).sql("duckdb")).fetchone()
+    assert figures == (
         len(short),
         sum(short),
         min(short, default=None),
         sum(k - size for size in short),
-        min((size for *_, size, kept in classes if kept), default=None),
+        min((size for *_, size, is_kept in classes if is_kept), default=None),
     )
 
 

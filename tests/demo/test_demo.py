@@ -104,16 +104,16 @@ def test_the_demo_data_are_skewed(db: duckdb.DuckDBPyConnection) -> None:
 
 @pytest.mark.thorough
 def test_the_same_seed_gives_the_same_tables_in_the_same_order(hospital: Path, tmp_path: Path) -> None:
-    again, other = tmp_path / "again.duckdb", tmp_path / "other.duckdb"
+    again, other_seed = tmp_path / "again.duckdb", tmp_path / "other.duckdb"
     make_hospital(again, rows=ROWS)
-    make_hospital(other, rows=ROWS, seed=7)
+    make_hospital(other_seed, rows=ROWS, seed=7)
 
     def content(path: Path) -> list[list[tuple[object, ...]]]:
         with duckdb.connect(path, read_only=True) as connection:
             return [connection.execute(f"FROM {name}").fetchall() for name in ("patients", "voters")]
 
     assert content(again) == content(hospital)
-    assert content(other) != content(hospital)
+    assert content(other_seed) != content(hospital)
 
 
 @pytest.mark.slow
@@ -148,7 +148,7 @@ PEOPLE = """
 """
 
 
-def linked(script: str, levels: dict[str, int]) -> Linkage:
+def link_rows(script: str, levels: dict[str, int]) -> Linkage:
     with duckdb.connect() as connection:
         connection.execute(PEOPLE + script)
         query = link(exp.to_table("people"), exp.to_table("voters"), levels)
@@ -156,7 +156,7 @@ def linked(script: str, levels: dict[str, int]) -> Linkage:
 
 
 def test_identified_are_unique_patients_with_exactly_one_voter() -> None:
-    assert linked("", GROUND) == Linkage(rows=5, unique=3, matched=4, identified=1)
+    assert link_rows("", GROUND) == Linkage(rows=5, unique=3, matched=4, identified=1)
 
 
 def test_a_release_is_linked_by_the_labels_that_it_shows() -> None:
@@ -165,7 +165,7 @@ def test_a_release_is_linked_by_the_labels_that_it_shows() -> None:
         SELECT left(zip, 4) || '*' AS zip, strftime(birth_date, '%Y-%m') AS birth_date, sex FROM people
     """
     # 0213*, 1964-03, f: two rows, three voters. 0213*, 1970-01, m: no voter. 0214*, 1980-05, m: two rows.
-    assert linked(generalized, {"zip": 1, "birth_date": 1, "sex": 0}) == Linkage(5, 1, 4, 0)
+    assert link_rows(generalized, {"zip": 1, "birth_date": 1, "sex": 0}) == Linkage(5, 1, 4, 0)
 
 
 def test_a_voter_with_a_value_that_no_patient_has_still_fits_a_label() -> None:
@@ -174,11 +174,11 @@ def test_a_voter_with_a_value_that_no_patient_has_still_fits_a_label() -> None:
         DELETE FROM voters WHERE zip = '02141'; INSERT INTO voters VALUES ('02144', '1980-05-05', 'm');
         DELETE FROM people; INSERT INTO people VALUES ('0214*', '1980-05-05', 'm')
     """
-    assert linked(script, {"zip": 1, "birth_date": 0, "sex": 0}) == Linkage(1, 1, 1, 1)
+    assert link_rows(script, {"zip": 1, "birth_date": 0, "sex": 0}) == Linkage(1, 1, 1, 1)
 
 
 def test_an_empty_table_gives_nothing_away() -> None:
-    assert linked("DELETE FROM people", GROUND) == Linkage(0, 0, 0, 0)
+    assert link_rows("DELETE FROM people", GROUND) == Linkage(0, 0, 0, 0)
 
 
 @pytest.mark.slow
@@ -192,26 +192,26 @@ def test_an_empty_table_gives_nothing_away() -> None:
 )
 def test_labels_are_those_of_the_rules(attribute: str, labels: list[str]) -> None:
     person = "FROM (SELECT '02139' AS zip, DATE '1964-03-02' AS birth_date, 'f' AS sex)"
-    made = [
+    computed = [
         str(fetch(duckdb.connect(), f"SELECT {label(attribute, level).sql('duckdb')} {person}")[0])
         for level in range(len(labels))
     ]
-    assert made == labels
+    assert computed == labels
 
 
 @pytest.mark.slow
 def test_the_hospital_gives_its_patients_away(hospital: Path) -> None:
-    found = attack(hospital, hospital, GROUND)
-    assert found.linkage.rows == ROWS
-    assert 0.5 * ROWS < found.linkage.identified <= found.linkage.matched < 0.7 * ROWS
-    assert found.linkage.identified < found.linkage.unique <= ROWS
-    assert found.right_names > 0
-    assert 0.98 * found.linkage.identified < found.right_names <= found.linkage.identified
-    assert found.smallest_class == 1
-    assert found.victim is not None and found.matching is not None
-    assert (found.matching.rows, found.matching.diagnoses) == (1, 1)
+    outcome = attack(hospital, hospital, GROUND)
+    assert outcome.linkage.rows == ROWS
+    assert 0.5 * ROWS < outcome.linkage.identified <= outcome.linkage.matched < 0.7 * ROWS
+    assert outcome.linkage.identified < outcome.linkage.unique <= ROWS
+    assert outcome.right_names > 0
+    assert 0.98 * outcome.linkage.identified < outcome.right_names <= outcome.linkage.identified
+    assert outcome.smallest_class == 1
+    assert outcome.victim is not None and outcome.matching is not None
+    assert (outcome.matching.rows, outcome.matching.diagnoses) == (1, 1)
     with duckdb.connect(hospital, read_only=True) as connection:
-        who = found.victim
+        who = outcome.victim
         assert connection.execute(
             "SELECT diagnosis FROM patients WHERE name = ? AND zip = ? AND birth_date = ? AND sex = ?",
             [who.name, who.zip, who.birth_date, who.sex],

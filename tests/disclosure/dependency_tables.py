@@ -132,11 +132,11 @@ def independent(seed: int) -> Table:
 
 def _noisy(maker: _Maker, sql: str, share: float) -> str:
     """The same, of another row for a share of the rows: the values stay, what they depend on does not."""
-    other = sql
+    expression = sql
     for name, column in reversed(maker.table.columns.items()):
-        other = other.replace(name, f"({column})")
-    other = other.replace("hash(i *", "hash((i + 7777777) *")
-    return f"CASE WHEN {uniform(maker.salt())} < {share} THEN {other} ELSE {sql} END"
+        expression = expression.replace(name, f"({column})")
+    expression = expression.replace("hash(i *", "hash((i + 7777777) *")
+    return f"CASE WHEN {uniform(maker.salt())} < {share} THEN {expression} ELSE {sql} END"
 
 
 def _zip_codes(maker: _Maker) -> tuple[str, int]:
@@ -147,9 +147,9 @@ def _zip_codes(maker: _Maker) -> tuple[str, int]:
 
 def _district(maker: _Maker, noise: float = 0) -> None:
     name, values = _zip_codes(maker)
-    each = maker.random.randint(2, max(2, min(12, values // 8)))
-    each = 9 if each == 10 else each  # ten are what a masked digit stands for: such a district says no more
-    sql = f"'d' || ({name}::INTEGER // {each})"
+    size = maker.random.randint(2, max(2, min(12, values // 8)))
+    size = 9 if size == 10 else size  # ten are what a masked digit stands for: such a district says no more
+    sql = f"'d' || ({name}::INTEGER // {size})"
     maker.table.columns["planted"] = _noisy(maker, sql, noise) if noise else sql
 
 
@@ -232,7 +232,7 @@ PLANTED: dict[str, Callable[[_Maker], None]] = {
 """The kinds of dependencies, by name."""
 
 
-def planted(seed: int, kind: str | None = None) -> Table:
+def draw_dependency(seed: int, kind: str | None = None) -> Table:
     """A table with one dependency; kinds take turns."""
     maker = _Maker(seed + 1_000_000)
     kind = kind or [*PLANTED][seed % len(PLANTED)]

@@ -88,8 +88,10 @@ def test_classes_with_similar_values_are_those_of_plain_python(seed: int, engine
     homogeneous = {row for row in wanted if row[1] == 0}
     assert {*engine.rows(similarity(table("released"), ["ward"], "ill", table("tree"), 1))} == homogeneous
 
-    one, two = ({(ward, len(ills)) for ward, ills in classes.items() if len(set(ills)) <= values} for values in (1, 2))
-    for query, expected in ((homogeneity, one), (background_knowledge, two)):
+    of_one, two = (
+        {(ward, len(ills)) for ward, ills in classes.items() if len(set(ills)) <= values} for values in (1, 2)
+    )
+    for query, expected in ((homogeneity, of_one), (background_knowledge, two)):
         assert {(row[0], row[-1]) for row in engine.rows(query(table("released"), ["ward"], "ill"))} == expected
     shares = Counter(ill for _, ill in rows)
     skewed = {
@@ -98,8 +100,8 @@ def test_classes_with_similar_values_are_those_of_plain_python(seed: int, engine
         for ill, n in Counter(ills).items()
         if 2 * n >= len(ills) and n * len(rows) >= 2 * len(ills) * shares[ill]
     }
-    found = engine.rows(skewness(table("released"), ["ward"], "ill"))
-    assert {(ward, ill, n) for ward, ill, _, _, n in found} == skewed
+    classes_ = engine.rows(skewness(table("released"), ["ward"], "ill"))
+    assert {(ward, ill, n) for ward, ill, _, _, n in classes_} == skewed
     skews = [n / len(ills) / (shares[ill] / len(rows)) for ills in classes.values() for ill, n in Counter(ills).items()]
     assert engine.rows(greatest_skew(table("released"), ["ward"], "ill")) == [(pytest.approx(max(skews)),)]
 
@@ -139,8 +141,8 @@ def test_narrowing_is_what_all_pairs_of_rows_or_persons_say(seed: int, persons: 
 def test_numbers_are_measured_in_parts_with_equally_many_rows(engine: DuckDBEngine) -> None:
     fill(engine, "t", "x INTEGER", [(x,) for x in [*range(60), 60, 60, 60, None]])
     part = rank_part(col("x")).sql("duckdb")
-    found = dict(engine.connection.execute(f"SELECT DISTINCT x, {part} FROM t").fetchall())
-    assert found == {None: None, **{x: x * PARTS // 63 for x in range(61)}}
+    parts = dict(engine.connection.execute(f"SELECT DISTINCT x, {part} FROM t").fetchall())
+    assert parts == {None: None, **{x: x * PARTS // 63 for x in range(61)}}
 
 
 def figures(**changes: float) -> dict[str, float]:
@@ -183,7 +185,7 @@ def test_columns_that_follow_from_a_quasi_identifier_narrow_it(engine: DuckDBEng
     engine.connection.execute(f"CREATE TABLE source AS {SOURCE}; CREATE SCHEMA work")
     types = dict(engine.connection.execute("SELECT column_name, data_type FROM duckdb_columns()").fetchall())
 
-    def found(*columns: str, person: str | None = None, **section: Any) -> dict[tuple[str, ...], Any]:
+    def find_narrowing(*columns: str, person: str | None = None, **section: Any) -> dict[tuple[str, ...], Any]:
         engine.connection.execute("DROP TABLE IF EXISTS work.narrowing_rows")
         narrowing = find_narrowing_in_source(
             StatementRunner(engine),
@@ -196,21 +198,27 @@ def test_columns_that_follow_from_a_quasi_identifier_narrow_it(engine: DuckDBEng
             SourceSection(table="source", **section),
             person,
         )
-        return {one.columns: one for one in narrowing}
+        return {entry.columns: entry for entry in narrowing}
 
-    one = found("district", "sex")[("district",)]
-    assert (one.quasi, one.level, one.in_parts, one.counts, one.smallest_group) == ("zip", 0, (), "rows", None)
-    assert (one.before, one.after, one.pinned, one.affected) == (40, 8, 0, 1200)
-    assert one.alike_before == pytest.approx(29 / 1199) and one.alike_after == pytest.approx(29 / 239)
-    assert one.factor == pytest.approx(one.alike_after / one.alike_before)
-    assert one.by_chance == pytest.approx(40, abs=0.1)
-    assert "a released label stands for 40.0 values of it on average, and for 8.0 if" in one.message
-    assert found("sex") == {}
-    narrowing = found("rent", "sex")
+    district = find_narrowing("district", "sex")[("district",)]
+    assert (district.quasi, district.level, district.in_parts, district.counts, district.smallest_group) == (
+        "zip",
+        0,
+        (),
+        "rows",
+        None,
+    )
+    assert (district.before, district.after, district.pinned, district.affected) == (40, 8, 0, 1200)
+    assert district.alike_before == pytest.approx(29 / 1199) and district.alike_after == pytest.approx(29 / 239)
+    assert district.factor == pytest.approx(district.alike_after / district.alike_before)
+    assert district.by_chance == pytest.approx(40, abs=0.1)
+    assert "a released label stands for 40.0 values of it on average, and for 8.0 if" in district.message
+    assert find_narrowing("sex") == {}
+    narrowing = find_narrowing("rent", "sex")
     assert narrowing.keys() == {("rent",)} and narrowing["rent",].in_parts in ((), ("rent",))
-    both = found("district", "region")
-    assert both.keys() == {("district",), ("region",)}  # together they say what the district does
-    of_persons = found("district", person="person")[("district",)]
+    narrowings = find_narrowing("district", "region")
+    assert narrowings.keys() == {("district",), ("region",)}  # together they say what the district does
+    of_persons = find_narrowing("district", person="person")[("district",)]
     assert of_persons.counts == "persons" and of_persons.affected <= 600
 
 
@@ -236,13 +244,13 @@ def test_a_column_that_gives_few_values_away_narrows(engine: DuckDBEngine) -> No
         {"note": "VARCHAR", "fewer": "VARCHAR", "sex": "BOOLEAN"},
         SourceSection(table="source"),
     )
-    assert [(one.columns, one.pinned) for one in narrowing] == [(("note",), 0.05)]
+    assert [(dependency.columns, dependency.pinned) for dependency in narrowing] == [(("note",), 0.05)]
 
 
 # --- unprotected columns
 
 
-def unprotected(
+def find_unprotected(
     roles: dict[str, str], counts: dict[str, tuple[int, int]], rows: int = 100, persons: int | None = None
 ) -> list[tuple[str, int | None]]:
     """The warnings about columns with these numbers of distinct values and of values: their first words, and the
@@ -259,8 +267,8 @@ def unprotected(
         count_distinct_values=lambda _, names: flat if names == [*counts] else [],
     )
     runner: Any = SimpleNamespace(dry=False, engine=None)
-    found = find_unprotected_columns(runner, policy, source, columns, rows, persons)
-    return [(one.message.split(": ")[0], one.affected) for one in found]
+    unprotected_columns = find_unprotected_columns(runner, policy, source, columns, rows, persons)
+    return [(notice.message.split(": ")[0], notice.affected) for notice in unprotected_columns]
 
 
 UNIQUE = "column 'note' is nearly unique"
@@ -296,16 +304,16 @@ NAMED = "column 'email' is released unchanged, and named like an identifier (e-m
 def test_unchanged_columns_are_warned_of_by_values_and_names(
     roles: dict[str, str], counts: dict[str, tuple[int, int]], expected_warnings: list[tuple[str, int]]
 ) -> None:
-    assert unprotected(roles, counts) == expected_warnings
+    assert find_unprotected(roles, counts) == expected_warnings
 
 
 def test_unchanged_columns_are_of_as_many_people_as_there_are() -> None:
-    assert unprotected({"note": "insensitive"}, {"note": (95, 100)}, persons=40) == [(UNIQUE, 40)]
-    assert unprotected({"hiv": "insensitive"}, {"hiv": (2, 100)}, persons=40)[0][1] == 40
+    assert find_unprotected({"note": "insensitive"}, {"note": (95, 100)}, persons=40) == [(UNIQUE, 40)]
+    assert find_unprotected({"hiv": "insensitive"}, {"hiv": (2, 100)}, persons=40)[0][1] == 40
     # Of 60 addresses of 300 people there are many; of 60 addresses in 1,000 rows there are few.
-    assert unprotected({"email": "insensitive"}, {"email": (60, 300)}, 1000) == [(NAMED, 60)]
-    assert unprotected({"email": "insensitive"}, {"email": (60, 1000)}, 1000) == []
-    assert unprotected({"email": "insensitive"}, {"email": (60, 1000)}, 1000, persons=100) == [(NAMED, 60)]
+    assert find_unprotected({"email": "insensitive"}, {"email": (60, 300)}, 1000) == [(NAMED, 60)]
+    assert find_unprotected({"email": "insensitive"}, {"email": (60, 1000)}, 1000) == []
+    assert find_unprotected({"email": "insensitive"}, {"email": (60, 1000)}, 1000, persons=100) == [(NAMED, 60)]
 
 
 # --- who a person is
@@ -376,8 +384,8 @@ def test_columns_that_narrow_are_refused_as_the_policy_says(
     )
     runner = StatementRunner(visits.run.engine)
     narrowing: Any = SimpleNamespace(smallest_group=smallest, message="m", columns=("district",))
-    found = refuse_narrowing(runner, changed, ["ward"], [narrowing])
-    assert len(found) == refusals and all(text.startswith("dependencies: m") for text in found)
+    messages = refuse_narrowing(runner, changed, ["ward"], [narrowing])
+    assert len(messages) == refusals and all(text.startswith("dependencies: m") for text in messages)
     ungeneralized = measure_dependencies(
         visits.run.engine, runner, search_input, visits.recoding.statement, {"ward": 0}
     )

@@ -40,7 +40,7 @@ def policy_of(hospital: Path, **privacy: Any) -> sqlanon.Policy:
     )
 
 
-def changed(policy: sqlanon.Policy, **sections: Any) -> sqlanon.Policy:
+def change_policy(policy: sqlanon.Policy, **sections: Any) -> sqlanon.Policy:
     return sqlanon.Policy.model_validate(policy.model_dump(exclude_unset=True) | sections)
 
 
@@ -116,32 +116,32 @@ def test_a_district_of_four_zip_codes_narrows_them(hospital: Path) -> None:
     with sqlanon.connect() as db:
         result = db.anonymize(policy_of(hospital))
     assert result.smallest_class >= 20
-    (found,) = result.dependencies
-    assert (found.columns, found.quasi) == (("district",), "zip")
+    (dependency,) = result.dependencies
+    assert (dependency.columns, dependency.quasi) == (("district",), "zip")
     with duckdb.connect(hospital, read_only=True) as connection:
         rows = connection.execute("SELECT zip, age, district FROM people").fetchall()
-        left = connection.execute(found.query).fetchall()
+        left = connection.execute(dependency.query).fetchall()
     assert result.generalization == {"zip": 2, "age": 1}
     level = 2
     groups = Counter((zip_[: 4 - level], age // 10, district) for zip_, age, district in rows)
-    assert found.smallest_group == min(groups.values()) < 20
+    assert dependency.smallest_group == min(groups.values()) < 20
     under = {
-        label: len({one[0] for one in rows if one[0].startswith(label)})
+        label: len({row[0] for row in rows if row[0].startswith(label)})
         for label in {row[0][: 4 - level] for row in rows}
     }
-    assert found.before == pytest.approx(sum(under[one[0][: 4 - level]] for one in rows) / len(rows))
+    assert dependency.before == pytest.approx(sum(under[row[0][: 4 - level]] for row in rows) / len(rows))
     assert {values for _, values, _ in left} == {4}
-    assert found.after == pytest.approx(4, abs=0.1)
-    assert found.pinned == 0
-    (warning,) = [one for one in result.warnings if "district" in one]
+    assert dependency.after == pytest.approx(4, abs=0.1)
+    assert dependency.pinned == 0
+    (warning,) = [warning for warning in result.warnings if "district" in warning]
     assert "narrows 'zip'" in warning
-    assert found.query in warning
+    assert dependency.query in warning
     assert result.to_dict()["dependencies"][0]["quasi"] == "zip"
 
 
 @pytest.mark.thorough
 def test_independent_columns_do_not_warn(hospital: Path) -> None:
-    attributes = {name: one for name, one in ROLES.items() if name != "district"}
+    attributes = {name: attribute for name, attribute in ROLES.items() if name != "district"}
     policy = sqlanon.Policy(
         source={"database": hospital, "table": "people", "undeclared": "drop"}, attributes=attributes, privacy={"k": 20}
     )
@@ -170,7 +170,9 @@ def test_the_visits_of_one_person_are_no_dependency() -> None:
     """All visits of a person have one cost and one country, which says nothing of the country of others."""
     country = {"role": "quasi", "hierarchy": "suppress", "min_level": 1}
     attributes = {"country": country, "age": ROLES["age"], "cost": {"role": "insensitive"}}
-    assert not [one for one in warnings_of(PEOPLE_WITH_VISITS, attributes, person="patient") if "narrows" in one]
+    assert not [
+        warning for warning in warnings_of(PEOPLE_WITH_VISITS, attributes, person="patient") if "narrows" in warning
+    ]
 
 
 @pytest.mark.slow
@@ -181,7 +183,7 @@ def test_visits_that_differ_by_chance_do_not_narrow() -> None:
     attributes: dict[str, Any] = {name: {"role": "insensitive"} for name in ("ward", "shift")}
     attributes |= {"patient": {"role": "identifying"}, "country": {"role": "quasi", "hierarchy": "suppress"}}
     attributes["country"]["min_level"] = 1
-    assert not [one for one in warnings_of(visits, attributes, person="patient") if "narrow" in one]
+    assert not [warning for warning in warnings_of(visits, attributes, person="patient") if "narrow" in warning]
 
 
 @pytest.mark.thorough
@@ -196,7 +198,7 @@ def test_values_that_a_household_shares_are_in_no_reference_table() -> None:
     attributes = {"zip": zip_, "sex": {"role": "quasi", "hierarchy": "suppress"}, "income": {"role": "insensitive"}}
     assert not warnings_of(rows, attributes)
     attributes["town"] = {"role": "insensitive"}
-    assert ["'town'" in one for one in warnings_of(rows, attributes)] == [True]
+    assert ["'town'" in warning for warning in warnings_of(rows, attributes)] == [True]
 
 
 def test_numbers_near_each_other_narrow_though_hardly_two_are_equal() -> None:
@@ -222,7 +224,7 @@ def test_the_year_of_a_sparse_date_narrows_its_decade() -> None:
     """
     born = {"role": "quasi", "hierarchy": {"dates": ["month", "year", "decade"]}, "min_level": 3}
     attributes: dict[str, Any] = {"born": born} | {name: {"role": "insensitive"} for name in ("cohort", "other")}
-    (warning,) = (one for one in warnings_of(people, attributes) if "narrows" in one)
+    (warning,) = (warning for warning in warnings_of(people, attributes) if "narrows" in warning)
     assert warning.startswith("'cohort' narrows 'born': a released label stands for 9.6 labels of level 2 of it")
     assert "and for 1.0 if 'cohort' is known" in warning
 
@@ -231,8 +233,8 @@ def test_the_year_of_a_sparse_date_narrows_its_decade() -> None:
 def test_a_column_that_leaves_one_person_alone_is_refused_unless_the_policy_accepts_it(hospital: Path) -> None:
     """Where the tool itself says that the smallest group has one row, nothing is published."""
     with sqlanon.connect() as db:
-        (found,) = db.anonymize(policy_of(hospital, k=5)).dependencies
-        assert found.smallest_group == 1
+        (dependency,) = db.anonymize(policy_of(hospital, k=5)).dependencies
+        assert dependency.smallest_group == 1
         with pytest.raises(
             AuditError, match=r'the smallest group has 1 row;[\s\S]*dependencies = "warn" in \[privacy\]'
         ):
@@ -246,7 +248,7 @@ def test_a_column_that_leaves_one_person_alone_is_refused_unless_the_policy_acce
 def test_a_sensitive_column_is_no_reason_to_refuse(hospital: Path) -> None:
     """Others should not know it: a group of one row that agrees in it is what diversity asks for."""
     policy = policy_of(hospital, k=5)
-    sensitive = changed(policy, attributes=ROLES | {"district": {"role": "sensitive"}})
+    sensitive = change_policy(policy, attributes=ROLES | {"district": {"role": "sensitive"}})
     with sqlanon.connect() as db:
         result = db.anonymize(sensitive)
         assert [dependency.smallest_group for dependency in result.dependencies] == [None]
@@ -278,7 +280,7 @@ def test_local_strategies_too(strategy: str, hospital: Path, tmp_path: Path) -> 
     )
     with sqlanon.connect() as db:
         dependencies = db.anonymize(policy).dependencies
-    assert [(one.columns, one.quasi) for one in dependencies] == [(("district",), "zip")]
+    assert [(dependency.columns, dependency.quasi) for dependency in dependencies] == [(("district",), "zip")]
 
 
 @pytest.mark.slow
@@ -288,14 +290,14 @@ def test_large_tables_are_sampled(tmp_path: Path) -> None:
         connection.execute(f"CREATE TABLE people AS {rows}")
     with sqlanon.connect() as db:
         result = db.anonymize(policy_of(tmp_path / "large.duckdb", k=400))
-    (found,) = result.dependencies
-    assert (found.columns, found.quasi) == (("district",), "zip")
+    (dependency,) = result.dependencies
+    assert (dependency.columns, dependency.quasi) == (("district",), "zip")
     (zip_level, age_level) = result.generalization.values()
     with duckdb.connect(tmp_path / "large.duckdb", read_only=True) as connection:  # the smallest of all rows
         rows = connection.execute("SELECT zip, age, district FROM people").fetchall()
     width = (1, 10, 20, 60)[age_level]
     groups = Counter((zip_[: 4 - zip_level], age // width, district) for zip_, age, district in rows)
-    assert found.smallest_group == min(groups.values())
+    assert dependency.smallest_group == min(groups.values())
 
 
 @pytest.mark.thorough
@@ -314,8 +316,8 @@ def test_risk_suggest_and_attack_show_it(hospital: Path, tmp_path: Path, monkeyp
         connection.execute(f"CREATE TABLE t AS SELECT * RENAME (district AS salary) FROM ({PEOPLE})")
         text = db.suggest("t")
     assert "#   salary: of 1,000.0 values of zip, 4.0 are left" in text
-    found = sqlanon.attack(release.path, policy, only=["dependencies"])["dependencies"]
-    assert found.victims == 0  # four ZIP codes are left of each
+    outcome = sqlanon.attack(release.path, policy, only=["dependencies"])["dependencies"]
+    assert outcome.victims == 0  # four ZIP codes are left of each
     assert sqlanon.attack(release.path, only=["dependencies"])["dependencies"].skipped
 
 
@@ -340,10 +342,10 @@ def test_attack_counts_the_rows_that_are_given_away(tmp_path: Path) -> None:
     )
     with sqlanon.connect() as db:
         release = db.anonymize(policy).publish()
-    found = sqlanon.attack(release.path, policy, only=["dependencies"])["dependencies"]
-    assert found.victims == 400
-    assert found.worst is not None
-    assert found.worst.figures == {"attribute": "clinic", "quasi": "zip"}
+    outcome = sqlanon.attack(release.path, policy, only=["dependencies"])["dependencies"]
+    assert outcome.victims == 400
+    assert outcome.worst is not None
+    assert outcome.worst.figures == {"attribute": "clinic", "quasi": "zip"}
 
 
 KEYS = """
@@ -412,9 +414,9 @@ def test_placeholders_do_not_hide_a_key(tmp_path: Path) -> None:
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("strategy", ["optimal", "mondrian"])
 def test_plan_shows_how_it_is_measured(strategy: str, hospital: Path) -> None:
-    policy = changed(policy_of(hospital), search={"strategy": strategy})
+    policy = change_policy(policy_of(hospital), search={"strategy": strategy})
     with sqlanon.connect() as db:
-        (stage,) = [one for one in db.plan(policy).stages if one.name == "dependencies"]
+        (stage,) = [candidate for candidate in db.plan(policy).stages if candidate.name == "dependencies"]
     assert "alike_before" in stage.sql[-1]
     assert "narrowing_rows" in stage.sql[-2]
     # What is released as it is stands there, and zip with its label and as it is.
@@ -424,10 +426,10 @@ def test_plan_shows_how_it_is_measured(strategy: str, hospital: Path) -> None:
 @pytest.mark.slow
 def test_a_plan_without_measured_columns_has_no_such_stage(hospital: Path) -> None:
     attributes = {
-        name: {"role": "identifying"} if name in ("district", "diagnosis", "cost") else one
-        for name, one in ROLES.items()
+        name: {"role": "identifying"} if name in ("district", "diagnosis", "cost") else attribute
+        for name, attribute in ROLES.items()
     }
-    policy = changed(policy_of(hospital), attributes=attributes)
+    policy = change_policy(policy_of(hospital), attributes=attributes)
     with sqlanon.connect() as db:
         assert "dependencies" not in [stage.name for stage in db.plan(policy).stages]
 
@@ -438,17 +440,17 @@ def test_a_private_report_has_the_figures(hospital: Path, tmp_path: Path) -> Non
         result = db.anonymize(policy_of(hospital))
         result.report(tmp_path / "private.html", private=True)
         result.report(tmp_path / "public.html")
-    (found,) = result.dependencies
+    (dependency,) = result.dependencies
     private, public = ((tmp_path / f"{name}.html").read_text() for name in ("private", "public"))
-    row = f'<th scope="row">district</th><td>zip</td><td class="number">{found.before:,.1f}</td>'
+    row = f'<th scope="row">district</th><td>zip</td><td class="number">{dependency.before:,.1f}</td>'
     assert row in private
-    assert f'<td class="number">{found.smallest_group:,}</td>' in private[private.index(row) :]
+    assert f'<td class="number">{dependency.smallest_group:,}</td>' in private[private.index(row) :]
     assert row not in public
     assert '<th scope="row">district</th><td>zip</td>' not in public
 
 
 def growing(place: Path, **privacy: Any) -> sqlanon.Policy:
-    return changed(
+    return change_policy(
         policy_of(place / "hospital.duckdb", **privacy),
         source={"database": place / "grows.duckdb", "table": "people", "key": ["name"]},
         release={"database": place / "release.duckdb"},

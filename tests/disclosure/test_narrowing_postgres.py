@@ -32,13 +32,13 @@ def load(server: Server, rows: int) -> duckdb.DuckDBPyConnection:
 
 
 def policies(**more: Any) -> tuple[sqlanon.Policy, sqlanon.Policy]:
-    rest = {"attributes": ROLES, "privacy": {"k": 20} | more.pop("privacy", {}), **more}
+    sections = {"attributes": ROLES, "privacy": {"k": 20} | more.pop("privacy", {}), **more}
     source = {"postgres": HERE, "table": "clinic.people"}
-    return sqlanon.Policy(source={"table": "people"}, **rest), sqlanon.Policy(source=source, **rest)
+    return sqlanon.Policy(source={"table": "people"}, **sections), sqlanon.Policy(source=source, **sections)
 
 
-def figures(one: narrowing.Narrowing) -> dict[str, Any]:
-    return {name: figure for name, figure in one.to_dict().items() if isinstance(figure, int | float)}
+def figures(dependency: narrowing.Narrowing) -> dict[str, Any]:
+    return {name: figure for name, figure in dependency.to_dict().items() if isinstance(figure, int | float)}
 
 
 @pytest.mark.thorough
@@ -46,18 +46,18 @@ def figures(one: narrowing.Narrowing) -> dict[str, Any]:
 def test_the_figures_are_those_of_duckdb(postgres: Server, suppressed: str, tmp_path: Path) -> None:
     search = {"suppression_limit": 0.05}
     release = {"database": tmp_path / "r.duckdb", "suppressed": suppressed}
-    here, there = policies(search=search, release=release)
+    local_policy, remote_policy = policies(search=search, release=release)
     with load(postgres, 4000) as connection, sqlanon.connect(connection) as db:
-        (expected,) = db.anonymize(here).dependencies
+        (expected,) = db.anonymize(local_policy).dependencies
     with sqlanon.connect() as db:
-        result = db.anonymize(there)
-        (found,) = result.dependencies
-        assert (found.columns, found.quasi) == (expected.columns, expected.quasi) == (("district",), "zip")
-        assert figures(found) == pytest.approx(figures(expected), rel=1e-9)
-        assert found.message in result.warnings
-        left = postgres.rows(found.query)
+        result = db.anonymize(remote_policy)
+        (dependency,) = result.dependencies
+        assert (dependency.columns, dependency.quasi) == (expected.columns, expected.quasi) == (("district",), "zip")
+        assert figures(dependency) == pytest.approx(figures(expected), rel=1e-9)
+        assert dependency.message in result.warnings
+        left = postgres.rows(dependency.query)
         assert {values for _, values, _ in left} == {4}
-        (stage,) = [one for one in db.plan(there).stages if one.name == "dependencies"]
+        (stage,) = [candidate for candidate in db.plan(remote_policy).stages if candidate.name == "dependencies"]
         assert "TEMPORARY" in stage.sql[-2]
         assert "alike_before" in stage.sql[-1]
         _, strict = policies(search=search, release=release, privacy={"dependencies": "error"})
@@ -80,9 +80,9 @@ def test_large_tables_are_measured_in_a_sample(postgres: Server, monkeypatch: py
     monkeypatch.setattr(narrowing, "SAMPLE_ROWS", 4000)
     load(postgres, 12000).close()
     with sqlanon.connect() as db:
-        (found,) = db.anonymize(policies()[1]).dependencies
-    assert (found.columns, found.quasi, found.smallest_group) == (("district",), "zip", None)
-    assert found.after == pytest.approx(4, rel=0.25)
+        (dependency,) = db.anonymize(policies()[1]).dependencies
+    assert (dependency.columns, dependency.quasi, dependency.smallest_group) == (("district",), "zip", None)
+    assert dependency.after == pytest.approx(4, rel=0.25)
 
 
 def test_a_role_without_temporary_tables_is_reported(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,15 +78,15 @@ def test_the_worst_is_what_the_attacks_count(release: Release) -> None:
     attacks = attack(release.path, only=["homogeneity", "background_knowledge"])
     shares = {
         (name, finding.figures["attribute"]): finding.share
-        for name, found in attacks.items()
-        for finding in found.findings
+        for name, outcome in attacks.items()
+        for finding in outcome.findings
     }
     with open_release(release.path) as opened:
-        found = {risk.title: risk for risk in find_risks(opened.engine, SUBJECT, release.manifest) if risk.is_finding}
-    assert found["The group gives the value away"].share == shares["homogeneity", NAME] == 0.3
-    assert found["One more fact is enough"].share == shares["background_knowledge", NAME] == 0.6
+        risks = {risk.title: risk for risk in find_risks(opened.engine, SUBJECT, release.manifest) if risk.is_finding}
+    assert risks["The group gives the value away"].share == shares["homogeneity", NAME] == 0.3
+    assert risks["One more fact is enough"].share == shares["background_knowledge", NAME] == 0.6
     assert shares["background_knowledge", "sign"] == 1.0  # of two values this is always so: it is not counted
-    assert found["Columns that single out rows"].status == "minor"  # four notes, of one row each
+    assert risks["Columns that single out rows"].status == "minor"  # four notes, of one row each
     worst = release.verify().residual_risk
     assert worst is not None and worst.line.startswith("Background knowledge: in 60 % of the rows")
 
@@ -96,9 +96,9 @@ def test_nothing_a_report_does_not_worry_about_is_found_by_an_attack_in_all_rows
     """What `attack` finds in every row stands under none of the titles with nothing to report."""
     with open_release(release.path) as opened:
         risks = find_risks(opened.engine, SUBJECT, release.manifest)
-    calm = [one.finding for one in risks if one.status == "none"]
+    calm = [risk.finding for risk in risks if risk.status == "none"]
     assert not [text for text in calm if "sign" in text]
-    assert [one.finding for one in risks if one.status == "not counted"] == [
+    assert [risk.finding for risk in risks if risk.status == "not counted"] == [
         "Not counted for sign: with at most two values, ruling one out always gives the other."
     ]
 
@@ -194,29 +194,29 @@ def test_one_statement_counts_what_the_queries_of_the_attacks_find(seed: int) ->
         engine.connection.execute("CREATE TABLE shown (one TEXT, two INTEGER, ill TEXT)")
         if rows:
             engine.connection.executemany("INSERT INTO shown VALUES (?, ?, ?)", rows)
-        shown, quasi = table("shown"), ["one", "two"]
-        found = _count_disclosed(engine, shown, quasi, "ill", 3)
+        released, quasi = table("shown"), ["one", "two"]
+        disclosed = _count_disclosed(engine, released, quasi, "ill", 3)
 
         def rows_of(query: exp.Select) -> int:
             return sum(row[-1] for row in engine.rows(query))
 
         shares = Counter(ill for *_, ill in rows)
         common = {ill for ill, n in shares.items() if n >= 0.9 * len(rows)}
-        values = {(one, two): {row[2] for row in rows if row[:2] == (one, two)} for one, two, _ in rows}
+        values = {(first, second): {row[2] for row in rows if row[:2] == (first, second)} for first, second, _ in rows}
         revealed = [row for row in rows if row[2] not in common]
-        assert found.one_value == sum(len(values[row[:2]]) == 1 for row in revealed)
-        assert found.two_values == sum(len(values[row[:2]]) <= 2 for row in revealed)
-        assert found.has_common == bool(common)
-        assert engine.rows(homogeneous_rows(shown, quasi, "ill")) == [(found.one_value,)]
+        assert disclosed.one_value == sum(len(values[row[:2]]) == 1 for row in revealed)
+        assert disclosed.two_values == sum(len(values[row[:2]]) <= 2 for row in revealed)
+        assert disclosed.has_common == bool(common)
+        assert engine.rows(homogeneous_rows(released, quasi, "ill")) == [(disclosed.one_value,)]
         if not common:
-            assert found.one_value == rows_of(homogeneity(shown, quasi, "ill"))
-            assert found.two_values == rows_of(background_knowledge(shown, quasi, "ill"))
-        assert found.skewed == rows_of(skewness(shown, quasi, "ill"))
-    sizes = Counter((one, two) for one, two, _ in rows).values()
-    assert (found.classes.rows, found.classes.smallest) == (len(rows), min(sizes, default=0))
-    assert found.classes.uniques == sum(size == 1 for size in sizes)
+            assert disclosed.one_value == rows_of(homogeneity(released, quasi, "ill"))
+            assert disclosed.two_values == rows_of(background_knowledge(released, quasi, "ill"))
+        assert disclosed.skewed == rows_of(skewness(released, quasi, "ill"))
+    sizes = Counter((first, second) for first, second, _ in rows).values()
+    assert (disclosed.classes.rows, disclosed.classes.smallest) == (len(rows), min(sizes, default=0))
+    assert disclosed.classes.uniques == sum(size == 1 for size in sizes)
     values = Counter(ill for *_, ill in rows).values()
-    rare, seen = [n for n in values if n < 3], found.values
+    rare, seen = [n for n in values if n < 3], disclosed.values
     assert (seen.values, seen.rare_values, seen.rare_rows) == (
         len(values),
         len(rare),
@@ -234,8 +234,8 @@ def claims(**fields: Any) -> Manifest:
         ReleasedColumn("ill", "VARCHAR", "sensitive"),
         ReleasedColumn("note", "VARCHAR", "insensitive"),
     )
-    own = {"policy": {"privacy": {"k": 5}}, "columns": columns, "quasi_identifiers": ["zip"]}
-    manifest = SimpleNamespace(**own | fields)
+    entries = {"policy": {"privacy": {"k": 5}}, "columns": columns, "quasi_identifiers": ["zip"]}
+    manifest = SimpleNamespace(**entries | fields)
     manifest.privacy = Manifest.privacy.fget(manifest)
     return manifest
 
@@ -245,7 +245,7 @@ NO_K = claims(policy={"privacy": {"l_diversity": [{"attribute": "ill", "kind": "
 
 
 @pytest.mark.parametrize(
-    ("share", "of", "status"),
+    ("share", "manifest", "status"),
     [
         (0.1, claims(), "serious"),
         (0.0999, claims(), "minor"),
@@ -257,12 +257,12 @@ NO_K = claims(policy={"privacy": {"l_diversity": [{"attribute": "ill", "kind": "
         (0.0, claims(), "none"),
     ],
 )
-def test_findings_are_serious_from_a_tenth_or_one_in_k(share: float, of: Manifest, status: str) -> None:
-    assert grade_share(share, of) == status
+def test_findings_are_serious_from_a_tenth_or_one_in_k(share: float, manifest: Manifest, status: str) -> None:
+    assert grade_share(share, manifest) == status
 
 
 def test_counts_below_k_are_not_shown() -> None:
-    assert [fewest_shown_rows(one) for one in (claims(), K_50, NO_K)] == [5, 50, 5]
+    assert [fewest_shown_rows(manifest) for manifest in (claims(), K_50, NO_K)] == [5, 50, 5]
     assert fewest_shown_rows(claims(policy={"privacy": {"k": 2}})) == 2
     more = [{"attribute": "ill", "kind": "distinct", "l": 7}]
     assert fewest_shown_rows(claims(policy={"privacy": {"l_diversity": more}})) == 7
@@ -291,7 +291,7 @@ def test_the_worst_comes_first() -> None:
         risk_of("unknown", None),
         risk_of("accepted", 1.0),
     ]
-    assert [one.title for one in sort_by_severity(risks)][:5] == [
+    assert [risk.title for risk in sort_by_severity(risks)][:5] == [
         "serious None", "serious 0.3", "serious 0.2", "minor 0.9", "accepted 1.0",
     ]  # fmt: skip
     worst = find_worst(risks)
@@ -316,20 +316,20 @@ def test_the_worst_comes_first() -> None:
 def test_a_finding_needs_values_that_can_differ(
     kind: Any, affected: int, values: int, statuses: list[str], number: str
 ) -> None:
-    found = [*describe_disclosure(kind, {"ill": affected}, {"ill": values}, [], 100, 5, claims())]
-    assert [one.status for one in found] == statuses
-    assert [one.number for one in found] == [number]
+    risks = [*describe_disclosure(kind, {"ill": affected}, {"ill": values}, [], 100, 5, claims())]
+    assert [risk.status for risk in risks] == statuses
+    assert [risk.number for risk in risks] == [number]
 
 
 def test_the_worst_column_stands_for_all() -> None:
     counts = {"ill": 8, "job": 30, "sex": 50, "diet": 3, "hair": 0}
     values = {"ill": 4, "job": 4, "sex": 1, "diet": 4, "hair": 4}
-    trivial, found = describe_disclosure(HOMOGENEITY, counts, values, [], 100, 5, claims())
+    trivial, finding = describe_disclosure(HOMOGENEITY, counts, values, [], 100, 5, claims())
     assert trivial.status == "not counted" and "sex" in trivial.finding
-    assert (found.share, found.status) == (0.3, "serious")
-    assert found.finding.startswith("30 of 100 rows are in a group whose rows all have the same job")
-    assert found.finding.endswith("Other columns: ill 8 %, diet 5 %.")
-    assert found.change == {"privacy": {"l_diversity": [{"attribute": "job", "kind": "distinct", "l": 2}]}}
+    assert (finding.share, finding.status) == (0.3, "serious")
+    assert finding.finding.startswith("30 of 100 rows are in a group whose rows all have the same job")
+    assert finding.finding.endswith("Other columns: ill 8 %, diet 5 %.")
+    assert finding.change == {"privacy": {"l_diversity": [{"attribute": "job", "kind": "distinct", "l": 2}]}}
 
 
 @pytest.mark.parametrize(
@@ -345,8 +345,8 @@ def test_the_worst_column_stands_for_all() -> None:
     ],
 )
 def test_values_that_few_rows_share_single_rows_out(values: tuple[int, int, int], status: str, number: str) -> None:
-    found = _describe_rare_values({"note": _Values(*values)}, 100, 5, claims())
-    assert (found.status, found.number) == (status, number)
+    finding = _describe_rare_values({"note": _Values(*values)}, 100, 5, claims())
+    assert (finding.status, finding.number) == (status, number)
 
 
 @pytest.mark.parametrize(("uniques", "status"), [(0, "none"), (1, "minor"), (9, "minor"), (10, "serious")])
@@ -377,22 +377,22 @@ def test_homogeneity_is_reported_from_its_border_on(
     with closing(DuckDBEngine(duckdb.connect())) as engine:
         engine.connection.execute("CREATE TABLE shown (zip VARCHAR, ill VARCHAR)")
         engine.connection.executemany("INSERT INTO shown VALUES (?, ?)", rows)
-        found = _count_disclosed(engine, table("shown"), ["zip"], "ill", 5)
-    assert (found.one_value, found.two_values, found.skewed, found.has_common) == (
+        disclosed = _count_disclosed(engine, table("shown"), ["zip"], "ill", 5)
+    assert (disclosed.one_value, disclosed.two_values, disclosed.skewed, disclosed.has_common) == (
         one_value, two_values, skewed, common,
     )  # fmt: skip
 
 
 def test_columns_that_narrow_others_are_serious_as_other_findings_are() -> None:
     def narrowing(pinned: float, affected: int, **more: Any) -> Any:
-        own = {"columns": ["job"], "quasi": "zip", "unit": "values", "before": 10.0, "after": 2.0}
-        return SimpleNamespace(**own | {"pinned": pinned, "affected": affected} | more)
+        entries = {"columns": ["job"], "quasi": "zip", "unit": "values", "before": 10.0, "after": 2.0}
+        return SimpleNamespace(**entries | {"pinned": pinned, "affected": affected} | more)
 
     assert describe_narrowing([], None, 5, 100).status == "none"
     assert describe_narrowing([], "no rows", 5, 100).status == "unknown"
     for pinned, k, status in ((0.1, 5, "serious"), (0.099, 5, "minor"), (0.02, 50, "serious"), (0.019, 50, "minor")):
-        found = describe_narrowing([narrowing(pinned, 30)], None, k, 100)
-        assert (found.status, found.share) == (status, 0.3)
+        finding = describe_narrowing([narrowing(pinned, 30)], None, k, 100)
+        assert (finding.status, finding.share) == (status, 0.3)
     worst = describe_narrowing([narrowing(0.1, 90), narrowing(0.2, 10, columns=["town"])], None, 5, 100)
     assert worst.change == {"attributes": {"town": {"role": "quasi", "hierarchy": "suppress"}}}
     assert describe_narrowing([narrowing(0.0, 300)], None, 5, 100).share == 1.0
@@ -407,8 +407,8 @@ def test_revealed_columns_are_counted_by_their_values() -> None:
         rare = [n for n in sizes if n < 5]
         expected = _Values(len(sizes), len(rare), sum(rare))
         assert _count_values(engine, table("shown"), ["note"], 5) == {"note": expected}
-        both = _count_values(engine, table("shown"), ["note", "zip"], 5)
-        assert both == {"note": expected, "zip": _Values(1, 0, 0)}
+        counts = _count_values(engine, table("shown"), ["note", "zip"], 5)
+        assert counts == {"note": expected, "zip": _Values(1, 0, 0)}
         assert _count_disclosed(engine, table("shown"), ["zip"], "ill", 5).values == expected
         query = _CLASSES(relation=table("shown"), quasi=[col("note")])
         assert engine.rows(query) == [(len(rows), min(sizes), sum(n == 1 for n in sizes))]

@@ -89,7 +89,10 @@ def test_a_policy_that_decides_about_persons_gets_a_release() -> None:
 
 @pytest.mark.slow
 def test_classes_of_enough_persons_need_no_decision() -> None:
-    coarse = {name: {**one, "min_level": level} for (name, one), level in zip(QUASI.items(), (0, 4, 5), strict=True)}
+    coarse = {
+        name: {**attribute, "min_level": level}
+        for (name, attribute), level in zip(QUASI.items(), (0, 4, 5), strict=True)
+    }
     policy = Policy(
         source={"table": "visits"},
         attributes={**coarse, "diagnosis": {"role": "sensitive"}, "mrn": {"role": "identifying"}},
@@ -157,8 +160,8 @@ def test_risk_says_that_its_figures_count_rows() -> None:
     assert str(undecided.undecided_person).startswith(
         "source.person: not set, and 'mrn' numbers people: 60 values in 360 rows. Set person = \"mrn\""
     )
-    assert [one.undecided_person for one in decided] == [None, None]
-    assert [one.counts for one in decided] == ["rows", "persons"]
+    assert [figures.undecided_person for figures in decided] == [None, None]
+    assert [figures.counts for figures in decided] == ["rows", "persons"]
 
 
 @pytest.mark.thorough
@@ -166,11 +169,11 @@ def test_compare_says_that_its_figures_count_rows() -> None:
     with sqlanon.connect(visits()) as db:
         undecided = db.compare(policy_of("mrn", "identifying"), ["datafly", "k_minimal"])
         assert [row[-2] for row in undecided.fetchall()] == [None, None]  # no error
-        decided = [db.compare(policy_of("mrn", "identifying", person=one), ["datafly"]) for one in (False, "mrn")]
+        decided = [db.compare(policy_of("mrn", "identifying", person=person), ["datafly"]) for person in (False, "mrn")]
     assert str(undecided.undecided_person).startswith(
         "source.person: not set, and 'mrn' numbers people: 60 values in 360 rows. Set person = \"mrn\""
     )
-    assert [one.undecided_person for one in decided] == [None, None]
+    assert [comparison.undecided_person for comparison in decided] == [None, None]
 
 
 def test_compare_warns_about_undecided_persons(tmp_path: Path) -> None:

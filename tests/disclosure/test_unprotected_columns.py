@@ -41,12 +41,12 @@ def policy(roles: dict[str, Any], person: str | bool = False, **sections: Any) -
 
 def warnings(connection: duckdb.DuckDBPyConnection, roles: dict[str, Any], **more: Any) -> tuple[str, ...]:
     with sqlanon.connect(connection) as db:
-        asked = policy(roles, **more)
-        found: tuple[str, ...] = db.anonymize(asked).warnings
-        assert [warning for warning in db.risk(asked).warnings if "named like" in warning] == [
-            one for one in found if "named like" in one
+        requested_policy = policy(roles, **more)
+        messages: tuple[str, ...] = db.anonymize(requested_policy).warnings
+        assert [warning for warning in db.risk(requested_policy).warnings if "named like" in warning] == [
+            message for message in messages if "named like" in message
         ]
-        return found
+        return messages
 
 
 @pytest.mark.thorough
@@ -69,9 +69,9 @@ def test_belief_that_is_called_insensitive_is_named(stays: duckdb.DuckDBPyConnec
 @pytest.mark.slow
 def test_columns_of_health_share_one_warning_which_comes_first(stays: duckdb.DuckDBPyConnection) -> None:
     roles = dict.fromkeys(("diagnosis", "hiv", "email", "surname"), "insensitive")
-    first, *others = warnings(stays, roles)
+    first, *further = warnings(stays, roles)
     assert first.startswith("columns 'diagnosis' and 'hiv' are insensitive, and named like health")
-    assert len(others) == 2
+    assert len(further) == 2
 
 
 @pytest.mark.thorough
@@ -117,19 +117,19 @@ def test_extend_and_live_name_health_columns_too(tmp_path: Path) -> None:
         connection.execute(STAYS)
     places = {"release": tmp_path / "out.duckdb", "catalog": tmp_path / "catalog.duckdb"}
     sections = {name: {"database": str(place)} for name, place in places.items()}
-    asked = make_policy(
+    requested_policy = make_policy(
         {"ward": "suppress", "diagnosis": "insensitive"},
         table=None,
         source={"table": "stays", "person": False, "undeclared": "drop", "key": ["stay"]},
         **sections,
     )
     with sqlanon.connect(file) as db:
-        db.anonymize(asked).publish()
+        db.anonymize(requested_policy).publish()
     with duckdb.connect(str(file)) as connection:
         connection.execute("INSERT INTO stays SELECT * REPLACE (stay + 600 AS stay) FROM stays")
     with sqlanon.connect(file) as db:
-        assert any(warning.startswith(HEALTH.format("'diagnosis'")) for warning in db.extend(asked).warnings)
-        assert any(one.startswith(HEALTH.format("'diagnosis'")) for one in db.live(asked).warnings)
+        assert any(warning.startswith(HEALTH.format("'diagnosis'")) for warning in db.extend(requested_policy).warnings)
+        assert any(warning.startswith(HEALTH.format("'diagnosis'")) for warning in db.live(requested_policy).warnings)
 
 
 @pytest.mark.slow

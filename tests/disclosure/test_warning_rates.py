@@ -6,7 +6,7 @@ import re
 
 import duckdb
 import pytest
-from dependency_tables import PLANTED, Table, independent, planted
+from dependency_tables import PLANTED, Table, draw_dependency, independent
 
 import sqlanon
 from support.lanes import examples, some
@@ -24,7 +24,7 @@ def false_alarms(seeds: range) -> list[tuple[int, tuple[str, ...]]]:
 
 
 def missed_dependencies(seeds: range) -> list[tuple[int, str]]:
-    tables = [planted(seed) for seed in seeds]
+    tables = [draw_dependency(seed) for seed in seeds]
     return [(table.seed, table.kind) for table in tables if not names_planted_dependency(table)]
 
 
@@ -46,8 +46,8 @@ def test_a_warning_of_independent_columns_is_rare() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", some(PLANTED, 3))
 def test_a_dependency_of_each_kind_is_found(kind: str) -> None:
-    seed = next(seed for seed in range(1000) if 400 < planted(seed, kind).rows < 3000)
-    assert names_planted_dependency(planted(seed, kind))
+    seed = next(seed for seed in range(1000) if 400 < draw_dependency(seed, kind).rows < 3000)
+    assert names_planted_dependency(draw_dependency(seed, kind))
 
 
 TABLES = max(40, examples(200))

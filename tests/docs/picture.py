@@ -35,5 +35,5 @@ if __name__ == "__main__":
                 "Emulation.setDeviceMetricsOverride", width=WIDTH, height=HEIGHT, deviceScaleFactor=1, mobile=False
             )
             clip = {"x": 0, "y": 0, "width": WIDTH, "height": HEIGHT, "scale": 0.8}
-            found = browser.call("Page.captureScreenshot", format="png", clip=clip)
-    PICTURE.write_bytes(base64.b64decode(found["data"]))
+            screenshot = browser.call("Page.captureScreenshot", format="png", clip=clip)
+    PICTURE.write_bytes(base64.b64decode(screenshot["data"]))

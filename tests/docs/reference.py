@@ -64,7 +64,7 @@ def toml(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
-        return f"{{ {', '.join(f'{toml_key(key)} = {toml(one)}' for key, one in value.items())} }}"
+        return f"{{ {', '.join(f'{toml_key(key)} = {toml(entry)}' for key, entry in value.items())} }}"
     if isinstance(value, list):
         return f"[{', '.join(map(toml, value))}]"
     if isinstance(value, float) and value == int(value):
@@ -78,8 +78,10 @@ def number(value: float) -> str:
 
 def limits(node: Mapping[str, Any]) -> str:
     words = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "&lt;"}
-    said = [f"{sign} {number(node[word])}" for word, sign in words.items() if word in node and abs(node[word]) < 2**60]
-    return ", ".join(said)
+    bounds = [
+        f"{sign} {number(node[word])}" for word, sign in words.items() if word in node and abs(node[word]) < 2**60
+    ]
+    return ", ".join(bounds)
 
 
 def type_of(node: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
@@ -89,14 +91,14 @@ def type_of(node: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
         return code('"suppress"') if defs[name].get("const") else f"[{text}](#{anchor(name)})"
     for word in ("anyOf", "oneOf"):
         if word in node:
-            parts = dict.fromkeys(type_of(one, defs) for one in node[word])
-            if [one.get("type") for one in node[word]][1:] == ["array"]:  # one, or a list of them
+            parts = dict.fromkeys(type_of(part, defs) for part in node[word])
+            if [variant.get("type") for variant in node[word]][1:] == ["array"]:  # one, or a list of them
                 return f"{next(iter(parts))}, or a list of them"
             return either(list(parts))
     if node.get("type") == "boolean" and "const" in node:
         return code(toml(node["const"]))
     if "enum" in node:
-        return either([code(toml(one)) for one in node["enum"]])
+        return either([code(toml(value)) for value in node["enum"]])
     if node.get("type") == "array":
         return f"list of {type_of(node['items'], defs)}" if "items" in node else "list"
     if node.get("type") == "string":
@@ -150,14 +152,16 @@ def keys_of(definition: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
     node = definition if "properties" in definition else definition["anyOf"][0]
     rows = []
     alternatives = [name for part in node.get("oneOf", []) for name in part.get("required", [])]
-    for name, one in node["properties"].items():
-        examples = one.get("examples") or [None]
-        shown = code(f"{name} = {toml(examples[0])}") if examples[0] is not None else ""
+    for name, key in node["properties"].items():
+        examples = key.get("examples") or [None]
+        example = code(f"{name} = {toml(examples[0])}") if examples[0] is not None else ""
         if name == "intervals":  # the short spelling of its widths
-            shown = code("intervals = [5, 10, 20]")
-        said = one.get("description") or "interval widths, level by level; or a table of `widths` and the keys below"
-        without = "one of the two" if name in alternatives else default(name, one, node.get("required", []))
-        rows.append([code(name), type_of(one, defs), without, cell(said), shown])
+            example = code("intervals = [5, 10, 20]")
+        description = (
+            key.get("description") or "interval widths, level by level; or a table of `widths` and the keys below"
+        )
+        without = "one of the two" if name in alternatives else default(name, key, node.get("required", []))
+        rows.append([code(name), type_of(key, defs), without, cell(description), example])
     return table(("key", "type", "default", "meaning", "example"), rows)
 
 
@@ -210,12 +214,12 @@ def commands() -> str:
     for name, command in sorted(group.commands.items()):
         if command.hidden:
             continue
-        shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
-        arguments = [one for one in shown if one.param_type_name == "argument"]
+        parameters = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
+        arguments = [parameter for parameter in parameters if parameter.param_type_name == "argument"]
         lines += [f"## {name}\n", help_text(command.help)]
         usage = " ".join(["sqlanon", name, "[OPTIONS]", *map(value_of, arguments)])
         lines.append(f"```text\n{usage}\n```\n")
-        rows = [[names_of(one), cell(one.help or "")] for one in shown]
+        rows = [[names_of(parameter), cell(parameter.help or "")] for parameter in parameters]
         lines.append(table(("", "meaning"), rows))
         if command.epilog:
             lines.append(f"```text\n{command.epilog.strip()}\n```\n")
@@ -227,20 +231,20 @@ def help_text(text: str | None) -> str:
     return "\n\n".join(textwrap.fill(part, 120) for part in parts).replace("<", "&lt;") + "\n"
 
 
-def value_of(one: Any) -> str:
-    name = one.metavar or one.name.upper()
-    return name if one.required else f"[{name}]"
+def value_of(parameter: Any) -> str:
+    name = parameter.metavar or parameter.name.upper()
+    return name if parameter.required else f"[{name}]"
 
 
-def names_of(one: Any) -> str:
-    if one.param_type_name == "argument":
-        return code(one.metavar or one.name.upper())
-    value = "" if one.is_flag else f" {one.metavar or one.name.upper()}"
-    return ", ".join(code(name + value) for name in sorted(one.opts, key=len))
+def names_of(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return code(parameter.metavar or parameter.name.upper())
+    value = "" if parameter.is_flag else f" {parameter.metavar or parameter.name.upper()}"
+    return ", ".join(code(name + value) for name in sorted(parameter.opts, key=len))
 
 
 def exit_statuses() -> list[list[str]]:
-    found: dict[int, list[str]] = {}
+    names: dict[int, list[str]] = {}
     for name, kind in vars(errors).items():
         if (
             inspect.isclass(kind)
@@ -248,11 +252,11 @@ def exit_statuses() -> list[list[str]]:
             and name in sqlanon.__all__
             and kind is not errors.SqlanonError
         ):
-            found.setdefault(kind.exit_status, []).append(f"`{name}`")
+            names.setdefault(kind.exit_status, []).append(f"`{name}`")
     return [
         ["0", "done"],
-        ["1", f"the job ran, and the answer is no: {', '.join(found[1])}, or a verification that fails"],
-        ["2", f"the request is wrong: {', '.join(found[2])}, or the command line"],
+        ["1", f"the job ran, and the answer is no: {', '.join(names[1])}, or a verification that fails"],
+        ["2", f"the request is wrong: {', '.join(names[2])}, or the command line"],
         ["130, 143, 129", "ended by Ctrl-C, SIGTERM or SIGHUP; temporary files are removed"],
     ]
 
@@ -269,11 +273,13 @@ def macro_list() -> str:
     for name in LIBRARY:
         text = read_sql_file(name)
         lines.append(f"## {name}\n")
-        found = re.finditer(r"((?:^--.*\n)+)^CREATE OR REPLACE MACRO sqlanon\.(\w+)\(([^;]*?)\) AS", text, re.MULTILINE)
-        for comment, macro, parameters in (match.groups() for match in found):
-            said = " ".join(line.removeprefix("-- ") for line in comment.splitlines())
+        matches = re.finditer(
+            r"((?:^--.*\n)+)^CREATE OR REPLACE MACRO sqlanon\.(\w+)\(([^;]*?)\) AS", text, re.MULTILINE
+        )
+        for comment, macro, parameters in (match.groups() for match in matches):
+            description = " ".join(line.removeprefix("-- ") for line in comment.splitlines())
             call = f"{macro}({' '.join(parameters.split())})"
-            lines.append(f"### {macro}\n\n`{call}`\n\n{prose(textwrap.fill(said, 120))}\n")
+            lines.append(f"### {macro}\n\n`{call}`\n\n{prose(textwrap.fill(description, 120))}\n")
     return "\n".join(lines)
 
 
@@ -301,14 +307,21 @@ def python() -> str:
         "The public names of `import sqlanon`. Everything else may change between versions.\n",
     ]
     order = ["connect", "Database", "Policy", "Result", "Release", "attack", "attack_sql"]
-    for name in [*order, *(one for one in sqlanon.__all__ if one not in order and not one.startswith("_"))]:
-        one = getattr(sqlanon, name)
+    for name in [
+        *order,
+        *(
+            public_name
+            for public_name in sqlanon.__all__
+            if public_name not in order and not public_name.startswith("_")
+        ),
+    ]:
+        object_ = getattr(sqlanon, name)
         lines.append(f"## {name}\n")
-        if not inspect.isclass(one):
-            lines += [signature(name, one), docstring(one)]
+        if not inspect.isclass(object_):
+            lines += [signature(name, object_), docstring(object_)]
             continue
-        lines.append(docstring(one))
-        for member, value in vars(one).items():
+        lines.append(docstring(object_))
+        for member, value in vars(object_).items():
             plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
             if member.startswith("_") or not getattr(plain, "__doc__", None):
                 continue
@@ -333,9 +346,9 @@ def signature(name: str, function: Callable[..., Any]) -> str:
     returned = str(inspect.signature(function).return_annotation).strip("'")
     line = f"{name}{text} -> {returned}"
     if len(line) > 100:
-        inner = "".join(f"    {str(one).replace(chr(39), '')},\n" for one in parameters)
-        star = any(one.kind is one.KEYWORD_ONLY for one in parameters)
-        first = next((i for i, one in enumerate(parameters) if one.kind is one.KEYWORD_ONLY), 0)
+        inner = "".join(f"    {str(parameter).replace(chr(39), '')},\n" for parameter in parameters)
+        star = any(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters)
+        first = next((i for i, parameter in enumerate(parameters) if parameter.kind is parameter.KEYWORD_ONLY), 0)
         if star:
             rows = inner.splitlines(keepends=True)
             inner = "".join([*rows[:first], "    *,\n", *rows[first:]])
@@ -352,9 +365,9 @@ def prose(text: str) -> str:
     )
 
 
-def docstring(of: object) -> str:
+def docstring(documented: object) -> str:
     """A docstring with NumPy's sections, as Markdown."""
-    text = inspect.getdoc(of) or ""
+    text = inspect.getdoc(documented) or ""
     parts = re.split(r"^(\w[\w ]*)\n-{3,}\n", text, flags=re.MULTILINE)
     lines = [paragraphs(parts[0])]
     for heading, body in zip(parts[1::2], parts[2::2], strict=True):
@@ -364,23 +377,25 @@ def docstring(of: object) -> str:
 
 
 def paragraphs(text: str) -> str:
-    found = []
+    parts = []
     for part in re.split(r"\n\s*\n", text.strip("\n")):
         if part.startswith(">>>"):
-            found.append(f"```pycon\n{part}\n```")
+            parts.append(f"```pycon\n{part}\n```")
         elif part.startswith("    "):
-            found.append(f"```text\n{textwrap.dedent(part)}\n```")
+            parts.append(f"```text\n{textwrap.dedent(part)}\n```")
         elif part.strip():
-            found.append(prose(re.sub(r"::$", ":", part)))
-    return "\n\n".join(found) + "\n" if found else ""
+            parts.append(prose(re.sub(r"::$", ":", part)))
+    return "\n\n".join(parts) + "\n" if parts else ""
 
 
 def definitions(body: str) -> str:
     """``name:`` and below it, indented, what it is. Examples may follow."""
-    listed, _, rest = body.partition("\n>>>")
-    items = re.findall(r"^(\S.*?):?\n((?:[ \t]+.*\n?|\n(?=[ \t]))*)", listed.strip("\n") + "\n", re.MULTILINE)
-    lines = [f"- `{name.strip('`')}`: {prose(' '.join(said.split()))}".rstrip(": ") for name, said in items]
-    return "\n".join(lines) + "\n" + (f"\n{paragraphs('>>>' + rest)}" if rest else "")
+    entries, _, example = body.partition("\n>>>")
+    items = re.findall(r"^(\S.*?):?\n((?:[ \t]+.*\n?|\n(?=[ \t]))*)", entries.strip("\n") + "\n", re.MULTILINE)
+    lines = [
+        f"- `{name.strip('`')}`: {prose(' '.join(description.split()))}".rstrip(": ") for name, description in items
+    ]
+    return "\n".join(lines) + "\n" + (f"\n{paragraphs('>>>' + example)}" if example else "")
 
 
 # --- parts of pages
@@ -389,8 +404,8 @@ def definitions(body: str) -> str:
 def requirements() -> str:
     head = ("under `[privacy]`", "asks for", "on", "a release alone shows it, if rows are counted")
     rows = [
-        [code(one.key), one.description, ON[one.scope], "yes" if one.verifiable_alone else "no"]
-        for one in (kind.entry for kind in requirement_types())
+        [code(entry.key), entry.description, ON[entry.scope], "yes" if entry.verifiable_alone else "no"]
+        for entry in (kind.entry for kind in requirement_types())
     ]
     return table(head, rows)
 
@@ -421,15 +436,15 @@ PARTS: Mapping[Path, Mapping[str, Callable[[], str]]] = {
 
 def generate_pages() -> dict[Path, str]:
     """The text that each file should have."""
-    found = {path: write() for path, write in PAGES.items()}
+    pages = {path: write() for path, write in PAGES.items()}
     for path, parts in PARTS.items():
         text = path.read_text(encoding="utf-8")
         for name, write in parts.items():
             marks = rf"(<!-- generated: {name} -->\n\n).*?(\n<!-- end -->)"
             text, count = re.subn(marks, lambda m, write=write: m[1] + write() + m[2], text, flags=re.DOTALL)
             assert count == 1, f"{path.name} has no place for {name}"
-        found[path] = text
-    return found
+        pages[path] = text
+    return pages
 
 
 if __name__ == "__main__":

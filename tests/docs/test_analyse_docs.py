@@ -31,46 +31,46 @@ def test_the_queries_run_on_the_release_of_the_policy(tmp_path: Path, monkeypatc
     (tmp_path / "policy.toml").write_text(blocks("toml", PAGE)[0], encoding="utf-8")
     assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 0
     with duckdb.connect(tmp_path / "analysis.duckdb", read_only=True) as connection:
-        found = []
+        answers = []
         for block in blocks("sql", PAGE):
             for statement in block.split(";\n"):
                 if statement.strip():
-                    found.append(connection.execute(statement).fetchall())
-    (sure, expected, at_most, rows), *_ = found[0]
+                    answers.append(connection.execute(statement).fetchall())
+    (sure, expected, at_most, rows), *_ = answers[0]
     assert 0 < sure < expected < at_most < rows == 2000
-    assert found[0] == found[1]  # mondrian suppresses nothing
-    assert sum(count for _, count in found[2]) == pytest.approx(expected, abs=20)
-    sure, expected, at_most, rows = found[4][0]
+    assert answers[0] == answers[1]  # mondrian suppresses nothing
+    assert sum(count for _, count in answers[2]) == pytest.approx(expected, abs=20)
+    sure, expected, at_most, rows = answers[4][0]
     assert sure <= expected <= at_most <= rows == 2000
-    lower, middle, upper, _ = found[6][0]
+    lower, middle, upper, _ = answers[6][0]
     assert lower < middle < upper
-    assert sum(count for _, count in found[7]) == 2000
-    assert sum(count for decade, count in found[7] if not re.fullmatch(r"\d{4}s", decade)) > 200  # at no level
-    (spread,) = [one for one in found if [row[0] for row in one] == [f"{year}s" for year in range(1920, 2030, 10)]]
+    assert sum(count for _, count in answers[7]) == 2000
+    assert sum(count for decade, count in answers[7] if not re.fullmatch(r"\d{4}s", decade)) > 200  # at no level
+    (spread,) = [rows for rows in answers if [row[0] for row in rows] == [f"{year}s" for year in range(1920, 2030, 10)]]
     assert sum(count for _, count in spread) == pytest.approx(2000, abs=11)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("dataset", analysis.AGES)
 def test_bounds_hold_on_real_tables_and_errors_are_as_stated(dataset: str, tmp_path: Path, data: Path) -> None:
-    found = [answer for strategy in analysis.STRATEGIES for answer in analysis.answers(dataset, strategy, tmp_path)]
-    assert len(found) == 20
-    assert [one for one in found if not one.holds] == []
-    assert analysis.table(found) in PAGE
-    errors = sorted(one.error for one in found if one.strategy == "mondrian")
+    answers = [answer for strategy in analysis.STRATEGIES for answer in analysis.answers(dataset, strategy, tmp_path)]
+    assert len(answers) == 20
+    assert [answer for answer in answers if not answer.holds] == []
+    assert analysis.table(answers) in PAGE
+    errors = sorted(answer.error for answer in answers if answer.strategy == "mondrian")
     assert errors[len(errors) // 2] < 0.04  # ranges end on the grid of the hierarchy, not at the people's own values
     assert errors[-1] < 0.35
 
 
 @pytest.mark.thorough
 def test_bounds_of_sets_hold_and_errors_are_as_stated(tmp_path: Path, data: Path) -> None:
-    found = [*analysis.set_answers(tmp_path)]
-    assert len(found) == 10
-    assert [one for one in found if not one.holds] == []
-    assert analysis.set_table(found) in PAGE
+    answers = [*analysis.set_answers(tmp_path)]
+    assert len(answers) == 10
+    assert [answer for answer in answers if not answer.holds] == []
+    assert analysis.set_table(answers) in PAGE
 
 
 def test_the_table_of_the_page_has_all_questions() -> None:
     questions = [*analysis.QUESTIONS["adult"], *analysis.SET_QUESTIONS, *analysis.QUESTIONS["fars"]]
-    asked = [question.words for question in questions]
-    assert re.findall(r"^\| (.+?) \| [\d.,]+ \|", PAGE, re.MULTILINE) == asked
+    words = [question.words for question in questions]
+    assert re.findall(r"^\| (.+?) \| [\d.,]+ \|", PAGE, re.MULTILINE) == words

@@ -25,19 +25,19 @@ MACROS = (ROOT / "docs" / "reference" / "macros_attacks.md").read_text(encoding=
 @pytest.mark.parametrize("page", [ATTACKS, MACROS], ids=["attacks", "macros"])
 def test_the_sql_of_the_pages(page: str, tmp_path: Path) -> None:
     init_database(tmp_path / "practice.duckdb")
-    shown = 0
+    count = 0
     with duckdb.connect(tmp_path / "practice.duckdb") as connection:
         for statement in re.findall(r"^(?:CREATE|FROM sqlanon)[^;]*;(?: *-- .*)?$", "".join(blocks("sql", page)), re.M):
-            query, _, told = statement.partition(";")
+            query, _, comment = statement.partition(";")
             cursor = connection.execute(query)
             if not query.startswith("FROM"):
                 continue
             row, *_ = cursor.fetchall()
             names = [column[0] for column in cursor.description or []]
             texts = [f"{value:.6g}" if isinstance(value, float) else str(value) for value in row]
-            assert ", ".join(map(" ".join, zip(names, texts, strict=True))) == told.strip(" -"), query
-            shown += 1
-    assert shown >= 6
+            assert ", ".join(map(" ".join, zip(names, texts, strict=True))) == comment.strip(" -"), query
+            count += 1
+    assert count >= 6
 
 
 def test_every_attack_and_every_macro_is_documented() -> None:

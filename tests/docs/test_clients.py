@@ -36,11 +36,11 @@ LOCKED = {"enable_external_access": "false", "lock_configuration": "true"}
 
 
 def program(tool: str, language: str = "python") -> str:
-    (found,) = blocks(language, SECTIONS[tool])
-    return found
+    (block,) = blocks(language, SECTIONS[tool])
+    return block
 
 
-def shown(text: str, sign: str = "#") -> str:
+def last_comment(text: str, sign: str = "#") -> str:
     """What a program of the page says that it prints: its last comment."""
     return re.findall(rf"{sign} (.*)$", text, re.MULTILINE)[-1]
 
@@ -52,7 +52,7 @@ def printed_text(python: str | Path, text: str, cwd: Path) -> str:
 
 
 def check(python: str | Path, tool: str, cwd: Path) -> None:
-    assert printed_text(python, program(tool), cwd) == shown(program(tool)), tool
+    assert printed_text(python, program(tool), cwd) == last_comment(program(tool)), tool
 
 
 def catalog_of(folder: Path) -> dict[str, tuple[str | None, list[tuple[str, str | None]]]]:
@@ -95,13 +95,13 @@ def test_a_tool_lists_tables_columns_and_comments(public: Path) -> None:
     (script,) = blocks("sql", PAGE)
     queries = [part.strip() for part in re.sub(r"--.*", "", script).split(";") if part.strip()]
     with duckdb.connect(public / "first.duckdb", read_only=True) as connection:
-        found = [connection.sql(query) for query in queries]
-        assert [one.columns[0] for one in found] == [
+        relations = [connection.sql(query) for query in queries]
+        assert [relation.columns[0] for relation in relations] == [
             "zip", "attribute", "class_size", "attribute", "figure", "birth_date_low"
         ]  # fmt: skip
         rows = connection.execute("SELECT count(*) FROM patients").fetchall()[0][0]
-        assert sum(count for _, count in found[-1].fetchall()) == rows
-        assert sum(count for *_, count in found[2].fetchall()) == rows
+        assert sum(count for _, count in relations[-1].fetchall()) == rows
+        assert sum(count for *_, count in relations[2].fetchall()) == rows
 
 
 @pytest.mark.slow
@@ -141,7 +141,7 @@ def test_a_locked_reader_has_nothing_but_the_release(
         with pytest.raises(duckdb.Error):
             connection.execute(statement)
         assert connection.execute("SELECT count(*) > 0 FROM patients").fetchall() == [(True,)]
-    assert sorted(one.name for one in public.iterdir()) == before
+    assert sorted(path.name for path in public.iterdir()) == before
 
 
 def other_process(how: str, cwd: Path) -> str:
@@ -250,9 +250,9 @@ print(json.dumps({
     document = json.loads(printed_text(python_of("clients"), text, public))
     assert document["tables"] == ["birth_date_labels", "patients_v1", "zip_labels"]
     assert document["views"] == sorted([*VIEWS, "patients"])
-    for name, told in catalog_of(public).items():
+    for name, entries in catalog_of(public).items():
         comment, *columns = document["reflected"][name]
-        assert (comment, [(column, text) for column, _, text in columns]) == told, name
+        assert (comment, [(column, text) for column, _, text in columns]) == entries, name
     _, *columns = document["reflected"]["patients"]
     assert [(column, type_) for column, type_, _ in columns] == [
         *((name, "VARCHAR") for name in COLUMNS[:-1]),
@@ -373,21 +373,21 @@ def test_node(public: Path) -> None:
     (public / "node_modules").symlink_to(folder / "node_modules")
     (public / "page.mjs").write_text(text, encoding="utf-8")
     done = run(["node", "page.mjs"], public)
-    assert (done.returncode, done.stdout.strip()) == (0, shown(text, "//")), done.stderr
+    assert (done.returncode, done.stdout.strip()) == (0, last_comment(text, "//")), done.stderr
 
-    def asked(query: str) -> Any:
+    def query_node(query: str) -> Any:
         (public / "query.mjs").write_text(re.sub(r'"SELECT .*?"', lambda _: json.dumps(query), text), encoding="utf-8")
         done = run(["node", "query.mjs"], public)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
     macro = "FROM sqlanon.k_anonymity('patients', ['zip', 'birth_date', 'sex', 'ethnicity'])"
-    k, _, rows, uniques = map(int, asked(macro)[0])  # 64 bits are more than a number of JavaScript
+    k, _, rows, uniques = map(int, query_node(macro)[0])  # 64 bits are more than a number of JavaScript
     with duckdb.connect(public / "first.duckdb", read_only=True) as connection:
         assert connection.execute("SELECT count(*) FROM patients").fetchall() == [(rows,)]
     assert (k >= 5, uniques) == (True, 0)
-    check_catalog(asked(CATALOG), public)
-    check_views([int(asked(f"SELECT count(*) FROM {name}")[0][0]) for name in VIEWS], public)
+    check_catalog(query_node(CATALOG), public)
+    check_views([int(query_node(f"SELECT count(*) FROM {name}")[0][0]) for name in VIEWS], public)
 
 
 @pytest.mark.thorough

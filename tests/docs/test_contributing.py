@@ -53,8 +53,8 @@ ROWS = [
 def top_level() -> set[str]:
     """The folders and modules of the package, as the page writes them."""
     package = ROOT / "sqlanon"
-    found = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
-    return found | {path.name for path in package.glob("*.py") if not path.name.startswith("__")}
+    names = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
+    return names | {path.name for path in package.glob("*.py") if not path.name.startswith("__")}
 
 
 def test_the_map_has_each_folder_and_module_once() -> None:
@@ -78,14 +78,14 @@ def test_named_paths_exist() -> None:
         r"(?<![\w/])((?:tests|benchmarks|\.ci)/[\w./]+)", "".join(re.findall(r"```sh\n.*?```", PAGE, re.S))
     )
     added = re.findall(r"^In the package: `(sqlanon/[\w/]+\.py)`", PAGE, re.MULTILINE)
-    assert [Path(one).parent.name if Path(one).stem == "target" else Path(one).stem for one in added] == [
+    assert [Path(path).parent.name if Path(path).stem == "target" else Path(path).stem for path in added] == [
         name for name in RECIPES.values() if name != "steepest"
     ]
     places = (
         ROOT,
         ROOT / "sqlanon",
         ROOT / "tests",
-        *(ROOT / "sqlanon" / one for one in ("engines", "ledger", "publish", "strategies", "support")),
+        *(ROOT / "sqlanon" / folder for folder in ("engines", "ledger", "publish", "strategies", "support")),
     )
     missing = [word for word in words if word not in added and not any((place / word).exists() for place in places)]
     assert len(words) > 50 and missing == []
@@ -137,9 +137,9 @@ def policy_of(title: str, folder: Path) -> sqlanon.Policy:
         fill(connection)
     added = re.findall(r"^```toml\n(.*?)^```$", section(title), re.MULTILINE | re.DOTALL)
     text = POLICY
-    for one in added:
-        head, _, keys = one.partition("\n")
-        text = text.replace(f"{head}\n", one, 1) if f"{head}\n" in text else f"{text}{head}\n{keys}"
+    for snippet in added:
+        head, _, keys = snippet.partition("\n")
+        text = text.replace(f"{head}\n", snippet, 1) if f"{head}\n" in text else f"{text}{head}\n{keys}"
     (folder / "policy.toml").write_text(text, encoding="utf-8")
     return sqlanon.Policy.load(folder / "policy.toml")
 

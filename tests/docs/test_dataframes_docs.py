@@ -56,17 +56,17 @@ def test_the_notebook_ends_with_a_verified_release(tmp_path: Path, monkeypatch: 
         last = body.pop() if isinstance(body[-1], ast.Expr) else None
         exec(compile(ast.Module(body, []), cell["id"], "exec"), names)
         if last is not None:
-            shown = eval(compile(ast.Expression(last.value), cell["id"], "eval"), names)  # type: ignore[attr-defined]
+            value = eval(compile(ast.Expression(last.value), cell["id"], "eval"), names)  # type: ignore[attr-defined]
             assert (
-                shown is None
-                or getattr(shown, "_repr_html_", None)
-                or getattr(shown, "_repr_mimebundle_", None)
-                or shown == ()
+                value is None
+                or getattr(value, "_repr_html_", None)
+                or getattr(value, "_repr_mimebundle_", None)
+                or value == ()
             )
     result, better, release = names["result"], names["better"], names["release"]
     assert release.verify().verified and release.manifest.smallest_class >= 5
     assert better.score < result.score, "the other strategy keeps more"
-    for one in (result, better):
-        suppressed = [name for name, level in one.generalization.items() if level == one.heights[name]]
+    for run_result in (result, better):
+        suppressed = [name for name, level in run_result.generalization.items() if level == run_result.heights[name]]
         assert not suppressed, "no column is lost"
     assert {*better.warnings, *result.warnings} == {NOT_COMPARED}

@@ -64,20 +64,20 @@ def test_the_page_has_the_files() -> None:
 
 def test_the_page_lists_the_arguments_of_each_test() -> None:
     """All but the model, with their defaults."""
-    listed: dict[str, dict[str, str | None]] = {}
+    documented: dict[str, dict[str, str | None]] = {}
     test = ""
     row = r"^\| (?:`sqlanon\.(\w+)`|all)? ?\| `(\w+)` \|.*\| ?(.*?) ?\|$"
     for name, argument, default in re.findall(row, PAGE, re.M):
         test = name or test
-        listed.setdefault(test, {})[argument] = default.strip("`") or None
-    everywhere = listed.pop("")
-    for test, arguments in listed.items():
+        documented.setdefault(test, {})[argument] = default.strip("`") or None
+    everywhere = documented.pop("")
+    for test, arguments in documented.items():
         text = (PACKAGE / "macros" / f"{test}.sql").read_text(encoding="utf-8")
         (signature,) = re.findall(r"{% test (\w+)\(model, (.*)\) %}", text)
-        own = dict(part.partition("=")[::2] for part in signature[1].split(", "))
+        signature_defaults = dict(part.partition("=")[::2] for part in signature[1].split(", "))
         assert signature[0] == test
-        assert set(own) == {*everywhere, *arguments}
-        defaults = {name: value.strip('"') for name, value in own.items() if value not in ("", "none")}
+        assert set(signature_defaults) == {*everywhere, *arguments}
+        defaults = {name: value.strip('"') for name, value in signature_defaults.items() if value not in ("", "none")}
         assert defaults == {name: value for name, value in arguments.items() if value in defaults.values()}
 
 
@@ -100,8 +100,8 @@ def materialize(session: duckdb.DuckDBPyConnection) -> None:
     """What the materialization runs; dbt would rename the table."""
     text = (PACKAGE / "macros" / "anonymized.sql").read_text(encoding="utf-8")
     (code,) = re.findall(r'language="python"\) -%}\n(.*?)\n *{%- endcall', text, re.S)
-    given = {"policy": "patients.toml", "query": "SELECT * FROM main.stg_patients -- é 😀 ' \"", "table": '"made"'}
-    code, times = re.subn(r"{{.*?}}", lambda _: json.dumps(json.dumps(given)), code)
+    arguments = {"policy": "patients.toml", "query": "SELECT * FROM main.stg_patients -- é 😀 ' \"", "table": '"made"'}
+    code, times = re.subn(r"{{.*?}}", lambda _: json.dumps(json.dumps(arguments)), code)
     assert times == 1
     names: dict[str, Any] = {}
     exec(compile(code, "anonymized.sql", "exec"), names)
@@ -173,10 +173,10 @@ def test_dbt_builds_the_release_and_fails_where_it_should(tmp_path: Path) -> Non
     write(tmp_path, {**PROJECT, **FILES, "packages.yml": PROJECT["packages.yml"]})
     (tmp_path / "released").mkdir()
 
-    status, told = dbt(tmp_path, "deps")
-    assert status == 0, told
-    status, told = dbt(tmp_path, "build")
-    assert (status, "PASS=5" in told) == (0, True), told  # two models, three tests
+    status, output = dbt(tmp_path, "deps")
+    assert status == 0, output
+    status, output = dbt(tmp_path, "build")
+    assert (status, "PASS=5" in output) == (0, True), output  # two models, three tests
     released = table(tmp_path)
     assert released == released_rows(tmp_path)
     with duckdb.connect(tmp_path / RELEASE, read_only=True) as connection:
@@ -193,18 +193,18 @@ def test_dbt_builds_the_release_and_fails_where_it_should(tmp_path: Path) -> Non
     ]  # no other with private rows
 
     write(tmp_path, {"patients.toml": FILES["patients.toml"].replace("k = 5", "k = 5000")})
-    status, told = dbt(tmp_path, "run", "--select", "patients_released")
-    assert (status, "InfeasibleError" in told) == (1, True), told
+    status, output = dbt(tmp_path, "run", "--select", "patients_released")
+    assert (status, "InfeasibleError" in output) == (1, True), output
     assert table(tmp_path) == released_rows(tmp_path) == released
 
     with duckdb.connect(tmp_path / "warehouse.duckdb") as connection:
         connection.execute("INSERT INTO patients_released BY NAME SELECT NULL AS zip, 'x' AS diagnosis")
-    status, told = dbt(tmp_path, "test")
-    assert (status, "ERROR=3" in told, "Got 1 result" in told) == (1, True, True), told
+    status, output = dbt(tmp_path, "test")
+    assert (status, "ERROR=3" in output, "Got 1 result" in output) == (1, True, True), output
 
     write(tmp_path, {MODEL: FILES[MODEL].replace(', policy="patients.toml"', "")})
-    status, told = dbt(tmp_path, "run", "--select", "patients_released")
-    assert (status, "policy" in told) == (1, True), told
+    status, output = dbt(tmp_path, "run", "--select", "patients_released")
+    assert (status, "policy" in output) == (1, True), output
 
 
 # The tests of the package, held against the macro library, on names and values that are easily mistaken.
@@ -291,10 +291,10 @@ def tested_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     models = {f"models/{name}.sql": f"SELECT * FROM own_{name}" for name in ("strange", "tree", "others")}
     schema = {"models": [{"name": "strange", "data_tests": tests}]}
     write(folder, {**PROJECT, **models, "models/schema.yml": json.dumps(schema), "models/stg_patients.sql": "SELECT 1"})
-    status, told = dbt(folder, "deps")
-    assert status == 0, told
-    status, told = dbt(folder, "build")
-    assert status == 1, told
+    status, output = dbt(folder, "deps")
+    assert status == 0, output
+    status, output = dbt(folder, "build")
+    assert status == 1, output
     return folder
 
 
@@ -304,21 +304,21 @@ def test_wrong_arguments_are_named(tested_project: Path, tmp_path: Path) -> None
     wrong = {"columns": COLUMNS, "attribute": "cost", "l": 0}
     schema = {"models": [{"name": "strange", "data_tests": [{"sqlanon.l_diversity": {"arguments": wrong}}]}]}
     write(tmp_path / "copy", {"models/schema.yml": json.dumps(schema)})
-    status, told = dbt(tmp_path / "copy", "parse")
-    assert (status, "sqlanon.l_diversity: l must be a number of at least 1" in told) == (2, True), told
+    status, output = dbt(tmp_path / "copy", "parse")
+    assert (status, "sqlanon.l_diversity: l must be a number of at least 1" in output) == (2, True), output
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ASKED)
 def test_a_test_finds_the_classes_that_the_macros_find(tested_project: Path, name: str) -> None:
     results = json.loads((tested_project / "target" / "run_results.json").read_text())["results"]
-    (found,) = [result for result in results if re.match(rf"test\.warehouse\.{name}\.", result["unique_id"])]
+    (node,) = [result for result in results if re.match(rf"test\.warehouse\.{name}\.", result["unique_id"])]
     with duckdb.connect(tested_project / "warehouse.duckdb", read_only=True) as connection:
         broken = connection.execute(f"SELECT {', '.join(COLUMNS)} {ASKED[name][2]}").fetchall()
-        failing = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM ({found['compiled_code']}) AS t").fetchall()
+        failing = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM ({node['compiled_code']}) AS t").fetchall()
         ((classes,),) = connection.execute(f"SELECT count(*) FROM sqlanon.equivalence_classes({CLASSES})").fetchall()
     assert sorted(map(repr, failing)) == sorted(map(repr, broken))
-    assert found["failures"] == len(broken)
+    assert node["failures"] == len(broken)
     assert 0 < len(broken) < classes  # it tells classes apart
 
 
@@ -332,14 +332,14 @@ def test_the_tests_run_in_postgresql(tested_project: Path, postgres: Any) -> Non
         "tree": "level_0 TEXT, level_1 TEXT, level_2 TEXT",
         "others": "value TEXT, n INTEGER, cost INTEGER",
     }
-    for name, own in columns.items():
+    for name, definition in columns.items():
         values = ", ".join(f"({', '.join(map(literal, row))})" for row in rows[name])
-        postgres.run(f"CREATE TABLE {name} ({own})", f"INSERT INTO {name} VALUES {values}")
+        postgres.run(f"CREATE TABLE {name} ({definition})", f"INSERT INTO {name} VALUES {values}")
     for name in ASKED:
-        (found,) = [result for result in results if re.match(rf"test\.warehouse\.{name}\.", result["unique_id"])]
-        query = found["compiled_code"].replace('"warehouse"."main".', "")
+        (node,) = [result for result in results if re.match(rf"test\.warehouse\.{name}\.", result["unique_id"])]
+        query = node["compiled_code"].replace('"warehouse"."main".', "")
         ((count,),) = postgres.rows(f"SELECT count(*) FROM ({query}) AS t")
-        assert count == found["failures"], name
+        assert count == node["failures"], name
 
 
 def literal(value: Any) -> str:

@@ -17,7 +17,7 @@ ENDINGS = {".toml", ".duckdb", ".parquet"}
 
 def missing_files(page: str) -> list[str]:
     """The files of the demo's folder, and all `first` and `other`, that no earlier line of a page makes."""
-    made = {f"{FOLDER}/{name}" for name in (HOSPITAL, POLICY, RELEASE, FIRST_POLICY)}
+    created = {f"{FOLDER}/{name}" for name in (HOSPITAL, POLICY, RELEASE, FIRST_POLICY)}
     missing = []
     folder = PurePosixPath()
     for line in "".join(blocks("sh", page)).replace("\\\n", " ").splitlines():
@@ -30,16 +30,21 @@ def missing_files(page: str) -> list[str]:
             is_of_demo = path.suffix in ENDINGS and (
                 str(folder / word).startswith(FOLDER) or path.stem in ("first", "other")
             )
-            if is_of_demo and word != output and "/" not in word.removeprefix(f"{FOLDER}/") and str(path) not in made:
+            if (
+                is_of_demo
+                and word != output
+                and "/" not in word.removeprefix(f"{FOLDER}/")
+                and str(path) not in created
+            ):
                 missing.append(f"{word} in: {line}")
         if output is not None:
-            made.add(str(folder / output))
+            created.add(str(folder / output))
         elif words[:2] == ["sqlanon", "anonymize"] and "--dry-run" not in words:
-            made.add(str(folder / PurePosixPath(words[2]).with_suffix(".duckdb")))  # as first.toml says
+            created.add(str(folder / PurePosixPath(words[2]).with_suffix(".duckdb")))  # as first.toml says
     for program in blocks("python", page):
         published = "publish()" in program
         names = re.findall(rf'"({FOLDER}/\w+\.(?:toml|duckdb))"', program)
-        missing += [f"{name} in Python" for name in names if name not in made and not published]
+        missing += [f"{name} in Python" for name in names if name not in created and not published]
     return missing
 
 

@@ -43,22 +43,22 @@ def practice() -> duckdb.DuckDBPyConnection:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
 def test_the_example_of_a_macro(name: str, example: str, practice: duckdb.DuckDBPyConnection) -> None:
-    call, _, shown = example.partition(";\n")
+    call, _, output = example.partition(";\n")
     assert re.match(rf"(FROM|SELECT|SELECT \w+,) sqlanon\.{name}\(", call)
     sql = practice.sql(call)
-    rows = [", ".join(f"{of} {cell(v)}" for of, v in zip(sql.columns, row, strict=True)) for row in sql.fetchall()]
-    assert sorted(rows) == [line.removeprefix("-- ") for line in shown.splitlines()]
+    rows = [", ".join(f"{name} {cell(v)}" for name, v in zip(sql.columns, row, strict=True)) for row in sql.fetchall()]
+    assert sorted(rows) == [line.removeprefix("-- ") for line in output.splitlines()]
 
 
 @pytest.mark.slow
 def test_every_macro_has_an_example(practice: duckdb.DuckDBPyConnection) -> None:
     query = "SELECT DISTINCT function_name, parameters FROM duckdb_functions() WHERE schema_name = 'sqlanon'"
     of_attacks = re.findall(r"MACRO sqlanon\.(\w+)", read_sql_file("macros_attacks.sql"))  # on a page of their own
-    there = {name: one for name, one in practice.execute(query).fetchall() if name not in of_attacks}
+    macros = {name: comment for name, comment in practice.execute(query).fetchall() if name not in of_attacks}
     assert "(macros_attacks.md)" in MACROS
-    assert {name for name, _ in EXAMPLES} == there.keys()
+    assert {name for name, _ in EXAMPLES} == macros.keys()
     signatures = dict(re.findall(r"^### `(\w+)\((.*)\)`$", MACROS, re.MULTILINE))
-    for name, parameters in there.items():
+    for name, parameters in macros.items():
         if signatures[name] != "...":
             assert [part.split(" := ")[0] for part in signatures[name].split(", ")] == parameters
 
@@ -87,7 +87,7 @@ def test_the_policy_of_risk(hospital: Path, tmp_path: Path, monkeypatch: pytest.
     assert set(assessment.prosecutor.rows_above) == {"0.05", "0.2"}
     assert assessment.population.N == 200_000
     assert assessment.journalist.population == "estimate"
-    assert {one.attributes: round(one.gain, 9) for one in assessment.leakage}["sex",] == 1
+    assert {leak.attributes: round(leak.gain, 9) for leak in assessment.leakage}["sex",] == 1
 
 
 @pytest.mark.thorough

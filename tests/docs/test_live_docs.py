@@ -34,11 +34,11 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert done.status == 0
         assert "patients" in done.out
     (program,) = blocks("python", LIVE)
-    (told,) = blocks("text", LIVE)
+    (output,) = blocks("text", LIVE)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(program, "docs/how-to/live.md", "exec"), {})
-    assert printed.getvalue() == told
+    assert printed.getvalue() == output
     (question,) = blocks("sql", LIVE)
     query, _, answer = question.partition(";")
     with duckdb.connect(tmp_path / FOLDER / "hospital.duckdb") as connection:

@@ -13,7 +13,7 @@ SHOWN, _, _ = PAGE.partition("## What cannot be reproduced")
 def test_each_test_of_the_page_exists() -> None:
     matches = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)
     texts = {file: (ROOT / file).read_text(encoding="utf-8") for file, _ in matches}
-    assert [one for one in matches if f"\ndef {one[1]}(" not in texts[one[0]]] == []
+    assert [match for match in matches if f"\ndef {match[1]}(" not in texts[match[0]]] == []
 
 
 def test_each_line_names_a_test_and_its_differences() -> None:
@@ -22,4 +22,4 @@ def test_each_line_names_a_test_and_its_differences() -> None:
     ]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in rows]
     assert len(cells) > 30
-    assert [one for one in cells if len(one) != 4 or not all(one[1:]) or "::" not in one[2]] == []
+    assert [row for row in cells if len(row) != 4 or not all(row[1:]) or "::" not in row[2]] == []

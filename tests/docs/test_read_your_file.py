@@ -25,10 +25,10 @@ def test_each_command_prints_what_the_page_shows(tmp_path: Path) -> None:
             (tmp_path / name).write_bytes(content.encode(ENCODINGS.get(name, "utf-8")))
             continue
         for command in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
-            line, _, shown = command.partition("\n")
+            line, _, output = command.partition("\n")
             done = cli(*shlex.split(line)[1:], cwd=tmp_path)
             printed = [text.rstrip() for text in (done.out + done.err).splitlines()]
-            assert printed == shown.splitlines(), line
+            assert printed == output.splitlines(), line
             commands += 1
     assert commands == 10
 

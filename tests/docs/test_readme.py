@@ -63,7 +63,7 @@ def commands() -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def transcript(hospital: Path) -> dict[str, str]:
+def tutorial_output(hospital: Path) -> dict[str, str]:
     """What the tutorial's commands print, by command, in this process and of a smaller hospital."""
     return {" ".join(arguments): run_command(arguments, hospital) for arguments in commands()}
 
@@ -86,8 +86,8 @@ def run_command(arguments: list[str], hospital: Path) -> str:
 
 
 @pytest.mark.thorough
-def test_the_commands(transcript: dict[str, str]) -> None:
-    suggest, risk, plan, anonymize, *verifications, attack = transcript.values()
+def test_the_commands(tutorial_output: dict[str, str]) -> None:
+    suggest, risk, plan, anonymize, *verifications, attack = tutorial_output.values()
     assert "[attributes]" in suggest
     assert risk.startswith("5,000 rows in ")
     assert "requirements: " in plan and "Nothing was run. To print the statements: sqlanon plan " in plan
@@ -102,12 +102,12 @@ def test_the_policy_with_several_requirements(workshop: Path) -> None:
     policy = Policy.load(workshop / FOLDER / "second.toml")
     with connect() as db:
         release = db.anonymize(policy).publish(force=True)  # beside first.duckdb, where a test published that
-        alone, told = release.verify(), db.verify(release.path, policy)
+        alone, with_policy = release.verify(), db.verify(release.path, policy)
     assert alone.verified
-    assert told.verified
+    assert with_policy.verified
     (unknown,) = (check.name for check in alone.checks if check.passed is None)
     assert unknown == "equal 0.4-closeness of diagnosis"
-    assert f"against the source: {unknown}" in {check.name for check in told.checks if check.passed}
+    assert f"against the source: {unknown}" in {check.name for check in with_policy.checks if check.passed}
 
 
 @pytest.mark.slow
@@ -137,22 +137,22 @@ def test_the_catalog_is_what_the_page_says(first_release: Path) -> None:
     with opened_catalog(catalog) as connection:
         for table in ("runs", "lattice", "hierarchies", "releases"):
             assert f"`sqlanon.{table}`" in PRIVATE_FILES
-            (found,) = connection.execute(f"SELECT count(*) FROM sqlanon.{table}").fetchall()
-            assert found[0] > 0, table
+            (counts,) = connection.execute(f"SELECT count(*) FROM sqlanon.{table}").fetchall()
+            assert counts[0] > 0, table
 
 
 @pytest.mark.thorough
 def test_the_python(workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (program,) = blocks("python", FROM_PYTHON)
-    own = shutil.copytree(workshop, tmp_path / "workshop")  # releases of other tests would stand beside its own
-    (own / "sqlanon-demo" / "sqlanon.catalog.duckdb").unlink(missing_ok=True)
-    monkeypatch.chdir(own)
+    folder = shutil.copytree(workshop, tmp_path / "workshop")  # releases of other tests would stand beside its own
+    (folder / "sqlanon-demo" / "sqlanon.catalog.duckdb").unlink(missing_ok=True)
+    monkeypatch.chdir(folder)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(program, "python.md", "exec"), {})
     lines = printed.getvalue().splitlines()
-    (shown,) = re.findall(r"print\(result.generalization\)\s*# (.*)", program)
-    assert lines[0] == shown
+    (output,) = re.findall(r"print\(result.generalization\)\s*# (.*)", program)
+    assert lines[0] == output
     assert lines[1].endswith(" True")
 
 
@@ -267,14 +267,14 @@ def test_the_sql_of_the_requirements(tmp_path: Path) -> None:
         for statement in re.findall(
             r"^(?:CREATE|FROM sqlanon)[^;]*;(?: *-- .*)?$", "".join(blocks("sql", REQUIREMENTS)), re.M
         ):
-            query, _, shown = statement.partition(";")
+            query, _, output = statement.partition(";")
             relation = connection.sql(query)
             called |= set(re.findall(r"^FROM sqlanon\.(\w+)", query))
             if relation is None:
                 continue
             row, *_ = relation.fetchall()
-            text = ", ".join(f"{name} {value:.6g}" for name, value in zip(relation.columns, row, strict=True) if shown)
-            assert text == shown.strip(" -"), query
+            text = ", ".join(f"{name} {value:.6g}" for name, value in zip(relation.columns, row, strict=True) if output)
+            assert text == output.strip(" -"), query
     assert called >= {macro.name for kind in requirement_types() for macro in kind.entry.macros}
 
 
@@ -296,8 +296,8 @@ def test_the_python_of_the_pages(
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(compile(program, "page.md", "exec"), {})
-        *_, shown = re.findall(r"# (.*)", program)
-        assert printed.getvalue().strip() == shown
+        *_, output = re.findall(r"# (.*)", program)
+        assert printed.getvalue().strip() == output
 
 
 # --- docs/reference/strategies.md
@@ -329,8 +329,8 @@ def compare(command: str, hospital: Path) -> None:
     done = cli(*arguments, "--json", cwd=hospital.parents[1])
     assert (done.status, done.err) == (0, "")
     document = json.loads(done.out)
-    assert [one["strategy"] for one in document] == arguments[-1].split(",")
-    assert [one["error"] for one in document] == [None] * len(document)
+    assert [row["strategy"] for row in document] == arguments[-1].split(",")
+    assert [row["error"] for row in document] == [None] * len(document)
 
 
 def cells(page: str) -> list[list[str]]:
@@ -342,8 +342,8 @@ def test_every_registered_strategy_is_documented() -> None:
     assert all(f"`{name}`" in PICK_A_STRATEGY for name in STRATEGIES_BY_NAME)
     rows = [row[:3] for row in cells(STRATEGIES) if row[0][0] == "`" and row[1] in ("full-domain", "local")]
     wanted = [
-        [f"`{name}`", "local" if one.traits.is_local else "full-domain", one.description]
-        for name, one in STRATEGIES_BY_NAME.items()
+        [f"`{name}`", "local" if strategy.traits.is_local else "full-domain", strategy.description]
+        for name, strategy in STRATEGIES_BY_NAME.items()
     ]
     assert rows == wanted
 
@@ -354,9 +354,9 @@ def test_every_registered_strategy_is_documented() -> None:
 def test_every_registered_measure_is_documented() -> None:
     page = (ROOT / "docs" / "reference" / "measures.md").read_text(encoding="utf-8")
 
-    def row(one: type[Measure]) -> list[str]:
-        answers = [one.aggregates, not one.needs_levels, not one.counts_classes]
-        return [f"`{one.name}`", one.formula, *("yes" if answer else "no" for answer in answers)]
+    def row(measure: type[Measure]) -> list[str]:
+        answers = [measure.aggregates, not measure.needs_levels, not measure.counts_classes]
+        return [f"`{measure.name}`", measure.formula, *("yes" if answer else "no" for answer in answers)]
 
     assert cells(page)[2:] == [row(measure) for measure in MEASURES.values()]
 
@@ -376,12 +376,18 @@ def test_the_policy_with_noise(hospital: Path, tmp_path: Path) -> None:
 
 
 def test_every_type_with_noise_is_documented() -> None:
-    told = dict(re.findall(r"^\| ([A-Z, ]+) \| ([A-Z]+)", NOISE, re.MULTILINE))
-    for types, released in told.items():
+    documented = dict(re.findall(r"^\| ([A-Z, ]+) \| ([A-Z]+)", NOISE, re.MULTILINE))
+    for types, released in documented.items():
         for name in types.split(", "):
             assert NoisyColumn("x", name, 0, 1.0).released_type.startswith(released), name
             assert can_be_noisy(name), name
-    assert {name for types in told for name in types.split(", ")} >= {"INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "DATE"}
+    assert {name for types in documented for name in types.split(", ")} >= {
+        "INTEGER",
+        "BIGINT",
+        "HUGEINT",
+        "DOUBLE",
+        "DATE",
+    }
 
 
 # --- docs/explanation/decoys.md
@@ -400,10 +406,10 @@ def test_the_page_of_decoys(workshop: Path, tmp_path: Path, monkeypatch: pytest.
         result = db.anonymize(Policy(**tree))
         checks = result.publish("first.duckdb").verify().checks
         decoys = sorted(result.decoy_rows.fetchall(), key=repr)
-    (shown,) = re.findall(r"`\"decoys\": ({.*?})`", DECOYS)
-    assert result.to_dict()["decoys"] == json.loads(shown)
-    (told,) = re.findall(r'"(k counts \d+ decoys, which are invented rows)"', DECOYS)
-    assert [check.passed for check in checks if told in check.message] == [True]
+    (example,) = re.findall(r"`\"decoys\": ({.*?})`", DECOYS)
+    assert result.to_dict()["decoys"] == json.loads(example)
+    (message,) = re.findall(r'"(k counts \d+ decoys, which are invented rows)"', DECOYS)
+    assert [check.passed for check in checks if message in check.message] == [True]
     (script,) = blocks("sql", DECOYS)
     with duckdb.connect() as connection:
         ((run_id, name, rows),) = connection.execute(script).fetchall()[0:1]

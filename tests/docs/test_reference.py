@@ -25,11 +25,11 @@ def generated_pages() -> dict[str, tuple[str, str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(path.name for path in (*reference.PAGES, *reference.PARTS)))
 def test_the_generated_files_are_current(name: str, generated_pages: dict[str, tuple[str, str]]) -> None:
-    there, wanted = generated_pages[name]
+    existing, wanted = generated_pages[name]
     if name == "schema.json":  # older pydantic writes 1.0 for 1
-        assert json.loads(there) == json.loads(wanted), "run: python tests/docs/reference.py"
+        assert json.loads(existing) == json.loads(wanted), "run: python tests/docs/reference.py"
     else:
-        assert there == wanted, f"{name} is not current; run: python tests/docs/reference.py"
+        assert existing == wanted, f"{name} is not current; run: python tests/docs/reference.py"
 
 
 def test_the_command_prints_the_schema() -> None:

@@ -23,15 +23,15 @@ def test_the_commands(tmp_path: Path) -> None:
     make_hospital(tmp_path / FOLDER / "hospital.duckdb", rows=2000)
     (tmp_path / FOLDER / "first.toml").write_text(blocks("toml", FIRST_POLICY)[0], encoding="utf-8")
     before = {path.name for path in (tmp_path / FOLDER).iterdir()}
-    found = {}
+    outputs = {}
     for line in "\n".join(blocks("sh", PAGE)).splitlines():
         done = cli(*shlex.split(line)[1:], cwd=tmp_path)
         assert (done.status, done.err) == (0, ""), line
-        found[line] = done.out
+        outputs[line] = done.out
     assert {path.name for path in (tmp_path / FOLDER).iterdir()} == before
-    smallest = [int(re.findall(r"smallest has (\d+)", out)[0]) for line, out in found.items() if "--dry-run" in line]
+    smallest = [int(re.findall(r"smallest has (\d+)", out)[0]) for line, out in outputs.items() if "--dry-run" in line]
     assert min(smallest) >= 5 and min(smallest[1:3]) >= 10
-    *_, summary, statements = found.values()
+    *_, summary, statements = outputs.values()
     assert "To print the statements: " in summary and len(statements) > 4 * len(summary)
 
 

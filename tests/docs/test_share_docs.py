@@ -50,9 +50,9 @@ def test_the_checklist_quotes_what_is_printed_of_bad_releases(tmp_path: Path) ->
     make_first(tmp_path)
     assert cli("anonymize", "first.toml", cwd=tmp_path).status == 0
     finer = ["attributes.birth_date.max_level=3", "search.suppression_limit=0.5"]
-    other = ["anonymize", "first.toml", "-o", "other.duckdb", *(part for key in finer for part in ("--set", key))]
-    refused = cli(*other, cwd=tmp_path)
-    forced = cli(*other, "--force", cwd=tmp_path)
+    command = ["anonymize", "first.toml", "-o", "other.duckdb", *(part for key in finer for part in ("--set", key))]
+    refused = cli(*command, cwd=tmp_path)
+    forced = cli(*command, "--force", cwd=tmp_path)
     change(tmp_path / "first.duckdb", "UPDATE patients_v1 SET cost = cost + 1 WHERE rowid = 0")
     changed = cli("verify", "first.duckdb", cwd=tmp_path)
     assert (refused.status, forced.status, changed.status) == (1, 0, 1)

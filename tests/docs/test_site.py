@@ -34,12 +34,12 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        self.anchors |= {given[name] for name in ("id", "name") if name in given}
-        if tag == "a" and "href" in given:
-            self.links.append(given["href"])
-        if tag in LOADED and LOADED[tag] in given and given.get("rel") not in ("canonical", "prev", "next"):
-            self.loaded.append(given[LOADED[tag]])
+        values = {name: value or "" for name, value in attrs}
+        self.anchors |= {values[name] for name in ("id", "name") if name in values}
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        if tag in LOADED and LOADED[tag] in values and values.get("rel") not in ("canonical", "prev", "next"):
+            self.loaded.append(values[LOADED[tag]])
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         capture_output=True,
         text=True,
     )
-    said = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
-    assert done.returncode == 0 and "Warning" not in said, said
+    output = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
+    assert done.returncode == 0 and "Warning" not in output, output
     return folder / "site"
 
 
@@ -66,12 +66,12 @@ def pages(site: Path) -> dict[Path, Page]:
 
 @pytest.mark.thorough
 def test_every_page_is_built_and_in_the_navigation(site: Path) -> None:
-    def named(node: object) -> list[str]:
+    def list_pages(node: object) -> list[str]:
         if isinstance(node, str):
             return [node]
-        return [one for part in (node.values() if isinstance(node, dict) else node) for one in named(part)]  # type: ignore[attr-defined]
+        return [page for part in (node.values() if isinstance(node, dict) else node) for page in list_pages(part)]  # type: ignore[attr-defined]
 
-    assert sorted(named(parse_toml(CONFIG)["project"]["nav"])) == PAGES
+    assert sorted(list_pages(parse_toml(CONFIG)["project"]["nav"])) == PAGES
     assert [page for page in PAGES if not (site / page).with_suffix(".html").exists()] == []
 
 
@@ -96,7 +96,9 @@ def test_no_link_is_broken(site: Path, pages: dict[Path, Page]) -> None:
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, Page]) -> None:
-    elsewhere = [(path.name, one) for path, page in pages.items() for one in page.loaded if urlsplit(one).netloc]
+    elsewhere = [
+        (path.name, address) for path, page in pages.items() for address in page.loaded if urlsplit(address).netloc
+    ]
     styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
     assert elsewhere == []
     assert [

@@ -148,19 +148,19 @@ def database(superset: Client, prepared_folder: Path) -> int:  # noqa: F811  (th
     (uri,) = blocks("text", SECTIONS["Superset"])
     uri = uri.strip().replace("/data/first.duckdb", str(prepared_folder / "first.duckdb"))
     assert str(prepared_folder) in uri
-    made_ = superset.post("/api/v1/database/", {"database_name": "release", "sqlalchemy_uri": uri})
-    return int(made_["id"])
+    created = superset.post("/api/v1/database/", {"database_name": "release", "sqlalchemy_uri": uri})
+    return int(created["id"])
 
 
 @pytest.fixture(scope="module")
 def dataset(superset: Client, database: int) -> int:
-    asked = {"database": database, "schema": "main", "table_name": "patients"}
-    return int(superset.post("/api/v1/dataset/", asked)["id"])
+    body = {"database": database, "schema": "main", "table_name": "patients"}
+    return int(superset.post("/api/v1/dataset/", body)["id"])
 
 
 def test_the_tables_are_found(superset: Client, database: int) -> None:
-    found = superset.get(f"/api/v1/database/{database}/tables/?q=(force:!t,schema_name:main)")
-    kinds = {one["value"]: one["type"] for one in found["result"]}
+    response = superset.get(f"/api/v1/database/{database}/tables/?q=(force:!t,schema_name:main)")
+    kinds = {table["value"]: table["type"] for table in response["result"]}
     assert {kinds[name] for name in ("patients", *VIEWS)} == {"view"}
     assert kinds["birth_date_labels"] == "table"
 
@@ -177,8 +177,8 @@ def test_the_dataset_has_the_columns_and_what_they_are(superset: Client, dataset
 
 def test_the_chart_data_are_those_of_the_release(superset: Client, dataset: int, prepared_folder: Path) -> None:  # noqa: F811  (the fixture)
     query = {"columns": ["sex", "ethnicity"], "metrics": ["count"], "row_limit": 1000}
-    asked = {"datasource": {"id": dataset, "type": "table"}, "queries": [query], "result_format": "json"}
-    (answer,) = superset.post("/api/v1/chart/data", asked)["result"]
+    body = {"datasource": {"id": dataset, "type": "table"}, "queries": [query], "result_format": "json"}
+    (answer,) = superset.post("/api/v1/chart/data", body)["result"]
     with duckdb.connect(prepared_folder / "first.duckdb", read_only=True) as connection:
         expected = connection.execute("SELECT sex, ethnicity, count(*) FROM patients GROUP BY ALL").fetchall()
     assert sorted((row["sex"], row["ethnicity"], row["count"]) for row in answer["data"]) == sorted(expected)
@@ -191,9 +191,9 @@ def test_a_person_may_not_look_further(superset: Client, database: int, tmp_path
         (f"SELECT * FROM read_csv('{tmp_path / 'outside.csv'}')", 500),
         (f"SELECT * FROM '{tmp_path / 'outside.csv'}'", 500),
     ):
-        asked = {"database_id": database, "sql": statement, "runAsync": False}
-        found, answer = superset.ask("/api/v1/sqllab/execute/", asked)
-        assert found == status, answer
+        body = {"database_id": database, "sql": statement, "runAsync": False}
+        answer_status, answer = superset.ask("/api/v1/sqllab/execute/", body)
+        assert answer_status == status, answer
         assert "Alice" not in answer
 
 
@@ -201,10 +201,10 @@ def test_superset_picks_up_a_new_release(superset: Client, prepared_folder: Path
     shutil.copy(prepared_folder / "first.duckdb", tmp_path / "first.duckdb")
     uri = f"duckdb:///{tmp_path / 'first.duckdb'}?access_mode=read_only"
     database = superset.post("/api/v1/database/", {"database_name": "another", "sqlalchemy_uri": uri})["id"]
-    asked = {"database_id": database, "sql": "SELECT count(*) AS n FROM patients", "runAsync": False}
-    (before,) = superset.post("/api/v1/sqllab/execute/", asked)["data"]
+    body = {"database_id": database, "sql": "SELECT count(*) AS n FROM patients", "runAsync": False}
+    (before,) = superset.post("/api/v1/sqllab/execute/", body)["data"]
     replace(tmp_path)
-    (after,) = superset.post("/api/v1/sqllab/execute/", asked)["data"]
+    (after,) = superset.post("/api/v1/sqllab/execute/", body)["data"]
     assert before["n"] > after["n"] == 7
 
 
@@ -212,7 +212,7 @@ def test_the_picture_of_a_chart(superset: Client, dataset: int, tmp_path: Path) 
     chromium = shutil.which("chromium")
     if chromium is None:
         missing("chromium is not on this machine")
-    asked = {
+    body = {
         "datasource": f"{dataset}__table",
         "viz_type": "echarts_timeseries_bar",
         "x_axis": "ethnicity",
@@ -226,10 +226,10 @@ def test_the_picture_of_a_chart(superset: Client, dataset: int, tmp_path: Path) 
         "/api/v1/chart/",
         {
             "slice_name": "patients",
-            "viz_type": asked["viz_type"],
+            "viz_type": body["viz_type"],
             "datasource_id": dataset,
             "datasource_type": "table",
-            "params": json.dumps(asked),
+            "params": json.dumps(body),
         },
     )
     address = f"{superset.address}/explore/?slice_id={chart['id']}&standalone=1"

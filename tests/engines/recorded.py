@@ -66,23 +66,27 @@ class Recorder:
         if not isinstance(query, exp.Query):
             return
         read = [node for node in query.find_all(exp.Table) if node.catalog]
-        if not any(THERE.fullmatch(one.name) for one in read) or AFTER & {one.catalog for one in read}:
+        if not any(THERE.fullmatch(source_table.name) for source_table in read) or AFTER & {
+            source_table.catalog for source_table in read
+        }:
             return
-        place = _plain_names(f"{name} {sorted(one.name for one in read)}")
+        place = _plain_names(f"{name} {sorted(source_table.name for source_table in read)}")
         if len(self.of_a_kind[place]) >= self.most:
             return
         form = f"{place} {_form(query)}"
         if form in self.asked:
             return
         empty = pa.table({})
-        tables = {_name(one): _all_of(engine, one) if self.answers else empty for one in read}
+        tables = {
+            _name(source_table): _all_of(engine, source_table) if self.answers else empty for source_table in read
+        }
         answer = engine.relation(query.copy()).to_arrow_table() if self.answers else empty
         self.of_a_kind[place].append(form)
         self.asked[form] = Asked(query.copy(), tables, answer, name)
 
 
-def _name(one: exp.Table) -> str:
-    return ".".join(part for part in (one.catalog, one.db, one.name) if part)
+def _name(source_table: exp.Table) -> str:
+    return ".".join(part for part in (source_table.catalog, source_table.db, source_table.name) if part)
 
 
 def _form(query: exp.Query) -> str:
@@ -94,8 +98,10 @@ def _plain_names(text: str) -> str:
     return re.sub(r"audited_[0-9a-f]{12}", "audited", re.sub(r"run_\d+", "run", text))
 
 
-def _all_of(engine: DuckDBEngine, one: exp.Table) -> pa.Table:
-    plain = exp.Table(this=one.this.copy(), db=one.args["db"].copy(), catalog=one.args["catalog"].copy())
+def _all_of(engine: DuckDBEngine, source_table: exp.Table) -> pa.Table:
+    plain = exp.Table(
+        this=source_table.this.copy(), db=source_table.args["db"].copy(), catalog=source_table.args["catalog"].copy()
+    )
     return engine.relation(select_star(plain)).to_arrow_table()
 
 
@@ -217,8 +223,8 @@ def jobs() -> Iterator[Job]:
     yield Job("masked", _policy(release={"suppressed": "mask"}, search=few), publish=True)
     noisy = {"k": 3, "confidence": 0.7}
     yield Job("noise", _policy(noisy, attributes=_NOISY, search=few), publish=True)
-    one = {"k": 3, "confidence": 0.7, "l_diversity": [{"attribute": "ill", "kind": "distinct", "l": 2}]}
-    yield Job("noise of one", _policy(one, attributes={"cost": _NOISE}, search=few), large=True, publish=True)
+    requirements = {"k": 3, "confidence": 0.7, "l_diversity": [{"attribute": "ill", "kind": "distinct", "l": 2}]}
+    yield Job("noise of one", _policy(requirements, attributes={"cost": _NOISE}, search=few), large=True, publish=True)
 
 
 def _policy(

@@ -22,7 +22,7 @@ from sqlanon.errors import SqlanonError
 def main() -> None:
     seen: dict[str, Any] = {"handler": signal.getsignal(signal.SIGINT)}
     engine = SparkEngine.open("local[1]", "source.spark")
-    driver = _child()
+    driver = _driver()
     seen["java"] = str((driver / "exe").resolve())
     seen["handler"] = seen["handler"] is signal.getsignal(signal.SIGINT)
     private = next(Path(sys.argv[1]).glob("sqlanon-spill-*"))
@@ -33,19 +33,19 @@ def main() -> None:
     seen["secret on the command line"] = secret in (driver / "cmdline").read_text()
     seen["compiles later"] = "-XX:Tier4CompileThreshold=150000" in (driver / "cmdline").read_text().split("\0")
     seen["rows"] = engine.rows(parse_one("SELECT 1 AS a", read="spark"))
-    seen["error"] = _told(engine, "SELECT CAST(concat('Ann-of-the-tests', id) AS INT) FROM range(3)")
+    seen["error"] = _refusal(engine, "SELECT CAST(concat('Ann-of-the-tests', id) AS INT) FROM range(3)")
     engine.close()
     seen["left"] = [path.name for path in Path(sys.argv[1]).iterdir()]
     seen["driver after close"] = driver.exists()
     again = SparkEngine.open("local[1]", "source.spark")
-    os.kill(int(_child().name), signal.SIGKILL)
-    seen["killed"] = _told(again, "SELECT 1")
+    os.kill(int(_driver().name), signal.SIGKILL)
+    seen["killed"] = _refusal(again, "SELECT 1")
     again.close()
-    seen["left at last"] = [one.name for one in Path(sys.argv[1]).iterdir()]
+    seen["left at last"] = [path.name for path in Path(sys.argv[1]).iterdir()]
     print(json.dumps(seen))
 
 
-def _told(engine: SparkEngine, text: str) -> str:
+def _refusal(engine: SparkEngine, text: str) -> str:
     try:
         with engine.translate_errors():
             engine.rows(parse_one(text, read="spark"))
@@ -54,7 +54,7 @@ def _told(engine: SparkEngine, text: str) -> str:
     return "nothing"
 
 
-def _child() -> Path:
+def _driver() -> Path:
     """The driver: the only child of this process."""
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     (driver,) = [Path("/proc") / child for child in children]
@@ -71,13 +71,13 @@ def _addresses(process: Path) -> set[str]:
             continue
         if target.startswith("socket:["):
             sockets.add(target[8:-1])
-    found = set()
+    addresses = set()
     for name in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
             parts = line.split()
             if parts[3] == "0A" and parts[9] in sockets:
-                found.add(parts[1].partition(":")[0])
-    return found
+                addresses.add(parts[1].partition(":")[0])
+    return addresses
 
 
 if __name__ == "__main__":

@@ -40,22 +40,22 @@ def rows(table: pa.Table, without: Collection[str] = ()) -> list[tuple[Any, ...]
 
 
 def differences(
-    own: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]], tolerance: float = 1e-13
+    ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]], tolerance: float = 1e-13
 ) -> list[tuple[Any, Any]]:
     """The rows in which two answers differ, beside each other."""
-    if len(own) != len(theirs):
-        return [(f"{len(own)} rows", f"{len(theirs)} rows")]
-    pairs = zip(own, theirs, strict=True)
-    return [(one, other) for one, other in pairs if not _same(list(one), list(other), tolerance)]
+    if len(ours) != len(theirs):
+        return [(f"{len(ours)} rows", f"{len(theirs)} rows")]
+    pairs = zip(ours, theirs, strict=True)
+    return [(left, right) for left, right in pairs if not _same(list(left), list(right), tolerance)]
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(element) for element in value]
     if isinstance(value, dict):
-        return [_plain(one) for one in value.values()]
+        return [_plain(element) for element in value.values()]
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
@@ -69,13 +69,13 @@ def _key(value: Any) -> tuple[int, Any]:
     return 3, str(value)
 
 
-def _same(own: Any, theirs: Any, tolerance: float) -> bool:
-    if isinstance(own, bool) or isinstance(theirs, bool):
-        return own is theirs
-    if isinstance(own, (int, float)) and isinstance(theirs, (int, float)):
-        if isinstance(own, int) and isinstance(theirs, int):
-            return own == theirs
-        return (math.isnan(own) and math.isnan(theirs)) or math.isclose(own, theirs, rel_tol=tolerance)
-    if isinstance(own, list) and isinstance(theirs, list):
-        return len(own) == len(theirs) and all(_same(*pair, tolerance) for pair in zip(own, theirs, strict=True))
-    return bool(own == theirs)
+def _same(left: Any, theirs: Any, tolerance: float) -> bool:
+    if isinstance(left, bool) or isinstance(theirs, bool):
+        return left is theirs
+    if isinstance(left, (int, float)) and isinstance(theirs, (int, float)):
+        if isinstance(left, int) and isinstance(theirs, int):
+            return left == theirs
+        return (math.isnan(left) and math.isnan(theirs)) or math.isclose(left, theirs, rel_tol=tolerance)
+    if isinstance(left, list) and isinstance(theirs, list):
+        return len(left) == len(theirs) and all(_same(*pair, tolerance) for pair in zip(left, theirs, strict=True))
+    return bool(left == theirs)

@@ -58,7 +58,7 @@ KINDS: Mapping[str, Kind] = {
     "big": Kind(pa.int64(), [*MANY, 2**53 + 1, -(2**62)], ["suppress", "file"]),
     "decimal": Kind(
         pa.decimal128(9, 2),
-        [Decimal(one) for one in ("0.00", "-0.01", "1.50", "2.50", "3.49", "-12.25", "99.99", "1000000.00")],
+        [Decimal(number) for number in ("0.00", "-0.01", "1.50", "2.50", "3.49", "-12.25", "99.99", "1000000.00")],
         ["suppress", {"intervals": [5, 20]}, {"intervals": ["0.5", "2.5"]}, {"mask": "right"}],
     ),
     "wide": Kind(pa.decimal128(38, 6), [Decimal("0.000001"), Decimal(10) ** 31, Decimal("-7.5")], ["suppress"]),
@@ -157,12 +157,12 @@ def drawn_case(
     names = draw.sample(NAMES, 6)
     quasi = {name: draw.choice(list(KINDS)) for name in names[: draw.choice([1, 2, 2, 3])]}
     sensitive = {name: draw.choice(list(KINDS)) for name in names[3 : draw.choice([3, 4, 5])]}
-    others = {name: draw.choice(list(KINDS)) for name in names[5:]}
-    columns = {**quasi, **sensitive, **others}
+    insensitive = {name: draw.choice(list(KINDS)) for name in names[5:]}
+    columns = {**quasi, **sensitive, **insensitive}
     table = random_table(draw, columns, list(quasi), 12 + attempt)
     attributes: dict[str, Any] = {name: quasi_attribute(draw, name, quasi[name], folder) for name in quasi}
     attributes |= {name: sensitive_attribute(draw, name, kind, folder) for name, kind in sensitive.items()}
-    attributes |= {name: {"role": "insensitive"} for name in others}
+    attributes |= {name: {"role": "insensitive"} for name in insensitive}
     privacy = random_privacy(draw, list(quasi), attributes, wanted, 3 if attempt < 5 else 1)
     if not asks_for(privacy, wanted):
         return None
@@ -192,7 +192,8 @@ def asks_for(privacy: Mapping[str, Any], wanted: str) -> bool:
     if not variant:
         return kind in privacy
     return any(
-        variant in (one.get("kind"), one.get("distance"), one.get("joint") and "joint") for one in privacy.get(kind, ())
+        variant in (entry.get("kind"), entry.get("distance"), entry.get("joint") and "joint")
+        for entry in privacy.get(kind, ())
     )
 
 
@@ -226,37 +227,39 @@ def random_table(draw: random.Random, columns: Mapping[str, str], quasi: Sequenc
 
     rows: list[dict[str, Any]] = []
     for _ in range(draw.choice([0, 2, 4, 6, 6, 8, 8]) if draw.random() < 0.9 else 0):
-        one = row()
-        rows += [{**row(), **{name: one[name] for name in quasi}} for _ in range(draw.randint(1, most))]
+        values = row()
+        rows += [{**row(), **{name: values[name] for name in quasi}} for _ in range(draw.randint(1, most))]
     if rows:
         rows += [row() for _ in range(draw.choice([0, 0, 1, 3]))]
     draw.shuffle(rows)
-    return pa.table({name: pa.array([one[name] for one in rows], KINDS[columns[name]].type) for name in columns})
+    return pa.table({name: pa.array([record[name] for record in rows], KINDS[columns[name]].type) for name in columns})
 
 
-def write_population(draw: random.Random, own: pa.Table, columns: Mapping[str, str], path: Path) -> None:
+def write_population(draw: random.Random, sample: pa.Table, columns: Mapping[str, str], path: Path) -> None:
     """The rows of the table, some of them several times or not at all, and a few others."""
-    kept = [i for i in range(own.num_rows) for _ in range(draw.choice([0, 1, 1, 2, 3]))]
+    indexes = [i for i in range(sample.num_rows) for _ in range(draw.choice([0, 1, 1, 2, 3]))]
     path.unlink(missing_ok=True)
     with duckdb.connect(str(path)) as connection:
-        connection.register("arrow_table", own.take(pa.array(kept, pa.int64())))
+        connection.register("arrow_table", sample.take(pa.array(indexes, pa.int64())))
         connection.execute("CREATE TABLE people AS FROM arrow_table")
 
 
 def quasi_attribute(draw: random.Random, name: str, kind: str, folder: Path) -> dict[str, Any]:
     rule = draw.choice(list(KINDS[kind].rules))
-    found: dict[str, Any] = {"role": "quasi", "hierarchy": rule}
+    attribute: dict[str, Any] = {"role": "quasi", "hierarchy": rule}
     if rule == "file":
         missing = draw.random() < 0.3
-        found["hierarchy"] = {"file": str(write_hierarchy(draw, kind, folder / f"{NAMES.index(name)}.csv", missing))}
-        found |= {"on_unknown": "suppress"} if missing or draw.random() < 0.3 else {}
+        attribute["hierarchy"] = {
+            "file": str(write_hierarchy(draw, kind, folder / f"{NAMES.index(name)}.csv", missing))
+        }
+        attribute |= {"on_unknown": "suppress"} if missing or draw.random() < 0.3 else {}
     if draw.random() < 0.1:
-        found["max_level"] = 0 if draw.random() < 0.3 else 1
+        attribute["max_level"] = 0 if draw.random() < 0.3 else 1
     elif draw.random() < 0.1:
-        found["min_level"] = 1
+        attribute["min_level"] = 1
     if kind == "text" and rule == "suppress" and draw.random() < 0.2:
-        found["forbidden"] = ["Zürich"]
-    return found
+        attribute["forbidden"] = ["Zürich"]
+    return attribute
 
 
 def write_hierarchy(draw: random.Random, kind: str, path: Path, missing: bool) -> Path:
@@ -279,20 +282,20 @@ def random_privacy(
 ) -> dict[str, Any]:
     """One to so many requirements; one of a wanted kind among them, if it can be asked for."""
     sensitive = [name for name, spec in attributes.items() if spec["role"] == "sensitive"]
-    found: dict[str, Any] = {}
+    sections: dict[str, Any] = {}
     can = [*SINGLE, *(LISTED if sensitive else []), "k_anonymity"]
     first, _, variant = wanted.partition(" ")
     for i in range(draw.randint(1, most)):
         kind = first if not i and first in can else draw.choice(can)
         if kind in SINGLE:
-            found[kind] = SINGLE[kind](draw)
+            sections[kind] = SINGLE[kind](draw)
         elif kind == "k_anonymity":
-            found.setdefault(kind, []).append({"quasi": draw.sample(quasi, draw.randint(1, len(quasi))), "k": 3})
+            sections.setdefault(kind, []).append({"quasi": draw.sample(quasi, draw.randint(1, len(quasi))), "k": 3})
         else:
             name = draw.choice(sensitive)
-            made = LISTED[kind](draw, attributes[name], sensitive, variant if not i else "")
-            found.setdefault(kind, []).append({"attribute": name, **made})
-    return found
+            requirement = LISTED[kind](draw, attributes[name], sensitive, variant if not i else "")
+            sections.setdefault(kind, []).append({"attribute": name, **requirement})
+    return sections
 
 
 def diversity(
@@ -300,10 +303,10 @@ def diversity(
 ) -> dict[str, Any]:
     drawn = draw.choice(["distinct", "entropy", "recursive"])
     kind = drawn if variant in ("", "joint") else variant
-    found: dict[str, Any] = {"kind": kind, "l": draw.choice([1.2, 2, 1.5] if kind == "entropy" else [2, 2, 3])}
-    found |= {"c": draw.choice([1.1, 2, 4])} if kind == "recursive" else {}
+    requirement: dict[str, Any] = {"kind": kind, "l": draw.choice([1.2, 2, 1.5] if kind == "entropy" else [2, 2, 3])}
+    requirement |= {"c": draw.choice([1.1, 2, 4])} if kind == "recursive" else {}
     joint = variant == "joint" or draw.random() < 0.3
-    return found | ({"joint": True} if len(sensitive) > 1 and joint else {})
+    return requirement | ({"joint": True} if len(sensitive) > 1 and joint else {})
 
 
 def closeness(
@@ -347,7 +350,7 @@ WANTED = [
     "beta_likeness basic", "beta_likeness enhanced", "alpha_k",
 ]  # fmt: skip
 """The kinds of requirements."""
-WANTED_BELOW = [one for one in WANTED if one == "k" or one.partition(" ")[0] in LISTED]
+WANTED_BELOW = [name for name in WANTED if name == "k" or name.partition(" ")[0] in LISTED]
 """Those that strategies take which place rows one by one."""
 
 
@@ -370,10 +373,10 @@ FULL_DOMAIN, BELOW_IT = 29, 14
 def below_full_domain(draw: random.Random, number: int) -> dict[str, Any]:
     """A strategy that places rows one by one."""
     strategy = BELOW[number % len(BELOW)]
-    found: dict[str, Any] = {"suppression_limit": draw.choice([0, 0.1, 0.3])}
-    found |= {"suppression": "cells"} if strategy == "cells" else {"strategy": strategy}
+    search: dict[str, Any] = {"suppression_limit": draw.choice([0, 0.1, 0.3])}
+    search |= {"suppression": "cells"} if strategy == "cells" else {"strategy": strategy}
     if strategy in ("mondrian", "k-similar") and draw.random() < 0.7:
-        found["summary"] = draw.choice(["range", "median", "set"])
+        search["summary"] = draw.choice(["range", "median", "set"])
     if strategy == "mondrian" and draw.random() < 0.5:
-        found["cuts"] = "relaxed"
-    return found
+        search["cuts"] = "relaxed"
+    return search

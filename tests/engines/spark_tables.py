@@ -39,11 +39,13 @@ def outcome(source: Any, policy: sqlanon.Policy, folder: Path) -> dict[str, Any]
         with sqlanon.connect(source) as db:
             result = db.anonymize(policy)
             release = result.publish(folder / "release.duckdb")
-            found = {name: getattr(result, name) for name in FIGURES}
-            found["warnings"] = tuple(warning for warning in result.warnings if not ABOUT_DEPENDENCIES.search(warning))
-            found |= {"score": result.score, "columns": release.manifest.columns, "digest": release.manifest.digest}
+            figures = {name: getattr(result, name) for name in FIGURES}
+            figures["warnings"] = tuple(
+                warning for warning in result.warnings if not ABOUT_DEPENDENCIES.search(warning)
+            )
+            figures |= {"score": result.score, "columns": release.manifest.columns, "digest": release.manifest.digest}
             assert release.verify().verified
-            return found
+            return figures
     except sqlanon.SqlanonError as error:
         return {"error": type(error), "says": str(error)}
 

@@ -47,12 +47,12 @@ def test_every_query_over_rows_translates_to_spark(job: Job, tmp_path: Path) -> 
         do(job, people(random.Random(1)), tmp_path)
     assert recorder.asked
     refused = []
-    for asked in recorder.asked.values():
+    for statement in recorder.asked.values():
         try:
-            translate_query(asked.query, "spark").sql("spark")
+            translate_query(statement.query, "spark").sql("spark")
         except UntranslatableError as error:
             refused.append(str(error))
-    assert [one for one in refused if RECURSIVE not in one] == []
+    assert [message for message in refused if RECURSIVE not in message] == []
     assert not refused or job.name.startswith("shields")
 
 
@@ -368,46 +368,46 @@ WINDOWS: Mapping[str, exp.Expr] = {
 
 
 def _queries() -> Mapping[str, exp.Expr]:
-    own, other = table("t"), table("t", alias="o")
+    left, right = table("t"), table("t", alias="o")
     keys = exp.EQ(this=col("w", "t"), expression=col("i", "o"))
     nullable = exp.NullSafeEQ(this=col("g", "t"), expression=col("t", "o"))
 
-    def joined(kind: str, on: exp.Expr = keys) -> exp.Expr:
-        return select([col("id", "t")], own.copy()).join(other.copy(), on=on, join_type=kind)
+    def join_tables(kind: str, on: exp.Expr = keys) -> exp.Expr:
+        return select([col("id", "t")], left.copy()).join(right.copy(), on=on, join_type=kind)
 
     numbers = exp.Values(
         expressions=[exp.Tuple(expressions=[number(1), exp.null()]), exp.Tuple(expressions=[number(2), text("'")])],
         alias=exp.TableAlias(this=exp.to_identifier("v"), columns=[exp.to_identifier("a"), exp.to_identifier("b")]),
     )
-    both = exp.union(select([_T], own.copy()), select([_NULL], own.copy()), distinct=False)
-    once = select([as_column(exp.Count(this=exp.Star()), "n"), col("g")], own.copy(), [col("g")])
+    queries = exp.union(select([_T], left.copy()), select([_NULL], left.copy()), distinct=False)
+    once = select([as_column(exp.Count(this=exp.Star()), "n"), col("g")], left.copy(), [col("g")])
     shared = select([all_columns("a")], table("c", alias="a")).join(
         table("c", alias="b"), on=exp.NullSafeEQ(this=col("g", "a"), expression=col("g", "b"))
     )
     return {
-        "join": joined(""),
-        "left": joined("left"),
-        "semi": joined("semi"),
-        "anti": joined("anti"),
-        "anti with NULL": joined("anti", nullable),
-        "cross": select([col("id", "t")], own.copy()).join(other.copy(), join_type="cross"),
+        "join": join_tables(""),
+        "left": join_tables("left"),
+        "semi": join_tables("semi"),
+        "anti": join_tables("anti"),
+        "anti with NULL": join_tables("anti", nullable),
+        "cross": select([col("id", "t")], left.copy()).join(right.copy(), join_type="cross"),
         "values": select([col("a"), col("b")], numbers),
         "having": once.copy().having(exp.GT(this=exp.Count(this=exp.Star()), expression=number(2))),
-        "distinct": exp.Select(expressions=[_W, _D], distinct=exp.Distinct()).from_(own.copy()),
+        "distinct": exp.Select(expressions=[_W, _D], distinct=exp.Distinct()).from_(left.copy()),
         "zeros are one group": select(
-            [_bin(exp.Mul, _D, number(0)), exp.Count(this=exp.Star())], own.copy(), [_bin(exp.Mul, _D, number(0))]
+            [_bin(exp.Mul, _D, number(0)), exp.Count(this=exp.Star())], left.copy(), [_bin(exp.Mul, _D, number(0))]
         ),
-        "union": both,
-        "except": exp.except_(both.copy(), select([_T], own.copy()), distinct=False),
-        "intersect": exp.intersect(both.copy(), select([_T], own.copy()), distinct=False),
-        "except once": exp.except_(both.copy(), select([text("e")], own.copy())),
+        "union": queries,
+        "except": exp.except_(queries.copy(), select([_T], left.copy()), distinct=False),
+        "intersect": exp.intersect(queries.copy(), select([_T], left.copy()), distinct=False),
+        "except once": exp.except_(queries.copy(), select([text("e")], left.copy())),
         "with": shared.with_("c", as_=once.copy(), materialized=True),
         "star without": select(
             [exp.Column(this=exp.Star(except_=[exp.to_identifier("g")]), table=exp.to_identifier("a"))],
             subquery(once.copy(), "a"),
         ),
-        "first three": select([_W], own.copy()).order_by(_W, col("id")).limit(3),
-        "last three": select([_W], own.copy()).order_by(exp.Ordered(this=_W, desc=True), col("id")).limit(3),
+        "first three": select([_W], left.copy()).order_by(_W, col("id")).limit(3),
+        "last three": select([_W], left.copy()).order_by(exp.Ordered(this=_W, desc=True), col("id")).limit(3),
     }
 
 
@@ -431,7 +431,7 @@ def engine(spark: Any) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def own() -> DuckDBEngine:
+def local_engine() -> DuckDBEngine:
     engine = DuckDBEngine(duckdb.connect())
     engine.connection.execute("SET TimeZone = 'UTC'")
     engine.connection.execute(f"CREATE TABLE t AS {ROWS}")
@@ -439,8 +439,8 @@ def own() -> DuckDBEngine:
 
 
 @pytest.fixture(scope="module")
-def there(engine: Any, own: DuckDBEngine) -> dict[str, exp.Expr]:
-    return {"t": engine.upload("sqlanon_test_rows", own.relation(exp.select("*").from_("t")).to_arrow_table())}
+def remote_tables(engine: Any, local_engine: DuckDBEngine) -> dict[str, exp.Expr]:
+    return {"t": engine.upload("sqlanon_test_rows", local_engine.relation(exp.select("*").from_("t")).to_arrow_table())}
 
 
 @pytest.mark.parametrize(
@@ -449,35 +449,45 @@ def there(engine: Any, own: DuckDBEngine) -> dict[str, exp.Expr]:
     ids=["scalars", "aggregates", "windows"],
 )
 def test_each_expression_has_the_same_value_in_spark_and_duckdb(
-    expressions: Mapping[str, exp.Expr], keys: list[str], engine: Any, own: DuckDBEngine, there: dict[str, exp.Expr]
+    expressions: Mapping[str, exp.Expr],
+    keys: list[str],
+    engine: Any,
+    local_engine: DuckDBEngine,
+    remote_tables: dict[str, exp.Expr],
 ) -> None:
-    output = [*map(col, keys), *(as_column(one.copy(), f"c{i}") for i, one in enumerate(expressions.values()))]
+    output = [
+        *map(col, keys),
+        *(as_column(expression.copy(), f"c{i}") for i, expression in enumerate(expressions.values())),
+    ]
     query = select([*output], table("t"), [*map(col, keys)] if expressions is AGGREGATES else None)
-    here, elsewhere = rows(own.relation(query.copy()).to_arrow_table()), rows(in_spark(engine, query, there))
+    duckdb_rows, elsewhere = (
+        rows(local_engine.relation(query.copy()).to_arrow_table()),
+        rows(in_spark(engine, query, remote_tables)),
+    )
     names = [*keys, *expressions]
     wrong = {
         names[i]: pair
-        for one, other in zip(here, elsewhere, strict=True)
+        for row, remote_row in zip(duckdb_rows, elsewhere, strict=True)
         for i in range(len(names))
-        if (pair := differences([one[i : i + 1]], [other[i : i + 1]], 1e-15))
+        if (pair := differences([row[i : i + 1]], [remote_row[i : i + 1]], 1e-15))
     }
     assert wrong == {}
 
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_each_form_of_query_has_the_same_rows_in_spark_and_duckdb(
-    name: str, engine: Any, own: DuckDBEngine, there: dict[str, exp.Expr]
+    name: str, engine: Any, local_engine: DuckDBEngine, remote_tables: dict[str, exp.Expr]
 ) -> None:
     query = QUERIES[name]
-    here = rows(own.relation(query.copy()).to_arrow_table())
-    assert here
-    assert differences(here, rows(in_spark(engine, query, there))) == []
+    local_rows = rows(local_engine.relation(query.copy()).to_arrow_table())
+    assert local_rows
+    assert differences(local_rows, rows(in_spark(engine, query, remote_tables))) == []
 
 
 def test_every_kind_of_node_that_is_known_is_in_one_of_these() -> None:
     every = [*SCALARS.values(), *AGGREGATES.values(), *WINDOWS.values(), *QUERIES.values()]
-    seen = {type(node) for one in every for node in one.walk()}
-    calls = {node.name for one in every for node in one.walk() if isinstance(node, exp.Anonymous)}
+    seen = {type(node) for expression in every for node in expression.walk()}
+    calls = {node.name for expression in every for node in expression.walk() if isinstance(node, exp.Anonymous)}
     wrapping = {exp.Alias, exp.Column, exp.Select, exp.Subquery}
     assert set(dialects._PARTS) - seen - wrapping == {exp.ApproxDistinct}
     assert set(dialects._FUNCTIONS["spark"]) - calls == {"RANDOM", "HASH"}
@@ -488,10 +498,10 @@ def test_every_kind_of_node_that_is_known_is_in_one_of_these() -> None:
     [(_D, "VARCHAR"), (cast(_D, "FLOAT"), "VARCHAR"), (_T, "DATE"), (_T, "BOOLEAN"), (_W, "TIMESTAMP")],
 )
 def test_values_that_spark_would_convert_are_an_error(
-    value: exp.Expr, type_: str, engine: Any, there: dict[str, exp.Expr]
+    value: exp.Expr, type_: str, engine: Any, remote_tables: dict[str, exp.Expr]
 ) -> None:
     with pytest.raises(Exception, match=r"(?i)USER_RAISED_EXCEPTION|DATATYPE_MISMATCH"):
-        in_spark(engine, select([as_column(cast(value.copy(), type_), "c")], table("t")), there)
+        in_spark(engine, select([as_column(cast(value.copy(), type_), "c")], table("t")), remote_tables)
 
 
 @pytest.fixture(scope="module")
@@ -512,29 +522,29 @@ ANY_NUMBERS = frozenset({"record", "mover", "id"})
 def test_queries_over_rows_have_the_same_answer_in_spark(engine: Any, recorded_statements: list[Asked]) -> None:
     shipped: dict[str, exp.Expr] = {}
     wrong = []
-    for asked in recorded_statements:
+    for statement in recorded_statements:
         try:
-            there = {name: _shipped(engine, table, shipped) for name, table in asked.tables.items()}
-            answer = in_spark(engine, asked.query, there)
+            remote_tables = {name: _upload_once(engine, table, shipped) for name, table in statement.tables.items()}
+            answer = in_spark(engine, statement.query, remote_tables)
         except UntranslatableError as error:
             assert RECURSIVE in str(error)
             continue
-        if any(expression.find(exp.ApproxDistinct) for expression in asked.query.expressions):
+        if any(expression.find(exp.ApproxDistinct) for expression in statement.query.expressions):
             continue
         numbered = any(
             isinstance(node.this, exp.RowNumber) and not node.args.get("order")
-            for node in asked.query.find_all(exp.Window)
+            for node in statement.query.find_all(exp.Window)
         )
         without = ANY_NUMBERS if numbered else frozenset()
-        answer = answer.rename_columns(asked.answer.schema.names)
-        if found := differences(rows(asked.answer, without), rows(answer, without)):
-            wrong.append((asked.name, asked.query.sql("duckdb"), found[:3]))
+        answer = answer.rename_columns(statement.answer.schema.names)
+        if differing := differences(rows(statement.answer, without), rows(answer, without)):
+            wrong.append((statement.name, statement.query.sql("duckdb"), differing[:3]))
     assert wrong == []
 
 
-def _shipped(engine: Any, own: pa.Table, shipped: dict[str, exp.Expr]) -> exp.Expr:
+def _upload_once(engine: Any, local_table: pa.Table, shipped: dict[str, exp.Expr]) -> exp.Expr:
     """A table in Spark, sent once."""
-    content = f"{own.schema.to_string(show_schema_metadata=False)} {own.to_pylist()}"
+    content = f"{local_table.schema.to_string(show_schema_metadata=False)} {local_table.to_pylist()}"
     if content not in shipped:
-        shipped[content] = engine.upload(f"sqlanon_test_{len(shipped)}", own)
+        shipped[content] = engine.upload(f"sqlanon_test_{len(shipped)}", local_table)
     return shipped[content]

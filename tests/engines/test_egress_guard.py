@@ -27,7 +27,7 @@ from sqlanon.support.expressions import create_table, table
 
 
 @pytest.mark.parametrize(
-    ("query", "counted"),
+    ("query", "is_counted"),
     [
         ("SELECT zip, COUNT(*) FROM rows_there GROUP BY zip", True),
         ("SELECT DISTINCT zip FROM rows_there", True),
@@ -47,8 +47,8 @@ from sqlanon.support.expressions import create_table, table
         ("SELECT x FROM (SELECT zip AS x FROM rows_there) AS s", False),
     ],
 )  # fmt: skip
-def test_counts_may_leave_the_server_and_rows_may_not(query: str, counted: bool) -> None:
-    assert is_aggregated(parse_one(query, dialect="duckdb"), {'"rows_there"'}) is counted
+def test_counts_may_leave_the_server_and_rows_may_not(query: str, is_counted: bool) -> None:
+    assert is_aggregated(parse_one(query, dialect="duckdb"), {'"rows_there"'}) is is_counted
 
 
 @pytest.mark.slow
@@ -118,7 +118,7 @@ def federated_engine() -> Iterator[tuple[FederatedEngine, FakeServer]]:
 PEOPLE = '"memory"."main"."people"'
 
 
-def parsed(query: str) -> exp.Query:
+def parse_query(query: str) -> exp.Query:
     statement = parse_one(query, dialect="duckdb")
     assert isinstance(statement, exp.Query)
     return statement
@@ -126,21 +126,21 @@ def parsed(query: str) -> exp.Query:
 
 def test_counts_are_fetched(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
     engine, server = federated_engine
-    query = parsed(f'SELECT "zip", COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip"')
+    query = parse_query(f'SELECT "zip", COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip"')
     target = table("counts", "main", "memory")
     engine.execute(create_table(target, query))
-    assert engine.rows(parsed('SELECT * FROM "memory"."main"."counts"')) == [("a", 3), ("b", 4)]
+    assert engine.rows(parse_query('SELECT * FROM "memory"."main"."counts"')) == [("a", 3), ("b", 4)]
     assert engine.rows(query) == [("a", 3), ("b", 4)]
-    assert len(server.asked) == 2 and all("`clinic`.`people`" in one for one in server.asked)
+    assert len(server.asked) == 2 and all("`clinic`.`people`" in statement for statement in server.asked)
 
 
 def test_rows_stay_on_the_server(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
     engine, server = federated_engine
     with pytest.raises(SourceError, match="never leave"):
-        engine.rows(parsed(f'SELECT "id" FROM {PEOPLE}'))
+        engine.rows(parse_query(f'SELECT "id" FROM {PEOPLE}'))
     assert server.asked == []
     target = table("copied", "main", "memory")
-    engine.execute(create_table(target, parsed(f'SELECT "id", 1 AS "x" FROM {PEOPLE}')))
+    engine.execute(create_table(target, parse_query(f'SELECT "id", 1 AS "x" FROM {PEOPLE}')))
     assert server.asked[0].startswith("keep SELECT")
     assert engine.columns(target) == {"id": "INTEGER", "x": "INTEGER"}
     with pytest.raises(duckdb.InvalidInputException, match="are not read here"):
@@ -154,8 +154,8 @@ def test_too_many_counts_stay_on_the_server(federated_engine: tuple[FederatedEng
     engine.remote.fetch_limit, engine.remote.max_rows = 999, None
     target = table("counts", "main", "memory")
     query = f'SELECT "zip", "id", COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip", "id"'
-    engine.execute(create_table(target, parsed(query)))
-    assert [one.split()[0] for one in server.asked] == ["keep"] and len(server.views) == 1
+    engine.execute(create_table(target, parse_query(query)))
+    assert [statement.split()[0] for statement in server.asked] == ["keep"] and len(server.views) == 1
     engine.drop_remote_tables()
     assert not server.views
 
@@ -178,12 +178,12 @@ def test_local_tables_joined_to_counts_are_joined_locally(federated_engine: tupl
     with_labels(engine)
     for most in (100, None):  # as it is known to be small; or after it was looked at
         engine.remote.max_rows = most
-        engine.execute(create_table(table("counts", "main", "memory"), parsed(LABELLED)))
-        rows = engine.rows(parsed('SELECT * FROM "memory"."main"."counts" ORDER BY ALL'))
+        engine.execute(create_table(table("counts", "main", "memory"), parse_query(LABELLED)))
+        rows = engine.rows(parse_query('SELECT * FROM "memory"."main"."counts" ORDER BY ALL'))
         assert rows == [("a", 3, "A"), ("b", 4, "B")]
         engine.execute(exp.Drop(tables=[table("counts", "main", "memory")], kind="TABLE"))
-    assert [one.split()[0] for one in server.asked] == ["SELECT", "keep", "SELECT"]
-    assert not any("labels" in one or "label" in one for one in server.asked)
+    assert [statement.split()[0] for statement in server.asked] == ["SELECT", "keep", "SELECT"]
+    assert not any("labels" in statement or "label" in statement for statement in server.asked)
     assert not server.views
 
 
@@ -192,9 +192,9 @@ def test_local_tables_joined_to_remote_counts_are_shipped(federated_engine: tupl
     with_labels(engine)
     engine.remote.fetch_limit, engine.remote.max_rows = 999, None
     target = table("counts", "main", "memory")
-    engine.execute(create_table(target, parsed(LABELLED)))
-    counted, answer, joined = server.asked
-    assert counted.startswith("keep SELECT") and "GROUP BY" in counted and "label" not in counted
+    engine.execute(create_table(target, parse_query(LABELLED)))
+    aggregation, answer, joined = server.asked
+    assert aggregation.startswith("keep SELECT") and "GROUP BY" in aggregation and "label" not in aggregation
     assert sorted(answer.removeprefix("ingest ")) == sorted("{'zip': ['a', 'b'], 'label': ['A', 'B']}")
     assert "DISTINCT" not in joined and "GROUP BY" not in joined and "label" in joined
     assert len(server.views) == 1 and engine.columns(target) == {"zip": "VARCHAR", "n": "BIGINT", "label": "VARCHAR"}
@@ -215,9 +215,9 @@ def test_local_tables_joined_to_remote_counts_are_shipped(federated_engine: tupl
     ],
 )
 def test_a_query_that_does_more_than_join_is_not_split(query: str) -> None:
-    asked = parsed(query)
-    counted, whole = split_aggregation(asked, {PEOPLE})
-    assert counted is asked and whole(asked) is asked
+    parsed_query = parse_query(query)
+    aggregation, whole = split_aggregation(parsed_query, {PEOPLE})
+    assert aggregation is parsed_query and whole(parsed_query) is parsed_query
 
 
 def test_lists_of_joined_values_stay_on_the_server(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
@@ -226,7 +226,7 @@ def test_lists_of_joined_values_stay_on_the_server(federated_engine: tuple[Feder
     target = table("counts", "main", "memory")
     text = LABELLED.replace('COUNT(*) AS "n"', 'COUNT(*) AS "n", ARRAY_AGG("id") AS "l"').replace("g.*", 'g."n"')
     server.answer = pyarrow.table({"n": pyarrow.array([3], pyarrow.int64()), "label": ["A"]})
-    engine.execute(create_table(target, parsed(text)))
+    engine.execute(create_table(target, parse_query(text)))
     statement = parse_one(server.asked[-1], dialect="spark")
     assert statement.named_selects == ["n", "label"] and len(list(statement.find_all(exp.Join))) == 1
 
@@ -243,30 +243,34 @@ def test_names_in_a_query_are_its_own(federated_engine: tuple[FederatedEngine, F
         f'WITH "answer_0" AS (SELECT "zip" FROM {PEOPLE}) SELECT COUNT(*) AS "n" FROM "answer_0" '
         f'JOIN (SELECT DISTINCT "zip" FROM {labels}) AS x ON "answer_0"."zip" = x."zip"'
     )
-    assert engine.rows(parsed(query)) == [(8,)]
+    assert engine.rows(parse_query(query)) == [(8,)]
     assert server.asked[-1].count("`answer_0`") == query.count('"answer_0"')
     query = f'SELECT COUNT(*) AS "n" FROM {PEOPLE} AS p WHERE p."id" < (SELECT COUNT(*) FROM {labels})'
-    assert engine.rows(parsed(query)) == [(8,)]
+    assert engine.rows(parse_query(query)) == [(8,)]
     assert server.asked[-2].startswith("ingest {'zip': ")
 
 
 def test_a_derived_table_that_names_others_is_left_alone() -> None:
     inner = '(SELECT p."zip" AS "z" FROM "a"."b"."c" AS c) AS l'
-    query = parsed(f'SELECT COUNT(*) AS "n" FROM {PEOPLE} AS p JOIN {inner} ON p."zip" = l."z"')
+    query = parse_query(f'SELECT COUNT(*) AS "n" FROM {PEOPLE} AS p JOIN {inner} ON p."zip" = l."z"')
     assert extract_local_queries(query, {PEOPLE}, "answer") == (query, {})
 
 
 def test_the_printed_sql_names_where_each_statement_runs(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
     engine, _ = federated_engine
     target = table("labelled", "main", "memory")
-    counted, here = engine.render(create_table(target, parsed(LABELLED))).split(";\n\n")
-    assert counted.startswith("-- in Spark, makes counted\nSELECT") and "label" not in counted
-    assert "CREATE TABLE" in here and "counted" in here and "labels" in here
+    aggregation, local_statement = engine.render(create_table(target, parse_query(LABELLED))).split(";\n\n")
+    assert aggregation.startswith("-- in Spark, makes counted\nSELECT") and "label" not in aggregation
+    assert "CREATE TABLE" in local_statement and "counted" in local_statement and "labels" in local_statement
     labels = '(SELECT DISTINCT "zip", "label" FROM "memory"."main"."labels")'
     joined = f'SELECT p."id", l."label" FROM {PEOPLE} AS p JOIN {labels} AS l ON p."zip" = l."zip"'
-    answer, there = engine.render(create_table(target, parsed(joined))).split(";\n\n")
+    answer, shipped_join = engine.render(create_table(target, parse_query(joined))).split(";\n\n")
     assert answer.startswith('-- here, shipped to Spark as "answer_0"\nSELECT DISTINCT') and "labels" in answer
-    assert there.startswith("-- in Spark, makes labelled\nSELECT") and "`answer_0`" in there and "DISTINCT" not in there
+    assert (
+        shipped_join.startswith("-- in Spark, makes labelled\nSELECT")
+        and "`answer_0`" in shipped_join
+        and "DISTINCT" not in shipped_join
+    )
 
 
 def test_a_query_without_remote_tables_runs_locally(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
@@ -275,13 +279,13 @@ def test_a_query_without_remote_tables_runs_locally(federated_engine: tuple[Fede
     with_labels(engine)
     labels = '"memory"."main"."labels"'
     server.answer = pyarrow.table({"n": pyarrow.array([3], pyarrow.int64())})
-    one = f'(SELECT DISTINCT "zip" AS "z" FROM {labels})'
+    narrow = f'(SELECT DISTINCT "zip" AS "z" FROM {labels})'
     wide = f'(SELECT "zip" AS "z", SUM(1) AS "s" FROM {labels} GROUP BY "zip")'
-    for other, shipped in ((one, "{'z': ['a', 'b']}"), (wide, "{'zip': ['a', 'b', 'b']}")):
-        query = f'SELECT COUNT(*) AS "n" FROM {PEOPLE} AS p JOIN {other} AS l ON p."zip" = l."z"'
-        assert engine.rows(parsed(query)) == [(3,)]
+    for labels_query, shipped in ((narrow, "{'z': ['a', 'b']}"), (wide, "{'zip': ['a', 'b', 'b']}")):
+        query = f'SELECT COUNT(*) AS "n" FROM {PEOPLE} AS p JOIN {labels_query} AS l ON p."zip" = l."z"'
+        assert engine.rows(parse_query(query)) == [(3,)]
         assert server.asked[-2] in (f"ingest {shipped}", "ingest {'z': ['b', 'a']}")
-        assert ("SUM" in server.asked[-1]) == (other is wide)
+        assert ("SUM" in server.asked[-1]) == (labels_query is wide)
     assert not server.views
 
 
@@ -292,13 +296,13 @@ def test_local_tables_are_shipped_for_one_query(federated_engine: tuple[Federate
         f'SELECT l."label", COUNT(*) AS "n" FROM {PEOPLE} AS p JOIN "memory"."main"."labels" AS l ON p."zip" = l."zip"'
     )
     server.answer = pyarrow.table({"label": ["A"], "n": pyarrow.array([3], pyarrow.int64())})
-    assert engine.rows(parsed(f'{query} GROUP BY l."label"')) == [("A", 3)]
+    assert engine.rows(parse_query(f'{query} GROUP BY l."label"')) == [("A", 3)]
     assert server.asked[0] == "ingest {'zip': ['a'], 'label': ['A']}"
     assert not server.views
 
 
 @pytest.mark.parametrize(
-    ("query", "types", "told"),
+    ("query", "types", "message"),
     [
         ("SELECT a FROM t", {"a": "VARCHAR"}, "rows of the source"),
         ("SELECT a, COUNT(*) AS n FROM t GROUP BY a", {"a": "VARCHAR", "n": "BIGINT"}, None),
@@ -306,11 +310,11 @@ def test_local_tables_are_shipped_for_one_query(federated_engine: tuple[Federate
         ("SELECT MAX(a) AS a FROM t", {"a": "STRUCT(b INTEGER)"}, "lists of source values"),
     ],
 )
-def test_only_aggregates_may_leave_the_server(query: str, types: dict[str, str], told: str | None) -> None:
-    assert may_leave(parsed(query), {'"t"'}, types) == (told is None)
-    if told is None:
-        refuse_rows(parsed(query), {'"t"'}, types, "the kiosk")
+def test_only_aggregates_may_leave_the_server(query: str, types: dict[str, str], message: str | None) -> None:
+    assert may_leave(parse_query(query), {'"t"'}, types) == (message is None)
+    if message is None:
+        refuse_rows(parse_query(query), {'"t"'}, types, "the kiosk")
         return
-    with pytest.raises(SourceError, match=told) as found:
-        refuse_rows(parsed(query), {'"t"'}, types, "the kiosk")
-    assert "the kiosk" in str(found.value)
+    with pytest.raises(SourceError, match=message) as error:
+        refuse_rows(parse_query(query), {'"t"'}, types, "the kiosk")
+    assert "the kiosk" in str(error.value)

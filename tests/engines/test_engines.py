@@ -105,8 +105,8 @@ def test_one_row_is_looked_up_by_several_columns(of_duckdb: DuckDBEngine) -> Non
     """A query is asked by several columns, of a table here and of one elsewhere, and does not change."""
     server = KioskEngine(duckdb.connect())
     engine = FederatedEngine(of_duckdb, RemoteTables(server, 10))
-    for one in (of_duckdb, server):
-        one.connection.execute('CREATE TABLE t AS SELECT i % 2 AS a, i % 3 AS "\'b", i AS n FROM range(6) AS r(i)')
+    for backend in (of_duckdb, server):
+        backend.connection.execute('CREATE TABLE t AS SELECT i % 2 AS a, i % 3 AS "\'b", i AS n FROM range(6) AS r(i)')
     relation = table("there", "main", "temp")
     engine.register_remote(relation, {"a": "BIGINT", "'b": "BIGINT", "n": "BIGINT"}, table("t"))
     for rows in (table("t"), relation):

@@ -49,7 +49,7 @@ def make_visits() -> list[Visit]:
 
 
 VISITS = make_visits()
-STRIPPED: list[Visit] = [((mrn or "").strip() or None, *others) for mrn, *others in VISITS]  # type: ignore[misc]
+STRIPPED: list[Visit] = [((mrn or "").strip() or None, *values) for mrn, *values in VISITS]  # type: ignore[misc]
 
 
 @contextmanager
@@ -91,8 +91,8 @@ PLACES: dict[str, Callable[[pytest.FixtureRequest], Any]] = {
 
 @pytest.fixture(params=["duckdb", "postgres", pytest.param("spark", marks=pytest.mark.spark)])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    with PLACES[request.param](request) as made:
-        yield made
+    with PLACES[request.param](request) as location:
+        yield location
 
 
 def policy_of(source: Mapping[str, Any], folder: Path | None = None, person: str | bool | None = None) -> Any:

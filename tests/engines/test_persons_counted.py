@@ -46,7 +46,7 @@ def test_persons_are_counted_as_one_by_one(seed: int) -> None:
     with sqlanon.connect(cases.in_duckdb(rows)) as db:
         result = db.anonymize(policy_of(tree, {"table": "visits"}))
         statuses = {tuple(levels): status for levels, status in result.lattice.project("levels, status").fetchall()}
-    feasible = cases.feasible_by_oracle(cases.unpadded(rows), 2, 2)
+    feasible = cases.feasible_by_oracle(cases.strip_persons(rows), 2, 2)
     assert feasible, "there is something to find"
     assert {levels for levels, status in statuses.items() if status == "satisfies"} == feasible
 
@@ -73,7 +73,7 @@ def test_persons_of_random_visits_are_counted_in_spark_as_in_duckdb(session: Any
 @contextmanager
 def fetched_values(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
     """All that is fetched from a server meanwhile: names of columns, and values."""
-    found: list[tuple[str, Any]] = []
+    values: list[tuple[str, Any]] = []
     for engine in (PostgresEngine, SparkEngine):
         stream, rows = engine.stream, engine.rows
 
@@ -82,17 +82,17 @@ def fetched_values(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, 
             with stream(self, query, *more) as reader:
                 table = reader.read_all()
                 for name, column in zip(table.schema.names, table.columns, strict=True):
-                    found.extend((name, value) for value in column.to_pylist())
+                    values.extend((name, value) for value in column.to_pylist())
                 yield table.to_reader()
 
         def watched_rows(self: Any, query: Any, *more: Any, rows: Any = rows) -> list[tuple[Any, ...]]:
             answer = rows(self, query, *more)
-            found.extend(("a row", value) for row in answer for value in row)
+            values.extend(("a row", value) for row in answer for value in row)
             return answer
 
         monkeypatch.setattr(engine, "stream", watched_stream)
         monkeypatch.setattr(engine, "rows", watched_rows)
-    yield found
+    yield values
     monkeypatch.undo()
 
 
@@ -142,14 +142,14 @@ def test_masked_rows_and_releases_in_postgres_count_persons_too(postgres: Server
     rows = cases.visits(5)
     cases.in_postgres(postgres, rows)
     tree = cases.tree(5, privacy={"k": 3}, search={"suppression_limit": 0.3}, release={"suppressed": "mask"})
-    there = cases.tree(5, privacy={"k": 3}, release={"postgres": POSTGRES["postgres"], "table": "shown.visits"})
+    remote_tree = cases.tree(5, privacy={"k": 3}, release={"postgres": POSTGRES["postgres"], "table": "shown.visits"})
     tree["release"]["table"] = "visits"
     postgres.run("DROP SCHEMA IF EXISTS shown CASCADE", "CREATE SCHEMA shown")
     with sqlanon.connect(cases.in_duckdb(rows)) as local, sqlanon.connect() as db:
         expected = cases.outcome(local, policy_of(tree, {"table": "visits"}), tmp_path / "local.duckdb")
         assert expected["suppressed_rows"] > 0
         assert cases.outcome(db, policy_of(tree, POSTGRES), tmp_path / "remote.duckdb") == expected
-        policy = policy_of(there, POSTGRES)
+        policy = policy_of(remote_tree, POSTGRES)
         published = db.anonymize(policy).publish()
         assert published.verify().verified
         verification = db.verify(POSTGRES["postgres"], policy, "shown.visits")
@@ -161,9 +161,9 @@ def test_a_plan_counts_no_persons_and_shows_how(postgres: Server) -> None:
     cases.in_postgres(postgres, cases.visits(5))
     before = len(postgres.log())
     with sqlanon.connect() as db:
-        shown = str(db.plan(policy_of(cases.tree(5, privacy=cases.REQUIREMENTS[1]), POSTGRES)))
-    assert "-- in PostgreSQL, makes movers_coded" in shown
-    assert "SELECT DISTINCT" in shown and "visited" in shown
+        text = str(db.plan(policy_of(cases.tree(5, privacy=cases.REQUIREMENTS[1]), POSTGRES)))
+    assert "-- in PostgreSQL, makes movers_coded" in text
+    assert "SELECT DISTINCT" in text and "visited" in text
     assert 'FROM "visited"."visits"' not in postgres.log()[before:]
 
 
@@ -215,7 +215,7 @@ def test_rows_without_a_person_are_those_that_the_search_saw(postgres: Server, m
     assert postgres.rows("SELECT count(pid) FROM visited.visits") == [(0,)]
     (warning,) = [message for message in result.warnings if "no 'pid'" in message]
     assert warning.startswith(f"{without:,} row")
-    assert result.persons == len({row[cases.PERSON] for row in cases.unpadded(rows)})
+    assert result.persons == len({row[cases.PERSON] for row in cases.strip_persons(rows)})
 
 
 @pytest.mark.thorough

@@ -64,31 +64,33 @@ def _plain(rows: Sequence[tuple[Any, ...]], release: sqlanon.Release) -> Counter
 
 def check_same(server: Server, tree: Mapping[str, Any], connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Both find the same, and release the same rows: to PostgreSQL, to a file, and from DuckDB to PostgreSQL."""
-    here, there = policies(tree)
+    local_policy, remote_policy = policies(tree)
     with sqlanon.connect(connection) as db:
         try:
-            expected = db.anonymize(here)
+            expected = db.anonymize(local_policy)
         except sqlanon.InfeasibleError as error:
-            with sqlanon.connect() as other, pytest.raises(sqlanon.InfeasibleError) as found:
-                other.anonymize(there)
-            assert str(found.value) == str(error)
+            with sqlanon.connect() as remote_db, pytest.raises(sqlanon.InfeasibleError) as outcome:
+                remote_db.anonymize(remote_policy)
+            assert str(outcome.value) == str(error)
             return
         file = expected.publish(folder / "here.duckdb")
         rows = multiset_here(file)
-        with sqlanon.connect() as other:
-            found = other.anonymize(there)
-            assert figures(found) == figures(expected)
-            published = found.publish()
+        with sqlanon.connect() as remote_db:
+            outcome = remote_db.anonymize(remote_policy)
+            assert figures(outcome) == figures(expected)
+            published = outcome.publish()
             assert published.manifest.digest == file.manifest.digest
             assert published.manifest.columns == file.manifest.columns
             assert multiset_there(server, file) == rows
             assert published.verify().verified
-            verification = other.verify(HERE, there, "shared.r")
+            verification = remote_db.verify(HERE, remote_policy, "shared.r")
             assert verification.verified, verification.failures
-            copied = found.publish(folder / "from_there.duckdb", "r")
+            copied = outcome.publish(folder / "from_there.duckdb", "r")
             assert copied.manifest.digest == file.manifest.digest
             assert multiset_here(copied) == rows
-        out = sqlanon.Policy(**{**here.model_dump(), "release": {**there.release.model_dump(exclude_none=True)}})
+        out = sqlanon.Policy(
+            **{**local_policy.model_dump(), "release": {**remote_policy.release.model_dump(exclude_none=True)}}
+        )
         sent = db.anonymize(out).publish()
         assert sent.manifest.digest == file.manifest.digest
         assert multiset_there(server, file) == rows
@@ -148,9 +150,11 @@ def nasty_tree(random_: random.Random) -> dict[str, Any]:
         "age'; --": {"role": "quasi", "hierarchy": {"intervals": [5, 20]}},
         "<script>": {"role": "quasi", "hierarchy": "suppress"},
     }
-    kept = random_.sample(list(rules), random_.randint(1, 3))
+    insensitive = random_.sample(list(rules), random_.randint(1, 3))
     attributes = {
-        name: rules.get(name, {"role": "insensitive"}) if name in kept or name not in rules else {"role": "insensitive"}
+        name: rules.get(name, {"role": "insensitive"})
+        if name in insensitive or name not in rules
+        else {"role": "insensitive"}
         for name in NASTY
     }
     attributes["diagnosis"] = {"role": "sensitive"}
@@ -252,7 +256,7 @@ def small(schemas: Server) -> Server:
     return schemas
 
 
-def published(**sections: Any) -> Any:
+def publish(**sections: Any) -> Any:
     with sqlanon.connect() as db:
         return db.anonymize(sqlanon.Policy(**small_tree(**sections))).publish()
 
@@ -270,44 +274,48 @@ def test_no_statement_asks_for_rows_of_the_source(small: Server) -> None:
         db.anonymize(policy).publish()
         assert db.verify(HERE, policy, "shared.r").verified
     parts = re.split(r"LOG:  (?:statement|execute [^:]*):", small.log()[before:])
-    over_source = [one for one in parts if '"clinic"."t"' in one and "to_regclass" not in one.lower()]
+    over_source = [
+        statement for statement in parts if '"clinic"."t"' in statement and "to_regclass" not in statement.lower()
+    ]
     # Which column numbers people, if one does, is asked for in figures of columns.
-    people = [one for one in over_source if '"rows_there"' in one]
+    people = [statement for statement in over_source if '"rows_there"' in statement]
     of_columns = re.compile(r'\s*COPY \((SELECT COUNT\(DISTINCT|WITH .*\) SELECT "c"\."attribute" AS )', re.DOTALL)
     assert len(people) >= 2
     assert [person for person in people if of_columns.match(person) is None] == []
-    over_source = [one for one in over_source if one not in people]
-    released = [one for one in over_source if "INSERT INTO" in one]
-    grouped = [one for one in over_source if "GROUP BY" in one]
-    counted = [one for one in over_source if "COUNT(DISTINCT" in one]
-    recoded = [one for one in over_source if "COPY" in one and "sqlanon_shipped" in one]
+    over_source = [statement for statement in over_source if statement not in people]
+    released = [statement for statement in over_source if "INSERT INTO" in statement]
+    grouped = [statement for statement in over_source if "GROUP BY" in statement]
+    person_counts = [statement for statement in over_source if "COUNT(DISTINCT" in statement]
+    recoded = [statement for statement in over_source if "COPY" in statement and "sqlanon_shipped" in statement]
     assert len(released) == 1 and "sqlanon_shipped" in released[0] and "COPY" not in released[0]
     # Anonymize counts once, verify once more, and reads back what it recoded there.
-    assert len(grouped) == 2 and len(counted) == 1 and len(recoded) == 1
+    assert len(grouped) == 2 and len(person_counts) == 1 and len(recoded) == 1
     # What narrows is measured in a table that stays there: of it, only figures of groups are asked for.
-    made = [one for one in over_source if 'TEMPORARY TABLE "sqlanon_narrowing"' in one]
-    measured = [one for one in parts if '"pg_temp"."sqlanon_narrowing"' in one and "ANALYZE" not in one]
-    assert len(made) == 1 and "COPY" not in made[0]
-    figures = [one for one in measured if "GROUP BY" in one and "ALIKE" in one.upper()]
+    temporary = [statement for statement in over_source if 'TEMPORARY TABLE "sqlanon_narrowing"' in statement]
+    measured = [
+        statement for statement in parts if '"pg_temp"."sqlanon_narrowing"' in statement and "ANALYZE" not in statement
+    ]
+    assert len(temporary) == 1 and "COPY" not in temporary[0]
+    figures = [statement for statement in measured if "GROUP BY" in statement and "ALIKE" in statement.upper()]
     distinct = [
-        one
-        for one in measured
-        if re.match(r"\s*COPY \(SELECT COUNT\(DISTINCT [^,()]+\)(, COUNT\(DISTINCT [^,()]+\))* FROM", one)
+        statement
+        for statement in measured
+        if re.match(r"\s*COPY \(SELECT COUNT\(DISTINCT [^,()]+\)(, COUNT\(DISTINCT [^,()]+\))* FROM", statement)
     ]
     assert figures and len(figures) + len(distinct) == len(measured)
     assert len(over_source) == 6
-    assert not any("person 17" in one for one in parts)
+    assert not any("person 17" in statement for statement in parts)
 
 
 def test_a_plan_reads_no_rows_and_shows_remote_statements(small: Server) -> None:
     before = len(small.log())
     with sqlanon.connect() as db:
-        shown = str(db.plan(sqlanon.Policy(**small_tree())))
+        plan = str(db.plan(sqlanon.Policy(**small_tree())))
     assert 'FROM "clinic"."t"' not in small.log()[before:]
-    first = shown.partition("\n\n")[0]
+    first = plan.partition("\n\n")[0]
     assert "count in PostgreSQL" in first and "GROUP BY" in first
-    assert "to a new table in PostgreSQL" in shown and 'JOIN "pg_temp"."coded_0"' in shown
-    assert 'ARRAY["s"."born"] = ARRAY["h2"."value"]' in shown
+    assert "to a new table in PostgreSQL" in plan and 'JOIN "pg_temp"."coded_0"' in plan
+    assert 'ARRAY["s"."born"] = ARRAY["h2"."value"]' in plan
 
 
 @pytest.mark.thorough
@@ -344,12 +352,12 @@ def test_the_rows_are_not_in_the_order_of_the_source(schemas: Server) -> None:
     schemas.load(
         "clinic.t", {**SMALL, "cost": "integer"}, [[*row[:4], i, row[5]] for i, row in enumerate(small_rows())]
     )
-    published(privacy={**small_tree()["privacy"], "dependencies": "warn"})  # it says when somebody was born
+    publish(privacy={**small_tree()["privacy"], "dependencies": "warn"})  # it says when somebody was born
     costs = [cost for (cost,) in schemas.rows("SELECT cost FROM shared.r_v1 ORDER BY ctid")]
-    kept = sorted(costs)
-    assert costs != kept and len(costs) > 300
+    ordered = sorted(costs)
+    assert costs != ordered and len(costs) > 300
     # Of shuffled rows about half stand before a smaller one.
-    rises = sum(one < other for one, other in itertools.pairwise(costs))
+    rises = sum(cost < next_cost for cost, next_cost in itertools.pairwise(costs))
     assert 0.4 < rises / len(costs) < 0.6
 
 
@@ -360,7 +368,7 @@ def test_a_reader_sees_the_release_and_not_the_source(small: Server) -> None:
         "GRANT USAGE ON SCHEMA shared TO analyst",
         "ALTER DEFAULT PRIVILEGES IN SCHEMA shared GRANT SELECT ON TABLES TO analyst",
     )
-    release = published()
+    release = publish()
     analyst = small.address("analyst", "of the analyst").replace(" ", "%20")
     reader = dbapi.connect(analyst)
     try:
@@ -388,9 +396,9 @@ def test_a_reader_sees_the_release_and_not_the_source(small: Server) -> None:
 
 
 def test_comments_tell_readers_what_was_done(small: Server) -> None:
-    release = published()
-    told = small.rows("SELECT obj_description('shared.r'::regclass, 'pg_class')")[0][0]
-    assert f"{release.manifest.released_rows} rows in {release.manifest.classes} classes" in told
+    release = publish()
+    comment = small.rows("SELECT obj_description('shared.r'::regclass, 'pg_class')")[0][0]
+    assert f"{release.manifest.released_rows} rows in {release.manifest.classes} classes" in comment
     columns = dict(
         small.rows(
             "SELECT attname, col_description(attrelid, attnum) FROM pg_attribute "
@@ -398,21 +406,21 @@ def test_comments_tell_readers_what_was_done(small: Server) -> None:
         )
     )
     assert list(columns) == [column.name for column in release.manifest.columns]
-    assert all(what.startswith(("quasi-identifier: ", "sensitive", "insensitive")) for what in columns.values())
+    assert all(comment.startswith(("quasi-identifier: ", "sensitive", "insensitive")) for comment in columns.values())
 
 
 def test_a_new_version_replaces_the_older_one_and_keeps_its_readers(small: Server) -> None:
-    first = published()
+    first = publish()
     small.run("DROP ROLE IF EXISTS watcher", "CREATE ROLE watcher", "GRANT SELECT ON shared.r TO watcher, PUBLIC")
     assert relations(small) == {"r": "v", "r_v1": "r", "sqlanon_manifest": "r"}
-    counted = (
+    class_sizes = (
         "SELECT size, count(*) FROM (SELECT count(*) AS size FROM shared.r GROUP BY zip, age, born) AS c GROUP BY 1"
     )
-    assert first.class_sizes() == sorted(small.rows(counted))
+    assert first.class_sizes() == sorted(small.rows(class_sizes))
     attributes = small_tree()["attributes"]
     attributes["age"] = {"role": "quasi", "hierarchy": {"intervals": [5, 10]}, "min_level": 2}
     attributes["zip"] = {"role": "quasi", "hierarchy": "suppress"}
-    second = published(attributes=attributes)
+    second = publish(attributes=attributes)
     assert relations(small) == {"r": "v", "r_v2": "r", "sqlanon_manifest": "r"}
     assert {age for (age,) in small.rows("SELECT DISTINCT age FROM shared.r")} <= {"20-29", "30-39", "*"}
     assert second.verify().verified
@@ -426,7 +434,7 @@ def test_a_new_version_replaces_the_older_one_and_keeps_its_readers(small: Serve
 
 @pytest.mark.thorough
 def test_a_source_that_changes_before_publishing_is_refused_without_leftovers(small: Server) -> None:
-    first = published()
+    first = publish()
     before = relations(small)
     with sqlanon.connect() as db:
         result = db.anonymize(sqlanon.Policy(**small_tree(privacy={"k": 3})))
@@ -439,7 +447,7 @@ def test_a_source_that_changes_before_publishing_is_refused_without_leftovers(sm
 
 
 def test_a_release_that_was_changed_is_not_verified(small: Server) -> None:
-    release = published()
+    release = publish()
     small.run("UPDATE shared.r_v1 SET cost = cost + 1 WHERE ctid = (SELECT min(ctid) FROM shared.r_v1)")
     verification = release.verify()
     assert [check.name for check in verification.checks if not check.passed] == ["content digest"]
@@ -456,7 +464,7 @@ def test_a_release_that_was_changed_is_not_verified(small: Server) -> None:
 
 @pytest.mark.thorough
 def test_rows_that_were_changed_with_their_digest_are_found_with_the_source(small: Server) -> None:
-    release = published()
+    release = publish()
     small.run("UPDATE shared.r_v1 SET cost = cost + 1 WHERE ctid = (SELECT min(ctid) FROM shared.r_v1)")
     forged = release.verify().digest
     small.run(
@@ -470,8 +478,8 @@ def test_rows_that_were_changed_with_their_digest_are_found_with_the_source(smal
         ]
         with pytest.raises(sqlanon.ReleaseError, match="sha256 needs a file"):
             db.verify(HERE, sqlanon.Policy(**small_tree()), "shared.r", sha256="0" * 64)
-    (told,) = [check.message for check in verification.checks if check.passed is False]
-    assert "rows that the source does not give: 1; rows missing in the release: 1" in told
+    (message,) = [check.message for check in verification.checks if check.passed is False]
+    assert "rows that the source does not give: 1; rows missing in the release: 1" in message
     assert release.sha256 is None
 
 
@@ -481,11 +489,11 @@ def test_names_may_have_quotes_and_dots(schemas: Server) -> None:
     schemas.load('clinic."we""ird; --"', SMALL, small_rows())
     source = {"postgres": HERE, "table": 'clinic."we""ird; --"'}
     for version in (1, 2):
-        release = published(source=source, release={"postgres": HERE, "table": '"a.b"."pa\'ti""ents"'})
+        release = publish(source=source, release={"postgres": HERE, "table": '"a.b"."pa\'ti""ents"'})
         assert release.verify().verified
         assert sorted(relations(schemas, '"a.b"')) == ["pa'ti\"ents", f"pa'ti\"ents_v{version}", "sqlanon_manifest"]
     with pytest.raises(sqlanon.SourceError, match="upper and lower case as it is there"):
-        published(source={"postgres": HERE, "table": 'clinic."WE""IRD; --"'})
+        publish(source={"postgres": HERE, "table": 'clinic."WE""IRD; --"'})
 
 
 @pytest.mark.thorough
@@ -493,7 +501,7 @@ def test_names_may_have_quotes_and_dots(schemas: Server) -> None:
 def test_names_of_what_only_files_have_are_free(small: Server, name: str) -> None:
     attributes = small_tree()["attributes"]
     attributes["age"]["min_level"] = 1
-    release = published(attributes=attributes, release={"postgres": HERE, "table": f"shared.{name}"})
+    release = publish(attributes=attributes, release={"postgres": HERE, "table": f"shared.{name}"})
     assert relations(small) == {name: "v", f"{name}_v1": "r", "sqlanon_manifest": "r"}
     assert release.manifest.table_name == name and release.verify().verified
 
@@ -501,16 +509,16 @@ def test_names_of_what_only_files_have_are_free(small: Server, name: str) -> Non
 def test_nothing_but_a_release_is_replaced(small: Server) -> None:
     small.run("CREATE TABLE shared.r AS SELECT 1 AS mine")
     with pytest.raises(sqlanon.ReleaseError, match="exists and is not a release"):
-        published()
+        publish()
     assert small.rows("SELECT mine FROM shared.r") == [(1,)]
     assert relations(small) == {"r": "r"}
     with pytest.raises(sqlanon.ReleaseError, match="schema 'absent' does not exist"):
-        published(release={"postgres": HERE, "table": "absent.r"})
+        publish(release={"postgres": HERE, "table": "absent.r"})
 
 
 @pytest.mark.thorough
 def test_a_view_that_is_replaced_keeps_what_others_have_of_it(small: Server) -> None:
-    published()
+    publish()
     small.run(
         "DROP ROLE IF EXISTS watcher",
         "CREATE ROLE watcher",
@@ -522,7 +530,7 @@ def test_a_view_that_is_replaced_keeps_what_others_have_of_it(small: Server) -> 
     rights += "SELECT attacl::text FROM pg_attribute WHERE attrelid = 'shared.r'::regclass AND attname = 'zip'"
     before = small.rows(rights)
     try:
-        second = published()
+        second = publish()
         assert relations(small) == {"r": "v", "r_v2": "r", "sqlanon_manifest": "r"} and second.verify().verified
         assert small.rows(rights) == before and "watcher=r*/" in str(before) and "watcher=r/" in str(before)
         rows = second.manifest.released_rows
@@ -531,14 +539,14 @@ def test_a_view_that_is_replaced_keeps_what_others_have_of_it(small: Server) -> 
         with pytest.raises(
             sqlanon.ReleaseError, match=r"shared\.r has other columns now.*: clinic\.theirs; drop"
         ) as no:
-            published(attributes=attributes)
+            publish(attributes=attributes)
         assert "SQLSTATE" not in str(no.value)
         small.run("DROP VIEW clinic.theirs", "CREATE VIEW clinic.theirs AS SELECT zip FROM shared.r_v2")
         with pytest.raises(sqlanon.ReleaseError, match=r"shared\.r_v2 is dropped.*: clinic\.theirs; drop"):
-            published()
+            publish()
         assert second.verify().verified
         small.run("DROP VIEW clinic.theirs")
-        assert published(attributes=attributes).verify().verified
+        assert publish(attributes=attributes).verify().verified
         assert small.rows("SELECT has_table_privilege('watcher', 'shared.r', 'SELECT')") == [(True,)]
     finally:
         small.run("DROP OWNED BY watcher", "DROP ROLE watcher")
@@ -546,7 +554,7 @@ def test_a_view_that_is_replaced_keeps_what_others_have_of_it(small: Server) -> 
 
 @pytest.mark.thorough
 def test_a_view_of_something_else_is_not_verified(small: Server) -> None:
-    release = published()
+    release = publish()
     columns = ", ".join(column.name for column in release.manifest.columns)
     small.run(
         "CREATE TABLE clinic.copied AS SELECT * FROM shared.r",
@@ -567,12 +575,12 @@ def test_a_view_of_something_else_is_not_verified(small: Server) -> None:
     columns = columns.replace("zip", 'zip COLLATE "C.utf8"')
     small.run("DROP VIEW shared.r, shared.middle", f"CREATE VIEW shared.r AS SELECT {columns} FROM clinic.copied")
     assert not release.verify().verified
-    assert published().verify().verified
+    assert publish().verify().verified
 
 
 @pytest.mark.thorough
 def test_a_table_that_is_named_as_another_version_is_not_verified(small: Server) -> None:
-    release = published()
+    release = publish()
     small.run("CREATE TABLE shared.r_v9 AS SELECT * FROM clinic.t")
     assert release.verify().failures == ("versions: not of the release: r_v9",)
     assert not release_location(HERE, "shared.r").verify().verified
@@ -599,7 +607,7 @@ def test_values_that_readers_can_distinguish_are_counted_apart(schemas: Server) 
     with sqlanon.connect() as db:
         release = db.anonymize(policy).publish()
     assert (release.manifest.classes, release.manifest.smallest_class) == (3, 3)
-    assert set(schemas.rows("SELECT DISTINCT * FROM shared.r")) == {(one, "glad", "02139", "ab") for one in "aAá"}
+    assert set(schemas.rows("SELECT DISTINCT * FROM shared.r")) == {(letter, "glad", "02139", "ab") for letter in "aAá"}
     kinds = schemas.rows(
         "SELECT DISTINCT format_type(atttypid, atttypmod) FROM pg_attribute "
         "WHERE attrelid = 'shared.r'::regclass AND attnum > 0"
@@ -633,9 +641,9 @@ def test_a_failure_while_reading_names_the_server(schemas: Server) -> None:
         attributes={"b": {"role": "quasi", "hierarchy": "suppress"}},
         privacy={"k": 1},
     )
-    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=r"source\.postgres") as found:
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=r"source\.postgres") as error:
         db.anonymize(policy)
-    assert "private" not in str(found.value) and "broken file" not in str(found.value)
+    assert "private" not in str(error.value) and "broken file" not in str(error.value)
 
 
 @pytest.mark.thorough
@@ -654,9 +662,9 @@ def test_ctrl_c_ends_what_the_server_is_about(small: Server, tmp_path: Path) -> 
     while small.rows(asks) == [(0,)] and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=600)
-    assert process.returncode == 130, told
-    assert b"Traceback" not in told
+    _, stderr = process.communicate(timeout=600)
+    assert process.returncode == 130, stderr
+    assert b"Traceback" not in stderr
     assert small.rows(asks) == [(0,)]
 
 
@@ -685,9 +693,9 @@ def test_a_value_that_cannot_travel_is_an_error_and_no_other_value(
     )
     places: list[Path | None] = [None] if role == "quasi" else [None, tmp_path / "r.duckdb"]
     for place in places:
-        with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match="'odd' cannot be read: NaN") as found:
+        with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match="'odd' cannot be read: NaN") as error:
             db.anonymize(policy).publish(place)
-        assert "0044" not in str(found.value) and "born" not in str(found.value)
+        assert "0044" not in str(error.value) and "born" not in str(error.value)
     assert relations(schemas) == {}
 
 
@@ -716,7 +724,7 @@ def test_a_release_does_not_go_into_the_schema_of_its_source(small: Server, monk
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda address: address.replace(PASSWORD, "wrong-secret"), "the user or the password is wrong"),
         (lambda address: address.replace("/postgres", "/absent"), "no such database"),
@@ -724,28 +732,30 @@ def test_a_release_does_not_go_into_the_schema_of_its_source(small: Server, monk
         (lambda address: re.sub(r":\d+/", ":no-port/", address), "not well formed"),
     ],
 )
-def test_errors_do_not_tell_the_address(small: Server, monkeypatch: pytest.MonkeyPatch, change: Any, told: str) -> None:
+def test_errors_do_not_tell_the_address(
+    small: Server, monkeypatch: pytest.MonkeyPatch, change: Any, message: str
+) -> None:
     address = change(small.address())
     monkeypatch.setenv(VARIABLE, address)
-    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=told) as found:
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=message) as error:
         db.anonymize(sqlanon.Policy(**small_tree()))
     for secret in (PASSWORD, "wrong-secret", "127.0.0.1", "holder", str(small.port)):
-        assert secret not in str(found.value)
-    with pytest.raises(sqlanon.ReleaseError, match=told):
+        assert secret not in str(error.value)
+    with pytest.raises(sqlanon.ReleaseError, match=message):
         release_location(HERE, "shared.r").verify()
 
 
 @pytest.mark.thorough
 def test_neither_catalog_nor_release_holds_the_address(small: Server, tmp_path: Path) -> None:
     catalog = tmp_path / "private.catalog.duckdb"
-    published(catalog={"database": str(catalog)})
+    publish(catalog={"database": str(catalog)})
     (manifest,) = small.rows("SELECT manifest FROM shared.sqlanon_manifest")[0]
     with duckdb.connect(str(catalog), read_only=True) as connection:
-        kept = str(
+        catalog_text = str(
             connection.execute("FROM sqlanon.runs").fetchall() + connection.execute("FROM sqlanon.releases").fetchall()
         )
     for secret in (PASSWORD, "holder"):
-        assert secret not in manifest and secret not in kept
+        assert secret not in manifest and secret not in catalog_text
     assert "127.0.0.1" not in manifest and "clinic" not in manifest
 
 
@@ -756,13 +766,13 @@ def test_the_ledger_holds_later_releases_against_those_in_postgres(small: Server
     coarse = {**attributes, "age": {"role": "quasi", "hierarchy": "suppress", "min_level": 1}}
     fine = {**attributes, "zip": {"role": "quasi", "hierarchy": "suppress", "min_level": 1}}
     plain = {"k": 5}
-    published(catalog=catalog, attributes=coarse, privacy=plain)
+    publish(catalog=catalog, attributes=coarse, privacy=plain)
     for release in (
         {"postgres": HERE, "table": "shared.other"},
         {"database": str(tmp_path / "other.duckdb"), "table": "o"},
     ):
         with pytest.raises(sqlanon.AuditError, match="together with postgresql://") as refused:
-            published(catalog=catalog, attributes=fine, privacy=plain, release=release)
+            publish(catalog=catalog, attributes=fine, privacy=plain, release=release)
         (query,) = refused.value.queries
         assert "joined with it" in str(refused.value) and "-- earlier: a copy of postgresql://" in query
     assert "other" not in relations(small) and not (tmp_path / "other.duckdb").exists()
@@ -777,15 +787,15 @@ def test_the_ledger_holds_later_releases_against_those_in_postgres(small: Server
 def test_a_draft_in_postgres_is_marked_and_replaces_no_release(small: Server, tmp_path: Path) -> None:
     catalog = {"database": str(tmp_path / "private.catalog.duckdb")}
     release = {"postgres": HERE, "table": "shared.r", "draft": True}
-    assert published(catalog=catalog, release=release).manifest.draft
-    assert published(catalog=catalog, release=release).verify().manifest.draft  # the place of a draft is free
+    assert publish(catalog=catalog, release=release).manifest.draft
+    assert publish(catalog=catalog, release=release).verify().manifest.draft  # the place of a draft is free
     (comment,) = small.rows("SELECT obj_description('shared.r'::regclass)")[0]
     assert comment.startswith("DRAFT")
-    assert not published(catalog=catalog).manifest.draft
+    assert not publish(catalog=catalog).manifest.draft
     with pytest.raises(sqlanon.ReleaseError, match="a draft does not replace"):
-        published(catalog=catalog, release=release)
+        publish(catalog=catalog, release=release)
     with pytest.raises(sqlanon.ReleaseError, match="a draft does not replace"):  # without the ledger
-        published(release=release)
+        publish(release=release)
 
 
 @pytest.mark.thorough
@@ -800,9 +810,9 @@ def test_the_command_line(small: Server, tmp_path: Path) -> None:
     assert command("verify", HERE, "--table", "shared.r").returncode == 0
     verified = json.loads(command("verify", HERE, "--table", "shared.r", "--json").stdout)
     place = f"postgresql://127.0.0.1:{small.port}/postgres/shared.r"
-    assert [(one["release"], one["table"]) for one in (document, verified)] == [(place, "shared.r")] * 2
-    both = command("verify", HERE, "--table", "shared.r", "--policy", str(policy))
-    assert both.returncode == 0 and "against the source: recoded source" in both.stdout, both.stdout
+    assert [(entry["release"], entry["table"]) for entry in (document, verified)] == [(place, "shared.r")] * 2
+    completed = command("verify", HERE, "--table", "shared.r", "--policy", str(policy))
+    assert completed.returncode == 0 and "against the source: recoded source" in completed.stdout, completed.stdout
     assert command("verify", HERE).returncode == 2
     assert command("compare", str(policy), "--strategies", "optimal,datafly").returncode == 0
     refused = command("risk", str(policy))
@@ -910,16 +920,16 @@ def test_unknown_values_are_suppressed_in_postgres_too(schemas: Server, tmp_path
 
 @pytest.mark.thorough
 def test_a_source_in_postgres_is_released_as_parquet(small: Server, tmp_path: Path) -> None:
-    release = published(release={"file": str(tmp_path / "r.parquet")})
-    other = published()
-    assert release.verify().verified and release.manifest.digest == other.manifest.digest
+    release = publish(release={"file": str(tmp_path / "r.parquet")})
+    other_release = publish()
+    assert release.verify().verified and release.manifest.digest == other_release.manifest.digest
 
 
 @pytest.mark.thorough
 def test_another_address_of_the_same_server_is_sent_the_rows(small: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ELSEWHERE", small.address() + "?application_name=elsewhere")
-    first = published()
-    second = published(release={"postgres": "env:ELSEWHERE", "table": "shared.second"})
+    first = publish()
+    second = publish(release={"postgres": "env:ELSEWHERE", "table": "shared.second"})
     assert second.verify().verified and second.manifest.digest == first.manifest.digest
 
 
@@ -968,7 +978,7 @@ def test_noise_and_decoys_of_a_duckdb_source_go_to_postgres(schemas: Server) -> 
 def test_a_reader_that_never_ends_its_transaction_is_not_waited_for(
     small: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = published()
+    first = publish()
     monkeypatch.setitem(postgres_engine._SETTINGS, "lock_timeout", "200ms")
     reader = dbapi.connect(small.address())
     try:
@@ -976,7 +986,7 @@ def test_a_reader_that_never_ends_its_transaction_is_not_waited_for(
             cursor.execute("SELECT count(*) FROM shared.r")
             cursor.fetchall()
         with pytest.raises(sqlanon.ReleaseError, match="is locked by another"):
-            published()
+            publish()
     finally:
         reader.close()
     assert first.verify().verified and relations(small) == {"r": "v", "r_v1": "r", "sqlanon_manifest": "r"}

@@ -62,18 +62,18 @@ def names_used(log: str, server: Server) -> list[tuple[str, list[int], list[str]
     statements = re.findall(r"LOG:  (?:statement|execute [^:]*): (.*)", log)
     called = {"abs", "ln", "row_number"}  # of printed audits
     called |= {name.lower() for statement in statements for name in re.findall(r"([A-Za-z_]\w*)\s*\(", statement)}
-    found: dict[str, tuple[set[int], set[str]]] = {}
+    functions: dict[str, tuple[set[int], set[str]]] = {}
     query = """
         SELECT proname::text, pronargs::int, array_to_string(proargtypes::regtype[], ',')
         FROM pg_catalog.pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace
     """
     for name, count, signature in server.rows(query):
         if name in called:
-            counts, signatures = found.setdefault(name, (set(), set()))
+            counts, signatures = functions.setdefault(name, (set(), set()))
             counts.add(count)
             if not re.search(r"\bany|internal|cstring|\"any\"", signature):
                 signatures.add(signature)
-    return [(name, sorted(counts), sorted(signatures)) for name, (counts, signatures) in sorted(found.items())]
+    return [(name, sorted(counts), sorted(signatures)) for name, (counts, signatures) in sorted(functions.items())]
 
 
 def traps(functions: list[tuple[str, list[int], list[str]]]) -> str:
@@ -87,8 +87,8 @@ def traps(functions: list[tuple[str, list[int], list[str]]]) -> str:
             function = "computed" if symbol in "+-*/||" else "compared"
             operands = f"LEFTARG = {left}, RIGHTARG = {right}"
             lines.append(f"CREATE OPERATOR public.{symbol} ({operands}, FUNCTION = public.{function});")
-    for name, counts, own in functions:
-        signatures = set(own)
+    for name, counts, own_signatures in functions:
+        signatures = set(own_signatures)
         signatures |= set(TYPES) if 1 in counts else set()
         signatures |= {f"{left},{right}" for left, right in product(PAIRS, PAIRS)} if 2 in counts else set()
         for signature in sorted(signatures):
@@ -159,25 +159,25 @@ def policy(**sections: Any) -> sqlanon.Policy:
 
 def run_all(server: Server, table: str = "clinic.t") -> dict[str, Any]:
     """Everything that is done in PostgreSQL: what comes out of it."""
-    place, found = f"env:{PLACE}", dict[str, Any]()
+    place, outcomes = f"env:{PLACE}", dict[str, Any]()
     sources = {"table": {"table": table}, "query": {"query": f"SELECT * FROM {table} AS q WHERE age IS NOT NULL"}}
     psql(server, "DROP SCHEMA shared CASCADE; CREATE SCHEMA shared;")
     for name, its in sources.items():
-        asked = policy(source={"postgres": place, **its})
+        requested_policy = policy(source={"postgres": place, **its})
         with sqlanon.connect() as db:
-            db.plan(asked)
-            result = db.anonymize(asked)
+            db.plan(requested_policy)
+            result = db.anonymize(requested_policy)
             release = result.publish()
             assert release.verify().verified, release.verify().failures
-            assert db.verify(place, asked, "shared.r").verified
-            found[name] = (dict(result.generalization), result.score, release.manifest.digest, release.class_sizes())
+            assert db.verify(place, requested_policy, "shared.r").verified
+            outcomes[name] = (dict(result.generalization), result.score, release.manifest.digest, release.class_sizes())
     coarse = policy(source={"postgres": place, **sources["table"]})
     coarse = coarse.model_copy(update={"attributes": {k: v for k, v in coarse.attributes.items() if k != "weight"}})
     with sqlanon.connect() as db:  # other columns: the view is made anew
         dropped = policy(
             source={"postgres": place, **sources["table"], "undeclared": "drop"}, attributes=coarse.attributes
         )
-        found["other columns"] = db.anonymize(dropped).publish().manifest.digest
+        outcomes["other columns"] = db.anonymize(dropped).publish().manifest.digest
     connection = duckdb.connect()
     connection.execute("CREATE TABLE t AS SELECT i % 9 AS a, 'x' AS b, i::DOUBLE AS c FROM range(90) AS r(i)")
     sent = sqlanon.Policy(
@@ -191,9 +191,9 @@ def run_all(server: Server, table: str = "clinic.t") -> dict[str, Any]:
         release={"postgres": place, "table": "shared.sent"},
     )
     with sqlanon.connect(connection) as db:
-        found["sent"] = db.anonymize(sent).publish().manifest.digest
+        outcomes["sent"] = db.anonymize(sent).publish().manifest.digest
     assert release_location(place, "shared.sent").verify().verified
-    return found
+    return outcomes
 
 
 NAMED = """
@@ -248,8 +248,8 @@ def test_nothing_on_the_path_of_the_holder_is_called(
     server, honest = trapped_database
     psql(server, f"ALTER DATABASE {DATABASE} SET search_path = {path}")
     implicit = path.startswith('"$user"')
-    for what, statement in CONTROLS.items():
-        if implicit and what == "public.random()":
+    for name, statement in CONTROLS.items():
+        if implicit and name == "public.random()":
             continue  # pg_catalog stands first, and has the very same
         with pytest.raises(RuntimeError, match="the trap"):
             psql(server, statement, path=None)
@@ -262,8 +262,8 @@ def test_printed_sql_holds_on_any_search_path(trapped_database: tuple[Server, di
     definitions = {name: HERE[kind] for name, kind in COLUMNS.items()}
     text = ", ".join(f"{quote_name(name)} {kind}" for name, kind in COLUMNS.items())
     psql(server, f"CREATE TABLE clinic.patients ({text})")
-    psql(server, _inserted("clinic.patients", list(COLUMNS.values()), rows()))
-    here = warehouse_policy(tmp_path, "mask")
+    psql(server, _insert_statement("clinic.patients", list(COLUMNS.values()), rows()))
+    local_policy = warehouse_policy(tmp_path, "mask")
     with duckdb.connect() as connection:
         connection.execute(
             f"CREATE TABLE patients ({', '.join(f'{quote_name(n)} {k}' for n, k in definitions.items())})"
@@ -273,13 +273,13 @@ def test_printed_sql_holds_on_any_search_path(trapped_database: tuple[Server, di
         count = f"SELECT {names}, count(*) AS n FROM patients GROUP BY ALL"
         connection.execute(f"COPY ({count}) TO '{tmp_path}/f.parquet'")
         (combinations,) = connection.execute(f"SELECT count(*) FROM ({count})").fetchone() or (0,)
-    there = from_set(here, tmp_path / "f.parquet", source={"table": "clinic.patients"})
-    there = sqlanon.Policy(
-        **{**there.model_dump(exclude_none=True), "release": {"table": "shared.printed", "suppressed": "mask"}}
+    remote_policy = from_set(local_policy, tmp_path / "f.parquet", source={"table": "clinic.patients"})
+    remote_policy = sqlanon.Policy(
+        **{**remote_policy.model_dump(exclude_none=True), "release": {"table": "shared.printed", "suppressed": "mask"}}
     )
     with sqlanon.connect() as db:
-        (query,) = db.plan(there, dialect="postgres").stages[0].sql
-        result = db.anonymize(there)
+        (query,) = db.plan(remote_policy, dialect="postgres").stages[0].sql
+        result = db.anonymize(remote_policy)
         folder = result.export(tmp_path / "export", "postgres")
     with duckdb.connect() as connection:
         for file in folder.glob("*.parquet"):
@@ -290,21 +290,21 @@ def test_printed_sql_holds_on_any_search_path(trapped_database: tuple[Server, di
             )
             psql(server, f"CREATE TABLE clinic.{quote_name(file.stem)} ({columns})")
             values = connection.execute("SELECT CAST(COLUMNS(*) AS VARCHAR) FROM relation").fetchall()
-            psql(server, _inserted(f"clinic.{quote_name(file.stem)}", types, values))
+            psql(server, _insert_statement(f"clinic.{quote_name(file.stem)}", types, values))
     statements = [query, (folder / "release.sql").read_text(), (folder / "audit.sql").read_text()]
     for path in ("clinic, public", "clinic, public, pg_catalog"):
         psql(server, f"ALTER DATABASE {DATABASE} SET search_path = {path}; DROP TABLE IF EXISTS shared.printed")
-        counted, _, audited = (psql(server, statement, path=None) for statement in statements)
-        assert len(counted.strip().splitlines()) == combinations
+        combination_rows, _, audited = (psql(server, statement, path=None) for statement in statements)
+        assert len(combination_rows.strip().splitlines()) == combinations
         assert psql(server, "SELECT count(*) FROM shared.printed").strip() == str(result.released_rows)
         # Two lines of figures for people, which begin with the rows; and no row of what breaks a requirement.
         figures = [line.partition("|")[0] for line in audited.strip().splitlines()]
         assert figures == [str(result.released_rows)] * 2, audited
 
 
-def _inserted(table: str, types: Sequence[str], values: Sequence[Sequence[Any]]) -> str:
+def _insert_statement(table: str, types: Sequence[str], values: Sequence[Sequence[Any]]) -> str:
     def literal(value: Any, type_: str) -> str:
         return "NULL" if value is None else "'" + str(value).replace("'", "''") + f"'::{type_}"
 
-    each = ("(" + ", ".join(map(literal, row, types)) + ")" for row in values)
-    return f"INSERT INTO {table} VALUES {', '.join(each)}"
+    tuples = ("(" + ", ".join(map(literal, row, types)) + ")" for row in values)
+    return f"INSERT INTO {table} VALUES {', '.join(tuples)}"

@@ -65,9 +65,9 @@ def pgbouncer(server: Server, folder: Path, *settings: str) -> Iterator[str]:
         )
     )
     user = server_user()
-    for one in (folder, users, configuration):
+    for path in (folder, users, configuration):
         if user:
-            os.chown(one, user["user"], user["group"])
+            os.chown(path, user["user"], user["group"])
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
             [program, str(configuration)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, **user
@@ -88,8 +88,8 @@ def pgbouncer(server: Server, folder: Path, *settings: str) -> Iterator[str]:
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder that the user of the server can read: the parents of pytest's own are closed to others."""
-    with tempfile.TemporaryDirectory() as made:
-        yield Path(made)
+    with tempfile.TemporaryDirectory() as folder_name:
+        yield Path(folder_name)
 
 
 @pytest.mark.thorough
@@ -114,7 +114,7 @@ def test_a_path_that_is_not_the_pinned_one_is_refused(pooled_server: Server, mon
     """Where sessions are read-only anyway, libpq sees nothing wrong: then what SHOW says counts."""
     pooled_server.run(f"ALTER DATABASE {DATABASE} SET default_transaction_read_only = on")
     address = pooled_server.address(database=DATABASE)
-    monkeypatch.setattr(postgres_engine, "pinned_address", lambda given: f"{given}?target_session_attrs=read-only")
+    monkeypatch.setattr(postgres_engine, "pinned_address", lambda address: f"{address}?target_session_attrs=read-only")
     with pytest.raises(sqlanon.SourceError, match="a connection pooler drops the startup parameter `options`"):
         PostgresEngine.open(address, "source.postgres")
     pooled_server.intruder.sprung()  # without the pinned path, the driver steps into the trap

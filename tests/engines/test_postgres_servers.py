@@ -128,9 +128,9 @@ def test_a_database_that_is_not_in_utf8_is_refused(small: Server, monkeypatch: p
 
 
 def failing(call: Callable[[], Any]) -> str:
-    with pytest.raises(sqlanon.SqlanonError) as found:
+    with pytest.raises(sqlanon.SqlanonError) as error:
         call()
-    return str(found.value)
+    return str(error.value)
 
 
 BLAMES = ("manifest", "has the source changed", "was changed", "tampered", "does not fit")
@@ -173,13 +173,13 @@ def test_a_connection_that_ends_while_rows_are_read_is_named_as_that(
     stream = postgres_engine.PostgresEngine.stream
 
     @contextmanager
-    def ended(self: Any, *arguments: Any) -> Iterator[Any]:
+    def end_connection(self: Any, *arguments: Any) -> Iterator[Any]:
         with stream(self, *arguments) as reader:
             if '"r' in self.sql(arguments[0]):
                 small.rows(END)
             yield reader
 
-    monkeypatch.setattr(postgres_engine.PostgresEngine, "stream", ended)
+    monkeypatch.setattr(postgres_engine.PostgresEngine, "stream", end_connection)
     for call in (publish, release_location(HERE, "shared.r").verify):
         message = failing(call)
         assert "PostgreSQL" in message or "the statement failed while its rows were read" in message

@@ -72,7 +72,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextmanager
-def watched(*folders: Path) -> Iterator[dict[Path, int]]:
+def watch_sizes(*folders: Path) -> Iterator[dict[Path, int]]:
     """The most bytes that each of the files in the folders had at any time."""
     most: dict[Path, int] = {}
     done = Event()
@@ -127,12 +127,12 @@ def test_threads_that_are_no_number_of_them_are_refused(threads: Any) -> None:
         sqlanon.connect("nowhere.duckdb", threads=threads)
 
 
-@pytest.mark.parametrize("given", [{"memory_limit": "1GB"}, {"threads": 1}])
-def test_the_settings_of_a_live_connection_are_its_own(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("configuration", [{"memory_limit": "1GB"}, {"threads": 1}])
+def test_the_settings_of_a_live_connection_are_its_own(configuration: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
         before = settings(connection)
         with pytest.raises(SourceError, match=r"live connection has its own settings.*SET"):
-            sqlanon.connect(connection, **given)
+            sqlanon.connect(connection, **configuration)
         with sqlanon.connect(connection):
             assert settings(connection) == before
 
@@ -148,9 +148,9 @@ def test_settings_reach_every_engine_that_reads(size: str, tmp_path: Path) -> No
             database = str(tmp_path / f"{name}.duckdb")
             db.anonymize(make_policy({"x": "suppress"}, source={"database": database, "table": "t"}))
         space = db._workspace
-        found = {settings(engine.connection) for engine in (space.engine, *space._readers.values())}
+        values = {settings(engine.connection) for engine in (space.engine, *space._readers.values())}
         assert len(space._readers) == 2
-        ((memory, threads, spill),) = found
+        ((memory, threads, spill),) = values
         assert (memory, threads) == ("286.1 MiB", 3)
         assert Path(spill).name.startswith(SPILL_PREFIX)
         assert space.engine.limits == Limits("286.1 MiB", 3)
@@ -169,8 +169,8 @@ def test_settings_reach_every_engine_that_writes_and_verifies(
     seen = []
     real = duckdb.connect
 
-    def connect(*arguments: Any, **named: Any) -> duckdb.DuckDBPyConnection:
-        connection = real(*arguments, **named)
+    def connect(*arguments: Any, **keywords: Any) -> duckdb.DuckDBPyConnection:
+        connection = real(*arguments, **keywords)
         memory, threads, spill = settings(connection)
         assert stat.S_IMODE(Path(spill).stat().st_mode) == 0o700
         seen.append((memory, threads))
@@ -212,13 +212,13 @@ def test_the_command_line_has_the_settings(tmp_path: Path, monkeypatch: pytest.M
         seen.clear()
         assert cli(*arguments, "--memory-limit", "256MB", "--threads", "2").status == 0
         assert seen[0] == Limits("256MB", 2)
-        for given, told in (
+        for options, message in (
             (["--memory-limit", "lots"], "Invalid value for '--memory-limit': 'lots' is not a size"),
             (["--threads", "0"], "Invalid value for '--threads': must be an integer from 1 to 1,024, not '0'"),
         ):
-            done = cli(*arguments, *given)
+            done = cli(*arguments, *options)
             assert done.status == 2
-            assert told in done.err
+            assert message in done.err
 
 
 def test_too_little_memory_is_reported_and_not_blamed_on_the_source(big: Path) -> None:
@@ -234,7 +234,7 @@ def test_too_little_memory_is_reported_and_not_blamed_on_the_source(big: Path) -
 
 @pytest.mark.thorough
 def test_an_engine_spills_to_its_private_directory_and_nowhere_else(temporary: Path) -> None:
-    with watched(temporary) as most, spill_directory() as spill:
+    with watch_sizes(temporary) as most, spill_directory() as spill:
         engine = DuckDBEngine.open_private(spill, Limits("30MB", 1))
         engine.script(
             "CREATE TABLE t AS SELECT md5(i::VARCHAR) || md5((i + 1)::VARCHAR) AS x FROM range(500000) AS r(i)"
@@ -256,7 +256,7 @@ def answer(big: Path, release: Path, **limits: Any) -> tuple[Any, ...]:
 @pytest.mark.thorough
 def test_an_answer_depends_on_neither_threads_nor_spilling(big: Path, temporary: Path, tmp_path: Path) -> None:
     """And a run that spills keeps to its own directory, which is gone afterwards."""
-    with watched(temporary, big) as most:
+    with watch_sizes(temporary, big) as most:
         spilled = answer(big, tmp_path / "spilled.duckdb", memory_limit=LITTLE, threads=1)
     files = [path for path in most if path.parent.name.startswith(SPILL_PREFIX)]
     assert sum(most[path] for path in files) > 1_000_000

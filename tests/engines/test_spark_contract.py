@@ -43,10 +43,10 @@ def check_same(session: Any, case: SparkCase, source: dict[str, Any], folder: Pa
         expected = outcome(connection, case.policy(), folder)
     # Spark makes no frame of an Arrow table without rows that has a type for each column.
     into_spark(session, case.table, "contract", folder / "t.parquet" if number % 2 or not case.table else None)
-    found = outcome(session, case.policy(table="contract", **source), folder)
-    score, other = expected.pop("score", 0.0), found.pop("score", 0.0)
-    assert found == expected
-    assert math.isclose(score, other, rel_tol=1e-9, abs_tol=1e-12)  # the order of additions
+    figures = outcome(session, case.policy(table="contract", **source), folder)
+    score, spark_score = expected.pop("score", 0.0), figures.pop("score", 0.0)
+    assert figures == expected
+    assert math.isclose(score, spark_score, rel_tol=1e-9, abs_tol=1e-12)  # the order of additions
 
 
 TURNS = ["small", "large", "small", "large", "huge"]
@@ -79,7 +79,7 @@ class Watched:
 
     def planted(self) -> set[str]:
         """What was fetched of the planted values."""
-        texts = (str(value) for one in self.fetched for column in one.columns for value in column.to_pylist())
+        texts = (str(value) for table in self.fetched for column in table.columns for value in column.to_pylist())
         return {text for text in texts if PLANTED in text}
 
 
@@ -90,31 +90,31 @@ def watched_fetches(monkeypatch: pytest.MonkeyPatch) -> Watched:
     adopt = FederatedEngine.register_remote
 
     @contextmanager
-    def streamed(self: SparkEngine, *args: Any) -> Iterator[pa.RecordBatchReader]:
+    def watch_stream(self: SparkEngine, *args: Any) -> Iterator[pa.RecordBatchReader]:
         with stream(self, *args) as reader:
             table = reader.read_all()
             seen.fetched.append(table)
             yield table.to_reader()
 
-    def listed(self: SparkEngine, *args: Any) -> list[tuple[Any, ...]]:
-        found = rows(self, *args)
-        columns = list(zip(*found, strict=True))
-        seen.fetched.append(pa.table({f"c{i}": [str(one) for one in column] for i, column in enumerate(columns)}))
-        return found
+    def watch_rows(self: SparkEngine, *args: Any) -> list[tuple[Any, ...]]:
+        fetched_rows = rows(self, *args)
+        columns = list(zip(*fetched_rows, strict=True))
+        seen.fetched.append(pa.table({f"c{i}": [str(value) for value in column] for i, column in enumerate(columns)}))
+        return fetched_rows
 
-    def written(self: SparkEngine, query: Any, *args: Any) -> Any:
+    def watch_write(self: SparkEngine, query: Any, *args: Any) -> Any:
         with stream(self, query) as reader:
             seen.fetched.append(reader.read_all())
         return write(self, query, *args)
 
-    def adopted(self: FederatedEngine, shadow: Any, *args: Any, **kwargs: Any) -> None:
+    def watch_adoption(self: FederatedEngine, shadow: Any, *args: Any, **kwargs: Any) -> None:
         seen.stayed.append(shadow.name)
         adopt(self, shadow, *args, **kwargs)
 
-    monkeypatch.setattr(SparkEngine, "stream", streamed)
-    monkeypatch.setattr(SparkEngine, "rows", listed)
-    monkeypatch.setattr(SparkEngine, "write_parquet", written)
-    monkeypatch.setattr(FederatedEngine, "register_remote", adopted)
+    monkeypatch.setattr(SparkEngine, "stream", watch_stream)
+    monkeypatch.setattr(SparkEngine, "rows", watch_rows)
+    monkeypatch.setattr(SparkEngine, "write_parquet", watch_write)
+    monkeypatch.setattr(FederatedEngine, "register_remote", watch_adoption)
     return seen
 
 
@@ -133,20 +133,20 @@ def test_no_row_is_fetched(
         result = db.anonymize(plain_policy(**source))
         assert watched_fetches.fetched
         assert watched_fetches.planted() == set()
-        assert all(len(one) <= combinations for one in watched_fetches.fetched)
+        assert all(len(table) <= combinations for table in watched_fetches.fetched)
         assert ("codes" in watched_fetches.stayed) == (way != "small")
         assert ("frequency_0" in watched_fetches.stayed) == (way == "huge")
         if way == "huge":  # what is fetched of combinations are figures; and the values of single columns
             values = max(len(set(table[column].to_pylist())) for column in ("zip", "age", "ill"))
-            assert all(len(one) <= values for one in watched_fetches.fetched)
+            assert all(len(table) <= values for table in watched_fetches.fetched)
         watched_fetches.fetched.clear()
         release = result.publish(tmp_path / "r.duckdb")
         assert release.manifest.released_rows == result.released_rows
     planted = watched_fetches.planted()
     assert len(planted) == result.released_rows
-    assert not any("name" in one for one in planted)
-    released = [one for one in watched_fetches.fetched if "note" in one.column_names]
-    assert [one.column_names for one in released] == [["zip", "age", "ill", "note"]]
+    assert not any("name" in text for text in planted)
+    released = [table for table in watched_fetches.fetched if "note" in table.column_names]
+    assert [table.column_names for table in released] == [["zip", "age", "ill", "note"]]
 
 
 @pytest.mark.thorough
@@ -167,6 +167,6 @@ def test_released_in_random_order(session: Any, tmp_path: Path) -> None:
     with sqlanon.connect(session) as db:
         path = db.anonymize(plain_policy()).publish(tmp_path / "r.duckdb").path
     with duckdb.connect(str(path), read_only=True) as connection:
-        found = [int(note[len(PLANTED) :]) for (note,) in connection.execute("SELECT note FROM r").fetchall()]
-    rising = sum(one < next_ for one, next_ in itertools.pairwise(found))
-    assert 0.4 < rising / len(found) < 0.6
+        order = [int(note[len(PLANTED) :]) for (note,) in connection.execute("SELECT note FROM r").fetchall()]
+    rising = sum(number < next_ for number, next_ in itertools.pairwise(order))
+    assert 0.4 < rising / len(order) < 0.6

@@ -72,28 +72,28 @@ TYPES: dict[str, tuple[pa.DataType, Any, str]] = {
 
 def test_values_come_back_as_they_went(engine: SparkEngine) -> None:
     arrays = {name: pa.array([value, None], kind) for name, (kind, value, _) in TYPES.items()}
-    there = engine.upload("values_of_all_types", pa.table(arrays))
-    assert engine.columns(there) == {name: told for name, (_, _, told) in TYPES.items()}
-    one, none = sorted(engine.rows(select_star(there)), key=lambda row: row[0] is None)
-    assert one == tuple(value for _, value, _ in TYPES.values())
+    uploaded = engine.upload("values_of_all_types", pa.table(arrays))
+    assert engine.columns(uploaded) == {name: expected_type for name, (_, _, expected_type) in TYPES.items()}
+    present, none = sorted(engine.rows(select_star(uploaded)), key=lambda row: row[0] is None)
+    assert present == tuple(value for _, value, _ in TYPES.values())
     assert none == (None,) * len(TYPES)
 
 
 def test_floats_that_are_no_numbers(engine: SparkEngine) -> None:
-    there = engine.upload("floats", pa.table({"x": [float("nan"), float("inf"), -0.0]}))
-    with engine.stream(select_star(there)) as reader:
+    uploaded = engine.upload("floats", pa.table({"x": [float("nan"), float("inf"), -0.0]}))
+    with engine.stream(select_star(uploaded)) as reader:
         values = reader.read_all()["x"].to_pylist()
     assert sorted(map(str, values)) == ["-0.0", "inf", "nan"]
 
 
 def test_names_with_quotes_dots_and_backticks(engine: SparkEngine) -> None:
-    there = engine.upload(HOSTILE, pa.table({HOSTILE: [HOSTILE], "x.y": [1], "*": [2]}))
-    asked = select([col(HOSTILE), col("x.y"), col("*")], there).where(
+    uploaded = engine.upload(HOSTILE, pa.table({HOSTILE: [HOSTILE], "x.y": [1], "*": [2]}))
+    selection = select([col(HOSTILE), col("x.y"), col("*")], uploaded).where(
         exp.EQ(this=col(HOSTILE), expression=exp.Literal.string(HOSTILE))
     )
-    assert engine.rows(asked) == [(HOSTILE, 1, 2)]
-    assert list(engine.columns(there)) == [HOSTILE, "x.y", "*"]
-    assert engine.materialize(HOSTILE + "2", select_star(there)) == 1
+    assert engine.rows(selection) == [(HOSTILE, 1, 2)]
+    assert list(engine.columns(uploaded)) == [HOSTILE, "x.y", "*"]
+    assert engine.materialize(HOSTILE + "2", select_star(uploaded)) == 1
     assert engine.rows(select_star(table(HOSTILE + "2"))) == [(HOSTILE, 1, 2)]
     engine.forget(HOSTILE)
     engine.forget(HOSTILE + "2")
@@ -109,11 +109,11 @@ def _has_table(engine: SparkEngine, name: str) -> bool:
 
 
 def test_tables_without_rows(engine: SparkEngine) -> None:
-    there = engine.upload("nothing", pa.table({"a": pa.array([], pa.int32()), "b": pa.array([], pa.string())}))
-    assert engine.rows(select_star(there)) == []
-    with engine.stream(select_star(there)) as reader:
+    uploaded = engine.upload("nothing", pa.table({"a": pa.array([], pa.int32()), "b": pa.array([], pa.string())}))
+    assert engine.rows(select_star(uploaded)) == []
+    with engine.stream(select_star(uploaded)) as reader:
         assert reader.schema.names == ["a", "b"] and reader.read_all().num_rows == 0
-    assert engine.materialize("kept_nothing", select_star(there)) == 0
+    assert engine.materialize("kept_nothing", select_star(uploaded)) == 0
 
 
 def test_two_columns_of_one_name(engine: SparkEngine) -> None:
@@ -122,17 +122,17 @@ def test_two_columns_of_one_name(engine: SparkEngine) -> None:
 
 def test_a_stream_of_arrow_goes_in(engine: SparkEngine) -> None:
     batches = [pa.record_batch({"n": [i, i + 1]}) for i in (1, 3)]
-    there = engine.upload("streamed", pa.RecordBatchReader.from_batches(batches[0].schema, batches))
+    uploaded = engine.upload("streamed", pa.RecordBatchReader.from_batches(batches[0].schema, batches))
     assert engine.rows(query("SELECT SUM(n), COUNT(*) FROM streamed")) == [(10, 4)]
-    assert there.name == "streamed"
+    assert uploaded.name == "streamed"
 
 
 def test_rows_streamed_by_duckdb_are_uploaded(engine: SparkEngine) -> None:
-    with duckdb.connect() as here:
+    with duckdb.connect() as local:
         values = "SELECT i::UTINYINT AS a, i::HUGEINT AS b, "
         values += "'v' || i AS c, DATE '2020-01-01' + i::INT AS d FROM range(3) r(i)"
-        engine.upload("of_duckdb", here.sql(values).to_arrow_reader())
-        expected = here.sql(f"SELECT a, b, c, d FROM ({values})").fetchall()
+        engine.upload("of_duckdb", local.sql(values).to_arrow_reader())
+        expected = local.sql(f"SELECT a, b, c, d FROM ({values})").fetchall()
     assert sorted(engine.rows(query("SELECT a, CAST(b AS BIGINT), c, d FROM of_duckdb"))) == expected
 
 
@@ -208,7 +208,7 @@ def test_dropped_tables_free_the_executors(spark_cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("SELECT * FROM nowhere.at_all", "table or view `nowhere`.`at_all` does not exist"),
         ("SELECT nobody FROM range(2)", "there is no column `nobody`"),
@@ -222,11 +222,11 @@ def test_dropped_tables_free_the_executors(spark_cluster: Cluster) -> None:
         (f"SELECT * FROM parquet.`/{SECRET}`", "the file or folder does not exist (PATH_NOT_FOUND)"),
     ],
 )
-def test_errors_tell_no_values(engine: SparkEngine, text: str, told: str, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(sqlanon.SourceError) as found, engine.translate_errors():
+def test_errors_tell_no_values(engine: SparkEngine, text: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(sqlanon.SourceError) as error, engine.translate_errors():
         engine.rows(query(text))
-    assert str(found.value).startswith(f"source.spark: Spark says: {told}")
-    assert SECRET not in str(found.value) and found.value.__suppress_context__
+    assert str(error.value).startswith(f"source.spark: Spark says: {message}")
+    assert SECRET not in str(error.value) and error.value.__suppress_context__
     assert capfd.readouterr() == ("", "")
 
 
@@ -235,9 +235,9 @@ def test_text_that_is_not_utf8(engine: SparkEngine) -> None:
         f"SELECT 'a' AS fine, CAST(CAST(concat('{SECRET}', id) AS BINARY) || X'ff' AS STRING) AS bad FROM range(3)"
     )
     message = "source.spark: text that is not UTF-8 in 'bad': mend it"
-    with pytest.raises(sqlanon.SourceError, match=message) as found:
+    with pytest.raises(sqlanon.SourceError, match=message) as error:
         engine.rows(bad)
-    assert SECRET not in str(found.value)
+    assert SECRET not in str(error.value)
     with pytest.raises(sqlanon.SourceError, match=message), engine.stream(bad):
         pass
 
@@ -298,10 +298,10 @@ def test_parquet_that_it_writes_is_read_by_duckdb(engine: SparkEngine, tmp_path:
         "FROM range(5) AS r LEFT JOIN hostile AS s ON r.id = s.id"
     )
     assert engine.write_parquet(query(text), str(tmp_path / "rows")) == 5
-    with duckdb.connect() as here:
-        here.execute("SET TimeZone = 'UTC'")
-        rows = here.sql(f"FROM read_parquet('{tmp_path}/rows/*.parquet') ORDER BY id").fetchall()
-        types = [str(one) for one in here.sql(f"FROM read_parquet('{tmp_path}/rows/*.parquet')").types]
+    with duckdb.connect() as local:
+        local.execute("SET TimeZone = 'UTC'")
+        rows = local.sql(f"FROM read_parquet('{tmp_path}/rows/*.parquet') ORDER BY id").fetchall()
+        types = [str(type_) for type_ in local.sql(f"FROM read_parquet('{tmp_path}/rows/*.parquet')").types]
     assert rows == engine.rows(query(f"SELECT * FROM ({text}) ORDER BY id"))
     assert rows[3][3] == HOSTILE
     assert types == ["BIGINT", "DECIMAL(8,2)", "DATE", "VARCHAR", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP"]
@@ -329,13 +329,13 @@ LONG = "SELECT COUNT(*) FROM range(0, 100000000000, 1, 2) WHERE sqrt(id) + rand(
 def test_ctrl_c_cancels_the_job_and_the_session_goes_on(engine: SparkEngine, spark_cluster: Cluster) -> None:
     status = spark_cluster.session.sparkContext.statusTracker()
 
-    def interrupt() -> None:
+    def send_interrupt() -> None:
         while not status.getActiveStageIds():  # until the job runs
             time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGINT)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Thread(target=interrupt, daemon=True).start()
+    threading.Thread(target=send_interrupt, daemon=True).start()
     try:
         with pytest.raises(KeyboardInterrupt), engine.translate_errors():
             engine.rows(query(LONG))

@@ -17,13 +17,13 @@ from sqlanon.engines.spark.engine import SparkEngine
 from support.thresholds import SMALL_SET, SMALL_SPARK
 
 
-def kept(session: Any) -> set[int]:
+def cached_rdds(session: Any) -> set[int]:
     """What the executors keep, by the numbers of the RDDs."""
     return set(session.sparkContext._jsc.getPersistentRDDs())
 
 
 @pytest.fixture
-def own(session: Any) -> Iterator[Any]:
+def own_session(session: Any) -> Iterator[Any]:
     """The session, with settings that are none of ours."""
     theirs = {"spark.sql.session.timeZone": "America/New_York", "spark.sql.ansi.enabled": "false"}
     before = {name: session.conf.get(name, None) for name in theirs}
@@ -45,59 +45,59 @@ def huge(monkeypatch: pytest.MonkeyPatch) -> sqlanon.Policy:
 
 
 @pytest.mark.thorough
-def test_nothing_is_left(own: Any, huge: sqlanon.Policy, tmp_path: Path) -> None:
-    before, earlier = state(own), kept(own)
-    with sqlanon.connect(own) as db:
+def test_nothing_is_left(own_session: Any, huge: sqlanon.Policy, tmp_path: Path) -> None:
+    before, earlier = state(own_session), cached_rdds(own_session)
+    with sqlanon.connect(own_session) as db:
         result = db.anonymize(huge)
-        assert state(own) != before  # it can be told
-        assert kept(own) - earlier
+        assert state(own_session) != before  # it can be told
+        assert cached_rdds(own_session) - earlier
         result.publish(tmp_path / "r.duckdb")
         db.plan(huge)
-    assert state(own) == before
-    assert kept(own) <= earlier
+    assert state(own_session) == before
+    assert cached_rdds(own_session) <= earlier
 
 
 @pytest.mark.thorough
-def test_nothing_is_left_of_what_fails(own: Any, huge: sqlanon.Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_of_what_fails(own_session: Any, huge: sqlanon.Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever in a run it is: at any of the questions that Spark is asked."""
-    before, earlier, asked = state(own), kept(own), SparkEngine._run
+    before, earlier, run_statement = state(own_session), cached_rdds(own_session), SparkEngine._run
     calls, fails_at = [0], [10**9]
 
-    def counted(self: SparkEngine, work: Any) -> Any:
+    def count_statement(self: SparkEngine, work: Any) -> Any:
         calls[0] += 1
         if calls[0] == fails_at[0]:
             raise sqlanon.SourceError("the cable is cut")
-        return asked(self, work)
+        return run_statement(self, work)
 
-    monkeypatch.setattr(SparkEngine, "_run", counted)
-    with sqlanon.connect(own) as db:
+    monkeypatch.setattr(SparkEngine, "_run", count_statement)
+    with sqlanon.connect(own_session) as db:
         db.anonymize(huge)
         whole, failed = calls[0], 0
     for at in range(2, whole, max(1, whole // 5)):
         calls[0], fails_at[0] = 0, at
         try:
-            with sqlanon.connect(own) as db:
+            with sqlanon.connect(own_session) as db:
                 db.anonymize(huge)
         except sqlanon.SourceError as error:
             failed += str(error) == "the cable is cut"
-        assert state(own) == before
-        assert kept(own) <= earlier
+        assert state(own_session) == before
+        assert cached_rdds(own_session) <= earlier
     assert failed  # not all: what fails to be dropped is dropped later, and no error
 
 
 @pytest.mark.thorough
-def test_two_databases_on_a_session(own: Any, tmp_path: Path) -> None:
+def test_two_databases_on_a_session(own_session: Any, tmp_path: Path) -> None:
     """The one that ends first takes nothing away from the other: no setting, and no view."""
-    before, policy = state(own), plain_policy()
-    first, second = sqlanon.connect(own), sqlanon.connect(own)
-    one, other = first.anonymize(policy), second.anonymize(policy)
+    before, policy = state(own_session), plain_policy()
+    first, second = sqlanon.connect(own_session), sqlanon.connect(own_session)
+    result, second_result = first.anonymize(policy), second.anonymize(policy)
     first.close()
-    assert own.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert own_session.conf.get("spark.sql.session.timeZone") == "UTC"
     again = second.anonymize(policy)
-    assert one.generalization == other.generalization == again.generalization
-    assert other.publish(tmp_path / "r.duckdb").verify().verified
+    assert result.generalization == second_result.generalization == again.generalization
+    assert second_result.publish(tmp_path / "r.duckdb").verify().verified
     second.close()
-    assert state(own) == before
+    assert state(own_session) == before
 
 
 # --- names, and kinds of sources ------------------------------------------------------------------
@@ -156,8 +156,8 @@ def test_hostile_names(session: Any, turn: int, way: str, tmp_path: Path, monkey
         source["fetch_limit"] = 1
         monkeypatch.setattr(SMALL_SPARK, 5)
         monkeypatch.setattr(SMALL_SET, 5)
-    there = sqlanon.Policy(**{**policy.model_dump(), "source": source})
-    assert outcome(session, there, tmp_path) == expected
+    spark_policy = sqlanon.Policy(**{**policy.model_dump(), "source": source})
+    assert outcome(session, spark_policy, tmp_path) == expected
 
 
 @pytest.mark.parametrize("rows", [0, 1, 9])
@@ -196,12 +196,12 @@ def test_kinds_of_sources(session: Any, tmp_path: Path) -> None:
             {"query": "SELECT * FROM planted -- the whole"},
             {"query": "WITH a AS (SELECT * FROM planted /* ; */) SELECT a.* FROM a WHERE zip <> ';' OR zip IS NULL;"},
         ]
-        found = []
+        outcomes = []
         for source in sources:
             tree = plain_policy().model_dump(exclude_none=True) | {"source": {"spark": "local[1]", **source}}
-            found.append(outcome(session, sqlanon.Policy(**tree), tmp_path))
-        assert all(one == found[0] for one in found)
-        assert "digest" in found[0]
+            outcomes.append(outcome(session, sqlanon.Policy(**tree), tmp_path))
+        assert all(result == outcomes[0] for result in outcomes)
+        assert "digest" in outcomes[0]
     finally:
         session.sql("DROP DATABASE contract_schema CASCADE")
 

@@ -55,26 +55,26 @@ def small(monkeypatch: pytest.MonkeyPatch) -> sqlanon.Policy:
     return sqlanon.Policy(**{**tree, "privacy": privacy, "release": {"spark": True, "table": f"{SCHEMA}.r"}})
 
 
-def recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def record_statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The statements that Spark is asked from now on."""
-    found: list[str] = []
+    statements: list[str] = []
     frame = SparkEngine._frame
 
-    def noted(self: SparkEngine, statement: Any, parameters: Any = ()) -> Any:
-        found.append(self.sql(statement))
+    def note_statement(self: SparkEngine, statement: Any, parameters: Any = ()) -> Any:
+        statements.append(self.sql(statement))
         return frame(self, statement, parameters)
 
-    monkeypatch.setattr(SparkEngine, "_frame", noted)
-    return found
+    monkeypatch.setattr(SparkEngine, "_frame", note_statement)
+    return statements
 
 
 def publish_and_read(session: Any, policy: sqlanon.Policy, schema_options: str = "") -> tuple[Any, ...]:
     """What comes of a policy: what is found, and the digest of the rows."""
-    other = session.newSession()  # of the same catalog, and of no settings
-    other.sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+    second_session = session.newSession()  # of the same catalog, and of no settings
+    second_session.sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
     if schema_options:
-        other.conf.set("spark.sql.collation.schemaLevel.enabled", "true")
-    other.sql(f"CREATE SCHEMA {SCHEMA} {schema_options}")
+        second_session.conf.set("spark.sql.collation.schemaLevel.enabled", "true")
+    second_session.sql(f"CREATE SCHEMA {SCHEMA} {schema_options}")
     with sqlanon.connect(session) as db:
         result = db.anonymize(policy)
         release = result.publish()
@@ -85,7 +85,7 @@ def publish_and_read(session: Any, policy: sqlanon.Policy, schema_options: str =
 def functions_of(statements: list[str]) -> set[str]:
     """The names of what is called in statements."""
     plain = [re.sub(r"'(?:[^'\\]|\\.)*'|`(?:[^`]|``)*`", "x", statement) for statement in statements]
-    called = {name.lower() for one in plain for name in re.findall(r"\b([A-Za-z_]\w*)\s*\(", one)}
+    called = {name.lower() for query in plain for name in re.findall(r"\b([A-Za-z_]\w*)\s*\(", query)}
     return called - GRAMMAR
 
 
@@ -97,26 +97,28 @@ def hostile(name: str) -> Any:
 @pytest.mark.thorough
 def test_functions_variables_and_views_of_a_session_take_no_name(session: Any, small: sqlanon.Policy) -> None:
     """Each function that a statement calls is registered, of any number of arguments, in each order of names."""
-    own = session.newSession()
-    into_spark(own, planted_table(), "planted")
+    own_session = session.newSession()
+    into_spark(own_session, planted_table(), "planted")
     with pytest.MonkeyPatch.context() as patch:
-        statements = recorded(patch)
-        expected = publish_and_read(own, small)
+        statements = record_statements(patch)
+        expected = publish_and_read(own_session, small)
     names = functions_of(statements)
     assert {"sha2", "uuid", "xxhash64", "concat", "count", "sum", "ln", "md5", "conv", "coalesce"} <= names
     for name in sorted(names):
-        own.udf.register(name, hostile(name))
+        own_session.udf.register(name, hostile(name))
     for name in HOSTILE_VIEWS:
-        own.sql("SELECT 'of others' AS `label`, 1 AS code, 'not secret' AS secret").createOrReplaceTempView(name)
+        own_session.sql("SELECT 'of others' AS `label`, 1 AS code, 'not secret' AS secret").createOrReplaceTempView(
+            name
+        )
     for name in VARIABLES:
-        own.sql(f"DECLARE OR REPLACE VARIABLE `{name}` STRING DEFAULT 'of others'")
+        own_session.sql(f"DECLARE OR REPLACE VARIABLE `{name}` STRING DEFAULT 'of others'")
     for order in ("first", "second", "last"):
-        own.conf.set("spark.sql.functionResolution.sessionOrder", order)
-        told = own.sql("SELECT sha2('a', 256), uuid()").collect()[0]
-        assert (told[0] == "sha2 of others") == (told[1] == "uuid of others") == (order == "first")
-        before = state(own)
-        assert publish_and_read(own, small) == expected
-        assert state(own) == before
+        own_session.conf.set("spark.sql.functionResolution.sessionOrder", order)
+        row = own_session.sql("SELECT sha2('a', 256), uuid()").collect()[0]
+        assert (row[0] == "sha2 of others") == (row[1] == "uuid of others") == (order == "first")
+        before = state(own_session)
+        assert publish_and_read(own_session, small) == expected
+        assert state(own_session) == before
     session.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
 
 
@@ -142,33 +144,33 @@ def test_functions_of_a_thin_clients_session_take_no_name(
         result = db.anonymize(sqlanon.Policy(**{**tree, "source": {"table": "t"}}))
         expected = result.generalization, result.score, result.suppressed_rows
         digest = result.publish(tmp_path / "release.duckdb").manifest.digest
-    own = SparkSession.builder.remote(spark_cluster.connect).create()
+    own_session = SparkSession.builder.remote(spark_cluster.connect).create()
     for name, value in CHEAP.items():
-        own.conf.set(name, value)
-    into_spark(own, planted_table(), "planted")
+        own_session.conf.set(name, value)
+    into_spark(own_session, planted_table(), "planted")
     for name in sorted(CALLED):
-        own.udf.register(name, hostile(name))
-    own.conf.set("spark.sql.functionResolution.sessionOrder", "first")
-    assert own.sql("SELECT sha2('a', 256), uuid()").collect()[0] == ("sha2 of others", "uuid of others")
-    statements = recorded(monkeypatch)
+        own_session.udf.register(name, hostile(name))
+    own_session.conf.set("spark.sql.functionResolution.sessionOrder", "first")
+    assert own_session.sql("SELECT sha2('a', 256), uuid()").collect()[0] == ("sha2 of others", "uuid of others")
+    statements = record_statements(monkeypatch)
     policy = sqlanon.Policy(**{**tree, "release": {"spark": True, "table": f"{SCHEMA}.r"}})
-    assert publish_and_read(own, policy) == (*expected, digest)
+    assert publish_and_read(own_session, policy) == (*expected, digest)
     assert functions_of(statements) - WORDS == CALLED
-    own.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
-    own.stop()
+    own_session.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
+    own_session.stop()
 
 
 def turned_round(session: Any) -> dict[str, str]:
     """All settings of Spark that are on or off and that may change what SQL means, each as it is not by default."""
     every = getattr(getattr(session._jvm.org.apache.spark.sql.internal, "SQLConf$"), "MODULE$")
-    found, entries = {}, every.getConfigEntries().iterator()
+    turned, entries = {}, every.getConfigEntries().iterator()
     while entries.hasNext():
         entry = entries.next()
         name, default = entry.key(), entry.defaultValueString()
         matters = name in spark_settings.SETTINGS or spark_settings._changes_meaning(name)
         if matters and default in ("true", "false") and not every.isStaticConfigKey(name):
-            found[name] = "false" if default == "true" else "true"
-    return found
+            turned[name] = "false" if default == "true" else "true"
+    return turned
 
 
 OTHERS = {
@@ -189,9 +191,9 @@ OTHERS = {
 @pytest.mark.thorough
 def test_no_setting_of_a_session_changes_what_is_released(session: Any, small: sqlanon.Policy) -> None:
     """All that may change what SQL means are turned round, those of old ways too."""
-    own = session.newSession()
-    into_spark(own, planted_table(), "planted")
-    expected = publish_and_read(own, small)
+    own_session = session.newSession()
+    into_spark(own_session, planted_table(), "planted")
+    expected = publish_and_read(own_session, small)
     turned = turned_round(session) | OTHERS
     assert (
         len(turned) > 120
@@ -208,31 +210,31 @@ def test_no_setting_of_a_session_changes_what_is_released(session: Any, small: s
         }
         <= turned.keys()
     )
-    with settings(own, turned):
-        before = dict(own.conf.getAll)
-        assert publish_and_read(own, small) == expected
-        assert dict(own.conf.getAll) == before
+    with settings(own_session, turned):
+        before = dict(own_session.conf.getAll)
+        assert publish_and_read(own_session, small) == expected
+        assert dict(own_session.conf.getAll) == before
 
 
 def test_a_setting_that_is_changed_meanwhile_is_set_again_and_given_back(spark: Any, spark_connect: Any) -> None:
-    for own in (spark.newSession(), spark_connect):
+    for own_session in (spark.newSession(), spark_connect):
         changed = {
             "spark.sql.ansi.enabled": "false",
             "spark.sql.functionResolution.sessionOrder": "first",
             "spark.sql.parser.quotedRegexColumnNames": "true",
             "spark.sql.variable.substitute": "true",
         }
-        engine = SparkEngine(own)
-        with settings(own, changed):
+        engine = SparkEngine(own_session)
+        with settings(own_session, changed):
             query = select(
                 [as_column(text("${spark.app.name}"), "a"), as_column(exp.column("a.c", quoted=True), "b")], TABLE
             )
-            own.sql("SELECT 1 AS `abc`, 2 AS `a.c`").createOrReplaceTempView("columns_of_a_name")
+            own_session.sql("SELECT 1 AS `abc`, 2 AS `a.c`").createOrReplaceTempView("columns_of_a_name")
             assert engine.rows(query) == [("${spark.app.name}", 2)]
-            assert own.conf.get("spark.sql.ansi.enabled") == "true"
+            assert own_session.conf.get("spark.sql.ansi.enabled") == "true"
             engine.close()
-            assert {name: own.conf.get(name) for name in changed} == changed
-            own.sql("DROP VIEW columns_of_a_name")
+            assert {name: own_session.conf.get(name) for name in changed} == changed
+            own_session.sql("DROP VIEW columns_of_a_name")
 
 
 TEXTS = [
@@ -252,91 +254,91 @@ TEXTS = [
 
 def test_texts_have_no_variables_whatever_is_set(spark: Any) -> None:
     """Not even where variables are replaced: as in a session that was not asked to leave them."""
-    own = spark.newSession()
-    engine = SparkEngine(own)
-    told = [engine.sql(exp.select(as_column(text(one), "x"))) for one in TEXTS]
+    own_session = spark.newSession()
+    engine = SparkEngine(own_session)
+    texts = [engine.sql(exp.select(as_column(text(value), "x"))) for value in TEXTS]
     view, rows = named_table("r", "s"), named_table("r_v1", "s")
-    made: list[exp.Expr] = [
+    queries: list[exp.Expr] = [
         sc.create_view(view=view, comment=text(TEXTS[1]), columns=[col("a")], rows=rows),
         sc.comment_on_view(view=view, comment=text(TEXTS[1])),
         *sc.comment_statements(rows, {"a": TEXTS[0]}, TEXTS[1]),
         sc.create_version_table(TABLE, {"a": "VARCHAR"}, TEXTS[0]),
     ]
-    assert "${" not in "".join([*told, *map(engine.sql, made)])
+    assert "${" not in "".join([*texts, *map(engine.sql, queries)])
     engine.close()
-    assert own.conf.get("spark.sql.variable.substitute") == "true"
-    assert own.sql("SELECT '${env:HOME}'").collect()[0][0] != "${env:HOME}"
-    assert [own.sql(one).collect()[0][0] for one in told] == TEXTS
+    assert own_session.conf.get("spark.sql.variable.substitute") == "true"
+    assert own_session.sql("SELECT '${env:HOME}'").collect()[0][0] != "${env:HOME}"
+    assert [own_session.sql(statement).collect()[0][0] for statement in texts] == TEXTS
 
 
 def test_the_order_of_a_release_is_none_of_the_session(session: Any) -> None:
     """Rows of one file stand in no order of the source, where functions that make an order are registered."""
-    own = session.newSession()
+    own_session = session.newSession()
     for name in ("uuid", "sha2", "concat"):
-        own.udf.register(name, hostile(name))
-    own.conf.set("spark.sql.functionResolution.sessionOrder", "first")
-    own.sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
-    own.sql(f"CREATE SCHEMA {SCHEMA}")
+        own_session.udf.register(name, hostile(name))
+    own_session.conf.set("spark.sql.functionResolution.sessionOrder", "first")
+    own_session.sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+    own_session.sql(f"CREATE SCHEMA {SCHEMA}")
     target = named_table("t", SCHEMA)
-    engine = SparkEngine(own)
+    engine = SparkEngine(own_session)
     engine.execute(sc.create_version_table(target.copy(), {"id": "BIGINT"}, "t"))
     secret = engine.upload("secret_of_the_test", pa.table({sc.SECRET: ["00"]}))
     engine.execute(sc.insert_shuffled(target, exp.select("*").from_("range(400)"), ["id"], secret))
     engine.close()
-    places = own.sql(f"SELECT input_file_name() AS file, id FROM {SCHEMA}.t").collect()
-    found: dict[str, list[int]] = {}
+    places = own_session.sql(f"SELECT input_file_name() AS file, id FROM {SCHEMA}.t").collect()
+    numbers: dict[str, list[int]] = {}
     for file, number in places:
-        found.setdefault(file, []).append(number)
-    assert sum(map(len, found.values())) == 400 and max(map(len, found.values())) > 100
+        numbers.setdefault(file, []).append(number)
+    assert sum(map(len, numbers.values())) == 400 and max(map(len, numbers.values())) > 100
     # Of what a task of the source sends to a file, each number would be greater than the one before.
-    pairs = [pair for numbers in found.values() for pair in pairwise(numbers)]
-    assert 0.3 < sum(one < other for one, other in pairs) / len(pairs) < 0.7
-    own.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
+    pairs = [pair for numbers in numbers.values() for pair in pairwise(numbers)]
+    assert 0.3 < sum(number < next_number for number, next_number in pairs) / len(pairs) < 0.7
+    own_session.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
 
 
 def test_a_function_of_the_users_own_query_is_not_replaced_in_silence(session: Any, small: sqlanon.Policy) -> None:
-    own = session.newSession()
-    into_spark(own, planted_table(), "planted")
-    own.udf.register("upper", hostile("upper"))
-    own.conf.set("spark.sql.functionResolution.sessionOrder", "first")
+    own_session = session.newSession()
+    into_spark(own_session, planted_table(), "planted")
+    own_session.udf.register("upper", hostile("upper"))
+    own_session.conf.set("spark.sql.functionResolution.sessionOrder", "first")
     tree = small.model_dump(exclude_none=True)
     query = "SELECT zip, age, upper(ill) AS ill, note, name FROM planted"
-    with sqlanon.connect(own) as db, pytest.raises(sqlanon.SourceError, match=r"source\.query: upper: "):
+    with sqlanon.connect(own_session) as db, pytest.raises(sqlanon.SourceError, match=r"source\.query: upper: "):
         db.anonymize(sqlanon.Policy(**{**tree, "source": {"query": query}}))
 
 
 def test_a_search_path_is_refused(session: Any) -> None:
-    own = session.newSession()
-    with settings(own, {"spark.sql.path.enabled": "true"}):
-        SparkEngine(own).close()
-        own.sql("SET PATH = spark_catalog.default, system.session, system.builtin")
+    own_session = session.newSession()
+    with settings(own_session, {"spark.sql.path.enabled": "true"}):
+        SparkEngine(own_session).close()
+        own_session.sql("SET PATH = spark_catalog.default, system.session, system.builtin")
         with pytest.raises(sqlanon.SourceError, match="the session has a search path"):
-            SparkEngine(own)
-        assert own.conf.get("spark.sql.path.enabled") == "true"
-        own.sql("SET PATH = DEFAULT_PATH")
+            SparkEngine(own_session)
+        assert own_session.conf.get("spark.sql.path.enabled") == "true"
+        own_session.sql("SET PATH = DEFAULT_PATH")
 
 
 def test_a_spark_whose_functions_can_be_replaced_is_refused(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As before 4.2: the setting is not known, and what is registered takes the place of Spark's own."""
     monkeypatch.setattr(spark_settings, "_ORDER", "spark.sql.functionResolution.notKnown")
-    own = session.newSession()
+    own_session = session.newSession()
     with pytest.raises(sqlanon.SourceError, match="functions of a session replace those of Spark"):
-        SparkEngine(own)
-    SparkEngine(own, is_own=True).close()
+        SparkEngine(own_session)
+    SparkEngine(own_session, is_own=True).close()
 
 
 @pytest.mark.thorough
 def test_a_collation_of_a_schema_is_none_of_the_release(session: Any, small: sqlanon.Policy) -> None:
     """Readers would see larger classes than there are; and one that is given later is noticed."""
-    own = session.newSession()
-    into_spark(own, planted_table(), "planted")
-    with settings(own, {"spark.sql.collation.schemaLevel.enabled": "true"}):
-        release = publish_and_read(own, small, "DEFAULT COLLATION UTF8_LCASE")
-        own.sql(f"CREATE TABLE {SCHEMA}.other (a STRING) USING PARQUET")
-        assert own.table(f"{SCHEMA}.other").dtypes == [("a", "string collate UTF8_LCASE")]
-        assert dict(own.table(f"{SCHEMA}.r").dtypes)["ill"] == "string" and release
-        own.sql(f"ALTER TABLE {SCHEMA}.r_v1 ALTER COLUMN ill TYPE STRING COLLATE UTF8_LCASE")
-        assert not SparkLocation.parse(own, f"{SCHEMA}.r").verify().verified
+    own_session = session.newSession()
+    into_spark(own_session, planted_table(), "planted")
+    with settings(own_session, {"spark.sql.collation.schemaLevel.enabled": "true"}):
+        release = publish_and_read(own_session, small, "DEFAULT COLLATION UTF8_LCASE")
+        own_session.sql(f"CREATE TABLE {SCHEMA}.other (a STRING) USING PARQUET")
+        assert own_session.table(f"{SCHEMA}.other").dtypes == [("a", "string collate UTF8_LCASE")]
+        assert dict(own_session.table(f"{SCHEMA}.r").dtypes)["ill"] == "string" and release
+        own_session.sql(f"ALTER TABLE {SCHEMA}.r_v1 ALTER COLUMN ill TYPE STRING COLLATE UTF8_LCASE")
+        assert not SparkLocation.parse(own_session, f"{SCHEMA}.r").verify().verified
     session.newSession().sql(f"DROP SCHEMA {SCHEMA} CASCADE")
 
 

@@ -74,11 +74,11 @@ def test_days_are_those_that_they_were(
             privacy={"k": 6},
             search={"suppression_limit": 0.0},
         )
-        there, here = (
-            released_rows(one, policy, tmp_path / f"{i}.duckdb") for i, one in enumerate((session, connection))
+        from_spark, from_duckdb = (
+            released_rows(source, policy, tmp_path / f"{i}.duckdb") for i, source in enumerate((session, connection))
         )
-    assert there == here
-    assert sorted(int(row[0]) for row in there[1]) == list(range(15))
+    assert from_spark == from_duckdb
+    assert sorted(int(row[0]) for row in from_spark[1]) == list(range(15))
 
 
 def test_a_time_zone_that_is_set_meanwhile(session: Any, tmp_path: Path) -> None:
@@ -118,10 +118,10 @@ def test_masked_rows_beside_numbers(session: Any, tmp_path: Path) -> None:
         release={"suppressed": "mask"},
     )
     with in_both(session, numbers) as connection:
-        there, here = (
-            released_rows(one, policy, tmp_path / f"{i}.duckdb") for i, one in enumerate((session, connection))
+        from_spark, from_duckdb = (
+            released_rows(source, policy, tmp_path / f"{i}.duckdb") for i, source in enumerate((session, connection))
         )
-    assert there == here and {"*", "1.5", "1e-07", "1e+23"} == {row[1] for row in here[1]}
+    assert from_spark == from_duckdb and {"*", "1.5", "1e-07", "1e+23"} == {row[1] for row in from_duckdb[1]}
 
 
 def test_files_need_a_folder_that_all_see(session: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_without_java_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 @needs_spark
 @pytest.mark.parametrize(
-    ("address", "told"),
+    ("address", "message"),
     [
         ("sc://127.0.0.1:{port}", "Spark cannot be reached: no server is listening there"),
         ("sc://127.0.0.1:{port}/;token=" + TOKEN, "Spark cannot be reached: no server is listening there"),
@@ -95,29 +95,29 @@ def test_without_java_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_pa
         ("sc://127.0.0.1/" + TOKEN, "the address is not well formed: sc://host:port"),
     ],
 )
-def test_an_unreachable_server_is_an_error(address: str, told: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_server_is_an_error(address: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
     started = time.monotonic()
-    with pytest.raises(sqlanon.SourceError) as found:
+    with pytest.raises(sqlanon.SourceError) as error:
         SparkEngine.open(address.format(port=free_port()), "source.spark")
-    assert str(found.value).startswith(f"source.spark: {told}")
-    assert TOKEN not in str(found.value) and "127.0.0.1" not in str(found.value)
+    assert str(error.value).startswith(f"source.spark: {message}")
+    assert TOKEN not in str(error.value) and "127.0.0.1" not in str(error.value)
     assert time.monotonic() - started < 300
     assert capfd.readouterr() == ("", "")
 
 
 def test_sessions_of_one_server_see_nothing_of_each_other(spark_cluster: Cluster) -> None:
-    one = SparkEngine.open(spark_cluster.connect, "source.spark")
-    other = SparkEngine.open(spark_cluster.connect, "source.spark")
-    assert one.session.session_id != other.session.session_id
+    first = SparkEngine.open(spark_cluster.connect, "source.spark")
+    second = SparkEngine.open(spark_cluster.connect, "source.spark")
+    assert first.session.session_id != second.session.session_id
     count = parse_one("SELECT COUNT(*) FROM own", read="spark")
-    assert one.materialize("own", parse_one("SELECT id FROM range(3)", read="spark")) == 3
-    one.session.conf.set("spark.sql.shuffle.partitions", "3")
-    with pytest.raises(sqlanon.SourceError, match="table or view `own` does not exist"), other.translate_errors():
-        other.rows(count)
-    assert other.session.conf.get("spark.sql.shuffle.partitions") != "3"
-    other.close()
-    assert one.rows(count) == [(3,)]
-    one.close()
+    assert first.materialize("own", parse_one("SELECT id FROM range(3)", read="spark")) == 3
+    first.session.conf.set("spark.sql.shuffle.partitions", "3")
+    with pytest.raises(sqlanon.SourceError, match="table or view `own` does not exist"), second.translate_errors():
+        second.rows(count)
+    assert second.session.conf.get("spark.sql.shuffle.partitions") != "3"
+    second.close()
+    assert first.rows(count) == [(3,)]
+    first.close()
 
 
 def test_a_driver_that_runs_is_used_and_not_stopped(spark_cluster: Cluster) -> None:
@@ -131,10 +131,10 @@ def test_a_driver_that_runs_is_used_and_not_stopped(spark_cluster: Cluster) -> N
 
 
 def test_a_session_that_was_stopped(spark_cluster: Cluster) -> None:
-    one = SparkEngine.open(spark_cluster.connect, "source.spark")
-    stopped = one.session
-    one.close()
-    one.close()
+    engine = SparkEngine.open(spark_cluster.connect, "source.spark")
+    stopped = engine.session
+    engine.close()
+    engine.close()
     with pytest.raises(sqlanon.SourceError, match=r"source\.spark: "):
         SparkEngine(stopped)
 

@@ -133,16 +133,16 @@ def test_a_policy_that_decides_about_persons_gets_a_release_of_postgres(postgres
 
 @pytest.mark.thorough
 def test_nothing_but_figures_of_people_leaves_postgres(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    load(postgres, [(f"m{mrn}", *rest) for mrn, *rest in visits()], mrn="text")
+    load(postgres, [(f"m{mrn}", *values) for mrn, *values in visits()], mrn="text")
     fetched: list[Any] = []
     rows = PostgresEngine.rows
 
-    def watched(self: Any, query: Any, *more: Any) -> list[tuple[Any, ...]]:
+    def watch_rows(self: Any, query: Any, *more: Any) -> list[tuple[Any, ...]]:
         answers = rows(self, query, *more)
         fetched.extend(value for answer in answers for value in answer)
         return answers
 
-    monkeypatch.setattr(PostgresEngine, "rows", watched)
+    monkeypatch.setattr(PostgresEngine, "rows", watch_rows)
     with sqlanon.connect() as db, pytest.raises(PolicyError, match="'mrn' numbers people"):
         db.anonymize(policy_of("identifying", SOURCE))
     assert len(fetched) > 20
@@ -170,11 +170,11 @@ def test_a_role_with_some_columns_decides_about_these(postgres: Server) -> None:
 def test_a_server_that_fails_hides_no_key(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error that is not about columns, such as a time limit, ends the run: with fewer columns, none might repeat."""
     load(postgres, visits())
-    ask, asked = PostgresSource.query_remote_rows, []
+    ask, calls = PostgresSource.query_remote_rows, []
 
     def ask_once(self: Any, *arguments: Any) -> Any:
-        asked.append(arguments)
-        if len(asked) == 1:
+        calls.append(arguments)
+        if len(calls) == 1:
             with self.engine.read_only():
                 return self.engine.rows(CANCEL_ITSELF)
         return ask(self, *arguments)
@@ -182,7 +182,7 @@ def test_a_server_that_fails_hides_no_key(postgres: Server, monkeypatch: pytest.
     monkeypatch.setattr(PostgresSource, "query_remote_rows", ask_once)
     with sqlanon.connect() as db, pytest.raises(SourceError, match="it was cancelled") as failed:
         db.anonymize(policy_of("identifying", SOURCE))
-    assert len(asked) == 1 and not isinstance(failed.value, UnreadableColumnsError)
+    assert len(calls) == 1 and not isinstance(failed.value, UnreadableColumnsError)
 
 
 @pytest.mark.slow

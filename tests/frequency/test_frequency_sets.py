@@ -118,13 +118,13 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     run: list[str] = []
     generate = DuckDBEngine.sql
 
-    def noted(self: DuckDBEngine, expression: exp.Expr) -> str:
+    def note_statement(self: DuckDBEngine, expression: exp.Expr) -> str:
         text = generate(self, expression)
         if re.search(r'FROM "sqlanon_work_\w+"\."\w+_views"\."sqlanon_work\w*_source"(?! LIMIT 0)', text):
             run.append(text)
         return text
 
-    monkeypatch.setattr(DuckDBEngine, "sql", noted)
+    monkeypatch.setattr(DuckDBEngine, "sql", note_statement)
     return run
 
 
@@ -151,8 +151,8 @@ def test_a_large_table_is_coded_once_and_counted_from_its_codes(
     database: sqlanon.Database, statements: list[str]
 ) -> None:
     database.anonymize(policy_of(k=3, l_diversity=[{"attribute": "diagnosis", "kind": "entropy", "l": 2}]))
-    made = [match[1] for text in statements if (match := re.match(r'CREATE TABLE .*?"(\w+)" AS', text))]
-    assert sorted(made) == ["codes", "narrowing_rows", "sensitive_0", "values_0", "values_1", "values_2", "values_3"]
+    tables = [match[1] for text in statements if (match := re.match(r'CREATE TABLE .*?"(\w+)" AS', text))]
+    assert sorted(tables) == ["codes", "narrowing_rows", "sensitive_0", "values_0", "values_1", "values_2", "values_3"]
 
 
 def test_attributes_share_a_column_while_their_codes_fit() -> None:
@@ -162,4 +162,4 @@ def test_attributes_share_a_column_while_their_codes_fit() -> None:
     packs = assign_packs(attributes, [2, 30_000, 41, 3, 3, 700], rows=10**8)
     assert [dict(pack.factors) for pack in packs] == [{1: 1}, {5: 1, 2: 700}, {3: 1}, {4: 1}, {0: 1}]
     few = assign_packs(attributes, [2, 30_000, 41, 3, 3, 700], rows=2)  # a pack may have 128 codes
-    assert [dict(one.factors) for one in few] == [{1: 1}, {5: 1}, {2: 1, 0: 41}, {3: 1}, {4: 1}]
+    assert [dict(part.factors) for part in few] == [{1: 1}, {5: 1}, {2: 1, 0: 41}, {3: 1}, {4: 1}]

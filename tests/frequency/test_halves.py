@@ -31,15 +31,15 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     set of its own. What share of the classes was enough."""
     for name, value in ((SMALL_SET, 0), (COARSE_SET, 0), (SHARE, 10**9), (ROWS_PER_CODE, 10**9), (HALVING_FACTOR, 0)):
         monkeypatch.setattr(name, value)
-    found: list[float] = []
+    shares_seen: list[float] = []
     by_halves = Checker._count_by_halves
 
-    def held(self: Checker, levels: Levels) -> tuple[dict[str, Any], float] | None:
+    def hold_share(self: Checker, levels: Levels) -> tuple[dict[str, Any], float] | None:
         halved = by_halves(self, levels)
         if halved is None:
             return None
         row, share = halved
-        found.append(share)
+        shares_seen.append(share)
         whole = self._sets.runner.fetch_figures(
             candidate_query(self._sets.at(levels), levels, self._needs_least_suppressed)
         )
@@ -54,8 +54,8 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
             ) > self._limit.rows
         return row, share
 
-    monkeypatch.setattr(Checker, "_count_by_halves", held)
-    yield found
+    monkeypatch.setattr(Checker, "_count_by_halves", hold_share)
+    yield shares_seen
 
 
 @settings(quick, max_examples=examples(10))
@@ -93,14 +93,14 @@ def people_lattice(measure: str = "loss", strategy: str = "optimal") -> dict[Lev
 def test_generalizations_refuted_by_half_of_the_classes_have_no_figures(
     shares: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = people_lattice()
+    lattice = people_lattice()
     assert 0.5 in shares
     monkeypatch.setattr(HALVING_FACTOR, 1e9)
     whole = people_lattice()
     assert max(row[-1] or 0 for row in whole.values()) > 0
     halved = 0
-    for levels in found.keys() & whole.keys():
-        status, classes, suppressed, score = found[levels][2:]
+    for levels in lattice.keys() & whole.keys():
+        status, classes, suppressed, score = lattice[levels][2:]
         if whole[levels][4] is None or suppressed is None:
             halved += status == "violates" and classes is None and whole[levels][4] is not None
             assert score is None

@@ -63,7 +63,7 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", some([*CASES], 9))
 def test_codes_change_no_release(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    case, found, scores = CASES[name], [], []
+    case, outcomes, scores = CASES[name], [], []
     monkeypatch.setattr(COARSE_SET, 4)
     monkeypatch.setattr(ROWS_PER_CODE, 1 / 64)
     for size in (0, 10**9):
@@ -81,7 +81,7 @@ def test_codes_change_no_release(name: str, tmp_path: Path, monkeypatch: pytest.
         with sqlanon.connect(connection) as database:
             result = database.anonymize(policy)
             digest = result.publish(place).manifest.digest
-        found.append((result.generalization, result.suppressed_rows, result.classes, digest))
+        outcomes.append((result.generalization, result.suppressed_rows, result.classes, digest))
         scores.append(result.score)
-    assert found[0] == found[1]
+    assert outcomes[0] == outcomes[1]
     assert scores[0] == pytest.approx(scores[1], rel=1e-12), "sums of the same numbers in another order"

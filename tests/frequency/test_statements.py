@@ -36,15 +36,15 @@ def test_persons_of_several_combinations_move_and_others_add_up(seed: int) -> No
     rows += [("1", "m", None), ("2", "m", None), ("1", "m", 7), ("1", None, 7)] * (seed % 2)
     with duckdb.connect() as connection:
 
-        def made(name: str, query: Any) -> list[Row]:
+        def materialize(name: str, query: Any) -> list[Row]:
             connection.execute(f"CREATE TABLE {name} AS {query.sql('duckdb')}")
             return connection.execute(f"FROM {name}").fetchall()
 
         connection.execute("CREATE TABLE source (zip VARCHAR, sex VARCHAR, who INT)")
         connection.executemany("INSERT INTO source VALUES (?, ?, ?)", rows)
-        raw = made("raw", raw_frequency(table("source"), ["zip", "sex"], person="who"))
+        raw = materialize("raw", raw_frequency(table("source"), ["zip", "sex"], person="who"))
         assert {row[:3]: row[3] for row in raw} == Counter(rows)
-        members = made("members", person_memberships(table("raw"), 2))
+        members = materialize("members", person_memberships(table("raw"), 2))
         assert {row[:3]: row[3] for row in members} == Counter(rows)
 
         people = {row[2] for row in rows}
@@ -56,29 +56,31 @@ def test_persons_of_several_combinations_move_and_others_add_up(seed: int) -> No
             assert connection.execute(query.sql("duckdb")).fetchone() == (expected,)
 
         places = {who: {row[:2] for row in rows if row[2] == who} for who in people}
-        moving = dict(made("moving", number_movers(table("members"))))
+        moving = dict(materialize("moving", number_movers(table("members"))))
         assert moving.keys() == {who for who in people if len(places[who]) > 1}
         assert sorted(moving.values()) == [*range(1, len(moving) + 1)]
 
-        plain = made("plain", person_combinations(table("members"), None, 2))
+        plain = materialize("plain", person_combinations(table("members"), None, 2))
         keys = {row[:2] for row in rows}
         assert {row[:2]: row[2:] for row in plain} == {
             key: (sum(row[:2] == key for row in rows), len({row[2] for row in rows if row[:2] == key})) for key in keys
         }
 
-        found = made("found", person_combinations(table("members"), table("moving"), 2))
+        combinations = materialize("found", person_combinations(table("members"), table("moving"), 2))
         expected_rows: Counter[Row] = Counter()
         settled: dict[Row, set[Any]] = {}
         for row in rows:
             key = (*row[:2], moving.get(row[2]))
             expected_rows[key] += 1
             settled.setdefault(key, set()).update([] if row[2] in moving else [row[2]])
-        assert {row[:3]: row[3:] for row in found} == {key: (n, len(settled[key])) for key, n in expected_rows.items()}
+        assert {row[:3]: row[3:] for row in combinations} == {
+            key: (n, len(settled[key])) for key, n in expected_rows.items()
+        }
         # Whatever classes are merged, settled persons and distinct movers are their persons.
         for merged in ({"1", "2"}, {None, "1"}):
-            some = [row for row in found if row[0] in merged]
-            counted = sum(row[4] for row in some) + len({row[2] for row in some} - {None})
-            assert counted == len({row[2] for row in rows if row[0] in merged})
+            some = [row for row in combinations if row[0] in merged]
+            persons = sum(row[4] for row in some) + len({row[2] for row in some} - {None})
+            assert persons == len({row[2] for row in rows if row[0] in merged})
 
 
 @pytest.mark.parametrize(

@@ -53,14 +53,14 @@ class Bench:
         self, rules: Rule | Sequence[Rule], values: Iterable[Any], column_type: str, on_unknown: str = "error"
     ) -> Hierarchy:
         self.put(values, column_type)
-        given = (rules,) if not isinstance(rules, Sequence) else tuple(rules)
+        rule_list = (rules,) if not isinstance(rules, Sequence) else tuple(rules)
         hierarchy, problems = build_hierarchy(
-            StatementRunner(self.engine), "x", given, VALUES, column_type, TARGET, on_unknown
+            StatementRunner(self.engine), "x", rule_list, VALUES, column_type, TARGET, on_unknown
         )
         assert problems == []
         assert hierarchy is not None
         assert hierarchy.leaves == len(self.rows())
-        height = find_static_height(given, self.engine)
+        height = find_static_height(rule_list, self.engine)
         assert height in (None, hierarchy.height)
         types = self.connection.table('"the; hierarchy"')
         names = [f"level_{level}" for level in range(hierarchy.height + 1)]
@@ -74,9 +74,9 @@ class Bench:
         self, rules: Rule | Sequence[Rule], values: Iterable[Any], column_type: str, on_unknown: str = "error"
     ) -> str:
         self.put(values, column_type)
-        given = (rules,) if not isinstance(rules, Sequence) else tuple(rules)
+        rule_list = (rules,) if not isinstance(rules, Sequence) else tuple(rules)
         hierarchy, problems = build_hierarchy(
-            StatementRunner(self.engine), "x", given, VALUES, column_type, TARGET, on_unknown
+            StatementRunner(self.engine), "x", rule_list, VALUES, column_type, TARGET, on_unknown
         )
         assert hierarchy is None
         assert problems

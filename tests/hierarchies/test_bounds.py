@@ -25,7 +25,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def told(labels: Iterable[str | None], kind: RangeKind) -> dict[str | None, tuple[Any, Any]]:
+def bounds_of(labels: Iterable[str | None], kind: RangeKind) -> dict[str | None, tuple[Any, Any]]:
     """The bounds of some labels."""
     rows = values_query({"label": "VARCHAR"}, [(label,) for label in labels])
     query = select([col("label"), *label_bounds(col("label"), kind)], subquery(rows, "l"))
@@ -89,7 +89,7 @@ def told(labels: Iterable[str | None], kind: RangeKind) -> dict[str | None, tupl
     ],
 )
 def test_each_form(kind: RangeKind, expected: dict[str, tuple[Any, Any]]) -> None:
-    assert told(expected, kind) == expected
+    assert bounds_of(expected, kind) == expected
 
 
 NO_RANGES: Sequence[str | None] = [
@@ -103,16 +103,16 @@ NO_RANGES: Sequence[str | None] = [
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["integer", "number", "date"])
 def test_labels_that_are_no_ranges_have_no_bounds(kind: RangeKind) -> None:
-    assert told(NO_RANGES, kind) == dict.fromkeys(NO_RANGES, (None, None))
-    assert told(["1980-13"], "date") == {"1980-13": (None, None)}
+    assert bounds_of(NO_RANGES, kind) == dict.fromkeys(NO_RANGES, (None, None))
+    assert bounds_of(["1980-13"], "date") == {"1980-13": (None, None)}
 
 
 def test_an_integer_too_large_has_none() -> None:
-    assert told([str(2**63), f"20-{2**63}"], "integer") == {str(2**63): (None, None), f"20-{2**63}": (20, None)}
+    assert bounds_of([str(2**63), f"20-{2**63}"], "integer") == {str(2**63): (None, None), f"20-{2**63}": (20, None)}
 
 
 def test_the_empty_table_has_none() -> None:
-    assert told([], "date") == {}
+    assert bounds_of([], "date") == {}
 
 
 @pytest.mark.slow
@@ -137,16 +137,16 @@ def check_numbers(bench: Bench, rule: IntervalsRule, column_type: str, step: int
     """Each label's bounds are those of its value's interval; an upper bound less a step, where it is included."""
     kind = label_range_kind(column_type)
     assert kind is not None
-    found = told({label for labels in bench.labels().values() for label in labels}, kind)
+    bounds = bounds_of({label for labels in bench.labels().values() for label in labels}, kind)
     as_shown = int if step else float
     for value, labels in bench.labels().items():
-        assert found[labels[-1]] == (None, None)
+        assert bounds[labels[-1]] == (None, None)
         if value is None:
             continue
         for width, label in zip(rule.widths, labels[:-1], strict=True):
             low, high = reference_interval(Decimal(value), width, rule.origin, rule.below, rule.above)
             expected = (None if low is None else as_shown(low), None if high is None else as_shown(high - step))
-            assert found[label] == expected, label
+            assert bounds[label] == expected, label
 
 
 def days_of(granularity: str, day: date) -> tuple[date, date]:
@@ -176,8 +176,8 @@ def test_calendar_levels(values: list[date]) -> None:
     for levels in (("day", "month", "quarter", "year", "decade"), ("day", "week")):
         bench.build(DatesRule(dates=levels), values, "DATE")
         for day, labels in bench.labels().items():
-            found = told(labels, "date")
-            assert [found[label] for label in labels] == [*(days_of(level, day) for level in levels), (None, None)]
+            bounds = bounds_of(labels, "date")
+            assert [bounds[label] for label in labels] == [*(days_of(level, day) for level in levels), (None, None)]
 
 
 @pytest.mark.slow
@@ -186,27 +186,31 @@ def test_calendar_levels(values: list[date]) -> None:
 def test_intervals_of_dates(width: int, values: list[date]) -> None:
     bench, start = Bench(), date(1970, 1, 1)
     bench.build(IntervalsRule.model_validate({"intervals": [width]}), values, "DATE")
-    found = told({label for label, _ in bench.labels().values()}, "date")
+    bounds = bounds_of({label for label, _ in bench.labels().values()}, "date")
     for value, (label, _) in bench.labels().items():
         first = start + timedelta(days=(value - start).days // width * width)
-        assert found[label] == (first, first + timedelta(days=width - 1))
+        assert bounds[label] == (first, first + timedelta(days=width - 1))
 
 
 @pytest.mark.slow
 def test_a_level_0_that_became_text(bench: Bench) -> None:
     moment = datetime(1999, 12, 31, 23, 59, 59, 5)
-    made = [(7, "TINYINT", (7, 7)), (Decimal("-2.50"), "DECIMAL(5,2)", (-2.5, -2.5)), (1e300, "DOUBLE", (1e300, 1e300))]
-    made += [(moment, "TIMESTAMP", (date(1999, 12, 31),) * 2)]
-    for value, column_type, expected in made:
+    cases = [
+        (7, "TINYINT", (7, 7)),
+        (Decimal("-2.50"), "DECIMAL(5,2)", (-2.5, -2.5)),
+        (1e300, "DOUBLE", (1e300, 1e300)),
+    ]
+    cases += [(moment, "TIMESTAMP", (date(1999, 12, 31),) * 2)]
+    for value, column_type, expected in cases:
         text = duckdb.connect().execute(f"SELECT CAST(CAST(? AS {column_type}) AS VARCHAR)", [value]).fetchall()[0][0]
         kind = label_range_kind(column_type)
         assert kind is not None
-        assert told([text], kind) == {text: expected}
+        assert bounds_of([text], kind) == {text: expected}
 
 
 def test_masks_of_integers_have_none(bench: Bench) -> None:
     bench.build(MaskRule(mask="right"), [12, 345], "INTEGER")
-    assert told(bench.labels()[12], "integer") == dict.fromkeys(("12*", "1**", "*"), (None, None))
+    assert bounds_of(bench.labels()[12], "integer") == dict.fromkeys(("12*", "1**", "*"), (None, None))
 
 
 @pytest.mark.parametrize(

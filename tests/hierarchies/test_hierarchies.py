@@ -106,8 +106,8 @@ def reference_mask(text: str, side: str, longest: int) -> Row:
     padded = text.ljust(longest, "*") if side == "right" else text.rjust(longest, "*")
     labels = []
     for level in range(1, longest):
-        stars, kept = "*" * level, longest - level
-        labels.append(padded[:kept] + stars if side == "right" else stars + padded[level:])
+        stars, visible = "*" * level, longest - level
+        labels.append(padded[:visible] + stars if side == "right" else stars + padded[level:])
     return (*labels, "*")
 
 
@@ -176,8 +176,8 @@ def test_an_open_end_binds_at_the_levels_of_rules_before_it(bench: Bench) -> Non
 def test_the_open_end_of_a_later_rule_is_the_wider_one(bench: Bench) -> None:
     rules = [intervals(5, above=90, below=10), intervals(20, above=80)]
     bench.build(rules, [5, 42, 79, 80, 89, 90, 104], "INTEGER")
-    shown = bench.shown_at_level_0()
-    assert shown == {5: "<10", 42: "42", 79: "79", **dict.fromkeys([80, 89, 90, 104], "≥80")}
+    labels = bench.shown_at_level_0()
+    assert labels == {5: "<10", 42: "42", 79: "79", **dict.fromkeys([80, 89, 90, 104], "≥80")}
     assert {bench.labels()[age][0] for age in (80, 89, 90, 104)} == {"≥80"}
     assert "is beyond above = 90" in bench.refused([intervals(5, above=90), intervals(20, above=100)], [95], "INTEGER")
     assert "is beyond below = 10" in bench.refused([intervals(5, below=10), intervals(20, below=0)], [5], "INTEGER")
@@ -308,8 +308,8 @@ def check_intervals(bench: Bench, rule: IntervalsRule, exact: Callable[[Any], De
                 bounds = reference_interval(exact(value), width, rule.origin, rule.below, rule.above)
                 assert parsed_label(label) == bounds, (value, label)
     for level in range(len(rule.widths)):
-        shown = [row[level + 1] for row in bench.rows() if row[0] is not None]
-        texts = [text for label in shown if label[0] not in "<≥" for text in re.findall(r"\d[\d.]*", label)]
+        released = [row[level + 1] for row in bench.rows() if row[0] is not None]
+        texts = [text for label in released if label[0] not in "<≥" for text in re.findall(r"\d[\d.]*", label)]
         assert len(set(map(len, texts))) <= 1
         # No wider than needed: the longest bound begins with a digit that counts.
         assert not texts or any(not re.match(r"0\d", text) for text in texts)
@@ -809,10 +809,10 @@ def test_the_hierarchies_of_real_tables(bench: Bench, data: Path, name: str) -> 
         assert problems == []
         assert hierarchy is not None
         with path.open(encoding="utf-8", newline="") as lines:
-            listed = {tuple(row) for row in csv.reader(lines, delimiter=";")}
-        assert {tuple(map(str, row)) for row in bench.rows()} == listed
-        assert (hierarchy.leaves, hierarchy.top) == (len(listed), "*")
-        assert hierarchy.height == find_static_height((rule,)) == len(next(iter(listed))) - 1
+            rows = {tuple(row) for row in csv.reader(lines, delimiter=";")}
+        assert {tuple(map(str, row)) for row in bench.rows()} == rows
+        assert (hierarchy.leaves, hierarchy.top) == (len(rows), "*")
+        assert hierarchy.height == find_static_height((rule,)) == len(next(iter(rows))) - 1
 
 
 # What it costs
@@ -826,12 +826,12 @@ def test_a_sound_hierarchy_takes_two_statements(bench: Bench, tmp_path: Path, ke
     file.write_text(keys)
     bench.put(["a", None], "VARCHAR")
     rule: Rule = FileRule(file=file) if keys else SuppressRule()
-    asked: list[str] = []
+    queries: list[str] = []
     real = bench.engine.sql
-    bench.engine.sql = lambda query: asked.append(real(query)) or asked[-1]
+    bench.engine.sql = lambda query: queries.append(real(query)) or queries[-1]
     hierarchy, problems = build_hierarchy(StatementRunner(bench.engine), "x", (rule,), VALUES, "VARCHAR", TARGET)
     assert (hierarchy is not None, problems) == (True, [])
-    assert len(asked) == 2, asked
+    assert len(queries) == 2, queries
 
 
 def test_a_column_without_nulls_is_not_scanned_for_them(bench: Bench, tmp_path: Path) -> None:

@@ -253,5 +253,5 @@ def test_labels_show_the_ends_of_their_ranges(kind: RangeKind) -> None:
     rows = values_query({"label": "VARCHAR"}, [(label,) for label in BOUNDS[kind]])
     query = select([col("label"), *label_bounds(col("label"), kind)], subquery(rows, "l"))
     with duckdb.connect() as connection:
-        found = connection.execute(query.sql("duckdb")).fetchall()
-    assert {label: (low, high) for label, low, high in found} == BOUNDS[kind]
+        bounds = connection.execute(query.sql("duckdb")).fetchall()
+    assert {label: (low, high) for label, low, high in bounds} == BOUNDS[kind]

@@ -14,13 +14,13 @@ MASK: dict[str, Any] = {"role": "quasi", "hierarchy": {"mask": "right"}}
 CATEGORIES: dict[str, Any] = {"role": "quasi", "hierarchy": {"categories": {"x": ["ab"], "y": [""]}}}
 
 
-def generalize(values: list[str | None], others: list[str], attribute: dict[str, Any]) -> int:
+def generalize(values: list[str | None], population_values: list[str], attribute: dict[str, Any]) -> int:
     """The level of the only quasi-identifier; the population has the values of the source, and others."""
     policy = sqlanon.Policy(
         source={"table": "t"}, population={"table": "people"}, attributes={"a": attribute}, privacy={"k": 2, "k_map": 2}
     )
     with duckdb.connect() as connection, sqlanon.connect(connection) as db:
-        for name, some in (("t", values), ("people", [*values, *others])):
+        for name, some in (("t", values), ("people", [*values, *population_values])):
             connection.execute(f"CREATE TABLE {name} AS SELECT unnest($values::VARCHAR[]) AS a", {"values": some})
         return db.anonymize(policy).generalization["a"]
 

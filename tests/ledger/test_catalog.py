@@ -23,7 +23,7 @@ from sqlanon.ledger import catalog
 from sqlanon.ledger.catalog import init_database
 from support.commands import cli
 from support.databases import change, fetch, opened_catalog, quote_name
-from support.files import DOCS, folder_again, kept
+from support.files import DOCS, folder_again, folder_and_copy
 from support.lanes import some
 from support.thresholds import PATIENCE
 
@@ -153,10 +153,10 @@ def test_init_of_what_is_no_database_is_an_error_and_changes_nothing(
     make(path)
     before = sorted(tmp_path.rglob("*")), path.read_bytes() if path.is_file() else b""
     assert cli("init", path).status == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert str(path) in shown.err
-    assert "Traceback" not in shown.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert str(path) in output.err
+    assert "Traceback" not in output.err
     assert (sorted(tmp_path.rglob("*")), path.read_bytes() if path.is_file() else b"") == before
 
 
@@ -168,7 +168,7 @@ def run_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[Path, Pa
     folder = fill(tmp_path_factory.mktemp("run"))
     ended = cli("anonymize", folder / "policy.toml", "--json")
     assert ended.status == 0
-    return kept(folder), json.loads(ended.out)
+    return folder_and_copy(folder), json.loads(ended.out)
 
 
 @pytest.fixture
@@ -192,9 +192,9 @@ def test_a_run_is_a_row_with_the_figures_of_the_run(after: tuple[Path, Any]) -> 
     path, printed = after
     folder = path.parent
     with opened_catalog(path) as connection:
-        found = connection.execute("FROM sqlanon.runs")
-        names = [column[0] for column in found.description or []]
-        ((row),) = [dict(zip(names, values, strict=True)) for values in found.fetchall()]
+        runs = connection.execute("FROM sqlanon.runs")
+        names = [column[0] for column in runs.description or []]
+        ((row),) = [dict(zip(names, values, strict=True)) for values in runs.fetchall()]
     for name in ("rows", "suppressed_rows", "classes", "score", "measure", "optimal"):
         assert row[name] == printed[name], name
     assert (row["nodes"], row["checked"]) == (printed["lattice"]["nodes"], printed["lattice"]["checked"])
@@ -314,13 +314,13 @@ def test_a_release_or_the_source_is_no_catalog(after: tuple[Path, Any]) -> None:
     """Policies, ground values and the secret would go to the readers of the release."""
     folder = after[0].parent
     release, source = folder / "release.duckdb", folder / "hospital.duckdb"
-    before = [(one.read_bytes(), mode(one)) for one in (release, source)]
-    asked = "anonymize", folder / "policy.toml", "--output", folder / "second.duckdb"
-    refused = cli(*asked, "--set", f"catalog.database={release}")
+    before = [(database.read_bytes(), mode(database)) for database in (release, source)]
+    command = "anonymize", folder / "policy.toml", "--output", folder / "second.duckdb"
+    refused = cli(*command, "--set", f"catalog.database={release}")
     assert refused.status == 2 and "release.duckdb is a release, and the catalog is private" in refused.err
-    refused = cli(*asked, "--set", f"catalog.database={source}")
+    refused = cli(*command, "--set", f"catalog.database={source}")
     assert refused.status == 2 and "is the source" in refused.err
-    assert [(one.read_bytes(), mode(one)) for one in (release, source)] == before
+    assert [(database.read_bytes(), mode(database)) for database in (release, source)] == before
     assert not (folder / "second.duckdb").exists()
 
 
@@ -392,8 +392,8 @@ def test_no_file_of_the_catalog_can_be_read_by_others_at_any_time(
     seen: dict[str, int] = {}
     real = catalog.DuckDBEngine.execute
 
-    def looking(engine: Any, *arguments: Any, **named: Any) -> None:
-        real(engine, *arguments, **named)
+    def looking(engine: Any, *arguments: Any, **keywords: Any) -> None:
+        real(engine, *arguments, **keywords)
         for path in folder.glob("*catalog*"):
             seen[path.name] = seen.get(path.name, 0) | mode(path)
 
@@ -407,14 +407,14 @@ def test_no_file_of_the_catalog_can_be_read_by_others_at_any_time(
 @pytest.mark.slow
 def test_a_new_catalog_is_private_before_it_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who opens it in the moment before a chmod reads on for ever after."""
-    made: list[int] = []
-    monkeypatch.setattr(Path, "chmod", lambda self, bits, **_: made.append(mode(self)))
+    modes: list[int] = []
+    monkeypatch.setattr(Path, "chmod", lambda self, bits, **_: modes.append(mode(self)))
     before = os.umask(0o022)
     try:
         init_database(tmp_path / "c.duckdb")
     finally:
         os.umask(before)
-    assert [oct(bits) for bits in [*made, mode(tmp_path / "c.duckdb")] if bits & 0o077] == []
+    assert [oct(bits) for bits in [*modes, mode(tmp_path / "c.duckdb")] if bits & 0o077] == []
 
 
 HOLDER = """
@@ -450,11 +450,11 @@ def test_a_catalog_that_is_held_is_a_clear_error_and_nothing_is_published(
     before = (folder / "release.duckdb").read_bytes()
     with hold_open(path, how):
         assert cli("anonymize", folder / "policy.toml").status == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert str(path) in shown.err
-    assert "catalog" in shown.err
-    assert "Traceback" not in shown.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert str(path) in output.err
+    assert "catalog" in output.err
+    assert "Traceback" not in output.err
     assert (folder / "release.duckdb").read_bytes() == before
     assert cli("anonymize", folder / "policy.toml").status == 0
 
@@ -498,15 +498,15 @@ def test_a_catalog_file_that_is_no_database_is_a_clear_error(folder: Path, capsy
 def test_a_catalog_that_another_run_of_this_process_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PATIENCE, 0.1)
     path = folder / "held.catalog.duckdb"
-    one, other = (DuckDBEngine(duckdb.connect()) for _ in range(2))
-    with catalog.open_catalog(one, path):
+    engine, second = (DuckDBEngine(duckdb.connect()) for _ in range(2))
+    with catalog.open_catalog(engine, path):
         with (
             pytest.raises(sqlanon.SourceError, match="another run in this process holds it") as error,
-            catalog.open_catalog(other, path),
+            catalog.open_catalog(second, path),
         ):
             pass
         assert "file handle" not in str(error.value)
-    with catalog.open_catalog(other, path):
+    with catalog.open_catalog(second, path):
         pass
 
 
@@ -542,7 +542,11 @@ OTHER_FORMATS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "change_format", [pytest.param(one, marks=[pytest.mark.slow] if i else []) for i, one in enumerate(OTHER_FORMATS)]
+    "change_format",
+    [
+        pytest.param(format_change, marks=[pytest.mark.slow] if i else [])
+        for i, format_change in enumerate(OTHER_FORMATS)
+    ],
 )
 def test_a_catalog_of_another_format_is_refused_and_unchanged(after: tuple[Path, Any], change_format: str) -> None:
     path, _ = after

@@ -12,15 +12,15 @@ import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError
 from support.commands import cli
 from support.databases import change
-from support.files import folder_again, kept
+from support.files import folder_again, folder_and_copy
 from support.ledger_hospital import FINE_RACE, FINE_ZIP, make_hospital, policy, publish
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 
 
-def draft(asked: sqlanon.Policy) -> Any:
+def draft(requested_policy: sqlanon.Policy) -> Any:
     with sqlanon.connect() as db:
-        return db.anonymize(asked).publish(draft=True)
+        return db.anonymize(requested_policy).publish(draft=True)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def folder_of_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pa
     make_hospital(folder)
     publish(policy(folder, "one", FINE_RACE))
     draft(policy(folder, "two", FINE_ZIP))  # together with one it would be refused
-    return kept(folder)
+    return folder_and_copy(folder)
 
 
 @pytest.fixture
@@ -61,15 +61,15 @@ def test_a_draft_says_so_wherever_it_is_read(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_draft_whose_mark_is_removed_is_noticed(folder: Path) -> None:
     """Even with all that is written beside the mark: the ledger has what was published."""
-    path, asked = folder / "two.duckdb", policy(folder, "two", FINE_ZIP)
+    path, requested_policy = folder / "two.duckdb", policy(folder, "two", FINE_ZIP)
     with sqlanon.connect() as db:
-        assert db.verify(path, asked).verified
+        assert db.verify(path, requested_policy).verified
     with duckdb.connect(str(path)) as connection:
         connection.execute("UPDATE sqlanon.manifest SET policy = replace(policy, ', \"draft\": true', '')")
         connection.execute("DELETE FROM sqlanon.figures WHERE figure = 'draft'")
     moved = path.rename(folder / "elsewhere.duckdb")
     with sqlanon.connect() as db:
-        verification = db.verify(moved, asked)
+        verification = db.verify(moved, requested_policy)
     assert not verification.verified and not verification.manifest.draft
     assert any(check.name == "against the ledger: draft" and check.passed is False for check in verification.checks)
 
@@ -88,9 +88,9 @@ def test_a_draft_does_not_take_the_place_of_a_release(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_no_catalog_is_needed_to_spare_a_release(folder: Path) -> None:
-    asked = policy(folder, "one", FINE_RACE).model_copy(update={"catalog": None})
+    requested_policy = policy(folder, "one", FINE_RACE).model_copy(update={"catalog": None})
     with pytest.raises(ReleaseError, match="a draft does not replace"):
-        draft(asked)
+        draft(requested_policy)
 
 
 @pytest.mark.thorough
@@ -106,9 +106,9 @@ def test_a_release_is_compared_with_releases_and_not_with_drafts(folder: Path) -
 
 @pytest.mark.thorough
 def test_drafts_and_releases_in_one_place(folder: Path) -> None:
-    asked = policy(folder, "two", FINE_ZIP, release={"draft": True, "keep": 3})
-    draft(asked)
-    publish(asked)  # the policy says that it is one
+    requested_policy = policy(folder, "two", FINE_ZIP, release={"draft": True, "keep": 3})
+    draft(requested_policy)
+    publish(requested_policy)  # the policy says that it is one
     assert ledger(folder)[1:] == [("two", True, False)] * 2 + [("two", True, True)]
     coarse = policy(folder, "two", {"race": 1, "birth": 3, "sex": 1, "zip": 5}, release={"keep": 3, "after": ["one"]})
     publish(coarse)

@@ -19,7 +19,7 @@ from sqlanon.ledger.growth import extend as extending
 from sqlanon.support.expressions import subquery
 from support.commands import cli
 from support.databases import change
-from support.files import folder_again, kept
+from support.files import folder_again, folder_and_copy
 from support.lanes import examples
 
 ROWS = [(i, 20 + i % 10, "mf"[i // 10 % 2], f"0213{i % 3}", f"illness {i % 7}") for i in range(60)]
@@ -59,7 +59,7 @@ def hospital_of_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     insert(folder, *ROWS)
     with sqlanon.connect() as db:
         db.anonymize(policy(folder)).publish()
-    return kept(folder)
+    return folder_and_copy(folder)
 
 
 @pytest.fixture
@@ -78,11 +78,16 @@ def extend(place: Path, **more: Any) -> Any:
 def test_new_rows_are_added_by_classes_and_the_rest_waits(hospital: Path) -> None:
     before = released_rows(hospital)
     insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)), (200, 95, "f", "99999", "alone"))
-    found, release = extend(hospital)
+    extension, release = extend(hospital)
     after = released_rows(hospital)
     assert before <= after
     assert {row[-1] for row in after - before} == {"new 0", "new 1", "new 2"}
-    assert (found.released_before, found.new_rows, found.added_rows, found.waiting_rows) == (60, 4, 3, 1)
+    assert (extension.released_before, extension.new_rows, extension.added_rows, extension.waiting_rows) == (
+        60,
+        4,
+        3,
+        1,
+    )
     assert release.verify().verified
     manifest = release.manifest
     assert (manifest.rows, manifest.released_rows, manifest.suppressed_rows) == (64, 63, 1)
@@ -91,18 +96,18 @@ def test_new_rows_are_added_by_classes_and_the_rest_waits(hospital: Path) -> Non
 @pytest.mark.thorough
 def test_fewer_new_rows_than_k_wait(hospital: Path) -> None:
     insert(hospital, (100, 21, "m", "02131", "first"), (101, 21, "m", "02131", "second"))
-    found, _ = extend(hospital)
-    assert (found.added_rows, found.waiting_rows) == (0, 2)
+    extension, _ = extend(hospital)
+    assert (extension.added_rows, extension.waiting_rows) == (0, 2)
     insert(hospital, (102, 21, "m", "02131", "third"))
-    found, _ = extend(hospital)
-    assert (found.added_rows, found.waiting_rows) == (3, 0)
+    extension, _ = extend(hospital)
+    assert (extension.added_rows, extension.waiting_rows) == (3, 0)
 
 
 @pytest.mark.thorough
 def test_a_class_of_its_own_is_added_when_it_is_large_enough(hospital: Path) -> None:
     insert(hospital, *((100 + i, 95, "f", "99999", "new") for i in range(3)))
-    found, _ = extend(hospital)
-    assert found.added_rows == 3
+    extension, _ = extend(hospital)
+    assert extension.added_rows == 3
     assert sum(row[-1] == "new" for row in released_rows(hospital).elements()) == 3
 
 
@@ -127,11 +132,11 @@ def test_each_part_meets_all_requirements(tmp_path: Path) -> None:
     with sqlanon.connect() as db:
         db.anonymize(policy(tmp_path, **diverse)).publish()
     insert(tmp_path, *((100 + i, 21, "m", "02131", "the same") for i in range(3)))
-    found, _ = extend(tmp_path, **diverse)
-    assert (found.added_rows, found.waiting_rows) == (0, 3)
+    extension, _ = extend(tmp_path, **diverse)
+    assert (extension.added_rows, extension.waiting_rows) == (0, 3)
     insert(tmp_path, (110, 21, "m", "02131", "another"))
-    found, _ = extend(tmp_path, **diverse)
-    assert (found.added_rows, found.waiting_rows) == (4, 0)
+    extension, _ = extend(tmp_path, **diverse)
+    assert (extension.added_rows, extension.waiting_rows) == (4, 0)
 
 
 @pytest.mark.thorough
@@ -145,14 +150,16 @@ def test_new_rows_meet_a_shield_by_themselves(tmp_path: Path, monkeypatch: pytes
     insert(tmp_path, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)))
     right = extending.suppressed_classes
     with monkeypatch.context() as patch:
-        patch.setattr(extending, "suppressed_classes", lambda *given: right(*given).where(exp.false(), copy=False))
+        patch.setattr(
+            extending, "suppressed_classes", lambda *arguments: right(*arguments).where(exp.false(), copy=False)
+        )
         with pytest.raises(AuditError, match=r"new rows: 4-anonymity of zip"):
             extend(tmp_path, privacy=shield)
-    found, _ = extend(tmp_path, privacy=shield)
-    assert (found.added_rows, found.waiting_rows) == (0, 3)
+    extension, _ = extend(tmp_path, privacy=shield)
+    assert (extension.added_rows, extension.waiting_rows) == (0, 3)
     insert(tmp_path, (110, 21, "m", "02131", "another"))
-    found, _ = extend(tmp_path, privacy=shield)
-    assert (found.added_rows, found.waiting_rows) == (4, 0)
+    extension, _ = extend(tmp_path, privacy=shield)
+    assert (extension.added_rows, extension.waiting_rows) == (4, 0)
 
 
 @pytest.mark.thorough
@@ -163,10 +170,10 @@ def test_the_difference_of_two_versions_has_at_least_k_rows(hospital: Path, tmp_
         insert(
             hospital, *((1000 * (step + 1) + i, 20 + i % 13, "mf"[i % 2], f"0213{i % 3}", f"ill {i}") for i in range(9))
         )
-        found, _ = extend(hospital)
+        extension, _ = extend(hospital)
         new = Counter(row[:-1] for row in (released_rows(hospital) - before).elements())
         assert all(count >= 3 for count in new.values())
-        assert sum(new.values()) == found.added_rows
+        assert sum(new.values()) == extension.added_rows
     with duckdb.connect(str(hospital / "private.duckdb"), read_only=True) as connection:
         keys = connection.execute(
             "SELECT count(*), count(DISTINCT key_hash), count(DISTINCT run_id) FROM sqlanon.released_keys"
@@ -196,8 +203,8 @@ def test_another_release_is_not_broken(hospital: Path) -> None:
     """A second release that has some of the rows already: those that it does not have would be few."""
     insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(4)))
     with sqlanon.connect() as db:
-        other = policy(hospital, release={"database": hospital / "other.duckdb"})
-        db.anonymize(other).publish(force=True)
+        other_policy = policy(hospital, release={"database": hospital / "other.duckdb"})
+        db.anonymize(other_policy).publish(force=True)
     insert(hospital, (104, 21, "m", "02131", "new 4"))
     with pytest.raises(AuditError, match="temporal attack"):
         extend(hospital)
@@ -230,7 +237,9 @@ def test_an_extension_with_other_values_in_released_rows_is_refused(
 def test_an_extension_with_few_new_rows_in_a_class_is_refused(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)), (200, 21, "f", "02131", "alone"))
     right = extending.suppressed_classes
-    monkeypatch.setattr(extending, "suppressed_classes", lambda *given: right(*given).where(exp.false(), copy=False))
+    monkeypatch.setattr(
+        extending, "suppressed_classes", lambda *arguments: right(*arguments).where(exp.false(), copy=False)
+    )
     with pytest.raises(AuditError, match=r"new rows: 3-anonymity: .*1"):
         extend(hospital)
     assert sum(released_rows(hospital).values()) == 60
@@ -250,12 +259,14 @@ def test_an_extension_whose_new_rows_do_not_meet_the_policy_by_themselves_is_ref
     insert(tmp_path, *((100 + i, 21, "m", "02131", "illness 1") for i in range(4)))
     right = extending.suppressed_classes
     with monkeypatch.context() as patch:
-        patch.setattr(extending, "suppressed_classes", lambda *given: right(*given).where(exp.false(), copy=False))
+        patch.setattr(
+            extending, "suppressed_classes", lambda *arguments: right(*arguments).where(exp.false(), copy=False)
+        )
         with pytest.raises(AuditError, match=r"new rows: .*3-diversity"):
             extend(tmp_path, privacy=diverse)
     assert released_rows(tmp_path) == before
-    found, _ = extend(tmp_path, privacy=diverse)
-    assert (found.added_rows, found.waiting_rows) == (0, 4)
+    extension, _ = extend(tmp_path, privacy=diverse)
+    assert (extension.added_rows, extension.waiting_rows) == (0, 4)
 
 
 @pytest.mark.thorough
@@ -306,11 +317,13 @@ def test_verify_with_the_policy(hospital: Path) -> None:
 )
 def test_policies_that_cannot_be_extended_are_refused(hospital: Path, more: dict[str, Any], words: str) -> None:
     if "key" in more.get("source", {}):
-        asked = policy(hospital).model_copy(update={"source": policy(hospital).source.model_copy(update={"key": ()})})
+        requested_policy = policy(hospital).model_copy(
+            update={"source": policy(hospital).source.model_copy(update={"key": ()})}
+        )
     else:
-        asked = policy(hospital, **more)
+        requested_policy = policy(hospital, **more)
     with sqlanon.connect() as db, pytest.raises(PolicyError, match=words):
-        db.extend(asked)
+        db.extend(requested_policy)
 
 
 @pytest.mark.slow
@@ -406,7 +419,7 @@ def test_the_largest_safe_set_of_new_rows_is_added(tmp_path_factory: pytest.Temp
     )
     def check(start: list[Any], later: list[list[Any]], k: int, diverse: int) -> None:
         folder = tmp_path_factory.mktemp("extend")
-        asked = sqlanon.Policy(
+        requested_policy = sqlanon.Policy(
             source={"database": folder / "h.duckdb", "table": "t", "key": ["id"]},
             attributes={
                 "age": {"role": "quasi", "hierarchy": {"intervals": [5, 10]}},
@@ -424,7 +437,7 @@ def test_the_largest_safe_set_of_new_rows_is_added(tmp_path_factory: pytest.Temp
             connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", waiting)
         with sqlanon.connect() as db:
             try:
-                result = db.anonymize(asked)
+                result = db.anonymize(requested_policy)
             except sqlanon.InfeasibleError:
                 return
             result.publish()
@@ -439,11 +452,11 @@ def test_the_largest_safe_set_of_new_rows_is_added(tmp_path_factory: pytest.Temp
             parts: dict[Any, list[Patient]] = {}
             for patient in waiting:
                 parts.setdefault(class_of(patient, levels), []).append(patient)
-            good = [part for part in parts.values() if len(part) >= k and len({one[-1] for one in part}) >= diverse]
+            good = [part for part in parts.values() if len(part) >= k and len({row[-1] for row in part}) >= diverse]
             added = {patient for part in good for patient in part}
             if number:
                 with sqlanon.connect() as db:
-                    extension = db.extend(asked)
+                    extension = db.extend(requested_policy)
                     release = extension.publish()
                 assert (extension.added_rows, extension.waiting_rows) == (len(added), len(waiting) - len(added))
                 assert release.verify().verified
@@ -452,7 +465,7 @@ def test_the_largest_safe_set_of_new_rows_is_added(tmp_path_factory: pytest.Temp
             with duckdb.connect(str(folder / "r.duckdb"), read_only=True) as connection:
                 assert connection.execute("SELECT count(*) FROM t").fetchall() == [(count,)]
         with sqlanon.connect() as db:
-            verified = db.verify(folder / "r.duckdb", asked)
+            verified = db.verify(folder / "r.duckdb", requested_policy)
         assert verified.verified, verified.failures
 
     check()

@@ -59,8 +59,8 @@ def released_rows(folder: Path) -> list[tuple[Any, ...]]:
 
 def check_persons(rows: list[tuple[Any, ...]], persons: dict[int, Any]) -> None:
     """Each class of rows of a release is of k persons at least: ``mark`` says which row of the source each is."""
-    known = [(age, sex, persons[mark]) for age, sex, mark in rows]
-    assert all(len(found) >= K for found in persons_by_class(known, (0, 1), 2).values())
+    people = [(age, sex, persons[mark]) for age, sex, mark in rows]
+    assert all(len(members) >= K for members in persons_by_class(people, (0, 1), 2).values())
 
 
 @pytest.mark.slow
@@ -97,9 +97,9 @@ def test_new_rows_of_a_class_are_of_k_persons_and_others_wait(tmp_path: Path, se
                 parts[age, row[3] if levels["sex"] == 0 else "*"].append(row)
         good = [part for part in parts.values() if len({row[1] for row in part}) >= K]
         assert len(added) == extension.added_rows == sum(map(len, good))
-        shown = {mark for _, _, mark in after}
-        waiting = {row[1] for row in every if row[0] not in shown}
-        of_all, of_release = {row[1] for row in every}, {persons[mark] for mark in shown}
+        released_marks = {mark for _, _, mark in after}
+        waiting = {row[1] for row in every if row[0] not in released_marks}
+        of_all, of_release = {row[1] for row in every}, {persons[mark] for mark in released_marks}
         figures = (extension.persons.persons, extension.persons.suppressed, extension.persons.partly_released)
         assert figures == (len(of_all), len(waiting), len(waiting & of_release))
         before = after
@@ -123,20 +123,20 @@ def test_a_release_whose_persons_are_not_known_any_more_is_not_extended(tmp_path
 @pytest.mark.slow
 def test_new_rows_that_would_tilt_a_class_are_not_published(tmp_path: Path) -> None:
     """Old and new rows may each be close to the table, and a person who is in both counts once in their class."""
-    asked = policy(tmp_path, l_diversity=[{"attribute": "ill", "kind": "entropy", "l": 2.0}])
+    requested_policy = policy(tmp_path, l_diversity=[{"attribute": "ill", "kind": "entropy", "l": 2.0}])
     dice = random.Random(5)
     every = visits(dice, 90, 0)
     insert(tmp_path, every)
     with sqlanon.connect() as db:
-        db.anonymize(asked).publish()
+        db.anonymize(requested_policy).publish()
     for number in range(1, 1 + draw_tables(1, usual=5)):
         new = visits(dice, 20, 1000 * number)
         insert(tmp_path, new)
         with sqlanon.connect() as db:
-            extension = db.extend(asked)
+            extension = db.extend(requested_policy)
             try:
                 extension.publish()
             except sqlanon.AuditError:
                 return
-            verified = db.verify(tmp_path / "r.duckdb", asked)
+            verified = db.verify(tmp_path / "r.duckdb", requested_policy)
         assert verified.verified, verified.failures

@@ -51,7 +51,7 @@ def test_the_joint_audit_finds_what_plain_python_finds(case: dict[str, Any], ord
             new = {union: audit.count_new_rows(union) for union in unions}
             lost = {union: audit.in_reverse.count_new_rows(union) for union in unions}
             rows = audit.list_unmatched()
-        shown = {
+        label_counts = {
             union: connection.execute(readable_unions(link, k, union, rows).sql("duckdb")).fetchall()
             for union in unions
         }
@@ -59,12 +59,14 @@ def test_the_joint_audit_finds_what_plain_python_finds(case: dict[str, Any], ord
     expected = oracle.temporal(case["first"], case["second"], case["shared"], case["attributes"], k)
     assert came == (len(expected), sum(expected.values()))
     back = [
-        oracle.Attribute(one.second, one.first, one.second_levels, one.first_levels, one.tree)
-        for one in case["attributes"]
+        oracle.Attribute(
+            attribute.second, attribute.first, attribute.second_levels, attribute.first_levels, attribute.tree
+        )
+        for attribute in case["attributes"]
     ]
     pairs = [(j, i) for i, j in case["shared"]]
     for union in unions:
-        assert new[union] == (len(shown[union]), sum(row[-1] for row in shown[union]))
+        assert new[union] == (len(label_counts[union]), sum(row[-1] for row in label_counts[union]))
         assert new[union] == oracle.new_in_unions(**case, union=union)
         assert lost[union] == oracle.new_in_unions(case["second"], case["first"], pairs, back, k, union)
     expected = oracle.temporal(case["second"], case["first"], pairs, back, k)
@@ -109,11 +111,11 @@ LABELS[None] = frozenset("N")
 class SetAttribute(oracle.Attribute):
     """A quasi-identifier whose labels are sets of values."""
 
-    def finer(self, one: Any, two: Any) -> tuple[bool, Any]:
-        mine, theirs = LABELS[one], LABELS[two]
+    def finer(self, first: Any, second: Any) -> tuple[bool, Any]:
+        mine, theirs = LABELS[first], LABELS[second]
         if mine <= theirs:
-            return True, one
-        return bool(mine & theirs), two if theirs <= mine else f"{one} & {two}"
+            return True, first
+        return bool(mine & theirs), second if theirs <= mine else f"{first} & {second}"
 
 
 def with_sets(count: int) -> st.SearchStrategy[Any]:
@@ -131,9 +133,11 @@ def check_sets(case: tuple[list[Any], list[Any], int]) -> None:
     names = [f"v{i}" for i in range(count)]
     with duckdb.connect() as connection:
         make(connection, "h", ["level_0", "level_1", "level_2"], PATHS)
-        one, two = (make(connection, name, [*names, "s"], rows) for name, rows in (("one", first), ("two", second)))
+        first_table, two = (
+            make(connection, name, [*names, "s"], rows) for name, rows in (("one", first), ("two", second))
+        )
         linked = link(
-            one,
+            first_table,
             two,
             [LinkedAttribute(name, name, name, (0, 1, 2), (0, 1, 2), table("h"), 2, sets=(0, 0)) for name in names],
             "s",
@@ -144,13 +148,13 @@ def check_sets(case: tuple[list[Any], list[Any], int]) -> None:
                 audit.count_new_rows("new"),
                 audit.in_reverse.count_new_rows("new"),
             )
-        shown = connection.execute(complementary_release(linked, k).sql("duckdb")).fetchall()
+        rows_found = connection.execute(complementary_release(linked, k).sql("duckdb")).fetchall()
     pairs = [(count, count)]
     assert victims == oracle.complementary_victims(first, second, pairs, attributes, k)
-    assert {row[:-1]: row[-1] for row in shown} == oracle.complementary(first, second, pairs, attributes, k)
-    for found, then, now in ((came, first, second), (gone, second, first)):
+    assert {row[:-1]: row[-1] for row in rows_found} == oracle.complementary(first, second, pairs, attributes, k)
+    for few_rows, then, now in ((came, first, second), (gone, second, first)):
         expected = oracle.temporal(then, now, pairs, attributes, k)
-        assert found == (len(expected), sum(expected.values()))
+        assert few_rows == (len(expected), sum(expected.values()))
 
 
 @settings(max_examples=examples(4), deadline=None)
@@ -199,8 +203,8 @@ def test_releases_with_sets_are_compared(tmp_path: Path) -> None:
         for query in refused.value.queries:
             connection.execute("DETACH DATABASE IF EXISTS earlier; DETACH DATABASE IF EXISTS new")
             connection.execute("DETACH DATABASE IF EXISTS hierarchies")
-            found = connection.execute(query).fetchall()
-            assert found and all(row[0] < 4 for row in found)
+            rows_found = connection.execute(query).fetchall()
+            assert rows_found and all(row[0] < 4 for row in rows_found)
 
 
 @pytest.mark.thorough
@@ -211,7 +215,7 @@ def test_ranges_are_compared_where_releases_share_no_unchanged_column(tmp_path: 
             "CREATE TABLE p AS SELECT [10, 11, 55, 56][i // 3 + 1] age, 'AABB'[i // 3 + 1] ward FROM range(12) t(i)"
         )
 
-    def of(strategy: str) -> sqlanon.Policy:
+    def policy_for(strategy: str) -> sqlanon.Policy:
         return sqlanon.Policy(
             source={"database": source, "table": "p"},
             attributes={
@@ -224,12 +228,12 @@ def test_ranges_are_compared_where_releases_share_no_unchanged_column(tmp_path: 
             catalog={"database": tmp_path / "private.duckdb"},
         )
 
-    publish(of("optimal"))
-    publish(of("mondrian"))
+    publish(policy_for("optimal"))
+    publish(policy_for("mondrian"))
     with duckdb.connect(source) as connection:
         connection.execute("INSERT INTO p SELECT 10, 'A' FROM range(2)")
     with pytest.raises(AuditError, match=r"2 rows are new, fewer than 4 in one class \(temporal attack\)"):
-        publish(of("mondrian"))
+        publish(policy_for("mondrian"))
 
 
 SPELLED = "UPDATE patients SET problem = upper(problem)"
@@ -238,7 +242,7 @@ CALLED = "ALTER TABLE patients RENAME problem TO dx"
 
 def policy_of_dx(place: Path) -> sqlanon.Policy:
     plain = policy(place, "two", FINE_ZIP)
-    attributes = {"dx" if name == "problem" else name: one for name, one in plain.attributes.items()}
+    attributes = {"dx" if name == "problem" else name: attribute for name, attribute in plain.attributes.items()}
     return plain.model_copy(update={"attributes": attributes})
 
 
@@ -252,8 +256,8 @@ def test_a_column_under_another_name_is_recognized_by_its_values(hospital: Path)
         AuditError, match="its column problem has the same values as dx here; joined with it"
     ) as refused:
         publish(policy_of_dx(hospital))
-    found = re.compile(r"\d+ combinations? of values .*complementary release\)")
-    assert found.findall(str(refused.value)) == found.findall(str(by_name.value)) != []
+    pattern = re.compile(r"\d+ combinations? of values .*complementary release\)")
+    assert pattern.findall(str(refused.value)) == pattern.findall(str(by_name.value)) != []
     _, second = publish(policy_of_dx(hospital), force=True)
     attacked = sqlanon.attack(
         [hospital / "one.duckdb", second.path], policy=policy_of_dx(hospital), only=["complementary_release"]
@@ -293,16 +297,19 @@ EXACT_TYPES = ["INTEGER", "BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT", "DECIMAL(2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("one", "two"), list(itertools.combinations(EXACT_TYPES, 2)))
-def test_exact_numbers_of_two_types_are_compared_exactly(one: str, two: str) -> None:
+@pytest.mark.parametrize(("first_type", "second_type"), list(itertools.combinations(EXACT_TYPES, 2)))
+def test_exact_numbers_of_two_types_are_compared_exactly(first_type: str, second_type: str) -> None:
     """They meet if they are equal as fractions, and only then."""
-    values = comparable_value(col("a"), one, two).sql("duckdb"), comparable_value(col("b"), two, one).sql("duckdb")
+    values = (
+        comparable_value(col("a"), first_type, second_type).sql("duckdb"),
+        comparable_value(col("b"), second_type, first_type).sql("duckdb"),
+    )
     with duckdb.connect() as connection:
         for first, second in itertools.product(NUMBERS, NUMBERS):
-            query = (
-                f"SELECT a::VARCHAR, b::VARCHAR, {values[0]} = {values[1]} FROM (SELECT TRY_CAST('{first}' AS {one})"
-            )
-            row = connection.execute(f"{query} AS a, TRY_CAST('{second}' AS {two}) AS b)").fetchone()
+            row = connection.execute(
+                f"SELECT a::VARCHAR, b::VARCHAR, {values[0]} = {values[1]} "
+                f"FROM (SELECT TRY_CAST('{first}' AS {first_type}) AS a, TRY_CAST('{second}' AS {second_type}) AS b)"
+            ).fetchone()
             assert row is not None
             if None not in row[:2]:  # else a type does not hold it
                 assert row[2] == (Fraction(row[0]) == Fraction(row[1])), row
@@ -321,7 +328,10 @@ def test_exact_numbers_of_two_types_are_compared_exactly(one: str, two: str) -> 
 def test_a_value_meets_its_rounded_form(first: str, second: str) -> None:
     """A reader who has both rounds the finer."""
     types = [value.split("::")[1] for value in (first, second)]
-    values = [comparable_value(col("v"), own, other).sql("duckdb") for own, other in (types, types[::-1])]
+    values = [
+        comparable_value(col("v"), first_type, second_type).sql("duckdb")
+        for first_type, second_type in (types, types[::-1])
+    ]
     with duckdb.connect() as connection:
         query = (
             f"SELECT (SELECT {values[0]} FROM (SELECT {first} AS v)) = (SELECT {values[1]} FROM (SELECT {second} AS v))"
@@ -349,11 +359,15 @@ def test_a_value_meets_its_rounded_form(first: str, second: str) -> None:
 def test_which_columns_are_recognized(plain: ComparedRelease, first: str, second: str, pairs: dict[str, str]) -> None:
     with duckdb.connect() as connection:
         engine = DuckDBEngine(connection)
-        both = []
+        compared_releases = []
         for name, columns in (("one", first), ("two", second)):
             connection.execute(f"CREATE TABLE {name} AS SELECT {columns} FROM range(100) t(i)")
             described = connection.execute(f"DESCRIBE {name}").fetchall()
-            shown = tuple(ReleasedColumn(column, type_, "insensitive") for column, type_, *_ in described)
-            both.append(replace(plain, manifest=replace(plain.manifest, columns=shown), relation=table(name)))
-        assert match_renamed_columns(engine, *both) == pairs
-        assert match_renamed_columns(engine, *reversed(both)) == {other: own for own, other in pairs.items()}
+            released_columns = tuple(ReleasedColumn(column, type_, "insensitive") for column, type_, *_ in described)
+            compared_releases.append(
+                replace(plain, manifest=replace(plain.manifest, columns=released_columns), relation=table(name))
+            )
+        assert match_renamed_columns(engine, *compared_releases) == pairs
+        assert match_renamed_columns(engine, *reversed(compared_releases)) == {
+            earlier_column: column for column, earlier_column in pairs.items()
+        }

@@ -87,17 +87,17 @@ CLASSES = """
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("what", "happens"),
+    ("event", "happens"),
     [
         ("new", "INSERT INTO people SELECT 'Z1', 'm', 7, 'HIV' FROM range(6)"),
         pytest.param("gone", "DELETE FROM people WHERE zip = 'Z1' AND illness = 'HIV'", marks=pytest.mark.slow),
     ],
 )
-def test_new_and_gone_rows_meet_the_requirements(tmp_path: Path, what: str, happens: str) -> None:
+def test_new_and_gone_rows_meet_the_requirements(tmp_path: Path, event: str, happens: str) -> None:
     load(tmp_path, f"{CLASSES} UNION ALL SELECT 'Z1', 'm', 7, 'HIV' FROM range(6)")
     publish(tmp_path, "one", {"zip": 0, "sex": 1}, DISTINCT)
     change(tmp_path / "people.duckdb", happens)
-    message = rf"the rows that are {what} in one class do not have distinct 2-diversity of illness \(temporal attack\)"
+    message = rf"the rows that are {event} in one class do not have distinct 2-diversity of illness \(temporal attack\)"
     with pytest.raises(AuditError, match=message):
         publish(tmp_path, "two", {"zip": 0, "sex": 1}, DISTINCT)
 
@@ -144,8 +144,8 @@ def test_attack_finds_joined_classes_that_break_a_requirement(tmp_path: Path) ->
     publish(tmp_path, "one", {"zip": 0, "sex": 1}, DISTINCT)
     publish(tmp_path, "two", {"zip": 1, "sex": 0}, DISTINCT, force=True)
     policy = policy_of(tmp_path, "two", {"zip": 1, "sex": 0}, DISTINCT)
-    found = attack([tmp_path / "one.duckdb", tmp_path / "two.duckdb"], policy, only=["complementary_release"])
-    assert found["complementary_release"].victims == 32
+    outcomes = attack([tmp_path / "one.duckdb", tmp_path / "two.duckdb"], policy, only=["complementary_release"])
+    assert outcomes["complementary_release"].victims == 32
 
 
 @pytest.mark.slow
@@ -154,12 +154,12 @@ def test_attack_finds_new_rows_that_break_a_requirement(tmp_path: Path) -> None:
     publish(tmp_path, "one", {"zip": 0, "sex": 1}, DISTINCT)
     change(tmp_path / "people.duckdb", "INSERT INTO people SELECT 'Z1', 'm', 7, 'HIV' FROM range(6)")
     publish(tmp_path, "two", {"zip": 0, "sex": 1}, DISTINCT, force=True)
-    found = attack([tmp_path / "one.duckdb", tmp_path / "two.duckdb"], only=["temporal"])["temporal"]
-    assert found.victims == 6
-    (finding,) = found.findings
+    outcome = attack([tmp_path / "one.duckdb", tmp_path / "two.duckdb"], only=["temporal"])["temporal"]
+    assert outcome.victims == 6
+    (finding,) = outcome.findings
     with duckdb.connect() as connection:
-        shown = [connection.execute(statement).fetchall() for statement in duckdb.extract_statements(finding.sql)]
-    assert [row for rows in shown for row in rows if "Z1" in row]
+        tables = [connection.execute(statement).fetchall() for statement in duckdb.extract_statements(finding.sql)]
+    assert [row for rows in tables for row in rows if "Z1" in row]
 
 
 @pytest.mark.thorough

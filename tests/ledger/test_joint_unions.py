@@ -62,12 +62,14 @@ FEW = r"1 row is (new|gone), fewer than 5 in one class \(temporal attack\)"
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("what", ["joins", *(pytest.param(one, marks=pytest.mark.slow) for one in CHANGES)])
-def test_masked_rows_do_not_hide_a_row_that_joins_leaves_or_changes(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize(
+    "change_name", ["joins", *(pytest.param(change_name, marks=pytest.mark.slow) for change_name in CHANGES)]
+)
+def test_masked_rows_do_not_hide_a_row_that_joins_leaves_or_changes(tmp_path: Path, change_name: str) -> None:
     """A masked row could be of any class: it is a class of its own all the same."""
     load(tmp_path, 0, 200)
     publish(policy(tmp_path, "one", {}, **MASKED))
-    change(tmp_path / "people.duckdb", CHANGES[what])
+    change(tmp_path / "people.duckdb", CHANGES[change_name])
     with pytest.raises(AuditError, match=FEW):
         publish(policy(tmp_path, "two", {}, **MASKED))
 
@@ -94,12 +96,12 @@ def test_attack_finds_what_the_audit_refuses(tmp_path: Path, search: dict[str, A
     wanted = policy(tmp_path, "two", search, **release)
     with sqlanon.connect() as db:
         db.anonymize(wanted).publish(force=True)
-    found = attack([tmp_path / "one.duckdb", tmp_path / "two.duckdb"], wanted, only=["temporal"])["temporal"]
-    assert 0 < found.victims < 5
-    (finding,) = found.findings
+    outcome = attack([tmp_path / "one.duckdb", tmp_path / "two.duckdb"], wanted, only=["temporal"])["temporal"]
+    assert 0 < outcome.victims < 5
+    (finding,) = outcome.findings
     with duckdb.connect() as connection:
-        shown = [connection.execute(statement).fetchall() for statement in duckdb.extract_statements(finding.sql)]
-    assert any(shown)
+        tables = [connection.execute(statement).fetchall() for statement in duckdb.extract_statements(finding.sql)]
+    assert any(tables)
 
 
 @pytest.mark.slow
@@ -113,9 +115,9 @@ def test_masked_rows_do_not_hide_a_new_row_between_versions(tmp_path: Path) -> N
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["mondrian", "local", "k-similar", "subtree"])
-@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("change_name", CHANGES)
 def test_overlapping_classes_do_not_hide_a_row_that_joins_leaves_or_changes(
-    tmp_path: Path, strategy: str, what: str
+    tmp_path: Path, strategy: str, change_name: str
 ) -> None:
     """Whatever classes are made of them: the whole table has one row more, or fewer, of a diagnosis."""
     for seed in range(2):
@@ -123,7 +125,7 @@ def test_overlapping_classes_do_not_hide_a_row_that_joins_leaves_or_changes(
         folder.mkdir()
         load(folder, seed, 300, alone=0)
         publish(policy(folder, "one", {"strategy": strategy}))
-        change(folder / "people.duckdb", CHANGES[what])
+        change(folder / "people.duckdb", CHANGES[change_name])
         with pytest.raises(AuditError, match="temporal attack"):
             publish(policy(folder, "two", {"strategy": strategy}))
 

@@ -13,7 +13,7 @@ import pytest
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
 from sqlanon.ledger import recording
-from support.files import folder_again, kept
+from support.files import folder_again, folder_and_copy
 from support.lanes import some
 from support.ledger_hospital import FINE_RACE, FINE_ZIP, hospital, make_hospital, policy, publish
 
@@ -30,7 +30,7 @@ def hospital_of_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     folder = tmp_path_factory.mktemp("ledger")
     make_hospital(folder)
     publish(policy(folder, "one", FINE_RACE))
-    return kept(folder)
+    return folder_and_copy(folder)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_the_query_of_a_refusal_shows_the_rows(with_one: Path) -> None:
     assert query not in str(refused.value)
     with duckdb.connect() as connection:
         rows = connection.execute(query).fetchall()
-        columns = [one[0] for one in connection.description or []]
+        columns = [column[0] for column in connection.description or []]
     assert columns == ["rows", "race", "birth", "sex", "zip"]
     assert rows
     assert all(row[0] < 2 for row in rows)
@@ -178,15 +178,15 @@ def test_the_plan_shows_how_rows_are_marked(hospital: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_release_based_on_a_removed_one_cannot_be_verified_by_its_policy(with_one: Path) -> None:
-    asked = policy(with_one, "two", {}, release={"after": ["one"]})
-    _, release = publish(asked)
+    requested_policy = policy(with_one, "two", {}, release={"after": ["one"]})
+    _, release = publish(requested_policy)
     publish(policy(with_one, "one", FINE_RACE))
     assert release.verify().verified
     with (
         sqlanon.connect() as db,
         pytest.raises(ReleaseError, match=r"1 of the releases .* was replaced"),
     ):
-        db.verify(release.path, asked)
+        db.verify(release.path, requested_policy)
 
 
 @pytest.mark.thorough
@@ -209,10 +209,10 @@ def test_releases_below_the_full_domain_are_held_against_others(with_one: Path, 
         refused = True
     else:
         refused = False
-    found = sqlanon.attack(
+    outcomes = sqlanon.attack(
         [with_one / "one.duckdb", release.path], policy=local, only=["complementary_release", "temporal"]
     )
-    assert refused == any(one.victims for one in found.values())
+    assert refused == any(outcome.victims for outcome in outcomes.values())
 
 
 # --- labels of other hierarchies
@@ -239,11 +239,11 @@ def test_hierarchy_files_under_the_same_rule_are_distinguished(tmp_path: Path) -
             "CREATE TABLE p AS SELECT ['DE', 'FR', 'US', 'CA'][i % 4 + 1] country, i AS cost FROM range(12) t(i)"
         )
     publish(of_places(tmp_path, "one", {"EU": ["DE", "FR"], "AM": ["US", "CA"]}, 1))
-    other = {"G1": ["DE", "US"], "G2": ["FR", "CA"]}
+    groups = {"G1": ["DE", "US"], "G2": ["FR", "CA"]}
     with pytest.raises(AuditError, match="complementary release"):
-        publish(of_places(tmp_path, "two", other, 1))
+        publish(of_places(tmp_path, "two", groups, 1))
     with pytest.raises(PolicyError, match="gives other labels than in one"):
-        publish(of_places(tmp_path, "two", other, 1, after="all"))
+        publish(of_places(tmp_path, "two", groups, 1, after="all"))
 
 
 def masked_policy(place: Path, name: str, **more: Any) -> sqlanon.Policy:
@@ -282,7 +282,7 @@ def test_persons_are_counted_where_the_policy_counts_them(tmp_path: Path) -> Non
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE p AS SELECT i // 3 who, i % 2 sex, i % 5 AS cost FROM range(60) t(i)")
 
-    def asked(name: str) -> sqlanon.Policy:
+    def policy_of(name: str) -> sqlanon.Policy:
         return sqlanon.Policy(
             source={"database": tmp_path / "hospital.duckdb", "table": "p", "person": "who"},
             attributes={"sex": {"role": "quasi", "hierarchy": "suppress"}, "cost": {"role": "insensitive"}},
@@ -291,12 +291,12 @@ def test_persons_are_counted_where_the_policy_counts_them(tmp_path: Path) -> Non
             catalog={"database": tmp_path / "private.duckdb"},
         )
 
-    publish(asked("one"))
-    publish(asked("same"))
+    publish(policy_of("one"))
+    publish(policy_of("same"))
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("INSERT INTO p VALUES (100, 1, 77), (100, 1, 78), (100, 1, 79)")
     with pytest.raises(AuditError, match="temporal attack"):
-        publish(asked("two"))
+        publish(policy_of("two"))
 
 
 @pytest.mark.thorough
@@ -305,7 +305,7 @@ def test_a_release_with_parts_of_k_persons_is_published_after_an_earlier_one(tmp
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE p AS SELECT greatest(i - 6, 0) who, i id, 0 sex, 0 AS cost FROM range(9) t(i)")
 
-    def asked(name: str, **more: Any) -> sqlanon.Policy:
+    def policy_of(name: str, **more: Any) -> sqlanon.Policy:
         return sqlanon.Policy(
             source={"database": tmp_path / "hospital.duckdb", "table": "p", "person": "who", "key": ["id"]},
             attributes={
@@ -318,14 +318,14 @@ def test_a_release_with_parts_of_k_persons_is_published_after_an_earlier_one(tmp
             catalog={"database": tmp_path / "private.duckdb"},
         )
 
-    publish(asked("one"))
+    publish(policy_of("one"))
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("INSERT INTO p VALUES (10, 10, 0, 0), (10, 11, 0, 0), (10, 12, 0, 0)")
     with sqlanon.connect() as db:
-        assert db.anonymize(asked("two", after=["one"])).suppressed_rows == 3
+        assert db.anonymize(policy_of("two", after=["one"])).suppressed_rows == 3
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("INSERT INTO p VALUES (11, 13, 0, 0)")
-    result, release = publish(asked("two", after=["one"]))
+    result, release = publish(policy_of("two", after=["one"]))
     assert (result.suppressed_rows, result.warnings) == (0, ())
     assert release.verify().verified
 
@@ -338,7 +338,7 @@ def test_no_generalization_hides_what_an_earlier_release_shows_of_few_rows(tmp_p
             "CREATE TABLE p AS SELECT i % 2 sex, i age, i % 3 AS cost, i % 4 illness FROM range(24) t(i)"
         )
 
-    def asked(name: str, age: Any, illness: str, **more: Any) -> sqlanon.Policy:
+    def policy_of(name: str, age: Any, illness: str, **more: Any) -> sqlanon.Policy:
         return sqlanon.Policy(
             source={"database": tmp_path / "hospital.duckdb", "table": "p", "undeclared": "drop"},
             attributes={
@@ -352,10 +352,10 @@ def test_no_generalization_hides_what_an_earlier_release_shows_of_few_rows(tmp_p
             catalog={"database": tmp_path / "private.duckdb"},
         )
 
-    publish(asked("one", {"role": "insensitive"}, "identifying"))
+    publish(policy_of("one", {"role": "insensitive"}, "identifying"))
     quasi = {"role": "quasi", "hierarchy": {"intervals": [4, 12]}}
     with pytest.raises(AuditError, match=r"(?s)24 combinations.*no generalization hides these rows"):
-        publish(asked("two", quasi, "sensitive", after=["one"]))
+        publish(policy_of("two", quasi, "sensitive", after=["one"]))
 
 
 # --- what a review found
@@ -367,7 +367,7 @@ def test_the_greater_promise_of_several_earlier_releases_counts(tmp_path: Path) 
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE p AS SELECT i id, '0213' || i % 2 zip, i AS cost FROM range(40) t(i)")
 
-    def asked(name: str, k: int, **more: Any) -> sqlanon.Policy:
+    def policy_of(name: str, k: int, **more: Any) -> sqlanon.Policy:
         return masked_policy(tmp_path, name, **more).model_copy(
             update={
                 "privacy": sqlanon.Policy(
@@ -376,11 +376,11 @@ def test_the_greater_promise_of_several_earlier_releases_counts(tmp_path: Path) 
             }
         )
 
-    publish(asked("one", 2))
-    publish(asked("two", 5))
+    publish(policy_of("one", 2))
+    publish(policy_of("two", 5))
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("INSERT INTO p SELECT 100 + i, '02130', 1000 + i FROM range(3) t(i)")
-    result, _ = publish(asked("three", 5, after=["all"]))
+    result, _ = publish(policy_of("three", 5, after=["all"]))
     assert result.suppressed_rows == 3
     assert not any("together" in warning for warning in result.warnings)
 
@@ -420,33 +420,33 @@ def test_risk_settings_do_not_prevent_extending(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE p AS SELECT i id, 1 w, '0213' || i % 2 zip, i % 7 AS cost FROM range(40) t(i)")
 
-    def asked(name: str, **more: Any) -> sqlanon.Policy:
+    def policy_of(name: str, **more: Any) -> sqlanon.Policy:
         tree = masked_policy(tmp_path, name, **more).model_dump(exclude_none=True)
         return sqlanon.Policy(**tree, risk={"weights": "w"})
 
-    publish(asked("one"))
-    publish(asked("two", after=["all"]))
+    publish(policy_of("one"))
+    publish(policy_of("two", after=["all"]))
     with sqlanon.connect() as db:
-        assert db.extend(asked("one")).new_rows == 0
+        assert db.extend(policy_of("one")).new_rows == 0
 
 
 @pytest.mark.thorough
 def test_a_release_published_meanwhile_is_compared_too(hospital: Path) -> None:
     """Both were held against what there was before either."""
-    with sqlanon.connect() as db, sqlanon.connect() as other:
+    with sqlanon.connect() as db, sqlanon.connect() as second_db:
         first = db.anonymize(policy(hospital, "one", FINE_RACE))
-        second = other.anonymize(policy(hospital, "two", FINE_ZIP))
+        second = second_db.anonymize(policy(hospital, "two", FINE_ZIP))
         audited = recording.recording
         published = []
 
-        def overtaken(*arguments: Any, **more: Any) -> Any:
+        def overtake(*arguments: Any, **more: Any) -> Any:
             if not published:
                 published.append(True)
                 second.publish()
             return audited(*arguments, **more)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("sqlanon.ledger.publication.recording", overtaken)
+            patch.setattr("sqlanon.ledger.publication.recording", overtake)
             with pytest.raises(AuditError, match="complementary release"):
                 first.publish()
     assert not (hospital / "one.duckdb").exists()
@@ -459,14 +459,14 @@ def test_releases_in_another_catalog_of_any_name_are_reported(hospital: Path, pl
     """In the folders of the catalog, of the source and of the release."""
     (hospital / "elsewhere").mkdir()
     for name, database in (("one", place), ("two", "elsewhere/two.duckdb")):
-        asked = policy(hospital, name, FINE_RACE if name == "one" else FINE_ZIP)
-        section = asked.catalog
+        requested_policy = policy(hospital, name, FINE_RACE if name == "one" else FINE_ZIP)
+        section = requested_policy.catalog
         assert section is not None
         catalog = section.model_copy(update={"database": hospital / database})
-        result, _ = publish(asked.model_copy(update={"catalog": catalog}))
-        told = [warning for warning in result.warnings if "point the policies to the same" in warning]
-        assert told == [one for one in told if str(hospital / place) in one]
-        assert len(told) == (name == "two")
+        result, _ = publish(requested_policy.model_copy(update={"catalog": catalog}))
+        warnings = [warning for warning in result.warnings if "point the policies to the same" in warning]
+        assert warnings == [warning for warning in warnings if str(hospital / place) in warning]
+        assert len(warnings) == (name == "two")
 
 
 @pytest.mark.thorough
@@ -523,8 +523,12 @@ def test_a_version_that_is_not_the_recorded_one_is_not_kept(hospital: Path) -> N
     """The same number, in a file that another catalog has since published to."""
     publish(policy(hospital, "one", COARSE))
     (hospital / "one.duckdb").unlink()
-    other = policy(hospital, "one", FINE_RACE)
-    publish(other.model_copy(update={"catalog": other.catalog.model_copy(update={"database": hospital / "b.duckdb"})}))
+    other_policy = policy(hospital, "one", FINE_RACE)
+    publish(
+        other_policy.model_copy(
+            update={"catalog": other_policy.catalog.model_copy(update={"database": hospital / "b.duckdb"})}
+        )
+    )
     with pytest.raises(ReleaseError, match=r"patients_v1.* it was not compared"):
         publish(policy(hospital, "one", COARSE, release={"keep": 2}))
 

@@ -73,8 +73,8 @@ def test_rows_of_other_releases_alone_are_candidates(connection: duckdb.DuckDBPy
     assert rows_of(connection, _UNRELEASED(rows=rows, mark=col(EARLIER_RELEASES_COLUMN))) == [(0,), (2,), (4,), (6,)]
     assert rows_of(connection, select_released_rows(rows)) == [(1,), (3,), (5,), (7,)]
     coded = create_table(connection, "coded", "value BIGINT, code_0 INT", [(mark, 10 + mark) for mark in marks])
-    counted = create_table(connection, "counted", "mark INT, n INT", [(10 + mark, mark) for mark in marks])
-    query = _UNRELEASED_COUNTS(relation=counted, code=col("mark"), marks=coded)
+    released_counts = create_table(connection, "counted", "mark INT, n INT", [(10 + mark, mark) for mark in marks])
+    query = _UNRELEASED_COUNTS(relation=released_counts, code=col("mark"), marks=coded)
     assert rows_of(connection, query) == [(10, 0), (12, 2), (14, 4), (16, 6)]
 
 
@@ -97,11 +97,11 @@ def test_parts_of_classes_have_the_k_that_they_are_held_against(
     k: int, earlier: list[int], parts: int, shield: int | None
 ) -> None:
     """The smaller k of the new and an earlier release; of several earlier ones the greatest of these."""
-    found = _search_policy(make_policy({"zip": "mask", "age": {"intervals": [5]}}, k=k), {}, earlier, False)
-    assert found.privacy.k == parts == max(min(k, one) for one in earlier)
-    shields = [(one.quasi, one.k) for one in found.privacy.k_anonymity]
+    search_policy = _search_policy(make_policy({"zip": "mask", "age": {"intervals": [5]}}, k=k), {}, earlier, False)
+    assert search_policy.privacy.k == parts == max(min(k, earlier_k) for earlier_k in earlier)
+    shields = [(shield.quasi, shield.k) for shield in search_policy.privacy.k_anonymity]
     assert shields == ([] if shield is None else [(("zip", "age"), shield)])
-    mark = found.attributes[EARLIER_RELEASES_COLUMN]
+    mark = search_policy.attributes[EARLIER_RELEASES_COLUMN]
     assert (mark.role, mark.max_level) == ("quasi", 0)  # never generalized, so that parts stay apart
 
 
@@ -227,8 +227,8 @@ def test_people_are_compared_as_far_as_both_samples_reach(
     gone: int,
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
-    create_table(connection, "sample_before", "person INT, people INT", [(one, people_before) for one in before])
-    create_table(connection, "sample_now", "person INT", [(one,) for one in now])
+    create_table(connection, "sample_before", "person INT, people INT", [(person, people_before) for person in before])
+    create_table(connection, "sample_now", "person INT", [(person,) for person in now])
     query = _COUNT_GONE_PEOPLE(before=table("sample_before"), now=table("sample_now"), people_now=people_now)
     assert rows_of(connection, query) == [(compared, gone, people_before)]
 
@@ -267,7 +267,7 @@ def test_suppressed_rows_are_not_new(
     policy = make_policy({"zip": "mask"}, source={"table": "t", "person": False}, catalog={"database": "c.duckdb"})
     run: Any = None
     manifest: Any = SimpleNamespace(rows=10, suppressed_rows=suppressed)
-    change = count_changes(run, policy, published("r"), manifest, rows_now)
+    change = count_changes(run, policy, publication("r"), manifest, rows_now)
     assert (change.deleted_rows, change.withdrawn_persons, change.new_rows) == (deleted, deleted, new)
 
 
@@ -351,12 +351,12 @@ def test_few_new_rows_are_looked_for_on_both_sides_and_in_all_parts(side: str, p
     is_seen = several_levels or part in ("new", "table")
     counts = Counts(*(({part: 2}, {}) if side == "new" else ({}, {part: 2})), several_levels)
     pair: Any = SimpleNamespace(run_id="r", k=4, reason="")
-    found = audit_of()._temporal_attacks(pair, counts, PUBLIC, "none")
-    assert [f"2 rows are {side}, fewer than 4" in each.message for each in found] == [True] * is_seen
+    findings = audit_of()._temporal_attacks(pair, counts, PUBLIC, "none")
+    assert [f"2 rows are {side}, fewer than 4" in finding.message for finding in findings] == [True] * is_seen
     based = audit_of(earlier={"run_ids": ("r",)})._temporal_attacks(pair, counts, PUBLIC, "none")
     assert len(based) == (is_seen and side == "new")
-    other = audit_of(earlier={"run_ids_by_person": ("r",)})._temporal_attacks(pair, counts, PUBLIC, "none")
-    assert other == []
+    by_person = audit_of(earlier={"run_ids_by_person": ("r",)})._temporal_attacks(pair, counts, PUBLIC, "none")
+    assert by_person == []
 
 
 def test_masked_rows_are_a_class_of_their_own_or_left_out() -> None:
@@ -369,10 +369,10 @@ def test_masked_rows_are_a_class_of_their_own_or_left_out() -> None:
     assert _parts_with_new_rows(one_level, "own class") == ["table"]
 
 
-@pytest.mark.parametrize(("own", "promised", "fewest"), [(4, 4, 4), (4, 3, 3), (3, 4, 3), (1, 4, 1)])
-def test_the_smaller_k_of_two_releases_is_required(own: int, promised: int, fewest: int) -> None:
+@pytest.mark.parametrize(("policy_k", "promised", "fewest"), [(4, 4, 4), (4, 3, 3), (3, 4, 3), (1, 4, 1)])
+def test_the_smaller_k_of_two_releases_is_required(policy_k: int, promised: int, fewest: int) -> None:
     simple_namespace: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="here"), promised_k=promised)
-    audit = audit_of(policy=make_policy({"zip": "mask"}, k=own))
+    audit = audit_of(policy=make_policy({"zip": "mask"}, k=policy_k))
     assert audit._required_rows(simple_namespace) == (fewest, "")
 
 
@@ -422,8 +422,8 @@ def test_the_noise_of_all_releases_adds_up(
     noise = {"role": "quasi", "noise": {"epsilon": 0.1, "bounds": [0, 9]}}
     policy = make_policy({"zip": "mask", "cost": noise}, privacy={} if total is None else {"epsilon_total": total})
     new: Any = SimpleNamespace(epsilon=epsilon)
-    found = [*audit_of(policy=policy, history=spent(*before))._noise_check(new)]
-    assert [check.passed for check in found] == ([] if passed else [False])
+    checks = [*audit_of(policy=policy, history=spent(*before))._noise_check(new)]
+    assert [check.passed for check in checks] == ([] if passed else [False])
     forced = [*audit_of(policy=policy, history=spent(*before), force=True)._noise_check(new)]
     assert [check.passed for check in forced] == ([] if passed else [None])
     # The versions of one run count once.
@@ -431,9 +431,9 @@ def test_the_noise_of_all_releases_adds_up(
     assert len([*audit_of(policy=policy, history=again)._noise_check(new)]) == (not passed)
 
 
-def published(run_id: str, **fields: Any) -> Publication:
-    own = {"source": "here", "version": 1}
-    return Publication(run_id, datetime(2026, 1, 2), Path("old.duckdb"), "t", "d", "p", **(own | fields))
+def publication(run_id: str, **fields: Any) -> Publication:
+    values = {"source": "here", "version": 1}
+    return Publication(run_id, datetime(2026, 1, 2), Path("old.duckdb"), "t", "d", "p", **(values | fields))
 
 
 FOUND: Any = SimpleNamespace(message="too much", reason="", remedy=None, query=None)
@@ -467,28 +467,30 @@ def test_a_release_that_breaks_another_is_refused(
     tmp_path: Path,
 ) -> None:
     (path := tmp_path / "old.duckdb").touch()
-    release: Any = SimpleNamespace(can_be_base=True, shows_masked_rows=False, promised_k=4, publication=published("r"))
+    release: Any = SimpleNamespace(
+        can_be_base=True, shows_masked_rows=False, promised_k=4, publication=publication("r")
+    )
     monkeypatch.setattr(joint_audit, "open_earlier_release", lambda *_: nullcontext(release))
     monkeypatch.setattr(JointAudit, "_hierarchies", lambda *_: (SimpleNamespace(crossing=()), None))
 
-    def found(*_: Any) -> Any:
+    def find_attacks(*_: Any) -> Any:
         if isinstance(attacks, Exception):
             raise attacks
         return attacks
 
-    monkeypatch.setattr(JointAudit, "_find_attacks", found)
+    monkeypatch.setattr(JointAudit, "_find_attacks", find_attacks)
     audit = audit_of(**parts)
-    check = audit._check(replace(published("r"), path=path), SimpleNamespace())
+    check = audit._check(replace(publication("r"), path=path), SimpleNamespace())
     assert (check.passed, len(audit.breaks)) == (passed, breaks)
     assert len(audit.refusals) == (passed is False)
     if isinstance(attacks, Exception):  # a release that is gone is not compared
         gone = audit_of(**parts)
-        check = gone._check(replace(published("r"), path=tmp_path / "gone.duckdb"), SimpleNamespace())
+        check = gone._check(replace(publication("r"), path=tmp_path / "gone.duckdb"), SimpleNamespace())
         assert (check.passed, gone.breaks, gone.refusals) == (None, [], [])
 
 
 def test_a_release_that_replaces_another_is_warned_of() -> None:
-    for digest, replaced, count in itertools.product("de", [None, published("r")], [0, 3, 4]):
+    for digest, replaced, count in itertools.product("de", [None, publication("r")], [0, 3, 4]):
         elsewhere = [Path(f"c{i}") for i in range(count)]
         notes = audit_of(history={"replaced": replaced, "other_catalogs": elsewhere}).notes(digest)
         assert sum("it replaces the release" in note for note in notes) == (replaced is not None and digest != "d")
@@ -497,9 +499,11 @@ def test_a_release_that_replaces_another_is_warned_of() -> None:
 
 
 def test_releases_are_named_with_those_that_they_are_based_on() -> None:
-    first, second = published("a"), replace(published("b"), path=Path("new.duckdb"), after=("a", "gone"))
-    third = replace(published("c"), path=Path("third.duckdb"), version=2)
-    history = History((first, second, third), drafts=(replace(published("e"), path=Path("draft.duckdb"), draft=True),))
+    first, second = publication("a"), replace(publication("b"), path=Path("new.duckdb"), after=("a", "gone"))
+    third = replace(publication("c"), path=Path("third.duckdb"), version=2)
+    history = History(
+        (first, second, third), drafts=(replace(publication("e"), path=Path("draft.duckdb"), draft=True),)
+    )
 
     def ids(*names: str) -> list[str]:
         return [publication.run_id for publication in find_named_publications(history, names, lambda: [third])]
@@ -516,12 +520,12 @@ def test_releases_are_named_with_those_that_they_are_based_on() -> None:
 
 
 def test_as_many_earlier_releases_as_a_mark_has_bits_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [published("a"), published("b")]
+    publications = [publication("a"), publication("b")]
     run: Any = None
     monkeypatch.setattr(earlier, "MOST_EARLIER_RELEASES", 2)
-    monkeypatch.setattr(earlier, "_base_publications", lambda *_: found)
-    assert find_base_publications(run, make_policy({"zip": "mask"})) == found
-    found.append(published("c"))
+    monkeypatch.setattr(earlier, "_base_publications", lambda *_: publications)
+    assert find_base_publications(run, make_policy({"zip": "mask"})) == publications
+    publications.append(publication("c"))
     with pytest.raises(PolicyError, match="3 earlier releases are more than 2"):
         find_base_publications(run, make_policy({"zip": "mask"}))
 
@@ -531,7 +535,7 @@ def test_as_many_earlier_releases_as_a_mark_has_bits_are_compared(monkeypatch: p
     [({}, False), ({"extends": "a"}, True), ({"only_rows_of": "a"}, True), ({"after": ("a",)}, False)],
 )
 def test_a_part_has_some_rows_of_its_source(fields: dict[str, Any], is_part: bool) -> None:
-    assert published("r", **fields).is_part is is_part
+    assert publication("r", **fields).is_part is is_part
 
 
 RELEASES = """

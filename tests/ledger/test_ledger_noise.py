@@ -11,7 +11,7 @@ import pytest
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError
-from support.files import folder_again, kept
+from support.files import folder_again, folder_and_copy
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 
@@ -37,7 +37,7 @@ def clinic_of_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pa
     folder = tmp_path_factory.mktemp("clinic")
     make_clinic(folder)
     publish(policy(folder, "one", {"cost": 1.0}))
-    return kept(folder)
+    return folder_and_copy(folder)
 
 
 @pytest.fixture
@@ -58,9 +58,9 @@ def policy(place: Path, name: str, noise: dict[str, float], total: float | None 
     )
 
 
-def publish(asked: sqlanon.Policy, force: bool = False) -> sqlanon.Result:
+def publish(requested_policy: sqlanon.Policy, force: bool = False) -> sqlanon.Result:
     with sqlanon.connect() as db:
-        result = db.anonymize(asked)
+        result = db.anonymize(requested_policy)
         result.publish(force=force)
     return result
 
@@ -131,13 +131,13 @@ def test_releases_are_let_through_as_far_as_the_total_allows(clinic: Path) -> No
     for i in range(6):
         epsilon = Decimal(i % 3 + 1) / 10
         name = f"r{i % 2}"
-        asked = policy(clinic, name, {"cost": float(epsilon)}, total=float(total))
+        requested_policy = policy(clinic, name, {"cost": float(epsilon)}, total=float(total))
         if spent + epsilon <= total:
-            publish(asked)
+            publish(requested_policy)
             spent += epsilon
         else:
             with pytest.raises(AuditError, match=r"epsilon_total allows 0\.7"):
-                publish(asked)
+                publish(requested_policy)
             refused += 1
         assert so_far(clinic) == pytest.approx(float(spent))
     assert spent == total and refused == 2
@@ -155,10 +155,10 @@ def test_a_result_that_is_published_twice_shows_the_same_noise(clinic: Path) -> 
 
 @pytest.mark.slow
 def test_the_ledger_is_not_left_out_without_force(clinic: Path) -> None:
-    asked = policy(clinic, "one", {"cost": 1.0}, release={"ledger": False})
+    requested_policy = policy(clinic, "one", {"cost": 1.0}, release={"ledger": False})
     with pytest.raises(AuditError, match=r"release\.ledger is false.*--force: readers of several releases can average"):
-        publish(asked)
-    publish(asked, force=True)
+        publish(requested_policy)
+    publish(requested_policy, force=True)
 
 
 def test_a_total_that_the_release_alone_exceeds_is_a_mistake(clinic: Path) -> None:

@@ -15,7 +15,7 @@ from sqlanon.engines.dialects.canonical_text import canonical_text
 from sqlanon.errors import AuditError
 from sqlanon.publish import stage as publishing
 from sqlanon.support.expressions import col
-from support.files import folder_again, kept
+from support.files import folder_again, folder_and_copy
 from support.lanes import some
 from support.people_tables import (
     IN_COMMON,
@@ -40,7 +40,7 @@ def published_release(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, P
     folder = tmp_path_factory.mktemp("clinic")
     make_tables(folder, make_people())
     publish(policy_of(folder, "visits", in_csv(folder, "visits")))
-    return kept(folder)
+    return folder_and_copy(folder)
 
 
 @pytest.fixture
@@ -118,14 +118,14 @@ def test_shared_random_numbers_are_people_in_common_whatever_else_differs(tmp_pa
     """Nothing that both tables say of a person agrees: but numbers of nine digits are not the same by chance."""
     people = make_people(1, sparse=True)
     chosen = random.Random(3)
-    others = [
+    visits = [
         (number, chosen.randint(20, 79), f"029{chosen.randrange(30):02}", "x", chosen.randrange(28))
         for number, *_ in people
     ]
-    make_tables(tmp_path, people, others)
+    make_tables(tmp_path, people, visits)
     publish(policy_of(tmp_path, "visits", in_csv(tmp_path, "visits")))
     result = publish(policy_of(tmp_path, "labs", in_duckdb(tmp_path, "labs"), day=False, after="all"))
-    assert [Path(one).name for one in result.held_against] == ["visits_release.duckdb"]
+    assert [Path(path).name for path in result.held_against] == ["visits_release.duckdb"]
 
 
 @pytest.mark.thorough
@@ -150,12 +150,12 @@ def test_a_release_of_the_same_people_that_is_published_meanwhile_is_compared(
 ) -> None:
     """Visits are published while laboratory tests are audited, which the ledger has no release to hold against yet."""
     make_tables(tmp_path, make_people())
-    audit, others = publishing.audit, [policy_of(tmp_path, "visits", in_csv(tmp_path, "visits"))]
+    audit, policies = publishing.audit, [policy_of(tmp_path, "visits", in_csv(tmp_path, "visits"))]
 
     def audit_after_visits(*arguments: Any) -> None:
         audit(*arguments)
-        if others:
-            publish(others.pop())
+        if policies:
+            publish(policies.pop())
 
     monkeypatch.setattr(publishing, "audit", audit_after_visits)
     with pytest.raises(AuditError, match=IN_COMMON):
@@ -168,7 +168,7 @@ def test_the_catalog_has_hashes_of_people_as_long_as_their_release_stands(clinic
     with duckdb.connect(str(clinic / "catalog.duckdb"), read_only=True) as catalog:
         sampled, released = catalog.execute(query).fetchall()[0]
         secret = catalog.execute("SELECT secret FROM sqlanon.secret").fetchall()[0][0]
-        people = {one for (one,) in catalog.execute("SELECT person FROM sqlanon.source_people").fetchall()}
+        people = {person for (person,) in catalog.execute("SELECT person FROM sqlanon.source_people").fetchall()}
     assert sampled == PEOPLE and K <= released <= PEOPLE and secret
     assert not people & set(range(PEOPLE + 1))
     publish(policy_of(clinic, "visits", in_duckdb(clinic, "visits")))  # takes the place of the other one
@@ -178,7 +178,7 @@ def test_the_catalog_has_hashes_of_people_as_long_as_their_release_stands(clinic
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first_type", "second_type"),
     [
         ("7::INTEGER", "' 007 '"),
         ("7::BIGINT", "7.00::DECIMAL(18, 2)"),
@@ -191,10 +191,10 @@ def test_the_catalog_has_hashes_of_people_as_long_as_their_release_stands(clinic
         ("'ab'", "' AB '"),
     ],
 )
-def test_one_value_has_one_text_in_all_types(one: str, other: str) -> None:
+def test_one_value_has_one_text_in_all_types(first_type: str, second_type: str) -> None:
     with duckdb.connect() as connection:
         texts = []
-        for value in (one, other):
+        for value in (first_type, second_type):
             ((type_,),) = connection.execute(f"SELECT typeof({value})").fetchall()
             form = canonical_text(col("v"), type_, "duckdb").sql("duckdb")
             texts.append(connection.execute(f"SELECT {form} FROM (SELECT {value} AS v)").fetchall())

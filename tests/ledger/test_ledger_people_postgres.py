@@ -34,20 +34,24 @@ def clinic(postgres: Server, tmp_path: Path) -> Iterator[Path]:
     postgres.run("DROP SCHEMA clinic CASCADE")
 
 
-def there(table: str) -> dict[str, Any]:
+def postgres_source(table: str) -> dict[str, Any]:
     return {"postgres": f"env:{VARIABLE}", "table": f"clinic.{table}"}
 
 
 def test_tables_of_the_same_people_in_postgresql_are_refused(clinic: Path) -> None:
-    publish(policy_of(clinic, "visits", there("visits"), False))
+    publish(policy_of(clinic, "visits", postgres_source("visits"), False))
     with pytest.raises(AuditError, match=IN_COMMON):
-        publish(policy_of(clinic, "labs", there("labs"), False))
+        publish(policy_of(clinic, "labs", postgres_source("labs"), False))
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("first", ["here", "there"])
 def test_a_table_in_postgresql_has_the_people_of_a_file(clinic: Path, first: str) -> None:
-    places = [in_csv(clinic, "visits"), there("labs")] if first == "here" else [there("visits"), in_csv(clinic, "labs")]
+    places = (
+        [in_csv(clinic, "visits"), postgres_source("labs")]
+        if first == "here"
+        else [postgres_source("visits"), in_csv(clinic, "labs")]
+    )
     visits, labs = ((place, False if "postgres" in place else "mrn") for place in places)
     publish(policy_of(clinic, "visits", *visits))
     with pytest.raises(AuditError, match=IN_COMMON):
@@ -57,13 +61,13 @@ def test_a_table_in_postgresql_has_the_people_of_a_file(clinic: Path, first: str
 @pytest.mark.thorough
 def test_neither_people_nor_the_secret_are_in_the_log(postgres: Server, clinic: Path) -> None:
     before = len(postgres.log())
-    publish(policy_of(clinic, "visits", there("visits"), False))
+    publish(policy_of(clinic, "visits", postgres_source("visits"), False))
     log = postgres.log()[before:]
     with duckdb.connect(str(clinic / "catalog.duckdb"), read_only=True) as reader:
         ((secret,),) = reader.execute("SELECT secret FROM sqlanon.secret").fetchall()
         hashes = reader.execute("SELECT lower(hex(person)) FROM sqlanon.source_people").fetchall()
     assert len(hashes) == 300 and "neighbours" in log and secret not in log
-    assert not [one for (one,) in hashes if one in log]
+    assert not [digest for (digest,) in hashes if digest in log]
 
 
 def test_a_user_who_may_not_read_the_keys_is_warned(postgres: Server, clinic: Path) -> None:
@@ -87,12 +91,12 @@ def test_a_user_who_may_not_read_the_keys_is_warned(postgres: Server, clinic: Pa
 
 def test_values_have_the_same_text_as_in_duckdb(postgres: Server) -> None:
     with duckdb.connect() as connection:
-        for type_, spelled, values in TEXTS:
+        for type_, spellings, values in TEXTS:
             query = canonical_text(col("v"), type_, "duckdb").sql("duckdb")
             rows = ", ".join(f"({i}, CAST({value} AS {type_}))" for i, value in enumerate(values))
             expected = connection.execute(f"SELECT {query} FROM (VALUES {rows}) AS t(n, v) ORDER BY n").fetchall()
             sql = canonical_text(col("v"), type_, "postgres").sql("postgres")
-            rows = ", ".join(f"({i}, CAST({value} AS {spelled['postgres']}))" for i, value in enumerate(values))
+            rows = ", ".join(f"({i}, CAST({value} AS {spellings['postgres']}))" for i, value in enumerate(values))
             assert postgres.rows(f"SELECT {sql} FROM (VALUES {rows}) AS t(n, v) ORDER BY n") == expected, type_
 
 
@@ -106,5 +110,5 @@ def test_a_server_that_fails_leaves_no_comparison_out(clinic: Path, monkeypatch:
 
     monkeypatch.setattr(SourcePeople, "_sample_each", fail)
     with pytest.raises(SourceError, match="it was cancelled"):
-        publish(policy_of(clinic, "visits", there("visits"), False))
+        publish(policy_of(clinic, "visits", postgres_source("visits"), False))
     assert not (clinic / "visits_release.duckdb").exists()

@@ -49,11 +49,11 @@ def test_tables_of_the_same_people_are_refused_whether_spark_reads_them_or_not(s
 
 def test_values_have_the_same_text_as_in_duckdb(session: Any) -> None:
     with duckdb.connect() as connection:
-        for type_, spelled, values in TEXTS:
+        for type_, spellings, values in TEXTS:
             query = canonical_text(col("v"), type_, "duckdb").sql("duckdb")
             rows = ", ".join(f"({i}, CAST({value} AS {type_}))" for i, value in enumerate(values))
             expected = connection.execute(f"SELECT {query} FROM (VALUES {rows}) AS t(n, v) ORDER BY n").fetchall()
             sql = canonical_text(col("v"), type_, "spark").sql("spark")
-            rows = ", ".join(f"({i}, CAST({value} AS {spelled['spark']}))" for i, value in enumerate(values))
-            found = session.sql(f"SELECT {sql} FROM VALUES {rows} AS t(n, v) ORDER BY n").collect()
-            assert [tuple(row) for row in found] == expected, type_
+            rows = ", ".join(f"({i}, CAST({value} AS {spellings['spark']}))" for i, value in enumerate(values))
+            answer = session.sql(f"SELECT {sql} FROM VALUES {rows} AS t(n, v) ORDER BY n").collect()
+            assert [tuple(row) for row in answer] == expected, type_

@@ -62,19 +62,19 @@ def test_after_without_k(hospital: Path) -> None:
     publish(policy(hospital, "one", FINE_RACE))
     change(hospital, NEW_ROWS)
     close = [{"attribute": "problem", "distance": "equal", "t": 1.0}]
-    asked = policy(hospital, "two", {}, release={"after": "all"}, privacy={"k": None, "t_closeness": close})
-    result, release = publish(asked)
+    requested_policy = policy(hospital, "two", {}, release={"after": "all"}, privacy={"k": None, "t_closeness": close})
+    result, release = publish(requested_policy)
     assert result.smallest_class >= 2
     with sqlanon.connect() as db:
-        assert db.verify(release.path, asked).verified
+        assert db.verify(release.path, requested_policy).verified
 
 
 @pytest.mark.thorough
 def test_the_query_of_a_refusal_reads_parquet(hospital: Path) -> None:
     def as_parquet(name: str, levels: dict[str, int]) -> sqlanon.Policy:
-        asked = policy(hospital, name, levels)
-        release = asked.release.model_copy(update={"database": hospital / f"{name}'s.parquet"})
-        return asked.model_copy(update={"release": release})
+        requested_policy = policy(hospital, name, levels)
+        release = requested_policy.release.model_copy(update={"database": hospital / f"{name}'s.parquet"})
+        return requested_policy.model_copy(update={"release": release})
 
     publish(as_parquet("one", FINE_RACE))
     with pytest.raises(AuditError) as refused:
@@ -89,9 +89,9 @@ def test_the_query_of_a_refusal_reads_parquet(hospital: Path) -> None:
 def test_a_refused_release_by_force_where_only_the_earlier_one_generalizes(hospital: Path) -> None:
     """The hierarchy of an earlier run was copied twice, under one name."""
     publish(policy(hospital, "one", FINE_RACE))
-    shown = {"zip": {"role": "insensitive"}}
+    attributes = {"zip": {"role": "insensitive"}}
     with sqlanon.connect() as db:
-        result = db.anonymize(policy(hospital, "two", {"race": 0, "birth": 1, "sex": 0}, attributes=shown))
+        result = db.anonymize(policy(hospital, "two", {"race": 0, "birth": 1, "sex": 0}, attributes=attributes))
         with pytest.raises(AuditError, match="complementary"):
             result.publish()
         assert result.publish(force=True).path.exists()
@@ -122,7 +122,7 @@ def test_earlier_releases_that_were_not_compared_are_reported(hospital: Path) ->
     (hospital / "one.duckdb").unlink()
     (hospital / "two.duckdb").unlink()
     result, _ = publish(policy(hospital, "three", FINE_ZIP))
-    assert [one for one in result.warnings if "one.duckdb" in one and "not compared" in one]
+    assert [warning for warning in result.warnings if "one.duckdb" in warning and "not compared" in warning]
     assert "one.duckdb" in " ".join(result.to_dict()["warnings"])
 
 
@@ -131,21 +131,21 @@ def test_a_release_of_the_same_content_as_an_earlier_one(hospital: Path) -> None
     """The ledger was asked by content alone, and told what the other release was based on: verify said no."""
     _, first = publish(policy(hospital, "one", FINE_RACE))
     change(hospital, NEW_ROWS)
-    asked = policy(hospital, "two", FINE_RACE, release={"after": ["one"]})
-    _, release = publish(asked)
+    requested_policy = policy(hospital, "two", FINE_RACE, release={"after": ["one"]})
+    _, release = publish(requested_policy)
     assert release.manifest.digest == first.manifest.digest
     with sqlanon.connect() as db:
-        assert db.verify(release.path, asked).verified
+        assert db.verify(release.path, requested_policy).verified
 
 
 @pytest.mark.thorough
 def test_a_table_is_the_same_with_its_schema(hospital: Path) -> None:
     """``main.patients`` was another source than ``patients``: nothing was held against its earlier releases."""
     publish(policy(hospital, "one", FINE_RACE))
-    asked = policy(hospital, "two", FINE_ZIP)
-    source = asked.source.model_copy(update={"table": "main.Patients"})
+    requested_policy = policy(hospital, "two", FINE_ZIP)
+    source = requested_policy.source.model_copy(update={"table": "main.Patients"})
     with pytest.raises(AuditError, match="complementary"):
-        publish(asked.model_copy(update={"source": source}))
+        publish(requested_policy.model_copy(update={"source": source}))
 
 
 @pytest.mark.thorough
@@ -159,6 +159,6 @@ def test_deleted_rows_are_reported(hospital: Path) -> None:
     coarse = {"race": 1, "birth": 2, "sex": 1, "zip": 5}
     publish(policy(hospital, "one", {**coarse, "zip": 0}, k=3))
     change(hospital, "DELETE FROM patients", rows.format(1), rows.format(8).replace("02141", "02138"))
-    asked = policy(hospital, "two", coarse, k=3, release={"after": ["one"]})
-    result, _ = publish(asked)
+    requested_policy = policy(hospital, "two", coarse, k=3, release={"after": ["one"]})
+    result, _ = publish(requested_policy)
     assert any("rows were deleted or changed since" in warning for warning in result.warnings)

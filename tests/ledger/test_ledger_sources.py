@@ -22,7 +22,7 @@ from sqlanon.errors import AuditError
 from sqlanon.ledger import source_match
 from sqlanon.ledger.source_match import LEAST_SHARE, estimate_shared_rows, exceeds_chance
 from sqlanon.support.expressions import table
-from support.files import folder_again, kept
+from support.files import folder_again, folder_and_copy
 from support.lanes import examples, some
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
@@ -32,7 +32,7 @@ def at(place: Path, table: str = "visits", name: str = "clinic.duckdb") -> dict[
     return {"database": place / name, "table": table}
 
 
-def of(place: Path, query: str) -> dict[str, Any]:
+def query_source(place: Path, query: str) -> dict[str, Any]:
     return {"database": place / "clinic.duckdb", "query": query}
 
 
@@ -46,12 +46,12 @@ def rename_columns(place: Path) -> dict[str, Any]:
     return at(place, name="other.duckdb")
 
 
-def linked(place: Path) -> dict[str, Any]:
+def linked_file(place: Path) -> dict[str, Any]:
     os.link(place / "clinic.duckdb", place / "other.duckdb")
     return at(place, name="other.duckdb")
 
 
-def copied(place: Path) -> dict[str, Any]:
+def copied_file(place: Path) -> dict[str, Any]:
     shutil.copy(place / "clinic.duckdb", place / "other.duckdb")
     return at(place, name="other.duckdb")
 
@@ -78,18 +78,18 @@ def new_keys(place: Path) -> dict[str, Any]:
 
 
 DESCRIPTIONS: dict[str, Callable[[Path], dict[str, Any]]] = {
-    "query": lambda place: of(place, "SELECT * FROM visits"),
-    "alias": lambda place: of(place, "SELECT age, sex, zip, cost AS cost FROM visits"),
-    "subset": lambda place: of(place, "SELECT * FROM visits WHERE cost < 1200"),
+    "query": lambda place: query_source(place, "SELECT * FROM visits"),
+    "alias": lambda place: query_source(place, "SELECT age, sex, zip, cost AS cost FROM visits"),
+    "subset": lambda place: query_source(place, "SELECT * FROM visits WHERE cost < 1200"),
     "files": lambda place: {"files": str(place / "clin*.csv")},
     "renamed": rename_columns,
-    "linked": linked,
-    "copied": copied,
+    "linked": linked_file,
+    "copied": copied_file,
     "renamed table": renamed_table,
     "view": view,
     "superset": append_bytes,
     "new keys": new_keys,
-    "retyped": lambda place: of(
+    "retyped": lambda place: query_source(
         place, "SELECT age::DOUBLE AS age, upper(sex) AS sex, zip, cost::DECIMAL(20, 5) AS cost FROM visits"
     ),
 }
@@ -100,7 +100,7 @@ def clinic_of_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pa
     folder = tmp_path_factory.mktemp("clinic")
     create_visits(folder / "clinic.duckdb")
     publish(policy(folder, "one", at(folder), "age"))
-    return kept(folder)
+    return folder_and_copy(folder)
 
 
 @pytest.fixture
@@ -120,10 +120,11 @@ def test_a_source_is_known_under_another_description(with_one: Path, description
 
 @pytest.mark.slow
 def test_a_release_after_all_is_based_on_those_that_are_known_by_their_rows(with_one: Path) -> None:
-    second = policy(with_one, "two", of(with_one, "SELECT * FROM visits"), "zip")
+    second = policy(with_one, "two", query_source(with_one, "SELECT * FROM visits"), "zip")
     assert second.release is not None
     attributes = {
-        name: one.model_copy(update={"min_level": 0, "max_level": None}) for name, one in second.attributes.items()
+        name: attribute.model_copy(update={"min_level": 0, "max_level": None})
+        for name, attribute in second.attributes.items()
     }
     release = second.release.model_copy(update={"after": ("all",)})
     publish(second.model_copy(update={"attributes": attributes, "release": release}))
@@ -134,7 +135,7 @@ def test_a_release_after_all_is_based_on_those_that_are_known_by_their_rows(with
 
 @pytest.mark.slow
 def test_columns_that_were_renamed_are_known_by_their_values(with_one: Path) -> None:
-    source = of(with_one, "SELECT age AS years, zip AS postcode, cost AS amount FROM visits")
+    source = query_source(with_one, "SELECT age AS years, zip AS postcode, cost AS amount FROM visits")
     names = {"age": "years", "zip": "postcode", "cost": "amount"}
     with sqlanon.connect() as db:
         result = db.anonymize(policy(with_one, "two", source, "zip", names))
@@ -165,14 +166,14 @@ def test_the_people_of_a_frame_and_of_its_file_are_the_same(tmp_path: Path) -> N
         "sex": {"role": "sensitive"},
     }
 
-    def asked(name: str, **source: Any) -> sqlanon.Policy:
+    def policy_of(name: str, **source: Any) -> sqlanon.Policy:
         places = {"release": {"database": tmp_path / name}, "catalog": {"database": tmp_path / "catalog.duckdb"}}
         return sqlanon.Policy(source=source, attributes=attributes, privacy={"k": 2}, **places)
 
     with sqlanon.connect(frame) as db:
-        db.anonymize(asked("one.duckdb")).publish()
-    result = publish(asked("two.duckdb", files=str(tmp_path / "people.csv")))
-    assert [Path(one).name for one in result.held_against] == ["one.duckdb"]
+        db.anonymize(policy_of("one.duckdb")).publish()
+    result = publish(policy_of("two.duckdb", files=str(tmp_path / "people.csv")))
+    assert [Path(path).name for path in result.held_against] == ["one.duckdb"]
     assert not [warning for warning in result.warnings if "may be a release of the same people" in warning]
 
 
@@ -218,7 +219,7 @@ def test_noise_on_a_source_under_another_description_adds_up(tmp_path: Path) -> 
     publish(noisy("one", at(tmp_path)))
     publish(policy(tmp_path, "one", at(tmp_path), "age"))  # takes its place: what was out is out
     with pytest.raises(AuditError, match=r"1 so far, in 1 release .* 2 in all"):
-        publish(noisy("two", of(tmp_path, "SELECT * FROM visits")))
+        publish(noisy("two", query_source(tmp_path, "SELECT * FROM visits")))
 
 
 @pytest.mark.thorough
@@ -232,39 +233,39 @@ def test_the_ledger_keeps_hashes_of_rows(with_one: Path) -> None:
     assert not {value for row in hashes for value in row[0]} & set(plain)  # and no hash without the secret
 
 
-def drawn(chosen: random.Random, rows: int, values: int, skew: float) -> list[tuple[int, ...]]:
+def draw_rows(chosen: random.Random, rows: int, values: int, skew: float) -> list[tuple[int, ...]]:
     return [(int(values * chosen.random() ** skew), int(values * chosen.random() ** skew)) for _ in range(rows)]
 
 
-def estimate(one: list[tuple[int, ...]], two: list[tuple[int, ...]], chosen: random.Random) -> float:
+def estimate(first: list[tuple[int, ...]], second: list[tuple[int, ...]], chosen: random.Random) -> float:
     """As the ledger estimates it, in plain Python: a sample of the one is looked up in the other."""
-    taken, counts = chosen.sample(one, min(2000, len(one))), Counter(two)
+    taken, counts = chosen.sample(first, min(2000, len(first))), Counter(second)
     alone = sum(counts[row] == 1 for row in taken)
     if not exceeds_chance(*(sum(counts[row] == n for row in {*taken}) for n in (0, 1, 2))):
         return 0.0
     once, twice = (sum(n == times for n in counts.values()) for times in (1, 2))
-    return estimate_shared_rows(len(one), len(taken), alone, len(two), once, twice)
+    return estimate_shared_rows(len(first), len(taken), alone, len(second), once, twice)
 
 
 @settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(st.integers(0, 2**32), st.sampled_from([2, 10, 30, 100, 1000]), st.floats(0.5, 4), st.floats(0.5, 4))
-def test_independent_tables_have_no_rows_in_common(seed: int, values: int, skew: float, other: float) -> None:
+def test_independent_tables_have_no_rows_in_common(seed: int, values: int, skew: float, second_skew: float) -> None:
     """However many values they have, and whatever their distributions."""
     chosen = random.Random(seed)
-    one, two = drawn(chosen, 800, values, skew), drawn(chosen, 1000, values, other)
-    assert estimate(one, two, chosen) < LEAST_SHARE
+    first, second = draw_rows(chosen, 800, values, skew), draw_rows(chosen, 1000, values, second_skew)
+    assert estimate(first, second, chosen) < LEAST_SHARE
 
 
 @settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(st.integers(0, 2**32), st.floats(0.5, 1.5), st.floats(0.5, 1), st.sampled_from([0.0, 0.5, 1.0]))
-def test_rows_in_common_are_estimated(seed: int, skew: float, kept: float, added: float) -> None:
+def test_rows_in_common_are_estimated(seed: int, skew: float, share_kept: float, added: float) -> None:
     """Rows are gone, and others have come."""
     chosen = random.Random(seed)
-    one = drawn(chosen, 1000, 200, skew)
-    common = chosen.sample(one, int(kept * len(one)))
-    two = common + drawn(chosen, int(added * len(one)), 200, skew)
-    share = len(common) / min(len(one), len(two))
-    assert estimate(one, two, chosen) == pytest.approx(share, abs=0.2)
+    first = draw_rows(chosen, 1000, 200, skew)
+    common = chosen.sample(first, int(share_kept * len(first)))
+    second = common + draw_rows(chosen, int(added * len(first)), 200, skew)
+    share = len(common) / min(len(first), len(second))
+    assert estimate(first, second, chosen) == pytest.approx(share, abs=0.2)
 
 
 def test_a_column_of_more_values_than_half_of_the_rows_may_be_a_key() -> None:

@@ -40,24 +40,27 @@ def load(server: Server, path: Path, name: str = "clinic.visits") -> None:
     server.load(name, {"age": "integer", "sex": "text", "zip": "text", "cost": "double precision"}, rows)
 
 
-def there(table: str = "clinic.visits") -> dict[str, Any]:
+def remote_table(table: str = "clinic.visits") -> dict[str, Any]:
     return {"postgres": HERE, "table": table}
 
 
-def asked(query: str) -> dict[str, Any]:
+def remote_query(query: str) -> dict[str, Any]:
     return {"postgres": HERE, "query": query}
 
 
-def here(place: Path) -> dict[str, Any]:
+def local_table(place: Path) -> dict[str, Any]:
     return {"database": place / "clinic.duckdb", "table": "visits"}
 
 
 PAIRS = {
-    "a view": (there(), there("clinic.shown")),
-    "a query": (there(), asked("SELECT cost::numeric(12, 4) AS cost, age::bigint AS age, zip FROM clinic.visits")),
-    "a subset": (there(), asked("SELECT * FROM clinic.visits WHERE cost < 1200")),
-    "DuckDB after PostgreSQL": (there(), None),
-    "PostgreSQL after DuckDB": (None, there()),
+    "a view": (remote_table(), remote_table("clinic.shown")),
+    "a query": (
+        remote_table(),
+        remote_query("SELECT cost::numeric(12, 4) AS cost, age::bigint AS age, zip FROM clinic.visits"),
+    ),
+    "a subset": (remote_table(), remote_query("SELECT * FROM clinic.visits WHERE cost < 1200")),
+    "DuckDB after PostgreSQL": (remote_table(), None),
+    "PostgreSQL after DuckDB": (None, remote_table()),
 }
 
 
@@ -67,7 +70,7 @@ def test_a_source_is_known_under_another_description(clinic: Server, tmp_path: P
     create_visits(tmp_path / "clinic.duckdb")
     load(clinic, tmp_path / "clinic.duckdb")
     clinic.run("CREATE VIEW clinic.shown AS SELECT zip, cost, age FROM clinic.visits")
-    first, second = (one or here(tmp_path) for one in PAIRS[pair])
+    first, second = (source_of or local_table(tmp_path) for source_of in PAIRS[pair])
     publish(policy(tmp_path, "one", first, "age"))
     with pytest.raises(AuditError, match=SHARES):
         publish(policy(tmp_path, "two", second, "zip"))
@@ -77,8 +80,8 @@ def test_a_source_is_known_under_another_description(clinic: Server, tmp_path: P
 def test_columns_that_were_renamed_are_known_by_their_values(clinic: Server, tmp_path: Path) -> None:
     create_visits(tmp_path / "clinic.duckdb")
     load(clinic, tmp_path / "clinic.duckdb")
-    publish(policy(tmp_path, "one", there(), "age"))
-    source = asked("SELECT age AS years, zip AS postcode, cost AS amount FROM clinic.visits")
+    publish(policy(tmp_path, "one", remote_table(), "age"))
+    source = remote_query("SELECT age AS years, zip AS postcode, cost AS amount FROM clinic.visits")
     with sqlanon.connect() as db:
         names = {"age": "years", "zip": "postcode", "cost": "amount"}
         db.anonymize(policy(tmp_path, "two", source, "zip", names)).publish(force=True)
@@ -92,8 +95,8 @@ def test_another_table_of_the_same_kind_is_another_source(clinic: Server, tmp_pa
     for seed, name in enumerate(("clinic", "other"), 1):
         create_visits(tmp_path / f"{name}.duckdb", seed)
         load(clinic, tmp_path / f"{name}.duckdb", f"clinic.{name}")
-    publish(policy(tmp_path, "one", there("clinic.clinic"), "age"))
-    result = publish(policy(tmp_path, "two", there("clinic.other"), "zip"))
+    publish(policy(tmp_path, "one", remote_table("clinic.clinic"), "age"))
+    result = publish(policy(tmp_path, "two", remote_table("clinic.other"), "zip"))
     assert not [warning for warning in result.warnings if "the ledger" in warning]  # it was looked at
 
 
@@ -101,16 +104,16 @@ def test_neither_values_nor_the_secret_are_in_the_log(clinic: Server, tmp_path: 
     """The secret of the catalog stays here; what comes from there are hashes and counts."""
     create_visits(tmp_path / "clinic.duckdb")
     load(clinic, tmp_path / "clinic.duckdb")
-    publish(policy(tmp_path, "one", here(tmp_path), "age"))
+    publish(policy(tmp_path, "one", local_table(tmp_path), "age"))
     before = len(clinic.log())
     with pytest.raises(AuditError, match=SHARES):
-        publish(policy(tmp_path, "two", there(), "zip"))
+        publish(policy(tmp_path, "two", remote_table(), "zip"))
     log = clinic.log()[before:]
     with duckdb.connect(str(tmp_path / "catalog.duckdb"), read_only=True) as reader:
         ((secret,),) = reader.execute("SELECT secret FROM sqlanon.secret").fetchall()
         hashes = reader.execute("SELECT DISTINCT lower(hex(unnest(hashes))) FROM sqlanon.source_samples").fetchall()
     assert "pg_catalog.md5" in log and secret not in log
-    assert not [one for (one,) in hashes if one in log]  # no hash of a single value goes there
+    assert not [digest for (digest,) in hashes if digest in log]  # no hash of a single value goes there
 
 
 @pytest.mark.thorough
@@ -121,27 +124,27 @@ def test_an_unqualified_table_is_the_one_that_is_found(clinic: Server, tmp_path:
         load(clinic, tmp_path / f"{schema}.duckdb", f"{schema}.visits")
     address = clinic.address()
 
-    def published(name: str, path: str, source: dict[str, Any]) -> None:
+    def publish_into(name: str, path: str, source: dict[str, Any]) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SQLANON_ON_PATH", f"{address}?options=-csearch_path%3D{path}")
             publish(policy(tmp_path, name, {**source, "postgres": "env:SQLANON_ON_PATH"}, "age"))
 
-    published("one", "clinic", {"table": "visits"})
-    published("two", "public", {"table": "clinic.visits"})
-    published("three", "public", {"table": "visits"})
-    published("four", "clinic", {"query": "SELECT * FROM visits"})
-    published("five", "public", {"query": 'SELECT * FROM "clinic"."visits"'})
+    publish_into("one", "clinic", {"table": "visits"})
+    publish_into("two", "public", {"table": "clinic.visits"})
+    publish_into("three", "public", {"table": "visits"})
+    publish_into("four", "clinic", {"query": "SELECT * FROM visits"})
+    publish_into("five", "public", {"query": 'SELECT * FROM "clinic"."visits"'})
     with duckdb.connect(str(tmp_path / "catalog.duckdb"), read_only=True) as reader:
         rows = reader.execute("SELECT source FROM sqlanon.ledger ORDER BY published_at").fetchall()
-    one, two, three, four, five = (source for (source,) in rows)
-    assert one == two and four == five and len({one, three, four}) == 3
+    first, second, three, four, five = (source for (source,) in rows)
+    assert first == second and four == five and len({first, three, four}) == 3
 
 
 def doubles() -> list[str]:
     chosen = random.Random(5)
     drawn = [struct.unpack("<d", struct.pack("<Q", chosen.getrandbits(64)))[0] for _ in range(300)]
     around = [10.0**i * factor for i in range(-8, 24) for factor in (1, 1.5, 0.1, 1.2345678901234567, -3)]
-    return [repr(one) for one in (*around, *drawn) if not math.isnan(one)]
+    return [repr(value) for value in (*around, *drawn) if not math.isnan(value)]
 
 
 VALUES: dict[str, list[str | None]] = {

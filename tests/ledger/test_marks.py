@@ -43,15 +43,15 @@ def test_as_many_rows_are_counted_as_are_marked(seed: int, tmp_path: Path) -> No
     engine.connection.executemany("INSERT INTO source VALUES (?, ?, ?)", source)
     engine.connection.executemany("INSERT INTO shown VALUES (?, ?, ?)", released)
     run("CREATE TABLE rows_ AS " + add_empty_marks(table("source"), ["a", "b", "c"]).sql("duckdb"))
-    coded, other = CodedAttribute("a", 2, table("labels")), CodedAttribute("b", 1, table("labels"))
-    attributes = [EarlierAttribute(coded, 1, "*", "a"), EarlierAttribute(other, 1, "*", "b")]
-    for shown, shared in ((attributes, [("c", "c")]), (attributes, []), ([], [("c", "c")]), ([], [])):
-        both = mark_rows_by_values(table("rows_"), ["a", "b", "c"], shown, shared, table("shown"), 1)
-        expected = engine.rows(count_marked_rows(subquery(both, "m"), 1))[0][1]
-        assert engine.rows(count_rows_in_both(table("rows_"), shown, shared, table("shown"))) == [(expected,)]
+    coded, second = CodedAttribute("a", 2, table("labels")), CodedAttribute("b", 1, table("labels"))
+    attributes = [EarlierAttribute(coded, 1, "*", "a"), EarlierAttribute(second, 1, "*", "b")]
+    for generalized, shared in ((attributes, [("c", "c")]), (attributes, []), ([], [("c", "c")]), ([], [])):
+        marks = mark_rows_by_values(table("rows_"), ["a", "b", "c"], generalized, shared, table("shown"), 1)
+        expected = engine.rows(count_marked_rows(subquery(marks, "m"), 1))[0][1]
+        assert engine.rows(count_rows_in_both(table("rows_"), generalized, shared, table("shown"))) == [(expected,)]
     least = sum(
-        min(sum((values[a], c) == one for a, _, c in source), sum((a, c) == one for a, _, c in released))
-        for one in {(a, c) for a, _, c in released}
+        min(sum((values[a], c) == group for a, _, c in source), sum((a, c) == group for a, _, c in released))
+        for group in {(a, c) for a, _, c in released}
     )
     assert engine.rows(count_rows_in_both(table("rows_"), attributes, [("c", "c")], table("shown"))) == [(least,)]
     engine.close()
@@ -65,12 +65,12 @@ def test_among_equal_rows_those_in_other_releases_are_marked_first() -> None:
             f'AS v(c, id, "{EARLIER_RELEASES_COLUMN}")'
         )
         connection.execute("CREATE TABLE shown AS FROM (VALUES ('x'), ('x'), ('y')) AS v(c)")
-        both = mark_rows_by_values(table("rows_"), ["c", "id"], [], [("c", "c")], table("shown"), 4)
+        marks = mark_rows_by_values(table("rows_"), ["c", "id"], [], [("c", "c")], table("shown"), 4)
         rows = connection.execute(
-            f'SELECT id, "{EARLIER_RELEASES_COLUMN}" FROM ({both.sql("duckdb")}) ORDER BY id'
+            f'SELECT id, "{EARLIER_RELEASES_COLUMN}" FROM ({marks.sql("duckdb")}) ORDER BY id'
         ).fetchall()
         assert rows == [(1, 4), (2, 5), (3, 0), (4, 1), (5, 7)]
-        row = connection.execute(count_marked_rows(subquery(both, "m"), 3).sql("duckdb")).fetchone()
+        row = connection.execute(count_marked_rows(subquery(marks, "m"), 3).sql("duckdb")).fetchone()
         assert row == (5, 3, 1, 3)
         connection.execute("DELETE FROM shown")
         none = count_rows_in_both(table("rows_"), [], [("c", "c")], table("shown"))

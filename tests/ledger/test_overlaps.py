@@ -159,8 +159,8 @@ Class = tuple[str, str, str]
 VALUES = {"a": {"a"}, "A": {"a", "A2"}, "B": {"B"}, "*": {"a", "A2", "B"}}
 
 
-def finer_label(one: str, other: str) -> str:
-    return min(one, other, key=lambda label: len(VALUES[label]))
+def finer_label(first: str, second: str) -> str:
+    return min(first, second, key=lambda label: len(VALUES[label]))
 
 
 def find_few_rows(
@@ -181,9 +181,9 @@ def find_few_rows(
         for *labels, n in connection.execute(complementary_release(linked, k).sql("duckdb")).fetchall():
             joined[labels[0], labels[1]] = n
         with PairAudit.open(DuckDBEngine(connection), table, linked, k) as audit:
-            counted = count_shared_rows(audit.find_overlaps().few)
+            few_counts = count_shared_rows(audit.find_overlaps().few)
     counted_by_labels = dict[tuple[str, str], int]()
-    for texts, n in counted.items():
+    for texts, n in few_counts.items():
         x, y = (finer_label(*text.split(" & ")) if " & " in text else text for text in map(str, texts))
         counted_by_labels[x, y] = n
     return joined, counted_by_labels
@@ -220,18 +220,18 @@ def test_rows_that_are_counted_are_those_of_greatest_flows(data: st.DataObject) 
         for edge, cell in zip(edges, cells.values(), strict=True):
             rows[cell] += flow[edge]
         most |= rows
-    joined, counted = find_few_rows(first, second, k)
-    assert counted == {cell: most[cell] for cell in counted}
+    joined, few_counts = find_few_rows(first, second, k)
+    assert few_counts == {cell: most[cell] for cell in few_counts}
     assert all(joined[cell] >= most[cell] for cell in joined)
-    assert {cell for cell, n in most.items() if n < k} <= {*joined, *counted}
-    assert all(most[cell] < k for cell in {*joined, *counted})
+    assert {cell for cell, n in most.items() if n < k} <= {*joined, *few_counts}
+    assert all(most[cell] < k for cell in {*joined, *few_counts})
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("ill", ["sensitive", "identifying"])
 def test_attack_subtracts_the_counts_of_overlapping_classes(tmp_path: Path, ill: str) -> None:
     """Of the same hierarchy: whoever is 36 to 39 years old in a class from 30 on, and in one up to 39."""
-    found = 0
+    breaches = 0
     for seed in range(6):
         folder = tmp_path / str(seed)
         folder.mkdir()
@@ -246,10 +246,10 @@ def test_attack_subtracts_the_counts_of_overlapping_classes(tmp_path: Path, ill:
             if re.search(r"\((subtraction|.*complementary release)\)", str(refused)):
                 files = [folder / f"{name}.duckdb" for name in ("one", "two")]
                 assert attack(files, policy, only=["complementary_release"])["complementary_release"].victims, refused
-                found += 1
-        if found:
+                breaches += 1
+        if breaches:
             break
-    assert found
+    assert breaches
 
 
 @pytest.mark.slow
@@ -261,9 +261,9 @@ def test_attack_takes_the_hierarchy_of_a_release_from_the_catalog(tmp_path: Path
     files = [tmp_path / f"{name}.duckdb" for name in ("one", "two")]
     with sqlanon.connect() as db:
         db.anonymize(policy).publish(draft=True)
-    found = attack(files, policy, only=["complementary_release"])["complementary_release"]
-    assert (found.victims, found.skipped) == (1, None)
-    assert (1, "10-19 & 00-14") in run_script(found.sql)
+    outcome = attack(files, policy, only=["complementary_release"])["complementary_release"]
+    assert (outcome.victims, outcome.skipped) == (1, None)
+    assert (1, "10-19 & 00-14") in run_script(outcome.sql)
     without = attack(files, policy.model_copy(update={"catalog": None}), only=["complementary_release"])
     assert "needs a policy with the hierarchies of 'age'" in str(without["complementary_release"].skipped)
 
@@ -280,12 +280,12 @@ def test_attack_takes_both_hierarchies_from_the_catalog(tmp_path: Path) -> None:
     for name, hierarchy in hierarchies.items():
         publish(tmp_path, name, hierarchy, force=True)
     third = policy_of(tmp_path, "four", {"intervals": [7]})
-    for other, rows in (("two", (1, "10-19 & 00-14")), ("three", (1, "10-19 & <15"))):
-        for policy in (third, policy_of(tmp_path, other, hierarchies[other])):
-            files = [tmp_path / "one.duckdb", tmp_path / f"{other}.duckdb"]
-            found = attack(files, policy, only=["complementary_release"])["complementary_release"]
-            assert (found.victims, found.skipped) == (1, None)
-            assert rows in run_script(found.sql)
+    for second_name, rows in (("two", (1, "10-19 & 00-14")), ("three", (1, "10-19 & <15"))):
+        for policy in (third, policy_of(tmp_path, second_name, hierarchies[second_name])):
+            files = [tmp_path / "one.duckdb", tmp_path / f"{second_name}.duckdb"]
+            outcome = attack(files, policy, only=["complementary_release"])["complementary_release"]
+            assert (outcome.victims, outcome.skipped) == (1, None)
+            assert rows in run_script(outcome.sql)
 
 
 @pytest.mark.slow
@@ -339,9 +339,9 @@ def test_queries_and_attacks_list_the_classes_that_counts_tell_apart(tmp_path: P
     (query,) = refused.value.queries
     assert [(row[0], row[-1]) for row in run_script(query)] == [(10, "10-19 & 00-14")]
     files = [tmp_path / f"{name}.duckdb" for name in ("one", "two")]
-    found = attack(files, policy, only=["complementary_release"])["complementary_release"]
-    assert found.victims == 10
-    assert [(row[0], row[-1]) for row in run_script(found.sql) if len(row) > 1] == [(10, "10-19 & 00-14")]
+    outcome = attack(files, policy, only=["complementary_release"])["complementary_release"]
+    assert outcome.victims == 10
+    assert [(row[0], row[-1]) for row in run_script(outcome.sql) if len(row) > 1] == [(10, "10-19 & 00-14")]
 
 
 @pytest.mark.thorough
@@ -356,13 +356,13 @@ def test_attack_counts_new_rows_of_overlapping_classes_also_of_many(
     publish(tmp_path, "two", {"intervals": [15]}, "insensitive", force=True)
     policy = policy_of(tmp_path, "two", {"intervals": [15]}, "insensitive")
     files = [tmp_path / f"{name}.duckdb" for name in ("one", "two")]
-    found = attack(files, policy, only=["temporal"])["temporal"]
-    assert (found.victims, found.skipped) == (1, None)
-    assert any(row[0] == 1 for row in run_script(found.sql))
+    outcome = attack(files, policy, only=["temporal"])["temporal"]
+    assert (outcome.victims, outcome.skipped) == (1, None)
+    assert any(row[0] == 1 for row in run_script(outcome.sql))
     monkeypatch.setattr(matching, "MOST_SHOWN_CLASSES", 3)
-    found = attack(files, policy, only=["temporal"])["temporal"]
-    assert found.victims == 1
-    assert "is left out: it takes too long for more than 3 classes" in str(found.skipped)
+    outcome = attack(files, policy, only=["temporal"])["temporal"]
+    assert outcome.victims == 1
+    assert "is left out: it takes too long for more than 3 classes" in str(outcome.skipped)
 
 
 @pytest.mark.thorough
@@ -460,12 +460,12 @@ def test_bands_meet_whatever_the_type_of_ages_has_become(tmp_path: Path, type_: 
 @pytest.mark.parametrize("is_swapped", [False, True])
 def test_a_range_of_all_values_has_no_null(is_swapped: bool) -> None:
     """One row is in ``0-3`` beside those of ``*``, which may have no value; whichever release came first."""
-    one = {("*", "m"): 8, ("*", "f"): 8}
+    sexes = {("*", "m"): 8, ("*", "f"): 8}
     two = {("0-3", "*"): 1, ("*", "m"): 7, ("*", "f"): 8}
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE age AS SELECT unnest(['0', '1', '2', '3', NULL]) AS level_0, '*' AS level_1")
         connection.execute("CREATE TABLE sex AS SELECT unnest(['m', 'f']) AS level_0, '*' AS level_1")
-        for name, classes in (("one", two if is_swapped else one), ("two", one if is_swapped else two)):
+        for name, classes in (("one", two if is_swapped else sexes), ("two", sexes if is_swapped else two)):
             connection.execute(f"CREATE TABLE {name} (age TEXT, sex TEXT)")
             for look, n in classes.items():
                 connection.execute(f"INSERT INTO {name} SELECT ?, ? FROM range(?)", [*look, n])

@@ -56,9 +56,11 @@ def case_of(seed: int) -> dict[str, Any]:
 
     def release(rows: list[Any], which: str) -> list[Row]:
         all_levels = [(i, getattr(attribute, f"{which}_levels")) for i, attribute in enumerate(attributes)]
-        shown = [(i, levels) for i, levels in all_levels if getattr(attributes[i], which) is not None]
+        columns = [(i, levels) for i, levels in all_levels if getattr(attributes[i], which) is not None]
         # As a local strategy does: rows with the same values may have labels of different levels.
-        return [(*(row[i][draw.choice(levels)] for i, levels in shown), *([row[-1]] if shared else [])) for row in rows]
+        return [
+            (*(row[i][draw.choice(levels)] for i, levels in columns), *([row[-1]] if shared else [])) for row in rows
+        ]
 
     return {
         "first": release(people, "first"),
@@ -131,12 +133,12 @@ Counts = dict[Row, int]
 def run_attack(
     connection: duckdb.DuckDBPyConnection,
     build: Callable[[ReleaseLink, int], Any],
-    one: Counts,
-    two: Counts,
+    first_counts: Counts,
+    second_counts: Counts,
     *levels: int,
 ) -> Counts:
     """Run an attack on two releases of ZIP codes, at these levels, and illnesses. Releases are given as row counts."""
-    for name, counts in (("one", one), ("two", two)):
+    for name, counts in (("one", first_counts), ("two", second_counts)):
         connection.execute(f"DELETE FROM {name}")
         connection.executemany(f"INSERT INTO {name} VALUES (?, ?)", [*Counter(counts).elements()])
     first, second = levels or (0, 0)
@@ -165,15 +167,15 @@ def test_new_rows_may_be_of_each_class_below_the_earlier_label(new: int, connect
     assert run_attack(connection, temporal_attack, before, after, 0, 1) == ({("1*",): new} if new < K else {})
 
 
-@pytest.mark.parametrize("both", [1, K - 1, K])
-def test_combinations_of_fewer_than_k_rows_are_found(both: int, connection: duckdb.DuckDBPyConnection) -> None:
+@pytest.mark.parametrize("rows_in_both", [1, K - 1, K])
+def test_combinations_of_fewer_than_k_rows_are_found(rows_in_both: int, connection: duckdb.DuckDBPyConnection) -> None:
     """A label of the first release and a finer one of the second: the rarer of the two bounds the rows with both."""
-    few = {("11",): both} if both < K else {}
-    after = {("11", "flu"): both, ("12", "flu"): 6}
+    few = {("11",): rows_in_both} if rows_in_both < K else {}
+    after = {("11", "flu"): rows_in_both, ("12", "flu"): 6}
     assert run_attack(connection, complementary_release, {("1*", "flu"): 6}, after, 1, 0) == few
-    assert run_attack(connection, complementary_release, {("1*", "flu"): both}, {("11", "flu"): 6}, 1, 0) == few
+    assert run_attack(connection, complementary_release, {("1*", "flu"): rows_in_both}, {("11", "flu"): 6}, 1, 0) == few
     # The bounds of both illnesses add up.
-    before, after = {("1*", "flu"): both - 1, ("1*", "cold"): 1}, {("11", "flu"): 6, ("11", "cold"): 6}
+    before, after = {("1*", "flu"): rows_in_both - 1, ("1*", "cold"): 1}, {("11", "flu"): 6, ("11", "cold"): 6}
     assert run_attack(connection, complementary_release, before, after, 1, 0) == few
 
 

@@ -48,26 +48,26 @@ def text_of(value: int | str) -> str:
     return str(int(word)) if word.isdigit() else word
 
 
-def sampled(rows: list[Row], secret: str) -> tuple[int, dict[int, tuple[int | None, ...]]]:
+def sample_people(rows: list[Row], secret: str) -> tuple[int, dict[int, tuple[int | None, ...]]]:
     """How many people there are; of those with the least hashes, the least hash of each other column."""
     by_person = defaultdict(list)
-    for key, *others in rows:
+    for key, *values in rows:
         if key is not None:
-            by_person[hash_of(text_of(key), secret)].append(others)
+            by_person[hash_of(text_of(key), secret)].append(values)
     least = {}
     for person in sorted(by_person)[:MOST]:
         columns = [
-            [hash_of(text_of(one), secret) for one in each if one is not None]
-            for each in zip(*by_person[person], strict=True)
+            [hash_of(text_of(value), secret) for value in column if value is not None]
+            for column in zip(*by_person[person], strict=True)
         ]
         least[person] = tuple(min(hashes, default=None) for hashes in columns)
     return len(by_person), least
 
 
-def shared(one: tuple[int, dict[int, Any]], other: tuple[int, dict[int, Any]]) -> tuple[int, int]:
+def shared_people(sample: tuple[int, dict[int, Any]], other_sample: tuple[int, dict[int, Any]]) -> tuple[int, int]:
     """The people of the smaller sample that either could have, and those that both have."""
-    reach = min(max(sample) if people > len(sample) else 2**64 for people, sample in (one, other))
-    first, second = ({person for person in sample if person <= reach} for _, sample in (one, other))
+    reach = min(max(sample) if people > len(sample) else 2**64 for people, sample in (sample, other_sample))
+    first, second = ({person for person in sample if person <= reach} for _, sample in (sample, other_sample))
     return min(len(first), len(second)), len(first & second)
 
 
@@ -93,7 +93,7 @@ def test_samples_and_what_they_share_are_those_of_plain_python(
 ) -> None:
     with duckdb.connect() as connection, pytest.MonkeyPatch.context() as patch:
         patch.setattr(people_samples, "SAMPLED_PEOPLE", MOST)
-        expected = [sampled(rows, secret) for rows in (first, second)]
+        expected = [sample_people(rows, secret) for rows in (first, second)]
         samples = []
         for name, rows, (people, least) in zip(("t1", "t2"), (first, second), expected, strict=True):
             taken = people_of(connection, rows, name).samples(secret)
@@ -101,12 +101,12 @@ def test_samples_and_what_they_share_are_those_of_plain_python(
                 assert not taken
                 return
             (sample,) = taken
-            found = connection.execute(f"SELECT person, hashes FROM {sample.table.sql('duckdb')}").fetchall()
-            assert sample.people == people and {person: tuple(hashes) for person, hashes in found} == least
+            sampled_rows = connection.execute(f"SELECT person, hashes FROM {sample.table.sql('duckdb')}").fetchall()
+            assert sample.people == people and {person: tuple(hashes) for person, hashes in sampled_rows} == least
             samples.append(sample)
         connection.execute(f"CREATE TABLE earlier AS {samples[0].rows_for('run').sql('duckdb')}")
         counts = count_shared_people(DuckDBEngine(connection), table("earlier"), samples[1])
-        smaller, in_both = shared(*expected)
+        smaller, in_both = shared_people(*expected)
         assert [(count[0], count[1], *count[-2:]) for count in counts] == (
             [("run", "mrn", smaller, in_both)] if smaller else []
         )

@@ -22,12 +22,12 @@ from sqlanon.ledger.source_match import LEAST_ALONE, estimate_shared_rows, excee
 def test_combinations_of_rows_that_have_nothing_to_do_with_one_another_are_chance(
     rate: float, combinations: int
 ) -> None:
-    none, one, two = (round(combinations * math.exp(-rate) * rate**n / math.factorial(n)) for n in range(3))
-    assert not exceeds_chance(none, one, two)
+    none, single, two = (round(combinations * math.exp(-rate) * rate**n / math.factorial(n)) for n in range(3))
+    assert not exceeds_chance(none, single, two)
 
 
 def test_rows_in_common_are_more_than_chance() -> None:
-    assert [exceeds_chance(0, one, 0) for one in (0, 4, 5, 100)] == [False, False, True, True]
+    assert [exceeds_chance(0, common, 0) for common in (0, 4, 5, 100)] == [False, False, True, True]
     assert [exceeds_chance(none, 100, 0) for none in (1066, 1067)] == [True, False]  # 80² = 6,400 = 2 · 1,066.7 · 3
     assert [exceeds_chance(400, 100, two) for two in (2, 3)] == [True, False]  # at most 8 may be allowed
 

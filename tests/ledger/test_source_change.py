@@ -16,13 +16,13 @@ from sqlanon.errors import ReleaseError
 from sqlanon.release.source_change import SOURCE_CHECK, SourceChange
 from support.commands import cli
 from support.databases import change
-from support.files import folder_again, kept
+from support.files import folder_again, folder_and_copy
 from support.verification import failed_checks
 
 
 @pytest.fixture(scope="module")
 def published_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return kept(publish(tmp_path_factory.mktemp("visits")))
+    return folder_and_copy(publish(tmp_path_factory.mktemp("visits")))
 
 
 @pytest.fixture
@@ -54,12 +54,18 @@ def test_the_release_of_an_unchanged_source_has_no_change(visits: Path) -> None:
 @pytest.mark.thorough
 def test_withdrawn_persons_are_counted_with_all_their_rows(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO)
-    found = source_change(visits)
-    figures = (found.withdrawn_persons, found.deleted_rows, found.changed_rows, found.new_rows, found.missing_rows)
+    source_change_ = source_change(visits)
+    figures = (
+        source_change_.withdrawn_persons,
+        source_change_.deleted_rows,
+        source_change_.changed_rows,
+        source_change_.new_rows,
+        source_change_.missing_rows,
+    )
     assert figures == (2, 6, 0, 0, 6)
-    assert found.differences == "2 persons are withdrawn; 6 released rows were deleted"
-    assert found.counts_persons
-    assert (found.smallest_class, found.small_classes) == (2, 2)  # each was one of three persons
+    assert source_change_.differences == "2 persons are withdrawn; 6 released rows were deleted"
+    assert source_change_.counts_persons
+    assert (source_change_.smallest_class, source_change_.small_classes) == (2, 2)  # each was one of three persons
 
 
 @pytest.mark.slow
@@ -67,35 +73,38 @@ def test_withdrawn_persons_are_counted_with_all_their_rows(visits: Path) -> None
 def test_persons_who_left_are_named_where_others_have_come_with_their_rows(tmp_path: Path, key: bool) -> None:
     publish(tmp_path, key=key)
     change(tmp_path / "h.duckdb", "UPDATE visits SET pid = 'newcomer', id = id + 1000 WHERE pid = 'p5'")
-    found = source_change(tmp_path, key=key)
-    assert (found.withdrawn_persons, found.deleted_rows, found.new_rows) == (1, *((3, 3) if key else (None, None)))
-    assert found.rows_now == found.rows_before
-    assert "It still shows what has left the source" in found.valid_claims
-    assert "sqlanon withdraw" in found.remedy("p.toml")
+    source_change_ = source_change(tmp_path, key=key)
+    assert (source_change_.withdrawn_persons, source_change_.deleted_rows, source_change_.new_rows) == (
+        1,
+        *((3, 3) if key else (None, None)),
+    )
+    assert source_change_.rows_now == source_change_.rows_before
+    assert "It still shows what has left the source" in source_change_.valid_claims
+    assert "sqlanon withdraw" in source_change_.remedy("p.toml")
 
 
 @pytest.mark.slow
 def test_keys_that_left_are_named_where_others_have_come_with_their_rows(tmp_path: Path) -> None:
     publish(tmp_path, person=False)
     change(tmp_path / "h.duckdb", "UPDATE visits SET id = 1000 WHERE id = 9")
-    found = source_change(tmp_path, person=False)
-    assert (found.withdrawn_persons, found.deleted_rows, found.new_rows) == (1, 1, 1)
+    source_change_ = source_change(tmp_path, person=False)
+    assert (source_change_.withdrawn_persons, source_change_.deleted_rows, source_change_.new_rows) == (1, 1, 1)
 
 
 @pytest.mark.thorough
 def test_a_person_who_keeps_other_rows_is_not_withdrawn(visits: Path) -> None:
     change(visits / "h.duckdb", DELETE_A_VISIT)
-    found = source_change(visits)
-    assert (found.withdrawn_persons, found.deleted_rows, found.smallest_class) == (0, 1, K)
-    assert found.differences == "1 released row was deleted"
+    source_change_ = source_change(visits)
+    assert (source_change_.withdrawn_persons, source_change_.deleted_rows, source_change_.smallest_class) == (0, 1, K)
+    assert source_change_.differences == "1 released row was deleted"
 
 
 @pytest.mark.slow
 def test_a_grown_source_is_named_and_the_release_has_lost_nothing(visits: Path) -> None:
     change(visits / "h.duckdb", GROW)
-    found = source_change(visits)
-    assert (found.has_lost_rows, found.differences) == (False, "4 rows are new")
-    assert "withdraw" not in found.remedy("policy.toml")
+    source_change_ = source_change(visits)
+    assert (source_change_.has_lost_rows, source_change_.differences) == (False, "4 rows are new")
+    assert "withdraw" not in source_change_.remedy("policy.toml")
 
 
 @pytest.mark.thorough
@@ -110,40 +119,40 @@ def test_suppressed_rows_are_not_new(tmp_path: Path) -> None:
         assert result.suppressed_rows == 2
         result.publish()
     change(tmp_path / "h.duckdb", GROW)
-    found = source_change(tmp_path, person=False)
-    assert (found.new_rows, found.differences) == (4, "4 rows are new")
+    source_change_ = source_change(tmp_path, person=False)
+    assert (source_change_.new_rows, source_change_.differences) == (4, "4 rows are new")
 
 
 @pytest.mark.thorough
 def test_a_changed_value_is_named(visits: Path) -> None:
     change(visits / "h.duckdb", CHANGE_A_VALUE)
-    found = source_change(visits)
-    assert (found.has_lost_rows, found.differences) == (False, "1 released row has other values")
+    source_change_ = source_change(visits)
+    assert (source_change_.has_lost_rows, source_change_.differences) == (False, "1 released row has other values")
 
 
 def test_simultaneous_changes_are_distinguished(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO, DELETE_A_VISIT, CHANGE_A_VALUE, GROW)
-    found = source_change(visits)
+    source_change_ = source_change(visits)
     words = "2 persons are withdrawn; 7 released rows were deleted; 1 released row has other values; 4 rows are new"
-    assert found.differences == words
+    assert source_change_.differences == words
 
 
 @pytest.mark.thorough
 def test_rows_without_persons_are_persons(tmp_path: Path) -> None:
     folder = publish(tmp_path, person=False)
     change(folder / "h.duckdb", "DELETE FROM visits WHERE id < 3")
-    found = source_change(folder, person=False)
-    assert (found.withdrawn_persons, found.counts_persons) == (3, False)
+    source_change_ = source_change(folder, person=False)
+    assert (source_change_.withdrawn_persons, source_change_.counts_persons) == (3, False)
 
 
 @pytest.mark.thorough
 def test_without_a_key_deleted_and_changed_rows_are_counted_together(tmp_path: Path) -> None:
     folder = publish(tmp_path, key=False)
     change(folder / "h.duckdb", WITHDRAW_TWO, CHANGE_A_VALUE)
-    found = source_change(folder, key=False)
-    assert (found.withdrawn_persons, found.deleted_rows, found.missing_rows) == (2, None, 7)
-    assert found.differences == "2 persons are withdrawn; 7 released rows were deleted or changed"
-    assert found.smallest_class == 2
+    source_change_ = source_change(folder, key=False)
+    assert (source_change_.withdrawn_persons, source_change_.deleted_rows, source_change_.missing_rows) == (2, None, 7)
+    assert source_change_.differences == "2 persons are withdrawn; 7 released rows were deleted or changed"
+    assert source_change_.smallest_class == 2
 
 
 @pytest.mark.thorough
@@ -152,15 +161,20 @@ def test_withdrawn_persons_of_ranges_are_counted(tmp_path: Path) -> None:
     local = {"search": {"strategy": "mondrian"}}
     folder = publish(tmp_path, **local)
     change(folder / "h.duckdb", WITHDRAW_TWO, GROW)
-    found = source_change(folder, **local)
-    assert (found.withdrawn_persons, found.deleted_rows, found.new_rows, found.missing_rows) == (2, 6, 4, None)
+    source_change_ = source_change(folder, **local)
+    assert (
+        source_change_.withdrawn_persons,
+        source_change_.deleted_rows,
+        source_change_.new_rows,
+        source_change_.missing_rows,
+    ) == (2, 6, 4, None)
 
 
 @pytest.mark.slow
 def test_a_source_without_rows_has_lost_all_persons(visits: Path) -> None:
     change(visits / "h.duckdb", "DELETE FROM visits")
-    found = source_change(visits)
-    assert (found.withdrawn_persons, found.deleted_rows, found.rows_now) == (60, 180, 0)
+    source_change_ = source_change(visits)
+    assert (source_change_.withdrawn_persons, source_change_.deleted_rows, source_change_.rows_now) == (60, 180, 0)
     with sqlanon.connect() as db, pytest.raises(ReleaseError, match=r"none of its rows is in the source any more"):
         db.withdraw(policy(visits))
 
@@ -168,8 +182,8 @@ def test_a_source_without_rows_has_lost_all_persons(visits: Path) -> None:
 @pytest.mark.thorough
 def test_a_source_that_has_lost_all_released_rows(visits: Path) -> None:
     change(visits / "h.duckdb", "DELETE FROM visits WHERE NOT pid = 'p3'", GROW)
-    found = source_change(visits)
-    assert found.withdrawn_persons == 59
+    source_change_ = source_change(visits)
+    assert source_change_.withdrawn_persons == 59
 
 
 @pytest.mark.thorough
@@ -195,9 +209,10 @@ def test_a_catalog_without_the_release_excuses_nothing(visits: Path) -> None:
 def test_another_policy_is_not_taken_for_another_source(visits: Path) -> None:
     change(visits / "h.duckdb", GROW)
     with sqlanon.connect() as db:
-        other = policy(visits)
+        other_policy = policy(visits)
         verification = db.verify(
-            visits / "r.duckdb", other.model_copy(update={"privacy": other.privacy.model_copy(update={"k": 2})})
+            visits / "r.duckdb",
+            other_policy.model_copy(update={"privacy": other_policy.privacy.model_copy(update={"k": 2})}),
         )
     assert verification.source_change is None
     assert "against the source: policy" in failed_checks(verification)

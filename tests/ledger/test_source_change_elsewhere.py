@@ -44,11 +44,11 @@ def source_change(db: sqlanon.Database, folder: Path, source: dict[str, Any]) ->
 
 def check_withdrawal(db: sqlanon.Database, policy: sqlanon.Policy, *place: Any) -> None:
     """The others of the classes of those who left are suppressed; the single row singles somebody out."""
-    found = db.withdraw(policy)
-    assert found.source_change.withdrawn_persons == 3
-    assert (found.only_released_rows, found.same_generalization) == (False, True)
+    withdrawal = db.withdraw(policy)
+    assert withdrawal.source_change.withdrawn_persons == 3
+    assert (withdrawal.only_released_rows, withdrawal.same_generalization) == (False, True)
     with pytest.raises(AuditError, match="1 row is gone, fewer than 7 in one class"):
-        found.publish()
+        withdrawal.publish()
     release = db.withdraw(policy).publish(force=True)
     assert release.manifest.released_rows + release.manifest.suppressed_rows == len(LEFT)
     assert release.manifest.smallest_class >= 3
@@ -85,12 +85,12 @@ def test_withdrawn_persons_in_postgresql_are_counted_by_their_hashes(postgres: S
         with sqlanon.connect() as db:
             db.anonymize(policy(tmp_path, source)).publish()
             load(LEFT)
-            found = source_change(db, tmp_path, source)
+            change = source_change(db, tmp_path, source)
             check_withdrawal(db, policy(tmp_path, source), tmp_path / "r.duckdb")
     finally:
         postgres.run("DROP SCHEMA erased CASCADE")
-    assert (found.withdrawn_persons, found.is_estimate, found.rows_now) == (3, False, 170)
-    assert found.lost_rows
+    assert (change.withdrawn_persons, change.is_estimate, change.rows_now) == (3, False, 170)
+    assert change.lost_rows
 
 
 @pytest.mark.thorough
@@ -102,14 +102,14 @@ def test_persons_who_left_postgresql_are_named_where_others_have_come_with_their
     postgres.load("erased.visits", columns, ROWS)
     try:
         with sqlanon.connect() as db:
-            asked = source | {"table": "erased.visits"}
-            db.anonymize(policy(tmp_path, asked)).publish()
-            assert db.verify(tmp_path / "r.duckdb", policy(tmp_path, asked)).verified
+            erased_source = source | {"table": "erased.visits"}
+            db.anonymize(policy(tmp_path, erased_source)).publish()
+            assert db.verify(tmp_path / "r.duckdb", policy(tmp_path, erased_source)).verified
             postgres.run("UPDATE erased.visits SET pid = 'newcomer' WHERE pid = 'p5'")
-            found = source_change(db, tmp_path, asked)
+            change = source_change(db, tmp_path, erased_source)
     finally:
         postgres.run("DROP SCHEMA erased CASCADE")
-    assert (found.withdrawn_persons, found.rows_now) == (1, 180)
+    assert (change.withdrawn_persons, change.rows_now) == (1, 180)
 
 
 @pytest.mark.thorough
@@ -129,9 +129,9 @@ def test_withdrawn_persons_in_spark_are_counted_by_their_hashes(
     with sqlanon.connect(session) as db:
         db.anonymize(policy(tmp_path, {"table": "visits"})).publish()
         load(LEFT)
-        found = source_change(db, tmp_path, {"table": "visits"})
+        change = source_change(db, tmp_path, {"table": "visits"})
         check_withdrawal(db, policy(tmp_path, {"table": "visits"}), tmp_path / "r.duckdb")
-    assert (found.withdrawn_persons, found.is_estimate, found.rows_now) == (3, False, 170)
+    assert (change.withdrawn_persons, change.is_estimate, change.rows_now) == (3, False, 170)
 
 
 @pytest.mark.thorough
@@ -152,10 +152,10 @@ def test_a_release_in_spark_is_not_compared_and_replaced_by_force(
         with sqlanon.connect(session) as db:
             db.anonymize(wanted).publish()
             load(LEFT)
-            found = db.withdraw(wanted)
-            assert found.source_change.withdrawn_persons == 3
+            withdrawal = db.withdraw(wanted)
+            assert withdrawal.source_change.withdrawn_persons == 3
             with pytest.raises(AuditError, match="releases there cannot be compared yet") as error:
-                found.publish()
+                withdrawal.publish()
             message = str(error.value)
             assert "readers who kept the earlier release find the rows that are gone" in message
             assert "the risk to rows of releases that were not compared is then unknown" in message
@@ -184,10 +184,10 @@ def test_withdrawn_persons_of_large_sources_are_estimated_from_a_sample(
             db.anonymize(policy(tmp_path, source)).publish()
             postgres.run("DROP TABLE erased.visits")
             postgres.load("erased.visits", columns, left)
-            found = source_change(db, tmp_path, source)
+            change = source_change(db, tmp_path, source)
     finally:
         postgres.run("DROP SCHEMA erased CASCADE")
-    assert found.is_estimate
+    assert change.is_estimate
     withdrawn = len(rows) - len(left)
-    assert found.withdrawn_persons is not None
-    assert abs(found.withdrawn_persons - withdrawn) < 4 * (withdrawn * 0.7 / 0.2) ** 0.5  # four standard deviations
+    assert change.withdrawn_persons is not None
+    assert abs(change.withdrawn_persons - withdrawn) < 4 * (withdrawn * 0.7 / 0.2) ** 0.5  # four standard deviations

@@ -62,16 +62,16 @@ def go(folder: Path, *costs: int) -> None:
 def test_rows_that_came_or_are_gone_are_no_fewer_than_k(folder: Path) -> None:
     publish(folder, "one", 3)
     come(folder, (100, 100), (101, 101))
-    found = refusal_message(folder, "two", 3)
-    assert "2 rows are new, fewer than 3 in one class (temporal attack)" in found
-    assert "gone" not in found
+    message = refusal_message(folder, "two", 3)
+    assert "2 rows are new, fewer than 3 in one class (temporal attack)" in message
+    assert "gone" not in message
     come(folder, (102, 102))
     publish(folder, "two", 3)
     (folder / "one.duckdb").unlink()
     go(folder, 1, 3)
-    found = refusal_message(folder, "three", 3)
-    assert "2 rows are gone, fewer than 3 in one class (temporal attack)" in found
-    assert "are new" not in found
+    message = refusal_message(folder, "three", 3)
+    assert "2 rows are gone, fewer than 3 in one class (temporal attack)" in message
+    assert "are new" not in message
     go(folder, 5)
     publish(folder, "three", 3)
 

@@ -16,13 +16,13 @@ from sqlanon.errors import AuditError, PolicyError, ReleaseError
 from sqlanon.publish.targets.file.target import FileTarget
 from support.commands import cli
 from support.databases import change, fetch
-from support.files import folder_again, kept
+from support.files import folder_again, folder_and_copy
 from support.verification import failed_checks
 
 
 @pytest.fixture(scope="module")
 def published_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return kept(make(tmp_path_factory.mktemp("visits")))
+    return folder_and_copy(make(tmp_path_factory.mktemp("visits")))
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ def policy_of(folder: Path, **more: Any) -> sqlanon.Policy:
 
 def withdraw(folder: Path, force: bool = True, **more: Any) -> Any:
     with sqlanon.connect() as db:
-        found = db.withdraw(policy_of(folder, **more))
-        found.publish(force=force)
-        return found
+        withdrawal = db.withdraw(policy_of(folder, **more))
+        withdrawal.publish(force=force)
+        return withdrawal
 
 
 def verify(folder: Path, **more: Any) -> Any:
@@ -61,14 +61,14 @@ def released_rows(folder: Path) -> Counter[tuple[Any, ...]]:
 def test_the_new_version_lacks_withdrawn_rows_and_classes_that_are_too_small_without_them(visits: Path) -> None:
     before = released_rows(visits)
     change(visits / "h.duckdb", WITHDRAW_TWO, GROW)
-    found = withdraw(visits)
+    withdrawal = withdraw(visits)
     after = released_rows(visits)
     assert after <= before  # rows that are new wait for `extend`
     assert (sum(before.values()), sum(after.values())) == (180, 162)  # 6 rows, and 12 of the 4 others in their classes
-    assert found.same_generalization
-    assert found.only_released_rows
-    assert vars(found.withdrawn_rows) == {"rows": 18, "classes": 2, "fewest": 9}
-    assert found.result.smallest_class == K
+    assert withdrawal.same_generalization
+    assert withdrawal.only_released_rows
+    assert vars(withdrawal.withdrawn_rows) == {"rows": 18, "classes": 2, "fewest": 9}
+    assert withdrawal.result.smallest_class == K
     assert verify(visits).verified
 
 
@@ -118,8 +118,8 @@ def test_a_removal_that_singles_somebody_out_is_refused_with_what_is_lost(visits
 def test_whole_classes_are_withdrawn_without_force(visits: Path) -> None:
     """Nine rows of three persons are gone: which of them is whose does not show."""
     change(visits / "h.duckdb", "DELETE FROM visits WHERE pid IN ('p1', 'p21', 'p41')")
-    found = withdraw(visits, force=False)
-    assert (found.source_change.withdrawn_persons, found.result.suppressed_rows) == (3, 0)
+    withdrawal = withdraw(visits, force=False)
+    assert (withdrawal.source_change.withdrawn_persons, withdrawal.result.suppressed_rows) == (3, 0)
     assert verify(visits).verified
 
 
@@ -135,11 +135,11 @@ def test_changed_rows_are_published_as_they_are_now(visits: Path) -> None:
 def test_nothing_is_withdrawn_where_no_row_has_left(visits: Path) -> None:
     change(visits / "h.duckdb", GROW, CHANGE_A_VALUE)
     with sqlanon.connect() as db:
-        found = db.withdraw(policy_of(visits))
-        assert found.result is None
+        withdrawal = db.withdraw(policy_of(visits))
+        assert withdrawal.result is None
         with pytest.raises(ReleaseError, match="no row of it has left the source"):
-            found.publish()
-    assert found.to_dict()["withdrawn_persons"] == 0
+            withdrawal.publish()
+    assert withdrawal.to_dict()["withdrawn_persons"] == 0
 
 
 @pytest.mark.slow
@@ -148,11 +148,11 @@ def test_a_coarser_generalization_is_found_where_the_old_one_does_not_hold(tmp_p
     strict = {"search": {"suppression_limit": 0.0}}
     folder = make(tmp_path, **strict)
     change(folder / "h.duckdb", WITHDRAW_TWO)
-    found = withdraw(folder, **strict)
-    assert not found.same_generalization
-    assert (found.result.suppressed_rows, found.result.released_rows) == (0, 174)
-    assert found.withdrawn_rows is None
-    assert "compare the two" in found.disclosure_note
+    withdrawal = withdraw(folder, **strict)
+    assert not withdrawal.same_generalization
+    assert (withdrawal.result.suppressed_rows, withdrawal.result.released_rows) == (0, 174)
+    assert withdrawal.withdrawn_rows is None
+    assert "compare the two" in withdrawal.disclosure_note
     assert verify(folder, **strict).verified
 
 
@@ -176,8 +176,8 @@ def test_ranges_are_searched_again_in_the_whole_source(tmp_path: Path) -> None:
     local = {"search": {"strategy": "mondrian"}}
     folder = make(tmp_path, **local)
     change(folder / "h.duckdb", WITHDRAW_TWO, GROW)
-    found = withdraw(folder, **local)
-    assert not found.only_released_rows
+    withdrawal = withdraw(folder, **local)
+    assert not withdrawal.only_released_rows
     assert sum(released_rows(folder).values()) == 178
     assert verify(folder, **local).verified
 
@@ -187,10 +187,10 @@ def test_a_measure_of_classes_keeps_the_levels_and_takes_the_whole_source(tmp_pa
     measured = {"search": {"measure": "discernibility", "suppression_limit": 0.5}}
     folder = make(tmp_path, **measured)
     change(folder / "h.duckdb", WITHDRAW_TWO, GROW)
-    found = withdraw(folder, **measured)
-    assert (found.only_released_rows, found.same_generalization) == (False, True)
-    found = verify(folder, **measured)
-    assert found.verified, found.failures
+    withdrawal = withdraw(folder, **measured)
+    assert (withdrawal.only_released_rows, withdrawal.same_generalization) == (False, True)
+    withdrawal = verify(folder, **measured)
+    assert withdrawal.verified, withdrawal.failures
 
 
 @pytest.mark.slow
@@ -213,10 +213,10 @@ def test_suppressed_rows_are_not_shown_by_label_beside_the_old_version(tmp_path:
 def test_a_result_that_others_have_overtaken_is_not_published(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO)
     with sqlanon.connect() as db:
-        found = db.withdraw(policy_of(visits))
-        found.publish(force=True)
+        withdrawal = db.withdraw(policy_of(visits))
+        withdrawal.publish(force=True)
         with pytest.raises(ReleaseError, match="was replaced meanwhile"):
-            found.publish(force=True)
+            withdrawal.publish(force=True)
 
 
 @pytest.mark.slow
@@ -255,8 +255,8 @@ def test_a_release_beside_others_stays_safe_beside_them(tmp_path: Path) -> None:
         second = policy_of(folder, release={"after": ["first"]})
         db.anonymize(second).publish()
     change(folder / "h.duckdb", WITHDRAW_TWO)
-    found = withdraw(folder, release={"after": ["first"]})
-    assert found.result.smallest_class >= K
+    withdrawal = withdraw(folder, release={"after": ["first"]})
+    assert withdrawal.result.smallest_class >= K
     assert verify(folder, release={"after": ["first"]}).verified
 
 
@@ -321,7 +321,7 @@ def test_an_interruption_leaves_the_old_version_or_the_new_one(
     """A run that ends at the last step: the ledger says of which release it is, and the next run goes on from it."""
     commit = FileTarget.commit
 
-    def interrupted(*arguments: Any) -> Any:
+    def interrupt_run(*arguments: Any) -> Any:
         if when == "after":
             commit(*arguments)
         raise KeyboardInterrupt
@@ -329,7 +329,7 @@ def test_an_interruption_leaves_the_old_version_or_the_new_one(
     before = (visits / "r.duckdb").read_bytes()
     change(visits / "h.duckdb", WITHDRAW_TWO)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(FileTarget, "commit", interrupted)
+        patch.setattr(FileTarget, "commit", interrupt_run)
         withdraw(visits)
     assert ((visits / "r.duckdb").read_bytes() == before) == (when == "before")
     query = "SELECT count(*), count(withdraws) FROM sqlanon.releases WHERE replaced_at IS NULL AND intended_at IS NULL"

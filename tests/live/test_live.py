@@ -51,10 +51,10 @@ POLICY: dict[str, Any] = {
 
 
 def hospital_policy(path: Path | None = None, **more: Any) -> sqlanon.Policy:
-    found = {**POLICY, **more}
+    sections = {**POLICY, **more}
     if path is not None:
-        found["source"] = {"database": path, "table": found.pop("table")}
-    return make_policy(k=5, **found)
+        sections["source"] = {"database": path, "table": sections.pop("table")}
+    return make_policy(k=5, **sections)
 
 
 @pytest.fixture(scope="module", params=FORMS)
@@ -63,9 +63,9 @@ def hospital(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     path = tmp_path_factory.mktemp("live") / "hospital.duckdb"
     make_hospital(path, "v1.0.0" if request.param == "plain" else "v2.0.0")
     with sqlanon.connect() as db:
-        made = db.live(hospital_policy(path))
-    assert made.secure is (request.param == "secure")
-    assert (made.rows, made.suppressed_rows, made.generalization) == (3001, 1, {"ward": 0})
+        view = db.live(hospital_policy(path))
+    assert view.secure is (request.param == "secure")
+    assert (view.rows, view.suppressed_rows, view.generalization) == (3001, 1, {"ward": 0})
     return path
 
 
@@ -130,9 +130,9 @@ def test_the_alarms_go_off_without_a_barrier(reader: duckdb.DuckDBPyConnection) 
 def test_statistics_tell_nothing_of_suppressed_rows(reader: duckdb.DuckDBPyConnection) -> None:
     for column in ("ward", "diagnosis", "cost", "since"):
         of_table = str(reader.execute(f"SELECT stats({column}) FROM patients LIMIT 1").fetchone())
-        assert any(told in of_table for told in ("7", "SECRET", "-5", "1900")), column
+        assert any(secret in of_table for secret in ("7", "SECRET", "-5", "1900")), column
         of_view = str(reader.execute(f"SELECT stats({column}) FROM patients_live LIMIT 1").fetchone())
-        assert not any(told in of_view for told in ("7", "SECRET", "-5", "1900", "d3", "49")), column
+        assert not any(secret in of_view for secret in ("7", "SECRET", "-5", "1900", "d3", "49")), column
     least = reader.execute("SELECT min(cost), max(diagnosis), max(ward), min(since)::VARCHAR FROM patients_live")
     assert least.fetchall() == [(0, "d3", "2", "2020-01-01")]
 
@@ -153,18 +153,18 @@ QUESTIONS = [
 def test_a_reader_filters_only_what_is_shown(reader: duckdb.DuckDBPyConnection, question: str) -> None:
     """A condition, or an aggregate, on the view is one on all that it shows, copied."""
     reader.execute("CREATE TEMP TABLE copied AS SELECT ward, diagnosis, cost, since FROM patients_live")
-    what = "ward, count(*), sum(cost)" if "GROUP" in question else "ward, diagnosis, cost, since"
-    asked, expected = (
-        Counter(reader.execute(question.format(what, place)).fetchall()) for place in ("patients_live", "copied")
+    columns = "ward, count(*), sum(cost)" if "GROUP" in question else "ward, diagnosis, cost, since"
+    answer, expected = (
+        Counter(reader.execute(question.format(columns, place)).fetchall()) for place in ("patients_live", "copied")
     )
-    assert asked == expected
-    assert bool(asked) is ("false" not in question)
+    assert answer == expected
+    assert bool(answer) is ("false" not in question)
 
 
 @pytest.mark.thorough
 def test_the_order_of_the_rows_tells_nothing(tmp_path: Path) -> None:
     """It is the same whatever the order of the table is, in which people came."""
-    shown = []
+    orders = []
     for place in ("there", "back"):
         (tmp_path / place).mkdir()
         path = tmp_path / place / "hospital.duckdb"
@@ -173,11 +173,11 @@ def test_the_order_of_the_rows_tells_nothing(tmp_path: Path) -> None:
             if place == "back":
                 connection.execute("CREATE OR REPLACE TABLE patients AS FROM patients ORDER BY id DESC")
             live(connection, hospital_policy())
-            shown.append(connection.execute("SELECT cost, since FROM patients_live").fetchall())
+            orders.append(connection.execute("SELECT cost, since FROM patients_live").fetchall())
             rows = connection.execute("SELECT cost, since FROM patients WHERE ward <> '7'").fetchall()
-            assert shown[-1] != rows
-            assert Counter(shown[-1]) == Counter(rows)
-    assert shown[0] == shown[1]
+            assert orders[-1] != rows
+            assert Counter(orders[-1]) == Counter(rows)
+    assert orders[0] == orders[1]
 
 
 @pytest.mark.slow
@@ -199,18 +199,20 @@ def test_settings_of_a_reader_change_no_class(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_hostile_names(connection: duckdb.DuckDBPyConnection) -> None:
     schema, name, column = 'my "schema"', "t; drop 'x", '"><script>.col'
-    quote = {one: '"' + one.replace('"', '""') + '"' for one in (schema, name, column)}
+    quote = {identifier: '"' + identifier.replace('"', '""') + '"' for identifier in (schema, name, column)}
     table = f"{quote[schema]}.{quote[name]}"
     connection.execute(f"CREATE SCHEMA {quote[schema]}")
     connection.execute(f'CREATE TABLE {table} AS SELECT 1 AS {quote[column]}, 2 AS "rows", 3 AS kept FROM range(4)')
     attributes = {column: "suppress", "rows": "suppress", "kept": "sensitive"}
     policy = make_policy(attributes, table=table, source={"table": table})
     view = '"my ""schema""".alive" -- '
-    made = live(connection, policy, view)
-    assert (made.view, made.schema) == (view, schema)
-    shown = connection.execute(f"SELECT * FROM {quote[schema]}.{chr(34)}{view.replace(chr(34), chr(34) * 2)}{chr(34)}")
-    assert [column_[0] for column_ in shown.description or []] == [column, "rows", "kept"]
-    assert shown.fetchall() == [(1, 2, 3)] * 4
+    created = live(connection, policy, view)
+    assert (created.view, created.schema) == (view, schema)
+    relation = connection.execute(
+        f"SELECT * FROM {quote[schema]}.{chr(34)}{view.replace(chr(34), chr(34) * 2)}{chr(34)}"
+    )
+    assert [column_[0] for column_ in relation.description or []] == [column, "rows", "kept"]
+    assert relation.fetchall() == [(1, 2, 3)] * 4
     assert connection.execute("SELECT view, suppressed FROM sqlanon.live_views").fetchall() == [(view, 0)]
 
 
@@ -246,11 +248,11 @@ def test_types(connection: duckdb.DuckDBPyConnection) -> None:
         "(CASE i % 2 WHEN 0 THEN 'low' ELSE 'high' END)::rank AS rank, i % 2 = 0 AS alive, "
         "['low'::rank] AS note FROM range(10) AS t(i)"
     )
-    made = live(connection, make_policy_of_types(5))
-    assert made.generalization == {"born": 1, "weight": 1, "rank": 0, "alive": 0}
-    shown = dict(connection.execute("SELECT column_name, column_type FROM (DESCRIBE t_live)").fetchall())
+    view = live(connection, make_policy_of_types(5))
+    assert view.generalization == {"born": 1, "weight": 1, "rank": 0, "alive": 0}
+    types = dict(connection.execute("SELECT column_name, column_type FROM (DESCRIBE t_live)").fetchall())
     expected = {"born": "VARCHAR", "weight": "VARCHAR", "rank": "VARCHAR", "alive": "BOOLEAN", "note": "VARCHAR[]"}
-    assert shown == expected
+    assert types == expected
     assert Counter(connection.execute("SELECT born, weight, rank, alive FROM t_live").fetchall()) == {
         ("1980-05", "[50, 60)", "low", True): 5,
         ("1980-05", "[50, 60)", "high", False): 5,
@@ -299,8 +301,8 @@ def test_a_forbidden_label_is_never_shown(connection: duckdb.DuckDBPyConnection)
     tree = {"a": ["a1", "a2"], "b": ["b1", "b2"]}
     connection.execute("CREATE TABLE t AS SELECT 'a' || 1 + i % 2 AS q, 1 AS s FROM range(4) AS t(i)")
     quasi = {"role": "quasi", "hierarchy": {"categories": tree}, "forbidden": ["b"], "min_level": 1}
-    made = live(connection, make_policy({"q": quasi, "s": "sensitive"}))
-    assert made.generalization == {"q": 1}
+    view = live(connection, make_policy({"q": quasi, "s": "sensitive"}))
+    assert view.generalization == {"q": 1}
     connection.execute("INSERT INTO t SELECT 'b1', 2 FROM range(9)")
     assert all_of(connection) == [("a", 1)] * 4
 
@@ -371,12 +373,12 @@ def test_every_look_satisfies_the_policy_while_others_write(tmp_path: Path, seco
         live(connection, policy_for(privacy, search={"suppression_limit": 0.5}))
         stop, seen = threading.Event(), set[int]()
         with ThreadPoolExecutor(3) as pool:
-            each = [pool.submit(change, connection.cursor(), stop)]
-            each += [pool.submit(look, connection.cursor(), stop, seen) for _ in range(2)]
-            wait(each, seconds, FIRST_EXCEPTION)
+            workers = [pool.submit(change, connection.cursor(), stop)]
+            workers += [pool.submit(look, connection.cursor(), stop, seen) for _ in range(2)]
+            wait(workers, seconds, FIRST_EXCEPTION)
             stop.set()
-        for one in each:
-            one.result()
+        for worker in workers:
+            worker.result()
         assert len(seen) > 1
 
 
@@ -389,19 +391,19 @@ def test_the_statements_are_those_that_are_run_and_nothing_is_written(tmp_path: 
     make_hospital(path)
     before = path.read_bytes()
     with sqlanon.connect(path) as db:
-        shown = db.live_sql(hospital_policy())
+        statements = db.live_sql(hospital_policy())
         assert path.read_bytes() == before
         db.live(hospital_policy())
         again = db.live_sql(hospital_policy())
         release = db.anonymize(hospital_policy())  # what reads the file goes on as before
         assert release.generalization == {"ward": 0}
-    assert "patients_live" in shown
+    assert "patients_live" in statements
     assert 'DROP VIEW IF EXISTS "main"."patients_live"' in again
     with duckdb.connect(path) as connection:
         (text,) = (
             connection.execute("SELECT sql FROM duckdb_views() WHERE view_name = 'patients_live'").fetchone() or ()
         )
-        assert ("SECURE" in text.upper().partition("VIEW")[0]) is ("CREATE SECURE VIEW" in shown) is not DUCKDB_1
+        assert ("SECURE" in text.upper().partition("VIEW")[0]) is ("CREATE SECURE VIEW" in statements) is not DUCKDB_1
         names = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'sqlanon'").fetchall()
         assert sorted(names) == [("live_1_ward",), ("live_definitions",)]
 
@@ -467,18 +469,20 @@ def test_dropping(connection: duckdb.DuckDBPyConnection) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "there",
+    "statement",
     [
         "CREATE TABLE t_live AS SELECT 1 AS a",
         "CREATE VIEW T_Live AS SELECT 1 AS a",
         "CREATE VIEW sqlanon.live_views AS SELECT 1 AS a",
     ],
 )
-def test_foreign_objects_are_never_replaced(connection: duckdb.DuckDBPyConnection, there: str) -> None:
-    connection.execute(f"CREATE TABLE t AS SELECT i % 4 AS q FROM range(40) AS t(i); CREATE SCHEMA sqlanon; {there}")
+def test_foreign_objects_are_never_replaced(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
+    connection.execute(
+        f"CREATE TABLE t AS SELECT i % 4 AS q FROM range(40) AS t(i); CREATE SCHEMA sqlanon; {statement}"
+    )
     with pytest.raises(SourceError, match=r"sqlanon (live )?did not create"):
         live(connection, make_policy({"q": "suppress"}))
-    assert connection.execute(f"FROM {there.split()[2]}").fetchall() == [(1,)]
+    assert connection.execute(f"FROM {statement.split()[2]}").fetchall() == [(1,)]
 
 
 @pytest.mark.slow
@@ -624,13 +628,13 @@ def policy_file(tmp_path: Path) -> Path:
 
 def test_the_command(policy_file: Path) -> None:
     ended = cli("live", policy_file)
-    status, told = ended.status, ended.out
+    status, output = ended.status, ended.out
     assert status == 0
-    assert "3,000 of 3,001 rows shown now, 1 suppressed (limit 30)" in told
-    assert ("(secure)" in told) is not DUCKDB_1
+    assert "3,000 of 3,001 rows shown now, 1 suppressed (limit 30)" in output
+    assert ("(secure)" in output) is not DUCKDB_1
     ended = cli("live", policy_file, "--name", "again", "--json")
-    status, told = ended.status, ended.out
-    document = json.loads(told)
+    status, output = ended.status, ended.out
+    document = json.loads(output)
     assert (document["view"], document["rows"], document["suppressed_rows"], document["replaced"]) == (
         "again",
         3001,
@@ -638,29 +642,29 @@ def test_the_command(policy_file: Path) -> None:
         False,
     )
     assert document["database"] == str(policy_file.parent / "hospital.duckdb")
-    assert SECRET not in told
+    assert SECRET not in output
     with duckdb.connect(policy_file.parent / "hospital.duckdb") as connection:
         views = connection.execute("SELECT view, suppressed FROM sqlanon.live_views ORDER BY ALL").fetchall()
         assert views == [("again", 1), ("patients_live", 1)]
     ended = cli("live", policy_file, "--name", "again", "--drop")
-    status, told = ended.status, ended.out
-    assert (status, "dropped: view again " in told) == (0, True)
+    status, output = ended.status, ended.out
+    assert (status, "dropped: view again " in output) == (0, True)
 
 
 @pytest.mark.slow
 def test_the_command_when_the_answer_is_no(policy_file: Path) -> None:
     ended = cli("live", policy_file, "--name", "again", "--drop")
-    status, told = ended.status, ended.err
-    assert (status, "live view 'again': does not exist" in told) == (2, True)
+    status, output = ended.status, ended.err
+    assert (status, "live view 'again': does not exist" in output) == (2, True)
     with duckdb.connect(policy_file.parent / "hospital.duckdb") as connection:
         ended = cli("live", policy_file)  # somebody has it
-        status, told = ended.status, ended.err
-        assert (status, "cannot be opened" in told) == (2, True)
+        status, output = ended.status, ended.err
+        assert (status, "cannot be opened" in output) == (2, True)
         connection.execute("DELETE FROM patients")
     ended = cli("live", policy_file)
-    status, told = ended.status, ended.err
-    assert (status, "no rows" in told) == (1, True)
+    status, output = ended.status, ended.err
+    assert (status, "no rows" in output) == (1, True)
     policy_file.write_text(policy_file.read_text(encoding="utf-8") + '\nstrategy = "mondrian"\n', encoding="utf-8")
     ended = cli("live", policy_file)
-    status, told = ended.status, ended.err
-    assert (status, "search.strategy" in told) == (2, True)
+    status, output = ended.status, ended.err
+    assert (status, "search.strategy" in output) == (2, True)

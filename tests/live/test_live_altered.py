@@ -52,15 +52,15 @@ PRIVACY: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module", params=FORMS)
-def altered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def altered_view(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     path = tmp_path_factory.mktemp("altered") / "t.duckdb"
     with duckdb.connect() as maker:
         storage = "v1.0.0" if request.param == "plain" else "v2.0.0"
         maker.execute(f"ATTACH '{path}' AS h (STORAGE_VERSION '{storage}'); CREATE TABLE h.t AS {TABLE}")
     with duckdb.connect(path) as connection:
-        made = live(connection, policy_for(PRIVACY, ATTRIBUTES, search={"suppression_limit": 0.1}))
-        assert made.secure is (request.param == "secure")
-        assert made.suppressed_rows == 0
+        view = live(connection, policy_for(PRIVACY, ATTRIBUTES, search={"suppression_limit": 0.1}))
+        assert view.secure is (request.param == "secure")
+        assert view.suppressed_rows == 0
         yield connection
 
 
@@ -83,21 +83,21 @@ OTHER_TYPES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("column", some(["age", "diagnosis", "others"], 3))
-def test_a_column_of_another_type_tells_nothing(altered: duckdb.DuckDBPyConnection, column: str) -> None:
+def test_a_column_of_another_type_tells_nothing(altered_view: duckdb.DuckDBPyConnection, column: str) -> None:
     """To compare the values to those of the hierarchies, the engine would cast them, and tell those that do not fit."""
-    types = dict(altered.execute("SELECT column_name, column_type FROM (DESCRIBE t)").fetchall())
+    types = dict(altered_view.execute("SELECT column_name, column_type FROM (DESCRIBE t)").fetchall())
     for name in [name for name in types if name not in ("age", "diagnosis")] if column == "others" else [column]:
-        for type_, (others, one) in [*OTHER_TYPES.items()][:: 1 if column == "others" else 2]:
+        for type_, (usual, odd) in [*OTHER_TYPES.items()][:: 1 if column == "others" else 2]:
             if types[name] == type_:
                 continue
-            altered.execute(f"ALTER TABLE t ALTER {name} TYPE {type_} USING ({others.format(name)})::{type_}")
-            altered.execute(f"INSERT INTO t SELECT * REPLACE ({one} AS {name}) FROM t LIMIT 30")
-            seen = [altered.execute(look).fetchall() for look in LOOKS]
+            altered_view.execute(f"ALTER TABLE t ALTER {name} TYPE {type_} USING ({usual.format(name)})::{type_}")
+            altered_view.execute(f"INSERT INTO t SELECT * REPLACE ({odd} AS {name}) FROM t LIMIT 30")
+            seen = [altered_view.execute(look).fetchall() for look in LOOKS]
             assert seen == [[(0,)], [], [(0,)], [(0,)]], (name, type_)
-            rows = altered.execute('SELECT "rows", suppressed, search_advised FROM sqlanon.live_views').fetchall()
+            rows = altered_view.execute('SELECT "rows", suppressed, search_advised FROM sqlanon.live_views').fetchall()
             assert rows == [(630, 630, True)], (name, type_)
-            altered.execute(f"CREATE OR REPLACE TABLE t AS {TABLE}")
-            assert altered.execute("SELECT count(*) FROM t_live").fetchall() == [(600,)]
+            altered_view.execute(f"CREATE OR REPLACE TABLE t AS {TABLE}")
+            assert altered_view.execute("SELECT count(*) FROM t_live").fetchall() == [(600,)]
 
 
 @pytest.mark.slow
@@ -197,8 +197,8 @@ def test_a_broken_view_holds_up_no_other(two: duckdb.DuckDBPyConnection, breakin
 @pytest.mark.thorough
 def test_a_broken_view_is_made_again(two: duckdb.DuckDBPyConnection) -> None:
     two.execute("ALTER TABLE u DROP COLUMN z")
-    made = live(two, policy_of("u"))
-    assert (made.replaced, made.warnings) == (True, ())
+    view = live(two, policy_of("u"))
+    assert (view.replaced, view.warnings) == (True, ())
     assert [column[0] for column in two.execute("FROM u_live").description or []] == ["q"]
     assert two.execute('SELECT count(*) FROM sqlanon.live_views WHERE "rows" = 90').fetchall() == [(2,)]
 
@@ -272,11 +272,11 @@ def test_a_name_with_lines_is_shown_on_one(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     name = "a\nwarning: \x1b[2Jall is lost"
-    for options, there in (([], "created: view "), (["--drop"], "dropped: view ")):
+    for options, prefix in (([], "created: view "), (["--drop"], "dropped: view ")):
         ended = cli("live", tmp_path / "policy.toml", "--name", name, *options)
-        status, told = ended.status, ended.out
+        status, output = ended.status, ended.out
         assert status == 0
-        assert f"{there}a\\nwarning: \\x1b[2Jall is lost" in told
+        assert f"{prefix}a\\nwarning: \\x1b[2Jall is lost" in output
     ended = cli("live", tmp_path / "policy.toml", "--name", name, "--drop")
-    status, told = ended.status, ended.err
-    assert (status, told.count("\n"), "'a\\nwarning" in told) == (2, 1, True)
+    status, output = ended.status, ended.err
+    assert (status, output.count("\n"), "'a\\nwarning" in output) == (2, 1, True)

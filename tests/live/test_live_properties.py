@@ -20,7 +20,7 @@ from oracles.oracle import Value
 from oracles.oracle_privacy import Record, Source
 from properties import privacy_cases, random_cases
 from properties.privacy_cases import LISTED, PrivacyCase
-from properties.privacy_checks import columns_of, opened, policy_of, quick
+from properties.privacy_checks import columns_of, open_database, policy_of, quick
 from support.databases import connection_of, quote_name
 from support.lanes import some
 
@@ -45,8 +45,8 @@ def values_later(draw: st.DrawFn, case: PrivacyCase, type_: Any, name: str) -> V
     if tree is not None:
         return draw(st.sampled_from(random_cases.occurring(tree, unknown=True)))
     new: list[Value] = [90, 91] if str(type_) == "int64" else ["p1", "p2", "u0", "row 0"]
-    here = [row[name] for row in case.source.rows]
-    return draw(st.sampled_from([*here, *here, *new, None]))
+    existing = [row[name] for row in case.source.rows]
+    return draw(st.sampled_from([*existing, *existing, *new, None]))
 
 
 @st.composite
@@ -57,45 +57,49 @@ def changed_cases(draw: st.DrawFn, kind: str) -> tuple[PrivacyCase, list[tuple[s
     types = columns_of(case.source)
     changes: list[tuple[str, Any]] = []
     row = st.fixed_dictionaries({name: values_later(case, type_, name) for name, type_ in types.items()})
-    for what in draw(st.lists(st.sampled_from(["insert", "insert", "delete", "update"]), max_size=3)):
+    for change_kind in draw(st.lists(st.sampled_from(["insert", "insert", "delete", "update"]), max_size=3)):
         n = len(case.source.rows)
-        if what == "insert":  # heaps, so that classes grow past what is asked
+        if change_kind == "insert":  # heaps, so that classes grow past what is asked
             heaps = draw(st.lists(st.tuples(row, st.integers(1, 5)), min_size=1, max_size=4))
-            changes.append((what, [one for one, times in heaps for _ in range(times)]))
-        elif what == "delete":
-            changes.append((what, draw(st.sets(st.integers(0, n - 1), max_size=n))))
+            changes.append((change_kind, [row for row, times in heaps for _ in range(times)]))
+        elif change_kind == "delete":
+            changes.append((change_kind, draw(st.sets(st.integers(0, n - 1), max_size=n))))
         else:
             name = draw(st.sampled_from([*types]))
             some_rows = draw(st.sets(st.integers(0, n - 1), max_size=4))
-            changes.append((what, (name, some_rows, draw(values_later(case, types[name], name)))))
+            changes.append((change_kind, (name, some_rows, draw(values_later(case, types[name], name)))))
     return case, changes
 
 
 def apply(connection: Any, rows: list[Record], change: tuple[str, Any]) -> list[Record]:
     """Change the table, and a list of its rows likewise: a column tells which is which."""
-    what, told = change
-    if what == "insert":
-        numbered = [{**one, "row number": 1000 + len(rows) + i} for i, one in enumerate(told)]
+    kind, subject = change
+    if kind == "insert":
+        numbered = [{**row, "row number": 1000 + len(rows) + i} for i, row in enumerate(subject)]
         names = [*numbered[0]]
         connection.executemany(
             f"INSERT INTO t ({', '.join(map(quote_name, names))}) VALUES ({', '.join('?' for _ in names)})",
-            [[one[name] for name in names] for one in numbered],
+            [[row[name] for name in names] for row in numbered],
         )
         return [*rows, *numbered]
-    if what == "delete":
-        connection.execute('DELETE FROM t WHERE list_contains(?, "row number")', [sorted(told)])
-        return [row for row in rows if row["row number"] not in told]
-    name, places, value = told
+    if kind == "delete":
+        connection.execute('DELETE FROM t WHERE list_contains(?, "row number")', [sorted(subject)])
+        return [row for row in rows if row["row number"] not in subject]
+    name, places, value = subject
     connection.execute(
         f'UPDATE t SET {quote_name(name)} = ? WHERE list_contains(?, "row number")', [value, sorted(places)]
     )
     return [{**row, name: value} if row["row number"] in places else row for row in rows]
 
 
-def shown(case: PrivacyCase, rows: list[Record], levels: Mapping[str, int]) -> oracle_privacy.Release:
+def expected_view(case: PrivacyCase, rows: list[Record], levels: Mapping[str, int]) -> oracle_privacy.Release:
     """What a live view has to show: of rows whose sensitive values have a place in the hierarchies that are needed."""
     source = case.source
-    needed = [one["attribute"] for one in case.privacy.get("t_closeness", ()) if one["distance"] == "hierarchical"]
+    needed = [
+        requirement["attribute"]
+        for requirement in case.privacy.get("t_closeness", ())
+        if requirement["distance"] == "hierarchical"
+    ]
     placed = [row for row in rows if all(source.sensitive[name].knows(row[name]) for name in needed)]
     now = Source(placed, source.quasi, source.sensitive, source.person)
     return oracle_privacy.Release(now, tuple(levels[name] for name in source.quasi), case.privacy)
@@ -106,8 +110,8 @@ def persons_of(rows: list[Record], release: oracle_privacy.Release) -> tuple[int
     who = release.source.person
     if who is None:
         return None, None
-    kept = Counter(row[who] for records in release.kept_records.values() for row in records)
-    return len({row[who] for row in rows}), len(Counter(row[who] for row in rows) - kept)
+    retained = Counter(row[who] for records in release.kept_records.values() for row in records)
+    return len({row[who] for row in rows}), len(Counter(row[who] for row in rows) - retained)
 
 
 @pytest.mark.parametrize("kind", some([*LISTED, "k"], 1))
@@ -122,28 +126,28 @@ def test_a_view_shows_what_plain_python_releases_of_the_current_table(kind: str)
         numbered = replace(case.source, rows=rows)
         names = [*case.source.quasi, *case.source.sensitive]
         columns = ", ".join(map(quote_name, names))
-        with tempfile.TemporaryDirectory() as folder, opened(numbered_types(numbered)) as db:
+        with tempfile.TemporaryDirectory() as folder, open_database(numbered_types(numbered)) as db:
             policy = policy_of(case, "optimal", Path(folder))
             tree = policy.model_dump(exclude_none=True)
             tree["source"]["undeclared"] = "drop"
             try:
-                made = db.live(sqlanon.Policy(**tree))
+                view = db.live(sqlanon.Policy(**tree))
             except sqlanon.InfeasibleError:
                 seen["infeasible"] += 1
                 return
             connection = connection_of(db)
             for change in [None, *changes]:
                 rows = rows if change is None else apply(connection, rows, change)
-                release = shown(case, rows, made.generalization)
+                release = expected_view(case, rows, view.generalization)
                 expected = release.released([*case.source.sensitive])
-                found = Counter(connection.execute(f"SELECT {columns} FROM t_live").fetchall())
-                assert found == expected, (change, found - expected, expected - found)
+                live_rows = Counter(connection.execute(f"SELECT {columns} FROM t_live").fetchall())
+                assert live_rows == expected, (change, live_rows - expected, expected - live_rows)
                 columns_of_status = '"rows", suppressed, "limit", search_advised, persons, suppressed_persons'
-                told = connection.execute(f"SELECT {columns_of_status} FROM sqlanon.live_views")
+                status = connection.execute(f"SELECT {columns_of_status} FROM sqlanon.live_views")
                 left_out, (persons, lost) = len(rows) - expected.total(), persons_of(rows, release)
                 limit = int(Decimal(case.limit) * (len(rows) if persons is None else persons))
                 advised = (left_out if lost is None else lost) > limit
-                assert told.fetchall() == [(len(rows), left_out, limit, advised, persons, lost)]
+                assert status.fetchall() == [(len(rows), left_out, limit, advised, persons, lost)]
                 seen["some suppressed" if left_out else "all shown"] += 1
 
     check()

@@ -33,13 +33,13 @@ def steepest() -> Iterator[None]:
 
 def best(rows: Sequence[Row], limit: float) -> tuple[float, tuple[int, ...]]:
     """The least score of all generalizations that leave out few enough rows; then the height, and the levels."""
-    found = []
+    candidates = []
     for levels in itertools.product(*(range(top + 1) for top in HEIGHTS)):
         share = lost(rows, levels) / len(rows)
         if share <= limit:
             steep = max(level / top for level, top in zip(levels, HEIGHTS, strict=True))
-            found.append((round(steep * (1 - share) + share, 12), sum(levels), levels))
-    return min(found)[0], min(found)[2]
+            candidates.append((round(steep * (1 - share) + share, 12), sum(levels), levels))
+    return min(candidates)[0], min(candidates)[2]
 
 
 @pytest.mark.thorough
@@ -57,8 +57,8 @@ def test_the_search_finds_the_best_by_it(tmp_path: Path, seed: int, strategy: st
 @pytest.mark.slow
 def test_a_release_below_the_full_domain_is_scored_by_it(tmp_path: Path) -> None:
     """By the sums of its levels; what `whole-classes` releases is at the levels of the optimum."""
-    both = ("whole-classes", "optimal")
-    policies = [write(tmp_path, patients(2), strategy, 0.1, "steepest") for strategy in both]
+    strategies = ("whole-classes", "optimal")
+    policies = [write(tmp_path, patients(2), strategy, 0.1, "steepest") for strategy in strategies]
     with sqlanon.connect() as db:
         scores = [db.anonymize(policy).score for policy in policies]
     assert scores == pytest.approx([best(patients(2), 0.1)[0]] * 2)

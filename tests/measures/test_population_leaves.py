@@ -59,5 +59,5 @@ def test_loss_counts_the_values_of_the_column(seed: int) -> None:
     assert figures
     for levels, score in figures.items():
         columns = zip(zip(*source, strict=True), (labels_of_age, labels_of_zip), levels, strict=True)
-        each = [loss(list(column), labels, level) for column, labels, level in columns]
-        assert score == pytest.approx(sum(each) / 2), levels
+        losses = [loss(list(column), labels, level) for column, labels, level in columns]
+        assert score == pytest.approx(sum(losses) / 2), levels

@@ -45,12 +45,12 @@ def check(case: Case) -> None:
 def check_neighbours(measure: Measure, figures: dict[Levels, Figures], levels: Levels, score: float) -> None:
     below = max(measure.bound_above(figures[figure]) for figure in figures if at_most(figure, levels))
     assert holds(below, score)
-    lift = max(measure.lift(other, figures[other]) for other in figures if at_most(levels, other))
+    lift = max(measure.lift(candidate, figures[candidate]) for candidate in figures if at_most(levels, candidate))
     assert lift >= 0
     assert holds(measure.raise_bound(measure.bound(levels), lift), score)
     assert holds(measure.raise_bound(below, lift), score)
-    for other, above in figures.items():
-        if at_most(levels, other):
+    for candidate, above in figures.items():
+        if at_most(levels, candidate):
             suppressed = above.suppressed_rows
             assert holds(measure.bound_with(levels, suppressed), score)
             assert holds(measure.bound(levels), measure.bound_with(levels, suppressed))
@@ -79,8 +79,10 @@ def test_a_recoding_at_one_level_scores_as_its_generalization(measure: str, aggr
     table = Table.of(case.rows, case.hierarchies)
     for levels in oracle.lattice(table):
         release = Release(table, levels, case.k)
-        kept, places = release.kept.items(), [*enumerate(levels)]
-        leaves = [sum(n * (table.leaves_under[a][level][labels[a]] - 1) for labels, n in kept) for a, level in places]
+        retained, places = release.kept.items(), [*enumerate(levels)]
+        leaves = [
+            sum(n * (table.leaves_under[a][level][labels[a]] - 1) for labels, n in retained) for a, level in places
+        ]
         totals = RecodingTotals(
             tuple(map(float, leaves)), tuple(level * sum(release.kept.values()) for level in levels)
         )

@@ -103,26 +103,35 @@ _WITHOUT_FAULTS = (ast.Import, ast.ImportFrom, ast.Assert, ast.Raise, ast.Joined
 
 def _excluded_spans(text: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """The spans of types, imports, docstrings and messages, which have no faults."""
-    found: list[ast.expr | ast.stmt] = []
+    excluded: list[ast.expr | ast.stmt] = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
-            found += [one for one in (node.returns, *(arg.annotation for arg in node.args.args)) if one is not None]
-            found += [one for one in (arg.annotation for arg in node.args.kwonlyargs) if one is not None]
+            excluded += [
+                annotation
+                for annotation in (node.returns, *(arg.annotation for arg in node.args.args))
+                if annotation is not None
+            ]
+            excluded += [
+                annotation for annotation in (arg.annotation for arg in node.args.kwonlyargs) if annotation is not None
+            ]
         elif isinstance(node, ast.AnnAssign):
-            found.append(node.annotation)
+            excluded.append(node.annotation)
         elif isinstance(node, _WITHOUT_FAULTS):
-            found.append(node)
+            excluded.append(node)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            found.append(node.value)
-    return [((one.lineno, one.col_offset), (one.end_lineno or 0, one.end_col_offset or 0)) for one in found]
+            excluded.append(node.value)
+    return [
+        ((excluded.lineno, excluded.col_offset), (excluded.end_lineno or 0, excluded.end_col_offset or 0))
+        for excluded in excluded
+    ]
 
 
 def _statements(text: str) -> set[tuple[int, int]]:
     """The positions at which the SQL of templates and fragments begins."""
     return {
-        (one.lineno, one.col_offset)
+        (statement.lineno, statement.col_offset)
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("template", "fragment")
-        for one in ast.walk(node)
-        if isinstance(one, ast.Constant) and isinstance(one.value, str) and _SQL.search(one.value)
+        for statement in ast.walk(node)
+        if isinstance(statement, ast.Constant) and isinstance(statement.value, str) and _SQL.search(statement.value)
     }

@@ -162,8 +162,8 @@ def runs_for(fault: Fault, tests: Sequence[str], near: bool = False) -> list[lis
     if tests:
         return [[*QUICK, *tests] if "-m" not in tests else [*tests]]
     parts = Path(fault.file).parts
-    own = Path("tests", parts[1]) if len(parts) > 2 else None
-    first = [[*QUICK, "-n", "auto", str(own)]] if own is not None and (ROOT / own).is_dir() else []
+    folder = Path("tests", parts[1]) if len(parts) > 2 else None
+    first = [[*QUICK, "-n", "auto", str(folder)]] if folder is not None and (ROOT / folder).is_dir() else []
     return first if near and first else [*first, [*QUICK, "-n", "auto"]]
 
 

@@ -32,7 +32,7 @@ def few(n: int = 0) -> bool:
 
 
 def faults(text: str, lines: set[int] | None = None) -> set[tuple[int, str, str]]:
-    return {(one.line, one.old.strip(), one.new.strip()) for one in mutants_of(Path("x.py"), text, lines)}
+    return {(fault.line, fault.old.strip(), fault.new.strip()) for fault in mutants_of(Path("x.py"), text, lines)}
 
 
 def test_faults_are_in_code_and_in_the_sql_of_templates() -> None:
@@ -55,9 +55,9 @@ def test_faults_are_in_code_and_in_the_sql_of_templates() -> None:
 
 
 def test_each_fault_changes_its_place_alone() -> None:
-    for one in mutants_of(Path("x.py"), SOURCE):
-        lines = zip(SOURCE.splitlines(), one.applied(SOURCE).splitlines(), strict=True)
-        assert [i for i, (before, after) in enumerate(lines, start=1) if before != after] == [one.line]
+    for fault in mutants_of(Path("x.py"), SOURCE):
+        lines = zip(SOURCE.splitlines(), fault.applied(SOURCE).splitlines(), strict=True)
+        assert [i for i, (before, after) in enumerate(lines, start=1) if before != after] == [fault.line]
 
 
 @pytest.mark.thorough
@@ -108,5 +108,5 @@ def test_each_fault_of_a_list_can_be_planted(name: str) -> None:
 
 @pytest.mark.thorough
 def test_faults_of_the_whole_package_are_drawn_by_their_seed() -> None:
-    first, again, other = ([fault.name for fault in plant.draw_faults(3, random.Random(seed))] for seed in (1, 1, 2))
-    assert len(first) == 3 and first == again != other
+    first, again, third = ([fault.name for fault in plant.draw_faults(3, random.Random(seed))] for seed in (1, 1, 2))
+    assert len(first) == 3 and first == again != third

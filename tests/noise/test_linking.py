@@ -49,8 +49,8 @@ def test_near_are_the_originals_within_the_range_that_holds_the_own_with_confide
     rows = [(0, 0, *((100.0, 100.0) for _ in epsilons))]  # record, class, original and noisy value of each attribute
     for j in range(count):
         for off in (-1.001, -0.999, 0.999, 1.001):
-            own = [(100.0 + off * widths[i] if i == j else 100.0, 100.0 + 1e6) for i in range(count)]
-            rows.append((len(rows), 0, *own))
+            attributes = [(100.0 + off * widths[i] if i == j else 100.0, 100.0 + 1e6) for i in range(count)]
+            rows.append((len(rows), 0, *attributes))
     rows.append((len(rows), 1, *((100.0, 1e6) for _ in epsilons)))
     with duckdb.connect() as connection:
         columns = ", ".join(f"x_{j} DOUBLE, v_{j} DOUBLE" for j in range(count))
@@ -71,11 +71,11 @@ def test_near_are_the_originals_within_the_range_that_holds_the_own_with_confide
                 3 + 4 * (count - 1),
             )
         if count > 1:
-            each = [table(f"near_{j}") for j in range(count)]
-            query = nearby_originals_in_all(table("noisy"), table("classes"), noisy, confidence, each, k=20)
-            found = dict(connection.execute(query.sql("duckdb")).fetchall())
-            assert found[0] == 1 + 2 * count
-            assert found[1] == found[len(rows) - 1] == 0
+            near_tables = [table(f"near_{j}") for j in range(count)]
+            query = nearby_originals_in_all(table("noisy"), table("classes"), noisy, confidence, near_tables, k=20)
+            counts = dict(connection.execute(query.sql("duckdb")).fetchall())
+            assert counts[0] == 1 + 2 * count
+            assert counts[1] == counts[len(rows) - 1] == 0
 
 
 def test_without_noise_all_of_the_class_are_near() -> None:

@@ -28,7 +28,7 @@ import pytest
 import sqlanon
 import sqlanon.publish.targets.file.target as publishing
 from oracles import oracle_noise
-from properties.noise_cases import number, seen
+from properties.noise_cases import number, read_columns
 from sqlanon.audit.verify import verify_file
 from support.commands import cli
 from support.databases import change, fetch
@@ -42,8 +42,8 @@ pytestmark = pytest.mark.usefixtures("plain_macros")
 
 def rarely(*values: Any) -> list[Any]:
     """Parameters that wait for the slow lane."""
-    one = [value if isinstance(value, tuple) else (value,) for value in values]
-    return [pytest.param(*value, marks=pytest.mark.slow) for value in one]
+    arguments = [value if isinstance(value, tuple) else (value,) for value in values]
+    return [pytest.param(*value, marks=pytest.mark.slow) for value in arguments]
 
 
 ROWS = 600
@@ -111,7 +111,7 @@ def copy(published_release: sqlanon.Release, tmp_path: Path) -> Path:
     return Path(shutil.copy(published_release.path, tmp_path / "copy.duckdb"))
 
 
-def anonymized(values: str, type_: str, noise: dict[str, Any], check: Callable[..., Any], **more: Any) -> Any:
+def check_noise(values: str, type_: str, noise: dict[str, Any], check: Callable[..., Any], **more: Any) -> Any:
     """What ``check`` says of the result on one class of these values, which stand in SQL: and of the table it makes."""
     attribute = {"role": "quasi", "noise": {"epsilon": 1.0, **noise}, **more.pop("attribute", {})}
     with duckdb.connect() as connection:
@@ -127,8 +127,8 @@ def column(result: sqlanon.Result) -> list[Any]:
 
 
 def type_of(result: sqlanon.Result) -> str:
-    (found,) = (one.type for one in result._draft.columns() if one.name == "x")
-    return found
+    (type_,) = (released_column.type for released_column in result._draft.columns() if released_column.name == "x")
+    return type_
 
 
 # --- what a run says --------------------------------------------------------------------------------
@@ -140,8 +140,8 @@ def test_a_release_without_noise_does_not_mention_noise(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE t AS SELECT 'a' AS q FROM range(4)")
         with sqlanon.connect(connection) as db:
             result = db.anonymize(make_policy({"q": "suppress"}))
-            told = (result.epsilon, result.noise, result.linking_risk, result.linking_risk_strict, result.confidence)
-            assert told == (None,) * 5
+            figures = (result.epsilon, result.noise, result.linking_risk, result.linking_risk_strict, result.confidence)
+            assert figures == (None,) * 5
             assert {"epsilon", "noise", "linking_risk", "linking_risk_strict", "confidence"}.isdisjoint(
                 result.to_dict()
             )
@@ -160,7 +160,7 @@ def test_the_records_with_noise_are_shown_to_the_holder(usual: sqlanon.Result) -
 
 
 def test_a_result_reports_the_expected_error_of_noise(usual: sqlanon.Result) -> None:
-    result, records = usual, seen(usual, 3).records
+    result, records = usual, read_columns(usual, 3).records
     assert result.epsilon == 3.5
     assert result.noise is not None and list(result.noise) == list(NOISY)
     assert result.confidence is None
@@ -185,14 +185,18 @@ def test_a_share_of_the_budget_is_what_a_run_says(source: Path) -> None:
     with sqlanon.connect() as db:
         result = db.anonymize(sqlanon.Policy(**tree))
     assert result.noise is not None
-    assert {name: one["epsilon"] for name, one in result.noise.items()} == {"height": 0.75, "weight": 0.75, "born": 2.0}
+    assert {name: figures["epsilon"] for name, figures in result.noise.items()} == {
+        "height": 0.75,
+        "weight": 0.75,
+        "born": 2.0,
+    }
     assert result.epsilon == 3.5
 
 
 def test_a_result_shows_no_value_of_anybody(usual: sqlanon.Result) -> None:
-    shown = repr(usual)
+    text = repr(usual)
     for value in ("150.", "251", "Odd One", "1901", "180.1"):
-        assert value not in shown
+        assert value not in text
 
 
 # --- values -----------------------------------------------------------------------------------------
@@ -221,7 +225,7 @@ def test_released_types_have_room_for_noise(tmp_path: Path) -> None:
             assert db.verify(release.path, policy).verified
     expected = {name: TYPES.get(type_, "DATE") for name, type_ in types.items()}
     claimed = json.loads(fetch(release.path, "SELECT columns FROM sqlanon.manifest")[0][0])
-    assert {one["name"]: one["type"] for one in claimed} == {"q": "VARCHAR", **expected}
+    assert {type_entry["name"]: type_entry["type"] for type_entry in claimed} == {"q": "VARCHAR", **expected}
     rows = fetch(release.path, f"SELECT DISTINCT {', '.join(f'typeof({name})' for name in types)} FROM t")
     assert rows == [tuple(expected.values())]
 
@@ -236,7 +240,7 @@ def test_bignum_has_room_too(tmp_path: Path) -> None:
         duckdb.connect().execute("SELECT 1::BIGNUM")
     except duckdb.Error:
         pytest.skip("this DuckDB has no BIGNUM")
-    anonymized("(1), (2), (3)", "BIGNUM", {}, check)
+    check_noise("(1), (2), (3)", "BIGNUM", {}, check)
 
 
 @pytest.mark.slow
@@ -250,7 +254,7 @@ def test_noise_is_for_numbers_and_dates(type_: str) -> None:
         "INTEGER[]": "[1]", "BOOLEAN": "true",
     }.get(type_, "'1'")  # fmt: skip
     with pytest.raises(sqlanon.SourceError) as caught:
-        anonymized(f"({values}), ({values})", type_, {}, lambda result: None)
+        check_noise(f"({values}), ({values})", type_, {}, lambda result: None)
     assert "'x'" in str(caught.value)
     assert "noise" in str(caught.value) and "numbers" in str(caught.value) and "dates" in str(caught.value)
 
@@ -261,14 +265,14 @@ def test_floats_are_multiples_of_a_power_of_two() -> None:
     values = ", ".join(f"({math.pi * i / 40!r})" for i in range(41))
 
     def check(result: sqlanon.Result) -> None:
-        found = [Fraction(value) for value in column(result)]
+        values = [Fraction(value) for value in column(result)]
         r = oracle_noise.granularity(Fraction(math.pi), Fraction(1), any_sign=True)
         assert r == Fraction(1, 256)
-        assert all((value / r).denominator == 1 for value in found)
-        assert any((value / (2 * r)).denominator != 1 for value in found)  # no coarser than it has to be
-        assert len(set(found)) > 30
+        assert all((value / r).denominator == 1 for value in values)
+        assert any((value / (2 * r)).denominator != 1 for value in values)  # no coarser than it has to be
+        assert len(set(values)) > 30
 
-    anonymized(values, "DOUBLE", {}, check)
+    check_noise(values, "DOUBLE", {}, check)
 
 
 @pytest.mark.thorough
@@ -291,11 +295,11 @@ def test_the_granularity_covers_the_grid_of_the_range(type_: str, noise: dict[st
     values = ", ".join(f"({i * 100})" for i in range(51))
 
     def check(result: sqlanon.Result) -> None:
-        found = [number(value) for value in column(result)]
-        assert all((value / r).denominator == 1 for value in found), sorted(found)
-        assert any((value / (2 * r)).denominator != 1 for value in found)
+        values = [number(value) for value in column(result)]
+        assert all((value / r).denominator == 1 for value in values), sorted(values)
+        assert any((value / (2 * r)).denominator != 1 for value in values)
 
-    anonymized(values, type_, noise, check)
+    check_noise(values, type_, noise, check)
 
 
 @pytest.mark.slow
@@ -304,10 +308,10 @@ def test_a_granularity_in_decimals_is_released_in_floats() -> None:
     values = ", ".join(f"({i * 0.7!r})" for i in range(60))
 
     def check(result: sqlanon.Result) -> None:
-        found = column(result)
-        assert all(value == float(round(Decimal(value), 1)) for value in found), sorted(found)
+        values = column(result)
+        assert all(value == float(round(Decimal(value), 1)) for value in values), sorted(values)
 
-    anonymized(values, "DOUBLE", {"round": 0.1}, check)
+    check_noise(values, "DOUBLE", {"round": 0.1}, check)
 
 
 @pytest.mark.slow
@@ -315,11 +319,11 @@ def test_zero_has_no_sign() -> None:
     """-0.0 is no other value than 0.0, and reads as one."""
 
     def check(result: sqlanon.Result) -> None:
-        found = column(result)
-        assert 0.0 in found
-        assert not any(value == 0 and math.copysign(1, value) < 0 for value in found)
+        values = column(result)
+        assert 0.0 in values
+        assert not any(value == 0 and math.copysign(1, value) < 0 for value in values)
 
-    anonymized(", ".join(f"({i % 4 - 2})" for i in range(400)), "DOUBLE", {"round": 1}, check)
+    check_noise(", ".join(f"({i % 4 - 2})" for i in range(400)), "DOUBLE", {"round": 1}, check)
 
 
 @pytest.mark.slow
@@ -327,11 +331,11 @@ def test_dates_are_whole_days_and_rounded_from_1970() -> None:
     values = ", ".join(f"(DATE '1980-01-01' + {i})" for i in range(60))
 
     def check(result: sqlanon.Result) -> None:
-        found = column(result)
-        assert all(type(value) is date for value in found)
-        assert all((value - date(1970, 1, 1)).days % 7 == 0 for value in found)
+        values = column(result)
+        assert all(type(value) is date for value in values)
+        assert all((value - date(1970, 1, 1)).days % 7 == 0 for value in values)
 
-    anonymized(values, "DATE", {"round": 7}, check)
+    check_noise(values, "DATE", {"round": 7}, check)
 
 
 @pytest.mark.slow
@@ -340,12 +344,12 @@ def test_dates_stay_dates_however_large_the_noise() -> None:
     values = ", ".join(f"(DATE '0900-01-01' + {i * 30_000})" for i in range(100))
 
     def check(result: sqlanon.Result) -> None:
-        found = column(result)
-        assert len(found) == 100
-        assert {date.min, date.max} & set(found)
-        assert all(date.min <= value <= date.max for value in found)
+        values = column(result)
+        assert len(values) == 100
+        assert {date.min, date.max} & set(values)
+        assert all(date.min <= value <= date.max for value in values)
 
-    anonymized(values, "DATE", {"epsilon": 0.001}, check)
+    check_noise(values, "DATE", {"epsilon": 0.001}, check)
 
 
 @pytest.mark.slow
@@ -353,11 +357,11 @@ def test_bounds_are_the_least_and_the_greatest() -> None:
     values = ", ".join(f"({i})" for i in range(100))
 
     def check(result: sqlanon.Result) -> None:
-        found = column(result)
-        assert (min(found), max(found)) == (10, 90)
-        assert len(set(found)) > 2
+        values = column(result)
+        assert (min(values), max(values)) == (10, 90)
+        assert len(set(values)) > 2
 
-    anonymized(values, "INTEGER", {"bounds": [10, 90]}, check)
+    check_noise(values, "INTEGER", {"bounds": [10, 90]}, check)
 
 
 @pytest.mark.slow
@@ -365,12 +369,12 @@ def test_by_default_the_range_of_a_class_bounds_nothing() -> None:
     values = ", ".join(f"({i})" for i in range(200))
 
     def check(result: sqlanon.Result) -> None:
-        found = column(result)
+        values = column(result)
         # Each is beyond the range with a probability of more than 0.31 (1/(2e) at the ends), twice 99 times.
-        assert min(found) < 0 and max(found) > 199
-        assert Counter(found).most_common(1)[0][1] < 20
+        assert min(values) < 0 and max(values) > 199
+        assert Counter(values).most_common(1)[0][1] < 20
 
-    anonymized(values, "INTEGER", {}, check)
+    check_noise(values, "INTEGER", {}, check)
 
 
 @pytest.mark.slow
@@ -385,7 +389,7 @@ def test_by_default_the_range_of_a_class_bounds_nothing() -> None:
 def test_bounds_are_of_the_type_of_the_column(bounds: list[Any], type_: str) -> None:
     values = "(DATE '2000-01-01'), (DATE '2001-01-01')" if type_ == "DATE" else "(1), (2)"
     with pytest.raises(sqlanon.SqlanonError, match="bounds"):
-        anonymized(values, type_, {"bounds": bounds}, lambda result: None)
+        check_noise(values, type_, {"bounds": bounds}, lambda result: None)
 
 
 @pytest.mark.slow
@@ -396,7 +400,7 @@ def test_a_granularity_is_of_the_type_of_the_column(round_: float, type_: str) -
     """Else what is released would be rounded once more, or not fit."""
     values = "(DATE '2000-01-01'), (DATE '2001-01-01')" if type_ == "DATE" else "(1), (2)"
     with pytest.raises(sqlanon.SqlanonError, match="round"):
-        anonymized(values, type_, {"round": round_}, lambda result: None)
+        check_noise(values, type_, {"round": round_}, lambda result: None)
 
 
 @pytest.mark.thorough
@@ -411,7 +415,7 @@ def test_a_class_of_one_value_gets_no_noise(tmp_path: Path) -> None:
         with sqlanon.connect(connection) as db:
             result = db.anonymize(make_policy(attributes))
             release = result.publish(tmp_path / "r.duckdb")
-            records = seen(result, 2).records
+            records = read_columns(result, 2).records
     assert fetch(release.path, "SELECT DISTINCT x FROM t WHERE q = 'a'") == [(7.3,)]
     assert fetch(release.path, "SELECT DISTINCT y FROM t WHERE q = 'b'") == [(7,)]
     assert len(fetch(release.path, "SELECT DISTINCT x FROM t WHERE q = 'b'")) > 10
@@ -423,7 +427,7 @@ def test_a_class_of_one_value_is_rounded_on_request() -> None:
     def check(result: sqlanon.Result) -> None:
         assert set(column(result)) == {7.5}
 
-    anonymized("(7.3), (7.3), (7.3)", "DOUBLE", {"round": 0.5}, check)
+    check_noise("(7.3), (7.3), (7.3)", "DOUBLE", {"round": 0.5}, check)
 
 
 @pytest.mark.slow
@@ -447,7 +451,7 @@ def test_a_class_of_one_value_is_rounded_on_request() -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("epsilon", [1.0, *(pytest.param(one, marks=pytest.mark.slow) for one in (0.001, 1000.0))])
+@pytest.mark.parametrize("epsilon", [1.0, *(pytest.param(value, marks=pytest.mark.slow) for value in (0.001, 1000.0))])
 def test_values_at_the_ends_of_their_types(values: str, type_: str, epsilon: float, tmp_path: Path) -> None:
     """A release, or an error that a reader of the policy understands: nothing of the engine's, no NaN, no infinity."""
 
@@ -458,7 +462,7 @@ def test_values_at_the_ends_of_their_types(values: str, type_: str, epsilon: flo
         json.dumps(result.to_dict(), allow_nan=False)
 
     try:
-        anonymized(values, type_, {"epsilon": epsilon}, check)
+        check_noise(values, type_, {"epsilon": epsilon}, check)
     except sqlanon.SourceError as error:
         assert "'x'" in str(error)
         for value in values.replace("(", "").replace(")", "").split(", "):
@@ -472,7 +476,7 @@ def test_values_at_the_ends_of_their_types(values: str, type_: str, epsilon: flo
 @pytest.mark.parametrize("value", ["NULL", "'nan'", "1.1e100", *rarely("'inf'", "'-inf'", "-1.1e100")])
 def test_a_value_that_no_noise_can_be_added_to_is_an_error(value: str) -> None:
     with pytest.raises(sqlanon.SourceError) as caught:
-        anonymized(f"(1), (2), ({value}::DOUBLE), ({value}::DOUBLE)", "DOUBLE", {}, lambda result: None)
+        check_noise(f"(1), (2), ({value}::DOUBLE), ({value}::DOUBLE)", "DOUBLE", {}, lambda result: None)
     message = str(caught.value)
     assert "'x'" in message and "2 rows" in message and 'on_unknown = "suppress"' in message
     assert "1.1e" not in message
@@ -484,10 +488,12 @@ def test_rows_with_unknown_values_are_suppressed_on_request(value: str) -> None:
     def check(result: sqlanon.Result) -> None:
         assert (result.suppressed_rows, result.released_rows) == (2, 4)
         assert len(column(result)) == 4
-        assert len(seen(result, 1).records) == 4
-        assert oracle_noise.ranges(seen(result, 1).records) == {seen(result, 1).records[0].place: (9.0,)}
+        assert len(read_columns(result, 1).records) == 4
+        assert oracle_noise.ranges(read_columns(result, 1).records) == {
+            read_columns(result, 1).records[0].place: (9.0,)
+        }
 
-    anonymized(
+    check_noise(
         f"(1), (2), (10), (3), ({value}::DOUBLE), ({value}::DOUBLE)", "DOUBLE", {}, check,
         attribute={"on_unknown": "suppress"}, search={"suppression_limit": 0.34},
     )  # fmt: skip
@@ -495,7 +501,7 @@ def test_rows_with_unknown_values_are_suppressed_on_request(value: str) -> None:
 
 def test_suppressed_rows_of_unknown_values_count() -> None:
     with pytest.raises(sqlanon.InfeasibleError) as caught:
-        anonymized(
+        check_noise(
             "(1), (2), (10), (NULL)", "DOUBLE", {}, lambda result: None,
             attribute={"on_unknown": "suppress"}, search={"suppression_limit": 0.2},
         )  # fmt: skip
@@ -505,7 +511,7 @@ def test_suppressed_rows_of_unknown_values_count() -> None:
 @pytest.mark.slow
 def test_all_unknown_is_infeasible() -> None:
     with pytest.raises(sqlanon.InfeasibleError):
-        anonymized(
+        check_noise(
             "(NULL), (NULL)", "DOUBLE", {}, lambda result: None,
             attribute={"on_unknown": "suppress"}, search={"suppression_limit": 1},
         )  # fmt: skip
@@ -523,7 +529,7 @@ def test_a_score_that_counts_suppressed_rows_is_not_shown_with_noise(
         assert (result.score, release.manifest.score) == (0, score)
         assert release.verify().verified
 
-    anonymized("(1), (2), (3), (4)", "INTEGER", {}, check, search={"measure": measure})
+    check_noise("(1), (2), (3), (4)", "INTEGER", {}, check, search={"measure": measure})
 
 
 # --- confidence -------------------------------------------------------------------------------------
@@ -533,7 +539,7 @@ def test_confidence_suppresses_whom_few_are_near() -> None:
     """Three together, and one alone far off: with little noise it is near itself only."""
 
     def check(result: sqlanon.Result) -> None:
-        records = seen(result, 1)
+        records = read_columns(result, 1)
         assert result.confidence is not None
         assert records.suppressed.count(True) == result.confidence["suppressed_rows"] == result.suppressed_rows
         gone = oracle_noise.too_few(records.records, [1000.0], 0.99, 2)
@@ -586,7 +592,7 @@ def test_released_rows_of_a_view_are_judged_by_the_values_of_the_whole_source() 
     with duckdb.connect() as connection, sqlanon.connect(connection) as db:
         connection.execute(f"CREATE VIEW t AS {rows}")
         result = db.anonymize(make(attributes, privacy, search={"suppression_limit": 0.5}))
-        records = seen(result, 1)
+        records = read_columns(result, 1)
         gone = oracle_noise.too_few(records.records, [1.0], 0.5, 2)
         assert set(records.released) == set(range(60)) - gone
 
@@ -597,9 +603,9 @@ def test_confident_releases_verify_and_say_what_was_suppressed(source: Path, tmp
     with sqlanon.connect() as db:
         result = db.anonymize(policy)
         release = result.publish(tmp_path / "r.duckdb", "patients")
-        records = seen(result, 3)
+        records = read_columns(result, 3)
         gone = oracle_noise.too_few(records.records, EPSILONS, 0.9, 5)
-        survivors = oracle_noise.kept(records.records, gone, lambda members: len(members) >= 5)
+        survivors = oracle_noise.kept_records(records.records, gone, lambda members: len(members) >= 5)
         assert set(records.released) == survivors
         verification = db.verify(release.path, policy)
         assert verification.verified, verification.failures
@@ -623,11 +629,11 @@ def test_noise_only_where_it_is_declared(source: Path, published_release: sqlano
     plain = policy_for(source, dict.fromkeys(NOISY, "insensitive"))
     with sqlanon.connect() as db:
         publication = db.anonymize(plain).publish(tmp_path / "plain.duckdb", "patients")
-    rest = "SELECT sex, zip, illness, id FROM patients ORDER BY id"
-    assert fetch(published_release.path, rest) == fetch(publication.path, rest)
+    query = "SELECT sex, zip, illness, id FROM patients ORDER BY id"
+    assert fetch(published_release.path, query) == fetch(publication.path, query)
     values = "SELECT height, weight, born FROM patients ORDER BY id"
     pairs = zip(fetch(published_release.path, values), fetch(publication.path, values), strict=True)
-    assert sum(one == two for pair in pairs for one, two in zip(*pair, strict=True)) < 3 * ROWS * 0.05
+    assert sum(first == second for pair in pairs for first, second in zip(*pair, strict=True)) < 3 * ROWS * 0.05
     names = "SELECT column_name FROM duckdb_columns() WHERE table_name = 'patients' ORDER BY column_index"
     assert fetch(published_release.path, names) == fetch(publication.path, names)
     claims = (
@@ -669,7 +675,7 @@ def test_publishing_twice_shows_the_same_noise_and_two_runs_do_not(
         again = fetch(published_release.path, ordered)
         # The first result has its own noise still.
         assert sorted(result.noisy.fetchall()) == before
-    assert sum(one[:3] == two[:3] for one, two in zip(rows[0], again, strict=True)) < ROWS / 20
+    assert sum(first[:3] == second[:3] for first, second in zip(rows[0], again, strict=True)) < ROWS / 20
 
 
 @pytest.mark.slow
@@ -677,13 +683,13 @@ def test_noise_is_never_in_a_view(usual: sqlanon.Result, published_release: sqla
     """Who reads a view with a random function in it often enough averages the noise away."""
     views = fetch(published_release.path, "SELECT sql FROM duckdb_views() WHERE NOT internal")
     assert not any("random(" in sql.lower() or "ln(" in sql.lower() for (sql,) in views)
-    one, other = (fetch(published_release.path, "FROM patients ORDER BY id") for _ in range(2))
-    assert one == other
+    first, second = (fetch(published_release.path, "FROM patients ORDER BY id") for _ in range(2))
+    assert first == second
     connection = usual._run.engine.connection
     views = connection.execute("SELECT sql FROM duckdb_views() WHERE NOT internal").fetchall()
     assert not any("random(" in sql.lower() or "ln(" in sql.lower() for (sql,) in views)
-    one, other = (sorted(connection.execute(usual.sql()).fetchall(), key=str) for _ in range(2))
-    assert one == other  # its random() is of the order
+    first, second = (sorted(connection.execute(usual.sql()).fetchall(), key=str) for _ in range(2))
+    assert first == second  # its random() is of the order
 
 
 @pytest.mark.slow
@@ -711,7 +717,7 @@ def test_persons_are_counted_beside_noise(tmp_path: Path) -> None:
         with sqlanon.connect(connection) as db:
             result = db.anonymize(policy)
             assert (result.generalization, result.released_rows) == ({"q": 0}, 20)
-            assert len(seen(result, 1).records) == 20
+            assert len(read_columns(result, 1).records) == 20
             release = result.publish(tmp_path / "r.duckdb", "t")
             assert db.verify(release.path, policy).verified
             with pytest.raises(sqlanon.InfeasibleError):  # of six persons there is no class
@@ -736,17 +742,21 @@ def test_the_manifest_describes_noise(
     assert result.linking_risk is not None
     assert confidence is None
     types = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = 'manifest'"
-    found = dict(fetch(release.path, types))
-    assert found["epsilon"] == "DOUBLE"
-    assert not [name for name in found if "risk" in name]  # it changes with one record where the noisy values do not
-    assert found["noise"] == found["confidence"] == found["policy"]  # JSON, as text
+    manifest_types = dict(fetch(release.path, types))
+    assert manifest_types["epsilon"] == "DOUBLE"
+    assert not [
+        name for name in manifest_types if "risk" in name
+    ]  # it changes with one record where the noisy values do not
+    assert manifest_types["noise"] == manifest_types["confidence"] == manifest_types["policy"]  # JSON, as text
     for text in (manifest_text(release), manifest_text(parquet)):
         # What one outlier decides: it tells how far from all others it is.
         assert "expected" not in text and "observed" not in text and "strict" not in text
         for value in ("Odd One", "251.5", "180.1", "1901-02-03", str(source)):
             assert value not in text
     columns = json.loads(fetch(release.path, "SELECT columns FROM sqlanon.manifest")[0][0])
-    assert {one["name"]: one["role"] for one in columns if one["name"] in NOISY} == dict.fromkeys(NOISY, "quasi")
+    assert {entry["name"]: entry["role"] for entry in columns if entry["name"] in NOISY} == dict.fromkeys(
+        NOISY, "quasi"
+    )
 
 
 def test_a_release_with_noise_has_the_generalization_of_the_others_only(published_release: sqlanon.Release) -> None:
@@ -759,7 +769,7 @@ def test_a_release_with_noise_has_the_generalization_of_the_others_only(publishe
 
 
 @pytest.fixture(scope="module", params=["duckdb", *rarely("parquet")])
-def uncompressed(
+def searchable_release(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Path, list[tuple[Any, ...]]]]:
     """A release that bytes can be searched in, and the rows of its source: values with all their digits."""
@@ -784,9 +794,9 @@ def uncompressed(
 
 
 @pytest.mark.thorough
-def test_no_original_value_is_in_a_release(uncompressed: tuple[Path, list[tuple[Any, ...]]]) -> None:
+def test_no_original_value_is_in_a_release(searchable_release: tuple[Path, list[tuple[Any, ...]]]) -> None:
     """Neither the values nor the least and the greatest of a class, in binary or as text."""
-    path, rows = uncompressed
+    path, rows = searchable_release
     content = path.read_bytes()
     assert all(row[4].encode() in content for row in rows)  # the control: what is released is found
     query = (
@@ -800,14 +810,14 @@ def test_no_original_value_is_in_a_release(uncompressed: tuple[Path, list[tuple[
     assert all(
         struct.pack("<d", income) in content and struct.pack("<q", account) in content for income, account in released
     )
-    found = []
+    leaks = []
     for region, income, account, born, _ in rows:
         needles = {
             "income": struct.pack("<d", income), "its text": repr(income).encode(),
             "account": struct.pack("<q", account), "account's text": str(account).encode(), "date": str(born).encode(),
         }  # fmt: skip
-        found += [(region, what) for what, needle in needles.items() if needle in content]
-    assert found == []
+        leaks += [(region, name) for name, needle in needles.items() if needle in content]
+    assert leaks == []
     spans: dict[str, list[float]] = defaultdict(list)
     for region, income, *_ in rows:
         spans[region].append(income)
@@ -957,8 +967,8 @@ def test_verify_with_the_policy_finds_a_false_claim_of_noise(changed: str, copy:
 
 @pytest.mark.slow
 def test_verify_with_another_budget_fails(published_release: sqlanon.Release, source: Path) -> None:
-    other = policy_for(source, {"height": {"role": "quasi", "noise": {"epsilon": 0.1}}})
-    assert failures(published_release.path, other) != ()
+    other_policy = policy_for(source, {"height": {"role": "quasi", "noise": {"epsilon": 0.1}}})
+    assert failures(published_release.path, other_policy) != ()
 
 
 @pytest.mark.slow
@@ -1011,8 +1021,8 @@ def test_opendp_is_loaded_for_noise_only(tmp_path: Path) -> None:
 class Mechanism:
     """One of OpenDP's that remembers what it was given."""
 
-    def __init__(self, real: Any, given: list[Any]) -> None:
-        self.real, self.given = real, given
+    def __init__(self, real: Any, arguments: list[Any]) -> None:
+        self.real, self.given = real, arguments
 
     def __call__(self, values: Any) -> Any:
         self.given.append(values)
@@ -1025,25 +1035,25 @@ class Mechanism:
 @pytest.mark.thorough
 def test_no_private_value_reaches_opendp(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for noise alone: as many zeros as there are records, for each attribute."""
-    given: list[Any] = []
+    inputs: list[Any] = []
     real = dp.m.make_laplace
-    monkeypatch.setattr(dp.m, "make_laplace", lambda *some, **named: Mechanism(real(*some, **named), given))
+    monkeypatch.setattr(dp.m, "make_laplace", lambda *some, **keywords: Mechanism(real(*some, **keywords), inputs))
     with sqlanon.connect() as db:
         db.anonymize(policy_for(source))
-    assert sum(len(values) for values in given) == 3 * ROWS
-    assert {value for values in given for value in values} == {0}
+    assert sum(len(values) for values in inputs) == 3 * ROWS
+    assert {value for values in inputs for value in values} == {0}
 
 
 @pytest.mark.thorough
 def test_noise_has_no_seed(source: Path) -> None:
     """Not by the engine's, nor by Python's."""
-    found = []
+    drawings = []
     for _ in range(2):
         random.seed(1)
         with sqlanon.connect() as db:
             db._workspace.engine.connection.execute("SELECT setseed(0.5)")
-            found.append(sorted(db.anonymize(policy_for(source)).noisy.fetchall()))
-    assert found[0] != found[1]
+            drawings.append(sorted(db.anonymize(policy_for(source)).noisy.fetchall()))
+    assert drawings[0] != drawings[1]
 
 
 class Failing(Mechanism):
@@ -1064,11 +1074,11 @@ def test_an_interrupted_run_leaves_nothing_and_can_be_run_again(
     real, before = dp.m.make_laplace, source.read_bytes()
     with sqlanon.connect() as db:
         with monkeypatch.context() as patch:
-            patch.setattr(dp.m, "make_laplace", lambda *some, **named: Failing(real(*some, **named), [error]))
+            patch.setattr(dp.m, "make_laplace", lambda *some, **keywords: Failing(real(*some, **keywords), [error]))
             with pytest.raises((error, sqlanon.SqlanonError)):
                 db.anonymize(policy_for(source))
         result = db.anonymize(policy_for(source))
-        assert len(seen(result, 3).records) == ROWS
+        assert len(read_columns(result, 3).records) == ROWS
         result.publish(tmp_path / "r.duckdb", "patients")
     assert list(spill.iterdir()) == []
     assert source.read_bytes() == before
@@ -1126,19 +1136,19 @@ def test_a_run_that_is_stopped_while_it_draws_ends_without_a_traceback(name: str
 def test_risk_says_what_each_epsilon_would_cost(source: Path, usual: sqlanon.Result) -> None:
     with sqlanon.connect() as db:
         noise = db.risk(policy_for(source), epsilons=(0.5, 2, 1)).noise
-    records = seen(usual, 3).records
+    records = read_columns(usual, 3).records
     assert noise is not None and list(noise) == list(NOISY)
     for j, name in enumerate(NOISY):
-        assert [one["epsilon"] for one in noise[name]] == [0.5, 2, 1]
-        for one in noise[name]:
-            every = [one["epsilon"]] * 3
-            assert set(one) == {"epsilon", "expected_relative_error", "expected_error"}
-            assert one["expected_error"] == pytest.approx(oracle_noise.expected_error(records, every, j), rel=1e-9)
+        assert [figures["epsilon"] for figures in noise[name]] == [0.5, 2, 1]
+        for figures in noise[name]:
+            every = [figures["epsilon"]] * 3
+            assert set(figures) == {"epsilon", "expected_relative_error", "expected_error"}
+            assert figures["expected_error"] == pytest.approx(oracle_noise.expected_error(records, every, j), rel=1e-9)
             if name == "born":
-                assert one["expected_relative_error"] is None
+                assert figures["expected_relative_error"] is None
             else:
                 expected = oracle_noise.expected_relative_error(records, every, j)
-                assert one["expected_relative_error"] == pytest.approx(expected, rel=1e-9)
+                assert figures["expected_relative_error"] == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.slow
@@ -1151,7 +1161,7 @@ def test_risk_draws_nothing(source: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assessment = db.risk(policy_for(source))
         db.plan(policy_for(source))
     assert assessment.noise is not None
-    assert [one["epsilon"] for one in assessment.noise["height"]] == [0.1, 0.25, 0.5, 1, 2, 4]
+    assert [figures["epsilon"] for figures in assessment.noise["height"]] == [0.1, 0.25, 0.5, 1, 2, 4]
     assert assessment.to_dict()["noise"] == assessment.noise
     # The rest is of the source as it stands: all quasi-identifiers make classes.
     assert (assessment.rows, assessment.classes) == (ROWS + 1, ROWS + 1)
@@ -1204,9 +1214,9 @@ def test_anonymize_prints_the_figures_of_noise(folder: Path) -> None:
     assert (ended.status, ended.err) == (0, "")
     printed = json.loads(ended.out)
     assert printed["epsilon"] == 1.5
-    assert {name: one["epsilon"] for name, one in printed["noise"].items()} == {"height": 1.0, "weight": 0.5}
+    assert {name: figures["epsilon"] for name, figures in printed["noise"].items()} == {"height": 1.0, "weight": 0.5}
     assert all(
-        set(one)
+        set(figures)
         == {
             "epsilon",
             "expected_relative_error",
@@ -1215,7 +1225,7 @@ def test_anonymize_prints_the_figures_of_noise(folder: Path) -> None:
             "observed_error",
             "zero_rows",
         }
-        for one in printed["noise"].values()
+        for figures in printed["noise"].values()
     )
     assert 0 <= printed["linking_risk_strict"] <= printed["linking_risk"] <= 1
     assert "confidence" not in printed
@@ -1254,8 +1264,8 @@ def test_risk_prints_the_errors_of_each_epsilon(folder: Path) -> None:
     assert (ended.status, ended.err) == (0, "")
     noise = json.loads(ended.out)["noise"]
     assert list(noise) == ["height", "weight"]
-    assert [one["epsilon"] for one in noise["height"]] == [0.1, 0.5, 1]
-    errors = [one["expected_error"] for one in noise["height"]]
+    assert [figures["epsilon"] for figures in noise["height"]] == [0.1, 0.5, 1]
+    errors = [figures["expected_error"] for figures in noise["height"]]
     assert errors == pytest.approx([10 * errors[2], 2 * errors[2], errors[2]])
     ended = cli("risk", folder / "policy.toml")
     assert ended.status == 0
@@ -1317,7 +1327,7 @@ def test_compare_leaves_out_what_cannot_make_classes(folder: Path) -> None:
     ),
 )
 def test_a_release_is_verified_with_its_policy(noise: dict[str, Any], source: Path, tmp_path: Path) -> None:
-    attributes = {name: {"role": "quasi", "noise": one} for name, one in noise.items()}
+    attributes = {name: {"role": "quasi", "noise": settings} for name, settings in noise.items()}
     policy = policy_for(source, attributes)
     with sqlanon.connect() as db:
         release = db.anonymize(policy).publish(tmp_path / "release.duckdb", "patients")
@@ -1357,24 +1367,24 @@ def test_a_malformed_confidence_is_a_broken_manifest(claim: str, copy: Path) -> 
 @pytest.mark.thorough
 @pytest.mark.parametrize("threads", [1, 2])
 def test_noise_is_drawn_on_as_many_threads_as_may_be(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    worker_counts = []
 
     def executor(workers: int) -> Any:
-        asked.append(workers)
+        worker_counts.append(workers)
         return ThreadPoolExecutor(workers)
 
     monkeypatch.setattr("sqlanon.noise.laplace.ThreadPoolExecutor", executor)
     table = pyarrow.table({"q": ["a"] * 9, "x": list(range(9))})
     with sqlanon.connect(table, threads=threads) as db:
         db.anonymize(make_policy({"q": "suppress", "x": {"role": "quasi", "noise": {"epsilon": 1.0}}}, table=None))
-    assert asked == [threads]
+    assert worker_counts == [threads]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("type_", "bounds"), [("INTEGER", [0, 77.3]), ("DECIMAL(9, 1)", [0.25, 5])])
 def test_bounds_are_values_of_the_type(type_: str, bounds: list[float]) -> None:
     with pytest.raises(sqlanon.SourceError, match=r"bounds, .*, must be a multiple of"):
-        anonymized("(1), (2), (3), (4)", type_, {"bounds": bounds}, lambda result: result)
+        check_noise("(1), (2), (3), (4)", type_, {"bounds": bounds}, lambda result: result)
 
 
 def test_risk_counts_what_is_to_get_noise() -> None:
@@ -1434,15 +1444,15 @@ def test_a_class_beyond_the_bounds_is_verified(target: str, confidence: float | 
 def test_values_without_noise_keep_every_digit() -> None:
     """In a class where all are equal, and without a warning that is not true."""
     for type_, value in (("BIGINT", "4611686018427387903"), ("DECIMAL(20, 2)", "123456789012345678.89")):
-        released = anonymized(", ".join([f"({value})"] * 5), type_, {}, column)
-        assert [str(one) for one in released] == [value] * 5
+        released = check_noise(", ".join([f"({value})"] * 5), type_, {}, column)
+        assert [str(value_) for value_ in released] == [value] * 5
 
 
 @pytest.mark.slow
 def test_values_too_large_for_their_type_are_refused() -> None:
     for type_, value in (("BIGINT", 2**63 - 1), ("HUGEINT", 2 * 10**37), ("DECIMAL(38, 37)", 5)):
         with pytest.raises(sqlanon.SourceError, match="too large for its type"):
-            anonymized(", ".join([f"({value})"] * 5), type_, {}, lambda result: result)
+            check_noise(", ".join([f"({value})"] * 5), type_, {}, lambda result: result)
 
 
 @pytest.mark.parametrize("round_", [Decimal("1e-320"), Decimal("1e400")])

@@ -43,7 +43,7 @@ def laplace(scale: float, seed: int = 1) -> list[tuple[str, int]]:
     return [(ward, round(age + draw.choice((-1, 1)) * draw.expovariate(1 / scale))) for ward, age in ROWS]
 
 
-def refused(draft: tuple[ReleaseDraft, Manifest], rows: Sequence[tuple[str, int]], **claims: Any) -> set[str]:
+def failed_checks(draft: tuple[ReleaseDraft, Manifest], rows: Sequence[tuple[str, int]], **claims: Any) -> set[str]:
     (draft_, manifest), engine = draft, draft[0].run.engine
     work = draft_.run.work
     for name in ("checked_records", "checked_classes"):
@@ -52,7 +52,7 @@ def refused(draft: tuple[ReleaseDraft, Manifest], rows: Sequence[tuple[str, int]
     engine.connection.execute(f"INSERT INTO {RELEASED.sql('duckdb')} VALUES {', '.join(map(str, rows))}")
     manifest = replace(manifest, **claims)
     check = NoiseCheck(engine, work, draft_.search_input, manifest, RELEASED.copy(), RECODED.copy())
-    return {one.name.removeprefix(SOURCE_PREFIX) for one in check.checks() if not one.passed}
+    return {item.name.removeprefix(SOURCE_PREFIX) for item in check.checks() if not item.passed}
 
 
 SOUND = laplace(40)  # the range 80 by ε = 2
@@ -75,14 +75,14 @@ SIZE = "size of the noise of age"
 def test_one_check_alone_refuses_noise_that_cannot_be(
     rows: list[tuple[str, int]], expected: set[str], draft: tuple[ReleaseDraft, Manifest]
 ) -> None:
-    assert refused(draft, rows) == expected
+    assert failed_checks(draft, rows) == expected
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(599, set()), (600, set()), (601, {"confidence"})])
 def test_with_confidence_no_more_rows_are_released_than_have_values(
     rows: int, expected: set[str], draft: tuple[ReleaseDraft, Manifest]
 ) -> None:
-    assert refused(draft, SOUND, confidence={"beta": 0.9}, released_rows=rows) == expected
+    assert failed_checks(draft, SOUND, confidence={"beta": 0.9}, released_rows=rows) == expected
 
 
 def test_the_values_beyond_the_range_of_a_class_are_as_many_as_expected(draft: tuple[ReleaseDraft, Manifest]) -> None:
@@ -90,10 +90,10 @@ def test_the_values_beyond_the_range_of_a_class_are_as_many_as_expected(draft: t
     check = NoiseCheck(
         draft[0].run.engine, draft[0].run.work, draft[0].search_input, draft[1], RELEASED.copy(), RECODED.copy()
     )
-    assert refused(draft, SOUND) == set()
+    assert failed_checks(draft, SOUND) == set()
     for name in ("checked_records", "checked_classes"):
         draft[0].run.engine.connection.execute(f"DROP TABLE IF EXISTS {draft[0].run.work(name).sql('duckdb')}")
-    (message,) = [one.message for one in check.checks() if one.name == SOURCE_PREFIX + SIZE]
+    (message,) = [source_check.message for source_check in check.checks() if source_check.name == SOURCE_PREFIX + SIZE]
     ages = [age % 500 for _, age in ROWS]
     chance = sum((math.exp(-(age + 0.5) / 40) + math.exp(-(80.5 - age) / 40)) / 2 for age in ages)
     beyond = sum(not 0 <= age - (500 if ward == "b" else 0) <= 80 for ward, age in SOUND)

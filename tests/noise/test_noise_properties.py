@@ -28,9 +28,9 @@ from properties.noise_cases import (
     Shown,
     noise_cases,
     number,
-    opened,
+    open_database,
     policy_of,
-    seen,
+    read_columns,
     shown_by,
     shown_in,
 )
@@ -52,7 +52,7 @@ UNITS = {"DECIMAL(9,2)": Fraction(1, 100), "DOUBLE": None, "FLOAT": None}
 """What values of a type are multiples of; None: of some power of two. The others are whole."""
 
 
-def anonymized(db: sqlanon.Database, policy: sqlanon.Policy) -> sqlanon.Result | None:
+def anonymize(db: sqlanon.Database, policy: sqlanon.Policy) -> sqlanon.Result | None:
     try:
         return db.anonymize(policy)
     except sqlanon.InfeasibleError:
@@ -67,21 +67,21 @@ def check(case: NoiseCase, publish: bool = False) -> None:
     publish:
         Whether it is published and verified with its source, which takes most of the time.
     """
-    with opened(case) as (db, directory):
-        plain = anonymized(db, policy_of(case, directory, noise=False))
+    with open_database(case) as (db, directory):
+        plain = anonymize(db, policy_of(case, directory, noise=False))
         policy = policy_of(case, directory)
         before = None if plain is None else shown_by(plain, case)
-        result = anonymized(db, policy)
+        result = anonymize(db, policy)
         if before is None:
             assert result is None
             return
         if result is None:
             left = sum(map(len, judged_again(case, before)))
-            assert "confidence" in case.privacy or len(case.rows) - left > allowed(case) or not left
+            assert "confidence" in case.privacy or len(case.rows) - left > allowed_rows(case) or not left
             return
         after = shown_by(result, case)
         check_nothing_else_moves(case, before, after)
-        records = seen(result, len(case.noisy))
+        records = read_columns(result, len(case.noisy))
         check_records(case, before, after, records)
         check_figures(case, policy, result, records)
         check_values(case, got_noise(case, before), after)
@@ -93,7 +93,7 @@ def check(case: NoiseCase, publish: bool = False) -> None:
             assert verification.verified, verification.failures
 
 
-def allowed(case: NoiseCase) -> int:
+def allowed_rows(case: NoiseCase) -> int:
     return oracle.allowed_rows(case.limit, len(case.rows))
 
 
@@ -110,8 +110,8 @@ def judged_again(case: NoiseCase, before: Shown) -> list[frozenset[int]]:
 
 def check_nothing_else_moves(case: NoiseCase, before: Shown, after: Shown) -> None:
     """All other columns, bit for bit; and all rows, where none is suppressed after noise."""
-    for one, other in ((before.labels, after.labels), (before.rest, after.rest)):
-        assert other.items() <= one.items()
+    for earlier, noised in ((before.labels, after.labels), (before.rest, after.rest)):
+        assert noised.items() <= earlier.items()
     if "confidence" not in case.privacy:
         assert set(after.labels) == {i for members in judged_again(case, before) for i in members}
 
@@ -132,7 +132,7 @@ def check_records(case: NoiseCase, before: Shown, after: Shown, records: Seen) -
     expected = Counter(frozenset(Counter(originals(case, i) for i in some).items()) for some in got_noise(case, before))
     assert got == expected
 
-    def frozen(groups: dict[Hashable, list[Any]]) -> Counter[Any]:
+    def count_groups(groups: dict[Hashable, list[Any]]) -> Counter[Any]:
         return Counter(frozenset(Counter(some).items()) for some in groups.values())
 
     in_file: dict[Hashable, list[Any]] = defaultdict(list)
@@ -142,7 +142,7 @@ def check_records(case: NoiseCase, before: Shown, after: Shown, records: Seen) -
     for i in records.released:
         record = records.records[i]
         in_result[record.place].append((record.xs, round_values(record.ys)))
-    assert frozen(in_file) == frozen(in_result)
+    assert count_groups(in_file) == count_groups(in_result)
     assert not any(type(value) is float and str(value) == "-0.0" for row in after.noisy.values() for value in row)
 
 
@@ -158,20 +158,20 @@ def check_figures(case: NoiseCase, policy: sqlanon.Policy, result: sqlanon.Resul
     assert result.noise is not None
     assert list(result.noise) == list(case.noisy)
     for j, (name, column) in enumerate(case.noisy.items()):
-        told = result.noise[name]
-        assert set(told) == {
+        reported = result.noise[name]
+        assert set(reported) == {
             "epsilon", "expected_relative_error", "observed_relative_error", "expected_error", "observed_error",
             "zero_rows",
         }  # fmt: skip
-        assert told["epsilon"] == policy.epsilons[name]
-        assert close(told["expected_error"], oracle_noise.expected_error(rows, epsilons, j))
-        assert close(told["observed_error"], oracle_noise.observed_error(rows, j))
+        assert reported["epsilon"] == policy.epsilons[name]
+        assert close(reported["expected_error"], oracle_noise.expected_error(rows, epsilons, j))
+        assert close(reported["observed_error"], oracle_noise.observed_error(rows, j))
         if column.type == "DATE":
-            assert told["expected_relative_error"] is told["observed_relative_error"] is None
+            assert reported["expected_relative_error"] is reported["observed_relative_error"] is None
             continue
-        assert close(told["expected_relative_error"], oracle_noise.expected_relative_error(rows, epsilons, j))
-        assert close(told["observed_relative_error"], oracle_noise.observed_relative_error(rows, j))
-        assert told["zero_rows"] == oracle_noise.zero_rows(rows, j)
+        assert close(reported["expected_relative_error"], oracle_noise.expected_relative_error(rows, epsilons, j))
+        assert close(reported["observed_relative_error"], oracle_noise.observed_relative_error(rows, j))
+        assert reported["zero_rows"] == oracle_noise.zero_rows(rows, j)
     for strict, risk in ((False, result.linking_risk), (True, result.linking_risk_strict)):
         least, most = (
             oracle_noise.linking_risk(rows, epsilons, records.released, strict, slack) for slack in (-SLACK, SLACK)
@@ -184,28 +184,28 @@ def check_values(case: NoiseCase, classes: list[frozenset[int]], after: Shown) -
     """Multiples of a power of two of the unit that is not below Δ / 1024, and within bounds."""
     for j, column in enumerate(case.noisy.values()):
         unit = UNITS.get(column.type, Fraction(1))
-        own = None if "round" not in column.noise else Fraction(str(column.noise["round"]))
-        low, high = [number(one) for one in column.noise["bounds"]] if "bounds" in column.noise else (None, None)
+        step = None if "round" not in column.noise else Fraction(str(column.noise["round"]))
+        low, high = [number(bound) for bound in column.noise["bounds"]] if "bounds" in column.noise else (None, None)
         for members in classes:
             xs = {i: number(column.values[i]) for i in members}
             delta = max(xs.values()) - min(xs.values())
-            r = oracle_noise.granularity(delta, own or unit or Fraction(1), any_sign=own is None and unit is None)
+            r = oracle_noise.granularity(delta, step or unit or Fraction(1), any_sign=step is None and unit is None)
             for i in members & after.noisy.keys():
                 value = number(after.noisy[i][j])
                 assert low is None or high is None or low <= value <= high
                 if value in (low, high):
                     continue
-                if delta or own:
+                if delta or step:
                     assert (value / r).denominator == 1, (value, r)
                 if not delta:
-                    assert abs(value - xs[i]) <= (own or 0) / 2
+                    assert abs(value - xs[i]) <= (step or 0) / 2
 
 
 def check_suppressed(case: NoiseCase, result: sqlanon.Result, before: Shown, after: Shown, records: Seen) -> None:
     """Who is suppressed for confidence, and that all requirements hold of the rest."""
     assert result.rows == len(case.rows)
     assert result.released_rows == len(after.labels) == result.rows - result.suppressed_rows
-    assert result.suppressed_rows <= allowed(case)
+    assert result.suppressed_rows <= allowed_rows(case)
     sizes = [len(members) for members in after.classes().elements()]
     assert (result.classes, result.smallest_class) == (len(sizes), min(sizes))
     assert min(sizes) >= case.privacy["k"]
@@ -221,7 +221,7 @@ def check_suppressed(case: NoiseCase, result: sqlanon.Result, before: Shown, aft
     beta, k = case.privacy["confidence"], case.privacy["k"]
     if {"l_diversity", "k_anonymity"}.isdisjoint(case.privacy):
         gone = oracle_noise.too_few(records.records, epsilons, beta, k)
-        left = oracle_noise.kept(records.records, gone, lambda members: len(members) >= k)
+        left = oracle_noise.kept_records(records.records, gone, lambda members: len(members) >= k)
     else:
         left = left_of_rows(case, before, records, epsilons)
     assert set(records.released) == left
@@ -248,16 +248,16 @@ def left_of_rows(case: NoiseCase, before: Shown, records: Seen, epsilons: list[f
 ONE = Hierarchy({value: (value, "*") for value in ("f", "m")})
 
 
-def of(values: tuple[Any, ...], type_: str, sexes: str = "", **noise: Any) -> NoiseCase:
+def case_of_values(values: tuple[Any, ...], type_: str, sexes: str = "", **noise: Any) -> NoiseCase:
     """Values with noise, by sex; all of one without it."""
     rows: list[Any] = [(sex,) for sex in sexes or "f" * len(values)]
     column = Column(type_, {"epsilon": 1.0, **noise}, values)
     return NoiseCase(rows, {"b": ONE}, {"x_0": column}, ("flu",) * len(values), {"k": 2}, "0")
 
 
-ZEROS = of((0, 0, 0, 0), "INTEGER")
-BOTH_SIDES = of((-5, 0, 0, 5, 3, 3), "INTEGER", "ffffmm")
-OUTSIDE = of((1, 1, 9, 9, 30, 30), "INTEGER", "ffmmmm", bounds=[2, 20])
+ZEROS = case_of_values((0, 0, 0, 0), "INTEGER")
+BOTH_SIDES = case_of_values((-5, 0, 0, 5, 3, 3), "INTEGER", "ffffmm")
+OUTSIDE = case_of_values((1, 1, 9, 9, 30, 30), "INTEGER", "ffmmmm", bounds=[2, 20])
 
 
 @pytest.mark.thorough
@@ -282,16 +282,18 @@ def test_confidence_on_random_tables(case: NoiseCase) -> None:
 @pytest.mark.thorough
 @settings(quick, max_examples=examples(2))
 @given(case=noise_cases({}, confidence=False, unknown=True))
-@example(case=replace(of((1, None, 5, 2, 3, None), "INTEGER", "fffmmm"), limit="0.5"))
-@example(case=replace(of((1, None, None, 2, 3, 3), "INTEGER", "fffmmm"), limit="0.5"))
-@example(case=replace(of((1, None, None, 2, 3, 3), "INTEGER", "fffmmm"), limit="0.34"))
+@example(case=replace(case_of_values((1, None, 5, 2, 3, None), "INTEGER", "fffmmm"), limit="0.5"))
+@example(case=replace(case_of_values((1, None, None, 2, 3, 3), "INTEGER", "fffmmm"), limit="0.5"))
+@example(case=replace(case_of_values((1, None, None, 2, 3, 3), "INTEGER", "fffmmm"), limit="0.34"))
 def test_unknown_values_are_suppressed(case: NoiseCase) -> None:
     check(case)
 
 
 def check_local(case: NoiseCase, search: dict[str, Any], publish: bool = False) -> None:
     if search.get("strategy") == "iab":  # it knows k and shields only
-        case = replace(case, privacy={name: one for name, one in case.privacy.items() if name != "l_diversity"})
+        case = replace(
+            case, privacy={name: requirement for name, requirement in case.privacy.items() if name != "l_diversity"}
+        )
     check(replace(case, search=search), publish)
 
 
@@ -304,10 +306,10 @@ def check_local(case: NoiseCase, search: dict[str, Any], publish: bool = False) 
 def test_noise_of_random_tables(strategy: str, confidence: bool, unknown: bool) -> None:
     @settings(quick, derandomize=not SEARCHING, max_examples=examples(20 if strategy == "optimal" else 3))
     @given(case=noise_cases({"strategy": strategy}, confidence, unknown and not confidence))
-    def hold(case: NoiseCase) -> None:
+    def holds_for_case(case: NoiseCase) -> None:
         check(case, publish=True)
 
-    hold()
+    holds_for_case()
 
 
 @pytest.mark.thorough
@@ -316,7 +318,7 @@ def test_noise_of_random_tables(strategy: str, confidence: bool, unknown: bool) 
 def test_noise_below_the_full_domain(search: dict[str, Any], confidence: bool) -> None:
     @settings(quick, derandomize=not SEARCHING, max_examples=examples(5))
     @given(case=noise_cases({}, confidence))
-    def hold(case: NoiseCase) -> None:
+    def holds_for_case(case: NoiseCase) -> None:
         check_local(case, search, publish=True)
 
-    hold()
+    holds_for_case()

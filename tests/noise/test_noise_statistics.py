@@ -17,7 +17,7 @@ import pytest
 import sqlanon
 from oracles import oracle_noise
 from oracles.oracle_noise import STEPS, Noisy
-from properties.noise_cases import seen
+from properties.noise_cases import read_columns
 from sqlanon.noise.laplace import laplace_mechanism
 from support.lanes import some
 from support.policies import make_policy
@@ -89,7 +89,7 @@ def records_of(rows: str, epsilons: Sequence[float], **more: dict[str, object]) 
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t AS {rows}")
         with sqlanon.connect(connection) as db:
-            return seen(db.anonymize(make_policy(attributes)), len(epsilons)).records
+            return read_columns(db.anonymize(make_policy(attributes)), len(epsilons)).records
 
 
 def in_scales(records: Sequence[Noisy], epsilons: Sequence[float], j: int) -> list[float]:
@@ -126,9 +126,9 @@ EPSILONS = (1.0, 0.1, 5.0)
 
 @pytest.fixture(scope="module", params=[6_000, pytest.param(60_000, marks=pytest.mark.slow)])
 def records(request: pytest.FixtureRequest) -> Iterator[list[Noisy]]:
-    found = records_of(CLASSES.format(rows=request.param), EPSILONS)
-    assert len(found) == request.param
-    yield found
+    drawn = records_of(CLASSES.format(rows=request.param), EPSILONS)
+    assert len(drawn) == request.param
+    yield drawn
 
 
 def granularities(j: int, delta: float) -> float:
@@ -157,11 +157,11 @@ def test_noise_of_each_class_is_laplace_with_its_own_scale(j: int, records: list
     deltas = oracle_noise.ranges(records)
     assert len(members) == 4 and len({delta[j] for delta in deltas.values()}) == 4
     for place, numbers in members.items():
-        own = [draws[i] for i in numbers]
+        class_draws = [draws[i] for i in numbers]
         slack = step(EPSILONS[j], granularities(j, deltas[place][j]), deltas[place][j])
-        assert kolmogorov(own) <= kolmogorov_bound(len(own), tests=8) + DENSITY * slack
-        low, high = mean_bounds(len(own), tests=8)
-        assert low - slack <= sum(map(abs, own)) / len(own) <= high + slack
+        assert kolmogorov(class_draws) <= kolmogorov_bound(len(class_draws), tests=8) + DENSITY * slack
+        low, high = mean_bounds(len(class_draws), tests=8)
+        assert low - slack <= sum(map(abs, class_draws)) / len(class_draws) <= high + slack
 
 
 @pytest.mark.slow
@@ -172,24 +172,24 @@ def test_noise_does_not_depend_on_the_value(records: list[Noisy]) -> None:
         members = oracle_noise.classes(records)
         for end in (min, max):
             ends = {place: end(records[i].xs[j] for i in some) for place, some in members.items()}
-            own = [draws[i] for i, one in enumerate(records) if one.xs[j] == ends[one.place]]
+            end_draws = [draws[i] for i, record in enumerate(records) if record.xs[j] == ends[record.place]]
             slack = step(EPSILONS[j], granularities(j, 1000), 1000)
-            assert kolmogorov(own) <= kolmogorov_bound(len(own), tests=4) + DENSITY * slack
+            assert kolmogorov(end_draws) <= kolmogorov_bound(len(end_draws), tests=4) + DENSITY * slack
 
 
 def test_noise_of_two_attributes_and_of_two_records_is_independent(records: list[Noisy]) -> None:
     """By signs: across attributes of a record, and of records that follow one another."""
     signs = [[math.copysign(1, draw) for draw in in_scales(records, EPSILONS, j)] for j in range(3)]
     pairs = [(signs[0], signs[1]), (signs[0], signs[2]), (signs[1], signs[2])]
-    pairs += [(sign[:-1], sign[1:]) for sign in signs] + [(one[:-2], one[2:]) for one in signs]
+    pairs += [(sign[:-1], sign[1:]) for sign in signs] + [(sign[:-2], sign[2:]) for sign in signs]
     # Rounding to a value may favour a side, by the share of the draws that it moves over 0.
     slack = 2 * DENSITY * max(
         step(EPSILONS[j], granularities(j, d[j]), d[j]) for d in oracle_noise.ranges(records).values() for j in range(3)
     )  # fmt: skip
-    for one, other in pairs:
-        mean = sum(a * b for a, b in zip(one, other, strict=True)) / len(one)
+    for first, second in pairs:
+        mean = sum(a * b for a, b in zip(first, second, strict=True)) / len(first)
         # Successive pairs overlap, so they are bounded as two sets of every other one.
-        assert abs(mean) <= math.sqrt(2) * correlation_bound(len(one), tests=18) + slack
+        assert abs(mean) <= math.sqrt(2) * correlation_bound(len(first), tests=18) + slack
 
 
 def test_the_size_of_noise_is_independent_too(records: list[Noisy]) -> None:
@@ -200,8 +200,8 @@ def test_the_size_of_noise_is_independent_too(records: list[Noisy]) -> None:
     slack = 4 * max(
         step(EPSILONS[j], granularities(j, d[j]), d[j]) for d in oracle_noise.ranges(records).values() for j in range(3)
     )  # fmt: skip
-    for one, other in ((0, 1), (0, 2), (1, 2)):
-        mean = sum(a * b for a, b in zip(large[one], large[other], strict=True)) / len(records)
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        mean = sum(a * b for a, b in zip(large[first], large[second], strict=True)) / len(records)
         assert abs(mean) <= correlation_bound(len(records), tests=3) + slack
 
 
@@ -213,10 +213,10 @@ def test_ten_times_the_range_is_ten_times_the_noise() -> None:
     """The same values, ten times as large in the other class: so is what is added."""
     value = "(CASE WHEN i % 2 = 0 THEN 1 ELSE 10 END) * (i // 2 % 101)"
     rows = f"SELECT 'c' || i % 2 AS q, {value} AS x_0 FROM range(12000) AS r(i)"
-    found = records_of(rows, [1.0])
-    members, deltas = oracle_noise.classes(found), oracle_noise.ranges(found)
+    drawn = records_of(rows, [1.0])
+    members, deltas = oracle_noise.classes(drawn), oracle_noise.ranges(drawn)
     size = {
-        deltas[place][0]: oracle_noise.mean(abs(found[i].ys[0] - found[i].xs[0]) for i in some)
+        deltas[place][0]: oracle_noise.mean(abs(drawn[i].ys[0] - drawn[i].xs[0]) for i in some)
         for place, some in members.items()
     }
     assert set(size) == {100.0, 1000.0}
@@ -239,14 +239,14 @@ def test_the_observed_error_is_the_expected_one(epsilon: float) -> None:
         with sqlanon.connect(connection) as db:
             result = db.anonymize(policy)
             assert result.noise is not None
-            told = result.noise["x"]
-            records = seen(result, 1).records
+            figures = result.noise["x"]
+            records = read_columns(result, 1).records
     b = {place: scale[0] for place, scale in oracle_noise.scales(records, [epsilon]).items()}
     for kind, weights in (
         ("error", [b[record.place] for record in records]),
-        ("relative_error", [b[one.place] / abs(one.xs[0]) for one in records if one.xs[0]]),
+        ("relative_error", [b[record.place] / abs(record.xs[0]) for record in records if record.xs[0]]),
     ):
-        expected, observed = told[f"expected_{kind}"], told[f"observed_{kind}"]
+        expected, observed = figures[f"expected_{kind}"], figures[f"observed_{kind}"]
         assert expected == pytest.approx(sum(weights) / len(weights))
         # Bernstein for a weighted sum of exponential variables, Σ w (e - 1): P(> t) <= exp(-t² / (2 (Σ w² + max w t))).
         total, squares, most = sum(weights), sum(w * w for w in weights), max(weights)
@@ -277,12 +277,12 @@ def test_two_copies_averaged_are_no_better_than_one_column(rows: int) -> None:
         connection.execute(f"CREATE TABLE t AS {COPIED.format(rows=rows)}")
         with sqlanon.connect(connection) as db:
             result = db.anonymize(policy)
-            copies = seen(result, 2).records
+            copies = read_columns(result, 2).records
             assert result.epsilon == epsilon
     delta = oracle_noise.ranges(copies)[copies[0].place][0]
     scale = delta / epsilon
     assert all(copy.xs[0] == copy.xs[1] for copy in copies)
-    averaged = [abs((one.ys[0] + one.ys[1]) / 2 - one.xs[0]) / scale for one in copies]
+    averaged = [abs((record.ys[0] + record.ys[1]) / 2 - record.xs[0]) / scale for record in copies]
     # 3/2 with a deviation of 1.33: Bernstein's bound with room for the tail, which is that of a mean of exponentials.
     mean = sum(averaged) / rows
     spread = 6 * 1.35 / math.sqrt(rows)
@@ -290,7 +290,11 @@ def test_two_copies_averaged_are_no_better_than_one_column(rows: int) -> None:
     assert mean > 1  # what one column with all of the record's ε has
     # And no linear combination of both is better than the better one alone with the record's ε.
     for share in (0.25, 0.4, 0.6, 0.75):
-        mixed = sum(abs(share * one.ys[0] + (1 - share) * one.ys[1] - one.xs[0]) for one in copies) / scale / rows
+        mixed = (
+            sum(abs(share * record.ys[0] + (1 - share) * record.ys[1] - record.xs[0]) for record in copies)
+            / scale
+            / rows
+        )
         assert mixed > 1
 
 
@@ -327,7 +331,7 @@ def test_the_mechanisms_of_a_run_stay_within_epsilon(monkeypatch: pytest.MonkeyP
         def __getattr__(self, name: str) -> object:
             return getattr(self.mechanism, name)
 
-    monkeypatch.setattr(dp.m, "make_laplace", lambda *some, **named: Remembered(real(*some, **named)))
+    monkeypatch.setattr(dp.m, "make_laplace", lambda *some, **keywords: Remembered(real(*some, **keywords)))
     epsilons = [0.01, 0.1, 0.3, 1.0, 1 / 3, 2.5, 7.0, 10.0]
     columns = ", ".join(f"i AS x_{j}" for j in range(len(epsilons)))
     records_of(f"SELECT 'a' AS q, {columns} FROM range(20) AS r(i)", epsilons)
@@ -341,8 +345,8 @@ def test_values_of_a_class_are_indistinguishable() -> None:
     """The definition itself, on the two values of a class that are farthest apart: for every event the odds differ by
     at most e^ε. Events: the released value is below a threshold."""
     epsilon, rows = 1.0, 16_000
-    found = records_of(f"SELECT 'a' AS q, i % 2 * 1000 AS x_0 FROM range({rows}) AS r(i)", [epsilon])
-    low, high = ([one.ys[0] for one in found if one.xs[0] == x] for x in (0.0, 1000.0))
+    drawn = records_of(f"SELECT 'a' AS q, i % 2 * 1000 AS x_0 FROM range({rows}) AS r(i)", [epsilon])
+    low, high = ([record.ys[0] for record in drawn if record.xs[0] == x] for x in (0.0, 1000.0))
     # Each has the whole noise: nothing is cut off at the ends of the class.
     for x, ys in ((0.0, low), (1000.0, high)):
         draws = [(y - x) / 1000 for y in ys]
@@ -363,8 +367,8 @@ def test_both_ends_of_a_class_release_the_same_values() -> None:
     """What one value can become and the other cannot would tell them apart for certain (Mironov 2012): with few steps
     and much noise every multiple of the granularity nearby comes up for both."""
     rows = 8000
-    found = records_of(f"SELECT 'a' AS q, (i % 2 * 0.3)::DOUBLE AS x_0 FROM range({rows}) AS r(i)", [1000.0])
-    low, high = ({one.ys[0] for one in found if one.xs[0] == x} for x in (0.0, 0.3))
+    drawn = records_of(f"SELECT 'a' AS q, (i % 2 * 0.3)::DOUBLE AS x_0 FROM range({rows}) AS r(i)", [1000.0])
+    low, high = ({record.ys[0] for record in drawn if record.xs[0] == x} for x in (0.0, 0.3))
     spacing = 2.0**-11  # of 0.3 / 1024 the next power of two
     for values in (low, high):
         assert all((value / spacing).is_integer() for value in values)
@@ -373,7 +377,7 @@ def test_both_ends_of_a_class_release_the_same_values() -> None:
     wide = records_of(
         f"SELECT 'a' AS q, (i % 2 * 0.3)::DOUBLE AS x_0 FROM range({rows}) AS r(i)", [1.0], x_0={"round": 0.1}
     )
-    one, other = ({value.ys[0] for value in wide if value.xs[0] == x} for x in (0.0, 0.3))
+    low_values, high_values = ({value.ys[0] for value in wide if value.xs[0] == x} for x in (0.0, 0.3))
     middle = {round(value, 6) for value in (0.0, 0.1, 0.2, 0.3)}
-    assert middle <= {round(value, 6) for value in one}
-    assert middle <= {round(value, 6) for value in other}
+    assert middle <= {round(value, 6) for value in low_values}
+    assert middle <= {round(value, 6) for value in high_values}

@@ -136,40 +136,42 @@ class ReleaseDraft:
 
 
 @contextmanager
-def watched() -> Iterator[list[pa.Table]]:
+def watch_fetches() -> Iterator[list[pa.Table]]:
     """All that comes from Spark meanwhile."""
     came, stream = [], SparkEngine.stream
 
     @contextmanager
-    def seen(self: SparkEngine, query: exp.Expr) -> Iterator[pa.RecordBatchReader]:
+    def watch_stream(self: SparkEngine, query: exp.Expr) -> Iterator[pa.RecordBatchReader]:
         with stream(self, query) as reader:
             came.append(reader.read_all())
             yield came[-1].to_reader()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SparkEngine, "stream", seen)
+        patch.setattr(SparkEngine, "stream", watch_stream)
         yield came
 
 
 @contextmanager
-def made(session: Any, asked: sqlanon.Policy, folder: Path) -> Iterator[ReleaseDraft]:
+def open_draft(session: Any, requested_policy: sqlanon.Policy, folder: Path) -> Iterator[ReleaseDraft]:
     source = people()
     session.createDataFrame(source).createOrReplaceTempView("people")
     with duckdb.connect() as connection, sqlanon.connect(session) as db:
         connection.register("people", source)
-        with sqlanon.connect(connection) as own:
-            result = own.anonymize(asked)
-            with watched() as came:
-                there = db.anonymize(asked)
-            there.publish(folder / "release.duckdb")
-            yield ReleaseDraft(there, result, db, folder / "release.duckdb", came, records_of(there, asked))
+        with sqlanon.connect(connection) as local_db:
+            result = local_db.anonymize(requested_policy)
+            with watch_fetches() as came:
+                spark_result = db.anonymize(requested_policy)
+            spark_result.publish(folder / "release.duckdb")
+            yield ReleaseDraft(
+                spark_result, result, db, folder / "release.duckdb", came, records_of(spark_result, requested_policy)
+            )
 
 
-def records_of(result: sqlanon.Result, asked: sqlanon.Policy) -> dict[int, Noisy]:
+def records_of(result: sqlanon.Result, requested_policy: sqlanon.Policy) -> dict[int, Noisy]:
     engine = result._run.engine
     assert isinstance(engine, FederatedEngine)
     view = engine.remote.tables[full_name(result._run.work("noise_rows"))].sql("spark")
-    n = len(asked.noisy_attributes)
+    n = len(requested_policy.noisy_attributes)
     columns = [f"{letter}_{j}" for letter in "xyv" for j in range(n)]
     query = parse_one(f"SELECT value_0, class, {', '.join(columns)} FROM {view}", dialect="spark")
     rows = engine.remote.server.rows(query)
@@ -179,14 +181,14 @@ def records_of(result: sqlanon.Result, asked: sqlanon.Policy) -> dict[int, Noisy
 @pytest.fixture(scope="module")
 def three(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseDraft]:
     """Three attributes with noise, and confidence."""
-    with made(session, policy(), tmp_path_factory.mktemp("noise")) as found:
-        yield found
+    with open_draft(session, policy(), tmp_path_factory.mktemp("noise")) as draft:
+        yield draft
 
 
 @pytest.fixture(scope="module")
-def one(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseDraft]:
-    with made(session, with_one(), tmp_path_factory.mktemp("noise")) as found:
-        yield found
+def one_draft(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseDraft]:
+    with open_draft(session, with_one(), tmp_path_factory.mktemp("noise")) as draft:
+        yield draft
 
 
 def released_rows(path: Path) -> list[dict[str, Any]]:
@@ -199,41 +201,55 @@ def released_rows(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("spark_cluster")
-@pytest.mark.parametrize("which", ["one", pytest.param("three", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("which", ["one_draft", pytest.param("three", marks=pytest.mark.thorough)])
 def test_the_same_is_found_and_claimed_as_with_duckdb(which: str, request: pytest.FixtureRequest) -> None:
-    both: ReleaseDraft = request.getfixturevalue(which)
-    there, here = both.there, both.here
-    assert there.generalization == here.generalization
-    assert there.score == pytest.approx(here.score, rel=1e-12)
-    assert there.epsilon == here.epsilon
-    assert there.noise is not None and here.noise is not None
-    for name, expected in here.noise.items():
+    draft: ReleaseDraft = request.getfixturevalue(which)
+    spark_result, duckdb_result = draft.there, draft.here
+    assert spark_result.generalization == duckdb_result.generalization
+    assert spark_result.score == pytest.approx(duckdb_result.score, rel=1e-12)
+    assert spark_result.epsilon == duckdb_result.epsilon
+    assert spark_result.noise is not None and duckdb_result.noise is not None
+    for name, expected in duckdb_result.noise.items():
         for figure in ("epsilon", "expected_error", "expected_relative_error", "zero_rows"):
-            assert there.noise[name][figure] == (
+            assert spark_result.noise[name][figure] == (
                 None if expected[figure] is None else pytest.approx(expected[figure], rel=1e-9)
             )
-    claims = [one._draft.noise.manifest_values(one.policy) for one in (there, here) if one._draft.noise is not None]
+    claims = [
+        result._draft.noise.manifest_values(result.policy)
+        for result in (spark_result, duckdb_result)
+        if result._draft.noise is not None
+    ]
     assert [(claim["epsilon"], claim["noise"]) for claim in claims] == [(claims[1]["epsilon"], claims[1]["noise"])] * 2
-    if which == "one":  # nothing depends on what is drawn
-        assert (there.classes, there.smallest_class) == (here.classes, here.smallest_class)
+    if which == "one_draft":  # nothing depends on what is drawn
+        assert (spark_result.classes, spark_result.smallest_class) == (
+            duckdb_result.classes,
+            duckdb_result.smallest_class,
+        )
         # What needs the rows is not measured there.
-        told = tuple(
-            warning for warning in there.warnings if "its rows are in Spark" not in warning and warning != NOT_COMPARED
+        warnings = tuple(
+            warning
+            for warning in spark_result.warnings
+            if "its rows are in Spark" not in warning and warning != NOT_COMPARED
         )
         # Their order depends on estimated numbers of values, of which each engine has its own.
-        assert (there.suppressed_rows, sorted(told)) == (here.suppressed_rows, sorted(here.warnings))
+        assert (spark_result.suppressed_rows, sorted(warnings)) == (
+            duckdb_result.suppressed_rows,
+            sorted(duckdb_result.warnings),
+        )
 
 
 @pytest.mark.usefixtures("spark_cluster")
-@pytest.mark.parametrize("which", [pytest.param("one", marks=pytest.mark.thorough), "three"])
+@pytest.mark.parametrize("which", [pytest.param("one_draft", marks=pytest.mark.thorough), "three"])
 def test_classes_are_those_of_duckdb_with_their_ranges(which: str, request: pytest.FixtureRequest) -> None:
-    both: ReleaseDraft = request.getfixturevalue(which)
-    found = [
-        one._run.engine.rows(exp.select("*").from_(one._run.work("noise_classes")).order_by('"class"'))
-        for one in (both.there, both.here)
+    draft: ReleaseDraft = request.getfixturevalue(which)
+    ranges_by_engine = [
+        result._run.engine.rows(exp.select("*").from_(result._run.work("noise_classes")).order_by('"class"'))
+        for result in (draft.there, draft.here)
     ]
-    assert len(found[0]) > 10
-    assert found[0] == [tuple(pytest.approx(value, rel=1e-12) for value in row) for row in found[1]]
+    assert len(ranges_by_engine[0]) > 10
+    assert ranges_by_engine[0] == [
+        tuple(pytest.approx(value, rel=1e-12) for value in row) for row in ranges_by_engine[1]
+    ]
 
 
 # --- the noise --------------------------------------------------------------------------------------
@@ -258,11 +274,11 @@ def test_each_record_with_values_has_got_noise_of_its_own(three: ReleaseDraft) -
     assert len(inner) > len(three.records) / 2
 
 
-def suppressed_before(found: ReleaseDraft, usable: set[int]) -> int:
+def suppressed_before(draft: ReleaseDraft, usable: set[int]) -> int:
     """The records of classes that are too small, or have one illness alone."""
     rows = [row for row in people().to_pylist() if row["id"] in usable]
-    width = [1, 10, 20, 10**9][found.there.generalization["age"] or 0]
-    whole_zip = found.there.generalization["zip"] == 0
+    width = [1, 10, 20, 10**9][draft.there.generalization["age"] or 0]
+    whole_zip = draft.there.generalization["zip"] == 0
     classes: dict[Any, list[str]] = {}
     for row in people().to_pylist():
         classes.setdefault((row["zip"] if whole_zip else "*", row["age"] // width), []).append(row["ill"])
@@ -296,14 +312,16 @@ def test_noise_is_discrete_laplace_and_drawn_once(spark: Any) -> None:
         epsilons = [float(STEPS), 1.0]
         assert engine.materialize_mapped("draws", query, batch_noise_drawer(epsilons), types) == records
         everything = parse_one("SELECT * FROM draws", dialect="spark")
-        found = {record: noise for record, *noise in engine.rows(everything)}
-        assert sorted(found) == list(range(records))
-        assert found == {record: noise for record, *noise in engine.rows(everything)}
-        of_parts = {tuple(found[i * records // parts + j][1] for j in range(50)) for i in range(parts)}
+        noise_by_record = {record: noise for record, *noise in engine.rows(everything)}
+        assert sorted(noise_by_record) == list(range(records))
+        assert noise_by_record == {record: noise for record, *noise in engine.rows(everything)}
+        of_parts = {tuple(noise_by_record[i * records // parts + j][1] for j in range(50)) for i in range(parts)}
         assert len(of_parts) == parts
         for j, epsilon in enumerate(epsilons):
-            assert p_value([noise[j] for noise in found.values()], STEPS / epsilon) > FALSE_ALARM
-        assert p_value([noise[0] for noise in found.values()], 1.05) < FALSE_ALARM  # a little more would be seen
+            assert p_value([noise[j] for noise in noise_by_record.values()], STEPS / epsilon) > FALSE_ALARM
+        assert (
+            p_value([noise[0] for noise in noise_by_record.values()], 1.05) < FALSE_ALARM
+        )  # a little more would be seen
     finally:
         engine.close()
 
@@ -329,14 +347,14 @@ def p_value(draws: list[int], scale: float, bins: int = 10) -> float:
 # --- what is suppressed last, and the linking attack --------------------------------------------------
 
 
-def test_the_linking_risk_is_that_of_all_pairs(one: ReleaseDraft, three: ReleaseDraft) -> None:
-    for found, epsilons in ((one, [1.0]), (three, list(EPSILONS.values()))):
-        ids, records = list(found.records), list(found.records.values())
-        if found is one:
+def test_the_linking_risk_is_that_of_all_pairs(one_draft: ReleaseDraft, three: ReleaseDraft) -> None:
+    for draft, epsilons in ((one_draft, [1.0]), (three, list(EPSILONS.values()))):
+        ids, records = list(draft.records), list(draft.records.values())
+        if draft is one_draft:
             records = [Noisy(record.place, record.xs[:1], record.ys[:1]) for record in records]
-        out = {row["id"] for row in released_rows(found.path)}
+        out = {row["id"] for row in released_rows(draft.path)}
         left = [i for i, id_ in enumerate(ids) if id_ in out]
-        for risk, strict in ((found.there.linking_risk, False), (found.there.linking_risk_strict, True)):
+        for risk, strict in ((draft.there.linking_risk, False), (draft.there.linking_risk_strict, True)):
             least, most = (oracle_noise.linking_risk(records, epsilons, left, strict, slack) for slack in (-1e-9, 1e-9))
             assert risk is not None and 0 < least <= risk <= most < 1
 
@@ -350,7 +368,7 @@ def test_who_is_near_to_too_few_is_left_out_and_then_their_classes(three: Releas
     def meets(members: list[int]) -> bool:
         return len(members) >= K and len({ills[ids[i]] for i in members}) >= 2
 
-    left = oracle_noise.kept(records, few, meets)
+    left = oracle_noise.kept_records(records, few, meets)
     assert {row["id"] for row in released_rows(three.path)} == {ids[i] for i in left}
     assert three.there.confidence == {"beta": BETA, "suppressed_rows": len(records) - len(left)}
     assert three.there.classes == len({records[i].place for i in left})
@@ -360,18 +378,18 @@ def test_who_is_near_to_too_few_is_left_out_and_then_their_classes(three: Releas
 
 
 @pytest.mark.usefixtures("spark_cluster")
-@pytest.mark.parametrize("which", [pytest.param("one", marks=pytest.mark.thorough), "three"])
+@pytest.mark.parametrize("which", [pytest.param("one_draft", marks=pytest.mark.thorough), "three"])
 def test_no_record_leaves_spark(which: str, request: pytest.FixtureRequest) -> None:
-    both: ReleaseDraft = request.getfixturevalue(which)
+    draft: ReleaseDraft = request.getfixturevalue(which)
     combinations = len({(row["zip"], row["age"], row["ill"]) for row in people().to_pylist()})
     pays, seen = set(people()[PAY].to_pylist()), set[float]()
-    assert both.came
-    for came in both.came:
+    assert draft.came
+    for came in draft.came:
         assert came.num_rows <= combinations < ROWS
         assert not {"id", "record", "x_0", "y_0", "value_0"} & set(came.column_names)
         seen |= {value for column in came.columns for value in column.to_pylist() if isinstance(value, float)}
-    classes = both.here._run.engine.rows(
-        exp.select("low_1" if which == "three" else "low_0").from_(both.here._run.work("noise_classes"))
+    classes = draft.here._run.engine.rows(
+        exp.select("low_1" if which == "three" else "low_0").from_(draft.here._run.work("noise_classes"))
     )
     assert seen & pays <= {low for (low,) in classes}  # of each class it has the least
 
@@ -382,8 +400,8 @@ def test_remote_records_cannot_be_shown(three: ReleaseDraft) -> None:
     assert three.here.noisy is not None
 
 
-def test_the_plan_shows_that_all_of_it_is_in_spark(one: ReleaseDraft) -> None:
-    text = str(one.db.plan(policy()))
+def test_the_plan_shows_that_all_of_it_is_in_spark(one_draft: ReleaseDraft) -> None:
+    text = str(one_draft.db.plan(policy()))
     tables = ("records", "classes", "rows", "links", "near_0", "near", "survivors", "evaluated", "kept")
     assert [name for name in tables if f"-- in Spark, makes noise_{name}\n" not in text] == []
     # Numbers without a gap would have all rows in one place.
@@ -399,13 +417,13 @@ def test_grouping_by_records_counts_as_reading_rows() -> None:
 # --- the release, held against its source ---------------------------------------------------------------
 
 
-def test_the_release_is_verified_with_its_source_in_spark(one: ReleaseDraft, spark: Any, tmp_path: Path) -> None:
-    with watched() as came:
-        verification = one.db.verify(one.path, one.there.policy)
+def test_the_release_is_verified_with_its_source_in_spark(one_draft: ReleaseDraft, spark: Any, tmp_path: Path) -> None:
+    with watch_fetches() as came:
+        verification = one_draft.db.verify(one_draft.path, one_draft.there.policy)
     assert verification.verified
-    told = {check.name: check.message for check in verification.checks}
-    assert "all released rows are in the source" in told["against the source: recoded source"]  # others had no date
-    assert "(expected: " in told["against the source: size of the noise of born"]
+    messages = {check.name: check.message for check in verification.checks}
+    assert "all released rows are in the source" in messages["against the source: recoded source"]  # others had no date
+    assert "(expected: " in messages["against the source: size of the noise of born"]
     assert len(came) > 3
     assert all(not {"born", "x_0", "value_2"} & set(table.column_names) for table in came)
     # Of another source it is none: two rows have other numbers.
@@ -415,10 +433,12 @@ def test_the_release_is_verified_with_its_source_in_spark(one: ReleaseDraft, spa
     changed = pa.Table.from_pylist(source, people().schema)
     spark.createDataFrame(changed).createOrReplaceTempView("people")
     try:
-        found = one.db.verify(one.path, one.there.policy)
+        second_verification = one_draft.db.verify(one_draft.path, one_draft.there.policy)
     finally:
         spark.createDataFrame(people()).createOrReplaceTempView("people")
-    assert [check.name for check in found.checks if check.passed is False] == ["against the source: recoded source"]
+    assert [check.name for check in second_verification.checks if check.passed is False] == [
+        "against the source: recoded source"
+    ]
 
 
 @pytest.mark.slow
@@ -430,7 +450,7 @@ def test_rows_that_one_side_has_more_often_are_found() -> None:
     with duckdb.connect() as connection:
         engine = DuckDBEngine(connection)
         for _ in range(40):
-            sides = [draw.choices(one, k=draw.randrange(7)) for one in ([*values, ("y", -0.0)], values)]
+            sides = [draw.choices(pool, k=draw.randrange(7)) for pool in ([*values, ("y", -0.0)], values)]
             for name, rows in zip(("released", "recoded"), sides, strict=True):
                 connection.execute(f'CREATE OR REPLACE TABLE {name} (a VARCHAR, "b""" DOUBLE)')
                 if rows:
@@ -480,9 +500,9 @@ def test_drawn_through_the_thin_client(spark_connect: Any) -> None:
         types = {"record": "bigint", "n_0": "bigint"}
         query = parse_one("SELECT id AS record FROM RANGE(0, 3000, 1, 3)", dialect="spark")
         assert engine.materialize_mapped("through_connect", query, batch_noise_drawer([float(STEPS)]), types) == 3000
-        found, again = (engine.rows(parse_one("SELECT * FROM through_connect", dialect="spark")) for _ in range(2))
-        assert sorted(found) == sorted(again)
-        assert p_value([noise for _, noise in found], 1.0) > FALSE_ALARM
+        first, again = (engine.rows(parse_one("SELECT * FROM through_connect", dialect="spark")) for _ in range(2))
+        assert sorted(first) == sorted(again)
+        assert p_value([noise for _, noise in first], 1.0) > FALSE_ALARM
     finally:
         engine.close()
 

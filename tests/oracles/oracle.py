@@ -172,8 +172,8 @@ def loss(release: Release) -> list[float]:
     for a, level in enumerate(release.levels):
         leaves = len(table.ground_values(a))
         under = table.leaves_under[a][level]
-        kept = sum(n * (under[labels[a]] - 1) for labels, n in release.kept.items())
-        kept_loss = 0 if leaves == 1 else kept / (leaves - 1)
+        weight = sum(n * (under[labels[a]] - 1) for labels, n in release.kept.items())
+        kept_loss = 0 if leaves == 1 else weight / (leaves - 1)
         figures.append((kept_loss + release.suppressed) / table.size)
     return figures
 
@@ -181,9 +181,9 @@ def loss(release: Release) -> list[float]:
 def precision(release: Release) -> list[float]:
     """Mean over all rows of level / height; a suppressed row counts 1."""
     table = release.table
-    kept = table.size - release.suppressed
+    kept_rows = table.size - release.suppressed
     relative = [share(level, h.height) for level, h in zip(release.levels, table.hierarchies, strict=True)]
-    return [(kept * x + release.suppressed) / table.size for x in relative]
+    return [(kept_rows * x + release.suppressed) / table.size for x in relative]
 
 
 def height(release: Release) -> float:

@@ -32,15 +32,15 @@ class Attribute:
     second_levels: Sequence[int] = (0,)
     tree: Tree | None = None
 
-    def finer(self, one: Any, two: Any) -> tuple[bool, Any]:
+    def finer(self, first: Any, second: Any) -> tuple[bool, Any]:
         """Whether two labels go together, and the lower of them."""
         if self.tree is not None:
             for path in self.tree.paths:
                 for a in self.first_levels:
                     for b in self.second_levels:
-                        if path[a] == one and path[b] == two and a != b:
+                        if path[a] == first and path[b] == second and a != b:
                             return True, path[min(a, b)]
-        return one == two, one
+        return first == second, first
 
 
 def meet(a: Row, b: Row, shared: Sequence[tuple[int, int]], attributes: Sequence[Attribute]) -> Row | None:
@@ -67,17 +67,17 @@ def meetings(
     first: Sequence[Row], second: Sequence[Row], shared: Sequence[tuple[int, int]], attributes: Sequence[Attribute]
 ) -> list[tuple[Row, Row, Row, int, int]]:
     """Groups of rows that look alike and can be the same: finest values, both looks, the rows of each."""
-    ones = Counter(_looks(row, [*(a.first for a in attributes), *(i for i, _ in shared)]) for row in first)
+    first_looks = Counter(_looks(row, [*(a.first for a in attributes), *(i for i, _ in shared)]) for row in first)
     twos = Counter(_looks(row, [*(a.second for a in attributes), *(j for _, j in shared)]) for row in second)
-    of = {_looks(row, [*(a.first for a in attributes), *(i for i, _ in shared)]): row for row in first}
+    row_of = {_looks(row, [*(a.first for a in attributes), *(i for i, _ in shared)]): row for row in first}
     to = {_looks(row, [*(a.second for a in attributes), *(j for _, j in shared)]): row for row in second}
-    found = []
-    for one, n in ones.items():
-        for two, m in twos.items():
-            values = meet(of[one], to[two], shared, attributes)
+    pairs = []
+    for look, n in first_looks.items():
+        for second_looks, m in twos.items():
+            values = meet(row_of[look], to[second_looks], shared, attributes)
             if values is not None:
-                found.append((values, one, two, n, m))
-    return found
+                pairs.append((values, look, second_looks, n, m))
+    return pairs
 
 
 def complementary(
@@ -89,12 +89,12 @@ def complementary(
 ) -> dict[Row, int]:
     """Combinations of finest values for fewer than k rows."""
     labels = sum(a.first is not None for a in attributes)
-    found = most_rows(
-        ((values, one[labels:]), one, two, n, m)
-        for values, one, two, n, m in meetings(first, second, shared, attributes)
+    greatest = most_rows(
+        ((values, look[labels:]), look, two, n, m)
+        for values, look, two, n, m in meetings(first, second, shared, attributes)
     )
     rows = Counter[Row]()
-    for (values, _), n in found.items():  # rows with other shared values are others
+    for (values, _), n in greatest.items():  # rows with other shared values are others
         rows[values] += n
     return {values: n for values, n in rows.items() if n < k}
 
@@ -103,8 +103,8 @@ def most_rows(pairs: Iterable[tuple[Any, Any, Any, int, int]]) -> dict[Any, int]
     """By the values of pairs of groups the most rows that they share: no group has more in all than it has."""
     rows: dict[Any, tuple[Counter[Any], Counter[Any]]] = defaultdict(lambda: (Counter(), Counter()))
     most: tuple[dict[Any, int], dict[Any, int]] = ({}, {})
-    for values, one, two, n, m in pairs:
-        for side, group, size in ((0, one, n), (1, two, m)):
+    for values, left, right, n, m in pairs:
+        for side, group, size in ((0, left, n), (1, right, m)):
             rows[values][side][group] += min(n, m)
             most[side][group] = size
     return {
@@ -124,9 +124,9 @@ def complementary_victims(
     few = complementary(first, second, shared, attributes, k)
     sides: tuple[dict[Row, int], dict[Row, int]] = ({}, {})
     most: tuple[dict[Row, int], dict[Row, int]] = ({}, {})
-    for values, one, two, n, m in meetings(first, second, shared, attributes):
+    for values, first_look, two, n, m in meetings(first, second, shared, attributes):
         if values in few:
-            for side, (look, size) in enumerate(((one, n), (two, m))):
+            for side, (look, size) in enumerate(((first_look, n), (two, m))):
                 sides[side][look] = sides[side].get(look, 0) + min(n, m)
                 most[side][look] = size
     counts = [sum(min(n, most[side][look]) for look, n in sides[side].items()) for side in (0, 1)]
@@ -137,21 +137,21 @@ def temporal(
     then: Sequence[Row], now: Sequence[Row], shared: Sequence[tuple[int, int]], attributes: Sequence[Attribute], k: int
 ) -> dict[Row, int]:
     """Classes of `now` with new rows, fewer than k: the most that can be new where as few as possible are."""
-    both = [a for a in attributes if a.first is not None and a.second is not None]
-    known = all(a.tree is None or len(a.first_levels) == len(a.second_levels) == 1 for a in both)
+    common = [a for a in attributes if a.first is not None and a.second is not None]
+    comparable = all(a.tree is None or len(a.first_levels) == len(a.second_levels) == 1 for a in common)
     quasi = [a.second for a in attributes]
     new: Mapping[Row, int] = defaultdict(int)
-    if not known:
-        for (row, _), n in most_unmatched(then, now, shared, both, [*quasi, *(j for _, j in shared)]).items():
+    if not comparable:
+        for (row, _), n in most_unmatched(then, now, shared, common, [*quasi, *(j for _, j in shared)]).items():
             new[_looks(row, quasi)] += n
         return {labels: n for labels, n in new.items() if 0 < n < k}
     groups = Counter((_looks(row, quasi), _looks(row, [j for _, j in shared])) for row in now)
     example = {(_looks(row, quasi), _looks(row, [j for _, j in shared])): row for row in now}
     for (labels, values), n in groups.items():
-        key = _key(example[labels, values], shared, both, second=True)
-        here = sum(_key(other, shared, both, second=True) == key for other in now)
-        there = sum(_key(other, shared, both, second=False) == key for other in then)
-        new[labels] += min(n, max(here - there, 0))
+        key = _key(example[labels, values], shared, common, second=True)
+        rows_now = sum(_key(candidate, shared, common, second=True) == key for candidate in now)
+        rows_then = sum(_key(candidate, shared, common, second=False) == key for candidate in then)
+        new[labels] += min(n, max(rows_now - rows_then, 0))
     return {labels: n for labels, n in new.items() if 0 < n < k}
 
 
@@ -164,12 +164,12 @@ def most_unmatched(
 ) -> dict[tuple[Row, Row], int]:
     """Of each group of `now`, alike at some places, the most rows that no row of `then` is, where as many rows as
     possible are the same: all but those that are needed for so many. By an example and its look."""
-    most, found = _most_matched(then, now, shared, attributes), {}
+    most, new_rows = _most_matched(then, now, shared, attributes), {}
     for look, row in {_looks(row, places): row for row in now}.items():
-        others = [other for other in now if _looks(other, places) != look]
-        needed = most - _most_matched(then, others, shared, attributes)
-        found[row, look] = len(now) - len(others) - needed
-    return found
+        remaining = [candidate for candidate in now if _looks(candidate, places) != look]
+        needed = most - _most_matched(then, remaining, shared, attributes)
+        new_rows[row, look] = len(now) - len(remaining) - needed
+    return new_rows
 
 
 def _most_matched(
@@ -200,77 +200,80 @@ def new_in_unions(
     union: str,
 ) -> tuple[int, int]:
     """Unions of classes that both have, with new rows, but fewer than k; and these rows."""
-    both = [a for a in attributes if a.first is not None and a.second is not None]
+    common = [a for a in attributes if a.first is not None and a.second is not None]
     classes = [
-        *((True, _looks(row, [a.first for a in both])) for row in first),
-        *((False, _looks(row, [a.second for a in both])) for row in second),
+        *((True, _looks(row, [a.first for a in common])) for row in first),
+        *((False, _looks(row, [a.second for a in common])) for row in second),
     ]
     values = [
         *(_looks(row, [i for i, _ in shared]) for row in first),
         *(_looks(row, [j for _, j in shared]) for row in second),
     ]
-    regions = {one: i for i, one in enumerate(dict.fromkeys(classes))}
+    regions = {row_class: i for i, row_class in enumerate(dict.fromkeys(classes))}
     pairs = [
         (classes[i], classes[len(first) + j])
-        for i, one in enumerate(first)
+        for i, row_class in enumerate(first)
         for j, two in enumerate(second)
-        if meet(one, two, shared, both) is not None
+        if meet(row_class, two, shared, common) is not None
     ]
-    while any(regions[one] != regions[two] for one, two in pairs):
-        for one, two in pairs:
-            regions[one] = regions[two] = min(regions[one], regions[two])
+    while any(regions[left] != regions[right] for left, right in pairs):
+        for left, right in pairs:
+            regions[left] = regions[right] = min(regions[left], regions[right])
     if union == "region":
         new = dict.fromkeys(regions.values(), 0)
-        for place, value in {(regions[one], value) for one, value in zip(classes, values, strict=True)}:
-            its = [regions[one] == place and other == value for one, other in zip(classes, values, strict=True)]
+        for place, value in {(regions[row_class], value) for row_class, value in zip(classes, values, strict=True)}:
+            its = [
+                regions[row_class] == place and released == value
+                for row_class, released in zip(classes, values, strict=True)
+            ]
             before = [row for row, is_its in zip(first, its, strict=False) if is_its]
             after = [row for row, is_its in zip(second, its[len(first) :], strict=True) if is_its]
-            new[place] += len(after) - _most_matched(before, after, shared, both)
+            new[place] += len(after) - _most_matched(before, after, shared, common)
         few = [n for n in new.values() if 0 < n < k]
         return len(few), sum(few)
-    found: dict[Any, Counter[Row]] = defaultdict(Counter)
-    there = set()
-    for one, value in zip(classes, values, strict=True):
-        place = {"class": one[1], "table": None}[union]
-        there |= {(one[0], place)}
-        found[place][value] += -1 if one[0] else 1
-    new = {place: sum(n for n in counts.values() if n > 0) for place, counts in found.items()}
-    few = [n for place, n in new.items() if 0 < n < k and (True, place) in there]
+    changes: dict[Any, Counter[Row]] = defaultdict(Counter)
+    sides = set()
+    for left, value in zip(classes, values, strict=True):
+        place = {"class": left[1], "table": None}[union]
+        sides |= {(left[0], place)}
+        changes[place][value] += -1 if left[0] else 1
+    new = {place: sum(n for n in counts.values() if n > 0) for place, counts in changes.items()}
+    few = [n for place, n in new.items() if 0 < n < k and (True, place) in sides]
     return len(few), sum(few)
 
 
-def _key(row: Row, shared: Sequence[tuple[int, int]], both: Sequence[Attribute], second: bool) -> Row:
+def _key(row: Row, shared: Sequence[tuple[int, int]], common: Sequence[Attribute], second: bool) -> Row:
     """What both releases can tell of a row: shared values, and labels at the coarser level."""
     parts = [row[pair[second]] for pair in shared]
-    for one in both:
-        label = row[(one.second if second else one.first) or 0]
-        if one.tree is None:
+    for attribute in common:
+        label = row[(attribute.second if second else attribute.first) or 0]
+        if attribute.tree is None:
             parts.append(label)
             continue
-        own, other = one.first_levels[0], one.second_levels[0]
+        level, other_level = attribute.first_levels[0], attribute.second_levels[0]
         if second:
-            own, other = other, own
-        if max(own, other) == one.tree.height > 0:
+            level, other_level = other_level, level
+        if max(level, other_level) == attribute.tree.height > 0:
             parts.append(None)
-        elif own >= other:
+        elif level >= other_level:
             parts.append(label)
         else:
-            parts.append(next((path[other] for path in one.tree.paths if path[own] == label), label))
+            parts.append(next((path[other_level] for path in attribute.tree.paths if path[level] == label), label))
     return tuple(parts)
 
 
 def _classes(rows: Sequence[Row], quasi: int) -> dict[Row, Counter[Any]]:
     """Of rows that end in a sensitive value: the values of each class, counted."""
-    found: dict[Row, Counter[Any]] = defaultdict(Counter)
+    values_by_class: dict[Row, Counter[Any]] = defaultdict(Counter)
     for row in rows:
-        found[row[:quasi]][row[quasi]] += 1
-    return found
+        values_by_class[row[:quasi]][row[quasi]] += 1
+    return values_by_class
 
 
-def background_knowledge(rows: Sequence[Row], quasi: int, known: int) -> dict[Row, tuple[int, int]]:
+def background_knowledge(rows: Sequence[Row], quasi: int, known_values: int) -> dict[Row, tuple[int, int]]:
     """Classes with at most so many values and one more: values, rows."""
-    found = _classes(rows, quasi)
-    return {key: (len(n), n.total()) for key, n in found.items() if len(n) <= known + 1}
+    classes = _classes(rows, quasi)
+    return {key: (len(n), n.total()) for key, n in classes.items() if len(n) <= known_values + 1}
 
 
 def homogeneity(rows: Sequence[Row], quasi: int) -> dict[Row, tuple[Any, int]]:
@@ -281,25 +284,25 @@ def homogeneity(rows: Sequence[Row], quasi: int) -> dict[Row, tuple[Any, int]]:
 def ratios(rows: Sequence[Row], quasi: int) -> dict[tuple[Row, Any], tuple[float, float, int]]:
     """p, p/q and rows, by class and value."""
     whole = Counter(row[quasi] for row in rows)
-    found = {}
+    by_value = {}
     for key, counts in _classes(rows, quasi).items():
         for value, n in counts.items():
             p = n / counts.total()
-            found[key, value] = (p, p / (whole[value] / len(rows)), n)
-    return found
+            by_value[key, value] = (p, p / (whole[value] / len(rows)), n)
+    return by_value
 
 
 def similarity(rows: Sequence[Row], quasi: int, tree: Tree) -> dict[Row, tuple[int, Any, int]]:
     """Classes whose values agree below the top: the lowest level, the label there, rows."""
     paths = {path[0]: path for path in tree.paths}
-    found = {}
+    similar = {}
     for key, counts in _classes(rows, quasi).items():
         for level in range(max(tree.height, 1)):
             labels = {paths[value][level] if value in paths else value for value in counts}
             if len(labels) == 1:
-                found[key] = (level, labels.pop(), counts.total())
+                similar[key] = (level, labels.pop(), counts.total())
                 break
-    return found
+    return similar
 
 
 def composition(
@@ -307,21 +310,21 @@ def composition(
 ) -> Counter[Row]:
     """Finest values, the one value that two classes have in common, and rows: how often."""
     ((i, j),) = shared
-    found: Counter[Row] = Counter()
-    ones, twos = (
+    shared_counts: Counter[Row] = Counter()
+    first_counts, twos = (
         {_looks(row, places): row for row in rows}
         for rows, places in ((first, [a.first for a in attributes]), (second, [a.second for a in attributes]))
     )
-    for one, a in ones.items():
-        for two, b in twos.items():
+    for look, a in first_counts.items():
+        for second_counts, b in twos.items():
             values = meet(a, b, [], attributes)
-            mine = Counter(row[i] for row in first if _looks(row, [x.first for x in attributes]) == one)
-            theirs = Counter(row[j] for row in second if _looks(row, [x.second for x in attributes]) == two)
+            mine = Counter(row[i] for row in first if _looks(row, [x.first for x in attributes]) == look)
+            theirs = Counter(row[j] for row in second if _looks(row, [x.second for x in attributes]) == second_counts)
             common = mine.keys() & theirs.keys()
             if values is not None and len(common) == 1:
                 (value,) = common
-                found[(*values, value, min(mine[value], theirs[value]))] += 1
-    return found
+                shared_counts[(*values, value, min(mine[value], theirs[value]))] += 1
+    return shared_counts
 
 
 def composition_victims(
@@ -331,18 +334,18 @@ def composition_victims(
     ((i, j),) = shared
     sides: tuple[Counter[Row], Counter[Row]] = (Counter(), Counter())
     most: tuple[Counter[Row], Counter[Row]] = (Counter(), Counter())
-    ones, twos = (
+    first_counts, second_counts = (
         {_looks(row, places): row for row in rows}
         for rows, places in ((first, [a.first for a in attributes]), (second, [a.second for a in attributes]))
     )
-    for one, a in ones.items():
-        for two, b in twos.items():
-            mine = Counter(row[i] for row in first if _looks(row, [x.first for x in attributes]) == one)
+    for look, a in first_counts.items():
+        for two, b in second_counts.items():
+            mine = Counter(row[i] for row in first if _looks(row, [x.first for x in attributes]) == look)
             theirs = Counter(row[j] for row in second if _looks(row, [x.second for x in attributes]) == two)
             common = mine.keys() & theirs.keys()
             if meet(a, b, [], attributes) is not None and len(common) == 1:
                 (value,) = common
-                for side, key, counts in ((0, (*one, value), mine), (1, (*two, value), theirs)):
+                for side, key, counts in ((0, (*look, value), mine), (1, (*two, value), theirs)):
                     sides[side][key] += min(mine[value], theirs[value])
                     most[side][key] = counts[value]
     return min(sum(min(n, most[side][key]) for key, n in sides[side].items()) for side in (0, 1))
@@ -374,9 +377,9 @@ def chance_by_class(
     of the second only the row itself where it is ``in_order``."""
     shares = []
     for a, b in zip(first, second):  # noqa: B905  (as above)
-        ones = [one for one in first if all(one[x.first] == a[x.first] for x in attributes if x.first is not None)]
+        alike = [row for row in first if all(row[x.first] == a[x.first] for x in attributes if x.first is not None)]
         twos = [two for two in second if all(two[x.second] == b[x.second] for x in attributes if x.second is not None)]
-        every = [meet(one, two, shared, attributes) is not None for one in ones for two in ([b] if in_order else twos)]
+        every = [meet(row, two, shared, attributes) is not None for row in alike for two in ([b] if in_order else twos)]
         shares.append(sum(every) / len(every))
     return sum(shares) / len(shares) if shares else None
 
@@ -385,7 +388,7 @@ def linking(
     release: Sequence[Row], outside: Sequence[Row], attributes: Sequence[Attribute], k: int
 ) -> tuple[dict[Row, tuple[int, int]], tuple[int, ...]]:
     """People outside whom fewer than k rows fit: those rows, the people; and the figures."""
-    fits = [[meet(row, one, [], attributes) is not None for row in release] for one in outside]
+    fits = [[meet(row, candidate, [], attributes) is not None for row in release] for candidate in outside]
     victims: dict[Row, tuple[int, int]] = {}
     for person, row in zip(outside, fits, strict=True):
         if 0 < sum(row) < k:
@@ -451,17 +454,17 @@ def greatest_flows(
     first: Mapping[int, int], second: Mapping[int, int], edges: Sequence[tuple[int, int]]
 ) -> list[dict[tuple[int, int], int]]:
     """All greatest flows between two sides with limits, of all that there are."""
-    greatest, found = 0, list[dict[tuple[int, int], int]]()
+    greatest, flows = 0, list[dict[tuple[int, int], int]]()
     choices = [range(min(first[a], second[b]) + 1) for a, b in edges]
     for flow in itertools.product(*choices):
         used = Counter[tuple[bool, int]]()
         for (a, b), n in zip(edges, flow, strict=True):
             used[True, a] += n
             used[False, b] += n
-        if any(n > (first if is_first else second)[one] for (is_first, one), n in used.items()):
+        if any(n > (first if is_first else second)[node] for (is_first, node), n in used.items()):
             continue
         if sum(flow) > greatest:
-            greatest, found = sum(flow), []
+            greatest, flows = sum(flow), []
         if sum(flow) == greatest:
-            found.append(dict(zip(edges, flow, strict=True)))
-    return found
+            flows.append(dict(zip(edges, flow, strict=True)))
+    return flows

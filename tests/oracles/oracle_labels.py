@@ -49,21 +49,21 @@ def members(label: str) -> list[str]:
     """The members of a set, one character after another."""
     if not re.fullmatch(r"\{.*\}", label, re.DOTALL):
         return [label]
-    found, rest = [], label[1:-1]
+    labels, remaining = [], label[1:-1]
     while True:
-        if rest.startswith('"'):
+        if remaining.startswith('"'):
             end = 1
-            while rest[end : end + 1] != '"' or rest[end + 1 : end + 2] == '"':
-                end += 2 if rest[end] == '"' else 1
-            found.append(rest[1:end].replace('""', '"'))
-            rest = rest[end + 1 :]
+            while remaining[end : end + 1] != '"' or remaining[end + 1 : end + 2] == '"':
+                end += 2 if remaining[end] == '"' else 1
+            labels.append(remaining[1:end].replace('""', '"'))
+            remaining = remaining[end + 1 :]
         else:
-            end = rest.index(", ") if ", " in rest else len(rest)
-            found.append(rest[:end])
-            rest = rest[end:]
-        if not rest:
-            return found
-        rest = rest.removeprefix(", ")
+            end = remaining.index(", ") if ", " in remaining else len(remaining)
+            labels.append(remaining[:end])
+            remaining = remaining[end:]
+        if not remaining:
+            return labels
+        remaining = remaining.removeprefix(", ")
 
 
 def may_be(label: str | None, low: End, high: End) -> bool:
@@ -78,22 +78,22 @@ def must_be(label: str | None, low: End, high: End) -> bool:
     """Whether all values under the label are in the interval."""
     dates = isinstance(low, date) or isinstance(high, date)
     ranges: Sequence[Range | None] = [] if label is None else [range_of(member, dates) for member in members(label)]
-    return bool(ranges) and all(one is not None and _within(one, low, high) for one in ranges)
+    return bool(ranges) and all(range_ is not None and _within(range_, low, high) for range_ in ranges)
 
 
-def _overlaps(one: Range | None, low: End, high: End) -> bool:
-    if one is None:
+def _overlaps(range_: Range | None, low: End, high: End) -> bool:
+    if range_ is None:
         return True
-    if high is not None and one.low is not None and one.low > high:  # type: ignore[operator]
+    if high is not None and range_.low is not None and range_.low > high:  # type: ignore[operator]
         return False
-    if low is None or one.high is None:
+    if low is None or range_.high is None:
         return True
-    return one.high >= low if one.closed else one.high > low  # type: ignore[operator]
+    return range_.high >= low if range_.closed else range_.high > low  # type: ignore[operator]
 
 
-def _within(one: Range, low: End, high: End) -> bool:
-    left = low is None or (one.low is not None and one.low >= low)  # type: ignore[operator]
-    return left and (high is None or (one.high is not None and one.high <= high))  # type: ignore[operator]
+def _within(range_: Range, low: End, high: End) -> bool:
+    left = low is None or (range_.low is not None and range_.low >= low)  # type: ignore[operator]
+    return left and (high is None or (range_.high is not None and range_.high <= high))  # type: ignore[operator]
 
 
 def _read(text: str, dates: bool) -> Fraction | date:

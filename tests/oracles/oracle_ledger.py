@@ -49,7 +49,7 @@ class File:
 
 def marks(
     source: Source,
-    shown: Sequence[str],
+    visible: Sequence[str],
     files: Sequence[File],
     columns: Sequence[str],
     key: str | None = None,
@@ -69,37 +69,37 @@ def marks(
         The column of ids, and those of the rows that are in each, where that is known; else rows that read alike in
         what is in both are in it as far as it has so many: first those that earlier files have, too, then by values.
     """
-    found = [0] * len(source.rows)
+    bits = [0] * len(source.rows)
     for i, file in enumerate(files):
         if key is not None:
             for j, row in enumerate(source.rows):
-                found[j] |= (row[key] in keys[i]) << i
+                bits[j] |= (row[key] in keys[i]) << i
             continue
         common = [name for name in source.quasi if name in file.levels]
-        alike = [name for name in (*source.quasi, *shown) if name in file.shown]
+        alike = [name for name in (*source.quasi, *visible) if name in file.shown]
         left = Counter(tuple(row[name] for name in (*common, *alike)) for row in file.rows)
-        order = sorted(range(len(found)), key=lambda j: (-found[j], _sorted(source.rows[j], columns)))
+        order = sorted(range(len(bits)), key=lambda j: (-bits[j], _sort_key(source.rows[j], columns)))
         for j in order:
             row = source.rows[j]
             labels = (source.quasi[name].label(row[name], file.levels[name]) for name in common)
             reads = (*labels, *(row[name] for name in alike))
             if left[reads]:
                 left[reads] -= 1
-                found[j] |= 1 << i
-    return found
+                bits[j] |= 1 << i
+    return bits
 
 
-def _sorted(row: Record, columns: Sequence[str]) -> list[tuple[bool, Any]]:
+def _sort_key(row: Record, columns: Sequence[str]) -> list[tuple[bool, Any]]:
     return [(row[name] is None, 0 if row[name] is None else row[name]) for name in columns]
 
 
 def floors(source: Source, files: Sequence[File]) -> dict[str, int]:
     """The level that each quasi-identifier must at least have."""
-    found = {}
+    levels = {}
     for name, tree in source.quasi.items():
-        each = [file.levels.get(name, 0 if name in file.shown else tree.height) for file in files]
-        found[name] = max(each, default=0)
-    return found
+        file_levels = [file.levels.get(name, 0 if name in file.shown else tree.height) for file in files]
+        levels[name] = max(file_levels, default=0)
+    return levels
 
 
 # --- a generalization of a source, with suppression, that is based on earlier releases --------------
@@ -117,11 +117,11 @@ class Based(oracle_privacy.Release):
 
     @cached_property
     def classes(self) -> dict[Row, list[Record]]:
-        found: dict[Row, list[Record]] = defaultdict(list)
+        records_by_class: dict[Row, list[Record]] = defaultdict(list)
         for row, mark in zip(self.source.rows, self.marks, strict=True):
             if (labels := self._labels(row)) is not None:
-                found[(*labels, mark)].append(row)
-        return dict(found)
+                records_by_class[(*labels, mark)].append(row)
+        return dict(records_by_class)
 
     def _labels(self, row: Record) -> Row | None:
         trees = self.source.quasi.items()
@@ -138,10 +138,10 @@ class Based(oracle_privacy.Release):
     @property
     def whole(self) -> Counter[Row]:
         """The kept classes as the release shows them, with their rows."""
-        found: Counter[Row] = Counter()
+        totals: Counter[Row] = Counter()
         for labels, n in self.kept.items():
-            found[labels[:-1]] += n
-        return found
+            totals[labels[:-1]] += n
+        return totals
 
     @property
     def counts(self) -> dict[Row, int]:
@@ -159,10 +159,10 @@ class Based(oracle_privacy.Release):
         )
 
 
-def promised(privacy: Mapping[str, Any], quasi: Iterable[str]) -> int:
+def promised_rows(privacy: Mapping[str, Any], quasi: Iterable[str]) -> int:
     """The rows that a class has at least: k, a shield's over all quasi-identifiers, and l."""
-    shields = [one["k"] for one in privacy.get("k_anonymity", ()) if set(quasi) <= set(one["quasi"])]
-    diverse = [math.ceil(one["l"]) for one in privacy.get("l_diversity", ())]
+    shields = [shield["k"] for shield in privacy.get("k_anonymity", ()) if set(quasi) <= set(shield["quasi"])]
+    diverse = [math.ceil(requirement["l"]) for requirement in privacy.get("l_diversity", ())]
     return max([privacy.get("k") or LEAST, *shields, *diverse])
 
 
@@ -170,27 +170,29 @@ def asked_of_parts(source: Source, privacy: Mapping[str, Any], files: Sequence[F
     """What parts of classes are asked: beside each earlier release the smaller promise of the two, so the greatest of
     these; whole classes are asked the policy's own k, where it is more.
     """
-    k, own = privacy.get("k"), promised(privacy, source.quasi)
-    least = max(min(own, file.k or LEAST) for file in files)
-    asked = {**privacy, "k": least}
+    k, promised_k = privacy.get("k"), promised_rows(privacy, source.quasi)
+    least = max(min(promised_k, file.k or LEAST) for file in files)
+    part_privacy = {**privacy, "k": least}
     if k is not None and least < k:
-        asked["k_anonymity"] = [*privacy.get("k_anonymity", ()), {"quasi": [*source.quasi], "k": k}]
-    return asked
+        part_privacy["k_anonymity"] = [*privacy.get("k_anonymity", ()), {"quasi": [*source.quasi], "k": k}]
+    return part_privacy
 
 
-def based(source: Source, privacy: Mapping[str, Any], files: Sequence[File], of: Sequence[int]) -> Iterator[Based]:
+def based_releases(
+    source: Source, privacy: Mapping[str, Any], files: Sequence[File], base: Sequence[int]
+) -> Iterator[Based]:
     """Every generalization that is nowhere finer than an earlier release, in lexicographic order."""
-    least, asked = floors(source, files), asked_of_parts(source, privacy, files)
+    least, requirements = floors(source, files), asked_of_parts(source, privacy, files)
     limits = {name: (least[name], tree.height) for name, tree in source.quasi.items()}
     for levels in oracle.lattice(source.table, limits):
-        yield Based(source, levels, asked, of)
+        yield Based(source, levels, requirements, base)
 
 
 def satisfying(
     source: Source,
     privacy: Mapping[str, Any],
     files: Sequence[File],
-    of: Sequence[int],
+    base: Sequence[int],
     suppression_limit: str,
     measure: str,
     *,
@@ -199,9 +201,14 @@ def satisfying(
 ) -> list[Figures]:
     """Those that suppress no more than they may, with their figures; ``classes`` are whole ones."""
     return [
-        Figures(one.levels, oracle.score(one, measure, aggregate, weights), one.suppressed, len(one.whole))
-        for one in based(source, privacy, files, of)
-        if oracle_privacy.satisfies(one, suppression_limit)
+        Figures(
+            candidate.levels,
+            oracle.score(candidate, measure, aggregate, weights),
+            candidate.suppressed,
+            len(candidate.whole),
+        )
+        for candidate in based_releases(source, privacy, files, base)
+        if oracle_privacy.satisfies(candidate, suppression_limit)
     ]
 
 
@@ -215,10 +222,10 @@ def solve(*arguments: Any, **options: Any) -> Solution | None:
 
 def paths(tree: Hierarchy) -> attacks.Tree:
     """A hierarchy as texts, with the path of NULL."""
-    found: list[Row] = [tuple(str(label) for label in path) for path in tree.paths.values()]
+    rows: list[Row] = [tuple(str(label) for label in path) for path in tree.paths.values()]
     if tree.height:
-        found.append((*[None] * tree.height, str(tree.top)))
-    return attacks.Tree(found)
+        rows.append((*[None] * tree.height, str(tree.top)))
+    return attacks.Tree(rows)
 
 
 @dataclass(frozen=True)
@@ -233,7 +240,7 @@ class Broken:
         return bool(self.combinations or self.added or self.gone)
 
 
-def broken(first: File, second: File, trees: Mapping[str, Hierarchy]) -> Broken:
+def find_breaches(first: File, second: File, trees: Mapping[str, Hierarchy]) -> Broken:
     """Hold two files of rows against each other.
 
     Parameters
@@ -244,7 +251,7 @@ def broken(first: File, second: File, trees: Mapping[str, Hierarchy]) -> Broken:
         The hierarchies of all quasi-identifiers of either.
     """
     k = min((file.k for file in (first, second) if file.k is not None), default=LEAST)
-    theirs, ours, pairs, attributes = _compared(first, second, trees)
+    theirs, ours, pairs, attributes = _compare_columns(first, second, trees)
     back = [
         attacks.Attribute(
             attribute.second, attribute.first, attribute.second_levels, attribute.first_levels, attribute.tree
@@ -263,11 +270,11 @@ def are_joined_classes_diverse(
 ) -> bool:
     """Whether each class of both together, with the most rows that each of its values can have, is diverse as asked."""
     shared = [name for name in first.shown if name in second.shown]
-    theirs, ours, pairs, attributes = _compared(first, second, trees)
+    theirs, ours, pairs, attributes = _compare_columns(first, second, trees)
     labels = sum(attribute.first is not None for attribute in attributes)
     most = attacks.most_rows(
-        ((finest, one[labels:]), one, two, n, m)
-        for finest, one, two, n, m in attacks.meetings(theirs, ours, pairs, attributes)
+        ((finest, left[labels:]), left, right, n, m)
+        for finest, left, right, n, m in attacks.meetings(theirs, ours, pairs, attributes)
     )
     for spec in specs:
         if spec["attribute"] not in shared:
@@ -280,27 +287,27 @@ def are_joined_classes_diverse(
     return True
 
 
-def _compared(
+def _compare_columns(
     first: File, second: File, trees: Mapping[str, Hierarchy]
 ) -> tuple[list[Row], list[Row], list[tuple[int, int]], list[attacks.Attribute]]:
     """The rows of both, the places of the columns that both show, and the quasi-identifiers of either."""
     shared = [name for name in first.shown if name in second.shown]
-    ones, twos = _columns(first), _columns(second)
+    first_columns, twos = _columns(first), _columns(second)
     attributes = []
     for name, tree in trees.items():
         if name not in first.levels and name not in second.levels:
             continue  # it is shared as it is, or in one of them alone, where it is no quasi-identifier
         attributes.append(
             attacks.Attribute(
-                ones.index(name) if name in ones else None,
+                first_columns.index(name) if name in first_columns else None,
                 twos.index(name) if name in twos else None,
                 (first.levels.get(name, 0),),
                 (second.levels.get(name, 0),),
-                paths(tree) if name in ones and name in twos else None,
+                paths(tree) if name in first_columns and name in twos else None,
             )
         )
-    pairs = [(ones.index(name), twos.index(name)) for name in shared]
-    return _rows(first, ones), _rows(second, twos), pairs, attributes
+    pairs = [(first_columns.index(name), twos.index(name)) for name in shared]
+    return _rows(first, first_columns), _rows(second, twos), pairs, attributes
 
 
 def exposes(file: File, quasi: Iterable[str], k: int) -> bool:
@@ -324,9 +331,9 @@ __all__ = [
     "File",
     "Levels",
     "are_joined_classes_diverse",
-    "based",
-    "broken",
+    "based_releases",
     "exposes",
+    "find_breaches",
     "floors",
     "marks",
     "satisfying",

@@ -41,19 +41,19 @@ def classes(records: Records) -> dict[Hashable, list[int]]:
     >>> classes([Noisy("a", (1,), (1,)), Noisy("b", (2,), (2,)), Noisy("a", (3,), (3,))])
     {'a': [0, 2], 'b': [1]}
     """
-    found: dict[Hashable, list[int]] = defaultdict(list)
+    members: dict[Hashable, list[int]] = defaultdict(list)
     for i, record in enumerate(records):
-        found[record.place].append(i)
-    return dict(found)
+        members[record.place].append(i)
+    return dict(members)
 
 
 def ranges(records: Records) -> Scales:
     """Δ: by class and attribute the greatest original less the least."""
-    found = {}
+    widths = {}
     for place, members in classes(records).items():
         columns = zip(*(records[i].xs for i in members), strict=True)
-        found[place] = tuple(max(column) - min(column) for column in columns)
-    return found
+        widths[place] = tuple(max(column) - min(column) for column in columns)
+    return widths
 
 
 def scales(records: Records, epsilons: Sequence[float]) -> Scales:
@@ -125,7 +125,7 @@ def distance(ys: Sequence[float], xs: Sequence[float], b: Sequence[float]) -> fl
     return max((abs(y - x) / scale for y, x, scale in zip(ys, xs, b, strict=True) if scale > 0), default=0.0)
 
 
-def linked(
+def linked_records(
     records: Records, epsilons: Sequence[float], released: Collection[int], strict: bool = False, slack: float = 0.0
 ) -> list[int]:
     """The released records that are linked to their own original.
@@ -134,22 +134,22 @@ def linked(
     ``slack`` is what counts as equal, relatively: more than 0 in favour of success, less against it.
     """
     b, members = scales(records, epsilons), classes(records)
-    found = []
+    linked_records = []
     for i in released:
         record = records[i]
-        own = distance(record.ys, record.xs, b[record.place])
-        others = [distance(record.ys, records[j].xs, b[record.place]) for j in members[record.place] if j != i]
-        least = min(others, default=math.inf) * (1 + slack)
-        if own < least if strict else own <= least:
-            found.append(i)
-    return found
+        own_distance = distance(record.ys, record.xs, b[record.place])
+        distances = [distance(record.ys, records[j].xs, b[record.place]) for j in members[record.place] if j != i]
+        least = min(distances, default=math.inf) * (1 + slack)
+        if own_distance < least if strict else own_distance <= least:
+            linked_records.append(i)
+    return linked_records
 
 
 def linking_risk(
     records: Records, epsilons: Sequence[float], released: Collection[int], strict: bool = False, slack: float = 0.0
 ) -> float:
     """The share of the released records that are linked to their own original."""
-    return len(linked(records, epsilons, released, strict, slack)) / len(released)
+    return len(linked_records(records, epsilons, released, strict, slack)) / len(released)
 
 
 # --- confidence -------------------------------------------------------------------------------------
@@ -170,15 +170,15 @@ def near(records: Records, epsilons: Sequence[float], beta: float) -> list[int]:
     An attribute without a range has no noise and tells nothing, even where rounding moves its value.
     """
     b, members = scales(records, epsilons), classes(records)
-    found = []
+    counts = []
     for record in records:
         widths = [half_width(scale, beta, len(epsilons)) for scale in b[record.place]]
         n = 0
         for j in members[record.place]:
             pairs = zip(records[j].xs, record.vs or record.ys, widths, strict=True)
             n += all(width == 0 or v - width <= x <= v + width for x, v, width in pairs)
-        found.append(n)
-    return found
+        counts.append(n)
+    return counts
 
 
 def too_few(records: Records, epsilons: Sequence[float], beta: float, k: int) -> set[int]:
@@ -186,7 +186,7 @@ def too_few(records: Records, epsilons: Sequence[float], beta: float, k: int) ->
     return {i for i, n in enumerate(near(records, epsilons, beta)) if 1 <= n < k}
 
 
-def kept(
+def kept_records(
     records: Records, suppressed: Collection[int], meets: Callable[[list[int]], bool], shields: Sequence[Shield] = ()
 ) -> set[int]:
     """What is left of the records when some are suppressed: no class that breaks a requirement, nor what a shield
@@ -245,13 +245,13 @@ def survivors(
 
     shields = [
         Shield(
-            {place: tuple(shown[name] for name in spec["quasi"]) for place, shown in labels.items()},
+            {place: tuple(visible[name] for name in spec["quasi"]) for place, visible in labels.items()},
             lambda members: source.count([rows[i] for i in members]),
             spec["k"],
         )
         for spec in privacy.get("k_anonymity", ())
     ]
-    return kept(records, too_few(records, epsilons, beta, privacy["k"]), meets, shields)
+    return kept_records(records, too_few(records, epsilons, beta, privacy["k"]), meets, shields)
 
 
 # --- granularity ------------------------------------------------------------------------------------

@@ -16,11 +16,11 @@ def nearest_matches(noisy: Sequence[tuple[Hashable, float, float]], values: Sequ
     >>> nearest_matches([("a", 1.2, 1.0), ("a", 2.4, 3.0)], [("a", 1.0), ("a", 2.0), ("a", 3.0), ("b", 1.2)])
     1
     """
-    found = 0
+    matches = 0
     for label, released, true in noisy:
-        candidates = [value for other, value in values if other == label]
-        found += math.isclose(min(candidates, key=lambda value: abs(value - float(released))), true)
-    return found
+        candidates = [value for other_label, value in values if other_label == label]
+        matches += math.isclose(min(candidates, key=lambda value: abs(value - float(released))), true)
+    return matches
 
 
 def interval(
@@ -51,7 +51,7 @@ def told_apart(first: Side, second: Side, k: int) -> tuple[int, int]:
     """
     few, none = 0, dict[Hashable, int]()
     for label, class_, low, high in first:
-        candidates = [(a, b) for other, _, a, b in second if other == label]
+        candidates = [(a, b) for other_label, _, a, b in second if other_label == label]
         left = sum(a <= high and b >= low for a, b in candidates)
         few += 0 < left < min(k, len(candidates))
         if candidates and not left:
@@ -66,12 +66,12 @@ def few_combinations(first: Side, second: Side, k: int) -> int:
     >>> few_combinations([("a", 0, 1, 1), ("a", 0, 5, 5)], [("a", 1, 0, 2), ("a", 1, 0, 3)], k=2)
     1
     """
-    found = 0
+    combinations = 0
     for label, class_ in {(label, class_) for label, class_, _, _ in first}:
-        own = [row[2:] for row in first if row[:2] == (label, class_)]
-        for other in {other for there, other, _, _ in second if there == label}:
-            others = [row[2:] for row in second if row[:2] == (label, other)]
-            of_own = sum(any(c <= b and d >= a for c, d in others) for a, b in own)
-            of_others = sum(any(c <= b and d >= a for c, d in own) for a, b in others)
-            found += 0 < min(of_own, of_others) < min(k, len(own), len(others))
-    return found
+        intervals = [row[2:] for row in first if row[:2] == (label, class_)]
+        for second_class in {second_class for first_label, second_class, _, _ in second if first_label == label}:
+            second_intervals = [row[2:] for row in second if row[:2] == (label, second_class)]
+            of_own = sum(any(c <= b and d >= a for c, d in second_intervals) for a, b in intervals)
+            of_others = sum(any(c <= b and d >= a for c, d in intervals) for a, b in second_intervals)
+            combinations += 0 < min(of_own, of_others) < min(k, len(intervals), len(second_intervals))
+    return combinations

@@ -11,23 +11,23 @@ def persons_by_class(
     rows: Sequence[Sequence[Any]], quasi: Sequence[int], person: int
 ) -> dict[tuple[Hashable, ...], set[Hashable]]:
     """The persons of each class of rows with equal quasi-identifiers; all rows without a person are one person."""
-    found: dict[tuple[Hashable, ...], set[Hashable]] = defaultdict(set)
+    persons: dict[tuple[Hashable, ...], set[Hashable]] = defaultdict(set)
     for row in rows:
-        found[tuple(row[i] for i in quasi)].add(row[person])
-    return dict(found)
+        persons[tuple(row[i] for i in quasi)].add(row[person])
+    return dict(persons)
 
 
 def values_by_class(
     rows: Sequence[Sequence[Any]], quasi: Sequence[int], person: int, sensitive: int
 ) -> dict[tuple[Hashable, ...], dict[Hashable, int]]:
     """For each class and sensitive value, how many distinct persons have it there."""
-    found: dict[tuple[Hashable, ...], dict[Hashable, set[Hashable]]] = defaultdict(lambda: defaultdict(set))
+    persons: dict[tuple[Hashable, ...], dict[Hashable, set[Hashable]]] = defaultdict(lambda: defaultdict(set))
     for row in rows:
-        found[tuple(row[i] for i in quasi)][row[sensitive]].add(row[person])
-    return {class_: {value: len(persons) for value, persons in values.items()} for class_, values in found.items()}
+        persons[tuple(row[i] for i in quasi)][row[sensitive]].add(row[person])
+    return {class_: {value: len(persons) for value, persons in values.items()} for class_, values in persons.items()}
 
 
-def generalized(
+def generalize_rows(
     rows: Iterable[Sequence[Any]],
     labels: Mapping[int, Mapping[Hashable, Sequence[Hashable]]],
     levels: Mapping[int, int],
@@ -42,4 +42,4 @@ def kept_classes(
     """The classes with at least k persons and at least some number of distinct sensitive values."""
     persons = persons_by_class(rows, quasi, person)
     counts = values_by_class(rows, quasi, person, sensitive)
-    return {one for one, members in persons.items() if len(members) >= k and len(counts[one]) >= values}
+    return {key for key, members in persons.items() if len(members) >= k and len(counts[key]) >= values}

@@ -55,11 +55,11 @@ def _by_label(
     places = list(zip(quasi.items(), levels, seen, strict=True))
     for record in records:
         labels = []
-        for (name, tree), level, known in places:
+        for (name, tree), level, domain in places:
             value = record[name]
-            if value not in known:
-                known[value] = label(tree, value, level)
-            labels.append(known[value])
+            if value not in domain:
+                domain[value] = label(tree, value, level)
+            labels.append(domain[value])
         classes[tuple(labels)].append(record)
     return dict(classes)
 
@@ -210,8 +210,8 @@ class Release:
 
     def presence(self, labels: Row) -> Fraction | None:
         """Released / population; None if there is nobody in the population."""
-        there = self.population.get(labels, 0)
-        return Fraction(self.source.count(self.classes[labels]), there) if there else None
+        population_count = self.population.get(labels, 0)
+        return Fraction(self.source.count(self.classes[labels]), population_count) if population_count else None
 
     def meets(self, labels: Row) -> bool:
         """Whether a class meets every requirement on a class by itself."""
@@ -233,21 +233,21 @@ class Release:
     @cached_property
     def kept_records(self) -> dict[Row, list[Record]]:
         """The classes that meet all, then without those that a shield takes, again and again until none is taken."""
-        kept = {labels: records for labels, records in self.classes.items() if self.meets(labels)}
+        retained = {labels: records for labels, records in self.classes.items() if self.meets(labels)}
         while True:
             broken = {
-                labels for shield in self.privacy.get("k_anonymity", ()) for labels in self._breaking(shield, kept)
+                labels for shield in self.privacy.get("k_anonymity", ()) for labels in self._breaking(shield, retained)
             }
             if not broken:
-                return kept
-            kept = {labels: records for labels, records in kept.items() if labels not in broken}
+                return retained
+            retained = {labels: records for labels, records in retained.items() if labels not in broken}
 
-    def _breaking(self, shield: Mapping[str, Any], kept: Mapping[Row, list[Record]]) -> Iterator[Row]:
+    def _breaking(self, shield: Mapping[str, Any], retained: Mapping[Row, list[Record]]) -> Iterator[Row]:
         places = [list(self.source.quasi).index(name) for name in shield["quasi"]]
         merged: dict[Row, list[Record]] = defaultdict(list)
-        for labels, records in kept.items():
+        for labels, records in retained.items():
             merged[tuple([labels[i] for i in places])].extend(records)
-        for labels in kept:
+        for labels in retained:
             if self.source.count(merged[tuple([labels[i] for i in places])]) < shield["k"]:
                 yield labels
 
@@ -264,16 +264,16 @@ class Release:
     def suppressed_persons(self) -> int:
         """Those with at least one row that is left out; all rows without an id are one person's."""
         assert self.source.person is not None
-        kept = Counter(record[self.source.person] for records in self.kept_records.values() for record in records)
-        return len(Counter(record[self.source.person] for record in self.source.rows) - kept)
+        retained = Counter(record[self.source.person] for records in self.kept_records.values() for record in records)
+        return len(Counter(record[self.source.person] for record in self.source.rows) - retained)
 
     @property
     def partly_released_persons(self) -> int:
         """Those of them who have a row that is kept, too."""
         person = self.source.person
         assert person is not None
-        kept = {record[person] for records in self.kept_records.values() for record in records}
-        return self.suppressed_persons + len(kept) - self.source.count(self.source.rows)
+        released = {record[person] for records in self.kept_records.values() for record in records}
+        return self.suppressed_persons + len(released) - self.source.count(self.source.rows)
 
     def suppressed_rows(self) -> Iterator[tuple[Row, int]]:
         """The distinct rows of quasi-identifiers that are left out, with counts."""
@@ -332,8 +332,8 @@ class Release:
         people = people_by_class(source.people, source.quasi, self.levels)
         wrong = 0
         for labels, records in self.kept_records.items():
-            there = {record[source.population_person] for record in people.get(labels, ())} - {None}
-            wrong += sum(labels in people and record[source.person] not in there for record in records)
+            members = {record[source.population_person] for record in people.get(labels, ())} - {None}
+            wrong += sum(labels in people and record[source.person] not in members for record in records)
         return wrong
 
 

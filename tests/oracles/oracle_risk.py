@@ -14,10 +14,10 @@ Row = Sequence[Any]
 
 def classes_of(rows: Iterable[Row], places: Sequence[int]) -> dict[tuple[Hashable, ...], list[Row]]:
     """The rows by what stands in some places."""
-    found: dict[tuple[Hashable, ...], list[Row]] = defaultdict(list)
+    rows_by_class: dict[tuple[Hashable, ...], list[Row]] = defaultdict(list)
     for row in rows:
-        found[tuple([row[place] for place in places])].append(row)
-    return dict(found)
+        rows_by_class[tuple([row[place] for place in places])].append(row)
+    return dict(rows_by_class)
 
 
 def sizes_of(rows: Sequence[Row], places: Sequence[int], person: int | None = None) -> list[tuple[int, int]]:
@@ -30,24 +30,24 @@ def prosecutor(sizes: Sequence[tuple[int, int]], threshold: float) -> dict[str, 
     """Row by row."""
     risks = [1 / size for size, rows in sizes for _ in range(rows)]
     highest = max(risks, default=0.0)
-    counted = sum(size for size, _ in sizes)
+    rows_counted = sum(size for size, _ in sizes)
     return {
         "highest": highest,
-        "average": len(sizes) / counted if counted else 0.0,
+        "average": len(sizes) / rows_counted if rows_counted else 0.0,
         "rows_at_highest": risks.count(highest),
         "share_at_highest": risks.count(highest) / len(risks) if risks else 0.0,
         "rows_above": sum(risk > threshold for risk in risks),
     }
 
 
-def fitted(rows: Sequence[Row], priors: Mapping[int, Mapping[Any, float]]) -> list[float]:
+def fit_to_priors(rows: Sequence[Row], priors: Mapping[int, Mapping[Any, float]]) -> list[float]:
     """The probability of each row: equal ones, scaled to the shares of one place after the other until all hold."""
     chances = [1 / len(rows) for _ in rows]
     for _ in range(2000):
         for place, shares in priors.items():
-            there = {row[place] for row in rows}
-            whole = math.fsum(shares[value] for value in there)
-            for value in there:
+            values = {row[place] for row in rows}
+            whole = math.fsum(shares[value] for value in values)
+            for value in values:
                 of_value = [i for i, row in enumerate(rows) if row[place] == value]
                 now = math.fsum(chances[i] for i in of_value)
                 for i in of_value:
@@ -68,20 +68,20 @@ def expected_gain(rows: Sequence[Row], places: Sequence[int], chances: Sequence[
     for class_ in classes.values():
         chance = math.fsum(class_)
         if chance > 0:
-            left += chance * entropy([each / chance for each in class_])
+            left += chance * entropy([probability / chance for probability in class_])
     return entropy(chances) - left
 
 
 def value_gains(values: Sequence[Any], chances: Sequence[float]) -> dict[Any, tuple[int, float, float | None]]:
     """Of each value its rows, its probability, and the relative entropy of what is believed once it is known."""
-    found = {}
+    gains = {}
     for value in set(values):
-        rows = [i for i, one in enumerate(values) if one == value]
+        rows = [i for i, candidate in enumerate(values) if candidate == value]
         chance = math.fsum(chances[i] for i in rows)
         after = {i: chances[i] / chance for i in rows} if chance > 0 else {}
         gain = math.fsum(p * math.log2(p / chances[i]) for i, p in after.items() if p > 0) if after else None
-        found[value] = (len(rows), chance, gain)
-    return found
+        gains[value] = (len(rows), chance, gain)
+    return gains
 
 
 def leakage(rows: Sequence[Row], places: Sequence[int]) -> float:
@@ -96,10 +96,10 @@ def leakage_of_persons(rows: Sequence[Row], places: Sequence[int], person: int) 
     persons = classes_of(rows, [person]).values()
     classes = classes_of(rows, places)
     gain = 0.0
-    for own in persons:
-        for row in own:
-            there = {class_[person] for class_ in classes[tuple([row[place] for place in places])]}
-            gain += math.log2(len(persons) / len(there)) / len(own) / len(persons)
+    for person_rows in persons:
+        for row in person_rows:
+            class_ids = {class_[person] for class_ in classes[tuple([row[place] for place in places])]}
+            gain += math.log2(len(persons) / len(class_ids)) / len(person_rows) / len(persons)
     return gain
 
 
@@ -107,8 +107,8 @@ def leakages(rows: Sequence[Row], quasi: int, most: int = 3, person: int | None 
     """Of all sets of up to so many places."""
     sets = [combination for size in range(1, most + 1) for combination in combinations(range(quasi), size)]
     if person is None:
-        return {one: leakage(rows, one) for one in sets}
-    return {one: leakage_of_persons(rows, one, person) for one in sets}
+        return {attributes: leakage(rows, attributes) for attributes in sets}
+    return {attributes: leakage_of_persons(rows, attributes, person) for attributes in sets}
 
 
 def expected_inverse(size: int, p: float, terms: int = 4000) -> float:
@@ -163,5 +163,5 @@ def uniques_there(
     who: dict[Row, set[Any]] = {}
     for row, person in people:
         who.setdefault(combination(row), set()).add(person)
-    alone = {one for one, persons in who.items() if len(persons) == 1}
+    alone = {combination for combination, persons in who.items() if len(persons) == 1}
     return len(who), len(alone), sum(combination(row) in alone for row in rows)

@@ -100,11 +100,11 @@ class Finding:
     values: int
 
     def __str__(self) -> str:
-        cells = " + ".join(" & ".join(map(_described, cell)) for cell in self.cells)
+        cells = " + ".join(" & ".join(map(_describe_cell, cell)) for cell in self.cells)
         return f"{self.way} {self.requirement}: {cells}: {self.least} to {self.greatest} rows, {self.values} values"
 
 
-def _described(labels: Labels | None) -> str:
+def _describe_cell(labels: Labels | None) -> str:
     return "none" if labels is None else "x".join("{" + ",".join(sorted(map(str, values))) + "}" for values in labels)
 
 
@@ -134,11 +134,11 @@ class Together:
     @cached_property
     def tables(self) -> Mapping[Shared, tuple[Counter[Labels], ...]]:
         """The rows of each class of each release, by shared values."""
-        found: dict[Shared, tuple[Counter[Labels], ...]] = defaultdict(lambda: tuple(Counter() for _ in self.releases))
+        counts: dict[Shared, tuple[Counter[Labels], ...]] = defaultdict(lambda: tuple(Counter() for _ in self.releases))
         for i, release in enumerate(self.releases):
             for labels, shared in release.rows:
-                found[shared][i][labels] += 1
-        return dict(found)
+                counts[shared][i][labels] += 1
+        return dict(counts)
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -175,20 +175,20 @@ class Together:
 
     def findings(self, k: int, distinct: int = 1, persons: Sequence[Person] = ()) -> list[Finding]:
         """Everything that is unsafe."""
-        found = []
+        result = []
         for name, least in (("k", k), ("l", distinct)):
             if name == "k" or (distinct > 1 and self.sensitive is not None):
-                found += list(self._findings(name, least, persons))
-        return found
+                result += list(self._findings(name, least, persons))
+        return result
 
     def _findings(self, requirement: str, least: int, persons: Sequence[Person]) -> Iterator[Finding]:
         telling = [cell for cell in self.cells if None in cell or region(cell) != self.domains]
         regions: dict[Any, list[Cell]] = defaultdict(list)
         for cell in telling:
             regions[region(cell), tuple(labels is None for labels in cell)].append(cell)
-        possible = [each for cell in telling if (each := self._small("possible", requirement, least, [cell]))]
+        possible = [finding for cell in telling if (finding := self._small("possible", requirement, least, [cell]))]
         yield from possible
-        small = [each for cells in regions.values() if (each := self._small("region", requirement, least, cells))]
+        small = [finding for cells in regions.values() if (finding := self._small("region", requirement, least, cells))]
         yield from small
         yield from self._sure(requirement, least, [finding.cells for finding in small][:MOST_REGIONS])
         for person in dict.fromkeys(persons):
@@ -222,18 +222,18 @@ class Together:
         possible = [
             (cell, shared) for shared in self.tables for cell in cells if self._extremes(shared, frozenset([cell]))[1]
         ]
-        found = []
+        sizes = []
         for i in range(len(self.releases)):
             groups = {(labels, shared) for cell, shared in possible if (labels := cell[i]) is not None}
             if groups:
                 lacking = [cell for cell in cells if cell[i] is None]
                 rows = sum(self.tables[shared][i][labels] for labels, shared in groups)
-                found.append(rows + self.bounds(lacking)[1])
-        return min(found)
+                sizes.append(rows + self.bounds(lacking)[1])
+        return min(sizes)
 
     def cells_of(self, person: Person) -> list[Cell]:
         """The cells in which a reader looks for a person, unless they say nothing of anybody."""
-        found = []
+        cells = []
         for cell in self.cells:
             fits = all(
                 present and all(value in values for value, values in zip(person.values, labels, strict=True))
@@ -242,8 +242,8 @@ class Together:
                 for labels, present, release in zip(cell, person.present, self.releases, strict=True)
             )
             if fits:
-                found.append(cell)
-        return found if any(None in cell or region(cell) != self.domains for cell in found) else []
+                cells.append(cell)
+        return cells if any(None in cell or region(cell) != self.domains for cell in cells) else []
 
 
 State: TypeAlias = tuple[tuple[int, ...], ...]
@@ -273,9 +273,9 @@ class _Worlds:
         """The fewest persons for these rows; and with which cells there can be so few."""
         if left in self._fewest:
             return self._fewest[left]
-        steps = [(cell, self._count(rest) + 1, rest) for cell, rest in self._next(left)]
+        steps = [(cell, self._count(remaining) + 1, remaining) for cell, remaining in self._next(left)]
         fewest = min((persons for _, persons, _ in steps), default=0)
-        self._steps[left] = [(cell, rest) for cell, persons, rest in steps if persons == fewest]
+        self._steps[left] = [(cell, remaining) for cell, persons, remaining in steps if persons == fewest]
         self._fewest[left] = fewest
         return fewest
 
@@ -283,24 +283,24 @@ class _Worlds:
         first = next(((i, j) for i, counts in enumerate(left) for j, n in enumerate(counts) if n), None)
         for cell, numbers in self._cells[first] if first is not None else ():
             if all(number is None or counts[number] for counts, number in zip(left, numbers, strict=True)):
-                rest = tuple(
+                remaining = tuple(
                     counts if number is None else (*counts[:number], counts[number] - 1, *counts[number + 1 :])
                     for counts, number in zip(left, numbers, strict=True)
                 )
-                yield cell, rest
+                yield cell, remaining
 
     def extremes(self, chosen: frozenset[Cell]) -> tuple[int, int]:
         """The least and the greatest number of persons in some cells."""
-        known: dict[State, tuple[int, int]] = {}
+        memo: dict[State, tuple[int, int]] = {}
 
         def walk(left: State) -> tuple[int, int]:
-            if left not in known:
-                ends = [(*walk(rest), cell in chosen) for cell, rest in self._steps[left]]
-                known[left] = (
+            if left not in memo:
+                ends = [(*walk(remaining), cell in chosen) for cell, remaining in self._steps[left]]
+                memo[left] = (
                     min((low + is_chosen for low, _, is_chosen in ends), default=0),
                     max((high + is_chosen for _, high, is_chosen in ends), default=0),
                 )
-            return known[left]
+            return memo[left]
 
         return walk(self._start)
 
@@ -315,23 +315,23 @@ def enumerated_bounds(releases: Sequence[Released], chosen: Callable[[Cell], boo
     every way that equal rows can be the same person.
     """
     first, second = ([*_sources(release, domains)] for release in releases)
-    most, found = -1, set[int]()
-    for one, two in itertools.product(first, second):
-        ones, twos = Counter(one), Counter(two)
-        common = (ones & twos).total()
+    most, numbers = -1, set[int]()
+    for first_rows, two in itertools.product(first, second):
+        first_counts, twos = Counter(first_rows), Counter(two)
+        common = (first_counts & twos).total()
         if common < most:
             continue
         if common > most:
-            most, found = common, set()
+            most, numbers = common, set()
         counts = {0}
-        for row in {*ones, *twos}:
+        for row in {*first_counts, *twos}:
             in_first, in_second = (
-                [release.rows[i][0] for i, each in enumerate(table) if each == row]
-                for release, table in zip(releases, (one, two), strict=True)
+                [release.rows[i][0] for i, candidate in enumerate(table) if candidate == row]
+                for release, table in zip(releases, (first_rows, two), strict=True)
             )
             counts = {n + m for n in counts for m in _pairings(in_first, in_second, chosen)}
-        found |= counts
-    return min(found), max(found)
+        numbers |= counts
+    return min(numbers), max(numbers)
 
 
 def _sources(release: Released, domains: Labels) -> Iterator[list[Any]]:
@@ -345,13 +345,13 @@ def _sources(release: Released, domains: Labels) -> Iterator[list[Any]]:
         yield list(table)
 
 
-def _pairings(ones: Sequence[Labels], twos: Sequence[Labels], chosen: Callable[[Cell], bool]) -> set[int]:
+def _pairings(first: Sequence[Labels], second: Sequence[Labels], chosen: Callable[[Cell], bool]) -> set[int]:
     """The numbers of persons in chosen cells, if as many of these rows as possible are the same persons."""
-    longer, is_first = max(len(ones), len(twos)), len(ones) >= len(twos)
-    found = set()
-    for order in itertools.permutations(ones if is_first else twos):
-        fixed: list[Labels | None] = [*(twos if is_first else ones)]
+    longer, is_first = max(len(first), len(second)), len(first) >= len(second)
+    counts = set()
+    for order in itertools.permutations(first if is_first else second):
+        fixed: list[Labels | None] = [*(second if is_first else first)]
         fixed += [None] * (longer - len(fixed))
         pairs = zip(order, fixed, strict=True)
-        found.add(sum(chosen((a, b) if is_first else (b, a)) for a, b in pairs))
-    return found
+        counts.add(sum(chosen((a, b) if is_first else (b, a)) for a, b in pairs))
+    return counts

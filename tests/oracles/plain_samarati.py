@@ -13,12 +13,12 @@ from sqlanon.strategies.lattice.lattice import Lattice
 from sqlanon.strategies.lattice.search import SourceFacts
 
 
-def distance(table: Table, one: Row, other: Row, bottom: Levels) -> Levels:
+def distance(table: Table, left: Row, right: Row, bottom: Levels) -> Levels:
     """By attribute, the lowest level, from a bottom on, at which two rows read the same."""
-    trees = zip(table.hierarchies, one, other, bottom, strict=True)
+    trees = zip(table.hierarchies, left, right, bottom, strict=True)
     return tuple(
-        next(level for level in range(low, tree.height + 1) if tree.label(own, level) == tree.label(its, level))
-        for tree, own, its, low in trees
+        next(level for level in range(low, tree.height + 1) if tree.label(value, level) == tree.label(its, level))
+        for tree, value, its, low in trees
     )
 
 
@@ -51,14 +51,18 @@ def data_of(case: Case, lattice: Lattice) -> SourceFacts:
 
 
 def lowest(among: Collection[Levels]) -> set[Levels]:
-    return {one for one in among if not any(oracle.strictly_lower(other, one) for other in among)}
+    return {
+        levels for levels in among if not any(oracle.strictly_lower(other_levels, levels) for other_levels in among)
+    }
 
 
 def plain_samarati(case: Case) -> set[Levels]:
     """The lowest of the distance vectors that satisfy: what the paper takes for the k-minimal generalizations."""
     table = Table.of(case.rows, case.hierarchies)
-    found = vectors(table, case.k, (0,) * len(table.names))
-    return lowest([one for one in found if oracle.satisfies(oracle.Release(table, one, case.k), case.limit)])
+    candidates = vectors(table, case.k, (0,) * len(table.names))
+    return lowest(
+        [levels for levels in candidates if oracle.satisfies(oracle.Release(table, levels, case.k), case.limit)]
+    )
 
 
 def random_tree(drawn: random.Random) -> Hierarchy:
@@ -91,5 +95,5 @@ def misses(case: Case) -> tuple[bool, bool, bool] | None:
     solution = oracle.k_minimal(**case.arguments)
     if solution is None or sum(solution.levels) == 0:
         return None
-    true, found = {one.levels for one in solution.satisfying}, plain_samarati(case)
-    return bool(true - found), not true & found, bool(found - true)
+    true, reported = {node.levels for node in solution.satisfying}, plain_samarati(case)
+    return bool(true - reported), not true & reported, bool(reported - true)

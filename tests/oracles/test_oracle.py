@@ -21,14 +21,14 @@ from support.lanes import examples
 DATA = Path(os.environ.get("SQLANON_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
-def listed(*paths: str) -> Hierarchy:
+def hierarchy_of(*paths: str) -> Hierarchy:
     """A hierarchy from ``leaf;...;root`` lines."""
     split = [tuple(path.split(";")) for path in paths]
     return Hierarchy({path[0]: path for path in split})
 
 
-RACE = listed("asian;person", "black;person", "white;person")
-ZIP = listed(*(f"{zip_};{zip_[:4]}*;021**" for zip_ in ("02138", "02139", "02141", "02142")))
+RACE = hierarchy_of("asian;person", "black;person", "white;person")
+ZIP = hierarchy_of(*(f"{zip_};{zip_[:4]}*;021**" for zip_ in ("02138", "02139", "02141", "02142")))
 
 
 # --- Sweeney 2002 -----------------------------------------------------------------------------------
@@ -44,9 +44,9 @@ def figure_2() -> tuple[list[tuple[str, ...]], dict[str, Hierarchy]]:
     ]
     hierarchies = {
         "race": RACE,
-        "birth": listed("1964;196*", "1965;196*", "1967;196*"),
-        "gender": listed("m;*", "f;*"),
-        "zip": listed("0213*;021**", "0214*;021**"),
+        "birth": hierarchy_of("1964;196*", "1965;196*", "1967;196*"),
+        "gender": hierarchy_of("m;*", "f;*"),
+        "zip": hierarchy_of("0213*;021**", "0214*;021**"),
     }
     return rows, hierarchies
 
@@ -77,15 +77,15 @@ def test_figure_3_k_minimal(k: int, expected: list[tuple[int, ...]]) -> None:
 
 
 def test_figure_3_preferences_of_samarati_and_sweeney() -> None:
-    def preferred(measure: str) -> tuple[tuple[int, ...], float]:
+    def best_solution(measure: str) -> tuple[tuple[int, ...], float]:
         solution = oracle.k_minimal(*figure_3(), k=2, suppression_limit="0", measure=measure)
         assert solution is not None
         return solution.levels, solution.score
 
-    assert preferred("height") == ((0, 1), 1)  # a tie: the first in lexicographic order
-    assert preferred("relative_height") == ((0, 1), 0.5)  # ZIP has height 2, race has 1
-    assert preferred("distinct") == ((0, 1), 6)
-    assert preferred("suppression") == ((0, 1), 0)
+    assert best_solution("height") == ((0, 1), 1)  # a tie: the first in lexicographic order
+    assert best_solution("relative_height") == ((0, 1), 0.5)  # ZIP has height 2, race has 1
+    assert best_solution("distinct") == ((0, 1), 6)
+    assert best_solution("suppression") == ((0, 1), 0)
 
 
 # --- figures by hand --------------------------------------------------------------------------------
@@ -134,10 +134,12 @@ def test_entropy_counts_what_is_suppressed() -> None:
 
 
 def test_one_leaf_and_height_0_lose_nothing_but_the_suppressed() -> None:
-    table = Table.of([("a", "x"), ("a", "x"), ("a", "y")], {"one": listed("a;*"), "other": listed("x;*", "y;*")})
+    table = Table.of(
+        [("a", "x"), ("a", "x"), ("a", "y")], {"one": hierarchy_of("a;*"), "other": hierarchy_of("x;*", "y;*")}
+    )
     release = Release(table, (1, 0), 2)
     assert oracle.loss(release) == [1 / 3, 1 / 3]
-    flat = Release(Table.of([("a",), ("a",)], {"flat": listed("a")}), (0,), 2)
+    flat = Release(Table.of([("a",), ("a",)], {"flat": hierarchy_of("a")}), (0,), 2)
     assert oracle.precision(flat) == oracle.loss(flat) == [0]
 
 

@@ -47,31 +47,31 @@ def test_zeros_are_left_out_of_relative_errors_and_negative_values_count_by_magn
 
 def test_the_nearest_original_by_hand() -> None:
     """172 is nearest 170, another's; 169 is nearest its own, and so is 300. Both of class b tie with each other."""
-    assert noise.linked(HEIGHTS, [0.5], ALL) == [1, 2, 3, 4]
-    assert noise.linked(HEIGHTS, [0.5], ALL, strict=True) == [1, 2]
+    assert noise.linked_records(HEIGHTS, [0.5], ALL) == [1, 2, 3, 4]
+    assert noise.linked_records(HEIGHTS, [0.5], ALL, strict=True) == [1, 2]
     assert noise.linking_risk(HEIGHTS, [0.5], ALL) == 0.8
     assert noise.linking_risk(HEIGHTS, [0.5], [0, 1], strict=True) == 0.5  # of the released; the originals are of all
 
 
 def test_a_value_in_the_middle_is_linked_but_not_strictly() -> None:
     records = [Noisy("a", (10.0,), (15.0,)), Noisy("a", (20.0,), (20.0,))]
-    assert noise.linked(records, [1], [0, 1]) == [0, 1]
-    assert noise.linked(records, [1], [0, 1], strict=True) == [1]
-    assert noise.linked(records, [1], [0], slack=-1e-9) == []
+    assert noise.linked_records(records, [1], [0, 1]) == [0, 1]
+    assert noise.linked_records(records, [1], [0, 1], strict=True) == [1]
+    assert noise.linked_records(records, [1], [0], slack=-1e-9) == []
 
 
 def test_several_attributes_are_near_by_their_scales() -> None:
     """y = (4, 140): of its own (0, 100) it is 4/10 and 40/200 away, of the other (10, 300) 6/10 and 160/200."""
     records = [Noisy("a", (0.0, 100.0), (4.0, 140.0)), Noisy("a", (10.0, 300.0), (4.0, 140.0))]
-    assert noise.linked(records, [1, 1], [0, 1], strict=True) == [0]
+    assert noise.linked_records(records, [1, 1], [0, 1], strict=True) == [0]
     # With another budget: 4/10 and 40/20 of its own, 6/10 and 160/20 of the other's.
     assert noise.scales(records, [1, 10]) == {"a": (10.0, 20.0)}
-    assert noise.linked(records, [1, 10], [0, 1]) == [0]
+    assert noise.linked_records(records, [1, 10], [0, 1]) == [0]
 
 
 def test_an_attribute_without_range_says_nothing() -> None:
     records = [Noisy("a", (7.0, 0.0), (7.0, 9.0)), Noisy("a", (7.0, 10.0), (7.0, 9.0))]
-    assert noise.linked(records, [1, 1], [0, 1], strict=True) == [1]
+    assert noise.linked_records(records, [1, 1], [0, 1], strict=True) == [1]
 
 
 def test_near_originals_by_hand() -> None:
@@ -124,11 +124,11 @@ def test_a_shield_takes_what_another_left_alone() -> None:
     shows = {"a": (1, 1), "b": (1, 1), "c": (1, 2)}
     records = [Noisy(place, (0.0,), (0.0,)) for place in "aabbcc"]
     shields = [
-        noise.Shield({place: (shown[i],) for place, shown in shows.items()}, len, k) for i, k in ((0, 5), (1, 3))
+        noise.Shield({place: (labels[i],) for place, labels in shows.items()}, len, k) for i, k in ((0, 5), (1, 3))
     ]
-    assert noise.kept(records, set(), lambda members: len(members) >= 2, shields[:1]) == set(range(6))
-    assert noise.kept(records, set(), lambda members: len(members) >= 2, shields[1:]) == set(range(4))
-    assert noise.kept(records, set(), lambda members: len(members) >= 2, shields) == set()
+    assert noise.kept_records(records, set(), lambda members: len(members) >= 2, shields[:1]) == set(range(6))
+    assert noise.kept_records(records, set(), lambda members: len(members) >= 2, shields[1:]) == set(range(4))
+    assert noise.kept_records(records, set(), lambda members: len(members) >= 2, shields) == set()
 
 
 VALUES = st.sampled_from([0.0, 1.0, -2.5, 10.0, 10.5, 300.0])
@@ -148,21 +148,21 @@ def test_laws_of_the_figures(records: list[Noisy]) -> None:
     epsilons = [0.5, 2.0][: len(records[0].xs)]
     every = range(len(records))
     for j in range(len(epsilons)):
-        one = noise.expected_relative_error(records, epsilons, j)
-        other = noise.expected_relative_error_by_classes(records, epsilons, j)
-        assert one == other if one is None else one == pytest.approx(other)
+        direct = noise.expected_relative_error(records, epsilons, j)
+        by_classes = noise.expected_relative_error_by_classes(records, epsilons, j)
+        assert direct == by_classes if direct is None else direct == pytest.approx(by_classes)
         twice = noise.expected_error(records, [2 * epsilon for epsilon in epsilons], j)
         assert twice == pytest.approx(noise.expected_error(records, epsilons, j) / 2)
-    strict, loose = (set(noise.linked(records, epsilons, every, strict)) for strict in (True, False))
+    strict, loose = (set(noise.linked_records(records, epsilons, every, strict)) for strict in (True, False))
     assert strict <= loose
-    assert set(noise.linked(records, epsilons, every, slack=-1e-9)) <= loose
-    assert loose <= set(noise.linked(records, epsilons, every, slack=1e-9))
+    assert set(noise.linked_records(records, epsilons, every, slack=-1e-9)) <= loose
+    assert loose <= set(noise.linked_records(records, epsilons, every, slack=1e-9))
     members = noise.classes(records)
     narrow, wide = (noise.near(records, epsilons, beta) for beta in (0.3, 0.9))
     assert all(few <= many <= len(members[r.place]) for few, many, r in zip(narrow, wide, records, strict=True))
     # Seen exactly, a record is linked: and strictly, unless another reads the same where there is noise.
     exact = [Noisy(record.place, record.xs, record.xs) for record in records]
-    assert noise.linked(exact, epsilons, every) == list(every)
+    assert noise.linked_records(exact, epsilons, every) == list(every)
     assert noise.near(exact, epsilons, 0.5) >= [1] * len(exact)
 
 

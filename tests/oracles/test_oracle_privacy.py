@@ -36,17 +36,17 @@ def source(*lines: str, **options: Any) -> Source:
     return Source(rows(*lines), {"x": SUPPRESS}, {"s": None}, **options)
 
 
-def kept(source: Source, privacy: dict[str, Any], level: int = 0) -> set[Value]:
+def kept_values(source: Source, privacy: dict[str, Any], level: int = 0) -> set[Value]:
     return {labels[0] for labels in Release(source, (level,), privacy).kept}
 
 
 # --- distances against transport by brute force -----------------------------------------------------
 
 
-def cheapest(ones: list[Value], others: list[Value], ground: Any) -> Fraction:
+def cheapest(first: list[Value], second: list[Value], ground: Any) -> Fraction:
     """The least mean distance over all ways to pair two lists of the same length."""
-    pairings = (zip(ones, some, strict=True) for some in itertools.permutations(others))
-    return min(sum((ground(a, b) for a, b in pairs), Fraction(0)) for pairs in pairings) / len(ones)
+    pairings = (zip(first, some, strict=True) for some in itertools.permutations(second))
+    return min(sum((ground(a, b) for a, b in pairs), Fraction(0)) for pairs in pairings) / len(first)
 
 
 def common(tree: Hierarchy, a: Value, b: Value) -> Fraction:
@@ -151,12 +151,12 @@ def test_recursive_diversity(counts: tuple[int, ...], c: float, least: int, expe
 )
 def test_requirements_on_a_class(privacy: dict[str, Any], expected: set[str]) -> None:
     table = source("a flu", "a flu", "a cold", "a cancer", "b flu", "b cancer", "c flu", "d cold")
-    assert kept(table, privacy) == expected
+    assert kept_values(table, privacy) == expected
 
 
 def test_null_is_a_sensitive_value() -> None:
     table = source("a -", "a flu", "b -", "b -")
-    assert kept(table, {"l_diversity": [{"attribute": "s", "kind": "distinct", "l": 2}]}) == {"a"}
+    assert kept_values(table, {"l_diversity": [{"attribute": "s", "kind": "distinct", "l": 2}]}) == {"a"}
     assert table.distributions == {"s": {None: Fraction(3, 4), "flu": Fraction(1, 4)}}
 
 
@@ -168,14 +168,14 @@ def test_joint_diversity() -> None:
         {"s": None, "t": None},
     )
     spec = {"attribute": "s", "kind": "distinct", "l": 2}
-    assert kept(table, {"l_diversity": [spec]}) == {"a", "b"}
-    assert kept(table, {"l_diversity": [{**spec, "joint": True}]}) == {"b"}
+    assert kept_values(table, {"l_diversity": [spec]}) == {"a", "b"}
+    assert kept_values(table, {"l_diversity": [{**spec, "joint": True}]}) == {"b"}
 
 
 def test_persons_are_counted_once() -> None:
     table = source("a flu ann", "a flu ann", "a cold ann", "a flu bob", "b flu -", "b cold -", person="who")
-    assert kept(table, {"k": 2}) == {"a"}
-    assert kept(table, {"k": 2}, level=1) == {"*"}
+    assert kept_values(table, {"k": 2}) == {"a"}
+    assert kept_values(table, {"k": 2}, level=1) == {"*"}
     assert table.values(table.rows[:4], "s") == {"flu": 2, "cold": 1}
     assert table.values(table.rows, "s") == {"flu": 3, "cold": 2}, "those without an id are one person"
 
@@ -183,11 +183,13 @@ def test_persons_are_counted_once() -> None:
 def test_population() -> None:
     people = rows("a", "a", "b", "b", "b", "e", "-")
     table = source("a flu", "a flu", "b flu", "c flu", population=people)
-    assert kept(table, {"k_map": 2}) == {"a", "b"}
-    assert kept(table, {"k_map": 3}) == {"b"}
-    assert kept(table, {"k_map": 7}, level=1) == {"*"}, "NULL, and what the hierarchy misses, join the others there"
-    assert kept(table, {"delta_presence": {"max": 0.5}}) == {"b"}
-    assert kept(table, {"delta_presence": {"min": 0.5, "max": 1}}) == {"a"}
+    assert kept_values(table, {"k_map": 2}) == {"a", "b"}
+    assert kept_values(table, {"k_map": 3}) == {"b"}
+    assert kept_values(table, {"k_map": 7}, level=1) == {"*"}, (
+        "NULL, and what the hierarchy misses, join the others there"
+    )
+    assert kept_values(table, {"delta_presence": {"max": 0.5}}) == {"b"}
+    assert kept_values(table, {"delta_presence": {"min": 0.5, "max": 1}}) == {"a"}
     assert Release(table, (0,), {"k": 1}).null_map == 1
     low = {"delta_presence": {"min": 0.1, "max": 1}}
     assert not oracle_privacy.satisfies(Release(table, (0,), low), "1"), "two of the population's classes are missing"
@@ -244,7 +246,7 @@ def parameters() -> list[Any]:
     """The slow lane takes every third; all are where more examples are asked for."""
     quick = (0.05, "loss", "mean")
     words = ("suppression_limit", "measure", "aggregate")
-    found = [
+    cases = [
         pytest.param(
             entry,
             id="-".join(str(entry[word]) for word in ("model", *words)),
@@ -253,7 +255,7 @@ def parameters() -> list[Any]:
         for i, entry in enumerate(entries_with_models())
         if not i % 3 or tuple(entry[word] for word in words) == quick or EXAMPLES > 1
     ]
-    return found or [pytest.param(None, marks=pytest.mark.skip("no test data: set SQLANON_DATA"))]
+    return cases or [pytest.param(None, marks=pytest.mark.skip("no test data: set SQLANON_DATA"))]
 
 
 @pytest.mark.thorough

@@ -16,8 +16,8 @@ def labels(*texts: str) -> tuple[frozenset[str], ...]:
     return tuple(frozenset(text) for text in texts)
 
 
-def rows(*each: tuple[str, str, int]) -> list[Any]:
-    return [(labels(label), (value,)) for label, value, n in each for _ in range(n)]
+def rows(*classes: tuple[str, str, int]) -> list[Any]:
+    return [(labels(label), (value,)) for label, value, n in classes for _ in range(n)]
 
 
 @pytest.mark.slow
@@ -40,8 +40,8 @@ def test_bounds_are_those_of_all_source_tables(seed: int) -> None:
         assert together.bounds([*chosen])[:2] == enumerated_bounds(releases, chosen.__contains__, domains)
 
 
-def ways(both: Together, k: int, distinct: int = 1, persons: Sequence[Person] = ()) -> set[tuple[str, str]]:
-    return {(finding.way, finding.requirement) for finding in both.findings(k, distinct, persons)}
+def ways(together: Together, k: int, distinct: int = 1, persons: Sequence[Person] = ()) -> set[tuple[str, str]]:
+    return {(finding.way, finding.requirement) for finding in together.findings(k, distinct, persons)}
 
 
 def test_subtraction_leaves_a_single_person() -> None:
@@ -82,7 +82,8 @@ def test_many_rows_can_be_a_newcomer_who_is_sure() -> None:
 def test_three_releases_tell_more_than_two() -> None:
     """Each two of them can have two persons in a cell; all three have one of each value."""
     releases = [
-        Released(rows((one, "flu", 2), (two, "flu", 2))) for one, two in (("ab", "cd"), ("ac", "bd"), ("ad", "bc"))
+        Released(rows((first, "flu", 2), (second, "flu", 2)))
+        for first, second in (("ab", "cd"), ("ac", "bd"), ("ad", "bc"))
     ]
     for i in range(3):
         assert not ways(Together(releases[:i] + releases[i + 1 :], labels("abcd")), 2)

@@ -26,7 +26,7 @@ def problems(**sections: Any) -> list[str]:
     attributes = ATTRIBUTES | sections.pop("attributes", {})
     tree = {
         "source": {"table": "t", **sections.pop("source", {})},
-        "attributes": {name: one for name, one in attributes.items() if one is not None},
+        "attributes": {name: attribute for name, attribute in attributes.items() if attribute is not None},
         "privacy": {"k": 5, **sections.pop("privacy", {})},
     }
     try:
@@ -49,14 +49,14 @@ ROLES: dict[str, Any] = {
 @pytest.mark.parametrize("attribute", ["id", "iD"])
 def test_columns_that_are_never_released_have_no_other_role(role: str, column: str, attribute: str) -> None:
     """Of a key, of persons, and of households, whatever the case of their names."""
-    own = {"ID": None, attribute: ROLES[role]}
+    columns = {"ID": None, attribute: ROLES[role]}
     is_sound = role == "identifying"
-    assert problems(attributes=own, source={"key": column}) == ([] if is_sound else ["source.key"])
-    assert problems(attributes=own, source={"key": ["other", column]}) == ([] if is_sound else ["source.key"])
-    assert problems(attributes=own, source={"person": column}) == ([] if is_sound else ["source.person"])
-    assert problems(attributes=own, risk={"household": column}) == ([] if is_sound else ["risk.household"])
+    assert problems(attributes=columns, source={"key": column}) == ([] if is_sound else ["source.key"])
+    assert problems(attributes=columns, source={"key": ["other", column]}) == ([] if is_sound else ["source.key"])
+    assert problems(attributes=columns, source={"person": column}) == ([] if is_sound else ["source.person"])
+    assert problems(attributes=columns, risk={"household": column}) == ([] if is_sound else ["risk.household"])
     weights = ["risk.weights"] if role in ("sensitive", "quasi") else []
-    assert problems(attributes=own, risk={"weights": column}) == weights
+    assert problems(attributes=columns, risk={"weights": column}) == weights
 
 
 def test_other_columns_are_no_key() -> None:
@@ -66,10 +66,10 @@ def test_other_columns_are_no_key() -> None:
 
 
 def test_persons_of_a_population_may_be_an_attribute_but_no_quasi_identifier() -> None:
-    for role, own in ROLES.items():
+    for role, attribute in ROLES.items():
         population = {"table": "p", "person": "id"}
-        found = problems(attributes={"ID": own}, population=population, privacy={"k_map": 5})
-        assert found == (["population.person"] if role == "quasi" else [])
+        places = problems(attributes={"ID": attribute}, population=population, privacy={"k_map": 5})
+        assert places == (["population.person"] if role == "quasi" else [])
 
 
 NOISY = {"role": "quasi", "noise": {}}
@@ -147,13 +147,13 @@ def test_priors_are_of_quasi_identifiers() -> None:
 def test_a_shield_lists_each_quasi_identifier_once() -> None:
     more = {"sex": {"role": "quasi", "hierarchy": "suppress"}}
 
-    def found(*quasi: str) -> list[str]:
+    def shield_problems(*quasi: str) -> list[str]:
         return problems(attributes=more, privacy={"k_anonymity": [{"quasi": list(quasi), "k": 7}]})
 
-    assert found("zip", "sex") == []
-    assert found("zip", "zip") == ["privacy.k_anonymity[0].quasi[1]"]
-    assert found("zip", "illness") == ["privacy.k_anonymity[0].quasi[1]"]
-    assert found("zap", "sex") == ["privacy.k_anonymity[0].quasi[0]"]
+    assert shield_problems("zip", "sex") == []
+    assert shield_problems("zip", "zip") == ["privacy.k_anonymity[0].quasi[1]"]
+    assert shield_problems("zip", "illness") == ["privacy.k_anonymity[0].quasi[1]"]
+    assert shield_problems("zap", "sex") == ["privacy.k_anonymity[0].quasi[0]"]
 
 
 def test_names_that_differ_in_case_only_are_one_column() -> None:
@@ -168,7 +168,7 @@ PARTS = [(), ("a",), ("b",), ("a", "b"), ("a", "x", "b"), ("x", "a", "b"), ("a",
 def test_patterns_of_paths_match_as_a_shell_does(pattern: str) -> None:
     """``**`` stands for any folders, none among them."""
 
-    def spelled(parts: list[str]) -> set[tuple[str, ...]]:
+    def paths_of(parts: list[str]) -> set[tuple[str, ...]]:
         """All paths of up to three of some names that a pattern stands for."""
         if not parts:
             return {()}
@@ -178,23 +178,28 @@ def test_patterns_of_paths_match_as_a_shell_does(pattern: str) -> None:
             if parts[0] == "**"
             else [(name,) for name in names if parts[0] in ("*", name)]
         )
-        return {first + rest for first in firsts for rest in spelled(parts[1:]) if len(first + rest) <= 3}
+        return {first + suffix for first in firsts for suffix in paths_of(parts[1:]) if len(first + suffix) <= 3}
 
     parts = pattern.split("/") if pattern else []
-    matched = spelled(parts)
+    matched = paths_of(parts)
     assert [path for path in PARTS if _segments_match(path, tuple(parts))] == [
         path for path in PARTS if path in matched
     ]
 
 
 def test_no_file_is_read_and_written(tmp_path: Path) -> None:
-    one, other = tmp_path / "one.duckdb", tmp_path / "other.duckdb"
-    one.write_bytes(b"")
-    (tmp_path / "linked.duckdb").hardlink_to(one)
-    (tmp_path / "symbolic.duckdb").symlink_to(one)
-    for written in (one, tmp_path / "linked.duckdb", tmp_path / "symbolic.duckdb", tmp_path / "x" / ".." / one.name):
-        assert "release.database" in problems(source={"database": one}, release={"database": written}), written
-        assert "catalog.database" in problems(source={"database": one}, catalog={"database": written}), written
-        assert "release.database" in problems(release={"database": written}, catalog={"database": one})
-    assert problems(source={"database": one}, release={"database": other}) == []
-    assert problems(release={"database": other}, catalog={"database": tmp_path / "third.duckdb"}) == []
+    source, target = tmp_path / "one.duckdb", tmp_path / "other.duckdb"
+    source.write_bytes(b"")
+    (tmp_path / "linked.duckdb").hardlink_to(source)
+    (tmp_path / "symbolic.duckdb").symlink_to(source)
+    for spelling in (
+        source,
+        tmp_path / "linked.duckdb",
+        tmp_path / "symbolic.duckdb",
+        tmp_path / "x" / ".." / source.name,
+    ):
+        assert "release.database" in problems(source={"database": source}, release={"database": spelling}), spelling
+        assert "catalog.database" in problems(source={"database": source}, catalog={"database": spelling}), spelling
+        assert "release.database" in problems(release={"database": spelling}, catalog={"database": source})
+    assert problems(source={"database": source}, release={"database": target}) == []
+    assert problems(release={"database": target}, catalog={"database": tmp_path / "third.duckdb"}) == []

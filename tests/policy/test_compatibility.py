@@ -135,8 +135,8 @@ def test_each_row_refuses_a_policy() -> None:
     left = {row.message: (pattern(row), row) for rows in TABLE.values() for row in rows}
     assert len(left) > 70
     for seed in range(DRAWN):
-        found = messages(draw_table(seed))
-        left = {name: one for name, one in left.items() if not any(map(one[0].fullmatch, found))}
+        reported = messages(draw_table(seed))
+        left = {name: row for name, row in left.items() if not any(map(row[0].fullmatch, reported))}
         if not left:
             break
     assert not left, [(row.feature.label, row.beside.label) for _, row in left.values()]

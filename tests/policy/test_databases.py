@@ -51,10 +51,10 @@ def problem(**source: object) -> str:
     ],
 )
 def test_a_secret_is_refused_and_never_quoted(source: dict[str, object]) -> None:
-    said = problem(**source)
-    assert "does not belong in a policy" in said
-    assert "env:NAME" in said
-    assert "hush" not in said and "hu sh" not in said
+    message = problem(**source)
+    assert "does not belong in a policy" in message
+    assert "env:NAME" in message
+    assert "hush" not in message and "hu sh" not in message
 
 
 @pytest.mark.parametrize(
@@ -90,17 +90,17 @@ def test_paths_are_relative_to_the_policy() -> None:
 
 
 def test_the_ledger_knows_a_database_however_it_is_written() -> None:
-    one = {
-        format_database(written)
-        for written in (
+    spellings = {
+        format_database(spelling)
+        for spelling in (
             "mysql:host=db user=me database=h",
             "mysql:database=h user=you host=db port=3306 passwd=hush",
             "mysql://you:hush@db/h",
             "mysql://db:3306/h?ssl_mode=required",
         )
     }
-    assert one == {"mysql://db/h"}
-    assert format_database("mysql://db:3307/h") not in one
+    assert spellings == {"mysql://db/h"}
+    assert format_database("mysql://db:3307/h") not in spellings
     assert format_database("ducklake:mysql://me:hush@db/h") == "ducklake:mysql://db/h"
     assert format_address("s3://bucket/x.parquet?s3_region=eu") == "s3://bucket/x.parquet"
     assert format_address("delta:https://me:hush@h/x?sig=hush") == "delta:https://h/x"

@@ -160,7 +160,7 @@ def test_the_epsilon_of_a_record_counts_not_that_of_an_attribute() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "record", "epsilons", "epsilon"),
+    ("budgets", "record", "epsilons", "epsilon"),
     [
         ({"height": 1.0}, None, {"height": 1.0}, 1.0),
         ({"height": None}, 0.3, {"height": 0.3}, 0.3),
@@ -174,32 +174,32 @@ def test_the_epsilon_of_a_record_counts_not_that_of_an_attribute() -> None:
     ],
 )
 def test_the_budget_of_a_record_is_shared_out(
-    own: dict[str, float | None], record: float | None, epsilons: dict[str, float], epsilon: float
+    budgets: dict[str, float | None], record: float | None, epsilons: dict[str, float], epsilon: float
 ) -> None:
-    attributes = {name: noisy({} if one is None else {"epsilon": one}) for name, one in own.items()}
+    attributes = {name: noisy({} if budget is None else {"epsilon": budget}) for name, budget in budgets.items()}
     privacy = {} if record is None else {"epsilon": record}
     policy = Policy(**tree(privacy=privacy, attributes={"zip": ATTRIBUTES["zip"], **attributes}))
-    assert list(policy.epsilons) == list(own)
+    assert list(policy.epsilons) == list(budgets)
     assert policy.epsilons == pytest.approx(epsilons, rel=1e-12)
     assert policy.epsilon == pytest.approx(epsilon, rel=1e-12)
-    assert all(policy.epsilons[name] == one for name, one in own.items() if one is not None)
+    assert all(policy.epsilons[name] == budget for name, budget in budgets.items() if budget is not None)
 
 
 @settings(max_examples=examples(50), deadline=None, derandomize=True)
 @given(
-    own=st.lists(st.none() | st.integers(1, 99).map(lambda n: n / 100), min_size=1, max_size=6),
+    budgets=st.lists(st.none() | st.integers(1, 99).map(lambda n: n / 100), min_size=1, max_size=6),
     left=st.integers(1, 500),
 )
-def test_no_share_is_more_than_the_record_has(own: list[float | None], left: int) -> None:
-    record = sum(round(100 * one) for one in own if one is not None) / 100
-    record += left / 100 if None in own else 0
-    attributes = {f"n{i}": noisy({} if one is None else {"epsilon": one}) for i, one in enumerate(own)}
+def test_no_share_is_more_than_the_record_has(budgets: list[float | None], left: int) -> None:
+    record = sum(round(100 * budget) for budget in budgets if budget is not None) / 100
+    record += left / 100 if None in budgets else 0
+    attributes = {f"n{i}": noisy({} if budget is None else {"epsilon": budget}) for i, budget in enumerate(budgets)}
     policy = Policy(**tree(privacy={"epsilon": record}, attributes={"zip": ATTRIBUTES["zip"], **attributes}))
     shares = policy.epsilons
     assert math.fsum(shares.values()) == pytest.approx(record, rel=1e-9)
     assert policy.epsilon == pytest.approx(record, rel=1e-9)
-    equal = {shares[f"n{i}"] for i, one in enumerate(own) if one is None}
-    assert len(equal) == (None in own)
+    equal = {shares[f"n{i}"] for i, budget in enumerate(budgets) if budget is None}
+    assert len(equal) == (None in budgets)
 
 
 # --- mistakes ----------------------------------------------------------------------------------------
@@ -247,9 +247,9 @@ def test_mistakes_of_noise_are_named(noise: Any, place: str, words: str) -> None
 @pytest.mark.parametrize("bounds", [[1], [1, 2, 3], [], 5, {"low": 1}])
 def test_bounds_are_two(bounds: Any) -> None:
     """In the words of people who write policies, not in those of a library."""
-    found = problems(**tree({"epsilon": 1, "bounds": bounds}))
-    assert found and all(place.startswith("attributes.height.noise.bounds") for place, _ in found)
-    assert all(message and "tuple" not in message.lower() and "validation" not in message for _, message in found)
+    places = problems(**tree({"epsilon": 1, "bounds": bounds}))
+    assert places and all(place.startswith("attributes.height.noise.bounds") for place, _ in places)
+    assert all(message and "tuple" not in message.lower() and "validation" not in message for _, message in places)
 
 
 def test_noise_stands_in_place_of_a_hierarchy() -> None:
@@ -262,10 +262,10 @@ def test_noise_stands_in_place_of_a_hierarchy() -> None:
     "more", [{"weight": 2.0}, {"min_level": 1}, {"max_level": 1}, {"forbidden": ["*"]}, {"identification": "most"}]
 )
 def test_keys_of_hierarchies_are_refused_beside_noise(more: dict[str, Any]) -> None:
-    found = dict(problems(**tree(noisy({"epsilon": 1}, **more))))
+    mistakes = dict(problems(**tree(noisy({"epsilon": 1}, **more))))
     (name,) = more
-    assert "remove it" in found[f"attributes.height.{name}"]
-    assert all(place == f"attributes.height.{name}" for place in found)
+    assert "remove it" in mistakes[f"attributes.height.{name}"]
+    assert all(place == f"attributes.height.{name}" for place in mistakes)
 
 
 def test_unknown_values_may_be_suppressed() -> None:
@@ -321,7 +321,7 @@ def test_a_shield_is_over_what_is_generalized() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "record", "place", "words"),
+    ("budgets", "record", "place", "words"),
     [
         ([None], None, "attributes.n0.noise", "epsilon"),
         ([None, 1, None], None, "attributes.n0.noise", "epsilon"),
@@ -332,14 +332,14 @@ def test_a_shield_is_over_what_is_generalized() -> None:
         ([3, None, None], 2, "privacy.epsilon", "nothing is left for n1, n2"),
     ],
 )
-def test_mistakes_of_the_budget_are_named(own: list[Any], record: float | None, place: str, words: str) -> None:
-    attributes = {f"n{i}": noisy({} if one is None else {"epsilon": one}) for i, one in enumerate(own)}
+def test_mistakes_of_the_budget_are_named(budgets: list[Any], record: float | None, place: str, words: str) -> None:
+    attributes = {f"n{i}": noisy({} if budget is None else {"epsilon": budget}) for i, budget in enumerate(budgets)}
     privacy = {} if record is None else {"epsilon": record}
-    found = problems(**tree(privacy=privacy, attributes={"zip": ATTRIBUTES["zip"], **attributes}))
-    assert found[0][0].startswith(place)
-    assert words in found[0][1]
+    mistakes = problems(**tree(privacy=privacy, attributes={"zip": ATTRIBUTES["zip"], **attributes}))
+    assert mistakes[0][0].startswith(place)
+    assert words in mistakes[0][1]
     # Without a budget each attribute that needs one is named; else it is one mistake.
-    assert len(found) == (own.count(None) if record is None else 1)
+    assert len(mistakes) == (budgets.count(None) if record is None else 1)
 
 
 @pytest.mark.parametrize("key", ["epsilon", "confidence"])
@@ -373,9 +373,9 @@ def test_mistakes_of_the_privacy_section_are_named(key: str, value: Any, words: 
 
 
 def test_a_confidence_needs_k() -> None:
-    found = dict(problems(**_with({"confidence": 0.9, "alpha_k": {"attribute": "diagnosis", "alpha": 0.5}})))
-    assert "privacy.k" in found or "privacy.confidence" in found
-    assert "k = " in "".join(found.values())
+    mistakes = dict(problems(**_with({"confidence": 0.9, "alpha_k": {"attribute": "diagnosis", "alpha": 0.5}})))
+    assert "privacy.k" in mistakes or "privacy.confidence" in mistakes
+    assert "k = " in "".join(mistakes.values())
 
 
 @pytest.mark.parametrize(
@@ -429,8 +429,8 @@ def test_a_mistake_in_an_attribute_makes_no_other() -> None:
     broken = {"zip": {"role": "quasi", "hierarchy": {"mask": "rigth"}}, "height": noisy({"epsilon": 1})}
     assert all(place.startswith("attributes.zip") for place, _ in problems(**tree(attributes=broken)))
     broken = {"zip": ATTRIBUTES["zip"], "height": noisy({"epsilon": -1})}
-    found = problems(**tree(privacy={"epsilon": 1.0, "confidence": 0.9}, attributes=broken))
-    assert all(place.startswith("attributes.height") for place, _ in found)
+    mistakes = problems(**tree(privacy={"epsilon": 1.0, "confidence": 0.9}, attributes=broken))
+    assert all(place.startswith("attributes.height") for place, _ in mistakes)
 
 
 # --- what is written can be read ---------------------------------------------------------------------
@@ -440,8 +440,8 @@ def test_a_mistake_in_an_attribute_makes_no_other() -> None:
 def test_a_policy_with_noise_is_written_and_read(mode: str, tmp_path: Path) -> None:
     text = TEXT if mode == "python" else TEXT.replace("bounds = [1900-01-01, 2020-12-31], ", "")  # JSON has no dates
     policy = load(tmp_path, text)
-    written = policy.model_dump(mode=mode)
-    again = Policy(**(json.loads(json.dumps(written)) if mode == "json" else written))
+    document = policy.model_dump(mode=mode)
+    again = Policy(**(json.loads(json.dumps(document)) if mode == "json" else document))
     assert again.fingerprint() == policy.fingerprint()
     if mode == "python":
         assert again == policy
@@ -449,10 +449,10 @@ def test_a_policy_with_noise_is_written_and_read(mode: str, tmp_path: Path) -> N
 
 
 def test_unset_noise_is_not_written() -> None:
-    shown = Policy(**tree({"epsilon": 1})).model_dump(mode="json", exclude_none=True)
-    assert shown["attributes"]["height"]["noise"] == {"epsilon": 1.0}
-    assert "noise" not in shown["attributes"]["zip"]
-    assert set(shown["privacy"]) == {"k"}
+    document = Policy(**tree({"epsilon": 1})).model_dump(mode="json", exclude_none=True)
+    assert document["attributes"]["height"]["noise"] == {"epsilon": 1.0}
+    assert "noise" not in document["attributes"]["zip"]
+    assert set(document["privacy"]) == {"k"}
 
 
 _KEYS = st.sampled_from(["epsilon", "bounds", "round", "seed"])
@@ -467,7 +467,7 @@ _NOISE = st.dictionaries(_KEYS, _VALUES, max_size=3) | _SCALARS
     privacy=st.dictionaries(st.sampled_from(["epsilon", "confidence", "k"]), _VALUES, max_size=3),
 )
 def test_whatever_is_written_the_answer_is_a_policy_or_its_problems(noises: list[Any], privacy: dict[str, Any]) -> None:
-    more = {f"n{i}": noisy(one) for i, one in enumerate(noises)}
+    more = {f"n{i}": noisy(noise) for i, noise in enumerate(noises)}
     try:
         policy = Policy(**tree({"epsilon": 1}, privacy, more))
     except PolicyError as error:
@@ -538,9 +538,9 @@ FINGERPRINTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("what", FINGERPRINTS)
-def test_a_policy_without_noise_has_the_fingerprint_that_it_had(what: str) -> None:
-    fingerprint, sections = FINGERPRINTS[what]
+@pytest.mark.parametrize("case", FINGERPRINTS)
+def test_a_policy_without_noise_has_the_fingerprint_that_it_had(case: str) -> None:
+    fingerprint, sections = FINGERPRINTS[case]
     assert Policy(**sections).fingerprint() == fingerprint
 
 

@@ -13,19 +13,19 @@ from sqlanon.policy.settings import Overrides, load_overridden
 from support.hospital import HOSPITAL_POLICY
 
 
-def overridden(folder: Path, *settings: str, text: str = HOSPITAL_POLICY, **options: object) -> Policy:
+def load_policy(folder: Path, *settings: str, text: str = HOSPITAL_POLICY, **options: object) -> Policy:
     (folder / "policy.toml").write_text(text)
     return load_overridden(folder / "policy.toml", Overrides(settings, **options))  # type: ignore[arg-type]
 
 
 def problems(folder: Path, *settings: str, text: str = HOSPITAL_POLICY, **options: object) -> list[str]:
     with pytest.raises(PolicyError) as caught:
-        overridden(folder, *settings, text=text, **options)
+        load_policy(folder, *settings, text=text, **options)
     return [str(problem) for problem in caught.value.problems]
 
 
 def test_nothing_overridden_is_the_policy_of_the_file(tmp_path: Path) -> None:
-    assert overridden(tmp_path) == Policy.load(tmp_path / "policy.toml")
+    assert load_policy(tmp_path) == Policy.load(tmp_path / "policy.toml")
 
 
 @pytest.mark.parametrize(
@@ -47,11 +47,11 @@ def test_nothing_overridden_is_the_policy_of_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_setting_is_what_the_file_would_say(settings: Sequence[str], old: str, new: str, tmp_path: Path) -> None:
-    found = overridden(tmp_path, *settings)
+    changed = load_policy(tmp_path, *settings)
     assert old in HOSPITAL_POLICY
     (tmp_path / "policy.toml").write_text(HOSPITAL_POLICY.replace(old, new))
     expected = Policy.load(tmp_path / "policy.toml")
-    assert found == expected and found.fingerprint() == expected.fingerprint()
+    assert changed == expected and changed.fingerprint() == expected.fingerprint()
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_a_setting_is_what_the_file_would_say(settings: Sequence[str], old: str,
     ],
 )
 def test_a_wrong_setting_says_what_is_meant(setting: str, message: str, tmp_path: Path) -> None:
-    found = problems(tmp_path, setting)
-    assert len(found) == 1 and message in found[0]
+    messages = problems(tmp_path, setting)
+    assert len(messages) == 1 and message in messages[0]
 
 
 def test_no_message_shows_a_value_that_may_be_a_password(tmp_path: Path) -> None:
@@ -86,19 +86,19 @@ def test_no_message_shows_a_value_that_may_be_a_password(tmp_path: Path) -> None
 
 
 def test_all_problems_come_at_once(tmp_path: Path) -> None:
-    found = problems(
+    messages = problems(
         tmp_path, "privcy.k=3", "privacy.k=0", text=HOSPITAL_POLICY.replace("0.1", "1.5"), output=Path("x")
     )
-    assert [problem.partition(": ")[0] for problem in found] == [
+    assert [problem.partition(": ")[0] for problem in messages] == [
         "--output", "--set privcy.k", "--set privacy.k", "search.suppression_limit",
     ]  # fmt: skip
 
 
 def test_a_list_is_given_whole(tmp_path: Path) -> None:
     text = HOSPITAL_POLICY + '[[privacy.l_diversity]]\nattribute = "illness"\nkind = "distinct"\nl = 2\n'
-    (found,) = problems(tmp_path, "privacy.l_diversity.l=3", text=text)
-    assert "'l_diversity' is a list: give all of it" in found
-    changed = overridden(
+    (message,) = problems(tmp_path, "privacy.l_diversity.l=3", text=text)
+    assert "'l_diversity' is a list: give all of it" in message
+    changed = load_policy(
         tmp_path, "privacy.l_diversity=[{ attribute = 'illness', kind = 'distinct', l = 3 }]", text=text
     )
     assert "3" in str(changed.requirements)
@@ -106,9 +106,9 @@ def test_a_list_is_given_whole(tmp_path: Path) -> None:
 
 def test_another_strategy_leaves_out_what_only_the_first_knows(tmp_path: Path) -> None:
     text = HOSPITAL_POLICY.replace("[search]", '[search]\nstrategy = "mondrian"\nsummary = "set"')
-    assert overridden(tmp_path, text=text, strategy="optimal").search.strategy == "optimal"
-    found = overridden(tmp_path, "search.summary=set", strategy="mondrian")
-    assert (found.search.strategy, found.search.summary) == ("mondrian", "set")
+    assert load_policy(tmp_path, text=text, strategy="optimal").search.strategy == "optimal"
+    changed = load_policy(tmp_path, "search.summary=set", strategy="mondrian")
+    assert (changed.search.strategy, changed.search.summary) == ("mondrian", "set")
     assert problems(tmp_path, "search.summary=set", strategy="optimal")
     (wrong,) = problems(tmp_path, strategy="mondrain")
     assert "did you mean 'mondrian'?" in wrong
@@ -116,12 +116,12 @@ def test_another_strategy_leaves_out_what_only_the_first_knows(tmp_path: Path) -
 
 def test_an_output_takes_the_place_of_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    release = overridden(tmp_path, output=Path("x.parquet")).release
+    release = load_policy(tmp_path, output=Path("x.parquet")).release
     assert release is not None and (release.database, release.file) == (None, tmp_path / "x.parquet")
     text = HOSPITAL_POLICY.replace('database = "release.duckdb"', 'postgres = "env:PG"\ntable = "care.patients"')
-    release = overridden(tmp_path, text=text, output=Path("y.duckdb")).release
+    release = load_policy(tmp_path, text=text, output=Path("y.duckdb")).release
     assert release is not None and release.postgres is None
     assert (release.database, release.table) == (tmp_path / "y.duckdb", "patients")
     without = HOSPITAL_POLICY.partition("[release]")[0]
-    release = overridden(tmp_path, text=without, output=Path("y.duckdb")).release
+    release = load_policy(tmp_path, text=without, output=Path("y.duckdb")).release
     assert release is not None and release.database == tmp_path / "y.duckdb"

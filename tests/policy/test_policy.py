@@ -95,16 +95,16 @@ def problems(**sections: Any) -> dict[str, str]:
     """The problems of a policy by place; two at one place fail the test."""
     with pytest.raises(PolicyError) as caught:
         Policy(**sections)
-    found = caught.value.problems
-    by_place = {problem.place: problem.message for problem in found}
-    assert len(by_place) == len(found), found
+    reported = caught.value.problems
+    by_place = {problem.place: problem.message for problem in reported}
+    assert len(by_place) == len(reported), reported
     return by_place
 
 
 def only_problem(**sections: Any) -> tuple[str, str]:
-    found = problems(**sections)
-    assert len(found) == 1, found
-    return next(iter(found.items()))
+    mistakes = problems(**sections)
+    assert len(mistakes) == 1, mistakes
+    return next(iter(mistakes.items()))
 
 
 def write(folder: Path, text: str, name: str = "policy.toml") -> Path:
@@ -458,7 +458,7 @@ def test_five_mistakes_are_five_problems_each_with_its_place(tmp_path: Path) -> 
 
 
 def test_mistakes_in_sections_and_between_them_show_together() -> None:
-    found = problems(
+    mistakes = problems(
         source={"database": "a.duckdb", "table": "t", "query": "SELECT 1"},
         attributes={
             "zip": {"role": "quasi", "hierarchy": "suppress", "weight": 3},
@@ -469,7 +469,7 @@ def test_mistakes_in_sections_and_between_them_show_together() -> None:
         release={"database": "a.duckdb", "table": ""},
         catalog={"database": "b.duckdb", "mode": 1},
     )
-    assert list(found) == [
+    assert list(mistakes) == [
         "source.query",
         "privacy",
         "release.table",
@@ -502,10 +502,10 @@ def test_mistakes_in_sections_and_between_them_show_together() -> None:
 )
 def test_mistakes_of_an_attribute_are_named(keys: dict[str, Any], place: str, words: str) -> None:
     sound = {"role": "quasi", "hierarchy": "suppress"}
-    found = problems(**tree(attributes={"age": sound, "zip": {**sound, **keys}}))
+    mistakes = problems(**tree(attributes={"age": sound, "zip": {**sound, **keys}}))
     where = f"attributes.zip.{place}" if place else "attributes.zip"
-    assert list(found) == [where]
-    assert words in found[where]
+    assert list(mistakes) == [where]
+    assert words in mistakes[where]
 
 
 @pytest.mark.parametrize("keys", [{"weight": 2}, {"on_unknown": "suppress"}, {"min_level": 1}, {"max_level": 1}])
@@ -744,11 +744,11 @@ def test_a_byte_order_mark_is_no_harm(tmp_path: Path) -> None:
 
 
 def test_the_fingerprint_is_that_of_the_content(tmp_path: Path) -> None:
-    one = Policy.load(write(tmp_path, CONTRACT)).fingerprint()
-    assert len(one) == 64 and set(one) <= set("0123456789abcdef")
+    fingerprint = Policy.load(write(tmp_path, CONTRACT)).fingerprint()
+    assert len(fingerprint) == 64 and set(fingerprint) <= set("0123456789abcdef")
     other_spelling = CONTRACT.replace("{ intervals = [5, 10, 20, 40] }", "[{ widths = [5.0, 10, 20, 40], origin = 0 }]")
     assert other_spelling != CONTRACT
-    assert Policy.load(write(tmp_path, other_spelling)).fingerprint() == one
+    assert Policy.load(write(tmp_path, other_spelling)).fingerprint() == fingerprint
     for old, new in [
         ("k = 5", "k = 6"),
         ("0.29", "0.28"),
@@ -759,20 +759,20 @@ def test_the_fingerprint_is_that_of_the_content(tmp_path: Path) -> None:
     ]:
         changed = CONTRACT.replace(old, new)
         assert changed != CONTRACT
-        assert Policy.load(write(tmp_path, changed)).fingerprint() != one
+        assert Policy.load(write(tmp_path, changed)).fingerprint() != fingerprint
 
 
 def test_the_fingerprint_counts_the_order_of_attributes() -> None:
     quasi = {"role": "quasi", "hierarchy": "suppress"}
     policy = Policy(**tree(attributes={"a": quasi, "b": quasi}))
-    other = Policy(**tree(attributes={"b": quasi, "a": quasi}))
-    assert policy.fingerprint() != other.fingerprint()
+    reordered = Policy(**tree(attributes={"b": quasi, "a": quasi}))
+    assert policy.fingerprint() != reordered.fingerprint()
 
 
 @pytest.mark.thorough
 def test_the_fingerprint_is_the_same_in_every_process() -> None:
     code = "import json, sys; from sqlanon.policy import Policy; print(Policy(**json.loads(sys.argv[1])).fingerprint())"
-    found = {
+    fingerprints = {
         subprocess.run(
             [sys.executable, "-c", code, json.dumps(tree())],
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[2])},
@@ -782,7 +782,7 @@ def test_the_fingerprint_is_the_same_in_every_process() -> None:
         ).stdout.strip()
         for seed in ("1", "2")
     }
-    assert found == {Policy(**tree()).fingerprint()}
+    assert fingerprints == {Policy(**tree()).fingerprint()}
 
 
 def test_a_redacted_policy_shows_nothing_private() -> None:
@@ -857,8 +857,8 @@ def test_the_json_schema_describes_the_spellings() -> None:
     assert set(schema["properties"]) == sections
     assert set(schema["required"]) == {"attributes", "privacy"}
     parts = schema["$defs"]
-    one, several, _ = parts["Attribute"]["properties"]["hierarchy"]["anyOf"]
-    assert several["type"] == "array" and several["items"] == one
+    single, several, _ = parts["Attribute"]["properties"]["hierarchy"]["anyOf"]
+    assert several["type"] == "array" and several["items"] == single
     assert parts["SuppressRule"]["const"] == "suppress"
     short, plain = parts["IntervalsRule"]["anyOf"]
     assert "intervals" in short["properties"] and "widths" in plain["properties"]
@@ -872,10 +872,10 @@ def test_the_policy_imports_no_engine() -> None:
         nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
         names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
         names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
-        others = {name for name in names if name.partition(".")[0] not in sys.stdlib_module_names}
-        own = ("errors", "measures", "places", "policy", "requirements", "support")
-        allowed = ("pydantic", "sqlglot.", *(f"sqlanon.{name}" for name in own))
-        assert all(name.startswith(allowed) for name in others), (file.name, others)
+        foreign = {name for name in names if name.partition(".")[0] not in sys.stdlib_module_names}
+        packages = ("errors", "measures", "places", "policy", "requirements", "support")
+        allowed = ("pydantic", "sqlglot.", *(f"sqlanon.{name}" for name in packages))
+        assert all(name.startswith(allowed) for name in foreign), (file.name, foreign)
 
 
 def test_about_is_for_people_and_for_no_manifest(tmp_path: Path) -> None:
@@ -897,6 +897,6 @@ def test_about_is_for_people_and_for_no_manifest(tmp_path: Path) -> None:
 
 def test_about_has_texts_alone() -> None:
     plain = {"attributes": {"zip": {"role": "quasi", "hierarchy": "suppress"}}, "privacy": {"k": 5}}
-    with pytest.raises(PolicyError) as found:
+    with pytest.raises(PolicyError) as error:
         Policy(**plain, about={"purpose": 5, "signature": "x", "owner": ""})
-    assert [problem.place for problem in found.value.problems] == ["about.purpose", "about.owner", "about.signature"]
+    assert [problem.place for problem in error.value.problems] == ["about.purpose", "about.owner", "about.signature"]

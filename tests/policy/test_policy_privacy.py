@@ -152,12 +152,12 @@ LISTED = [kind for kind in ONE_OF_EACH if kind not in (*OF_POPULATION, "populati
 
 def tree(privacy: Any, **sections: Any) -> dict[str, Any]:
     """A policy around requirements, with a population where they need one; ``None`` leaves a section out."""
-    asked = isinstance(privacy, dict) and any(kind in privacy for kind in OF_POPULATION)
+    needs_population = isinstance(privacy, dict) and any(kind in privacy for kind in OF_POPULATION)
     compares = isinstance(privacy, dict | PrivacySection) and dict(privacy).get("wrong_map") is not None
     who = {"person": "id"} if compares else {}
     sound = {
         "source": {"database": "hospital.duckdb", "table": "patients", **who},
-        "population": {"table": "voters", **who} if asked else None,
+        "population": {"table": "voters", **who} if needs_population else None,
         "attributes": ATTRIBUTES,
         "privacy": privacy,
     }
@@ -206,11 +206,11 @@ def test_defaults() -> None:
 
 @pytest.mark.parametrize("kind", LISTED)
 def test_one_requirement_may_be_written_as_one_table(kind: str, tmp_path: Path) -> None:
-    one = ONE_OF_EACH[kind]
-    single, several = Policy(**tree({kind: one})), Policy(**tree({kind: [one]}))
+    requirement = ONE_OF_EACH[kind]
+    single, several = Policy(**tree({kind: requirement})), Policy(**tree({kind: [requirement]}))
     assert single == several
     assert len(getattr(single.privacy, kind)) == 1
-    keys = "\n".join(f"{key} = {json.dumps(value)}" for key, value in one.items())
+    keys = "\n".join(f"{key} = {json.dumps(value)}" for key, value in requirement.items())
     roles = "\n".join(f'{name} = {{ role = "{spec["role"]}" }}' for name, spec in ATTRIBUTES.items() if name != "zip")
     roles = roles.replace('age = { role = "quasi" }', 'age = { role = "insensitive" }')
     text = f'[attributes]\nzip = {{ role = "quasi", hierarchy = "suppress" }}\n{roles}\n[privacy.{kind}]\n{keys}\n'
@@ -264,21 +264,21 @@ def test_limits_of_the_table_that_are_just_allowed(privacy: dict[str, Any]) -> N
     Policy(**tree(privacy))
 
 
-OF_ONE_ATTRIBUTE = [kind for kind, one in ONE_OF_EACH.items() if "attribute" in one]
+OF_ONE_ATTRIBUTE = [kind for kind, requirement in ONE_OF_EACH.items() if "attribute" in requirement]
 
 
 def of_several(kind: str, names: Any, **changes: Any) -> dict[str, Any]:
     """A requirement that names several attributes."""
-    other = {key: one for key, one in ONE_OF_EACH[kind].items() if key != "attribute"}
-    return {"attributes": names, **other, **changes}
+    keys = {key: value for key, value in ONE_OF_EACH[kind].items() if key != "attribute"}
+    return {"attributes": names, **keys, **changes}
 
 
 @pytest.mark.parametrize("kind", OF_ONE_ATTRIBUTE)
 def test_several_attributes_are_a_requirement_of_each(kind: str) -> None:
     lines = [{**ONE_OF_EACH[kind], "attribute": name} for name in ("income", "diagnosis")]
-    two, one = Policy(**tree({kind: lines})), Policy(**tree({kind: of_several(kind, ["income", "diagnosis"])}))
-    assert one == two and one.fingerprint() == two.fingerprint() and one.redact() == two.redact()
-    assert Policy(**one.model_dump(exclude_none=True)) == two
+    two, joined = Policy(**tree({kind: lines})), Policy(**tree({kind: of_several(kind, ["income", "diagnosis"])}))
+    assert joined == two and joined.fingerprint() == two.fingerprint() and joined.redact() == two.redact()
+    assert Policy(**joined.model_dump(exclude_none=True)) == two
     mixed = Policy(**tree({kind: [of_several(kind, ("income",)), ONE_OF_EACH[kind]]}))
     assert mixed == two
 
@@ -392,21 +392,21 @@ def test_whole_numbers_stay_whole() -> None:
     ],
 )
 def test_mistakes_of_a_requirement_are_named(kind: str, changes: dict[str, Any], place: str, words: str) -> None:
-    one = ONE_OF_EACH[kind]
-    wrong = {key: value for key, value in {**one, **changes}.items() if value is not None}
+    requirement = ONE_OF_EACH[kind]
+    wrong = {key: value for key, value in {**requirement, **changes}.items() if value is not None}
     where, message = only_problem(**tree({kind: wrong}))
     assert where == f"privacy.{kind}{place}"
     assert words in message
     if kind in LISTED:  # in a list the place has its number
-        assert only_problem(**tree({kind: [one, wrong]})) == (f"privacy.{kind}[1]{place}", message)
+        assert only_problem(**tree({kind: [requirement, wrong]})) == (f"privacy.{kind}[1]{place}", message)
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 def test_missing_keys_of_a_requirement_are_named(kind: str) -> None:
-    found = dict(problems(**tree({kind: {}})))
+    mistakes = dict(problems(**tree({kind: {}})))
     needed = set(ONE_OF_EACH[kind]) - {"population"}
-    assert set(found) == {f"privacy.{kind}.{key}" for key in needed}
-    assert all(message.startswith("is missing: ") for message in found.values())
+    assert set(mistakes) == {f"privacy.{kind}.{key}" for key in needed}
+    assert all(message.startswith("is missing: ") for message in mistakes.values())
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
@@ -455,9 +455,9 @@ def test_mistakes_of_the_privacy_section_are_named(privacy: dict[str, Any], plac
 def test_mistakes_of_several_attributes(names: Any, changes: dict[str, Any], place: str, words: str) -> None:
     """Each is reported once, where it is written."""
     lines = [ONE_OF_EACH["t_closeness"], of_several("t_closeness", names, **changes)]
-    found = only_problem(**tree({"t_closeness": lines}))
-    assert found[0] == f"privacy.t_closeness[1]{place}"
-    assert words in found[1]
+    mistake = only_problem(**tree({"t_closeness": lines}))
+    assert mistake[0] == f"privacy.t_closeness[1]{place}"
+    assert words in mistake[1]
 
 
 def test_an_attribute_where_none_is_sensitive() -> None:
@@ -574,10 +574,10 @@ def test_the_files_of_a_population_are_beside_the_policy(tmp_path: Path) -> None
     ],
 )
 def test_mistakes_of_a_population_are_named(population: Any, place: str, words: str) -> None:
-    found = problems(**tree({"k_map": 2}, population=population))
-    assert found[0][0] == f"population{place}"
-    assert words in found[0][1]
-    assert all(where.startswith("population") for where, _ in found)
+    mistakes = problems(**tree({"k_map": 2}, population=population))
+    assert mistakes[0][0] == f"population{place}"
+    assert words in mistakes[0][1]
+    assert all(where.startswith("population") for where, _ in mistakes)
 
 
 @pytest.mark.parametrize("kind", OF_POPULATION)
@@ -705,8 +705,8 @@ def test_the_persons_of_a_population_are_no_quasi_attribute() -> None:
 @pytest.mark.parametrize("mode", ["python", "json"])
 def test_a_policy_of_everything_is_written_and_read(mode: str, tmp_path: Path) -> None:
     policy = load(tmp_path, EVERYTHING)
-    written = policy.model_dump(mode=mode)
-    assert Policy(**(json.loads(json.dumps(written)) if mode == "json" else written)) == policy
+    document = policy.model_dump(mode=mode)
+    assert Policy(**(json.loads(json.dumps(document)) if mode == "json" else document)) == policy
     # What is left out in the policy is left out in the dump.
     assert set(Policy(**tree({"k": 2})).model_dump(mode=mode, exclude_none=True)["privacy"]) == {"k"}
 
@@ -790,16 +790,16 @@ def test_a_policy_without_the_new_keys_has_the_fingerprint_that_it_had() -> None
 )
 def test_the_fingerprint_is_that_of_the_requirements(old: str, new: str, tmp_path: Path) -> None:
     assert EVERYTHING.count(old) == 1
-    one = load(tmp_path, EVERYTHING).fingerprint()
-    assert load(tmp_path, EVERYTHING.replace(old, new)).fingerprint() != one
+    fingerprint = load(tmp_path, EVERYTHING).fingerprint()
+    assert load(tmp_path, EVERYTHING.replace(old, new)).fingerprint() != fingerprint
 
 
 def test_equal_numbers_have_one_fingerprint_and_folders_none(tmp_path: Path) -> None:
     text = EVERYTHING.replace("l = 2.5", "l = 2").replace('table = "voters"', 'files = "voters.csv"')
     assert "l = 2\n" in text and "files" in text
-    other = text.replace("l = 2\n", "l = 2.0\n", 1).replace("delta = 1.0", "delta = 1").replace("c = 4", "c = 4.0")
+    rewritten = text.replace("l = 2\n", "l = 2.0\n", 1).replace("delta = 1.0", "delta = 1").replace("c = 4", "c = 4.0")
     (tmp_path / "moved").mkdir()
-    assert load(tmp_path, text).fingerprint() == load(tmp_path / "moved", other).fingerprint()
+    assert load(tmp_path, text).fingerprint() == load(tmp_path / "moved", rewritten).fingerprint()
 
 
 # --- redaction ---------------------------------------------------------------------------------------
@@ -852,8 +852,8 @@ def test_the_json_schema_accepts_what_the_policy_accepts(schema: Schema) -> None
         source={"table": "t", "person": "id"},
     )
     assert schema.accepts(json.loads(json.dumps(sections)))
-    for kind, one in ONE_OF_EACH.items():
-        assert schema.accepts(tree({kind: one})), kind
+    for kind, requirement in ONE_OF_EACH.items():
+        assert schema.accepts(tree({kind: requirement})), kind
     for kind in OF_ONE_ATTRIBUTE:
         assert schema.accepts(tree({kind: [of_several(kind, ["diagnosis", "income"])]})), kind
 
@@ -890,8 +890,8 @@ def test_the_json_schema_refuses_what_the_policy_refuses(
 
 
 def test_the_json_schema_explains_every_key(schema: Schema) -> None:
-    others = {"epsilon", "epsilon_total", "linkable_noise", "confidence", "dependencies"}
-    assert set(schema.whole["$defs"]["PrivacySection"]["properties"]) == {*EVERY_REQUIREMENT.requirements, *others}
+    budget_keys = {"epsilon", "epsilon_total", "linkable_noise", "confidence", "dependencies"}
+    assert set(schema.whole["$defs"]["PrivacySection"]["properties"]) == {*EVERY_REQUIREMENT.requirements, *budget_keys}
     names = ("PrivacySection", "PopulationSection", "Shield", "LDiversity", "TCloseness", "DeltaPresence")
     for name in (*names, "DeltaDisclosure", "BetaLikeness", "AlphaK", "PopulationUniqueness"):
         part = schema.whole["$defs"][name]

@@ -36,9 +36,9 @@ def problems(search: dict[str, Any], privacy: dict[str, Any] | None = None) -> s
 
 
 def test_every_strategy_of_the_policy_has_a_module() -> None:
-    named = set(sections.SearchSection.model_json_schema()["properties"]["strategy"]["enum"])
-    assert named == set(STRATEGIES)
-    assert set(LOCAL) == {name for name, one in STRATEGIES.items() if one.traits.is_local}
+    names = set(sections.SearchSection.model_json_schema()["properties"]["strategy"]["enum"])
+    assert names == set(STRATEGIES)
+    assert set(LOCAL) == {name for name, strategy in STRATEGIES.items() if strategy.traits.is_local}
     for strategy in STRATEGIES.values():
         assert strategy.module is not None and callable(import_module(strategy.module).run), strategy.name
 
@@ -49,13 +49,13 @@ def test_a_policy_is_read_without_the_code_of_a_strategy() -> None:
     code += "privacy={'k': 2}); print(*(one for one in sys.modules if one.startswith('sqlanon.')))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "sqlanon.policy.strategies" in loaded
-    assert not [one for one in loaded if one.split(".")[1] in ("search", "recode", "engines", "sources")]
+    assert not [module for module in loaded if module.split(".")[1] in ("search", "recode", "engines", "sources")]
 
 
 def test_a_policy_that_asks_for_nothing_new_has_the_fingerprint_that_it_had() -> None:
     diverse = {"attribute": "ill", "kind": "distinct", "l": 2}
-    asked = tree({"suppression_limit": 0.05}, {"k": 5, "l_diversity": [diverse]})
-    policy = sqlanon.Policy(**asked, release={"database": "/x/r.duckdb"})
+    document = tree({"suppression_limit": 0.05}, {"k": 5, "l_diversity": [diverse]})
+    policy = sqlanon.Policy(**document, release={"database": "/x/r.duckdb"})
     assert policy.fingerprint() == "026e78054f4a5559af6a650b5886097b0898fe62fc43cb70925e4a032bf20ab6"
     assert sqlanon.Policy(**tree({"strategy": "mondrian"})).redact()["search"]["summary"] == "range"
 
@@ -68,15 +68,15 @@ def test_measures_of_levels_are_refused_for_local_strategies(strategy: str, meas
     )
 
 
-@pytest.mark.parametrize("search", [*({"strategy": one} for one in LOCAL), {"suppression": "cells"}])
+@pytest.mark.parametrize("search", [*({"strategy": name} for name in LOCAL), {"suppression": "cells"}])
 def test_the_whole_table_is_not_looked_at_below_the_full_domain(search: dict[str, Any]) -> None:
-    told = problems(search, {"k": 5, "average_risk": 0.1, "sample_uniqueness": 0.1})
-    assert "privacy.average_risk" in told
-    assert "privacy.sample_uniqueness" in told
-    assert "decides class by class" in told
+    messages = problems(search, {"k": 5, "average_risk": 0.1, "sample_uniqueness": 0.1})
+    assert "privacy.average_risk" in messages
+    assert "privacy.sample_uniqueness" in messages
+    assert "decides class by class" in messages
 
 
-@pytest.mark.parametrize("search", [*({"strategy": one} for one in LOCAL), {"suppression": "cells"}])
+@pytest.mark.parametrize("search", [*({"strategy": name} for name in LOCAL), {"suppression": "cells"}])
 def test_a_population_is_not_looked_at_below_the_full_domain(search: dict[str, Any]) -> None:
     with pytest.raises(sqlanon.PolicyError) as caught:
         sqlanon.Policy(**tree(search, {"k": 5, "k_map": 3}), population={"table": "everybody"})

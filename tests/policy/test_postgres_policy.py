@@ -20,12 +20,12 @@ HERE = "postgresql://holder@db.example/hospital"
 ZIP = {"zip": "suppress"}
 
 
-def refused(**sections: Any) -> dict[str, str]:
+def problems_of(**sections: Any) -> dict[str, str]:
     """The problems of a policy by their places."""
     attributes = sections.pop("attributes", {"zip": {"role": "quasi", "hierarchy": "suppress"}})
-    with pytest.raises(sqlanon.PolicyError) as found:
+    with pytest.raises(sqlanon.PolicyError) as error:
         sqlanon.Policy(attributes=attributes, privacy={"k": 2}, **sections)
-    return {problem.place: problem.message for problem in found.value.problems}
+    return {problem.place: problem.message for problem in error.value.problems}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def refused(**sections: Any) -> dict[str, str]:
 def test_passwords_are_refused_and_not_repeated(section: str, address: str) -> None:
     sections = {"source": {"postgres": HERE, "table": "clinic.t"}, "release": {"postgres": HERE, "table": "shared.r"}}
     sections[section]["postgres"] = address
-    problems = refused(**sections)
+    problems = problems_of(**sections)
     assert list(problems) == [f"{section}.postgres"]
     assert "s3cret" not in str(problems)
 
@@ -86,7 +86,7 @@ def test_a_password_is_no_part_of_a_place() -> None:
 
 
 def test_all_that_needs_rows_is_refused_at_once() -> None:
-    problems = refused(
+    problems = problems_of(
         source={"postgres": HERE, "table": "clinic.t", "key": ["id"]},
         attributes={
             "zip": {"role": "quasi", "hierarchy": {"table": "geo"}},
@@ -97,7 +97,7 @@ def test_all_that_needs_rows_is_refused_at_once() -> None:
         search={"strategy": "mondrian"},
         release={"postgres": HERE, "table": "clinic.r", "decoys": True, "after": "all"},
     )
-    own = {
+    expected = {
         "source.key",
         "attributes.zip.hierarchy",
         "attributes.cost.noise",
@@ -108,11 +108,11 @@ def test_all_that_needs_rows_is_refused_at_once() -> None:
         "release.after",
         "release.table",
     }
-    assert own <= set(problems)
+    assert expected <= set(problems)
 
 
 @pytest.mark.parametrize(
-    ("section", "place", "told"),
+    ("section", "place", "message"),
     [
         ({"source": {"postgres": HERE}}, "source", "no table"),
         ({"source": {"postgres": HERE, "table": "t", "database": "a.duckdb"}}, "source.postgres", "only one"),
@@ -128,13 +128,13 @@ def test_all_that_needs_rows_is_refused_at_once() -> None:
         ({"release": {"postgres": HERE, "table": "a.r", "keep": 2}}, "release.keep", "one version"),
     ],
 )
-def test_missing_and_surplus_keys_are_named(section: dict[str, Any], place: str, told: str) -> None:
-    problems = refused(**section)
-    assert list(problems) == [place] and told in problems[place]
+def test_missing_and_surplus_keys_are_named(section: dict[str, Any], place: str, message: str) -> None:
+    problems = problems_of(**section)
+    assert list(problems) == [place] and message in problems[place]
 
 
 def test_a_release_is_not_named_after_a_source_without_a_schema() -> None:
-    problems = refused(source={"postgres": HERE, "table": "clinic.t"}, release={"postgres": HERE})
+    problems = problems_of(source={"postgres": HERE, "table": "clinic.t"}, release={"postgres": HERE})
     assert "release.table" in problems
 
 
@@ -142,17 +142,17 @@ def test_policies_without_postgres_keep_their_fingerprint() -> None:
     policy = make_policy(ZIP, release={"database": "r.duckdb"})
     tree = policy.model_dump(mode="json")
     assert "postgres" not in tree["source"] and "postgres" not in tree["release"]
-    other = make_policy(ZIP, source={"postgres": HERE, "table": "t"}, table=None)
-    assert other.fingerprint() != make_policy(ZIP).fingerprint()
-    assert sqlanon.Policy(**other.model_dump(exclude_none=True)) == other
+    postgres_policy = make_policy(ZIP, source={"postgres": HERE, "table": "t"}, table=None)
+    assert postgres_policy.fingerprint() != make_policy(ZIP).fingerprint()
+    assert sqlanon.Policy(**postgres_policy.model_dump(exclude_none=True)) == postgres_policy
 
 
 def test_a_manifest_shows_no_address() -> None:
     policy = make_policy(
         ZIP, source={"postgres": HERE, "table": "clinic.t"}, table=None, release={"postgres": HERE, "table": "shared.r"}
     )
-    shown = str(policy.redact())
-    assert not any(word in shown for word in ("db.example", "holder", "hospital", "clinic", "shared", "postgres"))
+    text = str(policy.redact())
+    assert not any(word in text for word in ("db.example", "holder", "hospital", "clinic", "shared", "postgres"))
 
 
 def test_an_address_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,9 +160,9 @@ def test_an_address_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve_postgres_address("env:HOSPITAL").endswith("s3cret@db/hospital")
     assert server_address(resolve_postgres_address("env:HOSPITAL")) == "postgresql://db/hospital"
     monkeypatch.setenv("HOSPITAL", "s3cret")
-    with pytest.raises(sqlanon.SourceError, match="HOSPITAL holds no address") as found:
+    with pytest.raises(sqlanon.SourceError, match="HOSPITAL holds no address") as error:
         resolve_postgres_address("env:HOSPITAL")
-    assert "s3cret" not in str(found.value)
+    assert "s3cret" not in str(error.value)
     monkeypatch.delenv("HOSPITAL")
     with pytest.raises(sqlanon.SourceError, match="HOSPITAL is not set"):
         resolve_postgres_address("env:HOSPITAL")
@@ -200,9 +200,9 @@ def test_the_place_of_a_file_is_its_path() -> None:
 
 
 def test_a_source_in_postgres_is_named_by_the_policy() -> None:
-    with pytest.raises(sqlanon.SourceError, match=r"\[source\] postgres") as found:
+    with pytest.raises(sqlanon.SourceError, match=r"\[source\] postgres") as error:
         sqlanon.connect("postgresql://holder:s3cret@db/hospital")
-    assert "s3cret" not in str(found.value)
+    assert "s3cret" not in str(error.value)
 
 
 def test_verbs_that_need_rows_are_refused_before_the_first_statement() -> None:
@@ -225,7 +225,7 @@ def test_a_file_has_no_table_and_a_server_needs_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "here"),
+    ("remote_type", "local_type"),
     [
         ("numeric(38,0)", "DECIMAL(38,0)"),
         ("numeric(39,0)", None),
@@ -242,12 +242,12 @@ def test_a_file_has_no_table_and_a_server_needs_one(tmp_path: Path) -> None:
         ("inet", None),
     ],
 )
-def test_types(there: str, here: str | None) -> None:
-    assert pg.to_duckdb_type(there) == here
+def test_types(remote_type: str, local_type: str | None) -> None:
+    assert pg.to_duckdb_type(remote_type) == local_type
 
 
 def test_types_that_would_come_back_as_others_are_not_sent() -> None:
-    kept = (
+    sent = (
         "SMALLINT",
         "INTEGER",
         "BIGINT",
@@ -260,7 +260,7 @@ def test_types_that_would_come_back_as_others_are_not_sent() -> None:
         "TIMESTAMP",
         "UUID",
     )
-    for type_ in (*kept, "DECIMAL(5,2)", "TIMESTAMP WITH TIME ZONE"):
+    for type_ in (*sent, "DECIMAL(5,2)", "TIMESTAMP WITH TIME ZONE"):
         assert pg.to_duckdb_type(pg.from_duckdb_type(type_) or "") == type_
     for type_ in (
         "TINYINT",

@@ -15,12 +15,12 @@ HERE = "sc://cluster.example:15002"
 ZIP = {"zip": "suppress"}
 
 
-def refused(**sections: Any) -> dict[str, str]:
+def problems_of(**sections: Any) -> dict[str, str]:
     """The problems of a policy by their places."""
     attributes = sections.pop("attributes", {"zip": {"role": "quasi", "hierarchy": "suppress"}})
-    with pytest.raises(sqlanon.PolicyError) as found:
+    with pytest.raises(sqlanon.PolicyError) as error:
         sqlanon.Policy(attributes=attributes, privacy={"k": 2}, **sections)
-    return {problem.place: problem.message for problem in found.value.problems}
+    return {problem.place: problem.message for problem in error.value.problems}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def refused(**sections: Any) -> dict[str, str]:
     ],
 )
 def test_a_token_is_refused_and_not_repeated(address: str) -> None:
-    problems = refused(source={"spark": address, "table": "clinic.t"})
+    problems = problems_of(source={"spark": address, "table": "clinic.t"})
     assert list(problems) == ["source.spark"]
     assert "s3cret" not in str(problems)
 
@@ -71,19 +71,19 @@ def test_addresses(address: str) -> None:
 
 
 def test_all_that_needs_rows_is_refused_at_once() -> None:
-    problems = refused(
+    problems = problems_of(
         source={"spark": HERE, "table": "clinic.t", "key": ["id"]},
         attributes={"zip": {"role": "quasi", "hierarchy": {"table": "geo"}}},
         population={"table": "voters"},
         risk={"household": "home"},
         release={"spark": True, "table": "open.r", "decoys": True, "after": "all"},
     )
-    own = {"source.key", "attributes.zip.hierarchy", "population", "risk", "release.decoys"}
-    assert own | {"release.after"} <= set(problems)
+    expected = {"source.key", "attributes.zip.hierarchy", "population", "risk", "release.decoys"}
+    assert expected | {"release.after"} <= set(problems)
 
 
 @pytest.mark.parametrize(
-    ("section", "place", "told"),
+    ("section", "place", "message"),
     [
         ({"source": {"spark": HERE}}, "source", "no table"),
         ({"source": {"spark": HERE, "table": "t", "database": "a.duckdb"}}, "source.spark", "only one"),
@@ -99,9 +99,9 @@ def test_all_that_needs_rows_is_refused_at_once() -> None:
         ({"release": {"spark": True, "table": "a.r", "keep": 2}}, "release.keep", "one version"),
     ],
 )  # fmt: skip
-def test_missing_and_surplus_keys_are_named(section: dict[str, Any], place: str, told: str) -> None:
-    problems = refused(**section)
-    assert list(problems) == [place] and told in problems[place]
+def test_missing_and_surplus_keys_are_named(section: dict[str, Any], place: str, message: str) -> None:
+    problems = problems_of(**section)
+    assert list(problems) == [place] and message in problems[place]
 
 
 def test_policies_without_spark_keep_their_fingerprint() -> None:
@@ -115,17 +115,17 @@ def test_policies_without_spark_keep_their_fingerprint() -> None:
 def test_a_manifest_shows_no_address() -> None:
     source = {"spark": HERE, "table": "clinic.t", "scratch": "/shared/scratch"}
     policy = make_policy(ZIP, source=source, table=None, release={"spark": True, "table": "open.r"})
-    shown = str(policy.redact())
-    assert not any(word in shown for word in ("cluster", "clinic", "open", "spark", "scratch"))
+    text = str(policy.redact())
+    assert not any(word in text for word in ("cluster", "clinic", "open", "spark", "scratch"))
 
 
 def test_an_address_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLUSTER", "sc://db:15002/;token=s3cret")
     assert format_spark_address(resolve_spark_address("env:CLUSTER")) == "sc://db:15002"
     monkeypatch.setenv("CLUSTER", "s3cret")
-    with pytest.raises(SourceError, match="CLUSTER holds no address") as found:
+    with pytest.raises(SourceError, match="CLUSTER holds no address") as error:
         resolve_spark_address("env:CLUSTER")
-    assert "s3cret" not in str(found.value)
+    assert "s3cret" not in str(error.value)
     monkeypatch.delenv("CLUSTER")
     with pytest.raises(SourceError, match="CLUSTER is not set"):
         resolve_spark_address("env:CLUSTER")

@@ -78,56 +78,56 @@ class LedgerCase:
 def later(draw: st.DrawFn, rows: list[Record], source: Source, number: int) -> list[Record]:
     """The rows, some of them gone, some changed, and some new ones: like others, or like none."""
     kind = draw(st.sampled_from(["add", "nothing", "delete", "update", "all"]))
-    found = [dict(row) for row in rows]
-    if kind in ("delete", "all") and found:
-        gone = set(draw(st.lists(st.integers(0, len(found) - 1), max_size=4)))
-        found = [row for j, row in enumerate(found) if j not in gone]
-    if kind in ("update", "all") and found:
-        for j in draw(st.lists(st.integers(0, len(found) - 1), max_size=3)):
+    changed_rows = [dict(row) for row in rows]
+    if kind in ("delete", "all") and changed_rows:
+        gone = set(draw(st.lists(st.integers(0, len(changed_rows) - 1), max_size=4)))
+        changed_rows = [row for j, row in enumerate(changed_rows) if j not in gone]
+    if kind in ("update", "all") and changed_rows:
+        for j in draw(st.lists(st.integers(0, len(changed_rows) - 1), max_size=3)):
             column = draw(st.sampled_from([*source.quasi, *source.sensitive]))
-            found[j][column] = draw(st.sampled_from([row[column] for row in rows]))
+            changed_rows[j][column] = draw(st.sampled_from([row[column] for row in rows]))
     if kind in ("add", "all") and rows:
         for j in draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=6)):
             new = dict(rows[j])
             if draw(st.integers(0, 2)) == 0:
                 column = draw(st.sampled_from([*source.quasi, *source.sensitive]))
                 new[column] = draw(st.sampled_from([row[column] for row in rows]))
-            found += [dict(new) for _ in range(draw(st.integers(1, 3)))]
+            changed_rows += [dict(new) for _ in range(draw(st.integers(1, 3)))]
     ids = {row[KEY] for row in rows}
     seen: set[Value] = set()
-    for j, row in enumerate(found):
+    for j, row in enumerate(changed_rows):
         if row[KEY] in seen or row[KEY] not in ids:
             row[KEY] = f"{number}.{j}"
         seen.add(row[KEY])
-    return list(found)
+    return list(changed_rows)
 
 
 @st.composite
 def firsts(draw: st.DrawFn, source: Source) -> Asked:
     """An earlier release: some of the quasi-identifiers at one level each, others shown as they are or left out."""
     names = draw(st.lists(st.sampled_from([*source.quasi]), min_size=1, unique=True))
-    others = [name for name in source.quasi if name not in names]
+    unused = [name for name in source.quasi if name not in names]
     levels: dict[str, int | None] = {}
     for name in names:
         height = source.quasi[name].height
         levels[name] = draw(st.sampled_from(sorted({min(1, height), 0, height})))
-    shown = draw(st.lists(st.sampled_from(others), unique=True, max_size=1)) if others else []
+    visible = draw(st.lists(st.sampled_from(unused), unique=True, max_size=1)) if unused else []
     sensitive = draw(st.sampled_from([[*source.sensitive], [*source.sensitive], [*source.sensitive][:1]]))
     k = draw(st.sampled_from([2, 3, 2, 4, 1]))
-    return Asked(levels, shown, sensitive, {"k": k}, parquet=draw(st.integers(0, 3)) == 0)
+    return Asked(levels, visible, sensitive, {"k": k}, parquet=draw(st.integers(0, 3)) == 0)
 
 
 @st.composite
 def lasts(draw: st.DrawFn, source: Source, fixed: bool) -> Asked:
     """What is asked then."""
     names = draw(st.lists(st.sampled_from([*source.quasi]), min_size=1, unique=True))
-    asked = draw(firsts(source))
+    request = draw(firsts(source))
     if not fixed:
-        asked = replace(asked, levels=dict.fromkeys(names), shown=())
+        request = replace(request, levels=dict.fromkeys(names), shown=())
     part = replace(
         source,
-        quasi={name: source.quasi[name] for name in asked.levels},
-        sensitive={name: source.sensitive[name] for name in asked.sensitive},
+        quasi={name: source.quasi[name] for name in request.levels},
+        sensitive={name: source.sensitive[name] for name in request.sensitive},
     )
     privacy: dict[str, Any] = {"k": draw(st.sampled_from([2, 3, 2, 4]))}
     kinds = draw(st.sampled_from([[], [], [], ["l_diversity"], ["t_closeness"], ["k_anonymity"], ["alpha_k"]]))
@@ -135,7 +135,7 @@ def lasts(draw: st.DrawFn, source: Source, fixed: bool) -> Asked:
     if kinds and kinds[0] in ("l_diversity", "t_closeness") and draw(st.booleans()):
         del privacy["k"]
     if fixed:
-        return replace(asked, privacy=privacy)
+        return replace(request, privacy=privacy)
     strategy = draw(st.sampled_from(["optimal", *FULL_DOMAIN]))
     measure = draw(st.sampled_from(OF_EACH.get(strategy, MEASURES)))
     aggregate, weights = None, None
@@ -145,7 +145,7 @@ def lasts(draw: st.DrawFn, source: Source, fixed: bool) -> Asked:
             weight = st.sampled_from([0.5, 2.0, 3.0])
             weights = draw(st.dictionaries(st.sampled_from(names), weight, min_size=1))
     return replace(
-        asked,
+        request,
         privacy=privacy,
         limit=draw(st.sampled_from(["1", "0.5", "0.29", "0.1"])),
         measure=measure,
@@ -163,11 +163,11 @@ def ledger_cases(draw: st.DrawFn, fixed: bool = False, most: int = 2) -> LedgerC
     """
     source = draw(privacy_cases.sources(population=False))
     rows = [{**row, KEY: f"r{j}"} for j, row in enumerate(source.rows)]
-    known = [row for row in rows if all(tree.knows(row[name]) for name, tree in source.quasi.items())]
+    known_rows = [row for row in rows if all(tree.knows(row[name]) for name, tree in source.quasi.items())]
     person = None if fixed or draw(st.integers(0, 3)) else source.person
-    source = replace(source, rows=known, person=person)
-    asked = [draw(firsts(source)) for _ in range(draw(st.integers(1, most)))]
-    tables = [known]
-    for i in range(len(asked)):
+    source = replace(source, rows=known_rows, person=person)
+    requests = [draw(firsts(source)) for _ in range(draw(st.integers(1, most)))]
+    tables = [known_rows]
+    for i in range(len(requests)):
         tables.append(draw(later(tables[-1], source, i)))
-    return LedgerCase(source, asked, tables, draw(lasts(source, fixed)), keyed=draw(st.integers(0, 3)) == 0)
+    return LedgerCase(source, requests, tables, draw(lasts(source, fixed)), keyed=draw(st.integers(0, 3)) == 0)

@@ -33,7 +33,7 @@ LIMITS = st.lists(st.sampled_from([0, 0, 0, 1, 2, 4, 5]), min_size=4, max_size=4
 """By attribute, what is not allowed of it: 1 the top, 2 the ground, 4 the label of a ground value."""
 
 
-def asked(
+def local_policy(
     case: Case, directory: Path, limits: Sequence[int] = (), key: str | None = None, **search: Any
 ) -> sqlanon.Policy:
     """A policy for a case that minimises its loss."""
@@ -59,7 +59,7 @@ def task_of(case: Case, limits: Sequence[int] = (), key: str | None = None, **se
     if key:
         rows = rows.append_column(key, pa.array(range(rows.num_rows)))
     with tempfile.TemporaryDirectory() as name, sqlanon.connect(rows) as db:
-        ask = asked(case, Path(name), limits, key, **search)
+        ask = local_policy(case, Path(name), limits, key, **search)
         with db._workspace.run(ask) as run:
             steps = StatementRunner(run.engine)
             prepared = prepare(steps, ask, run.source, run.work)
@@ -85,8 +85,8 @@ class Plain:
     def __post_init__(self) -> None:
         trees, rows = self.task.trees, self.task.engine.rows
         self.nodes = [
-            {node: Node(*rest) for node, *rest in rows(exp.select("node", "level", "label", "leaves", "released").from_(
-                tree.nodes))}
+            {node: Node(*columns) for node, *columns in rows(
+                exp.select("node", "level", "label", "leaves", "released").from_(tree.nodes))}
             for tree in trees
         ]  # fmt: skip
         names = [
@@ -96,11 +96,11 @@ class Plain:
         self.paths: dict[int, tuple[Nodes, ...]] = {}
         for combination, n, *flat in rows(exp.select("combination", "n", *names).from_(self.task.combinations)):
             self.n[combination] = n
-            rest, paths = list(flat), []
+            remaining, paths = list(flat), []
             for tree in trees:
                 size = tree.height - tree.floor + 1
-                paths.append(tuple(rest[:size]))
-                rest = rest[size:]
+                paths.append(tuple(remaining[:size]))
+                remaining = remaining[size:]
             self.paths[combination] = tuple(paths)
 
     @property
@@ -157,12 +157,12 @@ ADULT = ("sex", "age", "race", "marital-status", "education", "native-country", 
 
 def adult(data: Path, k: int, limit: float, **search: Any) -> sqlanon.Policy:
     """The policy of the benchmarks for Adult."""
-    here = data / "adult"
-    rules = {name: {"file": str(here / f"hierarchy_{name}.csv")} for name in ADULT}
+    folder = data / "adult"
+    rules = {name: {"file": str(folder / f"hierarchy_{name}.csv")} for name in ADULT}
     return sqlanon.Policy(
         attributes={name: {"role": "quasi", "hierarchy": rule} for name, rule in rules.items()},
         privacy={"k": k},
-        source={"files": [str(here / "adult.csv")], "undeclared": "drop"},
+        source={"files": [str(folder / "adult.csv")], "undeclared": "drop"},
         search={"suppression_limit": limit, **search},
     )
 
@@ -172,9 +172,9 @@ def check_privacy(case: PrivacyCase, **search: Any) -> None:
     of the full domain."""
     of_population = {"k_map", "delta_presence", "null_map", "wrong_map"}
     refused = {*of_population, "average_risk", "sample_uniqueness", "population_uniqueness"}
-    privacy = {name: one for name, one in case.privacy.items() if name not in refused} or {"k": 2}
+    privacy = {name: requirement for name, requirement in case.privacy.items() if name not in refused} or {"k": 2}
     case = replace(case, privacy=privacy, measure="loss", aggregate=None, source=replace(case.source, population=None))
-    with tempfile.TemporaryDirectory() as name, privacy_checks.opened(case.source) as db:
+    with tempfile.TemporaryDirectory() as name, privacy_checks.open_database(case.source) as db:
         whole = privacy_checks.policy_of(case, "optimal", Path(name))
         tree = whole.model_dump(mode="json", exclude_none=True)
         tree["search"] |= search

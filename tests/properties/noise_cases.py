@@ -98,13 +98,13 @@ def pools(draw: st.DrawFn) -> tuple[str, list[Any], list[dict[str, Any]]]:
 
 @st.composite
 def noisy_columns(draw: st.DrawFn, rows: int, unknown: bool) -> Column:
-    type_, pool, asked = draw(pools())
+    type_, pool, options = draw(pools())
     some = draw(st.lists(st.sampled_from(pool), min_size=1, max_size=draw(st.sampled_from([3, 12])), unique=True))
     values = draw(st.lists(st.sampled_from(some), min_size=rows, max_size=rows))
     if unknown and rows:
         values[draw(st.integers(0, rows - 1))] = None
     noise = {"epsilon": draw(st.sampled_from([1.0, 0.3, 0.1, 5.0, 100.0]))}
-    return Column(type_, noise | draw(st.sampled_from([{}, {}, *asked])), tuple(values))
+    return Column(type_, noise | draw(st.sampled_from([{}, {}, *options])), tuple(values))
 
 
 @st.composite
@@ -179,7 +179,7 @@ def policy_of(case: NoiseCase, directory: Path, noise: bool = True) -> sqlanon.P
 
 
 @contextmanager
-def opened(case: NoiseCase) -> Iterator[tuple[sqlanon.Database, Path]]:
+def open_database(case: NoiseCase) -> Iterator[tuple[sqlanon.Database, Path]]:
     """A database with the table, and a directory to publish to."""
     with TemporaryDirectory() as directory, duckdb.connect() as connection:
         create(connection, case)
@@ -206,7 +206,7 @@ class Shown:
         return Counter(frozenset(some) for some in members.values())
 
 
-def shown(query: Callable[[str], list[Any]], case: NoiseCase) -> Shown:
+def fetch_release(query: Callable[[str], list[Any]], case: NoiseCase) -> Shown:
     """A release with its rows told apart by their ``id``, which has to be there once each.
 
     Parameters
@@ -217,9 +217,9 @@ def shown(query: Callable[[str], list[Any]], case: NoiseCase) -> Shown:
 
     def fetch(names: list[str]) -> dict[int, Row]:
         rows = query(", ".join(quote_name(name) for name in [ID, *names]))
-        found = {row[0]: tuple(row[1:]) for row in rows}
-        assert len(found) == len(rows)
-        return found
+        rows_by_id = {row[0]: tuple(row[1:]) for row in rows}
+        assert len(rows_by_id) == len(rows)
+        return rows_by_id
 
     return Shown(fetch(list(case.hierarchies)), fetch([ILL]), fetch(list(case.noisy)))
 
@@ -227,13 +227,15 @@ def shown(query: Callable[[str], list[Any]], case: NoiseCase) -> Shown:
 def shown_by(result: sqlanon.Result, case: NoiseCase) -> Shown:
     """What the statement of a result makes: that is what is published."""
     connection = result._run.engine.connection
-    return shown(lambda names: connection.execute(f"SELECT {names} FROM ({result.sql()}) AS s").fetchall(), case)
+    return fetch_release(
+        lambda names: connection.execute(f"SELECT {names} FROM ({result.sql()}) AS s").fetchall(), case
+    )
 
 
 def shown_in(path: Path, case: NoiseCase) -> Shown:
     """What is in a file."""
     with duckdb.connect(str(path), read_only=True) as connection:
-        return shown(lambda names: connection.execute(f"SELECT {names} FROM released").fetchall(), case)
+        return fetch_release(lambda names: connection.execute(f"SELECT {names} FROM released").fetchall(), case)
 
 
 @dataclass(frozen=True)
@@ -248,7 +250,7 @@ class Seen:
         return [i for i, gone in enumerate(self.suppressed) if not gone]
 
 
-def seen(result: sqlanon.Result, attributes: int) -> Seen:
+def read_columns(result: sqlanon.Result, attributes: int) -> Seen:
     """Its columns are found by their names; there may be others, such as a number of the record."""
     relation = result.noisy
     assert relation is not None

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 
 import sqlanon
-from oracles.oracle_persons import generalized, kept_classes, persons_by_class
+from oracles.oracle_persons import generalize_rows, kept_classes, persons_by_class
 from support.servers.postgres import Server
 
 COLUMNS = {
@@ -68,7 +68,7 @@ def visits(seed: int, movers: float = 0.4) -> list[tuple[Any, ...]]:
     return rows[:most]
 
 
-def unpadded(rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+def strip_persons(rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """The same visits, as an oracle counts their persons."""
     return [(None if row[PERSON] is None else row[PERSON].strip(), *row[1:]) for row in rows]
 
@@ -145,10 +145,12 @@ def labels_of(rows: Sequence[Sequence[Any]]) -> dict[int, dict[Any, list[Any]]]:
 def feasible_by_oracle(rows: Sequence[Sequence[Any]], k: int, values: int) -> set[tuple[int, ...]]:
     """The generalizations all of whose classes have k persons and some number of sensitive values."""
     labels, feasible = labels_of(rows), set[tuple[int, ...]]()
-    heights = {i: len(next(iter(own.values()))) - 1 for i, own in labels.items()}
+    heights = {i: len(next(iter(paths.values()))) - 1 for i, paths in labels.items()}
     for levels in product(*(range(height + 1) for height in heights.values())):
-        shown = generalized(rows, labels, dict(zip(heights, levels, strict=True)))
-        if len(kept_classes(shown, QUASI, PERSON, ILLNESS, k, values)) == len(persons_by_class(shown, QUASI, PERSON)):
+        released = generalize_rows(rows, labels, dict(zip(heights, levels, strict=True)))
+        if len(kept_classes(released, QUASI, PERSON, ILLNESS, k, values)) == len(
+            persons_by_class(released, QUASI, PERSON)
+        ):
             feasible.add(levels)
     return feasible
 
@@ -157,6 +159,6 @@ def fewest_persons(released: Sequence[Sequence[Any]], rows: Sequence[Sequence[An
     """The persons of the class of a release that has fewest, as a reader counts them who knows whose each row is."""
     names = [name for name in COLUMNS if name != "pid"]
     quasi, number = [names.index(name) for name in ("age", "sex", "zip")], names.index("cost")
-    persons = [row[PERSON] for row in unpadded(rows)]
-    known = [(*row, persons[row[number]]) for row in released]
-    return min(len(persons) for persons in persons_by_class(known, quasi, len(names)).values())
+    persons = [row[PERSON] for row in strip_persons(rows)]
+    numbered = [(*row, persons[row[number]]) for row in released]
+    return min(len(persons) for persons in persons_by_class(numbered, quasi, len(names)).values())

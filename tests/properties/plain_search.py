@@ -16,7 +16,7 @@ from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.strategies.lattice import Budget, Lattice, LatticeSearch, Outcome
 from sqlanon.strategies.lattice.search import VerdictRules
 
-WIDE = [name for name, one in STRATEGIES.items() if not one.traits.is_local]
+WIDE = [name for name, strategy in STRATEGIES.items() if not strategy.traits.is_local]
 
 
 def search_by(strategy: str, search: LatticeSearch) -> Outcome:

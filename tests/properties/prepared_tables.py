@@ -124,9 +124,9 @@ class Prepared:
 
 
 class RememberingChecker(Checker):
-    def __init__(self, known: dict[Levels, Figures], *arguments: Any) -> None:
+    def __init__(self, figures: dict[Levels, Figures], *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._known = known
+        self._known = figures
 
     def __call__(self, levels: Levels) -> Figures:
         if levels not in self._known:
@@ -134,8 +134,8 @@ class RememberingChecker(Checker):
         return self._known[levels]
 
     def together(self, several: Sequence[Levels]) -> list[Figures]:
-        known = list(takewhile(self._known.__contains__, several))
-        if not known:
+        cached = list(takewhile(self._known.__contains__, several))
+        if not cached:
             self._known.update(zip(several, super().together(several), strict=False))
         return [self._known[levels] for levels in takewhile(self._known.__contains__, several)]
 

@@ -80,18 +80,18 @@ def populations(
     """Most of the source's rows, some several times, and others; some with values that their hierarchies miss."""
     person = draw(st.sampled_from([*([] if with_persons else [None]), PERSON, POPULATION_PERSON]))
     times = st.lists(st.sampled_from([1, 2, 0, 3]), min_size=len(rows), max_size=len(rows))
-    found = [(row, id_) for row, id_, n in zip(rows, ids, draw(times), strict=True) for _ in range(n)]
+    people = [(row, id_) for row, id_, n in zip(rows, ids, draw(times), strict=True) for _ in range(n)]
     unknown = draw(st.sampled_from([False, False, True]))
-    other = st.tuples(*(st.sampled_from(random_cases.occurring(tree, unknown)) for tree in trees.values()))
-    found += [(row, f"other {i}") for i, row in enumerate(draw(st.lists(other, max_size=6)))]
+    row_strategy = st.tuples(*(st.sampled_from(random_cases.occurring(tree, unknown)) for tree in trees.values()))
+    people += [(row, f"other {i}") for i, row in enumerate(draw(st.lists(row_strategy, max_size=6)))]
     if person is not None:  # some are there under another's name
-        numbers = draw(st.lists(st.integers(0, 5), min_size=len(found), max_size=len(found)))
-        found = [(row, f"p{n}" if n < 2 else id_) for (row, id_), n in zip(found, numbers, strict=True)]
-    records = [dict(zip(trees, row, strict=True)) | ({} if person is None else {person: id_}) for row, id_ in found]
+        numbers = draw(st.lists(st.integers(0, 5), min_size=len(people), max_size=len(people)))
+        people = [(row, f"p{n}" if n < 2 else id_) for (row, id_), n in zip(people, numbers, strict=True)]
+    records = [dict(zip(trees, row, strict=True)) | ({} if person is None else {person: id_}) for row, id_ in people]
     return records, person
 
 
-def titled(tree: Hierarchy) -> Hierarchy:
+def rename_top(tree: Hierarchy) -> Hierarchy:
     """The same hierarchy with another label than ``*`` at the top."""
     if tree.height == 0:
         return tree
@@ -104,7 +104,7 @@ def sources(draw: st.DrawFn, population: bool, with_persons: bool = False) -> So
     names = draw(st.permutations(random_cases.NAMES))[: draw(st.sampled_from([2, 2, 3, 1]))]
     trees = {name: draw(random_cases.hierarchies()) for name in names}
     if population and draw(st.booleans()):  # a top label that stands for listed values alone
-        trees = {name: titled(tree) for name, tree in trees.items()}
+        trees = {name: rename_top(tree) for name, tree in trees.items()}
     rows = draw(random_cases.tables(list(trees.values())))
     sensitive: dict[str, Hierarchy | None] = {}
     columns: dict[str, list[Value]] = {}
@@ -172,7 +172,7 @@ def alpha_k(draw: Draw, source: Source) -> dict[str, Any]:
     }
 
 
-def shield(draw: Draw, source: Source) -> dict[str, Any]:
+def draw_shield(draw: Draw, source: Source) -> dict[str, Any]:
     names = draw(st.lists(st.sampled_from([*source.quasi]), min_size=1, unique=True))
     return {"quasi": names, "k": draw(st.sampled_from([3, 4, 2, 5, 8]))}
 
@@ -183,7 +183,7 @@ LISTED: dict[str, Callable[[Draw, Source], dict[str, Any]]] = {
     "delta_disclosure": delta_disclosure,
     "beta_likeness": beta_likeness,
     "alpha_k": alpha_k,
-    "k_anonymity": shield,
+    "k_anonymity": draw_shield,
 }
 SINGLE: dict[str, st.SearchStrategy[Any]] = {
     "k": st.sampled_from([2, 3, 4, 1]),

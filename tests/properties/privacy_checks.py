@@ -38,12 +38,12 @@ def columns_of(source: Source) -> dict[str, pa.DataType]:
     """The columns of a source with their types; a hierarchy's ground values tell it where there is no other value."""
     names = [*source.quasi, *source.sensitive, *([source.person] if source.person else [])]
     trees = {**source.quasi, **source.sensitive}
-    found = {}
+    types = {}
     for name in names:
         tree = trees.get(name)
-        known = [*(tree.paths if tree else ()), *(row[name] for row in source.rows if row[name] is not None)]
-        found[name] = pa.int64() if known and isinstance(known[0], int) else pa.string()
-    return found
+        values = [*(tree.paths if tree else ()), *(row[name] for row in source.rows if row[name] is not None)]
+        types[name] = pa.int64() if values and isinstance(values[0], int) else pa.string()
+    return types
 
 
 def arrow_table(records: list[Record], types: Mapping[str, pa.DataType]) -> pa.Table:
@@ -90,18 +90,18 @@ def policy_of(case: PrivacyCase, strategy: str, directory: Path) -> sqlanon.Poli
 
 
 @contextmanager
-def opened(source: Source) -> Iterator[sqlanon.Database]:
+def open_database(source: Source) -> Iterator[sqlanon.Database]:
     """A database with the source and its population."""
     types = columns_of(source)
     with duckdb.connect() as connection:
         connection.execute("SET threads = 1")
         tables = {"t": arrow_table(source.rows, types)}
         if source.population is not None:
-            own = {name: types[name] for name in source.quasi}
-            own |= {source.population_person: pa.string()} if source.population_person else {}
+            columns = {name: types[name] for name in source.quasi}
+            columns |= {source.population_person: pa.string()} if source.population_person else {}
             if source.population_person == source.person is not None:
-                own[source.person] = types[source.person]
-            tables["people"] = arrow_table(source.population, own)
+                columns[source.person] = types[source.person]
+            tables["people"] = arrow_table(source.population, columns)
         for name, table in tables.items():
             connection.register("arrow_table", table)
             connection.execute(f"CREATE TABLE {name} AS FROM arrow_table")
@@ -111,11 +111,11 @@ def opened(source: Source) -> Iterator[sqlanon.Database]:
 
 
 @contextmanager
-def anonymized(
+def anonymize_case(
     case: PrivacyCase, strategy: str, limits: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[Any, sqlanon.Database, sqlanon.Policy, Path]]:
     """The result of sqlanon, what it came from, and a directory to publish to; ``limits`` are of each attribute."""
-    with tempfile.TemporaryDirectory() as name, opened(case.source) as db:
+    with tempfile.TemporaryDirectory() as name, open_database(case.source) as db:
         policy = policy_of(case, strategy, Path(name))
         if limits:
             tree = policy.model_dump(mode="json", exclude_none=True)
@@ -136,7 +136,7 @@ def check(case: PrivacyCase, strategy: str = "optimal") -> None:
         check_infeasible(case, strategy)
         return
     release = Release(case.source, expected.levels, case.privacy)
-    with anonymized(case, strategy) as (result, *_):
+    with anonymize_case(case, strategy) as (result, *_):
         assert math.isclose(result.score, expected.score, rel_tol=1e-9), (result.score, expected)
         assert dict(result.generalization) == as_dict(case, expected.levels), expected.ties
         assert (result.suppressed_rows, result.classes) == (expected.suppressed_rows, expected.classes)
@@ -144,8 +144,8 @@ def check(case: PrivacyCase, strategy: str = "optimal") -> None:
         assert result.smallest_class_rows == min(release.kept.values())
         check_persons(result, release)
         if strategy == "k_minimal":
-            found = sorted(tuple(node[name] for name in case.source.quasi) for node in result.k_minimal)
-            assert found == [f.levels for f in expected.satisfying]
+            minimal = sorted(tuple(node[name] for name in case.source.quasi) for node in result.k_minimal)
+            assert minimal == [f.levels for f in expected.satisfying]
         if case.source.population is not None:
             assert result.null_map == release.null_map
             if case.source.person and case.source.population_person:
@@ -154,17 +154,17 @@ def check(case: PrivacyCase, strategy: str = "optimal") -> None:
 
 def check_persons(result: Any, release: Release) -> None:
     """The persons of the release, where persons are counted."""
-    found = (result.persons, result.released_persons, result.suppressed_persons, result.partly_released_persons)
+    counts = (result.persons, result.released_persons, result.suppressed_persons, result.partly_released_persons)
     if release.source.person is None:
-        assert found == (None, None, None, None)
+        assert counts == (None, None, None, None)
         return
     persons, lost = release.source.count(release.source.rows), release.suppressed_persons
-    assert found == (persons, persons - lost, lost, release.partly_released_persons)
+    assert counts == (persons, persons - lost, lost, release.partly_released_persons)
 
 
 def check_infeasible(case: PrivacyCase, strategy: str) -> None:
     """It says so, and the figures of the generalization that it names are right."""
-    with pytest.raises(sqlanon.InfeasibleError) as caught, anonymized(case, strategy):
+    with pytest.raises(sqlanon.InfeasibleError) as caught, anonymize_case(case, strategy):
         pass
     error, persons = caught.value, case.source.person is not None
     allowed = oracle.allowed_rows(case.limit, case.source.count(case.source.rows))
@@ -203,8 +203,8 @@ WITH_SUPPRESSION = {
     "joint": [{"l_diversity": [{**S, "kind": "distinct", "l": 2, "joint": True}]}],
     "delta_presence": [{"delta_presence": {"max": most}} for most in (0.5, 0.8, 1.0)],
     "delta_presence_min": [{"delta_presence": {"min": 0.2, "max": most}} for most in (0.8, 1.0)],
-    "with shields": [{**one, "k_anonymity": [{"quasi": ["x"], "k": 4}]} for one in HARD["entropy"]],
-    "with k": [{**one, "k": 2} for one in [*HARD["entropy"], *HARD["ordered"]]],
-    "with k_map": [{**one, "k_map": 2} for one in [*HARD["recursive"], *HARD["equal"]]],
-    "two": [{**one, **other} for one in HARD["alpha_k"] for other in HARD["recursive"]],
+    "with shields": [{**requirement, "k_anonymity": [{"quasi": ["x"], "k": 4}]} for requirement in HARD["entropy"]],
+    "with k": [{**requirement, "k": 2} for requirement in [*HARD["entropy"], *HARD["ordered"]]],
+    "with k_map": [{**requirement, "k_map": 2} for requirement in [*HARD["recursive"], *HARD["equal"]]],
+    "two": [{**requirement, **second} for requirement in HARD["alpha_k"] for second in HARD["recursive"]],
 }

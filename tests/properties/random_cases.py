@@ -88,8 +88,8 @@ def occurring(hierarchy: Hierarchy, unknown: bool) -> list[Value]:
     paths = list(hierarchy.paths)
     if hierarchy.height == 0:
         return paths
-    others: tuple[Value, ...] = UNKNOWN_NUMBERS if isinstance(paths[0], int) else UNKNOWN_TEXTS
-    return [*paths, None, *(others if unknown else ())]
+    unknown_values: tuple[Value, ...] = UNKNOWN_NUMBERS if isinstance(paths[0], int) else UNKNOWN_TEXTS
+    return [*paths, None, *(unknown_values if unknown else ())]
 
 
 @st.composite

@@ -104,36 +104,36 @@ def draw_case(seed: int, kinds: Sequence[str] = KINDS) -> Case:
             hierarchies[f"{name}{number}"] = draw_hierarchy(draw, domains[name])
     k = draw.choice([2, 2, 3, 4])
     rows = [draw_row(draw, domains, i) for i in range(draw.randint(max(6, 2 * k), 12))]
-    shown = draw.choice([["illness"], ["illness"], ["illness", "cost"], []])
-    asked = Asked(
+    visible = draw.choice([["illness"], ["illness"], ["illness", "cost"], []])
+    request = Asked(
         quasi={name: f"{name}0" for name in names},
-        shown=shown,
+        shown=visible,
         k=k,
-        distinct=draw.choice([1, 1, 2]) if shown else 1,
+        distinct=draw.choice([1, 1, 2]) if visible else 1,
         strategy=draw.choice([*FULL_DOMAIN, *LOCAL, "optimal", "mondrian"]),
         limit=draw.choice([0, 0.2, 0.4]),
         suppressed=draw.choice(["drop", "mask"]),
     )
     if kind == "grown after":
-        asked = replace(asked, strategy=draw.choice(FULL_DOMAIN), suppressed="drop")
+        request = replace(request, strategy=draw.choice(FULL_DOMAIN), suppressed="drop")
     if kind.startswith("coarser"):
-        asked = replace(asked, strategy=draw.choice(["optimal", "flash"]))
-    steps = [(rows, with_summary(draw, asked))]
+        request = replace(request, strategy=draw.choice(["optimal", "flash"]))
+    steps = [(rows, with_summary(draw, request))]
     for _ in range(MIXED - 1 if kind == "mixed" else 1):
         steps.append(draw_step(draw, kind, domains, *draw.choice(steps)))
     return Case(kind, seed, domains, hierarchies, steps)
 
 
-def with_summary(draw: random.Random, asked: Asked) -> Asked:
-    summary = draw.choice(["range", "set"]) if asked.strategy in ("mondrian", "k-similar") else None
-    return replace(asked, summary=summary)
+def with_summary(draw: random.Random, request: Asked) -> Asked:
+    summary = draw.choice(["range", "set"]) if request.strategy in ("mondrian", "k-similar") else None
+    return replace(request, summary=summary)
 
 
 def draw_step(
-    draw: random.Random, kind: str, domains: Mapping[str, list[Any]], rows: list[Row], asked: Asked
+    draw: random.Random, kind: str, domains: Mapping[str, list[Any]], rows: list[Row], request: Asked
 ) -> tuple[list[Row], Asked]:
     """What becomes of the table, and of the policy."""
-    return draw_table(draw, kind, domains, rows), draw_policy(draw, kind, domains, asked)
+    return draw_table(draw, kind, domains, rows), draw_policy(draw, kind, domains, request)
 
 
 def draw_table(draw: random.Random, kind: str, domains: Mapping[str, list[Any]], rows: list[Row]) -> list[Row]:
@@ -148,27 +148,27 @@ def draw_table(draw: random.Random, kind: str, domains: Mapping[str, list[Any]],
     return rows
 
 
-def draw_policy(draw: random.Random, kind: str, domains: Mapping[str, list[Any]], asked: Asked) -> Asked:
-    mixed, same = kind == "mixed", asked
+def draw_policy(draw: random.Random, kind: str, domains: Mapping[str, list[Any]], request: Asked) -> Asked:
+    mixed, same = kind == "mixed", request
     if kind == "grown after":
-        asked = replace(asked, after=True)
+        request = replace(request, after=True)
     if kind.startswith("coarser") or (mixed and draw.random() < 0.2):
-        asked = replace(asked, min_level={name: draw.choice([0, 1, 1, 2]) for name in domains})
+        request = replace(request, min_level={name: draw.choice([0, 1, 1, 2]) for name in domains})
     if kind == "strategy" or (mixed and draw.random() < 0.4):
-        asked = with_summary(draw, replace(asked, strategy=draw.choice([*FULL_DOMAIN, *LOCAL])))
+        request = with_summary(draw, replace(request, strategy=draw.choice([*FULL_DOMAIN, *LOCAL])))
     if kind == "k" or (mixed and draw.random() < 0.3):
-        asked = replace(asked, k=draw.choice([2, 3, 4, 5]))
+        request = replace(request, k=draw.choice([2, 3, 4, 5]))
     if kind == "hierarchy" or (mixed and draw.random() < 0.2):
         name = draw.choice([*domains])
-        asked = replace(asked, quasi={**asked.quasi, name: f"{name}{draw.choice([0, 1, 1])}"})
+        request = replace(request, quasi={**request.quasi, name: f"{name}{draw.choice([0, 1, 1])}"})
     if kind == "attributes" or (mixed and draw.random() < 0.15):
         names = draw.sample([*domains], draw.randint(1, len(domains)))
-        asked = replace(asked, quasi={name: f"{name}0" for name in names})
+        request = replace(request, quasi={name: f"{name}0" for name in names})
     if mixed and draw.random() < 0.3:
-        asked = replace(asked, suppressed=draw.choice(["drop", "mask"]), limit=draw.choice([0, 0.2, 0.4]))
-    if mixed and asked != same and draw.random() < 0.1:
-        asked = replace(asked, shown=[], distinct=1)
-    return asked
+        request = replace(request, suppressed=draw.choice(["drop", "mask"]), limit=draw.choice([0, 0.2, 0.4]))
+    if mixed and request != same and draw.random() < 0.1:
+        request = replace(request, shown=[], distinct=1)
+    return request
 
 
 def draw_row(draw: random.Random, domains: Mapping[str, list[Any]], number: int) -> Row:
@@ -211,28 +211,28 @@ class Release:
 
 
 def policy(case: Case, i: int, folder: Path) -> sqlanon.Policy:
-    _, asked = case.steps[i]
+    _, request = case.steps[i]
     attributes: dict[str, dict[str, Any]] = {}
-    for name, hierarchy in asked.quasi.items():
+    for name, hierarchy in request.quasi.items():
         file = folder / f"{hierarchy}.csv"
         with file.open("w", encoding="utf-8", newline="") as target:
             csv.writer(target, delimiter=";", lineterminator="\n").writerows(case.hierarchies[hierarchy])
         attributes[name] = {"role": "quasi", "hierarchy": {"file": str(file)}}
-        if level := min(asked.min_level.get(name, 0), len(case.hierarchies[hierarchy][0]) - 1):
+        if level := min(request.min_level.get(name, 0), len(case.hierarchies[hierarchy][0]) - 1):
             attributes[name]["min_level"] = level
-    for name in asked.shown:
+    for name in request.shown:
         attributes[name] = {"role": "sensitive" if name == "illness" else "insensitive"}
-    privacy: dict[str, Any] = {"k": asked.k}
-    if asked.distinct > 1:
-        privacy["l_diversity"] = [{"attribute": "illness", "kind": "distinct", "l": asked.distinct}]
-    search: dict[str, Any] = {"suppression_limit": asked.limit}
-    search |= {"suppression": "cells"} if asked.strategy == "cells" else {"strategy": asked.strategy}
-    if asked.summary:
-        search["summary"] = asked.summary
+    privacy: dict[str, Any] = {"k": request.k}
+    if request.distinct > 1:
+        privacy["l_diversity"] = [{"attribute": "illness", "kind": "distinct", "l": request.distinct}]
+    search: dict[str, Any] = {"suppression_limit": request.limit}
+    search |= {"suppression": "cells"} if request.strategy == "cells" else {"strategy": request.strategy}
+    if request.summary:
+        search["summary"] = request.summary
     release: dict[str, Any] = {"database": folder / f"{i}.duckdb", "table": "t"}
-    if asked.strategy != "cells" and not asked.after:
-        release["suppressed"] = asked.suppressed
-    if asked.after:
+    if request.strategy != "cells" and not request.after:
+        release["suppressed"] = request.suppressed
+    if request.after:
         release["after"] = "all"
     return sqlanon.Policy(
         source={
@@ -295,9 +295,9 @@ def fill(connection: duckdb.DuckDBPyConnection, rows: list[Row]) -> None:
 
 def read(path: Path) -> list[Row]:
     with duckdb.connect(path, read_only=True) as reader:
-        found = reader.execute("FROM t")
-        names = [column[0] for column in found.description]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+        relation = reader.execute("FROM t")
+        names = [column[0] for column in relation.description]
+        return [dict(zip(names, row, strict=True)) for row in relation.fetchall()]
 
 
 def values_of(label: Any, domain: list[Any], hierarchy: list[list[Any]]) -> frozenset[Any]:
@@ -351,9 +351,9 @@ class Pair:
 
     def __str__(self) -> str:
         lines = [f"{self.case.kind}, seed {self.case.seed}: {self.verdict}"]
-        for release, asked in zip(self.releases, self.asked, strict=True):
-            lines.append(f"policy {release.step}: {asked}")
-            for name, hierarchy in asked.quasi.items():
+        for release, request in zip(self.releases, self.asked, strict=True):
+            lines.append(f"policy {release.step}: {request}")
+            for name, hierarchy in request.quasi.items():
                 paths = (" ".join(map(str, path)) for path in self.case.hierarchies[hierarchy])
                 lines.append(f"  {name}: {'; '.join(paths)}")
             table = self.case.steps[release.step][0]
@@ -376,24 +376,24 @@ def triples(drawn: Sequence[Pair]) -> Iterator[tuple[Release, ...]]:
             yield tuple(steps[step] for step in three)
 
 
-def is_unsafe(found: Sequence[Finding]) -> bool:
+def is_unsafe(results: Sequence[Finding]) -> bool:
     """Whether readers can point at few persons, or have few candidates for somebody whom they know."""
-    return any(finding.way in ("sure", "victim") for finding in found)
+    return any(finding.way in ("sure", "victim") for finding in results)
 
 
 def findings(case: Case, releases: Sequence[Release]) -> list[Finding]:
     """What is unsafe, of all that readers of these releases have."""
     tables, policies = zip(*(case.steps[release.step] for release in releases), strict=True)
-    shared = [name for name in SHARED if all(name in asked.shown for asked in policies)]
-    names = [name for name in case.domains if any(name in asked.quasi for asked in policies)]
+    shared = [name for name in SHARED if all(name in request.shown for request in policies)]
+    names = [name for name in case.domains if any(name in request.quasi for request in policies)]
     domains = tuple(frozenset(case.domains[name]) for name in names)
     sides = []
-    for asked, release, table in zip(policies, releases, tables, strict=True):
+    for request, release, table in zip(policies, releases, tables, strict=True):
         seen = []
         for row in release.rows:
             labels = tuple(
-                values_of(row[name], case.domains[name], case.hierarchies[asked.quasi[name]])
-                if name in asked.quasi
+                values_of(row[name], case.domains[name], case.hierarchies[request.quasi[name]])
+                if name in request.quasi
                 else frozenset(case.domains[name])
                 for name in names
             )
@@ -401,13 +401,13 @@ def findings(case: Case, releases: Sequence[Release]) -> list[Finding]:
         sides.append(Released(seen, drops=len(seen) < len(table)))
     numbered = [{row["id"]: row for row in table} for table in tables]
     persons = {
-        Person(tuple(row[name] for name in names), tuple(number in each for each in numbered))
+        Person(tuple(row[name] for name in names), tuple(number in numbers for numbers in numbered))
         for table in numbered
         for number, row in table.items()
     }
     sensitive = shared.index("illness") if "illness" in shared else None
-    k = min(max(asked.k, asked.distinct) for asked in policies)
-    distinct = min(asked.distinct for asked in policies)
+    k = min(max(request.k, request.distinct) for request in policies)
+    distinct = min(request.distinct for request in policies)
     return Together(sides, domains, sensitive).findings(k, distinct, [*persons])
 
 
@@ -464,7 +464,10 @@ def main() -> None:
 
 def print_counts(kinds: Sequence[str], counts: Mapping[tuple[str, str], int]) -> None:
     for kind in [*dict.fromkeys(kinds), "three"]:
-        print(f"{kind}: " + ", ".join(f"{n} {what}" for (each, what), n in sorted(counts.items()) if each == kind))
+        print(
+            f"{kind}: "
+            + ", ".join(f"{n} {name}" for (counted_kind, name), n in sorted(counts.items()) if counted_kind == kind)
+        )
 
 
 def write_script(folder: Path, pair: Pair, kinds: Sequence[str]) -> None:

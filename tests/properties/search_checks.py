@@ -69,7 +69,7 @@ def policy(case: Case, strategy: str, directory: Path) -> sqlanon.Policy:
 
 
 @contextmanager
-def anonymized(case: Case, strategy: str) -> Iterator[tuple[Any, Path]]:
+def anonymize_case(case: Case, strategy: str) -> Iterator[tuple[Any, Path]]:
     """The result of sqlanon (valid inside the block), and a directory to publish to."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -87,18 +87,18 @@ def check(case: Case, strategy: str) -> None:
     if expected is None:
         check_infeasible(case, strategy)
         return
-    with anonymized(case, strategy) as (result, _):
+    with anonymize_case(case, strategy) as (result, _):
         assert math.isclose(result.score, expected.score, rel_tol=oracle.TIE), (result.score, expected)
         assert dict(result.generalization) == as_dict(case, expected.levels), expected.ties
         assert (result.suppressed_rows, result.classes) == (expected.suppressed_rows, expected.classes)
         if strategy == "k_minimal":
-            found = sorted(tuple(node[name] for name in case.hierarchies) for node in result.k_minimal)
-            assert found == [f.levels for f in expected.satisfying]
+            minimal = sorted(tuple(node[name] for name in case.hierarchies) for node in result.k_minimal)
+            assert minimal == [f.levels for f in expected.satisfying]
 
 
 def check_infeasible(case: Case, strategy: str) -> None:
     """It says so, and names a generalization that leaves out as few rows as any."""
-    with pytest.raises(sqlanon.InfeasibleError) as caught, anonymized(case, strategy):
+    with pytest.raises(sqlanon.InfeasibleError) as caught, anonymize_case(case, strategy):
         pass
     error, table = caught.value, Table.of(case.rows, case.hierarchies)
     assert error.allowed_rows == oracle.allowed_rows(case.limit, table.size)

@@ -115,8 +115,8 @@ class SmallTable:
             zip(table.hierarchies, self.level_limits, self.forbidden, strict=True)
         ):
             values = [value for value in table.values[a] if value is not None and tree.knows(value)]
-            shown = [{str(tree.label(value, level)) for value in values} for level in range(tree.height + 1)]
-            levels.append([level for level in range(low, high + 1) if not shown[level] & {*labels}])
+            labels_by_level = [{str(tree.label(value, level)) for value in values} for level in range(tree.height + 1)]
+            levels.append([level for level in range(low, high + 1) if not labels_by_level[level] & {*labels}])
         return itertools.product(*levels)
 
 
@@ -252,7 +252,9 @@ def _combinations(rng: random.Random, trees: list[Hierarchy], unknown: bool, siz
         return [*rows, *(rng.choice(rows) for _ in range(20))]
     if size is FEW:
         large = [row() for _ in range(3)]
-        similar = {(*one[:i], *row()[i : i + 1], *one[i + 1 :]) for one in large for i in range(3)} - {*large}
+        similar = {
+            (*combination[:i], *row()[i : i + 1], *combination[i + 1 :]) for combination in large for i in range(3)
+        } - {*large}
         small = rng.sample(sorted(similar, key=repr), min(len(similar), 7))
         return [*(combination for combination in large for _ in range(rng.randint(3, 6))), *small, small[0]]
     many = size is MEDIUM

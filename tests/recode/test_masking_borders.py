@@ -40,7 +40,7 @@ def draft(live: duckdb.DuckDBPyConnection) -> Iterator[ReleaseDraft]:
         yield db.anonymize(policy)._draft
 
 
-def recoded(draft: ReleaseDraft, masks: bool = True, **attribute: Any) -> Recoding:
+def recode_case(draft: ReleaseDraft, masks: bool = True, **attribute: Any) -> Recoding:
     """The recoding at level 0, if suppressed rows are masked and the attribute has other limits."""
     policy = draft.search_input.policy
     letter = policy.attributes["letter"].model_copy(update={"max_level": None} | attribute)
@@ -68,7 +68,7 @@ def rows(draft: ReleaseDraft, recoding: Recoding) -> Counter[Any]:
 def test_suppressed_rows_are_masked_where_the_policy_permits_the_top(
     attribute: dict[str, Any], masked: int, reason: str, draft: ReleaseDraft
 ) -> None:
-    recoding = recoded(draft, **attribute)
+    recoding = recode_case(draft, **attribute)
     assert (recoding.figures.suppressed_rows, recoding.masked_rows) == (3, masked)
     assert [warning.message.endswith(reason) for warning in recoding.warnings] == [True] * bool(reason)
     assert rows(draft, recoding) == {"a": 5} | ({"*": masked} if masked else {})
@@ -128,7 +128,11 @@ def test_decoys_have_the_values_of_kept_rows_of_the_nearest_class(
             "classes": 41,
             "smallest_class_without": 1,
         }
-        (notice,) = [one for one in result._draft.recoding.warnings if "of the released rows are decoys" in one.message]
+        (notice,) = [
+            warning
+            for warning in result._draft.recoding.warnings
+            if "of the released rows are decoys" in warning.message
+        ]
         assert notice.affected == 41  # the real rows of these classes
         drawn = Counter(live.sql(result.sql()).fetchall())
         drawn.subtract(live.execute("FROM t").fetchall())
@@ -147,12 +151,12 @@ def test_a_population_beyond_the_hierarchy_matches_no_row(live: duckdb.DuckDBPyC
     live.execute("CREATE OR REPLACE TABLE t AS SELECT unnest(['France', 'France', 'Italy']) AS country")
     countries = {"role": "quasi", "hierarchy": {"categories": {"Europe": ["France", "Italy"]}}}
 
-    def anonymized(more: list[str], **privacy: Any) -> sqlanon.Result:
+    def anonymize(more: list[str], **privacy: Any) -> sqlanon.Result:
         query = f"SELECT unnest({['France', 'France', 'Italy', *more]}) AS country"
         policy = make_policy({"country": countries}, k=1, privacy=privacy, population={"query": query})
         with connect_to(live) as db:
             return db.anonymize(policy)
 
-    assert anonymized(["Japan"], k_map=2).generalization == {"country": 1}
+    assert anonymize(["Japan"], k_map=2).generalization == {"country": 1}
     with pytest.raises(InfeasibleError, match="1 rows of the population have values that are not in the hierarchy"):
-        anonymized(["Japan"], delta_presence={"min": 0.1, "max": 1})
+        anonymize(["Japan"], delta_presence={"min": 0.1, "max": 1})

@@ -27,15 +27,15 @@ TREE = {"categories": {"low": ["a", "b"], "high": ["c", "d"]}}
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[duckdb.DuckDBPyConnection]:
+def shared_connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with live_connection() as connection:
         yield connection
 
 
 @pytest.fixture
-def live(shared: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
-    with without_tables(shared):
-        yield shared
+def live(shared_connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
+    with without_tables(shared_connection):
+        yield shared_connection
 
 
 def fill(live: duckdb.DuckDBPyConnection, columns: str, rows: Any) -> None:
@@ -44,13 +44,13 @@ def fill(live: duckdb.DuckDBPyConnection, columns: str, rows: Any) -> None:
     insert(live, "t", [values for values, n in rows for _ in range(n)])
 
 
-def released(path: Path) -> tuple[Rows, dict[str, str]]:
+def read_release(path: Path) -> tuple[Rows, dict[str, str]]:
     with duckdb.connect(str(path), read_only=True) as db:
         relation = db.sql("FROM released")
         return Counter(relation.fetchall()), dict(zip(relation.columns, map(str, relation.types), strict=True))
 
 
-def made(live: duckdb.DuckDBPyConnection, result: sqlanon.Result) -> tuple[Rows, dict[str, str]]:
+def rows_of_statement(live: duckdb.DuckDBPyConnection, result: sqlanon.Result) -> tuple[Rows, dict[str, str]]:
     """What the statement of a result gives: as what is released."""
     relation = live.sql(result.sql())
     return Counter(relation.fetchall()), dict(zip(relation.columns, map(str, relation.types), strict=True))
@@ -97,7 +97,7 @@ def test_the_statement_gives_the_rows_of_the_release(
         types = dict(zip(statement.columns, map(str, statement.types), strict=True))
         result.publish(tmp_path / "release.duckdb", "released")
         assert live.sql(result.sql(dialect="duckdb")).columns == ["letter", "number", "cost"]
-    assert released(tmp_path / "release.duckdb") == (by_statement, types)
+    assert read_release(tmp_path / "release.duckdb") == (by_statement, types)
     assert sum(by_statement.values()) == result.released_rows
     masked = suppressed == "mask" and result.released_rows == 60 and result.suppressed_rows > 0
     assert types["number"] == ("INTEGER" if levels[1] == 0 and not masked else "VARCHAR")
@@ -123,7 +123,7 @@ def test_level_0_keeps_its_type_and_labels_are_text(live: duckdb.DuckDBPyConnect
         result = db.anonymize(policy)
         result.publish(tmp_path / "release.duckdb", "released")
     assert result.generalization == {"born": 1, "size": 0, "n": 1}
-    rows, types = released(tmp_path / "release.duckdb")
+    rows, types = read_release(tmp_path / "release.duckdb")
     assert types == {"born": "VARCHAR", "size": "DECIMAL(4,1)", "n": "VARCHAR"}
     assert {(born, str(size), n) for born, size, n in rows} == {("1980-01", "1.5", "0-4")}
 
@@ -134,7 +134,7 @@ def test_columns_keep_the_order_of_the_source(live: duckdb.DuckDBPyConnection, t
     roles = {"age": "suppress", "letter": "suppress", "name": "identifying", "cost": "sensitive"}
     with connect_to(live) as db:
         db.anonymize(make_policy(roles)).publish(tmp_path / "release.duckdb", "released")
-    rows, types = released(tmp_path / "release.duckdb")
+    rows, types = read_release(tmp_path / "release.duckdb")
     assert list(types) == ["cost", "letter", "age"]
     assert rows == {(1, "a", 2): 3}
 
@@ -202,15 +202,15 @@ def test_two_runs_give_the_same(live: duckdb.DuckDBPyConnection, tmp_path: Path)
     chance = random.Random(3)
     fill(live, "letter VARCHAR, number INTEGER", [((chance.choice("abcd"), chance.randrange(9)), 1) for _ in range(80)])
     policy = make_policy({"letter": TREE, "number": {"intervals": [3]}}, k=4, search={"suppression_limit": 0.2})
-    found = []
+    outcomes = []
     for run in range(2):
         with connect_to(live) as db:
             result = db.anonymize(policy)
             release = result.publish(tmp_path / f"{run}.duckdb", "released")
         lattice_size = (result.nodes, result.checked)
-        rows, _ = released(release.path)
-        found.append((result.generalization, result.score, rows, release.manifest.digest, lattice_size))
-    assert found[0] == found[1]
+        rows, _ = read_release(release.path)
+        outcomes.append((result.generalization, result.score, rows, release.manifest.digest, lattice_size))
+    assert outcomes[0] == outcomes[1]
 
 
 # Suppression
@@ -227,10 +227,10 @@ def test_no_more_than_has_to_be_is_suppressed(live: duckdb.DuckDBPyConnection) -
     assert result.generalization == {"letter": 1, "number": 0}
     label = "CASE WHEN letter IN ('a', 'b') THEN 'low' ELSE 'high' END"
     classes = live.execute(f"SELECT {label} AS label, number, count(*) FROM t GROUP BY ALL").fetchall()
-    kept = {(letter, number): n for letter, number, n in classes if n >= 6}
-    rows, _ = made(live, result)
-    assert rows == kept
-    assert result.suppressed_rows == 99 - sum(kept.values()) > 0
+    expected_rows = {(letter, number): n for letter, number, n in classes if n >= 6}
+    rows, _ = rows_of_statement(live, result)
+    assert rows == expected_rows
+    assert result.suppressed_rows == 99 - sum(expected_rows.values()) > 0
 
 
 @pytest.mark.slow
@@ -247,7 +247,7 @@ def test_masked_class_that_is_large_enough_stays(live: duckdb.DuckDBPyConnection
     assert (result.rows, result.suppressed_rows, result.released_rows) == (8, 3, 8)
     assert result.warnings == (NOT_COMPARED,)
     assert result.score == pytest.approx(3 / 8), "masked rows count as loss 1"
-    rows, types = released(release.path)
+    rows, types = read_release(release.path)
     assert rows == {("a", "1", 10): 5, ("*", "*", 20): 1, ("*", "*", 30): 1, ("*", "*", 40): 1}
     assert types == {"letter": "VARCHAR", "number": "VARCHAR", "cost": "INTEGER"}
     verification = release.verify()
@@ -264,10 +264,10 @@ def test_masked_class_that_is_too_small_is_dropped(live: duckdb.DuckDBPyConnecti
         result = db.anonymize(policy)
         release = result.publish(tmp_path / "release.duckdb", "released")
     assert (result.suppressed_rows, result.released_rows) == (2, 5)
-    warning, other = result.warnings
+    warning, second = result.warnings
     assert "2" in warning and "dropped" in warning
-    assert other == NOT_COMPARED
-    rows, types = released(release.path)
+    assert second == NOT_COMPARED
+    rows, types = read_release(release.path)
     assert rows == {("a", 1): 5}
     assert types["number"] == "INTEGER", "nothing is masked, so nothing is a label"
     assert release.verify().verified
@@ -299,7 +299,7 @@ def test_masked_rows_join_the_class_that_is_all_top(live: duckdb.DuckDBPyConnect
         release = result.publish(tmp_path / "release.duckdb", "released")
     assert (result.suppressed_rows, result.released_rows, result.classes) == (1, 5, 1)
     assert result.warnings == (NOT_COMPARED,)
-    assert released(release.path)[0] == {("*",): 5}
+    assert read_release(release.path)[0] == {("*",): 5}
     assert (release.manifest.classes, release.manifest.smallest_class) == (1, 5)
     assert release.verify().verified
 
@@ -313,9 +313,9 @@ def test_unknown_values_are_masked(live: duckdb.DuckDBPyConnection, tmp_path: Pa
     with connect_to(live) as db:
         result = db.anonymize(policy)
         release = result.publish(tmp_path / "release.duckdb", "released")
-        assert Counter(live.sql(result.sql()).fetchall()) == released(release.path)[0]
+        assert Counter(live.sql(result.sql()).fetchall()) == read_release(release.path)[0]
     assert (result.suppressed_rows, result.released_rows) == (4, 11)
-    assert released(release.path)[0] == {("a", "1"): 4, (None, "1"): 3, ("*", "*"): 4}
+    assert read_release(release.path)[0] == {("a", "1"): 4, (None, "1"): 3, ("*", "*"): 4}
     assert release.verify().verified
 
 
@@ -341,7 +341,7 @@ def test_unknown_values_are_suppressed_at_every_level(
         expected[label,] += 4
     expected["*",] += 2 if suppressed == "mask" and level == 2 else 0
     assert result.suppressed_rows == 2
-    assert released(release.path)[0] == +expected
+    assert read_release(release.path)[0] == +expected
     assert release.verify().verified
 
 
@@ -452,7 +452,7 @@ def test_nulls_are_a_class_of_their_own(live: duckdb.DuckDBPyConnection) -> None
     with connect_to(live) as db:
         result = db.anonymize(make_policy(pinned, k=2, search={"suppression_limit": 0.2}))
     assert (result.suppressed_rows, result.classes, result.smallest_class) == (1, 3, 2)
-    assert made(live, result)[0] == {(None, 1): 3, ("a", 1): 3, ("a", None): 2}
+    assert rows_of_statement(live, result)[0] == {(None, 1): 3, ("a", 1): 3, ("a", None): 2}
 
 
 @pytest.mark.slow
@@ -474,17 +474,17 @@ def test_null_stays_null_below_the_top(
 ) -> None:
     fill(live, f"x {type_}", [((value,), 3) for value in values])
     with connect_to(live) as db:
-        found: list[Rows] = []
+        releases: list[Rows] = []
         while True:
-            policy = make_policy({"x": quasi(rule, min_level=len(found), max_level=len(found))})
+            policy = make_policy({"x": quasi(rule, min_level=len(releases), max_level=len(releases))})
             try:
                 result = db.anonymize(policy)
             except HierarchyError:
                 break
-            if result.generalization["x"] < len(found):  # a mask ends with the longest text
+            if result.generalization["x"] < len(releases):  # a mask ends with the longest text
                 break
-            found.append(made(live, result)[0])
-    *below, top = found
+            releases.append(rows_of_statement(live, result)[0])
+    *below, top = releases
     assert len(below) >= 2
     for level, rows in enumerate(below):
         assert rows[None,] == 3, level
@@ -523,7 +523,7 @@ def test_an_unknown_value_takes_no_kept_class_with_it(
         result = db.anonymize(policy)
         assert (result.generalization, result.suppressed_rows) == ({"age": 0, "town": 1}, 2)
         assert result.publish(path, "released").verify().verified
-    rows, _ = released(path)
+    rows, _ = read_release(path)
     assert rows == (Counter({(30, "*"): 6}) if suppressed == "drop" else Counter({("30", "*"): 6, ("*", "*"): 2}))
 
 
@@ -541,4 +541,4 @@ def test_nothing_is_masked_where_an_attribute_has_no_top(live: duckdb.DuckDBPyCo
         result = db.anonymize(policy)
         assert any("not masked" in warning for warning in result.warnings)
         assert result.publish(path, "released").verify().verified
-    assert released(path)[0] == Counter({("a", 0): 10})
+    assert read_release(path)[0] == Counter({("a", 0): 10})

@@ -56,7 +56,7 @@ def make(path: Path, force: bool = False) -> tuple[sqlanon.Result, Any]:
         return result, result.publish(force=force)
 
 
-def asked(folder: Path, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+def query_catalog(folder: Path, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
     """What the catalog has, by an engine that knows nothing of sqlanon."""
     with duckdb.connect(folder / "private.duckdb", read_only=True) as catalog:
         return catalog.execute(query, parameters).fetchall()
@@ -99,6 +99,6 @@ def killed_at(module: Any, name: str) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, name, dying)
-        patch.setattr(recording, "settle_intents", lambda *given: None if dead else settle(*given))
+        patch.setattr(recording, "settle_intents", lambda *arguments: None if dead else settle(*arguments))
         with pytest.raises(Killed):
             yield

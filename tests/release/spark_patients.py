@@ -55,9 +55,9 @@ ATTRIBUTES = {
 
 
 def policy_of(attributes: dict[str, Any] = ATTRIBUTES, table: str = "shared.r", **sections: Any) -> sqlanon.Policy:
-    made = make_policy(attributes, 3, "clinic.t").model_dump(mode="json", include={"attributes"})
+    document = make_policy(attributes, 3, "clinic.t").model_dump(mode="json", include={"attributes"})
     tree = {"source": {"table": "clinic.t"}, "privacy": {"k": 3}, "release": {"spark": True, "table": table}}
-    return sqlanon.Policy(**{**made, **tree, **sections})
+    return sqlanon.Policy(**{**document, **tree, **sections})
 
 
 def publish(spark: Any, policy: sqlanon.Policy | None = None) -> Any:
@@ -69,5 +69,5 @@ def names_in(spark: Any, schema: str = "shared") -> set[str]:
     return {row["tableName"] for row in spark.sql(f"SHOW TABLES IN {schema}").collect() if not row["isTemporary"]}
 
 
-def shown(spark: Any, relation: str = "shared.r") -> Counter[tuple[Any, ...]]:
+def count_rows(spark: Any, relation: str = "shared.r") -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row) for row in spark.sql(f"SELECT * FROM {relation}").collect())

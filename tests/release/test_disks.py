@@ -12,7 +12,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from killed_runs import asked, file_release, make, policy
+from killed_runs import file_release, make, policy, query_catalog
 
 import sqlanon
 from sqlanon.audit.verify import verify_file
@@ -62,12 +62,12 @@ def leave(disk: Path, free: int) -> None:
         os.posix_fallocate(file.fileno(), 0, max(1, shutil.disk_usage(disk).free - free))
 
 
-def written(work: Path, disk: Path, what: str) -> Path:
+def policy_on_disk(work: Path, disk: Path, kind: str) -> Path:
     """A policy with one thing on that disk: its release, or its catalog."""
-    for one in ("r.duckdb", "r.parquet", "private.duckdb"):
-        (work / one).unlink(missing_ok=True)
-    path = policy(work, "p", file_release("r.parquet" if what == "parquet" else "r.duckdb"))
-    if what == "catalog":
+    for name in ("r.duckdb", "r.parquet", "private.duckdb"):
+        (work / name).unlink(missing_ok=True)
+    path = policy(work, "p", file_release("r.parquet" if kind == "parquet" else "r.duckdb"))
+    if kind == "catalog":
         path.write_text(path.read_text().replace('"private.duckdb"', f'"{disk}/private.duckdb"'))
     else:
         path.write_text(path.read_text().replace('"r.', f'"{disk}/r.'))
@@ -76,19 +76,19 @@ def written(work: Path, disk: Path, what: str) -> Path:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("what", "sizes"),
+    ("kind", "sizes"),
     [
         pytest.param("database", [2 * MB], marks=pytest.mark.slow),
-        *(pytest.param(what, SIZES, marks=pytest.mark.slow) for what in ("database", "parquet", "catalog")),
+        *(pytest.param(kind, SIZES, marks=pytest.mark.slow) for kind in ("database", "parquet", "catalog")),
     ],
 )
-def test_a_full_disk_is_named_and_the_release_stays(work: Path, disk: Path, what: str, sizes: list[int]) -> None:
-    path = written(work, disk, what)
+def test_a_full_disk_is_named_and_the_release_stays(work: Path, disk: Path, kind: str, sizes: list[int]) -> None:
+    path = policy_on_disk(work, disk, kind)
     _, old = make(path)
     place, failed = old.path, 0
-    catalog = disk if what == "catalog" else work
+    catalog = disk if kind == "catalog" else work
     for size in [*sizes, SIZE // 2]:
-        before, digest = place.read_bytes(), asked(catalog, "SELECT count(*) FROM sqlanon.releases")
+        before, digest = place.read_bytes(), query_catalog(catalog, "SELECT count(*) FROM sqlanon.releases")
         leave(disk, size)
         try:
             make(path)
@@ -97,16 +97,16 @@ def test_a_full_disk_is_named_and_the_release_stays(work: Path, disk: Path, what
             assert f"the disk at {disk}, which" in str(error) or "disk is full" in str(error), (size, str(error))
             assert "\n" not in str(error)
             assert "free space on it" in str(error)
-            if what != "catalog":
+            if kind != "catalog":
                 assert "the existing release is unchanged" in str(error)
             if "is published, and the ledger" not in str(error):
                 assert place.read_bytes() == before
         (disk / "filler").unlink()
         assert verify_file(place).verified
-        assert [one.name for one in place.parent.iterdir() if one.name.startswith(".")] == []
+        assert [path.name for path in place.parent.iterdir() if path.name.startswith(".")] == []
         make(path)
-        assert asked(catalog, "SELECT count(*) FROM sqlanon.releases WHERE intended_at IS NOT NULL") == [(0,)]
-        standing = asked(catalog, "SELECT digest FROM sqlanon.releases WHERE replaced_at IS NULL")
+        assert query_catalog(catalog, "SELECT count(*) FROM sqlanon.releases WHERE intended_at IS NOT NULL") == [(0,)]
+        standing = query_catalog(catalog, "SELECT digest FROM sqlanon.releases WHERE replaced_at IS NULL")
         assert standing == [(verify_file(place).digest,)], digest
     assert failed
 
@@ -116,13 +116,13 @@ def test_a_source_that_is_removed_while_a_run_is_at_work_is_named(work: Path) ->
     source = work / "patients.parquet"
     with duckdb.connect() as connection:
         connection.execute(f"COPY (SELECT i % 5 AS age, 'a' AS illness FROM range(100) AS r(i)) TO '{source}'")
-    asked = sqlanon.Policy(
+    requested_policy = sqlanon.Policy(
         source={"files": str(source)},
         attributes={"age": {"role": "quasi", "hierarchy": "suppress"}, "illness": {"role": "sensitive"}},
         privacy={"k": 5},
     )
     with sqlanon.connect() as db:
-        result = db.anonymize(asked)
+        result = db.anonymize(requested_policy)
         result.publish(work / "r.duckdb")
         before = (work / "r.duckdb").read_bytes()
         source.unlink()
@@ -144,15 +144,15 @@ def test_a_full_disk_for_temporary_files_is_named(disk: Path) -> None:
             "CREATE TABLE t AS SELECT i, hash(i) AS a, md5(i::VARCHAR) AS b FROM range(3000000) r(i) ORDER BY a"
         )
     engine.close()
-    told = f"the disk at {disk}, which {spill} is on, is full ("
-    assert str(error.value).startswith(told)
+    message = f"the disk at {disk}, which {spill} is on, is full ("
+    assert str(error.value).startswith(message)
     assert str(error.value).endswith(" MB free): free space on it, or set TMPDIR to a folder on another disk")
 
 
 @pytest.mark.thorough
 def test_the_command_line_says_which_disk_is_full(work: Path, disk: Path) -> None:
     """Of a run that has no room for temporary files, or a catalog, a release: a line and status 2, no traceback."""
-    path = written(work, disk, "database")
+    path = policy_on_disk(work, disk, "database")
     (disk / "spill").mkdir()
     leave(disk, 0)
     command = [sys.executable, "-m", "sqlanon", "anonymize", str(path)]
@@ -168,7 +168,7 @@ def test_the_command_line_says_which_disk_is_full(work: Path, disk: Path) -> Non
 
 @pytest.mark.slow
 def test_a_disk_that_can_only_be_read(work: Path, disk: Path) -> None:
-    path = written(work, disk, "database")
+    path = policy_on_disk(work, disk, "database")
     make(path)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     with pytest.raises(
@@ -180,7 +180,7 @@ def test_a_disk_that_can_only_be_read(work: Path, disk: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_limit_of_the_size_of_files_is_named(work: Path, tmp_path: Path) -> None:
-    path = written(work, work, "database")
+    path = policy_on_disk(work, work, "database")
     limited = (
         "import resource, signal, sys\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"

@@ -59,11 +59,11 @@ def make(engine: DuckDBEngine, *types: str) -> None:
     ]
     quoted = ['"' + name.replace('"', '""') + '"' for name in NAMES]
     columns = ", ".join(f"l{i}.v AS {quoted[i]}" for i in range(len(types)))
-    joined = " CROSS JOIN ".join(f"{one} AS l{i}" for i, one in enumerate(lists))
+    joined = " CROSS JOIN ".join(f"{values} AS l{i}" for i, values in enumerate(lists))
     engine.connection.execute(f"CREATE OR REPLACE TABLE t AS SELECT {columns} FROM {joined} CROSS JOIN range(2)")
 
 
-def found(engine: DuckDBEngine, names: list[str]) -> str:
+def digest_of(engine: DuckDBEngine, names: list[str]) -> str:
     return str(engine.rows(digest_by_value(table("t"), engine.columns(table("t")), names))[0][0])
 
 
@@ -77,7 +77,7 @@ def test_the_digest_is_that_of_the_macro(engine: DuckDBEngine, type_: str, besid
     names = columns_to_hash_once(engine.columns(table("t")))
     assert "select" in names
     for repeating in ([], names[:1], names):
-        assert found(engine, repeating) == expected
+        assert digest_of(engine, repeating) == expected
 
 
 def test_only_what_reads_the_same_where_it_is_equal_is_hashed_once(engine: DuckDBEngine) -> None:
@@ -90,7 +90,7 @@ def test_only_what_reads_the_same_where_it_is_equal_is_hashed_once(engine: DuckD
 def test_no_rows_have_the_digest_of_the_macro(engine: DuckDBEngine) -> None:
     make(engine, "DATE", "VARCHAR")
     engine.connection.execute("DELETE FROM t")
-    assert found(engine, ["x"]) == engine.rows(call_digest("t"))[0][1] == "0"
+    assert digest_of(engine, ["x"]) == engine.rows(call_digest("t"))[0][1] == "0"
 
 
 def test_few_values_in_many_rows_are_repeated_values(engine: DuckDBEngine) -> None:

@@ -86,22 +86,22 @@ EXCHANGE = """
 """
 
 
-def exchanged(rows: str) -> str:
+def exchange_query(rows: str) -> str:
     flu, asthma = (", ".join(str((i * 30 + start) * 0.5) for i in range(8)) for start in (0, 2))
     return EXCHANGE.format(first=flu, second=asthma, rows=rows)
 
 
 def digest(connection: duckdb.DuckDBPyConnection, name: str) -> str:
     connection.execute(macro_script(RELEASE_MACROS))
-    found: str = connection.execute(f"SELECT digest FROM sqlanon.digest('{name}')").fetchall()[0][0]
-    return found
+    text: str = connection.execute(f"SELECT digest FROM sqlanon.digest('{name}')").fetchall()[0][0]
+    return text
 
 
 def forge(path: Path, query: str = "") -> None:
     """Change the rows, and the digest in the manifest with them."""
     if path.suffix == ".duckdb":
         with duckdb.connect(path) as connection:
-            connection.execute(f"CREATE TEMP TABLE new AS {query or exchanged('people_v1')}")
+            connection.execute(f"CREATE TEMP TABLE new AS {query or exchange_query('people_v1')}")
             connection.execute("DELETE FROM people_v1; INSERT INTO people_v1 FROM new")
             connection.execute("UPDATE sqlanon.manifest SET digest = (SELECT digest FROM sqlanon.digest('people_v1'))")
         compact_file(path)
@@ -109,7 +109,7 @@ def forge(path: Path, query: str = "") -> None:
     with duckdb.connect() as connection:
         metadata = f"SELECT value::BLOB FROM parquet_kv_metadata('{path}') WHERE decode(key) = 'sqlanon'"
         manifest = json.loads(connection.execute(metadata).fetchall()[0][0].decode())
-        connection.execute(f"CREATE TABLE new AS {query or exchanged(repr(str(path)))}")
+        connection.execute(f"CREATE TABLE new AS {query or exchange_query(repr(str(path)))}")
         manifest["digest"] = digest(connection, "new")
         text = json.dumps(manifest, ensure_ascii=False).replace("'", "''")
         connection.execute(f"COPY new TO '{path}' (FORMAT parquet, KV_METADATA {{sqlanon: '{text}'}})")
@@ -119,10 +119,10 @@ def forge(path: Path, query: str = "") -> None:
 @pytest.mark.parametrize("kind", some(PLACES, 2))
 def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path) -> None:
     release = publish(folder, PLACES[kind])
-    asked = policy(folder, PLACES[kind])
+    requested_policy = policy(folder, PLACES[kind])
     moved = Path(shutil.copy(release.path, folder / f"moved{kind}"))
     with sqlanon.connect() as db:
-        honest = db.verify(release.path, asked, sha256=release.sha256)
+        honest = db.verify(release.path, requested_policy, sha256=release.sha256)
         assert all(check.passed for check in honest.checks if "sha256" in check.name or "recoded" in check.name)
         assert honest.verified
         forge(release.path)
@@ -130,19 +130,19 @@ def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path
         # By itself it cannot be told from an honest one.
         assert release.verify().verified
         expected = {"against the source: recoded source", "against the ledger: sha256"}
-        verification = db.verify(release.path, asked)
+        verification = db.verify(release.path, requested_policy)
         assert failed_checks(verification) == expected
         assert failed_checks(release.verify(sha256=release.sha256)) == {"sha256"}
         # The ledger does not know this place; its rows are compared all the same.
-        assert failed_checks(db.verify(moved, asked)) == {"against the source: recoded source"}
-    (told,) = [check.message for check in verification.checks if check.name == "against the source: recoded source"]
-    assert told == "rows that the source does not give: 16; rows missing in the release: 16"
-    assert not any(value in told for value in ("flu", "asthma", "gout", "north"))
+        assert failed_checks(db.verify(moved, requested_policy)) == {"against the source: recoded source"}
+    (message,) = [check.message for check in verification.checks if check.name == "against the source: recoded source"]
+    assert message == "rows that the source does not give: 16; rows missing in the release: 16"
+    assert not any(value in message for value in ("flu", "asthma", "gout", "north"))
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "parts"),
     some(
         [
             (
@@ -154,14 +154,14 @@ def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path
         2,
     ),
 )
-def test_rows_are_compared_by_what_a_reader_can_tell_apart(query: str, told: Sequence[str], folder: Path) -> None:
+def test_rows_are_compared_by_what_a_reader_can_tell_apart(query: str, parts: Sequence[str], folder: Path) -> None:
     """A zero gets a sign; a row takes the place of another."""
     release = publish(folder, PLACES[".duckdb"])
     forge(release.path, query)
     with sqlanon.connect() as db:
         verification = db.verify(release.path, policy(folder, PLACES[".duckdb"]))
     (message,) = [check.message for check in verification.checks if check.name == "against the source: recoded source"]
-    assert all(one in message for one in told)
+    assert all(part in message for part in parts)
 
 
 PAIRS = {
@@ -184,12 +184,12 @@ PAIRS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", list(PAIRS))
-def test_two_relations_have_the_same_rows(what: str) -> None:
-    one, other, expected = PAIRS[what]
+@pytest.mark.parametrize("pair", list(PAIRS))
+def test_two_relations_have_the_same_rows(pair: str) -> None:
+    first_query, second_query, expected = PAIRS[pair]
     with duckdb.connect() as connection:
-        connection.execute(f"CREATE TABLE one AS {one}")
-        connection.execute(f"CREATE TABLE other AS {other}")
+        connection.execute(f"CREATE TABLE one AS {first_query}")
+        connection.execute(f"CREATE TABLE other AS {second_query}")
         types = {name: type_ for name, type_, *_ in connection.execute("DESCRIBE one").fetchall()}
         rows = connection.execute(count_different_rows(table("one"), table("other"), types).sql("duckdb")).fetchall()
         if expected is None:  # inf - inf has a sign on x86, and has none elsewhere
@@ -206,11 +206,11 @@ def test_a_collation_does_not_hide_another_case() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE one (a VARCHAR COLLATE nocase); INSERT INTO one VALUES ('Flu'), ('flu')")
         connection.execute("CREATE TABLE other AS SELECT 'flu' AS a FROM range(2)")
-        one, other, types = table("one"), table("other"), {"a": "VARCHAR"}
-        assert connection.execute(count_different_rows(one, other, types).sql("duckdb")).fetchall() == [(1, 1)]
-        assert connection.execute(subtract_rows(one, other, types).sql("duckdb")).fetchall() == [("Flu",)]
+        first, second, types = table("one"), table("other"), {"a": "VARCHAR"}
+        assert connection.execute(count_different_rows(first, second, types).sql("duckdb")).fetchall() == [(1, 1)]
+        assert connection.execute(subtract_rows(first, second, types).sql("duckdb")).fetchall() == [("Flu",)]
         assert connection.execute(
-            count_foreign_values(one, select_star(other), "a", "VARCHAR").sql("duckdb")
+            count_foreign_values(first, select_star(second), "a", "VARCHAR").sql("duckdb")
         ).fetchall() == [(1,)]
 
 
@@ -220,7 +220,7 @@ def test_a_collation_does_not_hide_another_case() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", [".duckdb", pytest.param(".parquet", marks=pytest.mark.slow)])
 def test_the_hash_is_that_of_the_file(kind: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = policy(folder, PLACES[kind])
+    requested_policy = policy(folder, PLACES[kind])
     assert cli("anonymize", folder / "policy.toml", "--json").status == 0
     printed = json.loads(capsys.readouterr().out)
     path = Path(printed["release"])
@@ -239,7 +239,7 @@ def test_the_hash_is_that_of_the_file(kind: str, folder: Path, capsys: pytest.Ca
             with duckdb.connect(path, read_only=read_only) as connection:
                 assert connection.execute("SELECT count(*) FROM people").fetchall() == [(240,)]
     with sqlanon.connect() as db:
-        assert db.verify(path, asked).verified
+        assert db.verify(path, requested_policy).verified
     assert sha256(path) == printed["sha256"]
     assert cli("anonymize", folder / "policy.toml").status == 0
     assert f"sha256: {sha256(path)}" in capsys.readouterr().out
@@ -252,11 +252,11 @@ def test_a_file_that_keeps_versions_is_known_by_the_newest(folder: Path) -> None
     with duckdb.connect(folder / "private.duckdb", read_only=True) as catalog:
         recorded = catalog.execute("SELECT version, sha256 FROM sqlanon.releases ORDER BY version").fetchall()
     assert recorded == list(enumerate(hashes, 1))
-    asked = policy(folder, place)
+    requested_policy = policy(folder, place)
     (folder / "link").symlink_to(folder / "release.duckdb")
     with sqlanon.connect() as db:
-        assert db.verify(folder / "release.duckdb", asked).verified
-        through = db.verify(folder / "link", asked)
+        assert db.verify(folder / "release.duckdb", requested_policy).verified
+        through = db.verify(folder / "link", requested_policy)
     assert {check.name: check.passed for check in through.checks}["against the ledger: sha256"] is True
     text = place.replace("release.duckdb", "other.duckdb")
     publish(folder, text)  # held against both versions, which are those that were published
@@ -265,13 +265,13 @@ def test_a_file_that_keeps_versions_is_known_by_the_newest(folder: Path) -> None
 @pytest.mark.thorough
 def test_a_ledger_without_a_hash_does_not_refuse(folder: Path) -> None:
     release = publish(folder, PLACES[".duckdb"])
-    asked = policy(folder, PLACES[".duckdb"])
+    requested_policy = policy(folder, PLACES[".duckdb"])
     with duckdb.connect(folder / "private.duckdb") as catalog:
         catalog.execute("UPDATE sqlanon.releases SET sha256 = NULL")
     with sqlanon.connect() as db:
-        verification = db.verify(release.path, asked)
+        verification = db.verify(release.path, requested_policy)
     assert verification.verified
-    (check,) = [one for one in verification.checks if one.name == "against the ledger: sha256"]
+    (check,) = [item for item in verification.checks if item.name == "against the ledger: sha256"]
     assert check.passed is None and check.message.startswith("not recorded")
     assert publish(folder, PLACES[".duckdb"]).sha256 == sha256(release.path)
 
@@ -318,14 +318,14 @@ def test_a_kept_version_that_contradicts_itself_is_found(folder: Path, claim: st
 def test_a_publication_that_may_not_have_happened_says_nothing_of_a_file(folder: Path) -> None:
     """The hash that a stopped run was about to publish is not held against what is there."""
     release = publish(folder, PLACES[".duckdb"])
-    asked = policy(folder, PLACES[".duckdb"])
+    requested_policy = policy(folder, PLACES[".duckdb"])
     with duckdb.connect(folder / "private.duckdb") as catalog:
         catalog.execute(
             "INSERT INTO sqlanon.releases SELECT * REPLACE ('other' AS run_id, 'beef' AS sha256, 9 AS version, "
             "published_at AS intended_at) FROM sqlanon.releases"
         )
     with sqlanon.connect() as db:
-        verification = db.verify(release.path, asked)
+        verification = db.verify(release.path, requested_policy)
     assert verification.verified, verification.failures
-    (check,) = [one for one in verification.checks if one.name == "against the ledger: sha256"]
+    (check,) = [item for item in verification.checks if item.name == "against the ledger: sha256"]
     assert check.passed is None

@@ -121,11 +121,11 @@ def place(
     spill.mkdir()
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(spill))
-    made, releases = template
+    made_folder, releases = template
     for name in ("hospital.duckdb", "sqlanon.catalog.duckdb", request.param):
-        shutil.copy(made / name, folder / name)
+        shutil.copy(made_folder / name, folder / name)
     with opened_catalog(folder / "sqlanon.catalog.duckdb", read_only=False) as ledger:  # the releases were made here
-        moved = [str(made.resolve()), str(folder.resolve())]
+        moved = [str(made_folder.resolve()), str(folder.resolve())]
         ledger.execute("UPDATE sqlanon.releases SET path = replace(path, ?, ?)", moved)
         ledger.execute("UPDATE sqlanon.releases SET source = replace(source, ?, ?)", moved)
     # The next release is another one.
@@ -305,7 +305,9 @@ def test_a_signal_ends_a_run_at_once_and_leaves_nothing(
     twice = "signal.SIGKILL)", f"signal.{signal_}){end}"
     process = start(place, "-c", ENDED.replace(*twice), module, name, moment, place.policy)
     _, errors = process.communicate()
-    assert (process.returncode, errors.strip()) in [(128 + getattr(signal, signal_), told) for told in ("", "Aborted!")]
+    assert (process.returncode, errors.strip()) in [
+        (128 + getattr(signal, signal_), message) for message in ("", "Aborted!")
+    ]
     assert place.leftovers == []
     expected = {"hospital.duckdb", "policy.toml", "sqlanon.catalog.duckdb", place.release.name}
     assert {path.name for path in place.folder.iterdir()} == expected
@@ -430,9 +432,9 @@ def interruptions() -> Iterator[Any]:
         marks = () if (name, moment) in QUICK_POINTS else pytest.mark.slow
         yield pytest.param(owner, name, moment, KeyboardInterrupt, DATABASE_FILE, id=f"{moment} {name}", marks=marks)
         error = OTHER_ERRORS[(i + (moment == "after")) % 2]
-        told = getattr(error, "__name__", error)
+        error_name = getattr(error, "__name__", error)
         yield pytest.param(
-            owner, name, moment, error, PARQUET_FILE, id=f"{moment} {name}, {told}", marks=pytest.mark.slow
+            owner, name, moment, error, PARQUET_FILE, id=f"{moment} {name}, {error_name}", marks=pytest.mark.slow
         )
 
 
@@ -443,9 +445,9 @@ def test_an_exception_leaves_nothing_behind(
 ) -> None:
     real = getattr(owner, name)
 
-    def failing(*arguments: Any, **named: Any) -> Any:
+    def failing(*arguments: Any, **keywords: Any) -> Any:
         if moment == "after":
-            real(*arguments, **named)
+            real(*arguments, **keywords)
         raise error
 
     before = place.release.read_bytes()
@@ -503,8 +505,8 @@ def test_runs_beside_one_another_all_publish(number: int, place: Place) -> None:
     policies = []
     for i in range(number):
         policy = place.folder / f"policy{i}.toml"
-        own = f'\n[catalog]\ndatabase = "policy{i}.private.duckdb"\n'
-        policy.write_text(policy_text(place.release.name, 10 * 3**i) + own)
+        catalog = f'\n[catalog]\ndatabase = "policy{i}.private.duckdb"\n'
+        policy.write_text(policy_text(place.release.name, 10 * 3**i) + catalog)
         policies.append(policy)
     processes = [start(place, "-m", "sqlanon", "anonymize", policy, "--json") for policy in policies]
     outputs = [process.communicate() for process in processes]
@@ -572,12 +574,12 @@ def test_a_directory_is_private_and_gone_at_the_end(parent: Path) -> None:
 
 
 def test_directories_side_by_side_live_as_long_as_their_runs(parent: Path) -> None:
-    with private_directory(parent, PREFIX) as one:
-        with private_directory(parent, PREFIX) as other:
-            assert one != other
-            assert one.is_dir()
-        assert one.is_dir()
-        assert not other.exists()
+    with private_directory(parent, PREFIX) as first:
+        with private_directory(parent, PREFIX) as second:
+            assert first != second
+            assert first.is_dir()
+        assert first.is_dir()
+        assert not second.exists()
 
 
 MAKE_AND_DIE = """
@@ -672,14 +674,14 @@ def test_a_directory_that_is_being_made_is_not_taken_for_a_dead_one(
     cleaned = False
 
     def cleaning(real: Callable[..., Any], first: bool) -> Callable[..., Any]:
-        def call(*arguments: Any, **named: Any) -> Any:
+        def call(*arguments: Any, **keywords: Any) -> Any:
             nonlocal cleaned
             if cleaned:
-                return real(*arguments, **named)
+                return real(*arguments, **keywords)
             cleaned = True
             if first:
                 remove_stale_directories(parent, PREFIX)
-            result = real(*arguments, **named)
+            result = real(*arguments, **keywords)
             if not first:
                 remove_stale_directories(parent, PREFIX)
             return result

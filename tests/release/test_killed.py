@@ -16,7 +16,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from killed_runs import asked, file_release, folder, killed_at, make, policy, source
+from killed_runs import file_release, folder, killed_at, make, policy, query_catalog, source
 
 import sqlanon
 import sqlanon.publish.targets.file.target as publishing
@@ -67,29 +67,31 @@ def file_target(folder: Path, name: str) -> Target:
 
 def check_ledger(folder: Path, target: Target, publications: int) -> None:
     """Of the place, the ledger has what readers have, with its keys and hierarchies, and nothing else that stands."""
-    found = target.claims()
-    assert found.verified, found.failures
-    rows = asked(
+    claims = target.claims()
+    assert claims.verified, claims.failures
+    rows = query_catalog(
         folder,
         "SELECT run_id, digest, manifest_hash FROM sqlanon.releases "
         "WHERE path = ? AND replaced_at IS NULL AND intended_at IS NULL",
         target.place,
     )
-    assert [row[1:] for row in rows] == [(found.digest, found.manifest.fingerprint())]
-    assert asked(folder, "SELECT count(*) FROM sqlanon.releases WHERE intended_at IS NOT NULL") == [(0,)]
-    assert asked(folder, "SELECT count(*) FROM sqlanon.releases WHERE path = ?", target.place) == [(publications,)]
-    keys = asked(
+    assert [row[1:] for row in rows] == [(claims.digest, claims.manifest.fingerprint())]
+    assert query_catalog(folder, "SELECT count(*) FROM sqlanon.releases WHERE intended_at IS NOT NULL") == [(0,)]
+    assert query_catalog(folder, "SELECT count(*) FROM sqlanon.releases WHERE path = ?", target.place) == [
+        (publications,)
+    ]
+    keys = query_catalog(
         folder, "SELECT count(*), count(DISTINCT key_hash) FROM sqlanon.released_keys WHERE run_id = ?", rows[0][0]
     )
-    assert keys == [(found.manifest.released_rows,) * 2]
+    assert keys == [(claims.manifest.released_rows,) * 2]
     trees = "SELECT attribute, table_name FROM sqlanon.released_hierarchies WHERE run_id = ? ORDER BY ALL"
-    known = asked(folder, trees, rows[0][0])
-    assert [name for name, _ in known] == ["age", "zip"]
-    for _, name in known:
-        assert asked(folder, f'SELECT count(*) > 0 FROM sqlanon."{name}"') == [(True,)]
+    attributes = query_catalog(folder, trees, rows[0][0])
+    assert [name for name, _ in attributes] == ["age", "zip"]
+    for _, name in attributes:
+        assert query_catalog(folder, f'SELECT count(*) > 0 FROM sqlanon."{name}"') == [(True,)]
     standing = "SELECT run_id FROM sqlanon.releases WHERE replaced_at IS NULL"
     for table in ("released_keys", "released_hierarchies"):
-        assert asked(folder, f"SELECT run_id FROM sqlanon.{table} WHERE run_id NOT IN ({standing})") == []
+        assert query_catalog(folder, f"SELECT run_id FROM sqlanon.{table} WHERE run_id NOT IN ({standing})") == []
 
 
 def opened_ledger(path: Path) -> list[Publication]:
@@ -105,9 +107,9 @@ def check_each_step(folder: Path, target: Target, begin: str, names: tuple[str, 
     policies = [policy(folder, f"k{k}", target.section, k) for k in (5, 30)]
     status, steps = run(KILLED, policies[0], END, begin)
     assert status == 0
-    listed = [i for i, name in enumerate(steps.splitlines()) if name in names]
+    matching = [i for i, name in enumerate(steps.splitlines()) if name in names]
     # Of many steps, with few examples, every so manieth; each of a few.
-    chosen: Iterable[int] = share(listed, 8) if names else itertools.count(0, max(1, round(1 / EXAMPLES)))
+    chosen: Iterable[int] = share(matching, 8) if names else itertools.count(0, max(1, round(1 / EXAMPLES)))
     expected, turn = 1, 0
     for at in chosen:
         before = target.claims().digest
@@ -123,7 +125,7 @@ def check_each_step(folder: Path, target: Target, begin: str, names: tuple[str, 
             break
     # The next one publishes elsewhere, and is held against what there is; and what was left goes with the one after it.
     result, _ = make(policy(folder, "other", file_release("other.duckdb"), 50), force=True)
-    assert [Path(one).name for one in result.held_against] == [Path(target.place).name]
+    assert [Path(path).name for path in result.held_against] == [Path(target.place).name]
     make(policies[0], force=True)
     check_ledger(folder, target, expected + 1)
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
@@ -137,15 +139,17 @@ def test_killed_without_the_ledger_it_leaves_no_release_that_is_gone(folder: Pat
     make(policy(folder, "first", target.section))
     status, steps = run(KILLED, unrecorded, END, "publish")
     (renamed,) = [i for i, name in enumerate(steps.splitlines()) if name == "replace"]
-    assert status == 0 and asked(folder, "SELECT count(*), count(replaced_at) FROM sqlanon.releases") == [(1, 1)]
+    assert status == 0 and query_catalog(folder, "SELECT count(*), count(replaced_at) FROM sqlanon.releases") == [
+        (1, 1)
+    ]
     for at, is_out in ((renamed, False), (renamed + 1, True)):
         make(policy(folder, "first", target.section), force=True)
         assert run(KILLED, unrecorded, at, "publish")[0] == -signal.SIGKILL
         assert (target.claims().manifest.policy["privacy"]["k"] == 30) == is_out
-        assert asked(folder, "SELECT count(*) FROM sqlanon.releases WHERE intended_at IS NOT NULL") == [(1,)]
+        assert query_catalog(folder, "SELECT count(*) FROM sqlanon.releases WHERE intended_at IS NOT NULL") == [(1,)]
         standing = opened_ledger(unrecorded)
-        assert [one.path.name for one in standing] == ([] if is_out else ["r.duckdb"])
-        assert asked(folder, "SELECT count(*) FROM sqlanon.releases WHERE run_id = ''") == [(0,)]
+        assert [release.path.name for release in standing] == ([] if is_out else ["r.duckdb"])
+        assert query_catalog(folder, "SELECT count(*) FROM sqlanon.releases WHERE run_id = ''") == [(0,)]
     make(policy(folder, "other", file_release("other.duckdb"), 50))  # held against nothing that is gone
 
 
@@ -175,31 +179,33 @@ def test_a_run_that_is_killed_before_it_has_anything_to_put_in_a_place(folder: P
 def test_a_run_that_is_killed_at_any_step_of_publishing_in_postgres(folder: Path, postgres: Server) -> None:
     """Also right after COMMIT."""
     postgres.run("DROP SCHEMA IF EXISTS killed CASCADE", "CREATE SCHEMA killed")
-    here = f"env:{VARIABLE}"
-    place = str(PostgresLocation.parse(here, "killed.r").path)
-    section = f'postgres = "{here}"\ntable = "killed.r"\n'
-    check_each_step(folder, Target(section, place, lambda: release_location(here, "killed.r").verify()), "recording")
+    address = f"env:{VARIABLE}"
+    place = str(PostgresLocation.parse(address, "killed.r").path)
+    section = f'postgres = "{address}"\ntable = "killed.r"\n'
+    check_each_step(folder, Target(section, place, lambda: release_location(address, "killed.r").verify()), "recording")
 
 
 @pytest.mark.slow
 def test_a_new_release_is_compared_with_what_a_killed_run_may_have_published(folder: Path) -> None:
     """Its place cannot be read: it counts as out. Then it can, and the ledger has it, or forgets it."""
     (folder / "there").mkdir()
-    one, two = policy(folder, "one", file_release("r.duckdb")), policy(folder, "two", file_release("two.duckdb"))
-    one.write_text(one.read_text().replace('"r.duckdb"', '"there/r.duckdb"'))
+    first, second = policy(folder, "one", file_release("r.duckdb")), policy(folder, "two", file_release("two.duckdb"))
+    first.write_text(first.read_text().replace('"r.duckdb"', '"there/r.duckdb"'))
     for is_out in (True, False):
         with killed_at(*((recording, "complete_intent") if is_out else (publishing, "_swap_in"))):
-            make(one)
+            make(first)
         (folder / "there").rename(folder / "gone")
         with pytest.raises(sqlanon.AuditError, match="an interrupted run may have published it") as error:
-            make(two)
+            make(second)
         assert str(folder / "there" / "r.duckdb") in str(error.value)
-        assert asked(folder, "SELECT count(*) FROM sqlanon.releases WHERE intended_at IS NOT NULL") == [(1,)]
+        assert query_catalog(folder, "SELECT count(*) FROM sqlanon.releases WHERE intended_at IS NOT NULL") == [(1,)]
         if is_out:
             assert not (folder / "two.duckdb").exists()
         (folder / "gone").rename(folder / "there")
-        make(two)
-        states = asked(folder, "SELECT intended_at IS NULL FROM sqlanon.releases WHERE path LIKE '%/there/r.duckdb'")
+        make(second)
+        states = query_catalog(
+            folder, "SELECT intended_at IS NULL FROM sqlanon.releases WHERE path LIKE '%/there/r.duckdb'"
+        )
         assert states == [(True,)]  # the second was not put there
         (folder / "two.duckdb").unlink()
 
@@ -241,12 +247,14 @@ def test_two_runs_at_once_of_releases_that_are_not_safe_together_publish_one(
             else:
                 done.append(None)
 
-    threads = [threading.Thread(target=publish, args=one) for one in (("one", FINE_RACE), ("two", FINE_ZIP))]
+    threads = [
+        threading.Thread(target=publish, args=arguments) for arguments in (("one", FINE_RACE), ("two", FINE_ZIP))
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(type(one).__name__ for one in done) in (["AuditError", "NoneType"], ["NoneType", "SourceError"])
+    assert sorted(type(error).__name__ for error in done) in (["AuditError", "NoneType"], ["NoneType", "SourceError"])
     assert [(hospital / f"{name}.duckdb").exists() for name in ("one", "two")].count(True) == 1
 
 
@@ -273,8 +281,8 @@ def test_runs_at_once_that_keep_versions_lose_none(folder: Path, shared: bool) -
             assert release.execute(f"SELECT count(*) > 0 FROM patients_v{i}").fetchone() == (True,)
     if shared:
         standing = "SELECT version, digest FROM sqlanon.releases WHERE replaced_at IS NULL ORDER BY version"
-        assert asked(folder, standing) == rows
-    assert [one.name for one in folder.iterdir() if one.name.startswith(".")] == []
+        assert query_catalog(folder, standing) == rows
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
 # Locks and modes
@@ -340,15 +348,17 @@ def test_a_group_that_cannot_be_kept_gets_no_more_than_everybody(folder: Path, m
     real = Path.stat
 
     def of_another_group(self: Path, **more: Any) -> os.stat_result:
-        found = real(self, **more)
+        status = real(self, **more)
         return (
-            os.stat_result([*found[:5], found.st_gid + (self == release), *found[6:10]]) if self == release else found
+            os.stat_result([*status[:5], status.st_gid + (self == release), *status[6:10]])
+            if self == release
+            else status
         )
 
-    def refused(*_: Any) -> None:
+    def refuse_change(*_: Any) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(os, "chown", refused)
+    monkeypatch.setattr(os, "chown", refuse_change)
     staged = folder / "staged"
     staged.write_text("")
     monkeypatch.setattr(Path, "stat", of_another_group)
@@ -361,13 +371,13 @@ def test_a_group_that_cannot_be_kept_gets_no_more_than_everybody(folder: Path, m
 def test_threads_with_private_files_give_the_mask_back() -> None:
     ready = threading.Barrier(2)
 
-    def other() -> None:
+    def hold_private_files() -> None:
         with private_files():
             ready.wait()  # the first is inside
             ready.wait()  # and has left
             assert new_file_mode() == 0o644
 
-    thread = threading.Thread(target=other)
+    thread = threading.Thread(target=hold_private_files)
     with private_files():
         thread.start()
         ready.wait()

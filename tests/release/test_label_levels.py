@@ -45,7 +45,7 @@ def policy(folder: Path, **search: Any) -> sqlanon.Policy:
     return make_policy(attributes, k=3, table=None, source={"database": str(database), "table": "t"}, search=search)
 
 
-def published(folder: Path, **search: Any) -> Path:
+def publish(folder: Path, **search: Any) -> Path:
     with sqlanon.connect() as db:
         return db.anonymize(policy(folder, **search)).publish(folder / "r.duckdb").path
 
@@ -53,7 +53,7 @@ def published(folder: Path, **search: Any) -> Path:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("levels")
-    published(folder, strategy="local")
+    publish(folder, strategy="local")
     return folder
 
 
@@ -93,7 +93,9 @@ def check_levels(path: Path) -> None:
             assert all(under(name, ancestor, value) for value in inside), (name, label, level, ancestor)
         for value in values:
             for level in heights:
-                assert len({one for _, its, one in rows if its == level and under(name, one, value)}) <= 1
+                assert (
+                    len({ancestor for _, its, ancestor in rows if its == level and under(name, ancestor, value)}) <= 1
+                )
         for label in released & labels:
             mine = [level for its, level, _ in rows if its == label]
             assert mine == list(range(mine[0], max(heights) + 1)), (name, label)
@@ -116,7 +118,7 @@ def test_labels_lie_under_those_above_them(folder: Path) -> None:
     ],
 )
 def test_labels_lie_under_those_above_them_by_any_strategy(search: dict[str, Any], tmp_path: Path) -> None:
-    path = published(tmp_path, **search)
+    path = publish(tmp_path, **search)
     check_levels(path)
     with sqlanon.connect() as db:
         assert db.verify(path, policy(tmp_path, **search)).verified
@@ -124,7 +126,7 @@ def test_labels_lie_under_those_above_them_by_any_strategy(search: dict[str, Any
 
 @pytest.mark.thorough
 def test_sets_have_no_levels(tmp_path: Path) -> None:
-    path = published(tmp_path, strategy="mondrian", summary="set")
+    path = publish(tmp_path, strategy="mondrian", summary="set")
     assert verify_file(path).verified
     assert fetch(path, LEVELS.format("zip")) == []
     assert not [label for label, _, _ in fetch(path, LEVELS.format("color")) if label.startswith("{")]
@@ -137,8 +139,8 @@ def release(path: Path, values: list[Any], rule: Any, **more: Any) -> list[tuple
         connection.execute(f"CREATE TABLE t (v {type_})")
         connection.executemany("INSERT INTO t VALUES (?)", [(value,) for value in [*values[:-1] * 5, values[-1]]])
         with sqlanon.connect(connection) as db:
-            asked = {"v": {"role": "quasi", "hierarchy": rule, **more}}
-            publication = db.anonymize(make_policy(asked, k=5, search={"suppression_limit": 0.2})).publish(path)
+            attributes = {"v": {"role": "quasi", "hierarchy": rule, **more}}
+            publication = db.anonymize(make_policy(attributes, k=5, search={"suppression_limit": 0.2})).publish(path)
     assert publication.verify().failures == ()
     assert publication.manifest.suppressed_rows == 1
     return fetch(path, "FROM sqlanon.label_levels ORDER BY ALL")
@@ -149,12 +151,12 @@ def test_values_of_suppressed_rows_change_nothing(tmp_path: Path) -> None:
     """Somebody of 85 makes a range of three digits two levels above; a value of a file has groups of its own."""
     at: dict[str, Any] = {"min_level": 1, "max_level": 1}
     widths = {"intervals": [10, 40]}
-    levels = [release(tmp_path / f"{one}.duckdb", [12, 15, 23, 27, one], widths, **at) for one in (85, 35)]
+    levels = [release(tmp_path / f"{value}.duckdb", [12, 15, 23, 27, value], widths, **at) for value in (85, 35)]
     assert levels[0] == levels[1]
     assert ("v", "10-19", 2, "00-39") in levels[0]
     (tmp_path / "groups.csv").write_text("a;x;xs;*\nb;x;xs;*\nc;y;ys;*\nd;z;zs;*\ne;w;zs;*\n", encoding="utf-8")
     file = {"file": str(tmp_path / "groups.csv")}
-    levels = [release(tmp_path / f"{one}.duckdb", ["a", "b", one], file, **at) for one in "cd"]
+    levels = [release(tmp_path / f"{value}.duckdb", ["a", "b", value], file, **at) for value in "cd"]
     assert levels[0] == levels[1]
     assert {label for _, label, _, _ in levels[0]} == {"x", "xs", "*"}
 
@@ -165,9 +167,9 @@ def test_ancestors_of_an_ambiguous_label_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "groups.csv").write_text("a;other;x;*\nb;other;x;*\nc;c2;other;*\nd;c2;other;*\n", encoding="utf-8")
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'b', 'c', 'c']) AS v FROM range(3)")
-        asked = {"v": {"role": "quasi", "hierarchy": {"file": str(tmp_path / "groups.csv")}}}
+        attributes = {"v": {"role": "quasi", "hierarchy": {"file": str(tmp_path / "groups.csv")}}}
         with sqlanon.connect(connection) as db:
-            policy = make_policy(asked, k=6, search={"strategy": "local"})
+            policy = make_policy(attributes, k=6, search={"strategy": "local"})
             publication = db.anonymize(policy).publish(tmp_path / "r.duckdb")
             assert db.verify(publication.path, policy).failures == ()
     assert set(fetch(publication.path, "SELECT DISTINCT v FROM t")) == {("other",), ("c",)}
@@ -183,8 +185,8 @@ def test_ancestors_of_an_ambiguous_label_are_left_out(tmp_path: Path) -> None:
 def test_forbidden_labels_are_not_above_others(tmp_path: Path) -> None:
     (tmp_path / "groups.csv").write_text("a;x;xs;*\nb;x;xs;*\nc;y;ys;*\n", encoding="utf-8")
     rule = {"file": str(tmp_path / "groups.csv")}
-    found = release(tmp_path / "r.duckdb", ["a", "b", "c"], rule, min_level=1, max_level=1, forbidden=["xs"])
-    assert found == [("v", "*", 3, "*"), ("v", "x", 1, "x"), ("v", "x", 3, "*")]
+    entries = release(tmp_path / "r.duckdb", ["a", "b", "c"], rule, min_level=1, max_level=1, forbidden=["xs"])
+    assert entries == [("v", "*", 3, "*"), ("v", "x", 1, "x"), ("v", "x", 3, "*")]
 
 
 @pytest.mark.thorough
@@ -220,9 +222,9 @@ def test_verify_finds_that_they_are_gone_with_their_macros_or_without(copy: Path
 
 @pytest.mark.thorough
 def test_with_the_policy_the_groups_of_a_file_are_compared(folder: Path, copy: Path) -> None:
-    asked = policy(folder, strategy="local")
+    requested_policy = policy(folder, strategy="local")
     with sqlanon.connect() as db:
-        assert db.verify(folder / "r.duckdb", asked).verified
+        assert db.verify(folder / "r.duckdb", requested_policy).verified
         for statement in (
             "UPDATE sqlanon.label_levels SET ancestor = if(ancestor = 'warm', 'cold', 'warm') "
             "WHERE attribute = 'color' AND level = 2 AND label NOT IN ('warm', 'cold')",
@@ -232,7 +234,7 @@ def test_with_the_policy_the_groups_of_a_file_are_compared(folder: Path, copy: P
             change(copy, statement)
             compact_file(copy)
             assert failed_alone(copy) == set()  # these follow from the source
-            failures = db.verify(copy, asked).failures
+            failures = db.verify(copy, requested_policy).failures
             assert any("levels of labels" in failure for failure in failures)
 
 

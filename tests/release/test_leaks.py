@@ -70,13 +70,13 @@ def release(
     yield path
 
 
-def released(source: duckdb.DuckDBPyConnection) -> list[bytes]:
+def released_needles(source: duckdb.DuckDBPyConnection) -> list[bytes]:
     """What must be in the release, or the search is worth nothing."""
-    kept = "FROM people WHERE city <> 'Farawaytown-c5'"
+    condition = "FROM people WHERE city <> 'Farawaytown-c5'"
     texts = ["note", "illness", "drug::VARCHAR", "history[1]::VARCHAR", "wards.first::VARCHAR", "sex", "code"]
-    found = [value.encode() for text in texts for value in values(source, f"SELECT DISTINCT {text} {kept}")]
-    found += [struct.pack("<q", value) for value in values(source, f"SELECT visits {kept}")]
-    return [*found, b"north region", b"south region", b"QX71", b"1984"]
+    needles_ = [value.encode() for text in texts for value in values(source, f"SELECT DISTINCT {text} {condition}")]
+    needles_ += [struct.pack("<q", value) for value in values(source, f"SELECT visits {condition}")]
+    return [*needles_, b"north region", b"south region", b"QX71", b"1984"]
 
 
 @pytest.mark.slow
@@ -84,11 +84,11 @@ def test_no_private_value_is_in_a_release(
     release: Path, suppression_kind: str, source: duckdb.DuckDBPyConnection
 ) -> None:
     content = release.read_bytes()
-    released_rows = released(source)
+    released_rows = released_needles(source)
     missing = [value for value in released_rows if value not in content]
     assert len(released_rows) > 2 * ROWS
     assert missing == []
-    assert [what for what, value in needles(source, suppression_kind).items() if value in content] == []
+    assert [name for name, value in needles(source, suppression_kind).items() if value in content] == []
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def test_the_search_finds_every_needle_where_it_is(source: duckdb.DuckDBPyConnec
     )
     source.execute("DETACH private")
     content = (tmp_path / "private.duckdb").read_bytes()
-    assert [what for what, value in needles(source).items() if value not in content] == []
+    assert [name for name, value in needles(source).items() if value not in content] == []
 
 
 @pytest.mark.thorough
@@ -240,37 +240,37 @@ def failing_run(
     monkeypatch.delenv("SQLANON_DEBUG", raising=False)
     caplog.set_level(logging.DEBUG)
     status = cli(command, folder / "policy.toml").status
-    shown = capsys.readouterr()
-    assert status in (1, 2), shown
-    assert shown.out == ""
-    assert shown.err != ""
-    assert "Traceback" not in shown.err
+    output = capsys.readouterr()
+    assert status in (1, 2), output
+    assert output.out == ""
+    assert output.err != ""
+    assert "Traceback" not in output.err
     assert not (folder / "release.duckdb").exists()
-    return shown.err + caplog.text
+    return output.err + caplog.text
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("command", some(["anonymize", "risk"], 2))
-@pytest.mark.parametrize("what", some(FAILING, 3))
+@pytest.mark.parametrize("name", some(FAILING, 3))
 def test_no_private_value_is_in_the_error_of_a_failing_run(
-    what: str,
+    name: str,
     command: str,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    failing = FAILING[what]
+    failing = FAILING[name]
     source = failing(folder) if callable(failing) else failing
     if command == "risk":  # every column has to be read
         attributes = SUPPRESSING + '\nage = { role = "quasi", hierarchy = "suppress" }'
-        said = failing_run(folder, monkeypatch, capsys, caplog, command, source=source, attributes=attributes)
+        message = failing_run(folder, monkeypatch, capsys, caplog, command, source=source, attributes=attributes)
     else:
-        said = failing_run(folder, monkeypatch, capsys, caplog, command, source=source)
-    assert "Secret Person" not in said
+        message = failing_run(folder, monkeypatch, capsys, caplog, command, source=source)
+    assert "Secret Person" not in message
     # The query is the data holder's own; what it computed is not to be seen.
-    assert "9223372036854775" not in said.replace("9223372036854775000 + age", "")
-    assert "100" not in said.replace("10000 + age", "").replace("age * 1000", "")
+    assert "9223372036854775" not in message.replace("9223372036854775000 + age", "")
+    assert "100" not in message.replace("10000 + age", "").replace("age * 1000", "")
 
 
 @pytest.mark.thorough
@@ -300,8 +300,8 @@ def test_an_error_of_a_hierarchy_shows_at_most_five_values(
     with duckdb.connect(folder / "people.duckdb") as connection:
         connection.execute("CREATE TABLE names AS SELECT 'Public Person' AS name, '*' AS top")
     attributes = f'name = {{ role = "quasi", hierarchy = {rule} }}\nage = {{ role = "insensitive" }}'
-    said = failing_run(folder, monkeypatch, capsys, caplog, attributes=attributes)
-    assert said.count("Secret Person") <= 5
+    message = failing_run(folder, monkeypatch, capsys, caplog, attributes=attributes)
+    assert message.count("Secret Person") <= 5
 
 
 @pytest.mark.slow
@@ -311,9 +311,9 @@ def test_the_error_of_a_policy_that_cannot_be_met_names_no_value(
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    said = failing_run(folder, monkeypatch, capsys, caplog, k=41)
-    assert "Secret Person" not in said
-    assert "name 1" in said
+    message = failing_run(folder, monkeypatch, capsys, caplog, k=41)
+    assert "Secret Person" not in message
+    assert "name 1" in message
 
 
 @pytest.mark.thorough
@@ -322,10 +322,10 @@ def test_a_warning_names_columns_and_no_values(folder: Path, capsys: pytest.Capt
     text = POLICY.format(source='database = "people.duckdb"\ntable = "people"', attributes=attributes, k=5)
     (folder / "policy.toml").write_text(text)
     assert cli("anonymize", folder / "policy.toml").status == 0
-    shown = capsys.readouterr()
-    assert "'name'" in shown.err
-    assert "warning" in shown.err
-    assert "Secret Person" not in shown.err + shown.out
+    output = capsys.readouterr()
+    assert "'name'" in output.err
+    assert "warning" in output.err
+    assert "Secret Person" not in output.err + output.out
 
 
 @pytest.mark.thorough
@@ -336,8 +336,8 @@ def test_nothing_that_is_printed_by_a_good_run_names_a_value(folder: Path, capsy
     for command in ("plan", "risk", "anonymize"):
         assert cli(command, folder / "policy.toml").status == 0
     assert cli("verify", folder / "release.duckdb", "--policy", folder / "policy.toml").status == 0
-    shown = capsys.readouterr()
-    assert "Secret Person" not in shown.err + shown.out
+    output = capsys.readouterr()
+    assert "Secret Person" not in output.err + output.out
 
 
 @pytest.mark.thorough
@@ -347,5 +347,5 @@ def test_reprs_show_no_values(source: duckdb.DuckDBPyConnection, tmp_path: Path)
     )
     with sqlanon.connect(source) as db:
         result = db.anonymize(policy)
-        shown = repr(db) + repr(result) + repr(result.publish(tmp_path / "r.duckdb"))
-    assert [what for what, value in needles(source).items() if value.decode("latin-1") in shown] == []
+        text = repr(db) + repr(result) + repr(result.publish(tmp_path / "r.duckdb"))
+    assert [name for name, value in needles(source).items() if value.decode("latin-1") in text] == []

@@ -22,7 +22,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def published(path: Path) -> sqlanon.Release:
+def publish_release(path: Path) -> sqlanon.Release:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 'a' AS sex FROM range(5)")
         with sqlanon.connect(connection) as db:
@@ -31,12 +31,12 @@ def published(path: Path) -> sqlanon.Release:
 
 @pytest.mark.thorough
 def test_the_library_is_prepared_once_and_verifies_as_unchanged(place: Path, tmp_path: Path) -> None:
-    first = published(tmp_path / "first.duckdb")  # prepares it
-    (kept,) = place.iterdir()
-    content = kept.read_bytes()
+    first = publish_release(tmp_path / "first.duckdb")  # prepares it
+    (library,) = place.iterdir()
+    content = library.read_bytes()
     macro_library._CONTENT.clear()
-    second = published(tmp_path / "second.duckdb")  # reads it
-    assert kept.read_bytes() == content
+    second = publish_release(tmp_path / "second.duckdb")  # reads it
+    assert library.read_bytes() == content
     for release in (first, second):
         checks = {check.name: check.passed for check in release.verify().checks}
         assert checks["macros"] is True
@@ -50,38 +50,38 @@ def digest(content: bytes) -> str:
 
 @pytest.mark.thorough
 def test_a_changed_file_is_ignored_and_made_again(place: Path, tmp_path: Path) -> None:
-    published(tmp_path / "first.duckdb")
-    (kept,) = place.iterdir()
-    content = kept.read_bytes()
-    assert kept.name.split(".")[2] == digest(content)
-    with duckdb.connect(kept) as connection:  # a library that works, with another macro
+    publish_release(tmp_path / "first.duckdb")
+    (library,) = place.iterdir()
+    content = library.read_bytes()
+    assert library.name.split(".")[2] == digest(content)
+    with duckdb.connect(library) as connection:  # a library that works, with another macro
         connection.execute("CREATE MACRO sqlanon.planted() AS 1")
-    forged = kept.read_bytes()
+    forged = library.read_bytes()
     for damaged in (b"", content[:9000], content[:20000] + bytes(len(content) - 20000), forged):
         for file in place.iterdir():
             file.unlink()
-        kept.write_bytes(damaged)
+        library.write_bytes(damaged)
         macro_library._CONTENT.clear()
-        assert published(tmp_path / "again.duckdb").verify().verified
+        assert publish_release(tmp_path / "again.duckdb").verify().verified
         with duckdb.connect(tmp_path / "again.duckdb", read_only=True) as connection:
-            found = connection.execute("SELECT count(*) FROM duckdb_functions() WHERE function_name = 'planted'")
-            assert found.fetchone() == (0,)
-        (made,) = place.iterdir()
-        assert made.name.split(".")[1] == kept.name.split(".")[1]
-        assert made.name.split(".")[2] == digest(made.read_bytes())
-        assert made.read_bytes() != damaged
+            functions = connection.execute("SELECT count(*) FROM duckdb_functions() WHERE function_name = 'planted'")
+            assert functions.fetchone() == (0,)
+        (rebuilt,) = place.iterdir()
+        assert rebuilt.name.split(".")[1] == library.name.split(".")[1]
+        assert rebuilt.name.split(".")[2] == digest(rebuilt.read_bytes())
+        assert rebuilt.read_bytes() != damaged
 
 
 @pytest.mark.slow
 def test_another_version_of_the_library_has_a_file_of_its_own(place: Path, tmp_path: Path) -> None:
-    published(tmp_path / "first.duckdb")
+    publish_release(tmp_path / "first.duckdb")
     (old,) = place.iterdir()
     key, content = old.name.split(".")[1], old.read_bytes()
     old.rename(old.with_name(f"macros.0123456789abcdef.{digest(content)}.duckdb"))
     macro_library._CONTENT.clear()
-    assert published(tmp_path / "second.duckdb").verify().verified
-    (made,) = place.iterdir()
-    assert made.name.split(".")[1] == key
+    assert publish_release(tmp_path / "second.duckdb").verify().verified
+    (new_library,) = place.iterdir()
+    assert new_library.name.split(".")[1] == key
 
 
 def test_a_folder_in_its_place_leaves_nothing_behind(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,5 +107,5 @@ def test_nothing_is_kept_where_python_keeps_nothing(
     monkeypatch.setattr(macro_library.sys, "dont_write_bytecode", not writes)
     if writes:
         place.write_bytes(b"")  # no folder can be made there
-    assert published(tmp_path / "first.duckdb").verify().verified
+    assert publish_release(tmp_path / "first.duckdb").verify().verified
     assert not place.is_dir()

@@ -27,11 +27,11 @@ def sources() -> tuple[list[Row], list[Row]]:
     """Age, zip and color, cost and note: the other source has the rows in another order, other ages under the same
     labels, and other suppressed rows."""
     colors = ["crimson", "navy", "teal", "amber", "*"]
-    one = [(20 + i % 40, f"{i % 3}{i % 2}", colors[i % 5], i % 7, f"n{i % 4}") for i in range(1200)]
-    other = [(age // 10 * 10 + (age + 3) % 10, *rest) for age, *rest in one]
-    one += [(5, "00", "navy", 1, "n1"), (33, "99", "crimson", 2, "n2"), (58, "91", "amber", 3, "n3")]
-    other += [(95, "98", "amber", 3, "n3"), (86, "91", "crimson", 2, "n2"), (11, "97", "teal", 1, "n1")]
-    return one, other[::-1]
+    rows = [(20 + i % 40, f"{i % 3}{i % 2}", colors[i % 5], i % 7, f"n{i % 4}") for i in range(1200)]
+    reordered = [(age // 10 * 10 + (age + 3) % 10, *values) for age, *values in rows]
+    rows += [(5, "00", "navy", 1, "n1"), (33, "99", "crimson", 2, "n2"), (58, "91", "amber", 3, "n3")]
+    reordered += [(95, "98", "amber", 3, "n3"), (86, "91", "crimson", 2, "n2"), (11, "97", "teal", 1, "n1")]
+    return rows, reordered[::-1]
 
 
 def released_rows(rows: list[Row], folder: Path, **sections: Any) -> list[Row]:
@@ -66,7 +66,7 @@ def classes(rows: list[Row]) -> list[str]:
 
 def runs(rows: list[Row]) -> int:
     keys = classes(rows)
-    return 1 + sum(one != other for one, other in pairwise(keys))
+    return 1 + sum(key != next_key for key, next_key in pairwise(keys))
 
 
 @pytest.mark.thorough
@@ -83,12 +83,12 @@ def runs(rows: list[Row]) -> int:
     ids=str,
 )
 def test_the_order_of_classes_follows_from_released_values(sections: dict[str, Any], tmp_path: Path) -> None:
-    one, other = (released_rows(rows, tmp_path / str(i), **sections) for i, rows in enumerate(sources()))
-    for rows in (one, other):
+    first, second = (released_rows(rows, tmp_path / str(i), **sections) for i, rows in enumerate(sources()))
+    for rows in (first, second):
         assert runs(rows) == len(set(classes(rows)))
-    if texts(one) == texts(other):
-        assert classes(one) == classes(other)
-        assert one != other, "rows of a class are in random order"
+    if texts(first) == texts(second):
+        assert classes(first) == classes(second)
+        assert first != second, "rows of a class are in random order"
     else:  # a local strategy cuts where the values are
         assert "strategy" in sections.get("search", {})
 
@@ -113,12 +113,12 @@ def test_a_masked_row_stands_among_kept_rows_that_read_the_same(strategy: str, t
         policy = make_policy(attributes, k=5, search=search, release={"suppressed": "mask"})
         release = db.anonymize(policy).publish(folder / "release.duckdb", "t")
     with duckdb.connect(release.path, read_only=True) as connection:
-        found = connection.execute("SELECT age, zip, color, cost, note FROM t_v1 ORDER BY rowid").fetchall()
-    assert runs(found) == len(set(classes(found)))
-    if masked := [i for i, row in enumerate(found) if row[4] == "masked" and row[:3] == ("*", "*", "*")]:
+        released = connection.execute("SELECT age, zip, color, cost, note FROM t_v1 ORDER BY rowid").fetchall()
+    assert runs(released) == len(set(classes(released)))
+    if masked := [i for i, row in enumerate(released) if row[4] == "masked" and row[:3] == ("*", "*", "*")]:
         # Six of 56 rows at one end of them happens once in ten million.
-        others = [i for i, row in enumerate(found) if row[4] == "like a mask"]
-        assert min(masked) < max(others)
-        assert max(masked) > min(others)
+        lookalikes = [i for i, row in enumerate(released) if row[4] == "like a mask"]
+        assert min(masked) < max(lookalikes)
+        assert max(masked) > min(lookalikes)
     else:
         assert strategy == "mondrian"

@@ -30,7 +30,7 @@ READER = "hostile_reader"
 
 
 @pytest.fixture
-def shared(postgres: Server) -> Iterator[Server]:
+def shared_schemas(postgres: Server) -> Iterator[Server]:
     """Schemas of a source and of releases, in which the intruder may create; and a role that reads."""
     drop = ("DROP SCHEMA IF EXISTS clinic CASCADE", "DROP SCHEMA IF EXISTS shared CASCADE")
     postgres.run(
@@ -63,19 +63,19 @@ def publish() -> Any:
 MANIFESTS = "shared.sqlanon_manifest (table_name text PRIMARY KEY, version integer, manifest text)"
 
 
-def trapped(table: str) -> str:
+def trap_trigger(table: str) -> str:
     return f"CREATE TRIGGER t BEFORE INSERT OR UPDATE OR DELETE ON {table} FOR EACH ROW EXECUTE FUNCTION traps.of_row()"
 
 
 LAID = (
     f"CREATE TABLE {MANIFESTS}",
-    trapped("shared.sqlanon_manifest"),
+    trap_trigger("shared.sqlanon_manifest"),
     "GRANT ALL ON shared.sqlanon_manifest TO PUBLIC",
     "CREATE VIEW shared.r AS SELECT 1 AS a, 'x' AS b WHERE traps.spring()",
     *(
         statement
         for name in ("r_v1", "r_v2", "r_v3")
-        for statement in (f"CREATE TABLE shared.{name} (a bigint, b text)", trapped(f"shared.{name}"))
+        for statement in (f"CREATE TABLE shared.{name} (a bigint, b text)", trap_trigger(f"shared.{name}"))
     ),
     "CREATE FUNCTION shared.hashtext(text) RETURNS integer LANGUAGE sql AS 'SELECT traps.constant(1)'",
 )
@@ -131,16 +131,18 @@ CRITICAL = {
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("what", CRITICAL)
-def test_objects_planted_before_a_critical_statement_never_run(shared: Server, what: str) -> None:
+@pytest.mark.parametrize("name", CRITICAL)
+def test_objects_planted_before_a_critical_statement_never_run(shared_schemas: Server, name: str) -> None:
     for laid in (LAID, OTHERS_LAID):
-        attack_between(shared, CRITICAL[what], laid, again=False)
+        attack_between(shared_schemas, CRITICAL[name], laid, again=False)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("laid", [LAID, OTHERS_LAID], ids=["tables", "views"])
 @pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
-def test_objects_planted_between_two_statements_never_run(shared: Server, laid: tuple[str, ...], again: bool) -> None:
+def test_objects_planted_between_two_statements_never_run(
+    shared_schemas: Server, laid: tuple[str, ...], again: bool
+) -> None:
     """With SQLANON_EXAMPLES=1, between any two."""
     if again:
         publish()
@@ -148,7 +150,7 @@ def test_objects_planted_between_two_statements_never_run(shared: Server, laid: 
         publish()
     numbers = range(len(statements.texts))
     outcomes = [
-        attack_between(shared, number, laid, again) for number in random.sample(numbers, examples(len(numbers)))
+        attack_between(shared_schemas, number, laid, again) for number in random.sample(numbers, examples(len(numbers)))
     ]
     assert all(outcome == "published" or outcome.startswith("refused") for outcome in outcomes)
 
@@ -233,21 +235,21 @@ NOT_BY_A_PLAIN_READ = {"a constraint", "a type with a cast"}
 
 
 @pytest.fixture
-def forged(shared: Server, monkeypatch: pytest.MonkeyPatch) -> tuple[Server, Manifest]:
+def forged_release(shared_schemas: Server, monkeypatch: pytest.MonkeyPatch) -> tuple[Server, Manifest]:
     """A release that the intruder published, in a schema of its own; and what it claims."""
-    shared.run(
+    shared_schemas.run(
         f"ALTER SCHEMA shared OWNER TO {INTRUDER}",
         f"GRANT USAGE ON SCHEMA clinic TO {INTRUDER}",
         f"GRANT SELECT ON clinic.t TO {INTRUDER}",
     )
-    monkeypatch.setenv("INTRUDER", shared.intruder.address)
-    monkeypatch.setenv("READER", shared.address(READER, "x"))
+    monkeypatch.setenv("INTRUDER", shared_schemas.intruder.address)
+    monkeypatch.setenv("READER", shared_schemas.address(READER, "x"))
     with sqlanon.connect() as db:
         manifest = db.anonymize(policy("env:INTRUDER")).publish().manifest
     for relation in ("r", "sqlanon_manifest"):
-        shared.intruder.run(f"GRANT SELECT ON shared.{relation} TO {READER}")
-    shared.intruder.sprung()
-    return shared, manifest
+        shared_schemas.intruder.run(f"GRANT SELECT ON shared.{relation} TO {READER}")
+    shared_schemas.intruder.sprung()
+    return shared_schemas, manifest
 
 
 def read_as(server: Server, role: str) -> None:
@@ -261,13 +263,13 @@ def read_as(server: Server, role: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", FORGED)
-def test_nothing_of_a_forged_release_is_evaluated(forged: tuple[Server, Manifest], what: str) -> None:
-    server, manifest = forged
-    for statement in FORGED[what]:
+@pytest.mark.parametrize("case", FORGED)
+def test_nothing_of_a_forged_release_is_evaluated(forged_release: tuple[Server, Manifest], case: str) -> None:
+    server, manifest = forged_release
+    for statement in FORGED[case]:
         (server if "ALTER ROLE" in statement else server.intruder).run(statement)
     read_as(server, READER)
-    assert bool(server.intruder.sprung()) == (what not in NOT_BY_A_PLAIN_READ)  # whoever just reads it steps into it
+    assert bool(server.intruder.sprung()) == (case not in NOT_BY_A_PLAIN_READ)  # whoever just reads it steps into it
     for variable in (VARIABLE, "READER"):
         place = PostgresLocation.parse(f"env:{variable}", "shared.r")
         try:
@@ -291,18 +293,18 @@ def test_nothing_of_a_forged_release_is_evaluated(forged: tuple[Server, Manifest
 
 
 @pytest.mark.slow
-def test_a_manifest_that_names_a_type_of_the_forger_runs_no_cast(forged: tuple[Server, Manifest]) -> None:
+def test_a_manifest_that_names_a_type_of_the_forger_runs_no_cast(forged_release: tuple[Server, Manifest]) -> None:
     """All that the catalog has is as the manifest says: but no release in PostgreSQL has such a column."""
-    server, manifest = forged
+    server, manifest = forged_release
     place = PostgresLocation.parse(HERE, "shared.r")
     columns = tuple(replace(column, type="traps.mood") if column.name == "b" else column for column in manifest.columns)
-    named = replace(manifest, columns=columns)
+    forged_manifest = replace(manifest, columns=columns)
     for statement in (
         *FORGED["a type with a cast"],
-        f"UPDATE shared.sqlanon_manifest SET manifest = {text(named.to_json()).sql('postgres')}",
+        f"UPDATE shared.sqlanon_manifest SET manifest = {text(forged_manifest.to_json()).sql('postgres')}",
         *(
             statement.sql("postgres")
-            for statement in comment_statements("VIEW", place.table, named, "shared.sqlanon_manifest")
+            for statement in comment_statements("VIEW", place.table, forged_manifest, "shared.sqlanon_manifest")
         ),
     ):
         server.intruder.run(statement)
@@ -311,7 +313,7 @@ def test_a_manifest_that_names_a_type_of_the_forger_runs_no_cast(forged: tuple[S
         failed = {check.name: check.message for check in place.verify().checks if check.passed is False}
         assert failed == {"table": "the manifest names types that no release in PostgreSQL has, of 'b'"}
         with pytest.raises(sqlanon.ReleaseError, match="not read"):
-            looked_at(place, named)["rows"]()
+            looked_at(place, forged_manifest)["rows"]()
     assert server.intruder.sprung() == []
 
 
@@ -324,9 +326,9 @@ SWAP = (
 
 
 @pytest.fixture
-def two_schemas(forged: tuple[Server, Manifest]) -> Iterator[tuple[Server, Manifest]]:
+def two_schemas(forged_release: tuple[Server, Manifest]) -> Iterator[tuple[Server, Manifest]]:
     """Beside the schema of the release another one of its owner's, with the same names and traps."""
-    server, manifest = forged
+    server, manifest = forged_release
     server.run("DROP SCHEMA IF EXISTS elsewhere CASCADE", f"CREATE SCHEMA elsewhere AUTHORIZATION {INTRUDER}")
     server.run(f"GRANT CREATE ON DATABASE postgres TO {INTRUDER}")
     trap = "traps.constant(1) = 1 AND traps.spring()"
@@ -344,8 +346,8 @@ def two_schemas(forged: tuple[Server, Manifest]) -> Iterator[tuple[Server, Manif
 def looked_at(place: PostgresLocation, manifest: Manifest) -> dict[str, Any]:
     """All that reads a release that may be forged."""
 
-    def copy(what: Any) -> None:
-        with what:
+    def copy(source: Any) -> None:
+        with source:
             pass
 
     engine = DuckDBEngine(duckdb.connect())
@@ -359,10 +361,10 @@ def looked_at(place: PostgresLocation, manifest: Manifest) -> dict[str, Any]:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("what", ["verify", "manifests", "rows", "opened", "class sizes"])
+@pytest.mark.parametrize("reader_name", ["verify", "manifests", "rows", "opened", "class sizes"])
 @pytest.mark.parametrize("variable", [VARIABLE, "READER"])
 def test_a_schema_that_is_renamed_between_two_statements_runs_nothing(
-    two_schemas: tuple[Server, Manifest], what: str, variable: str
+    two_schemas: tuple[Server, Manifest], reader_name: str, variable: str
 ) -> None:
     server, manifest = two_schemas
     place = PostgresLocation.parse(f"env:{variable}", "shared.r")
@@ -374,9 +376,9 @@ def test_a_schema_that_is_renamed_between_two_statements_runs_nothing(
 
         changed = changed_before(is_chosen, lambda: server.intruder.attempt(*SWAP))
         with changed as statements, suppress(sqlanon.SqlanonError):
-            looked_at(place, manifest)[what]()
+            looked_at(place, manifest)[reader_name]()
         is_there = statements.changed
-        assert server.intruder.sprung() == [], (what, number, statements.texts[number - 1 : number + 1])
+        assert server.intruder.sprung() == [], (reader_name, number, statements.texts[number - 1 : number + 1])
         if is_there:
             assert server.intruder.attempt(*SWAP) == len(SWAP)
         number += 1
@@ -385,10 +387,10 @@ def test_a_schema_that_is_renamed_between_two_statements_runs_nothing(
 
 @pytest.mark.thorough
 def test_a_schema_that_is_renamed_does_not_hide_what_is_beside_the_release(
-    forged: tuple[Server, Manifest],
+    forged_release: tuple[Server, Manifest],
 ) -> None:
     """The checks of the schema are of the schema with the relations that are read, whatever it is called by then."""
-    server, _ = forged
+    server, _ = forged_release
     server.intruder.run("CREATE TABLE shared.r_v7 (a bigint, b text)")
     server.run("DROP SCHEMA IF EXISTS elsewhere CASCADE", f"CREATE SCHEMA elsewhere AUTHORIZATION {INTRUDER}")
     server.run(f"GRANT CREATE ON DATABASE postgres TO {INTRUDER}")
@@ -414,11 +416,11 @@ def test_a_schema_that_is_renamed_does_not_hide_what_is_beside_the_release(
 
 
 @pytest.mark.slow
-def test_manifests_that_are_exchanged_between_two_statements_run_nothing(shared: Server) -> None:
+def test_manifests_that_are_exchanged_between_two_statements_run_nothing(shared_schemas: Server) -> None:
     """In a schema of the verifier's, by a role that may create in it: what is locked is what is checked and read."""
-    shared.intruder.run(f"CREATE TABLE {MANIFESTS}")
-    shared.intruder.run("CREATE TABLE shared.r_v1 (a bigint, b text)")
-    shared.intruder.run("CREATE VIEW shared.r AS SELECT a, b FROM shared.r_v1")
+    shared_schemas.intruder.run(f"CREATE TABLE {MANIFESTS}")
+    shared_schemas.intruder.run("CREATE TABLE shared.r_v1 (a bigint, b text)")
+    shared_schemas.intruder.run("CREATE VIEW shared.r AS SELECT a, b FROM shared.r_v1")
     trap = "traps.constant(1) = 1 AND traps.spring()"
     exchange = (
         "ALTER TABLE shared.sqlanon_manifest RENAME TO hidden",
@@ -434,11 +436,11 @@ def test_manifests_that_are_exchanged_between_two_statements_run_nothing(shared:
                 return at == chosen
 
             done: list[int] = []
-            changed = changed_before(is_chosen, lambda to=done: to.append(shared.intruder.attempt(*exchange)))
+            changed = changed_before(is_chosen, lambda to=done: to.append(shared_schemas.intruder.attempt(*exchange)))
             with changed as statements, suppress(sqlanon.SqlanonError):
                 read()
             is_there, number = statements.changed, number + 1
-            assert shared.intruder.sprung() == [], statements.texts[number - 2 : number]
+            assert shared_schemas.intruder.sprung() == [], statements.texts[number - 2 : number]
             taken += done == [2]
-            shared.intruder.attempt(*undo)
+            shared_schemas.intruder.attempt(*undo)
     assert taken > 5

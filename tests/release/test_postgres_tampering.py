@@ -45,7 +45,8 @@ def publish(
     policy = sqlanon.Policy(
         source={"table": "t"},
         attributes={
-            one: {"role": "quasi", "hierarchy": "suppress"} if one == "a" else {"role": "insensitive"} for one in names
+            name: {"role": "quasi", "hierarchy": "suppress"} if name == "a" else {"role": "insensitive"}
+            for name in names
         },
         privacy={"k": 5},
         release={"postgres": place, "table": f"{SCHEMA}.{name}"},
@@ -248,11 +249,11 @@ TAMPERING: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("what", TAMPERING)
-def test_changes_around_a_release_are_reported(empty: Server, what: str) -> None:
+@pytest.mark.parametrize("case", TAMPERING)
+def test_changes_around_a_release_are_reported(empty: Server, case: str) -> None:
     release = publish()
     assert failing(release) == []
-    check, statements = TAMPERING[what]
+    check, statements = TAMPERING[case]
     empty.run(*statements)
     # A view or a table that is made anew has lost its comments, and its rights are others.
     assert set(failing(release)) - {"comments", "rights"} <= {check}
@@ -271,12 +272,12 @@ def test_more_grants_on_the_view_and_plain_indexes_are_the_holders_own(empty: Se
         f"ANALYZE {SCHEMA}.r_v1",
     )
     assert failing(release) == []
-    (told,) = (check.message for check in release.verify().checks if check.name == "table")
-    assert told.endswith("plain indexes that sqlanon did not create: r_v1_a_idx, r_v1_c_b_a_idx")
+    (message,) = (check.message for check in release.verify().checks if check.name == "table")
+    assert message.endswith("plain indexes that sqlanon did not create: r_v1_a_idx, r_v1_c_b_a_idx")
     empty.run(f"CREATE INDEX faster ON {SCHEMA}.r_v1 (b)")
     assert failing(release) == ["table"]
-    (told,) = (check.message for check in release.verify().checks if check.name == "table")
-    assert "'faster' does not have PostgreSQL's default name: drop it, or rename it to 'r_v1_b_idx'" in told
+    (message,) = (check.message for check in release.verify().checks if check.name == "table")
+    assert "'faster' does not have PostgreSQL's default name: drop it, or rename it to 'r_v1_b_idx'" in message
     empty.run(f"ALTER INDEX {SCHEMA}.faster RENAME TO r_v1_b_idx")
     assert failing(release) == []
 
@@ -293,7 +294,7 @@ def test_the_names_of_indexes_are_those_that_postgresql_gives(empty: Server) -> 
             ("s" * 59, "é"),
         ]
     ):
-        text = ", ".join(f'"{one}" int' for one in names)
+        text = ", ".join(f'"{name}" int' for name in names)
         empty.run(
             f'CREATE TABLE {SCHEMA}."{table}" ({text})',
             f'CREATE INDEX ON {SCHEMA}."{table}" ({", ".join(map(quote_name, names))})',
@@ -301,13 +302,13 @@ def test_the_names_of_indexes_are_those_that_postgresql_gives(empty: Server) -> 
         )
         query = "SELECT c.relname::text, indisprimary FROM pg_index JOIN pg_class AS c "
         query += f"ON c.oid = indexrelid WHERE indrelid = '{SCHEMA}.{quote_name(table)}'::regclass ORDER BY 2"
-        found = [name for name, _ in empty.rows(query)]
-        assert found == [index_name(table, "_".join(names), "idx"), index_name(table, "", "pkey")], i
+        index_names = [name for name, _ in empty.rows(query)]
+        assert index_names == [index_name(table, "_".join(names), "idx"), index_name(table, "", "pkey")], i
 
 
 def notes(release: Any) -> str:
     """What `verify` says of what is beside the release, and leaves open."""
-    (check,) = (one for one in release.verify().checks if one.name == "schema")
+    (check,) = (item for item in release.verify().checks if item.name == "schema")
     return check.message if check.passed is None else ""
 
 
@@ -324,11 +325,11 @@ def test_foreign_objects_in_the_schema_are_named_and_fail_nothing(empty: Server)
         f"INSERT INTO {SCHEMA}.sqlanon_manifest VALUES ('John Doe', 1, '')",
         f"COMMENT ON SCHEMA {SCHEMA} IS 'John Doe has HIV'",
     )
-    told = notes(release)
-    for one in ("table tampered.theirs", "view tampered.dashboard", "function tampered.f()", "comment of the schema"):
-        assert one in told
-    assert "built upon the release: " in told and "tampered.name(tampered.r)" in told.partition("built upon")[2]
-    assert "manifests without a release: 'John Doe'" in told and "another" not in told
+    text = notes(release)
+    for name in ("table tampered.theirs", "view tampered.dashboard", "function tampered.f()", "comment of the schema"):
+        assert name in text
+    assert "built upon the release: " in text and "tampered.name(tampered.r)" in text.partition("built upon")[2]
+    assert "manifests without a release: 'John Doe'" in text and "another" not in text
     assert failing(release) == []
     empty.run(*(f"CREATE VIEW {SCHEMA}.v{i} AS SELECT {i} AS a" for i in range(9)))
     assert ", and 8 more" in notes(release)
@@ -401,13 +402,13 @@ def test_foreign_objects_of_the_release_name_are_not_written_to(empty: Server) -
 def test_first_publications_at_the_same_time_all_succeed(empty: Server) -> None:
     errors: list[BaseException] = []
 
-    def one(number: int) -> None:
+    def publish_one(number: int) -> None:
         try:
             publish(name=f"r{number}")
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(4)]
+    threads = [threading.Thread(target=publish_one, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -431,15 +432,15 @@ def in_postgres(source: dict[str, Any], place: str) -> sqlanon.Policy:
 def test_messages_say_which_right_is_missing(empty: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTHER", empty.address(OTHER, "x"))
     publish()
-    for missing, told in (
+    for missing, message in (
         (f"REVOKE ALL ON {SCHEMA}.r FROM {OTHER}", rf"may not read {SCHEMA}\.sqlanon_manifest"),
         (f"GRANT SELECT ON {SCHEMA}.sqlanon_manifest TO {OTHER}", rf"may not read {SCHEMA}\.r:"),
         (f"REVOKE USAGE ON SCHEMA {SCHEMA} FROM {OTHER}", f"may not use the schema '{SCHEMA}'"),
     ):
         empty.run(missing)
-        with pytest.raises(sqlanon.ReleaseError, match=told) as found:
+        with pytest.raises(sqlanon.ReleaseError, match=message) as error:
             release_location("env:OTHER", f"{SCHEMA}.r").verify()
-        assert "manifest is broken" not in str(found.value)
+        assert "manifest is broken" not in str(error.value)
     with pytest.raises(sqlanon.ReleaseError, match=f"may not use the schema '{SCHEMA}'"):
         publish(place="env:OTHER")
     empty.run(f"GRANT USAGE ON SCHEMA {SCHEMA} TO {OTHER}")

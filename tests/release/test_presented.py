@@ -17,7 +17,7 @@ import sqlanon
 from sqlanon.audit.verify import verify_file
 from sqlanon.demo.hospital import make_hospital
 from support.databases import change, compact_file, fetch
-from support.files import folder_again, kept
+from support.files import folder_again, folder_and_copy
 from support.lanes import examples, some
 from support.policies import make_policy
 from support.verification import failed_alone
@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def policy(folder: Path, k: int = 3, **release: Any) -> sqlanon.Policy:
-    found = make_policy(
+    tree = make_policy(
         ATTRIBUTES,
         k=k,
         table=None,
@@ -58,12 +58,12 @@ def policy(folder: Path, k: int = 3, **release: Any) -> sqlanon.Policy:
         release={"database": str(folder / "release.duckdb"), "table": "patients", **release},
         catalog={"database": str(folder / f"{Path(release.get('database', 'x')).stem}.private.duckdb")},
     )
-    return found
+    return tree
 
 
-def publish(asked: sqlanon.Policy, path: Path | None = None, **more: Any) -> sqlanon.Release:
+def publish(requested_policy: sqlanon.Policy, path: Path | None = None, **more: Any) -> sqlanon.Release:
     with sqlanon.connect() as db:
-        return db.anonymize(asked).publish(path, **more)
+        return db.anonymize(requested_policy).publish(path, **more)
 
 
 @pytest.fixture(scope="module")
@@ -216,9 +216,9 @@ def test_the_overview_says_what_was_done_to_each_attribute(published_release: sq
     levels = published_release.manifest.generalization
     heights = {"zip": 4, "age": 5, "birth": 4}
     for name, height in heights.items():
-        role, level, top, told = overview[name]
+        role, level, top, description = overview[name]
         assert (role, level, top) == ("quasi", levels[name], height)
-        assert told == "unchanged" if level == 0 else told.startswith(f"level {level} of {height}: ")
+        assert description == "unchanged" if level == 0 else description.startswith(f"level {level} of {height}: ")
 
 
 @pytest.mark.slow
@@ -229,9 +229,9 @@ def test_columns_and_tables_have_comments_that_a_tool_shows(published_release: s
             "SELECT table_name || '.' || column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL",
         )
     )
-    told = {row[0]: row[-1] for row in fetch(published_release.path, "FROM release_overview")}
+    descriptions = {row[0]: row[-1] for row in fetch(published_release.path, "FROM release_overview")}
     for place in ("patients", "patients_v1"):
-        assert columns[f"{place}.zip"] == f"quasi-identifier: {told['zip']}"
+        assert columns[f"{place}.zip"] == f"quasi-identifier: {descriptions['zip']}"
         assert columns[f"{place}.illness"] == "sensitive attribute: unchanged"
     view = fetch(published_release.path, "SELECT comment FROM duckdb_views() WHERE view_name = 'patients'")[0][0]
     assert "3-anonymous" in view
@@ -273,8 +273,8 @@ def labels_of(values: str, rule: Any, tmp_path: Path, k: int = 2, **search: Any)
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t AS SELECT v FROM (VALUES {values}) AS r(v), range({k})")
         with sqlanon.connect(connection) as db:
-            asked = make_policy({"v": {"role": "quasi", "hierarchy": rule, **search}}, k=k)
-            path = db.anonymize(asked).publish(tmp_path / "labels.duckdb").path
+            requested_policy = make_policy({"v": {"role": "quasi", "hierarchy": rule, **search}}, k=k)
+            path = db.anonymize(requested_policy).publish(tmp_path / "labels.duckdb").path
     assert verify_file(path).verified
     return fetch(path, "FROM v_labels")
 
@@ -340,12 +340,12 @@ def test_labels_of_suppressed_rows_alone_are_nowhere(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 10 * (i % 3) AS v FROM range(30) AS r(i) UNION ALL SELECT 770")
         with sqlanon.connect(connection) as db:
-            asked = make_policy(
+            requested_policy = make_policy(
                 {"v": {"role": "quasi", "hierarchy": {"intervals": [10]}, "min_level": 1, "max_level": 1}},
                 k=5,
                 search={"suppression_limit": 0.1},
             )
-            path = db.anonymize(asked).publish(tmp_path / "r.duckdb").path
+            path = db.anonymize(requested_policy).publish(tmp_path / "r.duckdb").path
     assert [row[0] for row in fetch(path, "FROM v_labels")] == ["000-009", "010-019", "020-029"]
 
 
@@ -356,13 +356,13 @@ def plain_suppression(source: list[Any], released: list[Any], k: int) -> list[tu
     """What may be told by the labels of one attribute, in plain Python: all that is k or more, if whoever knows the
     rule, the sum and the labels could still think of each label that is not told that none of its rows is missing."""
     before, after = Counter(source), Counter(released)
-    told = [(one, before[one] - after[one], after[one]) for one in after]
-    told = [row for row in told if row[1] >= k and row[2] >= k]
-    rest = len(source) - len(released) - sum(row[1] for row in told)
-    untold = len(after) - len(told)
-    possible = [some for some in product(range(k), repeat=untold) if sum(some) == rest]
+    suppressed_counts = [(label, before[label] - after[label], after[label]) for label in after]
+    suppressed_counts = [row for row in suppressed_counts if row[1] >= k and row[2] >= k]
+    remaining = len(source) - len(released) - sum(row[1] for row in suppressed_counts)
+    untold = len(after) - len(suppressed_counts)
+    possible = [some for some in product(range(k), repeat=untold) if sum(some) == remaining]
     sure = any(all(some[i] for some in possible) for i in range(untold))
-    return told if rest == 0 or (rest >= k and possible and not sure) else []
+    return suppressed_counts if remaining == 0 or (remaining >= k and possible and not sure) else []
 
 
 SUPPRESSED: dict[str, st.SearchStrategy[Any]] = {
@@ -399,8 +399,10 @@ def check_suppressed(rows: list[tuple[Any, ...]], k: int, tmp_path_factory: pyte
         connection.execute("CREATE TABLE t (a VARCHAR, b VARCHAR)")
         connection.executemany("INSERT INTO t VALUES (?, ?)", rows)
         with sqlanon.connect(connection) as db:
-            asked = make_policy({"a": "mask", "b": "mask"}, k=k, search={"suppression_limit": 0.5, "measure": "height"})
-            result = db.anonymize(asked)
+            requested_policy = make_policy(
+                {"a": "mask", "b": "mask"}, k=k, search={"suppression_limit": 0.5, "measure": "height"}
+            )
+            result = db.anonymize(requested_policy)
             result.publish(path)
     assert verify_file(path).verified
     levels = list(result.generalization.values())
@@ -412,24 +414,24 @@ def check_suppressed(rows: list[tuple[Any, ...]], k: int, tmp_path_factory: pyte
         return None if value is None else value[: height - level] + "*" * level
 
     below = [i for i in range(2) if levels[i] < heights[i]]
-    found = fetch(path, "FROM suppression_by")
+    listed_rows = fetch(path, "FROM suppression_by")
     if not below:
-        assert found == []
+        assert listed_rows == []
         return
     i = below[0]  # one attribute alone: two could be held against one another
     labelled = [label(row[i], levels[i], heights[i]) for row in rows]
     expected = plain_suppression(labelled, [row[i] for row in fetch(path, "FROM t")], k)
-    assert Counter(found) == Counter(("ab"[i], *row) for row in expected)
+    assert Counter(listed_rows) == Counter(("ab"[i], *row) for row in expected)
 
 
-def suppressed(tmp_path: Path, values: str, columns: list[str], k: int = 5) -> list[tuple[Any, ...]]:
+def suppressed_counts(tmp_path: Path, values: str, columns: list[str], k: int = 5) -> list[tuple[Any, ...]]:
     with duckdb.connect() as connection:
         names = ", ".join(columns)
         source = f"(VALUES {values}) AS r({names}, n), range(n)"
         connection.execute(f"CREATE TABLE t AS SELECT {names} FROM {source}")
         with sqlanon.connect(connection) as db:
-            asked = make_policy(dict.fromkeys(columns, "suppress"), k=k, search={"suppression_limit": 0.08})
-            path = db.anonymize(asked).publish(tmp_path / "r.duckdb").path
+            requested_policy = make_policy(dict.fromkeys(columns, "suppress"), k=k, search={"suppression_limit": 0.08})
+            path = db.anonymize(requested_policy).publish(tmp_path / "r.duckdb").path
     assert verify_file(path).verified
     return fetch(path, "FROM suppression_by")
 
@@ -437,12 +439,12 @@ def suppressed(tmp_path: Path, values: str, columns: list[str], k: int = 5) -> l
 @pytest.mark.thorough
 def test_two_attributes_do_not_tell_what_one_may_not(tmp_path: Path) -> None:
     """Of a state 20 are missing, and of one of its two cities 17: of the other one 3."""
-    kept = [("MA", "Boston"), ("MA", "Cambridge"), ("NY", "NYC"), ("NY", "Albany")]
+    cities = [("MA", "Boston"), ("MA", "Cambridge"), ("NY", "NYC"), ("NY", "Albany")]
     rare = {"Boston": [4, 4, 4, 4, 1], "Cambridge": [3], "NYC": [4, 4, 4, 4, 4], "Albany": [3]}
-    rows = [f"('{state}', '{city}', 'z', 150)" for state, city in kept]
-    rows += [f"('{s}', '{c}', '{c}{i}', {n})" for s, c in kept for i, n in enumerate(rare[c])]
-    found = suppressed(tmp_path, ", ".join(rows), ["state", "city", "g"])
-    assert set(found) == {("state", "MA", 20, 300), ("state", "NY", 23, 300)}
+    rows = [f"('{state}', '{city}', 'z', 150)" for state, city in cities]
+    rows += [f"('{s}', '{c}', '{c}{i}', {n})" for s, c in cities for i, n in enumerate(rare[c])]
+    counts = suppressed_counts(tmp_path, ", ".join(rows), ["state", "city", "g"])
+    assert set(counts) == {("state", "MA", 20, 300), ("state", "NY", 23, 300)}
 
 
 @pytest.mark.thorough
@@ -450,7 +452,7 @@ def test_hidden_labels_may_have_no_suppressed_rows(tmp_path: Path) -> None:
     """Of one label 6 are missing, of 18 in all: 12 are left to three labels that have 4 at most."""
     rows = [f"('{q}', 'z', 60)" for q in "abcd"]
     rows += ["('a', 'x', 3)", "('a', 'y', 3)", *(f"('{q}', 'x', 4)" for q in "bcd")]
-    assert suppressed(tmp_path, ", ".join(rows), ["q", "g"]) == []
+    assert suppressed_counts(tmp_path, ", ".join(rows), ["q", "g"]) == []
 
 
 @pytest.mark.slow
@@ -474,14 +476,14 @@ def test_verify_finds_suppression_counts_below_k(statement: str, copy: Path) -> 
 
 @pytest.mark.thorough
 def test_with_the_policy_they_are_counted_again(folder: Path, copy: Path, published_release: sqlanon.Release) -> None:
-    asked = policy(folder)
+    requested_policy = policy(folder)
     assert fetch(copy, "FROM suppression_by")
     with sqlanon.connect() as db:
-        assert db.verify(published_release.path, asked).verified
+        assert db.verify(published_release.path, requested_policy).verified
         change(copy, "DELETE FROM sqlanon.suppression")
         compact_file(copy)
         assert verify_file(copy).verified  # alone it cannot be told
-        failures = db.verify(copy, asked).failures
+        failures = db.verify(copy, requested_policy).failures
     assert any("suppression by value" in failure for failure in failures)
 
 
@@ -490,9 +492,9 @@ def test_with_the_policy_they_are_counted_again(folder: Path, copy: Path, publis
 
 @pytest.mark.thorough
 def test_one_version_is_kept_by_default(folder: Path) -> None:
-    asked = policy(folder, database=str(folder / "one.duckdb"))
-    publish(asked)
-    path = publish(asked).path
+    requested_policy = policy(folder, database=str(folder / "one.duckdb"))
+    publish(requested_policy)
+    path = publish(requested_policy).path
     assert fetch(path, "SELECT table_name FROM duckdb_tables() WHERE table_name ^@ 'patients'") == [("patients_v2",)]
     assert fetch(path, "SELECT version FROM sqlanon.manifest") == [(2,)]
     assert verify_file(path).verified
@@ -510,7 +512,7 @@ def versions_of_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     rows = fetch(path, "FROM patients_v1")
     publish(keeping_two(place))
     assert fetch(path, "FROM patients_v1") == rows
-    return kept(place)
+    return folder_and_copy(place)
 
 
 @pytest.fixture
@@ -521,8 +523,8 @@ def versions(versions_of_before: tuple[Path, Path]) -> Path:
 
 @pytest.mark.thorough
 def test_versions_are_kept_and_pruned(versions: Path) -> None:
-    asked = keeping_two(versions)
-    path = publish(asked).path
+    requested_policy = keeping_two(versions)
+    path = publish(requested_policy).path
     tables = fetch(path, "SELECT table_name FROM duckdb_tables() WHERE table_name ^@ 'patients' ORDER BY ALL")
     assert tables == [("patients_v2",), ("patients_v3",)]
     verification = verify_file(path)
@@ -535,7 +537,7 @@ def test_versions_are_kept_and_pruned(versions: Path) -> None:
         ).fetchall()
     assert standing == [(1, False), (2, True), (3, True)]
     with sqlanon.connect() as db:
-        assert db.verify(path, asked).verified
+        assert db.verify(path, requested_policy).verified
 
 
 @pytest.mark.thorough
@@ -582,12 +584,12 @@ def test_suppression_is_not_published_beside_a_base_publication(folder: Path) ->
     assert fetch(publish(first).path, "FROM suppression_by")
     tree = policy(folder, database=str(folder / "six.duckdb"), after=["five"]).model_dump(mode="json")
     tree["catalog"] = first.model_dump(mode="json")["catalog"]
-    asked = sqlanon.Policy.model_validate(tree)
-    path = publish(asked).path
+    requested_policy = sqlanon.Policy.model_validate(tree)
+    path = publish(requested_policy).path
     assert fetch(path, "SELECT suppressed_rows > 0 FROM sqlanon.manifest") == [(True,)]
     assert fetch(path, "FROM suppression_by") == []
     with sqlanon.connect() as db:
-        assert db.verify(path, asked).verified
+        assert db.verify(path, requested_policy).verified
 
 
 def test_keep_needs_a_file_that_can_have_versions_and_a_ledger(tmp_path: Path) -> None:
@@ -610,11 +612,11 @@ def test_odd_names_in_all_of_it(tmp_path: Path) -> None:
         )
         connection.execute(f'CREATE TABLE "a ""table" AS SELECT {columns} FROM range(40) AS r(i)')
         with sqlanon.connect(connection) as db:
-            asked = make_policy(
+            requested_policy = make_policy(
                 {name: {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": 1} for name in names},
                 table='"a ""table"',
             )
-            path = db.anonymize(asked).publish(tmp_path / "r.duckdb").path
+            path = db.anonymize(requested_policy).publish(tmp_path / "r.duckdb").path
     assert verify_file(path).verified
     assert fetch(path, "FROM class_sizes") == [(40, 1, 40)]
     assert fetch(path, 'SELECT "my ""zip_order" FROM "my ""zip_labels"') == [(1,)]
@@ -629,7 +631,7 @@ def test_odd_names_in_all_of_it(tmp_path: Path) -> None:
 def test_the_page_on_releases_is_true(tmp_path: Path) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "release.md").read_text(encoding="utf-8")
     make_hospital(tmp_path / "hospital.duckdb", 3_000)
-    asked = make_policy(
+    requested_policy = make_policy(
         {
             "name": "identifying",
             "zip": {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": 1},
@@ -642,15 +644,15 @@ def test_the_page_on_releases_is_true(tmp_path: Path) -> None:
         source={"database": str(tmp_path / "hospital.duckdb"), "table": "patients", "undeclared": "drop"},
         search={"suppression_limit": 0.05},
     )
-    path = publish(asked, tmp_path / "release.duckdb").path
+    path = publish(requested_policy, tmp_path / "release.duckdb").path
     statements = [
         line for block in re.findall(r"```sql\n(.*?)```", page, re.DOTALL) for line in block.splitlines() if line
     ]
     assert len(statements) == 10
     with duckdb.connect(path, read_only=True) as connection:
         for line in statements:
-            statement, _, told = line.partition(" --")
+            statement, _, comment = line.partition(" --")
             connection.execute(statement)
-            if ", " in told:
-                assert [column[0] for column in connection.description] == told.strip().split(", ")
+            if ", " in comment:
+                assert [column[0] for column in connection.description] == comment.strip().split(", ")
             assert connection.fetchall(), statement

@@ -128,8 +128,8 @@ def test_a_release_verifies(published_release: sqlanon.Release) -> None:
 @pytest.mark.slow
 def test_the_manifest_has_the_figures_of_the_file(published_release: sqlanon.Release) -> None:
     with duckdb.connect(published_release.path, read_only=True) as connection:
-        found = connection.execute("FROM sqlanon.manifest")
-        row = dict(zip([column[0] for column in found.description or []], found.fetchall()[0], strict=True))
+        relation = connection.execute("FROM sqlanon.manifest")
+        row = dict(zip([column[0] for column in relation.description or []], relation.fetchall()[0], strict=True))
     assert set(row) == MANIFEST_COLUMNS
     rows, classes, smallest = fetch(
         published_release.path,
@@ -246,14 +246,14 @@ def test_the_policy_chooses_the_version_of_the_file(version: str, source: Path, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("named", [True, False])
-def test_a_version_that_duckdb_does_not_know_is_refused(named: bool, source: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_version_that_duckdb_does_not_know_is_refused(is_named: bool, source: Path, tmp_path: Path) -> None:
     """Before the search where the policy names the file, else when it is published."""
     place = tmp_path / "release.duckdb"
-    section = {"storage_version": "v77.0.0"} | ({"database": str(place)} if named else {})
+    section = {"storage_version": "v77.0.0"} | ({"database": str(place)} if is_named else {})
     policy = policy_for(source, release=section)
     with sqlanon.connect(source) as db:
-        result = None if named else db.anonymize(policy)
+        result = None if is_named else db.anonymize(policy)
         with pytest.raises(
             sqlanon.SqlanonError, match=r"release\.storage_version: DuckDB .* does not know 'v77\.0\.0'"
         ):
@@ -271,12 +271,12 @@ SWAP = """
 
 
 def two_rows_with_different_illness(path: Path) -> str:
-    one, other = fetch(
+    first, second = fetch(
         path,
         "SELECT a.rowid, b.rowid FROM patients_v1 a, patients_v1 b "
         "WHERE a.illness <> b.illness AND a.city = b.city AND a.age = b.age LIMIT 1",
     )[0]
-    return f"({one}, {other}), ({other}, {one})"
+    return f"({first}, {second}), ({second}, {first})"
 
 
 TAMPERING = {
@@ -329,9 +329,9 @@ TAMPERING = {
 
 @pytest.mark.slow
 @pytest.mark.cases(2)
-@pytest.mark.parametrize("what", some(TAMPERING, 3))
-def test_verify_finds_tampering(what: str, copy: Path) -> None:
-    statements, expected = TAMPERING[what]
+@pytest.mark.parametrize("case", some(TAMPERING, 3))
+def test_verify_finds_tampering(case: str, copy: Path) -> None:
+    statements, expected = TAMPERING[case]
     change(copy, *statements)
     assert expected <= failed_alone(copy)
 
@@ -488,7 +488,7 @@ def test_a_file_with_a_damaged_block_does_not_verify(copy: Path) -> None:
         verify_file(copy)
 
 
-def lowered(path: Path) -> None:
+def lower_k(path: Path) -> None:
     change(path, """UPDATE sqlanon.manifest SET policy = replace(policy, '"k": 5', '"k": 2')""")
     assert '"k": 2' in fetch(path, "SELECT policy FROM sqlanon.manifest")[0][0]
 
@@ -505,7 +505,7 @@ def test_verify_with_the_policy_accepts_its_own_release(source: Path, copy: Path
 
 @pytest.mark.thorough
 def test_verify_with_the_policy_finds_a_k_lowered_in_the_manifest(source: Path, copy: Path) -> None:
-    lowered(copy)
+    lower_k(copy)
     assert fails_against_source(copy, policy_for(source))
 
 
@@ -513,9 +513,9 @@ def test_verify_with_the_policy_finds_a_k_lowered_in_the_manifest(source: Path, 
 def test_verify_with_the_policy_finds_a_release_that_was_weakened_to_match(source: Path, copy: Path) -> None:
     """The rows, the digest, the figures and k are all changed together, by "another version", whose words nobody can
     check: only the source can tell."""
-    other = "SELECT any_value(city) FROM patients_v1 WHERE city <> (SELECT city FROM patients_v1 WHERE rowid = 5)"
-    change(copy, f"UPDATE patients_v1 SET city = ({other}) WHERE rowid = 5")  # labels are checked in any version
-    lowered(copy)
+    city = "SELECT any_value(city) FROM patients_v1 WHERE city <> (SELECT city FROM patients_v1 WHERE rowid = 5)"
+    change(copy, f"UPDATE patients_v1 SET city = ({city}) WHERE rowid = 5")  # labels are checked in any version
+    lower_k(copy)
     change(copy, """UPDATE sqlanon.manifest SET policy = replace(policy, '"k": 2', '"k": 1')""")
     change(
         copy,
@@ -595,12 +595,12 @@ def test_a_release_verifies_in_every_time_zone(zone: str, tmp_path: Path) -> Non
 def test_the_digest_tells_tables_apart_that_look_alike(values: str, published_release: sqlanon.Release) -> None:
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{published_release.path}' AS r (READ_ONLY)")
-        found = set()
+        digests = set()
         for part in values.replace("), (", ")|(").split("|"):
             connection.execute(f"CREATE OR REPLACE TABLE t AS SELECT * FROM (VALUES {part}) AS v(a, b)")
             query = "SELECT digest FROM r.sqlanon.digest('memory.main.t')"
-            found.add(connection.execute(query).fetchall()[0][0])
-    assert len(found) == 2
+            digests.add(connection.execute(query).fetchall()[0][0])
+    assert len(digests) == 2
 
 
 # Parquet
@@ -632,16 +632,16 @@ PARQUET_TAMPERING = {
 def rewrite(path: Path, query: str, with_manifest: bool = True) -> None:
     text = pq.read_metadata(path).metadata[b"sqlanon"].decode().replace("'", "''")
     metadata = f", KV_METADATA {{sqlanon: '{text}'}}" if with_manifest else ""
-    other = path.with_name("other.parquet")
-    duckdb.connect().execute(f"COPY ({query}) TO '{other}' (FORMAT PARQUET{metadata})")
-    other.replace(path)
+    rewritten = path.with_name("other.parquet")
+    duckdb.connect().execute(f"COPY ({query}) TO '{rewritten}' (FORMAT PARQUET{metadata})")
+    rewritten.replace(path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", some(PARQUET_TAMPERING, 2))
-def test_verify_finds_tampering_in_parquet(what: str, published_parquet: sqlanon.Release, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", some(PARQUET_TAMPERING, 2))
+def test_verify_finds_tampering_in_parquet(case: str, published_parquet: sqlanon.Release, tmp_path: Path) -> None:
     path = Path(shutil.copy(published_parquet.path, tmp_path / "copy.parquet"))
-    query, expected = PARQUET_TAMPERING[what]
+    query, expected = PARQUET_TAMPERING[case]
     rewrite(path, f"FROM '{path}'")
     assert failed_alone(path) == set()  # rewriting alone changes nothing
     rewrite(path, f"{query} FROM '{path}'")
@@ -705,11 +705,11 @@ def directory(path: Path) -> None:
     path.mkdir()
 
 
-def unfinished(path: Path) -> None:
+def leave_wal(path: Path) -> None:
     path.with_name(path.name + ".wal").write_bytes(b"unfinished")
 
 
-NO_RELEASES = (other_database, text_file, empty_file, directory, unfinished)
+NO_RELEASES = (other_database, text_file, empty_file, directory, leave_wal)
 
 
 @pytest.mark.slow
@@ -867,7 +867,7 @@ def run_audit(usual: sqlanon.Result, target: Path) -> AuditError:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("statement", "found", "counted"),
+    ("statement", "expected_failures", "counts"),
     [
         (
             "DELETE FROM sqlanon_staged.main.patients_v2 WHERE stay % 2 = 0",
@@ -883,8 +883,8 @@ def run_audit(usual: sqlanon.Result, target: Path) -> AuditError:
 )
 def test_the_audit_stops_a_release_that_the_search_got_wrong(
     statement: str,
-    found: list[str],
-    counted: str,
+    expected_failures: list[str],
+    counts: str,
     usual: sqlanon.Result,
     published_release: sqlanon.Release,
     tmp_path: Path,
@@ -892,19 +892,19 @@ def test_the_audit_stops_a_release_that_the_search_got_wrong(
 ) -> None:
     """The audit counts again in the file: a fault anywhere before it does not get out."""
     target, old = Path(shutil.copy(published_release.path, tmp_path / "r.duckdb")), published_release
-    detach, written = publishing.DuckDBEngine.detach, list[str]()
+    detach, staged_aliases = publishing.DuckDBEngine.detach, list[str]()
 
     def tampering(engine: Any, alias: str) -> None:
-        if alias == publishing.STAGED and not written:
-            written.append(alias)
+        if alias == publishing.STAGED and not staged_aliases:
+            staged_aliases.append(alias)
             engine.connection.execute(statement)
         detach(engine, alias)
 
     monkeypatch.setattr(publishing.DuckDBEngine, "detach", tampering)
     *failures, classes = run_audit(usual, target).failures
-    assert failures == found
+    assert failures == expected_failures
     searched = "are in the release; the search found 16, the smallest of 30; has the source changed since?"
-    assert classes == f"{counted}, {searched}"
+    assert classes == f"{counts}, {searched}"
     monkeypatch.undo()
     assert verify_file(target).manifest == old.manifest
     assert [path.name for path in tmp_path.iterdir()] == ["r.duckdb"]

@@ -50,7 +50,7 @@ LOCAL = ("mondrian", "k-similar", "subtree", "local", "mu-argus")
 OF_LEVELS = ("height", "relative_height", "entropy")
 
 
-def released(rows: list[Row], policy: sqlanon.Policy) -> tuple[Counter[Any], dict[str, Any]] | None:
+def release_of(rows: list[Row], policy: sqlanon.Policy) -> tuple[Counter[Any], dict[str, Any]] | None:
     """The rows of a release, and what its manifest shows; None where there is no solution."""
     with TemporaryDirectory() as folder, duckdb.connect() as connection:
         path = Path(folder) / "release.parquet"
@@ -61,9 +61,9 @@ def released(rows: list[Row], policy: sqlanon.Policy) -> tuple[Counter[Any], dic
                 db.anonymize(policy).publish(path)
         except sqlanon.InfeasibleError:
             return None
-        found = pq.read_table(path)
-        manifest = json.loads(found.schema.metadata[b"sqlanon"])
-        return Counter(map(tuple, (row.values() for row in found.to_pylist()))), manifest
+        released_table = pq.read_table(path)
+        manifest = json.loads(released_table.schema.metadata[b"sqlanon"])
+        return Counter(map(tuple, (row.values() for row in released_table.to_pylist()))), manifest
 
 
 def figures(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,10 +75,10 @@ def figures(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def policies(draw: st.DrawFn) -> sqlanon.Policy:
     strategy = draw(st.sampled_from(FULL + LOCAL))
     cells = strategy in FULL and draw(st.integers(0, 5)) == 0
-    own = [measure for measure in MEASURES if not ((strategy in LOCAL or cells) and measure in OF_LEVELS)]
+    measures = [measure for measure in MEASURES if not ((strategy in LOCAL or cells) and measure in OF_LEVELS)]
     search: dict[str, Any] = {
         "strategy": strategy,
-        "measure": draw(st.sampled_from(own)),
+        "measure": draw(st.sampled_from(measures)),
         "suppression_limit": draw(st.sampled_from([0.3, 0.5])),
     }
     if cells:
@@ -116,15 +116,15 @@ def neighbours(draw: st.DrawFn) -> tuple[list[Row], list[Row]]:
 
 def check(pair: tuple[list[Row], list[Row]], policy: sqlanon.Policy) -> None:
     assume(pair[0] != pair[1])
-    released_rows = released(pair[0], policy)
+    released_rows = release_of(pair[0], policy)
     assume(released_rows is not None)
     assert released_rows is not None
     # Of a column that is all NULL nobody sees the level.
     assume(all(any(row[i] is not None for row in released_rows[0]) for i in range(2)))
-    other = released(pair[1], policy)
-    assume(other is not None and released_rows[0] == other[0])
-    assert other is not None
-    assert figures(released_rows[1]) == figures(other[1])
+    second_release = release_of(pair[1], policy)
+    assume(second_release is not None and released_rows[0] == second_release[0])
+    assert second_release is not None
+    assert figures(released_rows[1]) == figures(second_release[1])
 
 
 @pytest.mark.thorough
@@ -147,10 +147,10 @@ def test_another_value_under_the_same_label_changes_no_figure(measure: str) -> N
     """With ``entropy`` the score was another one; with ``loss``, where there was one distinct value more."""
     attributes = {"age": {"role": "quasi", "hierarchy": {"intervals": [5, 10]}, "min_level": 1}, "town": "insensitive"}
     policy = make_policy({**attributes, "illness": "sensitive"}, k=2, search={"measure": measure})
-    found = [released(rows, policy) for rows in SAME]
-    shown = [None if one is None else (one[0], figures(one[1])) for one in found]
-    assert shown[0] is not None
-    assert shown[0] == shown[1] == shown[2]
+    releases = [release_of(rows, policy) for rows in SAME]
+    visible = [None if release is None else (release[0], figures(release[1])) for release in releases]
+    assert visible[0] is not None
+    assert visible[0] == visible[1] == visible[2]
 
 
 @pytest.mark.thorough
@@ -160,7 +160,7 @@ def test_another_value_under_the_same_label_changes_no_figure(measure: str) -> N
 def test_the_score_is_shown_where_it_follows_from_the_release(measure: str, expected: float | None) -> None:
     rows: list[Row] = [(20, "Aston", "flu"), (20, "Aston", "gout"), (31, "Corby", "flu"), (32, "Derby", "flu")]
     attributes = {"age": {"intervals": [5, 10]}, "town": {"categories": CITIES}, "illness": "sensitive"}
-    released_rows = released(rows, make_policy(attributes, k=2, search={"measure": measure}))
+    released_rows = release_of(rows, make_policy(attributes, k=2, search={"measure": measure}))
     assert released_rows is not None
     assert released_rows[1]["score"] == expected
 
@@ -171,11 +171,11 @@ def test_a_height_is_shown_where_labels_show_it() -> None:
     rows: list[Row] = [(20, "AB", "flu")] * 4
     attributes = {"age": {"intervals": [5, 10]}, "town": "mask", "illness": "sensitive"}
     policy = make_policy(attributes, k=2, search={"suppression_limit": 0.5})
-    found = [released([*rows, (20, text, "flu")], policy) for text in ("XY", "XYZ", "XYZVW")]
-    shown = [None if one is None else figures(one[1]) for one in found]
-    assert shown[0] is not None
-    assert shown[0] == shown[1] == shown[2]
-    assert json.loads(shown[0]["heights"]) == {"age": 3}
+    releases = [release_of([*rows, (20, text, "flu")], policy) for text in ("XY", "XYZ", "XYZVW")]
+    visible = [None if release is None else figures(release[1]) for release in releases]
+    assert visible[0] is not None
+    assert visible[0] == visible[1] == visible[2]
+    assert json.loads(visible[0]["heights"]) == {"age": 3}
 
 
 @pytest.mark.thorough
@@ -185,7 +185,7 @@ def test_a_height_is_shown_where_labels_show_it() -> None:
 )
 def test_the_top_of_a_mask_does_not_show_how_long_the_longest_text_is(measure: str, suppressed: str) -> None:
     """All towns are hidden; the longest is one of the suppressed people's, whose age is a class of its own."""
-    shown: list[Row] = [(20, town, "flu") for town in ("AB", "CD", "EF", "GH")]
+    kept_rows: list[Row] = [(20, town, "flu") for town in ("AB", "CD", "EF", "GH")]
     attributes = {
         "age": {"role": "quasi", "hierarchy": "suppress", "max_level": 0},
         "town": "mask",
@@ -193,8 +193,10 @@ def test_the_top_of_a_mask_does_not_show_how_long_the_longest_text_is(measure: s
     }
     search = {"suppression_limit": 0.5, "measure": measure}
     policy = make_policy(attributes, k=4, search=search, release={"suppressed": suppressed})
-    found = [released([*shown, *((90 + i, text, "flu") for i in range(4))], policy) for text in ("XY", "XYZ", "XYZVW")]
-    seen = [None if one is None else (one[0], figures(one[1])) for one in found]
+    releases = [
+        release_of([*kept_rows, *((90 + i, text, "flu") for i in range(4))], policy) for text in ("XY", "XYZ", "XYZVW")
+    ]
+    seen = [None if release is None else (release[0], figures(release[1])) for release in releases]
     assert seen[0] is not None
     assert seen[0] == seen[1] == seen[2]
     manifest = seen[0][1]
@@ -240,15 +242,17 @@ def test_the_comparison_with_the_source_includes_fully_suppressed_attributes(tmp
         )
         assert db.verify(release.path, policy).verified
         attacks = sqlanon.attack(release.path, policy, only=["dependencies", "downcoding", "unsorted_matching"])
-        assert {name: (one.victims, one.skipped) for name, one in attacks.items() if one.victims} == {}
+        assert {name: (outcome.victims, outcome.skipped) for name, outcome in attacks.items() if outcome.victims} == {}
         # A later one that is based on it shows no more of the towns.
         later = hidden_towns(tmp_path, "two", 0, after=["one"])
         based = db.anonymize(later)
         assert based.generalization["town"] == 5
         assert db.verify(based.publish().path, later).verified
     with duckdb.connect(release.path, read_only=True) as connection:
-        told = connection.execute("SELECT level, height, what_was_done FROM release_overview WHERE attribute = 'town'")
-        assert told.fetchall() == [(1, 1, "level 1 of 1: fully suppressed")]
+        relation = connection.execute(
+            "SELECT level, height, what_was_done FROM release_overview WHERE attribute = 'town'"
+        )
+        assert relation.fetchall() == [(1, 1, "level 1 of 1: fully suppressed")]
 
 
 @pytest.mark.thorough
@@ -320,14 +324,14 @@ def test_a_release_that_shows_the_level_of_its_top_still_verifies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As they were published before: level 5 of 5, and the score that follows from it."""
-    asked = hidden_towns(tmp_path, "one").model_copy(update={"search": SearchSection(measure="height")})
+    requested_policy = hidden_towns(tmp_path, "one").model_copy(update={"search": SearchSection(measure="height")})
     monkeypatch.setattr(
         "sqlanon.publish.draft.public_generalization", lambda policy, levels, heights: (levels, heights)
     )
     with sqlanon.connect() as db:
-        release = db.anonymize(asked).publish()
+        release = db.anonymize(requested_policy).publish()
         manifest = release.manifest
         assert (manifest.generalization["town"], manifest.heights, manifest.score) == (5, {"age": 2, "town": 5}, 5)
         assert [check.passed for check in release.verify().checks if check.name == "score"] == [True]
         assert release.verify().verified
-        assert db.verify(release.path, asked).verified
+        assert db.verify(release.path, requested_policy).verified

@@ -57,10 +57,10 @@ def texts(rows: pa.Table) -> list[str]:
     return [str(row) for row in rows.to_pylist()]
 
 
-def check_same(live: duckdb.DuckDBPyConnection, asked: sqlanon.Policy, folder: Path) -> sqlanon.Result:
+def check_same(live: duckdb.DuckDBPyConnection, requested_policy: sqlanon.Policy, folder: Path) -> sqlanon.Result:
     """The rows that are handed out are those that are published after them, and they stay the same."""
     with sqlanon.connect(live) as db:
-        result = db.anonymize(asked)
+        result = db.anonymize(requested_policy)
         before, again = result.arrow(), result.relation().to_arrow_table()
         release = result.publish(folder / "release.duckdb", "patients")
         assert before.equals(again) and before.equals(result.arrow()), "they are made once"
@@ -104,9 +104,9 @@ def test_rows_of_other_policies(more: dict[str, Any], live: duckdb.DuckDBPyConne
 
 @pytest.mark.thorough
 def test_decoys_are_among_the_rows(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    asked = policy(release={"decoys": True}, catalog={"database": str(tmp_path / "catalog" / "c.duckdb")})
+    requested_policy = policy(release={"decoys": True}, catalog={"database": str(tmp_path / "catalog" / "c.duckdb")})
     (tmp_path / "catalog").mkdir()
-    result = check_same(live, asked, tmp_path)
+    result = check_same(live, requested_policy, tmp_path)
     assert result.decoys is not None and result.decoys.rows
 
 
@@ -124,11 +124,11 @@ def test_rows_that_fail_the_audit_are_not_handed_out(
     change: str, message: str, live: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     """The source has changed since it was searched: the statement makes rows that do not meet the policy."""
-    asked = policy(
+    requested_policy = policy(
         privacy={"k": 4, "dependencies": "warn", "l_diversity": [{"attribute": "ward", "kind": "distinct", "l": 2}]}
     )
     with sqlanon.connect(live) as db:
-        result = db.anonymize(asked)
+        result = db.anonymize(requested_policy)
         live.execute(change)
         for hand_out in (result.arrow, lambda: result.publish(tmp_path / "r.duckdb", "patients")):
             with pytest.raises(AuditError, match=message):
@@ -151,8 +151,8 @@ def test_rows_that_a_policy_refuses(live: duckdb.DuckDBPyConnection) -> None:
 
 @pytest.mark.slow
 def test_rows_of_a_frequency_set_are_elsewhere(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    counted = "SELECT zip, age, ward, count(*) AS n FROM patients GROUP BY ALL"
-    live.execute(f"COPY ({counted}) TO '{tmp_path / 'counts.parquet'}'")
+    counts = "SELECT zip, age, ward, count(*) AS n FROM patients GROUP BY ALL"
+    live.execute(f"COPY ({counts}) TO '{tmp_path / 'counts.parquet'}'")
     source = {"frequency_set": str(tmp_path / "counts.parquet"), "table": "patients", "undeclared": "drop"}
     with sqlanon.connect() as db:
         result = db.anonymize(make_policy({name: ROLES[name] for name in ("zip", "age", "ward")}, k=4, source=source))
@@ -183,8 +183,8 @@ def test_frames(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
         result = db.anonymize(policy())
         release = result.publish(tmp_path / "release.duckdb", "patients")
         parquet = result.publish(tmp_path / "release.parquet")
-        for made in (result, release, parquet):
-            polars, pandas, arrow = made.pl(), made.df(), made.arrow()
+        for frames in (result, release, parquet):
+            polars, pandas, arrow = frames.pl(), frames.df(), frames.arrow()
             assert polars.rows() == [tuple(row.values()) for row in arrow.to_pylist()]
             assert polars.columns == list(pandas.columns) == arrow.schema.names
             assert list(pandas["age"]) == polars["age"].to_list()
@@ -201,9 +201,9 @@ def test_a_library_that_is_missing_is_named(
     with sqlanon.connect(live) as db:
         result = db.anonymize(policy())
         release = result.publish(tmp_path / "release.duckdb", "patients")
-        for made in (result, release):
+        for frames in (result, release):
             with pytest.raises(MissingLibraryError, match=rf"a {library} data frame.*'\.\[{library}\]'"):
-                getattr(made, {"pandas": "df", "polars": "pl"}[library])()
+                getattr(frames, {"pandas": "df", "polars": "pl"}[library])()
 
 
 @pytest.mark.thorough

@@ -46,7 +46,7 @@ SOURCE = """
 HEIGHTS = {"age": 3, "price": 3, "birth": 4, "zip": 5, "city": 3, "band": 2, "rank": 2, "sex": 1}
 
 
-def drafted(db: sqlanon.Database, **changes: Any) -> ReleaseDraft:
+def make_draft(db: sqlanon.Database, **changes: Any) -> ReleaseDraft:
     specs: dict[str, Any] = {}
     for name, (hierarchy, level) in ATTRIBUTES.items():
         rule = {"mask": "right"} if hierarchy == "mask" else hierarchy
@@ -60,7 +60,7 @@ def drafted(db: sqlanon.Database, **changes: Any) -> ReleaseDraft:
 def draft() -> Iterator[ReleaseDraft]:
     with duckdb.connect() as connection, sqlanon.connect(connection) as db:
         connection.execute(f"CREATE TABLE t AS {SOURCE}")
-        draft = drafted(db)
+        draft = make_draft(db)
         assert draft.recoding.figures.suppressed_rows == 0
         with draft.rows(shuffled=False) as rows:
             draft.run.engine.execute(create_table(draft.run.work("released"), rows))
@@ -72,7 +72,7 @@ def expected_levels(draft: ReleaseDraft) -> set[tuple[str, str, int, str]]:
 
     There is none where these are several: north is a part of the hills, and also the label of the coast.
     """
-    found = set()
+    entries = set()
     for name, hierarchy in zip(ATTRIBUTES, draft.search_input.policy_hierarchies, strict=True):
         level = ATTRIBUTES[name][1]
         names = [hierarchy.released_column(n) for n in range(hierarchy.height + 1)]
@@ -80,11 +80,11 @@ def expected_levels(draft: ReleaseDraft) -> set[tuple[str, str, int, str]]:
         query = f"SELECT {columns} FROM {hierarchy.table.sql('duckdb')}"
         if level or hierarchy.open_ends:
             for row in draft.run.engine.connection.execute(query).fetchall():
-                found |= {
+                entries |= {
                     (name, row[i], j, row[j]) for i in range(level, len(row)) for j in range(max(i, level), len(row))
                 }
-    counts = Counter((name, label, level) for name, label, level, _ in found)
-    return {row for row in found if counts[row[:3]] == 1}
+    counts = Counter((name, label, level) for name, label, level, _ in entries)
+    return {row for row in entries if counts[row[:3]] == 1}
 
 
 def test_the_levels_of_labels_are_those_of_their_hierarchies(draft: ReleaseDraft) -> None:
@@ -183,8 +183,8 @@ def test_the_height_of_a_mask_is_shown_where_labels_show_it() -> None:
         (4, 4, heights),
         (5, 1, {"zip": 1, "age": 2}),
     ):
-        shown = public_generalization(policy, {"zip": level, "age": 0}, heights)
-        assert shown == ({"zip": shown_level, "age": 0}, shown_heights)
+        generalization = public_generalization(policy, {"zip": level, "age": 0}, heights)
+        assert generalization == ({"zip": shown_level, "age": 0}, shown_heights)
 
 
 # --- suppressed rows by label
@@ -206,14 +206,14 @@ def suppressing() -> Iterator[ReleaseDraft]:
 STARS = "SELECT '*' AS ward, '*' AS job FROM range(18)"
 
 
-def shown(draft: ReleaseDraft, **changes: Any) -> list[tuple[Any, ...]]:
+def suppressed_labels(draft: ReleaseDraft, **changes: Any) -> list[tuple[Any, ...]]:
     search_input = replace(draft.search_input, **changes)
     return [*count_suppressed_by_label(draft.run, search_input, draft.recoding, draft.run.work("released"))]
 
 
 def test_suppressed_rows_are_shown_by_the_first_attribute_below_its_top(suppressing: ReleaseDraft) -> None:
     draft = suppressing
-    assert shown(draft) == [("ward", "a", 4, 9)]
+    assert suppressed_labels(draft) == [("ward", "a", 4, 9)]
     top = replace(draft.recoding, generalization={"ward": 1, "job": 0})
     released = draft.run.work("released")
     assert count_suppressed_by_label(draft.run, draft.search_input, top, released) == []  # y and z have two each
@@ -232,9 +232,9 @@ def test_suppressed_rows_are_hidden_where_they_could_be_derived(suppressing: Rel
         {"population": policy.source},
         {"search": policy.search.model_copy(update={"strategy": "mondrian"})},
     ):
-        assert shown(suppressing, policy=policy.model_copy(update=update)) == []
+        assert suppressed_labels(suppressing, policy=policy.model_copy(update=update)) == []
     earlier = replace(suppressing.search_input.earlier, run_ids=("first",))
-    assert shown(suppressing, earlier=earlier) == []
+    assert suppressed_labels(suppressing, earlier=earlier) == []
 
 
 def test_a_withdrawal_keeps_no_earlier_version_and_shows_no_suppressed_rows(suppressing: ReleaseDraft) -> None:
@@ -245,7 +245,7 @@ def test_a_withdrawal_keeps_no_earlier_version_and_shows_no_suppressed_rows(supp
     keeping = suppressing.search_input.policy.model_copy(
         update={"release": sqlanon.policy.ReleaseSection(database="r.duckdb", keep=3)}
     )
-    kept = replace(suppressing, search_input=replace(suppressing.search_input, policy=keeping))
-    assert [draft.retained_versions for draft in (suppressing, kept)] == [1, 3]
-    assert replace(kept, replaces=withdrawal.replaces).retained_versions == 1
-    assert replace(kept, is_draft=True).retained_versions == 1
+    keeping_draft = replace(suppressing, search_input=replace(suppressing.search_input, policy=keeping))
+    assert [draft.retained_versions for draft in (suppressing, keeping_draft)] == [1, 3]
+    assert replace(keeping_draft, replaces=withdrawal.replaces).retained_versions == 1
+    assert replace(keeping_draft, is_draft=True).retained_versions == 1

@@ -46,29 +46,31 @@ def path(twice: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(twice, tmp_path / "r.duckdb"))
 
 
-def staged(path: Path, draft: ReleaseDraft, keep: int = 1, name: str = "t") -> tuple[int | None, list[int | None]]:
+def stage_versions(
+    path: Path, draft: ReleaseDraft, keep: int = 1, name: str = "t"
+) -> tuple[int | None, list[int | None]]:
     """The version that would be published, and those that would stay."""
     with FileTarget(path, name, keep).stage(draft) as staging:
         return staging.version, [manifest.version for manifest in staging.kept_manifests]
 
 
-@pytest.mark.parametrize(("keep", "kept"), [(2, [2]), (3, [2, 1])])
-def test_the_newest_versions_stay(keep: int, kept: list[int], path: Path, draft: ReleaseDraft) -> None:
+@pytest.mark.parametrize(("keep", "versions"), [(2, [2]), (3, [2, 1])])
+def test_the_newest_versions_stay(keep: int, versions: list[int], path: Path, draft: ReleaseDraft) -> None:
     before = path.read_bytes()
-    assert staged(path, draft, keep) == (3, kept)
+    assert stage_versions(path, draft, keep) == (3, versions)
     assert path.read_bytes() == before and [*path.parent.iterdir()] == [path]
 
 
 @pytest.mark.slow
 def test_a_new_file_has_version_1_and_a_parquet_file_none(draft: ReleaseDraft, tmp_path: Path) -> None:
-    assert staged(tmp_path / "new.duckdb", draft, 3) == (1, [])
-    assert staged(tmp_path / "new.parquet", draft) == (None, [])
+    assert stage_versions(tmp_path / "new.duckdb", draft, 3) == (1, [])
+    assert stage_versions(tmp_path / "new.parquet", draft) == (None, [])
 
 
 def refusal(path: Path, draft: ReleaseDraft, **options: Any) -> str:
     before = path.read_bytes() if path.exists() else None
     with pytest.raises(ReleaseError) as refused:
-        staged(path, draft, **options)
+        stage_versions(path, draft, **options)
     assert (path.read_bytes() if path.exists() else None) == before
     return str(refused.value)
 
@@ -140,8 +142,8 @@ def test_the_source_and_the_catalog_are_no_release(name: str, draft: ReleaseDraf
     policy = draft.search_input.policy.model_copy(update={"catalog": SimpleNamespace(database=catalog)})
     source = SimpleNamespace(files=[tmp_path / "source.csv"])
     search_input: Any = SimpleNamespace(policy=policy, source=source)
-    other: Any = SimpleNamespace(search_input=search_input, run=draft.run, retained_versions=1)
+    other_draft: Any = SimpleNamespace(search_input=search_input, run=draft.run, retained_versions=1)
     with pytest.raises(ReleaseError):
-        target_for(other, tmp_path / name, None)
-    chosen = target_for(other, tmp_path / "release.duckdb", None)
+        target_for(other_draft, tmp_path / name, None)
+    chosen = target_for(other_draft, tmp_path / "release.duckdb", None)
     assert (chosen.path, chosen.table_name, chosen.keep) == (tmp_path.resolve() / "release.duckdb", "t", 1)

@@ -43,7 +43,7 @@ def hash_here(rows: list[tuple[Any, ...]]) -> str:
 
 @pytest.mark.slow
 def test_other_rows_have_another_hash() -> None:
-    hashes = {what: hash_here(rows) for what, rows in OTHERS.items()}
+    hashes = {case: hash_here(rows) for case, rows in OTHERS.items()}
     assert hashes["as they are"] == hash_here(ROWS[::-1])
     assert not [pair for pair in combinations(hashes, 2) if hashes[pair[0]] == hashes[pair[1]]]
 
@@ -67,7 +67,7 @@ def test_other_rows_in_spark_have_another_hash(session: Any) -> None:
             session.createDataFrame(rows, "x string, y string, n bigint").createOrReplaceTempView("hashed_rows")
             return hash_buckets(server, bucket_hashes(table("hashed_rows"), TYPES))
 
-        hashes = {what: hash_there(rows) for what, rows in OTHERS.items()}
+        hashes = {case: hash_there(rows) for case, rows in OTHERS.items()}
         assert hashes["as they are"] == hash_there(ROWS[::-1])
         assert not [pair for pair in combinations(hashes, 2) if hashes[pair[0]] == hashes[pair[1]]]
 
@@ -78,6 +78,6 @@ def test_a_wide_table_is_hashed() -> None:
     names = [f"c{i}" for i in range(1000)]
     with closing(duckdb.connect()) as connection:
         connection.execute(f"CREATE TABLE r AS SELECT {', '.join(f'{i} AS {name}' for i, name in enumerate(names))}")
-        one = hash_rows(DuckDBEngine(connection), table("r"), dict.fromkeys(names, "INTEGER"))
+        digest = hash_rows(DuckDBEngine(connection), table("r"), dict.fromkeys(names, "INTEGER"))
         connection.execute("UPDATE r SET c999 = 0")
-        assert hash_rows(DuckDBEngine(connection), table("r"), dict.fromkeys(names, "INTEGER")) != one
+        assert hash_rows(DuckDBEngine(connection), table("r"), dict.fromkeys(names, "INTEGER")) != digest

@@ -61,11 +61,11 @@ def traces(connection: duckdb.DuckDBPyConnection, relation: str) -> list[str]:
         if abs(connection.execute(f"SELECT {figure} FROM moved").fetchall()[0][0] - mean) > 7 * variance**0.5
     ]
     # Windows of either order: where their rows are, or were, on average; and whether they are in the old order inside.
-    for window, other in (("was", "pos"), ("pos", "was")):
+    for window, measured in (("was", "pos"), ("pos", "was")):
         for size in (VECTOR, 122_880):
             squares, inside, windows = connection.execute(f"""
                 SELECT sum(12 * n * pow((mean + 0.5) / {rows} - 0.5, 2)), sum(c * sqrt(n)) / sqrt(count(*)), count(*)
-                FROM (SELECT count(*) AS n, avg({other}) AS mean, corr(was, pos) AS c
+                FROM (SELECT count(*) AS n, avg({measured}) AS mean, corr(was, pos) AS c
                       FROM moved GROUP BY {window} // {size} HAVING n > 100)
             """).fetchall()[0]
             if squares > windows + 7 * (2 * windows) ** 0.5:

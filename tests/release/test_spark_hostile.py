@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_patients import ATTRIBUTES, names_in, patients, place, policy_of, publish, shown
+from spark_patients import ATTRIBUTES, count_rows, names_in, patients, place, policy_of, publish
 from sqlglot import exp
 
 import sqlanon
@@ -32,7 +32,7 @@ OURS = "USING PARQUET TBLPROPERTIES ('sqlanon.release' = 'r')"
 
 
 @pytest.fixture
-def evaluated(spark: Any) -> Iterator[Callable[[], bool]]:
+def was_evaluated(spark: Any) -> Iterator[Callable[[], bool]]:
     """Whether something of a forgery was evaluated, by the driver or an executor: it makes a file."""
     folder = Path(spark._jvm.java.lang.System.getProperty("java.io.tmpdir"))
     yield lambda: any(folder.glob(f"{MARK}*"))
@@ -73,47 +73,47 @@ FORGED: dict[str, list[str]] = {
 }
 
 
-def forge(spark: Any, what: str) -> None:
-    for statement in FORGED[what]:
+def forge(spark: Any, case: str) -> None:
+    for statement in FORGED[case]:
         location = ""
         if "{location}" in statement:
-            found = spark.sql("DESCRIBE EXTENDED clinic.other").collect()
-            location = next(row[1] for row in found if row[0] == "Location")
+            description = spark.sql("DESCRIBE EXTENDED clinic.other").collect()
+            location = next(row[1] for row in description if row[0] == "Location")
         spark.sql(statement.replace("{location}", location))
 
 
-@pytest.mark.parametrize("what", some(FORGED, 1))
-def test_nothing_of_a_forged_release_is_evaluated(what: str, place: Any, evaluated: Callable[[], bool]) -> None:
+@pytest.mark.parametrize("case", some(FORGED, 1))
+def test_nothing_of_a_forged_release_is_evaluated(case: str, place: Any, was_evaluated: Callable[[], bool]) -> None:
     patients(place, 120)
     policy = policy_of()
     release = publish(place, policy)
-    forge(place, what)
-    assert not evaluated()
+    forge(place, case)
+    assert not was_evaluated()
     for with_source in (False, True):
         try:
             with sqlanon.connect(place) as db:
-                found = db.verify(place, policy, "shared.r") if with_source else release.verify()
-            assert failed_checks(found) & {"view", "tables"}, what
+                verification = db.verify(place, policy, "shared.r") if with_source else release.verify()
+            assert failed_checks(verification) & {"view", "tables"}, case
         except sqlanon.ReleaseError as error:
             assert "was a release of sqlanon" in str(error)
             assert error.exit_status == 1
-        assert not evaluated(), what
+        assert not was_evaluated(), case
     try:
         publish(place, policy)
     except SqlanonError:
-        assert not evaluated()
+        assert not was_evaluated()
     else:
         assert release_location(place, "shared.r").verify().checks
-        assert not evaluated()
+        assert not was_evaluated()
 
 
 @pytest.mark.thorough
-def test_a_forgery_would_be_evaluated(place: Any, evaluated: Callable[[], bool]) -> None:
+def test_a_forgery_would_be_evaluated(place: Any, was_evaluated: Callable[[], bool]) -> None:
     patients(place, 60)
     publish(place)
     forge(place, "the view evaluates")
     place.sql("SELECT * FROM shared.r").collect()
-    assert evaluated()
+    assert was_evaluated()
 
 
 def squat(spark: Any) -> None:
@@ -138,7 +138,7 @@ def clear(spark: Any) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("again", [False, True], ids=["the first release", "a later release"])
 def test_somebody_creates_relations_between_two_statements(
-    place: Any, evaluated: Callable[[], bool], again: bool
+    place: Any, was_evaluated: Callable[[], bool], again: bool
 ) -> None:
     """Nothing of theirs is evaluated or shown: the release is out as a whole, or the earlier one is."""
     patients(place, 60)
@@ -153,7 +153,7 @@ def test_somebody_creates_relations_between_two_statements(
         for number in list(numbers)[::step]:
             if again:
                 result.publish()
-                expected = shown(place)
+                expected = count_rows(place)
             with attack_between(SparkEngine, lambda: squat(place), number, in_release_schema) as statements:
                 try:
                     result.publish()
@@ -162,14 +162,14 @@ def test_somebody_creates_relations_between_two_statements(
                 else:
                     reason = ""
             where = f"before {statements.texts[number] if number < len(statements.texts) else number}: {reason}"
-            assert not evaluated(), where
+            assert not was_evaluated(), where
             if not reason:
                 verification = release_location(place, "shared.r").verify()
                 assert failed_checks(verification) <= {"versions"}, where
-                assert expected is None or sum(shown(place).values()) == sum(expected.values()), where
+                assert expected is None or sum(count_rows(place).values()) == sum(expected.values()), where
             elif again:
-                assert shown(place) == expected, where
-            assert not evaluated(), where
+                assert count_rows(place) == expected, where
+            assert not was_evaluated(), where
             clear(place)
 
 
@@ -177,7 +177,7 @@ def test_somebody_creates_relations_between_two_statements(
 def test_a_table_that_is_replaced_after_the_audit_is_not_shown(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     patients(place, 60)
     publish(place)
-    before = shown(place)
+    before = count_rows(place)
 
     def replace() -> None:
         place.sql("DROP TABLE shared.r_v2")
@@ -188,13 +188,13 @@ def test_a_table_that_is_replaced_after_the_audit_is_not_shown(place: Any, monke
     last = max(i for i, text in enumerate(statements.texts) if "ALTER COLUMN" in text)
     clear(place)
     publish(place)
-    before = shown(place)
+    before = count_rows(place)
     with (
         attack_between(SparkEngine, replace, last + 1, in_release_schema),
         pytest.raises(sqlanon.AuditError, match="r_v2: not part of the release"),
     ):
         publish(place)
-    assert shown(place) == before
+    assert count_rows(place) == before
 
 
 @pytest.mark.thorough

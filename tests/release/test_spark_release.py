@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from killed_runs import killed_at
-from spark_patients import ATTRIBUTES, PRIVATE, names_in, patients, place, policy_of, publish, shown
+from spark_patients import ATTRIBUTES, PRIVATE, count_rows, names_in, patients, place, policy_of, publish
 from sqlglot import exp
 
 import sqlanon
@@ -116,21 +116,21 @@ def _values(draw: random.Random, rows: int) -> pa.Table:
 
 def test_digest_in_spark_is_that_of_duckdb(spark: Any) -> None:
     values = _values(random.Random(20261122), 4000)
-    here = duckdb.connect()
-    here.execute("SET TimeZone = 'UTC'")
-    here.execute(macro_script(RELEASE_MACROS))
-    here.register("arrow", values)
-    here.execute("CREATE TABLE t AS FROM arrow")
-    types = {name: type_ for name, type_, *_ in here.execute("DESCRIBE t").fetchall()}
+    local = duckdb.connect()
+    local.execute("SET TimeZone = 'UTC'")
+    local.execute(macro_script(RELEASE_MACROS))
+    local.register("arrow", values)
+    local.execute("CREATE TABLE t AS FROM arrow")
+    types = {name: type_ for name, type_, *_ in local.execute("DESCRIBE t").fetchall()}
     assert all(map(is_digestible, types.values()))
     engine = SparkEngine(spark)
     try:
         relation = engine.upload("sqlanon_values", values)
         for name, type_ in types.items():
-            here.execute(f"CREATE OR REPLACE VIEW one AS SELECT {duck(name)} FROM t")
-            expected = here.execute(call_digest("one").sql("duckdb")).fetchall()
+            local.execute(f"CREATE OR REPLACE VIEW one AS SELECT {duck(name)} FROM t")
+            expected = local.execute(call_digest("one").sql("duckdb")).fetchall()
             assert engine.rows(digest_query(relation.copy(), {name: type_})) == expected, name
-        expected = here.execute(call_digest("t").sql("duckdb")).fetchall()
+        expected = local.execute(call_digest("t").sql("duckdb")).fetchall()
         assert engine.rows(digest_query(relation.copy(), types)) == expected
         none = select_star(relation.copy()).where("FALSE").subquery("none")
         assert engine.rows(digest_query(none, types)) == [(0, "0")]
@@ -153,8 +153,8 @@ def test_readers_find_rows_and_comments(place: Any, tmp_path: Path) -> None:
         release = result.publish()
     assert release.manifest.digest == file.manifest.digest
     assert release.manifest.columns == file.manifest.columns
-    with duckdb.connect(str(file.path), read_only=True) as here:
-        assert shown(place) == Counter(here.execute("FROM r").fetchall())
+    with duckdb.connect(str(file.path), read_only=True) as local:
+        assert count_rows(place) == Counter(local.execute("FROM r").fetchall())
     assert names_in(place) == {"r", "r_v1", "r_v1_manifest"}
     verification = release.verify()
     assert verification.verified, verification.failures
@@ -163,21 +163,21 @@ def test_readers_find_rows_and_comments(place: Any, tmp_path: Path) -> None:
     assert release.table == "shared.r"
     # The catalog of the tests' Spark is in memory.
     assert any("in memory" in warning for warning in result.warnings)
-    told = {row["col_name"]: row["comment"] for row in place.sql("DESCRIBE shared.r").collect()}
-    assert told["diagnosis"].startswith("sensitive")
-    assert "quasi-identifier" in told["age"]
+    comments = {row["col_name"]: row["comment"] for row in place.sql("DESCRIBE shared.r").collect()}
+    assert comments["diagnosis"].startswith("sensitive")
+    assert "quasi-identifier" in comments["age"]
 
 
 def test_statements_behind_verify_give_what_it_saw(place: Any) -> None:
     patients(place, 200)
     release = publish(place)
-    digest, combinations, *here = release.verify_sql()
+    digest, combinations, *row_statements = release.verify_sql()
     assert place.sql(digest).collect()[0]["digest"] == release.manifest.digest
     counts = place.sql(combinations).collect()
     assert sum(row["rows"] for row in counts) == release.manifest.released_rows
     assert min(row["rows"] for row in counts) == release.manifest.smallest_class
-    assert len(here) == 1
-    assert "K_ANONYMITY" in here[0]
+    assert len(row_statements) == 1
+    assert "K_ANONYMITY" in row_statements[0]
     sizes = place.sql(release.class_sizes_sql()).collect()
     assert [(row["class_size"], row["classes"]) for row in sizes] == release.class_sizes()
 
@@ -208,9 +208,11 @@ def test_names_and_values_that_are_hostile(place: Any) -> None:
     assert verification.verified, verification.failures
     assert place.table("shared.secret_1").columns == HOSTILE
     names = ", ".join(map(quote_name, HOSTILE[2:6]))
-    assert shown(place, f"(SELECT {names} FROM shared.secret_1)") == shown(place, f"(SELECT {names} FROM clinic.t)")
-    told = {row["col_name"]: row["comment"] for row in place.sql("DESCRIBE shared.secret_1").collect()}
-    assert all(told[name] for name in HOSTILE)
+    assert count_rows(place, f"(SELECT {names} FROM shared.secret_1)") == count_rows(
+        place, f"(SELECT {names} FROM clinic.t)"
+    )
+    comments = {row["col_name"]: row["comment"] for row in place.sql("DESCRIBE shared.secret_1").collect()}
+    assert all(comments[name] for name in HOSTILE)
 
 
 def test_columns_that_have_one_value(place: Any) -> None:
@@ -218,7 +220,7 @@ def test_columns_that_have_one_value(place: Any) -> None:
     place.sql(f"CREATE TABLE clinic.t USING PARQUET AS SELECT {values} FROM range(50)")
     release = publish(place, policy_of({"zip": "suppress", "age": "suppress", "x": "insensitive"}))
     assert release.verify().verified
-    assert shown(place) == Counter({("a", None, ""): 50})
+    assert count_rows(place) == Counter({("a", None, ""): 50})
     assert release.class_sizes() == [(50, 1)]
 
 
@@ -240,7 +242,7 @@ def test_a_release_with_noise(place: Any) -> None:
     pairs = place.sql("SELECT r.cost AS released, t.cost FROM shared.r AS r JOIN clinic.t USING (number)").collect()
     assert len(pairs) == result.released_rows > 50
     assert sum(pair["released"] != pair["cost"] for pair in pairs) > 0.9 * len(pairs)
-    assert all(0 <= one["released"] <= 9000 for one in pairs)
+    assert all(0 <= pair["released"] <= 9000 for pair in pairs)
 
 
 def test_a_release_with_masked_rows(place: Any) -> None:
@@ -260,17 +262,17 @@ def test_a_release_with_masked_rows(place: Any) -> None:
     assert release.verify().verified
     assert against.verified, against.failures
     assert {check.name for check in against.checks if check.passed} >= {"against the source: recoded source"}
-    assert sum(shown(place).values()) == result.released_rows
-    with duckdb.connect() as here:  # by hand, of the source's rows
-        here.register("released", place.table("shared.r").toArrow())
-        here.register("source", place.table("clinic.t").toArrow())
-        ((smallest,),) = here.execute(
+    assert sum(count_rows(place).values()) == result.released_rows
+    with duckdb.connect() as local:  # by hand, of the source's rows
+        local.register("released", place.table("shared.r").toArrow())
+        local.register("source", place.table("clinic.t").toArrow())
+        ((smallest,),) = local.execute(
             "SELECT MIN(n) FROM (SELECT COUNT(*) AS n FROM released GROUP BY zip, age)"
         ).fetchall()
         assert smallest >= 12
-        masked = here.execute("SELECT COUNT(*) FROM released WHERE zip = '*' AND age = '*'").fetchall()
+        masked = local.execute("SELECT COUNT(*) FROM released WHERE zip = '*' AND age = '*'").fetchall()
         assert masked == [(result.suppressed_rows,)]
-        rows = here.execute("SELECT COUNT(*) FROM released JOIN source USING (number)").fetchall()
+        rows = local.execute("SELECT COUNT(*) FROM released JOIN source USING (number)").fetchall()
         assert rows == [(result.released_rows,)]
 
 
@@ -312,11 +314,11 @@ def test_nothing_of_the_source_is_written_beside_the_rows(place: Any) -> None:
 
 def _encode_struct(spark: Any, name: str) -> str:
     """All that the files of a table have beside values of columns."""
-    found = []
+    texts = []
     for file in _files(spark, name):
         metadata = pq.read_metadata(file)
-        found += [str(metadata.metadata), str(metadata.to_dict())]
-    return " ".join(found)
+        texts += [str(metadata.metadata), str(metadata.to_dict())]
+    return " ".join(texts)
 
 
 def _files(spark: Any, name: str) -> list[Path]:
@@ -350,7 +352,7 @@ def test_order_tells_nothing_of_the_source(place: Any) -> None:
     for file in files:
         count = len(file)
         assert abs(sum(file) / count - rows / 2) < 5 * rows / (12 * count) ** 0.5  # no file has a part of the source
-        rising = sum(one < other for one, other in itertools.pairwise(file))
+        rising = sum(number < next_number for number, next_number in itertools.pairwise(file))
         assert abs(rising - count / 2) < 5 * (count / 12) ** 0.5
         places = sum(i * number for i, number in enumerate(file))
         spread = (count**3 / 12) ** 0.5 * rows / 12**0.5
@@ -365,7 +367,7 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def stopped(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def stop_at_statement(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Stops the engine at a statement that changes something in Spark, counted from 0; for good, if it is killed."""
     execute = SparkEngine.execute
 
@@ -397,12 +399,12 @@ def _changes_a_release(statement: exp.Expr) -> bool:
 
 
 def _dies_with(patch: pytest.MonkeyPatch, name: str, counts: dict[str, int], at: int, error: BaseException) -> None:
-    own = getattr(SparkEngine, name)
+    original = getattr(SparkEngine, name)
 
     def dying(self: SparkEngine, *arguments: Any) -> Any:
         if counts["statements"] > at:
             raise error
-        return own(self, *arguments)
+        return original(self, *arguments)
 
     patch.setattr(SparkEngine, name, dying)
 
@@ -413,14 +415,16 @@ older version's two tables."""
 
 
 @pytest.mark.thorough
-def test_a_crash_at_any_statement(place: Any, stopped: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_at_any_statement(
+    place: Any, stop_at_statement: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever was done, readers have a whole release, which verifies; and the next publication works."""
     patients(place, 120)
     older, newer = policy_of(), policy_of(dict(ATTRIBUTES) | {"cost": "identifying"})
     publish(place, older)
-    before = shown(place)
+    before = count_rows(place)
     for at in (0, 1, 2, 3, 4, 6, *range(VIEW - 1, STATEMENTS + 1)):
-        stopped(at, Killed(), for_good=True)
+        stop_at_statement(at, Killed(), for_good=True)
         if at < STATEMENTS:
             with pytest.raises(Killed):
                 publish(place, newer)
@@ -431,15 +435,15 @@ def test_a_crash_at_any_statement(place: Any, stopped: Callable[..., None], monk
         assert verification.verified, (at, verification.failures)
         is_new = at > VIEW
         assert ("cost" in place.table("shared.r").columns) != is_new
-        assert shown(place) == before or is_new
+        assert count_rows(place) == before or is_new
         left = names_in(place) - {
             "r",
             f"r_v{verification.manifest.version}",
             f"r_v{verification.manifest.version}_manifest",
         }
-        told = next(check for check in verification.checks if check.name == "versions")
-        assert (told.passed is True) == (not left)
-        assert all(name in told.message for name in left)
+        versions_check = next(check for check in verification.checks if check.name == "versions")
+        assert (versions_check.passed is True) == (not left)
+        assert all(name in versions_check.message for name in left)
         again = publish(place, older)
         version = again.manifest.version
         assert names_in(place) == {"r", f"r_v{version}", f"r_v{version}_manifest"}
@@ -447,63 +451,63 @@ def test_a_crash_at_any_statement(place: Any, stopped: Callable[..., None], monk
 
 @pytest.mark.thorough
 def test_the_ledger_after_a_crash_at_any_statement(
-    place: Any, stopped: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    place: Any, stop_at_statement: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Also between the view and the word of it: the next run that reads the ledger completes it, or forgets it."""
     patients(place, 120)
     catalog = {"database": str(tmp_path / "c.duckdb")}
     older, newer = policy_of(catalog=catalog), policy_of(dict(ATTRIBUTES) | {"cost": "identifying"}, catalog=catalog)
 
-    def known() -> list[tuple[Any, ...]]:
+    def ledger_releases() -> list[tuple[Any, ...]]:
         with duckdb.connect(tmp_path / "c.duckdb", read_only=True) as connection:
             query = "SELECT digest, replaced_at IS NULL, intended_at IS NULL FROM sqlanon.releases ORDER BY rowid"
             return connection.execute(query).fetchall()
 
     publish(place, older)
-    number, told = 1, list[bool]()
+    number, outcomes = 1, list[bool]()
     for at in (0, 3, VIEW, None):
         if at is None:
             with killed_at(recording, "complete_intent"):
                 publish(place, newer)
         else:
-            stopped(at, Killed(), for_good=True)
+            stop_at_statement(at, Killed(), for_good=True)
             with pytest.raises(Killed):
                 publish(place, newer)
             monkeypatch.undo()
-        told.append(all(is_out for *_, is_out in known()))
+        outcomes.append(all(is_out for *_, is_out in ledger_releases()))
         number += at is None
         with sqlanon.connect(place) as db:
             result = db.anonymize(newer)
             read_ledger(result._run.engine, tmp_path / "c.duckdb", Reach(newer, result._search_input.source))
         verification = release_location(place, "shared.r").verify()
         assert verification.verified
-        assert len(known()) == number
-        assert [row for row in known() if row[1]] == [(verification.digest, True, True)]
-    assert told == [True, True, False, False]  # there was an intent from the view on
+        assert len(ledger_releases()) == number
+        assert [row for row in ledger_releases() if row[1]] == [(verification.digest, True, True)]
+    assert outcomes == [True, True, False, False]  # there was an intent from the view on
     publish(place, older)
-    assert [row[1:] for row in known()] == [(False, True), (False, True), (True, True)]
+    assert [row[1:] for row in ledger_releases()] == [(False, True), (False, True), (True, True)]
 
 
 @pytest.mark.thorough
 def test_an_error_at_any_statement_leaves_nothing(
-    place: Any, stopped: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    place: Any, stop_at_statement: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patients(place, 120)
     publish(place)
-    before, names = shown(place), names_in(place)
+    before, names = count_rows(place), names_in(place)
     for at in (0, 1, 2, 3, 6, VIEW):
         for afterwards in (False, True):
             if (at, afterwards) in ((0, True), (VIEW, True)):  # nobody knows of the table; the view is swapped
                 continue
-            stopped(at, KeyboardInterrupt(), for_good=False, afterwards=afterwards)
+            stop_at_statement(at, KeyboardInterrupt(), for_good=False, afterwards=afterwards)
             with pytest.raises(KeyboardInterrupt):
                 publish(place, policy_of(dict(ATTRIBUTES) | {"cost": "identifying"}))
             monkeypatch.undo()
             assert names_in(place) == names
-    assert shown(place) == before
+    assert count_rows(place) == before
     assert release_location(place, "shared.r").verify().verified
     # The view is there, and somebody is told that it is not: then nothing behind it is removed.
-    stopped(VIEW, KeyboardInterrupt(), for_good=False, afterwards=True)
+    stop_at_statement(VIEW, KeyboardInterrupt(), for_good=False, afterwards=True)
     with pytest.raises(KeyboardInterrupt):
         publish(place, policy_of(dict(ATTRIBUTES) | {"cost": "identifying"}))
     monkeypatch.undo()
@@ -532,26 +536,26 @@ class Losing(threading.Thread):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kept", [False, True], ids=["counts here", "counts there"])
+@pytest.mark.parametrize("keeps_rdds", [False, True], ids=["counts here", "counts there"])
 def test_executors_that_die_while_rows_are_written(
-    place: Any, spark_cluster: Cluster, kept: bool, monkeypatch: pytest.MonkeyPatch
+    place: Any, spark_cluster: Cluster, keeps_rdds: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of two: it is done again, and the release is whole. Both, with what they kept: an error or a whole one."""
-    monkeypatch.setattr(SMALL_SPARK, 5 if kept else 500_000)
+    monkeypatch.setattr(SMALL_SPARK, 5 if keeps_rdds else 500_000)
     rows = 20_000
     values = "CAST(id % 7 AS STRING) AS zip, CAST(id % 50 AS INT) AS age, id AS number"
     place.sql(f"CREATE TABLE clinic.t USING PARQUET AS SELECT {values} FROM range(0, {rows}, 1, 8)")
     attributes = {"zip": "suppress", "age": {"intervals": [5, 10]}, "number": "insensitive"}
-    source = {"table": "clinic.t"} | ({"fetch_limit": 1} if kept else {})
+    source = {"table": "clinic.t"} | ({"fetch_limit": 1} if keeps_rdds else {})
     older, newer = policy_of(attributes, source=source), policy_of(attributes, source=source, privacy={"k": 500})
     publish(place, older)
-    before, names = shown(place), names_in(place)
+    before, names = count_rows(place), names_in(place)
     execute, losing = SparkEngine.execute, []
 
     def executing(self: SparkEngine, statement: exp.Expr, parameters: Any = ()) -> None:
         if isinstance(statement, exp.Insert) and not losing:
             victims = spark_cluster.both_executors()
-            losing.append(Losing(place, victims if kept else victims[:1]))
+            losing.append(Losing(place, victims if keeps_rdds else victims[:1]))
             losing[0].start()
         execute(self, statement, parameters)
 
@@ -559,12 +563,12 @@ def test_executors_that_die_while_rows_are_written(
     try:
         release = publish(place, newer)
     except sqlanon.SourceError as error:
-        assert kept and "an executor was lost" in str(error)
-        assert (shown(place), names_in(place)) == (before, names)
+        assert keeps_rdds and "an executor was lost" in str(error)
+        assert (count_rows(place), names_in(place)) == (before, names)
     else:
         assert release.manifest.version == 2
         assert names_in(place) == {"r", "r_v2", "r_v2_manifest"}
-        assert shown(place, "(SELECT number FROM shared.r)") == Counter((i,) for i in range(rows))
+        assert count_rows(place, "(SELECT number FROM shared.r)") == Counter((i,) for i in range(rows))
     finally:
         losing[0].join()
     assert losing[0].killed
@@ -575,19 +579,19 @@ def test_rows_that_are_not_those_of_the_search(place: Any, monkeypatch: pytest.M
     """The audit refuses rows that were lost on their way, and leaves nothing of them."""
     patients(place)
     publish(place)
-    before, names = shown(place), names_in(place)
+    before, names = count_rows(place), names_in(place)
     monkeypatch.setattr("sqlanon.publish.targets.spark.catalog.insert_shuffled", _losing(insert_shuffled))
     with pytest.raises(sqlanon.AuditError, match=r"rows are in the release \(expected: 600\)"):
         publish(place)
     monkeypatch.undo()
-    assert (shown(place), names_in(place)) == (before, names)
+    assert (count_rows(place), names_in(place)) == (before, names)
 
 
 def _losing(fill: Any) -> Any:
     def losing(target: exp.Table, rows: exp.Query, columns: Any, secret: exp.Table) -> exp.Expr:
         few = exp.select("*").from_(rows.subquery("few")).where("number > 7")
-        made: exp.Expr = fill(target, few, columns, secret)
-        return made
+        statement: exp.Expr = fill(target, few, columns, secret)
+        return statement
 
     return losing
 
@@ -688,16 +692,16 @@ def test_leaks_beside_the_rows_are_seen(place: Any) -> None:
     """In the catalog, of the view and of the tables behind it: whoever may read these may often read that."""
     patients(place, 60)
     manifest = publish(place).manifest
-    made = _make_folder(place)
+    saved_tables = _make_folder(place)
     spot = SparkLocation.parse(place, "shared.r")
     with spot.opened_server() as server:
         for statement, expected in {"SELECT 1": None, **ALTERED, "SELECT 2": None}.items():
             place.sql(statement)
             checks = ReleaseCatalog.read(server, spot).checks(1, manifest)
-            found = {check.name for check in checks if check.passed is False} - {"versions"}
-            assert found == ({expected} if expected else set()), statement
+            failed = {check.name for check in checks if check.passed is False} - {"versions"}
+            assert failed == ({expected} if expected else set()), statement
             assert not [check for check in checks if "told" in check.message]
-            _put_back(place, made)
+            _put_back(place, saved_tables)
 
 
 def _make_folder(spark: Any) -> dict[str, str]:
@@ -710,18 +714,18 @@ def test_tampering_is_seen(place: Any) -> None:
     patients(place, 300)
     publish(place)
     publish(place, policy_of(table="shared.other", privacy={"k": 9}))
-    made = _make_folder(place)
+    saved_tables = _make_folder(place)
     for name in ("r_v1", "r_v1_manifest"):
         place.sql(f"CREATE TABLE clinic.kept_{name} USING PARQUET AS SELECT * FROM shared.{name}")
     place.sql("CREATE OR REPLACE TEMPORARY VIEW kept AS SELECT * FROM clinic.kept_r_v1")
     place.sql("CREATE OR REPLACE TEMPORARY VIEW kept_manifest AS SELECT * FROM clinic.kept_r_v1_manifest")
-    for what, (statements, expected) in share([*TAMPERED.items()], 5):
+    for case, (statements, expected) in share([*TAMPERED.items()], 5):
         for statement in statements:
             place.sql(statement)
-        found = failed_checks(release_location(place, "shared.r").verify())
-        assert found >= expected, what
-        assert found - expected <= {"smallest class", "classes", "3-anonymity", "rows"}, what
-        _put_back(place, made)
+        failures = failed_checks(release_location(place, "shared.r").verify())
+        assert failures >= expected, case
+        assert failures - expected <= {"smallest class", "classes", "3-anonymity", "rows"}, case
+        _put_back(place, saved_tables)
         place.sql("INSERT INTO shared.r_v1 SELECT * FROM kept")
         place.sql("INSERT INTO shared.r_v1_manifest SELECT * FROM kept_manifest")
     assert release_location(place, "shared.r").verify().verified
@@ -737,33 +741,33 @@ def test_rows_that_were_changed_with_their_digest_are_found_with_the_source(plac
     place.sql(f"INSERT OVERWRITE shared.r_v1 {changed}")
     forged = release.verify().digest
     assert forged != release.manifest.digest
-    _rewritten(place, {release.manifest.digest: forged})
+    _rewrite_manifest(place, {release.manifest.digest: forged})
     assert release.verify().verified
     with sqlanon.connect(place) as db:
         verification = db.verify(place, policy, "shared.r")
     assert failed_checks(verification) == {"against the source: recoded source"}
-    (told,) = [check.message for check in verification.checks if check.passed is False]
-    assert "rows that the source does not give: 1; rows missing in the release: 1" in told
+    (message,) = [check.message for check in verification.checks if check.passed is False]
+    assert "rows that the source does not give: 1; rows missing in the release: 1" in message
 
 
-def _rewritten(spark: Any, changes: dict[str, str]) -> None:
+def _rewrite_manifest(spark: Any, changes: dict[str, str]) -> None:
     """Change the manifest of the first version."""
     text = "manifest"
     for old, new in changes.items():
         text = f"replace({text}, '{old}', '{new}')"
-    kept = spark.table("shared.r_v1_manifest").toArrow()
-    spark.createDataFrame(kept).createOrReplaceTempView("kept_manifest")
+    manifest_table = spark.table("shared.r_v1_manifest").toArrow()
+    spark.createDataFrame(manifest_table).createOrReplaceTempView("kept_manifest")
     spark.sql(f"INSERT OVERWRITE shared.r_v1_manifest SELECT table_name, version, {text} FROM kept_manifest")
 
 
-def _put_back(spark: Any, made: dict[str, str]) -> None:
+def _put_back(spark: Any, saved_tables: dict[str, str]) -> None:
     """What was published, without its rows."""
     views = {row["viewName"] for row in spark.sql("SHOW VIEWS IN shared").collect()}
-    for name in (*made, "r_v7"):
+    for name in (*saved_tables, "r_v7"):
         spark.sql(f"DROP {'VIEW' if name in views else 'TABLE'} IF EXISTS shared.{name}")
     for name in ("u", "r_v1"):
         spark.sql(f"DROP TABLE IF EXISTS clinic.{name}")
-    for statement in made.values():
+    for statement in saved_tables.values():
         spark.sql(statement)
 
 
@@ -771,8 +775,8 @@ def test_a_manifest_that_cannot_be_read(place: Any) -> None:
     patients(place, 100)
     release = publish(place)
     for change in ("'{}'", "'no JSON'", "replace(manifest, '\"policy\"', '\"polity\"')"):
-        kept = place.table("shared.r_v1_manifest").toArrow()
-        place.createDataFrame(kept).createOrReplaceTempView("kept_manifest")
+        manifest_table = place.table("shared.r_v1_manifest").toArrow()
+        place.createDataFrame(manifest_table).createOrReplaceTempView("kept_manifest")
         place.sql(f"INSERT OVERWRITE shared.r_v1_manifest SELECT table_name, version, {change} FROM kept_manifest")
         with pytest.raises(sqlanon.ReleaseError, match="its manifest is broken") as error:
             release.verify()
@@ -895,7 +899,7 @@ def test_the_thin_client_and_the_command_line(
     patients(place)
     release = publish(spark_connect)
     assert release.verify().verified
-    rows = shown(place)
+    rows = count_rows(place)
     assert sum(rows.values()) == release.manifest.released_rows
     tree = policy_of(source={"spark": spark_cluster.connect, "table": "clinic.t"})
     with sqlanon.connect() as db:
@@ -924,16 +928,16 @@ def test_beeline_reads_the_release(place: Any, tmp_path: Path) -> None:
     server = thrift.startWithContext(place._jsparkSession.sqlContext())
     try:
         address = f"jdbc:hive2://127.0.0.1:{settings['hive.server2.thrift.port']}/shared"
-        told = _beeline(address, "DESCRIBE r; SELECT * FROM r", tmp_path)
+        output = _beeline(address, "DESCRIBE r; SELECT * FROM r", tmp_path)
     finally:
         server.stop()
         for name in settings:
             place.sql(f"RESET {name}")
-    described, header, listed = told.partition("zip,age,diagnosis,cost,number\n")
+    described, header, listing = output.partition("zip,age,diagnosis,cost,number\n")
     text = "string collate UTF8_BINARY"
     for line in (f"zip,{text},", f"age,{text},", f"diagnosis,{text},sensitive", "cost,double,", "number,bigint,"):
         assert line in described
-    rows = list(csv.DictReader((header + listed).splitlines()))
+    rows = list(csv.DictReader((header + listing).splitlines()))
     assert len(rows) == release.manifest.released_rows
     expected = Counter((row["age"], row["number"]) for row in place.table("shared.r").collect())
     assert Counter((row["age"], int(row["number"])) for row in rows) == expected

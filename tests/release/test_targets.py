@@ -185,7 +185,7 @@ def policy(tmp_path: Path) -> sqlanon.Policy:
     )
 
 
-def recorded(policy: sqlanon.Policy) -> list[tuple[Any, ...]]:
+def recorded_runs(policy: sqlanon.Policy) -> list[tuple[Any, ...]]:
     assert policy.catalog is not None
     with duckdb.connect(policy.catalog.database, read_only=True) as catalog:
         query = "SELECT path, digest, manifest_hash, intended_at IS NULL FROM sqlanon.releases"
@@ -210,10 +210,10 @@ def test_a_target_in_one_file_publishes_as_the_others_do(policy: sqlanon.Policy,
         "equal 0.3-closeness of illness",
     }
     expected = [
-        (str(path), one.manifest.digest, one.manifest.fingerprint(), True)
-        for path, one in (("memory:clinic", release), (file.path, file))
+        (str(path), target.manifest.digest, target.manifest.fingerprint(), True)
+        for path, target in (("memory:clinic", release), (file.path, file))
     ]
-    assert recorded(policy) == expected
+    assert recorded_runs(policy) == expected
     assert result.held_against == ("memory:clinic",) and not [
         warning for warning in result.warnings if "looked" in warning
     ]
@@ -234,7 +234,7 @@ def test_its_releases_are_audited(policy: sqlanon.Policy) -> None:
     LOST.append(1)
     with sqlanon.connect() as db, pytest.raises(AuditError, match=r"399 rows are in the release \(expected: 400\)"):
         db.anonymize(policy).publish("memory:clinic")
-    assert OUT == {} and recorded(policy) == []
+    assert OUT == {} and recorded_runs(policy) == []
 
 
 @pytest.mark.slow
@@ -242,11 +242,13 @@ def test_a_run_stopped_at_the_last_moment_leaves_no_release_in_the_ledger(policy
     BROKEN.append(OSError("the memory is full"))
     with sqlanon.connect() as db, pytest.raises(OSError, match="the memory is full"):
         db.anonymize(policy).publish("memory:clinic")
-    assert OUT == {} and recorded(policy) == []
+    assert OUT == {} and recorded_runs(policy) == []
 
 
-def signatures(kind: type, of: type) -> dict[str, list[str]]:
-    names = [name for name in vars(of) if not name.startswith("_") and inspect.isfunction(getattr(of, name))]
+def signatures(kind: type, protocol: type) -> dict[str, list[str]]:
+    names = [
+        name for name in vars(protocol) if not name.startswith("_") and inspect.isfunction(getattr(protocol, name))
+    ]
     return {name: list(inspect.signature(getattr(kind, name)).parameters) for name in names}
 
 

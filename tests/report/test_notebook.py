@@ -37,7 +37,7 @@ class Seen(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def displayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """One of each."""
     folder = tmp_path_factory.mktemp("notebook")
     with duckdb.connect() as live:
@@ -68,19 +68,19 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_displays_are_plain_and_escaped(shown: dict[str, Any]) -> None:
+def test_displays_are_plain_and_escaped(displayed: dict[str, Any]) -> None:
     """No script, no style and no colour: the notebook's own theme applies. Small enough for a page of them."""
-    for name, one in shown.items():
-        seen = Seen(one._repr_html_())
+    for name, display in displayed.items():
+        seen = Seen(display._repr_html_())
         assert seen.tags <= ({"details", "summary", "pre"} if name == "plan" else TAGS), name
         assert seen.attributes <= {"scope", "class"}, name
-        assert "<script" not in one._repr_html_(), name
-        assert name == "plan" or len(one._repr_html_()) < 4000, name
+        assert "<script" not in display._repr_html_(), name
+        assert name == "plan" or len(display._repr_html_()) < 4000, name
 
 
 @pytest.mark.slow
-def test_displays_say_what_a_thing_is(shown: dict[str, Any]) -> None:
-    texts = {name: Seen(one._repr_html_()).text for name, one in shown.items()}
+def test_displays_say_what_a_thing_is(displayed: dict[str, Any]) -> None:
+    texts = {name: Seen(display._repr_html_()).text for name, display in displayed.items()}
     for part in (
         "4-anonymity, distinct 2-diversity of ill",
         "at most 12.5 %",
@@ -92,38 +92,43 @@ def test_displays_say_what_a_thing_is(shown: dict[str, Any]) -> None:
     assert "1. scan" in texts["plan"] and "SELECT" in texts["plan"] and COLUMN in texts["plan"].replace('""', '"')
     assert COLUMN in texts["result"] and "of 60 released" in texts["result"]
     assert {"optimal", "datafly", "mondrian"} <= set(texts["comparison"].split())
-    assert "of 60, " in texts["release"] and shown["release"].manifest.digest in texts["release"]
+    assert "of 60, " in texts["release"] and displayed["release"].manifest.digest in texts["release"]
     assert ": verified" in texts["verification"] and "not verifiable alone" not in texts["verification"]
 
 
 @pytest.mark.slow
-def test_reprs_are_one_short_line(shown: dict[str, Any]) -> None:
-    for name in shown.keys() - {"comparison"}:
-        line = repr(shown[name])
+def test_reprs_are_one_short_line(displayed: dict[str, Any]) -> None:
+    for name in displayed.keys() - {"comparison"}:
+        line = repr(displayed[name])
         assert re.match(r"(Policy|Plan|Result|Release|Verification)\(", line), name
         assert "\n" not in line and len(line) < 300, name
     assert (
-        repr(shown["policy"])
-        == str(shown["policy"])
+        repr(displayed["policy"])
+        == str(displayed["policy"])
         == (
             f"Policy(4-anonymity, distinct 2-diversity of ill; quasi: {COLUMN}, age; sensitive: ill; strategy: optimal)"
         )
     )
-    assert "verified=True" in repr(shown["verification"])
+    assert "verified=True" in repr(displayed["verification"])
 
 
 @pytest.mark.slow
-def test_a_failed_verification_says_so(shown: dict[str, Any]) -> None:
-    found = shown["verification"]
-    broken = type(found)(found.path, found.manifest, (*found.checks, Check("rows", False, HOSTILE)), found.digest)
+def test_a_failed_verification_says_so(displayed: dict[str, Any]) -> None:
+    verification = displayed["verification"]
+    broken = type(verification)(
+        verification.path,
+        verification.manifest,
+        (*verification.checks, Check("rows", False, HOSTILE)),
+        verification.digest,
+    )
     assert "verified=False, failed=['rows']" in repr(broken)
     text = Seen(broken._repr_html_()).text
     assert "NOT verified" in text and "FAILED" in text and HOSTILE in text
 
 
 @pytest.mark.slow
-def test_a_comparison_is_a_relation(shown: dict[str, Any]) -> None:
-    comparison = shown["comparison"]
+def test_a_comparison_is_a_relation(displayed: dict[str, Any]) -> None:
+    comparison = displayed["comparison"]
     assert comparison.filter("strategy = 'optimal'").fetchall()[0][0] == "optimal"
     assert comparison.columns[:2] == ["strategy", "score"] and len(comparison) == 3
     assert repr(comparison) == repr(comparison.relation)

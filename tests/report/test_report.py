@@ -78,19 +78,21 @@ def test_distributions_are_what_plain_python_counts(seed: int) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (x VARCHAR)")
         insert(connection, "t", [[value] for value in values])
-        found = distribution(DuckDBEngine(connection), table("t"), "x", "VARCHAR", few)
+        chart = distribution(DuckDBEngine(connection), table("t"), "x", "VARCHAR", few)
     counts = Counter(values)
-    told = sorted((n for n in counts.values() if n >= few), reverse=True)[:BARS]
-    ns = sorted((n for _, n in found.bars), reverse=True)
-    assert ns == told[: len(ns)]
-    kept = [n for n in range(len(told) + 1) if len(counts) - n >= 2 and len(values) - sum(told[:n]) >= few]
-    assert len(ns) == (max(kept, default=0) if found.rare else len(told))
-    assert (found.values, found.others) == (len(counts), len(counts) - len(found.bars))
-    assert found.rare == sum(n < few for n in counts.values())
-    for label, n in found.bars:
+    counts_shown = sorted((n for n in counts.values() if n >= few), reverse=True)[:BARS]
+    ns = sorted((n for _, n in chart.bars), reverse=True)
+    assert ns == counts_shown[: len(ns)]
+    bar_counts = [
+        n for n in range(len(counts_shown) + 1) if len(counts) - n >= 2 and len(values) - sum(counts_shown[:n]) >= few
+    ]
+    assert len(ns) == (max(bar_counts, default=0) if chart.rare else len(counts_shown))
+    assert (chart.values, chart.others) == (len(counts), len(counts) - len(chart.bars))
+    assert chart.rare == sum(n < few for n in counts.values())
+    for label, n in chart.bars:
         if label not in (NO_VALUE, "(empty text)", "(empty text)′"):
             assert counts[label] == n
-    assert len({label for label, _ in found.bars}) == len(found.bars)
+    assert len({label for label, _ in chart.bars}) == len(chart.bars)
 
 
 @pytest.mark.cases(1)
@@ -106,16 +108,16 @@ def test_ranges_hold_all_rows_and_no_few(type_: str, make: Any) -> None:
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t (x {type_})")
         insert(connection, "t", [[value] for value in values])
-        found = distribution(DuckDBEngine(connection), table("t"), "x", type_, 7)
-        assert found.values is None
-        assert all(n >= 7 for _, n in found.bars)
-        assert 5 <= len(found.bars) <= 3 * BARS
-        assert sum(n for _, n in found.bars) == len(values)
-        for label, n in found.bars:
+        chart = distribution(DuckDBEngine(connection), table("t"), "x", type_, 7)
+        assert chart.values is None
+        assert all(n >= 7 for _, n in chart.bars)
+        assert 5 <= len(chart.bars) <= 3 * BARS
+        assert sum(n for _, n in chart.bars) == len(values)
+        for label, n in chart.bars:
             if match := re.fullmatch(r"([-\d.,]+) to ([-\d.,]+)", label):
                 low, high = (float(edge.replace(",", "")) for edge in match.groups())
-                of = "date_part('year', x)" if type_ == "DATE" else "x::DOUBLE"
-                query = f"SELECT count(*) FROM t WHERE {of} >= {low} AND {of} < {high} AND isfinite({of})"
+                number = "date_part('year', x)" if type_ == "DATE" else "x::DOUBLE"
+                query = f"SELECT count(*) FROM t WHERE {number} >= {low} AND {number} < {high} AND isfinite({number})"
                 assert connection.execute(query).fetchone() == (n,), label
 
 
@@ -127,19 +129,19 @@ def test_overlapping_ranges_are_spread_over_bins() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT unnest($1::VARCHAR[]) AS x", [rows])
         engine = DuckDBEngine(connection)
-        found = distribution(engine, table("t"), "x", "VARCHAR", 5, "number")
+        chart = distribution(engine, table("t"), "x", "VARCHAR", 5, "number")
         more = distribution(engine, table("t"), "x", "VARCHAR", 11, "number")
     assert sum(label.endswith(", or (no range)") for label, _ in more.bars) == 1
-    assert found.spread and sum(n for _, n in found.bars) == len(rows)
-    assert found.bars[-1] == ("(no range)", 7)
+    assert chart.spread and sum(n for _, n in chart.bars) == len(rows)
+    assert chart.bars[-1] == ("(no range)", 7)
     ages: Counter[int] = Counter()
     for label in labels:
         low, high = map(int, label.split("-"))
         ages.update(dict.fromkeys(range(low, high + 1), 10 / (high - low + 1)))  # type: ignore[arg-type]
-    for (start, end), (_, n) in zip(found.spans, found.bars, strict=False):
+    for (start, end), (_, n) in zip(chart.spans, chart.bars, strict=False):
         inside = sum(n for age, n in ages.items() if (start is None or age >= start) and (end is None or age < end))
         assert abs(n - inside) <= 1
-    assert all(n >= 5 for _, n in found.bars)
+    assert all(n >= 5 for _, n in chart.bars)
 
 
 def test_medians_that_are_no_integers_are_no_ranges() -> None:
@@ -148,15 +150,15 @@ def test_medians_that_are_no_integers_are_no_ranges() -> None:
         connection.execute(
             "CREATE TABLE t AS SELECT ['25.50', '75.25', '125.75'][i % 3 + 1] AS x FROM range(90) AS r(i)"
         )
-        found = distribution(DuckDBEngine(connection), table("t"), "x", "VARCHAR", 5, "number")
-    assert found.spans == () and dict(found.bars) == {"25.50": 30, "75.25": 30, "125.75": 30}
+        chart = distribution(DuckDBEngine(connection), table("t"), "x", "VARCHAR", 5, "number")
+    assert chart.spans == () and dict(chart.bars) == {"25.50": 30, "75.25": 30, "125.75": 30}
 
 
 def test_ranges_of_values_that_are_nearly_all_the_same() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT if(i < 30, i, 7) AS x FROM range(1000) AS r(i)")
-        found = distribution(DuckDBEngine(connection), table("t"), "x", "BIGINT", 5)
-    assert sum(n for _, n in found.bars) == 1000
+        chart = distribution(DuckDBEngine(connection), table("t"), "x", "BIGINT", 5)
+    assert sum(n for _, n in chart.bars) == 1000
 
 
 @pytest.mark.slow
@@ -168,14 +170,14 @@ def test_sizes_are_what_plain_python_counts(seed: int) -> None:
         connection.execute('CREATE TABLE t ("x""y" VARCHAR, z INTEGER)')
         for row in rows:
             connection.execute("INSERT INTO t VALUES (?, ?)", row)
-        found = connection.execute(class_sizes(table("t"), ['x"y', "z"]).sql("duckdb")).fetchall()
+        rows_by_size = connection.execute(class_sizes(table("t"), ['x"y', "z"]).sql("duckdb")).fetchall()
     expected = Counter(Counter(rows).values())
-    assert found == [(size, n, size * n) for size, n in sorted(expected.items())]
-    sizes = ClassSizes.from_rows(found)
+    assert rows_by_size == [(size, n, size * n) for size, n in sorted(expected.items())]
+    sizes = ClassSizes.from_rows(rows_by_size)
     for apart in (False, True):
         bins = sizes.bins(5, apart)
         assert sum(classes for _, _, classes, _ in bins) == sizes.classes == sum(expected.values())
-        assert sum(of for *_, of in bins) == sizes.rows == len(rows)
+        assert sum(row_count for *_, row_count in bins) == sizes.rows == len(rows)
 
 
 @pytest.mark.thorough
@@ -199,24 +201,24 @@ def test_the_frontier_is_what_plain_python_finds(maximised: bool, limit: int) ->
             rows.append([levels, height, status, *figures])
         connection.executemany("INSERT INTO lattice VALUES (?, ?, 0.5, ?, ?, ?, ?)", rows)
         query = facts.checked_generalizations(table("lattice"), [3, 4], limit, maximised).sql("duckdb")
-        found = connection.execute(query).fetchall()
+        points = connection.execute(query).fetchall()
         connection.execute("CREATE TABLE shuffled AS FROM lattice ORDER BY hash(levels)")
         again = connection.execute(query.replace('"lattice"', '"shuffled"')).fetchall()
-    assert found == again
-    counted = [node for node in nodes if node[2] != "open"]
-    assert len(found) == min(limit, len(counted))
+    assert points == again
+    evaluated = [node for node in nodes if node[2] != "open"]
+    assert len(points) == min(limit, len(evaluated))
     sign = -1 if maximised else 1
     good = [(out, sign * score, levels) for levels, _, status, out, score in nodes if status == "satisfies"]
     beaten = {tuple(levels) for out, score, levels in good
               if any((o < out and s <= score) or (o == out and s < score) for o, s, _ in good)}  # fmt: skip
-    for levels, status, _, _, _, frontier, chosen in found:
+    for levels, status, _, _, _, frontier, chosen in points:
         assert chosen == (levels == [3, 4])
         if frontier:
             assert status == "satisfies"
             assert tuple(levels) not in beaten
-    if limit > len(counted):
+    if limit > len(evaluated):
         corners = {(out, score) for out, score, levels in good if tuple(levels) not in beaten}
-        assert {(out, sign * score) for _, _, _, out, score, frontier, _ in found if frontier} == corners
+        assert {(out, sign * score) for _, _, _, out, score, frontier, _ in points if frontier} == corners
 
 
 # What is told, and what is not
@@ -268,10 +270,10 @@ def test_no_private_value_is_in_a_page(name: str, pages: Pages, source: duckdb.D
     parsed = read(pages[name])
     everything = "\n".join([parsed.text, *parsed.scripts, *map(str, leaves(parsed.charts)), *dict(parsed.attributes)])
     everything += pages[name].read_text(encoding="utf-8")
-    texts = {what: value for what, value in needles(source).items() if not what.endswith(("binary", "suppressed"))}
-    texts |= {what: value for what, value in needles(source).items() if value.isascii() and b"odd-" in value}
+    texts = {name: value for name, value in needles(source).items() if not name.endswith(("binary", "suppressed"))}
+    texts |= {name: value for name, value in needles(source).items() if value.isascii() and b"odd-" in value}
     assert len(texts) > 2 * ROWS
-    assert [what for what, value in texts.items() if value.decode() in everything] == []
+    assert [name for name, value in texts.items() if value.decode() in everything] == []
     assert "QX71" in everything
     # Of a text that is different in each row nothing is shown, though it is released.
     assert "Note number" not in everything
@@ -355,9 +357,9 @@ def test_the_security_policy_names_all_that_runs(name: str, pages: Pages) -> Non
     assert "unsafe" not in policy_text
     styles = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
     scripts = parsed.scripts[2 if name == "private" else 1 :]  # before them stand the data
-    for given, named in ((scripts, policy["script-src"]), (styles, policy["style-src"])):
-        hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in given]
-        assert named == " ".join(f"'sha256-{one}'" for one in hashes)
+    for elements, directive in ((scripts, policy["script-src"]), (styles, policy["style-src"])):
+        hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in elements]
+        assert directive == " ".join(f"'sha256-{digest}'" for digest in hashes)
     assert len(scripts) == 2
     assert not [name for name, _ in parsed.attributes if name.startswith("on") or name in ("src", "style")]
     assert {value[:1] for name, value in parsed.attributes if name == "href"} == {"#"}, "links lead to the page itself"
@@ -393,7 +395,7 @@ def hostile() -> Iterator[sqlanon.Database]:
     quoted = [name.replace('"', '""') for name in (f"q{HOSTILE[0]}", f"s{HOSTILE[1]}", f"i{HOSTILE[4]}")]
     with duckdb.connect() as connection:
         connection.execute(f'CREATE TABLE t ("{quoted[0]}" VARCHAR, "{quoted[1]}" VARCHAR, "{quoted[2]}" VARCHAR)')
-        rows = [[one, HOSTILE[i % 3], one] for i, one in enumerate(HOSTILE * 3)] + [[None, None, None]] * 3
+        rows = [[text, HOSTILE[i % 3], text] for i, text in enumerate(HOSTILE * 3)] + [[None, None, None]] * 3
         connection.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
         with sqlanon.connect(connection) as db:
             yield db
@@ -409,7 +411,7 @@ def test_hostile_names_and_labels_are_text(hostile: sqlanon.Database, tmp_path: 
         text, parsed = (tmp_path / f"{name}.html").read_text(encoding="utf-8"), read(tmp_path / f"{name}.html")
         assert parsed.tags.keys() <= ALLOWED, parsed.tags
         assert parsed.tags["script"] == (4 if name == "private" else 3)
-        assert all(one in parsed.text for one in HOSTILE), "they are shown as they are"
+        assert all(text in parsed.text for text in HOSTILE), "they are shown as they are"
         embedded = text.partition('id="charts">')[2].partition("</script>")[0]
         assert not set("<>&\u2028") & set(embedded)
         assert set(map(escape_chart_text, HOSTILE)) <= set(leaves(parsed.charts))
@@ -425,8 +427,8 @@ def test_reprs_for_notebooks_are_escaped_and_scan_nothing(hostile: sqlanon.Datab
     release = result.publish(tmp_path / "r.duckdb", f"t{HOSTILE[1]}")
     hostile.close()  # nothing can be asked any more
     release.path.unlink()
-    for shown in (result._repr_html_(), release._repr_html_()):
-        assert Parsed(shown).tags.keys() == {"table", "caption", "thead", "tbody", "tr", "th", "td"}
+    for display in (result._repr_html_(), release._repr_html_()):
+        assert Parsed(display).tags.keys() == {"table", "caption", "thead", "tbody", "tr", "th", "td"}
     assert HOSTILE[0] in Parsed(result._repr_html_()).text
     assert f"Release t{HOSTILE[1]}" in Parsed(release._repr_html_()).text
 
@@ -442,12 +444,12 @@ def test_the_charts_of_a_result(hostile: sqlanon.Database) -> None:
         "attributes": chart.attributes(), "frontier": chart.frontier(), "lattice": chart.lattice(),
         "distribution": chart.distribution(f"s{HOSTILE[1]}", private=True),
     }  # fmt: skip
-    for one in drawn.values():  # a notebook draws them without a network
-        bundle = one._repr_mimebundle_()
+    for picture in drawn.values():  # a notebook draws them without a network
+        bundle = picture._repr_mimebundle_()
         assert sorted(name.split("/")[0] for name in bundle) == ["application", "image"]
         assert bundle["image/svg+xml"].startswith("<svg")
         assert "<script" not in bundle["image/svg+xml"]
-    specs = {name: one.to_dict() for name, one in drawn.items()}
+    specs = {name: chart.to_dict() for name, chart in drawn.items()}
     assert {"the release"} == {record["of"] for record in records({"": specs["classes"]})}
     assert {"the release", "the source"} == {record["of"] for record in records({"": specs["classes before"]})}
     shares = [record["count"] for record in records({"": specs["risk"]})]
@@ -487,23 +489,23 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_policy_of_any_kind_has_the_page_of_its_release(kind: str, tmp_path: Path) -> None:
     make_hospital(tmp_path / "hospital.duckdb", rows=3000)
-    asked = KINDS[kind]
-    given: dict[str, Any] = {
+    case = KINDS[kind]
+    tree: dict[str, Any] = {
         "zip": "mask", "birth_date": {"dates": ["year", "decade"]}, "sex": "suppress", "diagnosis": "sensitive",
         "cost": "insensitive", "name": "identifying", "address": "identifying",
-    } | asked.get("attributes", {})  # fmt: skip
-    attributes = {name: spec for name, spec in given.items() if spec is not None}
+    } | case.get("attributes", {})  # fmt: skip
+    attributes = {name: spec for name, spec in tree.items() if spec is not None}
     sections = {
         "source": {
             "database": tmp_path / "hospital.duckdb",
             "table": "patients",
             "undeclared": "drop",
-            **asked.get("source", {}),
+            **case.get("source", {}),
         },
         "attributes": make_policy(attributes).model_dump(exclude_none=True)["attributes"],
-        "privacy": asked.get("privacy", {"k": 5}),
-        "search": {"suppression_limit": 0.02, **asked.get("search", {})},
-        "release": {"table": "patients", **asked.get("release", {})},
+        "privacy": case.get("privacy", {"k": 5}),
+        "search": {"suppression_limit": 0.02, **case.get("search", {})},
+        "release": {"table": "patients", **case.get("release", {})},
         "catalog": {"database": tmp_path / "catalog.duckdb"},
     }
     policy = sqlanon.Policy(**sections)
@@ -519,10 +521,10 @@ def test_a_policy_of_any_kind_has_the_page_of_its_release(kind: str, tmp_path: P
         assert db.report(release.path, tmp_path / "checked.html", policy=policy)
     assert read(tmp_path / "public.html").charts == read(tmp_path / "release.html").charts
     assert read(tmp_path / "private.html").charts.keys() > read(tmp_path / "public.html").charts.keys()
-    few = asked.get("privacy", {}).get("k", 5)
-    told = [record["rows"] for record in records(read(tmp_path / "public.html").charts) if "rows" in record]
-    assert min(told, default=few) >= few
-    assert bool(told) == (kind != "persons")
+    few = case.get("privacy", {}).get("k", 5)
+    row_counts = [record["rows"] for record in records(read(tmp_path / "public.html").charts) if "rows" in record]
+    assert min(row_counts, default=few) >= few
+    assert bool(row_counts) == (kind != "persons")
 
 
 # What can be asked wrongly, and what is missing
@@ -558,7 +560,7 @@ def test_the_command(workshop: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["policy.toml", "-o", "people.duckdb"], "the report's name must end in .html"),
         (["policy.toml", "-o", "nowhere/page.html"], "does not exist"),
@@ -571,12 +573,16 @@ def test_the_command(workshop: Path, capsys: pytest.CaptureFixture[str]) -> None
     ],
 )
 def test_mistakes_are_reported(
-    arguments: list[str], told: str, workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    message: str,
+    workshop: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(workshop)
     before = (workshop / "people.duckdb").read_bytes()
     assert cli("report", *arguments).status == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert (workshop / "people.duckdb").read_bytes() == before
     assert not (workshop / "page.html").exists()
 
@@ -635,7 +641,7 @@ def test_a_page_that_cannot_be_written_leaves_nothing(workshop: Path) -> None:
 
 def test_every_requirement_and_every_measure_has_its_words() -> None:
     attributes = {"a": "suppress", "b": "suppress", "s": "sensitive", "u": "sensitive"}
-    asked: dict[str, Any] = {
+    privacy: dict[str, Any] = {
         "k": 3, "average_risk": 0.2, "sample_uniqueness": 0.1, "k_map": 2,
         "delta_presence": {"max": 0.5}, "k_anonymity": [{"quasi": ["a"], "k": 7}],
         "population_uniqueness": {"limit": 0.05, "population": 1000},
@@ -646,12 +652,12 @@ def test_every_requirement_and_every_measure_has_its_words() -> None:
         "alpha_k": [{"attribute": "s", "alpha": 0.75}],
     }  # fmt: skip
     roles = make_policy(attributes).model_dump(exclude_none=True)["attributes"]
-    policy = sqlanon.Policy(attributes=roles, privacy=asked, population={"table": "p"})
-    told = view.list_requirement_sentences(policy.redact())
-    assert len(told) == 14
-    assert "{" not in " ".join(told)
+    policy = sqlanon.Policy(attributes=roles, privacy=privacy, population={"table": "p"})
+    sentences = view.list_requirement_sentences(policy.redact())
+    assert len(sentences) == 14
+    assert "{" not in " ".join(sentences)
     for figure in ("at least 3 rows", "at least 7 rows", "20 %", "10 %", "5 %", "75 %", "c = 4", "at most 0.3"):
-        assert any(figure in one.lower() for one in told), figure
+        assert any(figure in sentence.lower() for sentence in sentences), figure
     assert all(measure.description and measure.formula for measure in MEASURES.values())
 
 
@@ -694,7 +700,7 @@ def with_policy(release: Path, target: Path, **changed: Any) -> Path:
 def test_no_count_below_the_promised_one_is_shown(privacy: Any, few: int, plain: Path, tmp_path: Path) -> None:
     facts = read_release_facts(with_policy(plain, tmp_path / "r.parquet", privacy=privacy))
     assert facts.few == few
-    (column,) = (one for one in facts.columns if one.name == "m")
+    (column,) = (facts_column for facts_column in facts.columns if facts_column.name == "m")
     assert dict(column.after.bars) == ({"x": 3, "y": 7, "z": 20} if few <= 3 else {"z": 20})  # x alone could be counted
     below = 6 if few > 5 else 0  # all classes have five rows
     assert sum(n for _, high, n, _ in (facts.sizes or ClassSizes.from_classes({})).bins(few) if high < few) == below
@@ -712,11 +718,11 @@ def test_a_strange_manifest_has_its_page(rules: Any, plain: Path, tmp_path: Path
 def test_a_release_in_postgres_shows_itself(plain: Path) -> None:
     """No server is asked: there is none."""
     spot = PostgresLocation("postgresql://me:secret@127.0.0.1:1/hospital", "shared", HOSTILE[1])
-    shown = PostgresRelease(spot, read_release_facts(plain).claims)._repr_html_()
-    assert Parsed(shown).tags.keys() == {"table", "caption", "thead", "tbody", "tr", "th", "td"}
-    assert f"Release shared.{HOSTILE[1]}" in Parsed(shown).text
-    assert "30 of 30, 0 suppressed" in shown
-    assert "secret" not in shown
+    display = PostgresRelease(spot, read_release_facts(plain).claims)._repr_html_()
+    assert Parsed(display).tags.keys() == {"table", "caption", "thead", "tbody", "tr", "th", "td"}
+    assert f"Release shared.{HOSTILE[1]}" in Parsed(display).text
+    assert "30 of 30, 0 suppressed" in display
+    assert "secret" not in display
 
 
 ON_SERVERS = ["env:NOT_SET_ANYWHERE", "postgresql://127.0.0.1:1/hospital", "sc://127.0.0.1:1", "local[2]"]
@@ -769,8 +775,8 @@ def in_pieces() -> Iterator[sqlanon.Database]:
 def test_no_label_ends_the_script_that_altair_writes(in_pieces: sqlanon.Database) -> None:
     for chart in charts_of(IN_PIECES, in_pieces):
         bundle = chart._repr_mimebundle_()
-        shown = (bundle[0] if isinstance(bundle, tuple) else bundle).get("text/html") or chart.to_html()
-        for text in (shown, chart.to_html()):
+        html = (bundle[0] if isinstance(bundle, tuple) else bundle).get("text/html") or chart.to_html()
+        for text in (html, chart.to_html()):
             parsed = Parsed(text)
             assert "img" not in parsed.tags
             assert parsed.tags["script"] == len(re.findall("</script", text, re.IGNORECASE))
@@ -801,7 +807,7 @@ for kind in ("svg", "png", "html"):
 """
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, capture_output=True, timeout=120)
     drawn = xml.etree.ElementTree.parse(tmp_path / "chart.svg")
-    assert {"\\x00", "a\\x01", "\\uffff", "\\ud800"} <= {one.text for one in drawn.iter() if one.text}
+    assert {"\\x00", "a\\x01", "\\uffff", "\\ud800"} <= {element.text for element in drawn.iter() if element.text}
     page = (tmp_path / "chart.html").read_text(encoding="utf-8")
     assert "</script><" not in page.rpartition("vegaEmbed(")[2][:3000]
     assert not re.search(r"<(script|link)[^>]*(src|href)=", page), "it loads nothing from a network"
@@ -845,10 +851,10 @@ def test_no_value_is_shown_where_persons_count(tmp_path: Path) -> None:
             result = db.anonymize(sqlanon.Policy(**tree))
             result.report(tmp_path / "page.html")
             result.report(tmp_path / "private.html", private=True)
-    shown = read(tmp_path / "page.html")
-    assert "of one" not in str(shown.charts)
-    assert not [record for record in records(shown.charts) if "rows" in record]
-    assert shown.text.count("no value is shown") == 2
+    page = read(tmp_path / "page.html")
+    assert "of one" not in str(page.charts)
+    assert not [record for record in records(page.charts) if "rows" in record]
+    assert page.text.count("no value is shown") == 2
     assert "of one" in str(read(tmp_path / "private.html").charts)
 
 
@@ -883,12 +889,12 @@ def test_a_malformed_manifest_is_reported_as_broken(name: str, plain: Path, tmp_
     policy = wrong if name == "attributes of" else in_policy.get(name, {})
     path = with_policy(plain, tmp_path / "r.parquet", **policy)
     if not policy:
-        found = pq.read_table(path)
-        metadata = dict(found.schema.metadata)
+        parquet = pq.read_table(path)
+        metadata = dict(parquet.schema.metadata)
         (key,) = (key for key, value in metadata.items() if b"policy_hash" in value)
         value = json.dumps(wrong) if name in ("generalization", "noise") else wrong
         metadata[key] = json.dumps(json.loads(metadata[key]) | {name: value}).encode()
-        pq.write_table(found.replace_schema_metadata(metadata), path)
+        pq.write_table(parquet.replace_schema_metadata(metadata), path)
     with pytest.raises(BrokenReleaseError, match="its manifest is broken"):
         read_release_facts(path)
 

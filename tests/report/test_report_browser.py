@@ -46,19 +46,19 @@ def losses_of(result: sqlanon.Result) -> list[float]:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     names = ("public", "private", "release", "local", "large", "hostile")
-    found = {name: folder / f"{name}.html" for name in names}
+    paths = {name: folder / f"{name}.html" for name in names}
     make_hospital(folder / "hospital.duckdb", rows=2000)
     policy = make_policy(HOSPITAL, k=5, table="patients", search={"suppression_limit": 0.02})
     with sqlanon.connect(folder / "hospital.duckdb") as db:
         result = db.anonymize(policy)
-        result.report(found["public"])
-        result.report(found["private"], True, db.compare(policy, ["optimal", "datafly", "mondrian"]))
-        db.report(result.publish(folder / "release.parquet", "patients").path, found["release"])
+        result.report(paths["public"])
+        result.report(paths["private"], True, db.compare(policy, ["optimal", "datafly", "mondrian"]))
+        db.report(result.publish(folder / "release.parquet", "patients").path, paths["release"])
         local = make_policy(HOSPITAL, k=5, table="patients", search={"strategy": "mondrian"})
-        db.report(local, found["local"], private=True)
-    large(found["large"])
-    hostile(found["hostile"])
-    return found
+        db.report(local, paths["local"], private=True)
+    large(paths["large"])
+    hostile(paths["hostile"])
+    return paths
 
 
 def large(path: Path) -> None:
@@ -84,7 +84,7 @@ def hostile(path: Path) -> None:
     """Its columns and its labels try to be scripts."""
     with duckdb.connect() as connection:
         connection.execute('CREATE TABLE t ("<img src=x onerror=alert(0)>" VARCHAR, "${alert(1)}" VARCHAR)')
-        connection.executemany("INSERT INTO t VALUES (?, ?)", [[one, one] for one in HOSTILE * 3])
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [[text, text] for text in HOSTILE * 3])
         with sqlanon.connect(connection) as db:
             names = {"<img src=x onerror=alert(0)>": "suppress", "${alert(1)}": "sensitive"}
             db.report(make_policy(names, k=2, table="t"), path, private=True)
@@ -160,7 +160,7 @@ def test_every_chart_can_be_saved(name: str, pages: dict[str, Path], browser: Br
             assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
         else:
             text = path.read_text(encoding="utf-8")
-            assert {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(text).iter()} <= SVG
+            assert {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(text).iter()} <= SVG
             assert "currentColor" in text
     assert browser.complaints == []
     assert all(
@@ -171,7 +171,7 @@ def test_every_chart_can_be_saved(name: str, pages: dict[str, Path], browser: Br
 @pytest.mark.thorough
 def test_tooltips_show_texts(pages: dict[str, Path], browser: Browser) -> None:
     browser.open(pages["hostile"])
-    shown = set()
+    tooltips = set()
     for i in range(browser.value("document.querySelectorAll('.plot .mark-rect path').length")):
         place = browser.value(
             f"(() => {{ const bar = document.querySelectorAll('.plot .mark-rect path')[{i}]; "
@@ -180,12 +180,12 @@ def test_tooltips_show_texts(pages: dict[str, Path], browser: Browser) -> None:
         )
         browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
         if browser.value("document.querySelector('#vg-tooltip-element.visible') !== null"):
-            shown.add(browser.value("document.querySelector('#vg-tooltip-element').innerText"))
+            tooltips.add(browser.value("document.querySelector('#vg-tooltip-element').innerText"))
             inside = browser.value(
                 "[...document.querySelectorAll('#vg-tooltip-element *')].map(one => one.tagName.toLowerCase())"
             )
             assert set(inside) <= {"table", "tbody", "tr", "td", "h2"}
-    assert any("<script>alert(1)<\u2060/script>" in one for one in shown)
+    assert any("<script>alert(1)<\u2060/script>" in tooltip for tooltip in tooltips)
     assert browser.complaints == []
 
 
@@ -199,11 +199,11 @@ def test_a_page_is_accessible(name: str, scheme: str, pages: dict[str, Path], br
     browser.open(pages[name])
     browser.value("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     browser.value((Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8") + "; 0")
-    found = browser.value(
+    report = browser.value(
         "axe.run(document).then(all => [all.passes.length, all.violations.map(one => [one.id, one.impact, "
         "one.nodes.slice(0, 3).map(node => node.html.slice(0, 200) + node.failureSummary)])])"
     )
-    passes, violations = found
+    passes, violations = report
     assert passes > 20
     assert [violation for violation in violations if violation[1] in ("serious", "critical")] == []
 
@@ -221,7 +221,7 @@ def test_axe_notices_what_is_not(pages: dict[str, Path], browser: Browser) -> No
 EXPLORED = [(5, 0.02, None), (12, 0.04, (2, 3, 0, 1)), (25, 0.2, (5, 2, 1, 0)), (3, 0.0, (3, 3, 1, 1))]
 
 
-def explored(browser: Browser, k: int, limit: float, levels: tuple[int, ...]) -> dict[str, Any]:
+def explore(browser: Browser, k: int, limit: float, levels: tuple[int, ...]) -> dict[str, Any]:
     """What the page says where the sliders are moved there."""
     moves = {"k": k, "limit": round(limit * 1000), **{f"level-{i}": level for i, level in enumerate(levels)}}
     for place, value in moves.items():
@@ -229,9 +229,9 @@ def explored(browser: Browser, k: int, limit: float, levels: tuple[int, ...]) ->
             f"(() => {{ const one = document.getElementById('explore-{place}'); one.value = {value}; "
             "one.dispatchEvent(new Event('input', {bubbles: true})); })()"
         )
-    shown: dict[str, Any] = browser.value("({...document.getElementById('explore-summary').dataset})")
+    summary: dict[str, Any] = browser.value("({...document.getElementById('explore-summary').dataset})")
     losses = "[...document.querySelectorAll('#explore-columns [data-loss]')].map(one => Number(one.dataset.loss))"
-    return {**shown, "losses": browser.value(losses), "text": browser.value("document.body.innerText")}
+    return {**summary, "losses": browser.value(losses), "text": browser.value("document.body.innerText")}
 
 
 @pytest.mark.thorough
@@ -246,29 +246,29 @@ def test_the_explorer_says_what_anonymize_finds(pages: dict[str, Path], browser:
             names = [name for name, spec in tree["attributes"].items() if spec["role"] == "quasi"]
             for name, level in zip(names, levels or (), strict=levels is not None):
                 tree["attributes"][name] |= {"min_level": level, "max_level": level}
-            given = {name: part for name, part in tree.items() if part is not None}
+            sections = {name: part for name, part in tree.items() if part is not None}
             try:
-                result = db.anonymize(sqlanon.Policy(**given))
+                result = db.anonymize(sqlanon.Policy(**sections))
             except InfeasibleError as error:
                 assert levels is not None
-                shown = explored(browser, k, limit, levels)
-                assert shown["fits"] == "false"
-                assert int(shown["suppressed"]) == error.suppressed_rows
-                assert "Not allowed: " in shown["text"]
+                summary = explore(browser, k, limit, levels)
+                assert summary["fits"] == "false"
+                assert int(summary["suppressed"]) == error.suppressed_rows
+                assert "Not allowed: " in summary["text"]
                 continue
-            found = tuple(level or 0 for level in result.generalization.values())
-            shown = explored(browser, k, limit, found)
-            figures = (int(shown["suppressed"]), int(shown["classes"]), int(shown["smallest"]))
+            best_levels = tuple(level or 0 for level in result.generalization.values())
+            summary = explore(browser, k, limit, best_levels)
+            figures = (int(summary["suppressed"]), int(summary["classes"]), int(summary["smallest"]))
             assert figures == (result.suppressed_rows, result.classes, result.smallest_class)
-            assert float(shown["loss"]) == pytest.approx(result.score, abs=1e-12)
-            assert shown["losses"] == pytest.approx(losses_of(result), abs=1e-12)
-            assert shown["fits"] == "true"
-            assert f"{result.released_rows:,} of 2,000 rows are left, in {result.classes:,} groups" in shown["text"]
+            assert float(summary["loss"]) == pytest.approx(result.score, abs=1e-12)
+            assert summary["losses"] == pytest.approx(losses_of(result), abs=1e-12)
+            assert summary["fits"] == "true"
+            assert f"{result.released_rows:,} of 2,000 rows are left, in {result.classes:,} groups" in summary["text"]
             if levels is None:  # the best of all: the page finds it, too
-                explored(browser, k, limit, (0, 0, 0, 0))
+                explore(browser, k, limit, (0, 0, 0, 0))
                 browser.value("document.getElementById('explore-best').click()")
                 again = browser.value("({...document.getElementById('explore-summary').dataset})")
-                assert again == {key: shown[key] for key in again}
+                assert again == {key: summary[key] for key in again}
                 best += 1
     assert best == 1
     assert browser.requests == [pages["private"].as_uri()]
@@ -298,7 +298,7 @@ suppression_limit = 0.02
 """
 
 
-def pasted(policy: str, lines: str) -> str:
+def paste_lines(policy: str, lines: str) -> str:
     """A policy with the copied lines in place of those with the same keys."""
     copied = {line.partition(" = ")[0]: line for line in lines.splitlines() if " = " in line}
     replaced = [copied.pop(line.partition(" = ")[0], line) for line in policy.splitlines()]
@@ -330,14 +330,14 @@ def test_the_explorer_works_with_the_keyboard_and_copies_lines(pages: dict[str, 
     chosen = browser.value(
         "[...document.querySelectorAll('#explore-columns td:nth-child(2)')].map(one => one.textContent)"
     )
-    shown = browser.value("({...document.getElementById('explore-summary').dataset})")
+    summary = browser.value("({...document.getElementById('explore-summary').dataset})")
     policy = pages["private"].with_name("pasted.toml")
-    policy.write_text(pasted(POLICY, lines), encoding="utf-8")
+    policy.write_text(paste_lines(POLICY, lines), encoding="utf-8")
     with sqlanon.connect() as db:
         result = db.anonymize(sqlanon.Policy.load(policy), record=False)
     assert [str(level) for level in result.generalization.values()] == [level.split()[0] for level in chosen]
-    found = (result.policy.privacy.k, result.suppressed_rows, result.classes, result.smallest_class)
-    assert found == (8, int(shown["suppressed"]), int(shown["classes"]), int(shown["smallest"]))
+    figures = (result.policy.privacy.k, result.suppressed_rows, result.classes, result.smallest_class)
+    assert figures == (8, int(summary["suppressed"]), int(summary["classes"]), int(summary["smallest"]))
     browser.value("document.getElementById('explore-reset').click()")
     assert browser.value("document.getElementById('explore-k-shown').textContent") == "5"
 
@@ -346,8 +346,8 @@ def test_the_explorer_works_with_the_keyboard_and_copies_lines(pages: dict[str, 
 def test_the_explorer_takes_no_label_for_a_script(pages: dict[str, Path], browser: Browser) -> None:
     browser.open(pages["hostile"])
     assert browser.value("document.querySelectorAll('#explore-columns tr').length") == 1
-    shown = browser.value("document.getElementById('explore').innerText")
-    assert "level of <img src=x onerror=alert(0)>" in shown
+    text = browser.value("document.getElementById('explore').innerText")
+    assert "level of <img src=x onerror=alert(0)>" in text
     inside = browser.value("[...document.querySelectorAll('#explore *')].map(one => one.tagName.toLowerCase())")
     assert not {"img", "script", "b"} & set(inside)
     assert browser.complaints == []
@@ -366,11 +366,11 @@ def test_a_page_prints(name: str, pages: dict[str, Path], browser: Browser) -> N
     done = subprocess.run(["pdftotext", "-layout", target, "-"], capture_output=True, text=True, check=True)
     sizes = subprocess.run(["pdfinfo", target], capture_output=True, text=True, check=True).stdout
     assert "(A4)" in sizes
-    *printed, rest = done.stdout.split("\f")
-    assert rest == ""
+    *printed, remainder = done.stdout.split("\f")
+    assert remainder == ""
     assert len(printed) >= 2
     is_private = name in ("private", "local", "large", "hostile")
-    assert [RUNNING in one for one in printed] == [is_private] * len(printed)
+    assert [RUNNING in page for page in printed] == [is_private] * len(printed)
 
 
 @pytest.mark.thorough

@@ -63,29 +63,29 @@ def db() -> Iterator[sqlanon.Database]:
 
 @pytest.fixture(scope="module")
 def data(db: sqlanon.Database) -> dict[str, Any]:
-    found = build_explorer(db.anonymize(policy_of(5))._draft)
-    assert found.data is not None
-    return found.data
+    explorer = build_explorer(db.anonymize(policy_of(5))._draft)
+    assert explorer.data is not None
+    return explorer.data
 
 
 def figures(data: dict[str, Any], levels: tuple[int, ...], k: int) -> dict[str, Any]:
     """As the page's script works it out."""
     above, never, sizes = data["nodes"][",".join(map(str, levels))]
     out = [size for size in sizes if size[0] < k]
-    kept = [one for one in sizes if one[0] >= k]
+    retained = [size for size in sizes if size[0] >= k]
     lost = [never[0] + sum(size * n for size, n, *_ in out)]
-    lost += [never[j + 1] + sum(one[j + 2] for one in out) for j in range(len(never) - 1)]
+    lost += [never[j + 1] + sum(size[j + 2] for size in out) for j in range(len(never) - 1)]
     between = iter(lost[1:])
     losses = []
-    for level, one in zip(levels, data["attributes"], strict=True):
-        span = one["leaves"] - 1
-        inner = next(between) if 0 < level < one["height"] else 0
-        gone = (lost[0] - one["unknown"]) * span if level == one["height"] else inner
-        losses.append(((one["sums"][level] - gone) / span + lost[0]) / data["rows"])
+    for level, attribute in zip(levels, data["attributes"], strict=True):
+        span = attribute["leaves"] - 1
+        inner = next(between) if 0 < level < attribute["height"] else 0
+        gone = (lost[0] - attribute["unknown"]) * span if level == attribute["height"] else inner
+        losses.append(((attribute["sums"][level] - gone) / span + lost[0]) / data["rows"])
     return {
         "suppressed": lost[0],
-        "classes": above[0] + sum(n for _, n, *_ in kept),
-        "smallest": min([size for size, *_ in kept] or [above[2]]),
+        "classes": above[0] + sum(n for _, n, *_ in retained),
+        "smallest": min([size for size, *_ in retained] or [above[2]]),
         "losses": losses,
     }
 
@@ -97,18 +97,18 @@ POINTS = [(2, (0, 0, 0)), (5, (1, 1, 0)), (7, (1, 2, 1)), (31, (2, 3, 0)), (3, (
 def test_the_page_shows_what_anonymize_finds(db: sqlanon.Database, data: dict[str, Any]) -> None:
     seen = set()
     for k, levels in POINTS:
-        found = figures(data, levels, k)
+        page_figures = figures(data, levels, k)
         try:
             result = db.anonymize(policy_of(k, 1, levels))
         except InfeasibleError as error:
-            assert found["suppressed"] == error.suppressed_rows == 700
+            assert page_figures["suppressed"] == error.suppressed_rows == 700
             continue
         assert tuple(result.generalization.values()) == levels
-        assert (found["suppressed"], found["classes"]) == (result.suppressed_rows, result.classes)
-        assert found["smallest"] == result.smallest_class
-        assert found["losses"] == pytest.approx(losses_of(result), abs=1e-12)
-        assert sum(found["losses"]) / 3 == pytest.approx(result.score, abs=1e-12)
-        seen.add(found["suppressed"])
+        assert (page_figures["suppressed"], page_figures["classes"]) == (result.suppressed_rows, result.classes)
+        assert page_figures["smallest"] == result.smallest_class
+        assert page_figures["losses"] == pytest.approx(losses_of(result), abs=1e-12)
+        assert sum(page_figures["losses"]) / 3 == pytest.approx(result.score, abs=1e-12)
+        seen.add(page_figures["suppressed"])
     assert len(seen) >= 3, "the points differ"
 
 
@@ -120,9 +120,11 @@ def test_all_points_are_what_anonymize_finds(db: sqlanon.Database, data: dict[st
         allowed = int(Fraction(str(limit)) * data["rows"])
         every = {
             levels: figures(data, levels, k)
-            for levels in product(*(range(one["height"] + 1) for one in data["attributes"]))
+            for levels in product(*(range(attribute["height"] + 1) for attribute in data["attributes"]))
         }
-        fitting = {one: sum(at["losses"]) / 3 for one, at in every.items() if at["suppressed"] <= min(allowed, 699)}
+        fitting = {
+            candidate: sum(at["losses"]) / 3 for candidate, at in every.items() if at["suppressed"] <= min(allowed, 699)
+        }
         least = min(fitting.values())
         assert least == pytest.approx(result.score, abs=1e-12)
         assert fitting[tuple(level or 0 for level in result.generalization.values())] == pytest.approx(least, abs=1e-12)
@@ -146,7 +148,10 @@ def test_copied_lines_are_those_of_the_policy() -> None:
     lines = [policy_entry(name, policy.attributes[name]) + ", min_level = 0, max_level = 1 }" for name in tree]
     copied = loads("\n".join(["[attributes]", *lines]))
     pinned = {name: {**spec, "min_level": 0, "max_level": 1} for name, spec in tree.items()}
-    again, meant = (sqlanon.Policy(attributes=one, privacy={"k": 2}) for one in (copied["attributes"], pinned))
+    again, meant = (
+        sqlanon.Policy(attributes=copied_attributes, privacy={"k": 2})
+        for copied_attributes in (copied["attributes"], pinned)
+    )
     assert again.attributes == meant.attributes
     assert again.fingerprint() == meant.fingerprint()
 
@@ -166,27 +171,27 @@ def test_a_large_lattice_is_cut_to_a_box_around_the_chosen(
 ) -> None:
     monkeypatch.setattr("sqlanon.report.explorer.NODES", 12)
     result = db.anonymize(policy_of(5))
-    found = build_explorer(result._draft)
-    assert found.data is not None
-    assert 6 <= len(found.data["nodes"]) <= 12 < found.nodes == 32 <= NODES
-    assert ",".join(str(level) for level in result.generalization.values()) in found.data["nodes"]
-    for one in found.data["attributes"]:
-        assert one["chosen"] in one["levels"]
-        assert one["levels"] == [*range(one["levels"][0], one["levels"][-1] + 1)]
-    assert "The lattice has 32 generalizations." in found.extent
-    assert not found.data["finds"]
-    assert "Find the best levels" not in controls(found)
+    explorer = build_explorer(result._draft)
+    assert explorer.data is not None
+    assert 6 <= len(explorer.data["nodes"]) <= 12 < explorer.nodes == 32 <= NODES
+    assert ",".join(str(level) for level in result.generalization.values()) in explorer.data["nodes"]
+    for attribute in explorer.data["attributes"]:
+        assert attribute["chosen"] in attribute["levels"]
+        assert attribute["levels"] == [*range(attribute["levels"][0], attribute["levels"][-1] + 1)]
+    assert "The lattice has 32 generalizations." in explorer.extent
+    assert not explorer.data["finds"]
+    assert "Find the best levels" not in controls(explorer)
 
 
 def test_the_time_is_limited_and_what_is_carried_is_whole(
     db: sqlanon.Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sqlanon.report.explorer.SECONDS", -1.0)
-    found = build_explorer(db.anonymize(policy_of(5))._draft)
-    assert found.data is not None
-    assert len(found.data["nodes"]) == 1
-    assert [len(one["levels"]) for one in found.data["attributes"]] == [1, 1, 1]
-    assert 'id="explore-level-0"' not in controls(found)
+    explorer = build_explorer(db.anonymize(policy_of(5))._draft)
+    assert explorer.data is not None
+    assert len(explorer.data["nodes"]) == 1
+    assert [len(attribute["levels"]) for attribute in explorer.data["attributes"]] == [1, 1, 1]
+    assert 'id="explore-level-0"' not in controls(explorer)
 
 
 @pytest.mark.thorough
@@ -196,10 +201,10 @@ def test_the_time_is_limited_and_what_is_carried_is_whole(
     ({"release": {"suppressed": "mask"}}, "Noise, decoys or masked rows"),
 ])  # fmt: skip
 def test_the_page_explains_why_it_has_no_explorer(db: sqlanon.Database, sections: dict[str, Any], why: str) -> None:
-    found = build_explorer(db.anonymize(policy_of(5, **sections))._draft)
-    assert found.data is None
-    assert why in found.obstacle
-    assert f"There is nothing to move here. {escape_html(found.obstacle)}" in controls(found)
+    explorer = build_explorer(db.anonymize(policy_of(5, **sections))._draft)
+    assert explorer.data is None
+    assert why in explorer.obstacle
+    assert f"There is nothing to move here. {escape_html(explorer.obstacle)}" in controls(explorer)
 
 
 @pytest.mark.thorough
@@ -218,7 +223,7 @@ def test_values_that_the_hierarchy_lacks_are_left_out_at_every_k() -> None:
             first = make_policy(attributes, k=4, table="people", search={"suppression_limit": 0.1})
             data = build_explorer(db.anonymize(first)._draft).data
             assert data is not None
-            assert [one["unknown"] for one in data["attributes"]] == [12, 0]
+            assert [attribute["unknown"] for attribute in data["attributes"]] == [12, 0]
             for k, levels in ((3, (1, 1)), (9, (0, 2)), (5, (2, 1)), (2, (2, 3))):
                 for i, name in enumerate(attributes):
                     spec = attributes[name] if "role" in attributes[name] else {
@@ -226,9 +231,9 @@ def test_values_that_the_hierarchy_lacks_are_left_out_at_every_k() -> None:
                     }  # fmt: skip
                     attributes[name] = spec | {"min_level": levels[i], "max_level": levels[i]}
                 fixed = make_policy(attributes, k=k, table="people", search={"suppression_limit": 1})
-                result, found = db.anonymize(fixed), figures(data, levels, k)
-                assert (found["suppressed"], found["classes"]) == (result.suppressed_rows, result.classes)
-                assert found["losses"] == pytest.approx(losses_of(result), abs=1e-12)
-                weighted = (3 * found["losses"][0] + found["losses"][1]) / 4
+                result, page_figures = db.anonymize(fixed), figures(data, levels, k)
+                assert (page_figures["suppressed"], page_figures["classes"]) == (result.suppressed_rows, result.classes)
+                assert page_figures["losses"] == pytest.approx(losses_of(result), abs=1e-12)
+                weighted = (3 * page_figures["losses"][0] + page_figures["losses"][1]) / 4
                 assert weighted == pytest.approx(result.score, abs=1e-12)
                 assert data["weights"] == [3.0, 1.0]

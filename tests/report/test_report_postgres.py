@@ -52,9 +52,9 @@ def results(postgres: Server) -> Iterator[tuple[sqlanon.Result, sqlanon.Result]]
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (zip VARCHAR, age INTEGER, diagnosis VARCHAR, cost INTEGER, name VARCHAR)")
         connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", ROWS)
-        with sqlanon.connect(connection) as here, sqlanon.connect() as there:
+        with sqlanon.connect(connection) as local_db, sqlanon.connect() as remote_db:
             source = {"postgres": f"env:{VARIABLE}", "table": "ward.t"}
-            yield here.anonymize(policy(source={"table": "t"})), there.anonymize(policy(source=source))
+            yield local_db.anonymize(policy(source={"table": "t"})), remote_db.anonymize(policy(source=source))
 
 
 @pytest.fixture(autouse=True)
@@ -79,26 +79,29 @@ def test_the_private_page_has_what_was_counted(results: tuple[sqlanon.Result, sq
     for i, result in enumerate(results):
         assert result.report(tmp_path / f"{i}.html", private=True)
         pages.append(read(tmp_path / f"{i}.html"))
-    here, there = (page.charts for page in pages)
-    different = {name for name in here if here[name] != there[name]}
-    assert here.keys() == there.keys()
-    assert {"frontier", "lattice", "levels", "classes", "risk"} <= here.keys() - different
+    local_charts, remote_charts = (page.charts for page in pages)
+    different = {name for name in local_charts if local_charts[name] != remote_charts[name]}
+    assert local_charts.keys() == remote_charts.keys()
+    assert {"frontier", "lattice", "levels", "classes", "risk"} <= local_charts.keys() - different
     assert different == {"column-3"}, "the cost: it is released, and nothing is asked of it"
     assert pages[1].text.count("In the source it was not counted.") == 1
     assert "In the source it was not counted." not in pages[0].text
 
 
 def test_charts(results: tuple[sqlanon.Result, sqlanon.Result]) -> None:
-    here, there = (result.chart for result in results)
+    local_chart, remote_chart = (result.chart for result in results)
     for name in ("classes", "risk"):
-        assert getattr(there, name)(private=True).to_dict() == getattr(here, name)(private=True).to_dict()
+        assert getattr(remote_chart, name)(private=True).to_dict() == getattr(local_chart, name)(private=True).to_dict()
     for name in ("frontier", "lattice", "attributes"):
-        assert getattr(there, name)().to_dict() == getattr(here, name)().to_dict()
-    assert there.distribution("cost").to_dict() == here.distribution("cost").to_dict()
-    assert there.distribution("zip", private=True).to_dict() == here.distribution("zip", private=True).to_dict()
+        assert getattr(remote_chart, name)().to_dict() == getattr(local_chart, name)().to_dict()
+    assert remote_chart.distribution("cost").to_dict() == local_chart.distribution("cost").to_dict()
+    assert (
+        remote_chart.distribution("zip", private=True).to_dict()
+        == local_chart.distribution("zip", private=True).to_dict()
+    )
     with pytest.raises(PolicyError, match="'cost' was not counted in the source"):
-        there.distribution("cost", private=True)
-    assert there._private.sizes.sizes == Counter(Counter((zip_, age) for zip_, age, *_ in ROWS).values())
+        remote_chart.distribution("cost", private=True)
+    assert remote_chart._private.sizes.sizes == Counter(Counter((zip_, age) for zip_, age, *_ in ROWS).values())
 
 
 def test_a_report_of_a_policy(results: tuple[sqlanon.Result, sqlanon.Result], tmp_path: Path) -> None:

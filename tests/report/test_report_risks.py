@@ -61,14 +61,14 @@ def facts(result: sqlanon.Result) -> ReportFacts:
 
 def risk(facts: ReportFacts, title: str) -> ResidualRisk:
     """The finding of that title, or what is said instead of it; not why some columns are not counted."""
-    return sort_by_severity(one for one in facts.risks if one.title == title)[0]
+    return sort_by_severity(candidate for candidate in facts.risks if candidate.title == title)[0]
 
 
 @pytest.mark.thorough
 def test_the_shares_are_what_plain_python_counts(facts: ReportFacts) -> None:
     diagnosis = [i // 10 % 3 if i // 10 < 9 else i % 4 for i in range(200)]
     values = [{diagnosis[j] for j in range(200) if j // 10 == i // 10} for i in range(200)]
-    alone, few = sum(len(value) == 1 for value in values), sum(len(one) <= 2 for one in values)
+    alone, few = sum(len(value) == 1 for value in values), sum(len(value) <= 2 for value in values)
     homogeneous = risk(facts, "The group gives the value away")
     assert homogeneous.share == alone / 200 == 0.45
     assert (homogeneous.status, homogeneous.number) == ("serious", "45 %")
@@ -90,7 +90,9 @@ def test_the_shares_are_what_plain_python_counts(facts: ReportFacts) -> None:
 def test_the_worst_comes_first_and_is_named_at_the_top(facts: ReportFacts) -> None:
     text = render_page(facts)
     titles = re.findall(r"<li class=\"(?:serious|minor|accepted)\"><h3>(.*?)</h3>", text)
-    assert titles == [one.title for one in sort_by_severity(facts.risks) if one.is_finding or one.status == "accepted"]
+    assert titles == [
+        finding.title for finding in sort_by_severity(facts.risks) if finding.is_finding or finding.status == "accepted"
+    ]
     assert titles[:2] == ["The group gives the value away", "One more fact is enough"]
     assert titles[-1] == "Being found in a group"  # the policy accepts it
     top = text[text.index("<h1>") : text.index("</header>")]
@@ -110,10 +112,10 @@ def test_values_that_few_rows_share_are_not_counted_one_by_one(facts: ReportFact
         connection.execute("CREATE TABLE t AS SELECT i % 2 AS q, CASE WHEN i < 3 THEN 'x' ELSE 'y' END AS s "
                            "FROM range(300) AS r(i)")  # fmt: skip
         with sqlanon.connect(connection) as db:
-            one = (
+            single_facts = (
                 db.anonymize(make_policy({"q": "suppress", "s": "insensitive"}, k=5, table="t"))._unpublished().facts()
             )
-    alone = risk(one, "Columns that single out rows")
+    alone = risk(single_facts, "Columns that single out rows")
     assert alone.number == "under 1.7 %"  # 5 of 300: three rows are not told apart from four
     assert "1 %" not in alone.finding.replace("1.7 %", "")
 
@@ -128,8 +130,8 @@ def test_a_share_of_few_rows_is_not_shown() -> None:
         )
         with sqlanon.connect(connection) as db:
             policy = make_policy({"q": "suppress", "s": "sensitive"}, k=2, table="t")
-            found = db.anonymize(policy)._unpublished().facts()
-    likely = risk(found, "The group makes a value likely")
+            few_facts = db.anonymize(policy)._unpublished().facts()
+    likely = risk(few_facts, "The group makes a value likely")
     assert likely.number == "under 1 %"
     assert likely.finding.startswith("Fewer than 2 rows have")
 
@@ -139,14 +141,14 @@ def test_a_calm_page_says_so_and_names_unknown_figures(facts: ReportFacts) -> No
     text = render_page(facts)
     nothing, unknown = text.index("<h3>Nothing to report</h3>"), text.index("<h3>What this page cannot know</h3>")
     assert nothing < text.index("Being unique in the population") < unknown
-    assert all(text.index(f"<strong>{one}.</strong>") > unknown for one in (
+    assert all(text.index(f"<strong>{title}.</strong>") > unknown for title in (
         "Columns that narrow others", "Linking with earlier releases", "Other tables about the same people",
     ))  # fmt: skip
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT i % 2 AS q, 's' || (i % 7) AS s FROM range(1400) AS r(i)")
         with sqlanon.connect(connection) as db:
             calm = db.anonymize(make_policy({"q": "suppress", "s": "sensitive"}, k=5, table="t"))._unpublished().facts()
-    assert not [one.title for one in calm.risks if one.is_finding]
+    assert not [finding.title for finding in calm.risks if finding.is_finding]
     assert risk(calm, "Being found in a group").status == "accepted"
     assert "This page found no risk beyond what the policy accepts." in render_page(calm)
     assert calm.worst is None
@@ -197,7 +199,7 @@ def test_hostile_names_stay_text_in_findings() -> None:
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t AS SELECT i % 2 AS q, 'x' || (i % 2) AS \"{name}\" FROM range(40) AS r(i)")
         with sqlanon.connect(connection) as db:
-            found = (
+            hostile_facts = (
                 db.anonymize(
                     make_policy(
                         {"q": {"role": "quasi", "hierarchy": "suppress", "max_level": 0}, name: "sensitive"},
@@ -208,8 +210,8 @@ def test_hostile_names_stay_text_in_findings() -> None:
                 ._unpublished()
                 .facts()
             )
-    text = render_page(found)
-    assert risk(found, "The group gives the value away").number == "100 %"
+    text = render_page(hostile_facts)
+    assert risk(hostile_facts, "The group gives the value away").number == "100 %"
     assert "<script>alert(1)" not in text
     assert "{0}{share}" in text
 
@@ -242,16 +244,16 @@ def test_a_public_page_says_what_is_left_of_each_column() -> None:
                 table="t",
                 search={"strategy": "optimal"},
             )
-            found = db.anonymize(policy)
-            facts = found._unpublished().facts()
-    shown = connection_rows(facts)
-    assert set(shown) == {"age", "zip", "born"}
-    for name, level in found.generalization.items():
+            outcome = db.anonymize(policy)
+            facts = outcome._unpublished().facts()
+    columns = connection_rows(facts)
+    assert set(columns) == {"age", "zip", "born"}
+    for name, level in outcome.generalization.items():
         left = facts.remaining[name]
-        assert shown[name][1] == f"{left.values:,}" and left.hidden == float(level == found.heights[name])
+        assert columns[name][1] == f"{left.values:,}" and left.hidden == float(level == outcome.heights[name])
     widths = {"age": {1: 10.0, 2: 20.0}, "born": {1: 1.0}}
     for name, by_level in widths.items():
-        wanted = by_level.get(found.generalization[name] or 0)
+        wanted = by_level.get(outcome.generalization[name] or 0)
         assert facts.remaining[name].width == (None if wanted is None else pytest.approx(wanted, rel=0.01))
     rare = render_page(replace(facts, remaining={}))
     assert '<td class="number">not counted</td>' in rare
@@ -283,7 +285,9 @@ def test_a_private_page_compares_with_earlier_releases_and_says_what_narrows(tmp
     with sqlanon.connect() as db:
         result = db.anonymize(policy)
         first = result._unpublished()
-        titles = {one.title: one for one in (*first.facts(private=True).risks, *first.private_facts().risks)}
+        titles = {
+            finding.title: finding for finding in (*first.facts(private=True).risks, *first.private_facts().risks)
+        }
         assert titles["Linking with earlier releases"].finding == "The catalog has no other release of this source."
         assert "entry" in titles["Columns that narrow others"].finding
         assert titles["Columns that narrow others"].number == "100 %"
@@ -292,12 +296,14 @@ def test_a_private_page_compares_with_earlier_releases_and_says_what_narrows(tmp
         result.publish(tmp_path / "other.duckdb")
         again = db.anonymize(policy)._unpublished().facts(private=True)
         assert "Compared with one earlier release" in risk(again, "Linking with earlier releases").finding
-        assert not [one for one in db.anonymize(policy)._unpublished().facts().risks if "earlier" in one.title]
+        assert not [
+            finding for finding in db.anonymize(policy)._unpublished().facts().risks if "earlier" in finding.title
+        ]
 
 
 def test_a_population_table_is_no_missing_population() -> None:
     sizes = ClassSizes.from_classes({1: 3, 5: 2})
-    without, with_table = (uniques_in_source(sizes, None, 13, has_population=there) for there in (False, True))
+    without, with_table = (uniques_in_source(sizes, None, 13, has_population=has_table) for has_table in (False, True))
     assert without.remedy.startswith("Set `population` in `[risk]`")
     assert with_table.remedy.startswith("`sqlanon risk` counts the people of the population table")
 
@@ -310,20 +316,27 @@ def test_columns_of_two_values_are_no_finding_of_background_knowledge() -> None:
         )
         with sqlanon.connect(connection) as db:
             policy = make_policy({"q": "suppress", "s": "sensitive", "c": "sensitive"}, k=5, table="t")
-            found = db.anonymize(policy)._unpublished().facts()
-    known, homogeneous = risk(found, "One more fact is enough"), risk(found, "The group gives the value away")
+            binary_facts = db.anonymize(policy)._unpublished().facts()
+    background, homogeneous = (
+        risk(binary_facts, "One more fact is enough"),
+        risk(binary_facts, "The group gives the value away"),
+    )
     why = "Not counted for s and c: with at most two values, ruling one out always gives the other."
-    assert (known.status, known.finding) == ("not counted", why)
+    assert (background.status, background.finding) == ("not counted", why)
     assert (homogeneous.status, homogeneous.finding) == ("none", "No row is affected by its s.")
-    findings = [one.finding for one in found.risks if one.title == homogeneous.title and one.status == "not counted"]
+    findings = [
+        finding.finding
+        for finding in binary_facts.risks
+        if finding.title == homogeneous.title and finding.status == "not counted"
+    ]
     assert findings == ["Not counted for c: all rows have the same value, so that no group adds anything."]
 
 
 def test_every_finding_has_a_line_for_the_terminal(facts: ReportFacts) -> None:
     """So that the last line of `report` is the worst finding of its page."""
-    found = [one for one in sort_by_severity(facts.risks) if one.is_finding]
-    assert found and all(one.line and one.advice for one in found)
-    assert facts.worst is found[0]
+    findings = [item for item in sort_by_severity(facts.risks) if item.is_finding]
+    assert findings and all(finding.line and finding.advice for finding in findings)
+    assert facts.worst is findings[0]
     skewed = risk(facts, "The group makes a value likely")
     assert skewed.line == "Skewness: in 45 % of the rows the group makes the value of diagnosis likely."
     head, _, entry = skewed.advice.partition("\n")

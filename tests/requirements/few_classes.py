@@ -40,12 +40,12 @@ class FewClasses(Requirement, TableCondition):
     def upper_bound(self) -> float:
         return self.limit
 
-    def figure(self, kept: KeptClasses) -> float:
-        return kept.classes
+    def figure(self, kept_classes: KeptClasses) -> float:
+        return kept_classes.classes
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        found = sum(audited.class_sizes().values())
-        yield Check(self.name, found <= self.limit, f"there are {found}")
+        class_count = sum(audited.class_sizes().values())
+        yield Check(self.name, class_count <= self.limit, f"there are {class_count}")
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
         return TOO_MANY(classes=class_sizes(released.release, released.quasi), limit=self.limit)

@@ -96,17 +96,17 @@ def test_with_a_large_fraction_the_choice_is_the_smaller_of_two(adult: Sizes, fr
 
 @settings(max_examples=examples(40))
 @given(samples_with_uniques, st.integers(0, 300))
-def test_zayatz_is_bayes_rule(sizes: Sizes, others: int) -> None:
+def test_zayatz_is_bayes_rule(sizes: Sizes, outside: int) -> None:
     rows = rows_of(sizes)
-    population = rows + others
+    population = rows + outside
 
     def single(size: int) -> Fraction:
         """The chance that a population class of a size has one row in the sample."""
         ways = math.comb(size, 1) * math.comb(population - size, rows - 1)
         return Fraction(ways, math.comb(population, rows))
 
-    kept = sum(classes * single(size) for size, classes in sizes.items() if classes)
-    expected = Fraction(sizes[1], rows) * sizes[1] * single(1) / kept
+    weighted_classes = sum(classes * single(size) for size, classes in sizes.items() if classes)
+    expected = Fraction(sizes[1], rows) * sizes[1] * single(1) / weighted_classes
     assert math.isclose(zayatz(sizes, population), expected, rel_tol=TINY)
 
 
@@ -166,16 +166,16 @@ def test_pitman_is_at_the_top_of_the_likelihood(sizes: Sizes) -> None:
     assert math.isclose(pitman(sizes, 1e6), expected, rel_tol=1e-3)
 
 
-def drawn(alpha: float, beta: float, pi: float) -> tuple[float, float]:
+def uniques_and_twins(alpha: float, beta: float, pi: float) -> tuple[float, float]:
     """The chances that a class of the slide negative binomial model has one row, or two, in the sample: sums."""
-    ones = twos = 0.0
+    uniques = twos = 0.0
     chance, missed = beta**alpha, 1.0  # that the class has `there` rows; that a sample takes none of all but one
     for i in range(1, int(40 / pi)):
-        ones += chance * i * pi * missed
+        uniques += chance * i * pi * missed
         twos += chance * i * (i - 1) / 2 * pi**2 * missed / (1 - pi)
         chance *= (alpha + i - 1) / i * (1 - beta)
         missed *= 1 - pi
-    return ones, twos
+    return uniques, twos
 
 
 @pytest.mark.slow
@@ -189,13 +189,13 @@ def test_snb_solves_the_equations_of_its_model(pi: float) -> None:
     classes = sum(sizes.values()) + sizes[1] * squares / misses * (unseen / once) ** 2
 
     def ratio(alpha: float, beta: float) -> float:
-        ones, twos = drawn(alpha, beta, pi)
-        return twos / ones
+        uniques, twos = uniques_and_twins(alpha, beta, pi)
+        return twos / uniques
 
     def alpha_of(beta: float) -> float:
         return math.exp(zero(lambda x: ratio(math.exp(x), beta) - sizes[2] / sizes[1], -12, 3))
 
-    beta = zero(lambda beta: classes * drawn(alpha_of(beta), beta, pi)[0] - sizes[1], 0.02, 0.5)
+    beta = zero(lambda beta: classes * uniques_and_twins(alpha_of(beta), beta, pi)[0] - sizes[1], 0.02, 0.5)
     population = rows_of(sizes) / pi
     assert math.isclose(snb(sizes, population), classes * beta ** alpha_of(beta) / population, rel_tol=1e-6)
 

@@ -68,11 +68,11 @@ def test_the_classes_that_meet_it_are_kept(name: str, person: str | None) -> Non
         for level in (0, 1):
             expected = Release(table.source, (level,), REQUIREMENTS[name])
             assert expected.kept and (level or len(expected.kept) < len(expected.classes))
-            kept = {record[ROW] for records in expected.kept_records.values() for record in records}
+            kept_rows = {record[ROW] for records in expected.kept_records.values() for record in records}
             figures = prepared.check((level,))
             assert figures.classes == len(expected.kept)
             assert figures.suppressed_rows == expected.suppressed
-            assert {row[-1] for row in prepared.rows(prepared.recode((level,), figures))} == kept
+            assert {row[-1] for row in prepared.rows(prepared.recode((level,), figures))} == kept_rows
 
 
 BOUNDED = [name for name, privacy in REQUIREMENTS.items() if OF_VALUES.keys() & privacy.keys() and name != "joint"]
@@ -92,8 +92,8 @@ def test_no_more_rows_are_lost_than_further_down(name: str) -> None:
     rows = []
     for group, counts in enumerate(groups):
         part = largest_part(counts)
-        rest = [n - m for n, m in zip(counts, part, strict=True)]
-        for class_name, class_counts in (("part", part), ("rest", rest)):
+        remainder = [n - m for n, m in zip(counts, part, strict=True)]
+        for class_name, class_counts in (("part", part), ("rest", remainder)):
             rows += [(group, f"{class_name} {group}", record | {"other": "x"}) for record in records_of(class_counts)]
     with prepared_table(table_of(rows, REQUIREMENTS[name])) as prepared:
         below, above, top = (prepared.check((level,)) for level in range(3))

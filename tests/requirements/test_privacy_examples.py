@@ -118,8 +118,8 @@ def test_income_table(
     connection: duckdb.DuckDBPyConnection, table: Sequence[Sequence[int]], ninths: Sequence[int], t: float
 ) -> None:
     whole = shares(Counter(value for some in table for value in some))
-    found = [distances.ordered_distance(shares(Counter(some)), whole) for some in table]
-    assert found == [Fraction(n, 72) for n in ninths]
+    values = [distances.ordered_distance(shares(Counter(some)), whole) for some in table]
+    assert values == [Fraction(n, 72) for n in ninths]
     classes(connection, *table, type_="INTEGER")
     for closeness, expected in ((t, True), (t - 1e-9, False)):
         privacy = {"t_closeness": [{**S, "distance": "ordered", "t": closeness}]}
@@ -205,8 +205,8 @@ def test_hierarchical_closeness_of_a_million_rows(connection: duckdb.DuckDBPyCon
     whole = Counter[str]()
     for counts in MILLION.values():
         whole.update(counts)
-    found = [distances.hierarchical_distance(shares(c), shares(whole), tree) for c in MILLION.values()]
-    assert found == [Fraction(9, 100), Fraction(19, 100)]
+    values = [distances.hierarchical_distance(shares(c), shares(whole), tree) for c in MILLION.values()]
+    assert values == [Fraction(9, 100), Fraction(19, 100)]
     create(
         connection, "counts", "x TINYINT, s VARCHAR, n BIGINT", [(x, *c) for x in MILLION for c in MILLION[x].items()]
     )
@@ -315,13 +315,13 @@ def test_several_sensitive_attributes(connection: duckdb.DuckDBPyConnection) -> 
     rows = [("x", s, v) for s, v in (("flu", "aspirin"), ("flu", "aspirin"), ("cancer", "chemo"), ("cancer", "chemo"))]
     create(connection, "t", "x VARCHAR, s VARCHAR, v VARCHAR", rows)
     attributes = {**X_AND_S, "v": {"role": "sensitive"}}
-    each = [{"attribute": name, "kind": "distinct", "l": 2} for name in ("s", "v")]
-    assert passes(connection, attributes, {"l_diversity": each})
-    for one in each:
-        assert not passes(connection, attributes, {"l_diversity": [{**one, "joint": True}]})
+    specs = [{"attribute": name, "kind": "distinct", "l": 2} for name in ("s", "v")]
+    assert passes(connection, attributes, {"l_diversity": specs})
+    for spec in specs:
+        assert not passes(connection, attributes, {"l_diversity": [{**spec, "joint": True}]})
     connection.execute("UPDATE t SET v = 'aspirin'")
-    assert passes(connection, attributes, {"l_diversity": [{**each[0], "joint": True}]})
-    assert not passes(connection, attributes, {"l_diversity": [{**each[1], "joint": True}]})
+    assert passes(connection, attributes, {"l_diversity": [{**specs[0], "joint": True}]})
+    assert not passes(connection, attributes, {"l_diversity": [{**specs[1], "joint": True}]})
 
 
 @pytest.mark.slow
@@ -334,11 +334,11 @@ def test_several_attributes_in_one_line(connection: duckdb.DuckDBPyConnection) -
     privacy = {"l_diversity": {"attributes": ["diagnosis", "drug"], "kind": "distinct", "l": 2}}
     policy = sqlanon.Policy(source={"table": "t"}, attributes=attributes, privacy=privacy)
     with connect_to(connection) as db:
-        found = [
+        requirements = [
             (requirement.requirement, requirement.classes, requirement.rows)
             for requirement in db.risk(policy).requirements
         ]
-    assert found == [("distinct 2-diversity of diagnosis", 0, 0), ("distinct 2-diversity of drug", 1, 2)]
+    assert requirements == [("distinct 2-diversity of diagnosis", 0, 0), ("distinct 2-diversity of drug", 1, 2)]
 
 
 # --- Sweeney: k-map, null-map, wrong-map (2001) ------------------------------------------------------
@@ -405,9 +405,11 @@ def test_a_limit_on_the_null_map(connection: duckdb.DuckDBPyConnection) -> None:
     assert not passes(connection, attributes, {"null_map": {"max": 0.19}}, **population)
     assert not passes(connection, attributes, {"null_map": {"max": 0}}, **population)
     assert passes(connection, attributes, {"null_map": {"max": 0}}, {"zip": 1}, **population)
-    both = {"k": 2, "null_map": {"max": 0}}
-    assert not passes(connection, attributes, both, search={"suppression_limit": 0.39}, **population)
-    assert passes(connection, attributes, both, search={"suppression_limit": 0.4}, **population), "1 of 3 is left"
+    requirements = {"k": 2, "null_map": {"max": 0}}
+    assert not passes(connection, attributes, requirements, search={"suppression_limit": 0.39}, **population)
+    assert passes(connection, attributes, requirements, search={"suppression_limit": 0.4}, **population), (
+        "1 of 3 is left"
+    )
 
 
 PEOPLE = [("02138", "ann"), ("02139", "bob"), ("02131", "eve"), ("02142", "dan"), ("02142", None)]
@@ -441,9 +443,9 @@ def test_the_wrong_map_by_level(
         assert passes(connection, attributes, {"wrong_map": {"max": share}}, at, **sections)
         assert not passes(connection, attributes, {"wrong_map": {"max": share - 0.01}}, at, **sections)
     for most in (0.25, 0.24):  # dan's of the four that are left
-        both, limit = {"k": 2, "wrong_map": {"max": most}}, {"suppression_limit": 0.2}
-        assert passes(connection, attributes, both, {"zip": 1}, search=limit, **sections) is (most == 0.25)
-    monkeypatch.setattr("sqlanon.requirements.wrong_map.WrongMap.figure", lambda self, kept: 0.0)
+        requirements, limit = {"k": 2, "wrong_map": {"max": most}}, {"suppression_limit": 0.2}
+        assert passes(connection, attributes, requirements, {"zip": 1}, search=limit, **sections) is (most == 0.25)
+    monkeypatch.setattr("sqlanon.requirements.wrong_map.WrongMap.figure", lambda self, kept_classes: 0.0)
     with (
         search_with_limits(connection, attributes, {"wrong_map": {"max": 0.39}}, **sections) as result,
         pytest.raises(sqlanon.AuditError, match="2 of 5 rows match only other people in the population"),
@@ -618,15 +620,15 @@ def test_shields(connection: duckdb.DuckDBPyConnection) -> None:
     create(connection, "t", "x VARCHAR, y VARCHAR, z INTEGER", rows)
     shields = [{"quasi": ["x"], "k": 2}, {"quasi": ["y"], "k": 3}]
 
-    def suppressed(*some: Mapping[str, Any]) -> int:
+    def suppressed_rows(*some: Mapping[str, Any]) -> int:
         attributes = {name: {**SUPPRESS, "max_level": 0} for name in XYZ}
         limit = {"suppression_limit": 0.9}
         with search_with_limits(connection, attributes, {"k_anonymity": list(some)}, search=limit) as result:
             return result.suppressed_rows
 
-    assert suppressed(shields[0]) == 1, "c"
-    assert suppressed(shields[1]) == 0
-    assert suppressed(*shields) == 3, "c, and then the two of b that are left"
+    assert suppressed_rows(shields[0]) == 1, "c"
+    assert suppressed_rows(shields[1]) == 0
+    assert suppressed_rows(*shields) == 3, "c, and then the two of b that are left"
     assert passes(connection, XYZ, {"k_anonymity": shields}, {"x": 1})
 
 

@@ -16,7 +16,7 @@ from oracles.oracle import Hierarchy, Row
 from oracles.oracle_privacy import Record, Release, Source
 from properties import hard_cases, privacy_cases
 from properties.privacy_cases import KINDS, PrivacyCase
-from properties.privacy_checks import HARD, WITH_SUPPRESSION, S, anonymized, check, quick, thorough
+from properties.privacy_checks import HARD, WITH_SUPPRESSION, S, anonymize_case, check, quick, thorough
 from support.lanes import examples, some
 
 
@@ -225,7 +225,7 @@ def test_published_rows_meet_the_requirements_thoroughly(case: PrivacyCase, stra
 def check_published(case: PrivacyCase, strategy: str) -> None:
     """The kept classes and nothing else; the release proves it, alone and against its source."""
     assume(oracle_privacy.satisfying(**case.arguments))
-    with anonymized(case, strategy) as (result, db, policy, directory):
+    with anonymize_case(case, strategy) as (result, db, policy, directory):
         levels = tuple(result.generalization[name] for name in case.source.quasi)
         release = result.publish(directory / "release.duckdb")
         assert release.verify().verified
@@ -235,8 +235,8 @@ def check_published(case: PrivacyCase, strategy: str) -> None:
         columns = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
         with duckdb.connect(str(directory / "release.duckdb"), read_only=True) as connection:
             released: Counter[Row] = Counter(connection.execute(f"SELECT {columns} FROM released").fetchall())
-            there = {name for name, *_ in connection.execute("DESCRIBE released").fetchall()}
-    assert there == set(names)
+            column_names = {name for name, *_ in connection.execute("DESCRIBE released").fetchall()}
+    assert column_names == set(names)
     assert released == Release(case.source, levels, case.privacy).released([*case.source.sensitive])
 
 
@@ -251,6 +251,6 @@ def check_order(case: PrivacyCase) -> None:
     assume(oracle_privacy.satisfying(**case.arguments))
     answers = []
     for rows in (case.source.rows, case.source.rows[::-1]):
-        with anonymized(replace(case, source=replace(case.source, rows=rows)), "optimal") as (result, *_):
+        with anonymize_case(replace(case, source=replace(case.source, rows=rows)), "optimal") as (result, *_):
             answers.append((result.generalization, result.suppressed_rows, result.classes))
     assert answers[0] == answers[1]

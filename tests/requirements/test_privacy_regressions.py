@@ -15,7 +15,9 @@ from support.lanes import some
 from support.policies import make_policy
 
 
-def anonymized(rows: str, columns: str, attributes: dict[str, Any], privacy: dict[str, Any], **sections: Any) -> Any:
+def anonymize_rows(
+    rows: str, columns: str, attributes: dict[str, Any], privacy: dict[str, Any], **sections: Any
+) -> Any:
     """The result on a table of these rows; or the error."""
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t AS SELECT * FROM (VALUES {rows}) v({columns})")
@@ -34,17 +36,17 @@ def anonymized(rows: str, columns: str, attributes: dict[str, Any], privacy: dic
 
 def test_a_group_of_one_value_beside_a_diverse_one_breaks_joint_recursive_diversity() -> None:
     """Its figure is NULL, which an aggregate would pass over."""
-    asked = {"l_diversity": [{"attribute": "s", "kind": "recursive", "l": 2, "c": 3, "joint": True}]}
+    requirements = {"l_diversity": [{"attribute": "s", "kind": "recursive", "l": 2, "c": 3, "joint": True}]}
     attributes = {"q": "suppress", "u": "sensitive", "s": "sensitive"}
     with pytest.raises(sqlanon.InfeasibleError):
-        anonymized("('a', 'f', 'x'), ('a', 'f', 'y'), ('a', 'g', 'x')", "q, u, s", attributes, asked)
+        anonymize_rows("('a', 'f', 'x'), ('a', 'f', 'y'), ('a', 'g', 'x')", "q, u, s", attributes, requirements)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 def test_classes_that_only_the_population_has_cost_nothing(strategy: str) -> None:
     """Thirty strangers took thirty rows from the limit: the better generalization was thought to be hopeless."""
-    result = anonymized(
+    result = anonymize_rows(
         "('a',1,'x'), ('a',1,'y'), ('a',2,'x'), ('a',2,'y'), ('b',1,'x'), ('b',1,'y'), ('b',2,'x'), ('c',2,'y')",
         "q, r, s",
         {"q": "suppress", "r": "suppress", "s": "sensitive"},
@@ -98,7 +100,7 @@ def test_a_presence_that_all_people_need_names_those_whom_no_row_can_match() -> 
     with pytest.raises(
         sqlanon.InfeasibleError, match="30 rows of the population have values that are not in the hierarchy of 'q', and"
     ):
-        anonymized(
+        anonymize_rows(
             "('a', 1), ('b', 1)",
             "q, r",
             {"q": {"categories": {"both": ["a", "b"]}}, "r": {"categories": {"any": list(range(20))}}},
@@ -110,7 +112,7 @@ def test_a_presence_that_all_people_need_names_those_whom_no_row_can_match() -> 
 def test_persons_in_several_classes_do_not_stop_a_search_that_estimates() -> None:
     """Ten persons, each in four classes, are more than the population of twenty there; at the top they are ten."""
     rows = ", ".join(f"('{i % 4}', {i // 4})" for i in range(40))
-    result = anonymized(
+    result = anonymize_rows(
         rows,
         "q, pid",
         {"q": "suppress", "pid": "identifying"},
@@ -122,7 +124,7 @@ def test_persons_in_several_classes_do_not_stop_a_search_that_estimates() -> Non
 
 def test_a_population_smaller_than_the_source_is_refused_before_the_search() -> None:
     with pytest.raises(sqlanon.SourceError, match="the source alone has 3"):
-        anonymized(
+        anonymize_rows(
             "('a'), ('a'), ('b')",
             "q",
             {"q": "suppress"},
@@ -196,12 +198,12 @@ def test_errors_of_the_population_name_the_population(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS q")
         attributes = make_policy({"q": "suppress"}).attributes
-        for population, said in (
+        for population, message in (
             ({"table": "nope"}, r"^population\.table: there is no"),
             ({"query": "SELECT 1; SELECT 2"}, r"^population\.query: must be one SELECT"),
         ):
             policy = sqlanon.Policy(
                 source={"table": "t"}, attributes=attributes, privacy={"k_map": 1}, population=population
             )
-            with sqlanon.connect(connection) as db, pytest.raises(sqlanon.SourceError, match=said):
+            with sqlanon.connect(connection) as db, pytest.raises(sqlanon.SourceError, match=message):
                 db.anonymize(policy)

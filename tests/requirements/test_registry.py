@@ -53,7 +53,7 @@ Row = tuple[str, int, str]
 
 
 @contextmanager
-def registered() -> Iterator[None]:
+def registered_requirement() -> Iterator[None]:
     register(Others)
     try:
         yield
@@ -62,8 +62,8 @@ def registered() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def others() -> Iterator[None]:
-    with registered():
+def register_requirement() -> Iterator[None]:
+    with registered_requirement():
         yield
 
 
@@ -86,11 +86,11 @@ def write(folder: Path, rows: Sequence[Row], policy: str = POLICY) -> sqlanon.Po
 
 def classes(rows: Sequence[Row], levels: tuple[int, ...]) -> list[list[str]]:
     """The illnesses in each class of a generalization."""
-    found: dict[tuple[str, int], list[str]] = {}
+    illnesses: dict[tuple[str, int], list[str]] = {}
     width = (1, 5, 10, 20, 1000)[levels[1]]
     for zip_, age, illness in rows:
-        found.setdefault((zip_[: 3 - levels[0]], age // width), []).append(illness)
-    return list(found.values())
+        illnesses.setdefault((zip_[: 3 - levels[0]], age // width), []).append(illness)
+    return list(illnesses.values())
 
 
 def holds(illnesses: Sequence[str], least: int = 2) -> bool:
@@ -99,13 +99,13 @@ def holds(illnesses: Sequence[str], least: int = 2) -> bool:
 
 def best(rows: Sequence[Row], limit: float) -> tuple[float, tuple[int, ...]] | None:
     """The least relative height, of all generalizations that leave out few enough rows."""
-    found = []
+    candidates = []
     for levels in itertools.product(range(HEIGHTS["zip"] + 1), range(HEIGHTS["age"] + 1)):
         lost = sum(len(class_) for class_ in classes(rows, levels) if not holds(class_))
         if lost <= limit * len(rows) and lost < len(rows):
             height = sum(level / top for level, top in zip(levels, HEIGHTS.values(), strict=True))
-            found.append((height, sum(levels), levels))
-    return (min(found)[0], min(found)[2]) if found else None
+            candidates.append((height, sum(levels), levels))
+    return (min(candidates)[0], min(candidates)[2]) if candidates else None
 
 
 Published = tuple[sqlanon.Release, sqlanon.Policy]
@@ -115,7 +115,7 @@ Published = tuple[sqlanon.Release, sqlanon.Policy]
 def published_release(tmp_path_factory: pytest.TempPathFactory) -> Published:
     """A release that tests read, beside its source, and its policy."""
     folder = tmp_path_factory.mktemp("published")
-    with registered():
+    with registered_requirement():
         policy = write(folder, patients())
         with sqlanon.connect() as db:
             release = db.anonymize(policy).publish(folder / "release.duckdb")
@@ -137,8 +137,8 @@ def test_the_search_finds_the_best_that_meets_it(tmp_path: Path, seed: int) -> N
         result = db.anonymize(policy)
     height, levels = expected
     assert (result.score, tuple(result.generalization.values())) == (pytest.approx(height), levels)
-    found = classes(rows, levels)
-    assert result.suppressed_rows == sum(len(one) for one in found if not holds(one))
+    released_classes = classes(rows, levels)
+    assert result.suppressed_rows == sum(len(group) for group in released_classes if not holds(group))
 
 
 @pytest.mark.slow
@@ -153,9 +153,9 @@ def test_a_release_is_audited_and_verified(published_release: Published) -> None
     release, policy = published_release
     with sqlanon.connect() as db:
         verification = db.verify(release.path, policy)
-    (check,) = (one for one in verification.checks if one.name == "2 others of illness")
+    (check,) = (item for item in verification.checks if item.name == "2 others of illness")
     assert verification.verified and check.passed
-    assert any("sum(n) - max(n)" in one.lower().replace('"', "") for one in release.verify_sql())
+    assert any("sum(n) - max(n)" in statement.lower().replace('"', "") for statement in release.verify_sql())
     ended = cli("verify", "release.duckdb", "--json", cwd=release.path.parent)
     assert ended.status == 0 and "2 others of illness" in ended.out
 
@@ -175,7 +175,7 @@ def test_a_release_that_was_changed_does_not_verify(
 ) -> None:
     path = Path(shutil.copy(published_release[0].path, tmp_path))
     change(path, f"""UPDATE "{published_release[0].manifest.rows_table}" SET illness = 'flu'""")
-    (check,) = (one for one in verify_file(path).checks if one.name == "2 others of illness")
+    (check,) = (item for item in verify_file(path).checks if item.name == "2 others of illness")
     assert check.passed is False and check.message == "a class has 0"
 
 
@@ -194,23 +194,23 @@ def test_a_policy_knows_it(tmp_path: Path) -> None:
         "rows = 2": ("rows = 0", "must be at least 1"),
         "[[privacy.others]]": ("[[privacy.other]]", "did you mean 'others'?"),
     }
-    for part, (other, message) in wrong.items():
+    for part, (replacement, message) in wrong.items():
         with pytest.raises(PolicyError) as error:
-            write(tmp_path, patients(), POLICY.replace(part, other))
+            write(tmp_path, patients(), POLICY.replace(part, replacement))
         assert message in str(error.value)
 
 
 def test_other_policies_are_the_same_with_it() -> None:
-    asked: dict[str, Any] = {
+    document: dict[str, Any] = {
         "attributes": {"zip": {"role": "quasi", "hierarchy": "suppress"}, "ill": {"role": "sensitive"}},
         "privacy": {"k": 2, "alpha_k": {"attribute": "ill", "alpha": 0.5}},
     }
-    having = sqlanon.Policy(**asked).fingerprint()
+    having = sqlanon.Policy(**document).fingerprint()
     unregister(Others)
     try:
-        assert sqlanon.Policy(**asked).fingerprint() == having
+        assert sqlanon.Policy(**document).fingerprint() == having
         with pytest.raises(PolicyError, match="unknown key 'others'"):
-            sqlanon.Policy(**{**asked, "privacy": {"others": {"attribute": "ill", "rows": 1}}})
+            sqlanon.Policy(**{**document, "privacy": {"others": {"attribute": "ill", "rows": 1}}})
     finally:
         register(Others)
 
@@ -225,10 +225,10 @@ def test_the_risk_of_a_source_has_it(tmp_path: Path) -> None:
     rows = patients()
     policy = write(tmp_path, rows)
     with sqlanon.connect() as db:
-        (one,) = db.risk(policy).requirements
+        (requirement,) = db.risk(policy).requirements
     broken = [class_ for class_ in classes(rows, (0, 0)) if not holds(class_)]
-    assert (one.requirement, one.holds) == ("2 others of illness", False)
-    assert (one.classes, one.rows) == (len(broken), sum(map(len, broken)))
+    assert (requirement.requirement, requirement.holds) == ("2 others of illness", False)
+    assert (requirement.classes, requirement.rows) == (len(broken), sum(map(len, broken)))
 
 
 @pytest.mark.thorough
@@ -251,10 +251,10 @@ def test_a_live_view_keeps_it(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("INSERT INTO patients SELECT '999', 99, 'flu' FROM range(2)")  # a class of its own, or few
         seen = connection.execute("SELECT zip, age, illness FROM seen").fetchall()
-    found: dict[tuple[str, str], list[str]] = {}
+    illnesses: dict[tuple[str, str], list[str]] = {}
     for zip_, age, illness in seen:
-        found.setdefault((zip_, age), []).append(illness)
-    assert view is not None and found and all(map(holds, found.values()))
+        illnesses.setdefault((zip_, age), []).append(illness)
+    assert view is not None and illnesses and all(map(holds, illnesses.values()))
 
 
 @pytest.mark.slow
@@ -263,15 +263,15 @@ def test_a_warehouse_audits_it(published_release: Published) -> None:
     with sqlanon.connect() as db:
         plan = db.plan(policy, dialect="duckdb")
         assert '"illness"' in plan.stages[0].sql[0]
-        (audit,) = (one for one in plan.stages[-1].sql if one.startswith("-- 2 others of illness"))
+        (audit,) = (statement for statement in plan.stages[-1].sql if statement.startswith("-- 2 others of illness"))
         assert audit.rstrip().endswith("< 2")
-    (one,) = policy.privacy.others
+    (requirement,) = policy.privacy.others
     for relation, path, met in (
         ("patients", release.path, True),
         ("patients", release.path.with_name("hospital.duckdb"), False),
     ):
         names = {name: name for name in policy.attributes}
-        query = one.violations(
+        query = requirement.violations(
             WarehouseRelease(table(relation), table(relation), policy.generalized_attributes, ["illness"], names)
         )
         with duckdb.connect(str(path), read_only=True) as connection:
@@ -282,8 +282,8 @@ def test_a_warehouse_audits_it(published_release: Published) -> None:
 def test_no_other_module_names_a_requirement() -> None:
     """But k, and k of some attributes, which several stages are about; two are also figures of a result. What
     translates the criteria of another tool has to name ours."""
-    known = ("k", "k_anonymity", "null_map", "wrong_map")
-    mine = [kind for kind in requirement_types() if kind is not Others and kind.entry.key not in known]
+    special_keys = ("k", "k_anonymity", "null_map", "wrong_map")
+    mine = [kind for kind in requirement_types() if kind is not Others and kind.entry.key not in special_keys]
     words = {word for kind in mine for word in (kind.entry.key, f"privacy.{kind.entry.key}", kind.__name__)}
     package = ROOT / "sqlanon"
     paths = [path for path in package.rglob("*.py") if path.parent != package / "requirements"]
@@ -321,7 +321,7 @@ def test_a_requirement_on_the_table_goes_all_the_way(tmp_path: Path) -> None:
     policy = write(tmp_path, rows, FEW)
     every = itertools.product(range(HEIGHTS["zip"] + 1), range(HEIGHTS["age"] + 1))
     enough = [levels for levels in every if len(classes(rows, levels)) <= 4]
-    expected = min(sum(level / top for level, top in zip(one, HEIGHTS.values(), strict=True)) for one in enough)
+    expected = min(sum(level / top for level, top in zip(vector, HEIGHTS.values(), strict=True)) for vector in enough)
     with sqlanon.connect() as db:
         (risk,) = db.risk(policy).requirements
         assert (risk.holds, risk.figure, risk.limit) == (False, len(classes(rows, (0, 0))), 4)
@@ -334,7 +334,7 @@ def test_a_requirement_on_the_table_goes_all_the_way(tmp_path: Path) -> None:
         with pytest.raises(PolicyError, match=r"privacy\.few_classes: is about the whole table"):
             db.live(policy, "seen")
     assert isinstance(release, sqlanon.Release)
-    (check,) = (one for one in release.verify().checks if one.name == "at most 4 classes")
+    (check,) = (item for item in release.verify().checks if item.name == "at most 4 classes")
     assert check.passed and check.message == f"there are {len(classes(rows, tuple(result.generalization.values())))}"
     assert audit.startswith("-- at most 4 classes") and "> 4" in audit
     assert "There are at most 4 groups." in (tmp_path / "page.html").read_text(encoding="utf-8")

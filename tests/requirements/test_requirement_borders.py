@@ -70,10 +70,10 @@ def test_where_the_source_is_the_population_its_uniques_are_known() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'a', 'b', 'c']) AS ward")
         with sqlanon.connect(connection) as db:
-            asked = {"limit": 0.5, "population": 4}
+            uniqueness = {"limit": 0.5, "population": 4}
             attributes = {"ward": {"role": "quasi", "hierarchy": "suppress"}}
             policy = sqlanon.Policy(
-                source={"table": "t"}, attributes=attributes, privacy={"population_uniqueness": asked}
+                source={"table": "t"}, attributes=attributes, privacy={"population_uniqueness": uniqueness}
             )
             assert db.anonymize(policy).generalization == {"ward": 0}
 
@@ -119,8 +119,8 @@ def test_joint_diversity_is_audited_beside_the_other_sensitive_values() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS FROM (VALUES ('a', 'x', 1), ('a', 'y', 2)) AS t(ward, illness, cost)")
         subject = run_audit(connection, "illness", "cost")
-        asked = [LDiversity(attribute="illness", kind="distinct", l=2, joint=joint) for joint in (False, True)]
-        assert [check.passed for one in asked for check in one.audit(subject)] == [True, False]
+        requirements = [LDiversity(attribute="illness", kind="distinct", l=2, joint=joint) for joint in (False, True)]
+        assert [check.passed for requirement in requirements for check in requirement.audit(subject)] == [True, False]
 
 
 @pytest.mark.parametrize(("c", "passed"), [(2, False), (2.01, True)])

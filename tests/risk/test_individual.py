@@ -77,13 +77,13 @@ def test_classes_weigh_what_their_rows_or_persons_do(
     connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
     names = columns(**{"person": "who"} if person else {}, **{"weights": "weight"} if share is None else {})
     query = _weighed_classes(table("t"), names, share)
-    found = connection.execute(
+    answer = connection.execute(
         f"SELECT q0, q1, class_size, class_count, class_weight, risk FROM ({query.sql('duckdb')})"
     ).fetchall()
     expected = by_class(rows, person, share)
-    assert {row[:2]: row[2:4] for row in found} == {key: one[:2] for key, one in expected.items()}
-    assert {row[:2]: row[4] for row in found} == pytest.approx({key: one[2] for key, one in expected.items()})
-    assert {row[:2]: row[5] for row in found} == pytest.approx(
+    assert {row[:2]: row[2:4] for row in answer} == {key: figures[:2] for key, figures in expected.items()}
+    assert {row[:2]: row[4] for row in answer} == pytest.approx({key: figures[2] for key, figures in expected.items()})
+    assert {row[:2]: row[5] for row in answer} == pytest.approx(
         {key: oracle.individual(size, weight) for key, (_, size, weight) in expected.items()}, rel=1e-6
     )
 
@@ -99,31 +99,31 @@ def test_a_household_is_as_likely_found_as_one_of_its_members(
     run: Any = SimpleNamespace(source=SimpleNamespace(relation=table("t")), work=table)
     steps = StatementRunner(DuckDBEngine(connection))
     section: Any = SimpleNamespace(threshold=(0.0, 0.5))
-    found = measure_individual_risk(run, steps, names, section, None)
+    risks = measure_individual_risk(run, steps, names, section, None)
 
     classes = {
         key: (n, size, oracle.individual(size, weight))
         for key, (n, size, weight) in by_class(rows, person, None).items()
     }
     risk = [classes[row[ZIP], row[SEX]][2] for row in rows]
-    individual = found["individual"]
+    individual = risks["individual"]
     persons = [size for _, size, _ in classes.values()]
-    expected = math.fsum(size * one for _, size, one in classes.values())
+    expected = math.fsum(size * class_risk for _, size, class_risk in classes.values())
     assert individual.highest == pytest.approx(max(risk), rel=1e-6)
-    assert individual.expected == found["expected_reidentifications"] == pytest.approx(expected, rel=1e-6)
+    assert individual.expected == risks["expected_reidentifications"] == pytest.approx(expected, rel=1e-6)
     assert individual.average == pytest.approx(expected / sum(persons), rel=1e-6)
-    assert individual.rows_above == {"0": len(rows), "0.5": sum(one > 0.5 for one in risk)}
-    assert individual.population == pytest.approx(sum(one[2] for one in by_class(rows, person, None).values()))
+    assert individual.rows_above == {"0": len(rows), "0.5": sum(row_risk > 0.5 for row_risk in risk)}
+    assert individual.population == pytest.approx(sum(figures[2] for figures in by_class(rows, person, None).values()))
 
     members: dict[Any, float] = {}
-    for i, (row, one) in enumerate(zip(rows, risk, strict=True)):
+    for i, (row, row_risk) in enumerate(zip(rows, risk, strict=True)):
         key = (row[HOME], row[WHO] if person else i)
-        members[key] = max(one, members.get(key, 0.0))
+        members[key] = max(row_risk, members.get(key, 0.0))
     query = _household_members(table("t"), names, table("weighed_classes"))
-    shown = connection.execute(f"SELECT household, risk FROM ({query.sql('duckdb')})").fetchall()
-    assert sorted(one for _, one in shown) == pytest.approx(sorted(members.values()), rel=1e-6)
+    households = connection.execute(f"SELECT household, risk FROM ({query.sql('duckdb')})").fetchall()
+    assert sorted(row_risk for _, row_risk in households) == pytest.approx(sorted(members.values()), rel=1e-6)
     joint = oracle.households([home for home, _ in members], list(members.values()))
-    household = found["household"]
+    household = risks["household"]
     assert household.households == len({row[HOME] for row in rows} - {None})
     assert household.highest == pytest.approx(max(joint), rel=1e-6)
     assert household.expected == pytest.approx(math.fsum(joint), rel=1e-6)
@@ -152,10 +152,10 @@ def test_the_risk_of_one_class_is_that_of_the_statement(size: int, connection: d
         connection.execute("DELETE FROM t")
         connection.execute(f"INSERT INTO t SELECT '1', 'm', i, 'h', {weight / size!r} FROM range({size}) AS r(i)")
         query = _weighed_classes(table("t"), columns(weights="weight"), None)
-        ((found,),) = connection.execute(f"SELECT risk FROM ({query.sql('duckdb')})").fetchall()
-        assert found == pytest.approx(individual_risk(size, size / weight), rel=1e-9)
-        assert found == pytest.approx(oracle.individual(size, weight), rel=1e-7)
+        ((computed,),) = connection.execute(f"SELECT risk FROM ({query.sql('duckdb')})").fetchall()
+        assert computed == pytest.approx(individual_risk(size, size / weight), rel=1e-9)
+        assert computed == pytest.approx(oracle.individual(size, weight), rel=1e-7)
 
 
 def test_thresholds_read_as_they_are_written() -> None:
-    assert [format_threshold(one) for one in (0, 0.0, 1.0, 0.05, 0.5)] == ["0", "0", "1", "0.05", "0.5"]
+    assert [format_threshold(threshold) for threshold in (0, 0.0, 1.0, 0.05, 0.5)] == ["0", "0", "1", "0.05", "0.5"]

@@ -49,9 +49,14 @@ def policy(priors: Mapping[str, str | Path] | None = None, hierarchy: Any = "sup
     """With priors by table, or by file."""
     attributes = {name: {"role": "quasi", "hierarchy": "suppress"} for name in NAMES}
     attributes["n"] = {"role": "quasi", "hierarchy": hierarchy}
-    told = {name: {"file" if isinstance(place, Path) else "table": place} for name, place in (priors or {}).items()}
+    prior_files = {
+        name: {"file" if isinstance(place, Path) else "table": place} for name, place in (priors or {}).items()
+    }
     return sqlanon.Policy(
-        source={"table": "t"}, attributes=attributes, privacy={"k": 2}, risk={"priors": told} if told else {}
+        source={"table": "t"},
+        attributes=attributes,
+        privacy={"k": 2},
+        risk={"priors": prior_files} if prior_files else {},
     )
 
 
@@ -85,11 +90,11 @@ class PlainSets:
         self.count(wanted)
 
     def count(self, wanted: Sequence[tuple[int, ...]]) -> None:
-        for one in wanted:
+        for combination in wanted:
             if len(self.figures) >= self.small + self.most:
                 raise leakage_search.OvertimeError(1)
-            sizes = [size for size, _ in oracle.sizes_of(self.rows, one, self.person)]
-            self.figures[one] = SetFigures(one, len(sizes), sizes.count(1), self.gain(one))
+            sizes = [size for size, _ in oracle.sizes_of(self.rows, combination, self.person)]
+            self.figures[combination] = SetFigures(combination, len(sizes), sizes.count(1), self.gain(combination))
 
     def gain(self, places: Sequence[int]) -> float:
         if self.person is None:
@@ -107,20 +112,24 @@ def test_sets_of_any_size_are_all_known_in_the_end(rows: list[Any], most: int, a
     """What is not counted contains a set that makes as many classes as all, and leaks as much."""
     sets = PlainSets(rows, at_once, persons=persons)
     quasi = sets.quasi
-    found, search = leakage_search.search_leakage(sets, quasi, most, 60, [])
+    ranked, search = leakage_search.search_leakage(sets, quasi, most, 60, [])
     every = oracle.leakages(rows, quasi, quasi, sets.person)
-    counted = {one.attributes for one in found}
+    counted_sets = {leak.attributes for leak in ranked}
     whole = tuple(range(quasi))
-    assert (search.complete, search.stopped, search.proven) == (True, None, len(counted))
-    assert (search.sets, search.measured) == (len(every), len(counted))
+    assert (search.complete, search.stopped, search.proven) == (True, None, len(counted_sets))
+    assert (search.sets, search.measured) == (len(every), len(counted_sets))
     classes = len(oracle.classes_of(rows, whole))
-    complete = [set(one.attributes) for one in found if one.classes == classes]
-    for one in every.keys() - counted:
-        assert any(part <= set(one) for part in complete)
-        assert every[one] == pytest.approx(every[whole], abs=1e-9)
-    for one in every:  # what the bounds say
-        assert persons or every[one] <= sum(every[(i,)] for i in one) + 1e-9
-        assert all(every[part] <= every[one] + 1e-9 for n in range(1, len(one)) for part in combinations(one, n))
+    complete = [set(leak.attributes) for leak in ranked if leak.classes == classes]
+    for combination in every.keys() - counted_sets:
+        assert any(part <= set(combination) for part in complete)
+        assert every[combination] == pytest.approx(every[whole], abs=1e-9)
+    for combination in every:  # what the bounds say
+        assert persons or every[combination] <= sum(every[(i,)] for i in combination) + 1e-9
+        assert all(
+            every[part] <= every[combination] + 1e-9
+            for n in range(1, len(combination))
+            for part in combinations(combination, n)
+        )
 
 
 @pytest.mark.slow
@@ -128,17 +137,21 @@ def test_sets_of_any_size_are_all_known_in_the_end(rows: list[Any], most: int, a
 @given(rows=TABLES, most=st.integers(1, 2), at_once=st.integers(1, 3), time=st.integers(0, 31))
 def test_bounds_hold_when_the_time_is_over(rows: list[Any], most: int, at_once: int, time: int) -> None:
     sets, quasi = PlainSets(rows, at_once, time), len(rows[0])
-    found, search = leakage_search.search_leakage(sets, quasi, most, 60, [])
+    ranked, search = leakage_search.search_leakage(sets, quasi, most, 60, [])
     every = oracle.leakages(rows, quasi, quasi)
     classes = len(oracle.classes_of(rows, range(quasi)))
-    complete = [set(one) for one, figures in sets.figures.items() if figures.classes == classes]
-    rest = (one for one in every if one not in sets.figures and not any(part <= set(one) for part in complete))
-    others = [every[one] for one in rest]
-    first = leakage.rank_leakage(found, [str(i) for i in range(quasi)], 1.0)[: search.proven]
-    assert sets.small <= search.measured == len(found) <= sets.small + time
+    complete = [set(combination) for combination, figures in sets.figures.items() if figures.classes == classes]
+    uncounted = (
+        combination
+        for combination in every
+        if combination not in sets.figures and not any(part <= set(combination) for part in complete)
+    )
+    gains = [every[combination] for combination in uncounted]
+    first = leakage.rank_leakage(ranked, [str(i) for i in range(quasi)], 1.0)[: search.proven]
+    assert sets.small <= search.measured == len(ranked) <= sets.small + time
     assert search.stopped == (None if search.complete else "time limit")
     if first:
-        assert first[-1].gain >= max(others, default=0.0) - 1e-8
+        assert first[-1].gain >= max(gains, default=0.0) - 1e-8
 
 
 def test_sets_come_best_first() -> None:
@@ -146,8 +159,19 @@ def test_sets_come_best_first() -> None:
     rows = [(i % 4, i // 4, i == 0, i == 1) for i in range(16)]
     sets = PlainSets(rows)
     leakage_search.search_leakage(sets, 4, 1, 60, [])
-    counted = [one for one in sets.figures if len(one) > 1]
-    assert counted == [(0, 1, 2, 3), (0, 1, 2), (0, 1), (0, 2, 3), (1, 2, 3), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    measured_sets = [combination for combination in sets.figures if len(combination) > 1]
+    assert measured_sets == [
+        (0, 1, 2, 3),
+        (0, 1, 2),
+        (0, 1),
+        (0, 2, 3),
+        (1, 2, 3),
+        (0, 2),
+        (0, 3),
+        (1, 2),
+        (1, 3),
+        (2, 3),
+    ]
 
 
 @pytest.mark.slow
@@ -158,20 +182,20 @@ def test_sets_of_any_size_of_random_tables(
 ) -> None:
     fill(live, rows)
     drawn = data.draw(st.booleans())
-    given_ = {"n": dict.fromkeys(range(4), 0.25)} if drawn else {}
+    prior_shares = {"n": dict.fromkeys(range(4), 0.25)} if drawn else {}
     if drawn:
-        tell(live, "shares", "INTEGER", given_["n"].items())
-    chances = oracle.fitted(rows, {1: given_["n"]} if drawn else {})
+        tell(live, "shares", "INTEGER", prior_shares["n"].items())
+    chances = oracle.fit_to_priors(rows, {1: prior_shares["n"]} if drawn else {})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leakage, "SMALL", small)
         with connect_to(live) as db:
             risk = db.risk(policy({"n": "shares"} if drawn else {}), leakage=1, leakage_seconds=60)
     assert risk.leakage_search.complete
-    for one in risk.leakage:
-        places = [NAMES.index(name) for name in one.attributes]
-        assert one.gain == pytest.approx(oracle.expected_gain(rows, places, chances), abs=1e-9)
+    for leak in risk.leakage:
+        places = [NAMES.index(name) for name in leak.attributes]
+        assert leak.gain == pytest.approx(oracle.expected_gain(rows, places, chances), abs=1e-9)
         groups = [len(group) for group in oracle.classes_of(rows, places).values()]
-        assert (one.classes, one.uniques) == (len(groups), groups.count(1))
+        assert (leak.classes, leak.uniques) == (len(groups), groups.count(1))
 
 
 def test_the_time_limit(
@@ -201,13 +225,13 @@ def test_a_prior_of_sixty_persons(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a" if i < 27 else "b", 0, "", 0) for i in range(60)])
     tell(live, "shares", "VARCHAR", [("a", 0.5), ("b", 0.5)])
     with connect_to(live) as db:
-        asked = policy({NAMES[0]: "shares"})
-        (one, *_) = db.risk(asked, leakage=1).leakage
-        found = db.value_leakage(asked, NAMES[0])
+        requested_policy = policy({NAMES[0]: "shares"})
+        (leak, *_) = db.risk(requested_policy, leakage=1).leakage
+        by_value = db.value_leakage(requested_policy, NAMES[0])
     whole = 1 + math.log2(27) / 2 + math.log2(33) / 2
-    assert (one.gain, one.normalized) == (pytest.approx(1), pytest.approx(1 / whole))
-    assert found.bits == pytest.approx(whole)
-    assert [round(value.gain, 9) for value in found.levels[0].most_leaking] == [1, 1]
+    assert (leak.gain, leak.normalized) == (pytest.approx(1), pytest.approx(1 / whole))
+    assert by_value.bits == pytest.approx(whole)
+    assert [round(value.gain, 9) for value in by_value.levels[0].most_leaking] == [1, 1]
 
 
 @pytest.mark.slow
@@ -227,20 +251,20 @@ def test_priors_of_random_tables(
             key: sum(n for row, n in zip(rows, wanted, strict=True) if row[place] == key) / sum(wanted) for key in keys
         }
         tell(live, f"shares_{place}", "VARCHAR", [(None if k is None else str(k), v) for k, v in shares[place].items()])
-    chances = oracle.fitted(rows, shares)
+    chances = oracle.fit_to_priors(rows, shares)
     with connect_to(live) as db:
         risk = db.risk(policy({NAMES[place]: f"shares_{place}" for place in places}), leakage=4)
     assert len(risk.leakage) == 15
     whole = oracle.entropy(chances)
-    for one in risk.leakage:
-        gain = oracle.expected_gain(rows, [NAMES.index(name) for name in one.attributes], chances)
-        assert one.gain == pytest.approx(gain, abs=1e-7)
-        assert one.normalized == pytest.approx(gain / whole if whole > 1e-9 else 0.0, abs=1e-6)
+    for leak in risk.leakage:
+        gain = oracle.expected_gain(rows, [NAMES.index(name) for name in leak.attributes], chances)
+        assert leak.gain == pytest.approx(gain, abs=1e-7)
+        assert leak.normalized == pytest.approx(gain / whole if whole > 1e-9 else 0.0, abs=1e-6)
 
 
 @pytest.mark.cases(2)
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "messages"),
     [
         ("1;0.5\n2;0.4\n", ["add up to 0.9, and must add up to 1"]),
         ("1;0.5\n3;0.5\n", ["without a share in", ": '2'"]),
@@ -256,7 +280,7 @@ def test_priors_of_random_tables(
     ],
 )
 def test_priors_with_mistakes(
-    lines: str | None, told: list[str], live: duckdb.DuckDBPyConnection, tmp_path: Path
+    lines: str | None, messages: list[str], live: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     fill(live, [("a", 1, "", 0), ("a", 2, "", 0)])
     if lines is not None:
@@ -265,19 +289,19 @@ def test_priors_with_mistakes(
     with connect_to(live) as db, pytest.raises(PolicyError) as raised:
         db.risk(policy({"n": tmp_path / "n.csv", NAMES[0]: "half"}))
     message = str(raised.value)
-    assert all(one in message for one in [*told, "add up to 0.5"])
+    assert all(phrase in message for phrase in [*messages, "add up to 0.5"])
 
 
 def test_priors_are_of_quasi_identifiers() -> None:
     """An attribute that is wrong itself is told of once."""
     attributes = {"sex": {"role": "quasi", "hierarchy": "sufress"}, "ill": {"role": "sensitive"}}
     attributes["zip"] = {"role": "quasi", "hierarchy": "suppress"}
-    given = {name: {"table": "shares"} for name in ("sex", "ill", "zipp")}
+    wrong_priors = {name: {"table": "shares"} for name in ("sex", "ill", "zipp")}
     with pytest.raises(PolicyError) as raised:
-        sqlanon.Policy(source={"table": "t"}, attributes=attributes, privacy={"k": 2}, risk={"priors": given})
-    first, *others = [f"{problem.place} {problem.message}" for problem in raised.value.problems]
+        sqlanon.Policy(source={"table": "t"}, attributes=attributes, privacy={"k": 2}, risk={"priors": wrong_priors})
+    first, *further = [f"{problem.place} {problem.message}" for problem in raised.value.problems]
     assert first.startswith("attributes.sex.hierarchy ")
-    assert others == [
+    assert further == [
         "risk.priors.ill 'ill' is sensitive, and priors are for quasi-identifiers",
         "risk.priors.zipp unknown attribute 'zipp'; did you mean 'zip'?",
     ]
@@ -308,17 +332,19 @@ def test_priors_of_a_policy(tmp_path: Path) -> None:
     quasi = {"zip": {"role": "quasi", "hierarchy": "suppress"}, "ill": {"role": "sensitive"}}
     tree: dict[str, Any] = {"attributes": quasi, "privacy": {"k": 2}}
     shares = str(tmp_path / "zip.parquet")
-    told = {
+    priors_by_message = {
         "give file = ... or table": {"zip": {"table": "t", "file": shares}},
         "is the file of risk.priors.zip": {"zip": {"file": shares}},
     }
-    for message, given_ in told.items():
+    for message, prior_section in priors_by_message.items():
         with pytest.raises(PolicyError) as raised:
-            sqlanon.Policy(**tree, risk={"priors": given_}, release={"file": shares})
+            sqlanon.Policy(**tree, risk={"priors": prior_section}, release={"file": shares})
         assert message in str(raised.value)
-    asked = sqlanon.Policy(**tree, risk={"priors": {"zip": {"file": shares}}})
-    assert "zip.parquet" not in json.dumps(asked.redact())
-    assert sqlanon.Policy(**json.loads(asked.model_dump_json())).fingerprint() == asked.fingerprint()
+    requested_policy = sqlanon.Policy(**tree, risk={"priors": {"zip": {"file": shares}}})
+    assert "zip.parquet" not in json.dumps(requested_policy.redact())
+    assert (
+        sqlanon.Policy(**json.loads(requested_policy.model_dump_json())).fingerprint() == requested_policy.fingerprint()
+    )
 
 
 # --- values at each level ---------------------------------------------------------------------------
@@ -326,29 +352,31 @@ def test_priors_of_a_policy(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @FEW
-@given(rows=ROWS, told=st.booleans())
-def test_values_at_each_level(rows: list[tuple[Any, ...]], told: bool, live: duckdb.DuckDBPyConnection) -> None:
+@given(rows=ROWS, has_prior=st.booleans())
+def test_values_at_each_level(rows: list[tuple[Any, ...]], has_prior: bool, live: duckdb.DuckDBPyConnection) -> None:
     """Of numbers from 0 to 3 in intervals of 2, with a share of 0 for 3 and a prior of another attribute."""
     shares = {0: 0.5, 1: 0.25, 2: 0.25, 3: 0.0}
-    told = told and any(row[1] < 3 for row in rows)
+    has_prior = has_prior and any(row[1] < 3 for row in rows)
     fill(live, rows)
     tell(live, "shares", "INTEGER", shares.items())
-    chances = oracle.fitted(rows, {1: shares} if told else {})
+    chances = oracle.fit_to_priors(rows, {1: shares} if has_prior else {})
     with connect_to(live) as db:
-        found = db.value_leakage(policy({"n": "shares"} if told else {}, {"intervals": [2]}), "N")
-        relation = found.values.fetchall()
-    assert found.bits == pytest.approx(oracle.entropy(chances), abs=1e-9)
+        by_value = db.value_leakage(policy({"n": "shares"} if has_prior else {}, {"intervals": [2]}), "N")
+        relation = by_value.values.fetchall()
+    assert by_value.bits == pytest.approx(oracle.entropy(chances), abs=1e-9)
     for level, label in enumerate([str, lambda n: f"{n // 2 * 2}-{n // 2 * 2 + 1}", lambda n: "*"]):
         expected = oracle.value_gains([label(row[1]) for row in rows], chances)
-        shown = {value: figures for at, value, *figures in relation if at == level}
-        assert shown.keys() == expected.keys()
+        figures_by_value = {value: figures for at, value, *figures in relation if at == level}
+        assert figures_by_value.keys() == expected.keys()
         for value, (n, share, gain) in expected.items():
-            assert shown[value] == [n, pytest.approx(share, abs=1e-9), pytest.approx(gain, abs=1e-7)]
-        one = found.levels[level]
+            assert figures_by_value[value] == [n, pytest.approx(share, abs=1e-9), pytest.approx(gain, abs=1e-7)]
+        at_level = by_value.levels[level]
         places = [(label(row[1]),) for row in rows]
-        assert (one.level, one.values) == (level, len(expected))
-        assert one.gain == pytest.approx(oracle.expected_gain(places, [0], chances), abs=1e-7)
-        assert one.highest == pytest.approx(max(gain for *_, gain in expected.values() if gain is not None), abs=1e-7)
+        assert (at_level.level, at_level.values) == (level, len(expected))
+        assert at_level.gain == pytest.approx(oracle.expected_gain(places, [0], chances), abs=1e-7)
+        assert at_level.highest == pytest.approx(
+            max(gain for *_, gain in expected.values() if gain is not None), abs=1e-7
+        )
 
 
 @FEW
@@ -359,17 +387,17 @@ def test_values_of_persons_at_each_level(rows: list[tuple[Any, ...]], live: duck
     attributes = {"n": {"role": "quasi", "hierarchy": {"intervals": [2]}}}
     source = {"table": "t", "undeclared": "drop", "person": "share"}
     with connect_to(live) as db:
-        found = db.value_leakage(sqlanon.Policy(source=source, attributes=attributes, privacy={"k": 2}), "n")
-        relation = found.values.fetchall()
+        by_value = db.value_leakage(sqlanon.Policy(source=source, attributes=attributes, privacy={"k": 2}), "n")
+        relation = by_value.values.fetchall()
     persons = {row[3] for row in rows}
-    assert found.counts == "persons"
+    assert by_value.counts == "persons"
     for level, label in enumerate([str, lambda n: f"{n // 2 * 2}-{n // 2 * 2 + 1}", lambda n: "*"]):
         labelled = [(label(row[1]), row[3]) for row in rows]
         who: dict[str, set[int]] = {}
         for value, person in labelled:
             who.setdefault(value, set()).add(person)
-        shown = {value: figures for at, value, *figures in relation if at == level}
-        assert shown == {
+        figures_by_value = {value: figures for at, value, *figures in relation if at == level}
+        assert figures_by_value == {
             value: [
                 len(some),
                 pytest.approx(len(some) / len(persons)),
@@ -377,7 +405,7 @@ def test_values_of_persons_at_each_level(rows: list[tuple[Any, ...]], live: duck
             ]
             for value, some in who.items()
         }
-        assert found.levels[level].gain == pytest.approx(oracle.leakage_of_persons(labelled, [0], 1), abs=1e-9)
+        assert by_value.levels[level].gain == pytest.approx(oracle.leakage_of_persons(labelled, [0], 1), abs=1e-9)
 
 
 @pytest.mark.slow
@@ -398,10 +426,10 @@ def test_the_statements_are_those_that_are_run(live: duckdb.DuckDBPyConnection) 
     fill(live, [("a", 1, "", 0), ("b", 2, "", 0), ("b", 2, "", 1)])
     tell(live, "shares", "INTEGER", [(1, 0.5), (2, 0.5)])
     with connect_to(live) as db:
-        asked = policy({"n": "shares"})
+        requested_policy = policy({"n": "shares"})
         for statements, figure in (
-            (db.value_leakage_sql(asked, "n"), db.value_leakage(asked, "n").bits),
-            (db.risk_sql(asked), db.risk(asked).leakage[0].gain),
+            (db.value_leakage_sql(requested_policy, "n"), db.value_leakage(requested_policy, "n").bits),
+            (db.risk_sql(requested_policy), db.risk(requested_policy).leakage[0].gain),
         ):
             answers = [connection_of(db).execute(part).fetchall() for part in statements.split(";\n\n")]
             assert figure in [value for rows in answers for row in rows for value in row]
@@ -426,5 +454,5 @@ def test_the_command(tmp_path: Path) -> None:
     assert "level 0             2              1.0   17 %  F (1.0)" in done.out
     document = json.loads(cli(*options, "--leakage-seconds", "9", "--json", cwd=tmp_path).out)
     assert document["leakage_search"] == {"sets": 3, "measured": 3, "complete": True, "proven": 3, "stopped": None}
-    assert [one["values"] for one in document["values"]["levels"]] == [2, 1]
+    assert [level["values"] for level in document["values"]["levels"]] == [2, 1]
     assert document["values"]["levels"][0]["most_leaking"][0] == {"value": "F", "count": 27, "share": 0.5, "gain": 1.0}

@@ -22,7 +22,7 @@ from oracles.oracle import Row
 from oracles.oracle_privacy import Record, Source, of_persons
 from properties import privacy_cases
 from properties.privacy_cases import PrivacyCase
-from properties.privacy_checks import opened, policy_of
+from properties.privacy_checks import open_database, policy_of
 from sqlanon import HierarchyError, SourceError
 from sqlanon.risk import RequirementRisk, Risk
 from support.commands import cli
@@ -67,12 +67,12 @@ def live() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def assessed(live: duckdb.DuckDBPyConnection, policy: sqlanon.Policy) -> Risk:
+def assess(live: duckdb.DuckDBPyConnection, policy: sqlanon.Policy) -> Risk:
     with connect_to(live) as db:
         return db.risk(policy)
 
 
-def of(attributes: Mapping[str, Any], privacy: Mapping[str, Any], **sections: Any) -> sqlanon.Policy:
+def policy_for(attributes: Mapping[str, Any], privacy: Mapping[str, Any], **sections: Any) -> sqlanon.Policy:
     """A policy; an attribute is a role, the rule of a quasi-identifier, or all of its own table."""
     tables: dict[str, Any] = {}
     for name, spec in attributes.items():
@@ -82,11 +82,13 @@ def of(attributes: Mapping[str, Any], privacy: Mapping[str, Any], **sections: An
     return sqlanon.Policy(**{"source": {"table": "t"}, "attributes": tables, "privacy": dict(privacy), **sections})
 
 
-def asked(privacy: Mapping[str, Any], persons: bool = False, table: str = "t", **sections: Any) -> sqlanon.Policy:
+def request_policy(
+    privacy: Mapping[str, Any], persons: bool = False, table: str = "t", **sections: Any
+) -> sqlanon.Policy:
     """A policy for the table above."""
     source = {"table": table, **({"person": "who"} if persons else {})}
     attributes = {**SUPPRESSED, "diagnosis": "sensitive", "who": "identifying"}
-    return of(attributes, privacy, source=source, **sections)
+    return policy_for(attributes, privacy, source=source, **sections)
 
 
 OF_DIAGNOSIS = {"attribute": "diagnosis"}
@@ -133,10 +135,10 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, int, int]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", BROKEN)
-def test_the_classes_that_break_a_requirement(what: str, live: duckdb.DuckDBPyConnection) -> None:
-    privacy, sections, name, classes, rows = BROKEN[what]
-    risk = assessed(live, asked(privacy, **sections))
+@pytest.mark.parametrize("case", BROKEN)
+def test_the_classes_that_break_a_requirement(case: str, live: duckdb.DuckDBPyConnection) -> None:
+    privacy, sections, name, classes, rows = BROKEN[case]
+    risk = assess(live, request_policy(privacy, **sections))
     assert (risk.rows, risk.classes, risk.smallest_class, risk.uniques) == (10, 4, 1, 1)
     assert risk.requirements[-1] == RequirementRisk(name, False, classes, rows)
 
@@ -144,11 +146,11 @@ def test_the_classes_that_break_a_requirement(what: str, live: duckdb.DuckDBPyCo
 @pytest.mark.slow
 def test_each_requirement_is_by_itself(live: duckdb.DuckDBPyConnection) -> None:
     """In the order of their kinds; none takes classes away from another."""
-    specs = [BROKEN[what] for what in ("distinct", "ordered", "alpha", "a shield")]
+    specs = [BROKEN[case] for case in ("distinct", "ordered", "alpha", "a shield")]
     privacy: dict[str, Any] = {"k": 3, "average_risk": 0.4, "sample_uniqueness": 0.05}
     for spec, *_ in specs:
         privacy |= {kind: value for kind, value in spec.items() if kind != "k"}
-    risk = assessed(live, asked(privacy))
+    risk = assess(live, request_policy(privacy))
     whole = [
         RequirementRisk("average risk of at most 0.4", True, figure=0.4, limit=0.4),
         RequirementRisk("sample uniqueness of at most 0.05", False, figure=0.1, limit=0.05),
@@ -165,9 +167,14 @@ def test_requirements_without_classes_hold(live: duckdb.DuckDBPyConnection) -> N
         "average_risk": 1,
         "sample_uniqueness": 0.1,
     }
-    risk = assessed(live, asked(privacy))
+    risk = assess(live, request_policy(privacy))
     assert [requirement.holds for requirement in risk.requirements] == [True] * 4
-    assert [(one.classes, one.rows) for one in risk.requirements] == [(0, 0), (0, 0), (None, None), (None, None)]
+    assert [(requirement.classes, requirement.rows) for requirement in risk.requirements] == [
+        (0, 0),
+        (0, 0),
+        (None, None),
+        (None, None),
+    ]
     assert (risk.k, risk.rows_below_k) == (None, 0)
 
 
@@ -175,7 +182,7 @@ def test_requirements_without_classes_hold(live: duckdb.DuckDBPyConnection) -> N
 def test_persons_are_counted(live: duckdb.DuckDBPyConnection) -> None:
     """A: p1, p2, p3. B: p1, p4. C: p5 and nobody. D: p6. Seven persons, nobody among them."""
     privacy = {"k": 3, "k_anonymity": [{"quasi": ["x"], "k": 3}], "average_risk": 0.6, "sample_uniqueness": 0.1}
-    risk = assessed(live, asked(privacy, persons=True))
+    risk = assess(live, request_policy(privacy, persons=True))
     assert (risk.rows, risk.classes, risk.smallest_class, risk.uniques) == (10, 4, 1, 1)
     assert (risk.persons, risk.smallest_class_rows, risk.rows_below_k) == (7, 1, 6)
     assert (risk.highest_risk, risk.average_risk) == (1.0, 4 / 8)
@@ -189,8 +196,8 @@ def test_persons_are_counted(live: duckdb.DuckDBPyConnection) -> None:
 
 def test_the_risk_of_a_person_does_not_fall_with_its_rows(live: duckdb.DuckDBPyConnection) -> None:
     live.execute("CREATE OR REPLACE TABLE visits AS SELECT 'x' AS x, 'one' AS who FROM range(9)")
-    policy = of({"x": "suppress"}, {"k": 2}, source={"table": "visits", "person": "who"})
-    risk = assessed(live, policy)
+    policy = policy_for({"x": "suppress"}, {"k": 2}, source={"table": "visits", "person": "who"})
+    risk = assess(live, policy)
     assert (risk.smallest_class_rows, risk.smallest_class, risk.rows_below_k) == (9, 1, 9)
     assert (risk.highest_risk, risk.average_risk) == (1.0, 1.0)
 
@@ -200,16 +207,16 @@ def test_values_are_of_persons(live: duckdb.DuckDBPyConnection) -> None:
     """A: flu of p1 and p3, cold of p2: two thirds, not three quarters."""
     alpha = {"alpha_k": [{**OF_DIAGNOSIS, "alpha": 0.7}]}
     name = "share of at most 0.7 of each diagnosis"
-    assert assessed(live, asked(alpha)).requirements == (RequirementRisk(name, False, 3, 7),)
+    assert assess(live, request_policy(alpha)).requirements == (RequirementRisk(name, False, 3, 7),)
     # C: NULL of p5, NULL and cold of nobody
-    assert assessed(live, asked(alpha, persons=True)).requirements == (RequirementRisk(name, False, 2, 3),)
+    assert assess(live, request_policy(alpha, persons=True)).requirements == (RequirementRisk(name, False, 2, 3),)
 
 
 @pytest.mark.slow
 def test_a_person_in_two_classes_counts_once_in_the_distribution_of_the_table(live: duckdb.DuckDBPyConnection) -> None:
     """Flu: p1, p3, p4; cold: p2 and nobody; NULL: p5 and nobody; gout: p6. B has flu only: 5/8 away."""
     near, far = ({"t_closeness": [{**OF_DIAGNOSIS, "distance": "equal", "t": t}]} for t in (0.626, 0.624))
-    holds = [assessed(live, asked(privacy, persons=True)).requirements[0].classes for privacy in (near, far)]
+    holds = [assess(live, request_policy(privacy, persons=True)).requirements[0].classes for privacy in (near, far)]
     # A: flu 2/3, cold 1/3: 3/8. C: cold 1/3, NULL 2/3: 1/2. D: 7/8.
     assert holds == [1, 2]
 
@@ -218,17 +225,17 @@ def test_a_person_in_two_classes_counts_once_in_the_distribution_of_the_table(li
 def test_presence_and_the_population_that_has_no_row(live: duckdb.DuckDBPyConnection) -> None:
     """(x2, NULL) and (x3, y1) are in the population alone, and C in the source alone."""
     presence = {"delta_presence": {"min": 0.1, "max": 5}}
-    requirements = assessed(live, asked(presence, population={"table": "people"})).requirements
+    requirements = assess(live, request_policy(presence, population={"table": "people"})).requirements
     assert requirements == (RequirementRisk("(0.1, 5)-presence", False, 1, 3, population_classes=2),)
     live.execute("CREATE OR REPLACE VIEW known AS SELECT * FROM t WHERE x <> 'x2'")
     live.execute("CREATE OR REPLACE VIEW same_people AS SELECT * FROM people WHERE x = 'x1'")
-    policy = asked(presence, table="known", population={"table": "same_people"})
-    assert assessed(live, policy).requirements == (
+    policy = request_policy(presence, table="known", population={"table": "same_people"})
+    assert assess(live, policy).requirements == (
         RequirementRisk("(0.1, 5)-presence", True, 0, 0, population_classes=0),
     )
     live.execute("CREATE OR REPLACE VIEW more_people AS SELECT * FROM people WHERE x IN ('x1', 'x3')")
-    policy = asked(presence, table="known", population={"table": "more_people"})
-    assert assessed(live, policy).requirements == (
+    policy = request_policy(presence, table="known", population={"table": "more_people"})
+    assert assess(live, policy).requirements == (
         RequirementRisk("(0.1, 5)-presence", False, 0, 0, population_classes=1),
     )
 
@@ -237,12 +244,12 @@ def test_presence_and_the_population_that_has_no_row(live: duckdb.DuckDBPyConnec
 def test_sensitive_values_beside_a_population(live: duckdb.DuckDBPyConnection) -> None:
     """Classes that the population alone has break nothing."""
     privacy = {"k_map": 2, **BROKEN["distinct"][0]}
-    requirements = assessed(live, asked(privacy, population={"table": "people"})).requirements
-    assert [(one.classes, one.rows) for one in requirements] == [(2, 5), (2, 3)]
-    requirements = assessed(
-        live, asked(privacy, persons=True, population={"table": "people", "person": "named"})
+    requirements = assess(live, request_policy(privacy, population={"table": "people"})).requirements
+    assert [(requirement.classes, requirement.rows) for requirement in requirements] == [(2, 5), (2, 3)]
+    requirements = assess(
+        live, request_policy(privacy, persons=True, population={"table": "people", "person": "named"})
     ).requirements
-    assert [(one.classes, one.rows) for one in requirements] == [(2, 5), (2, 3)]
+    assert [(requirement.classes, requirement.rows) for requirement in requirements] == [(2, 5), (2, 3)]
 
 
 def test_a_population_in_another_file(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
@@ -256,7 +263,7 @@ def test_a_population_in_another_file(live: duckdb.DuckDBPyConnection, tmp_path:
 
     def policy(table: str) -> sqlanon.Policy:
         people = {"database": str(tmp_path / "people.duckdb"), "table": table}
-        return of({"x": "suppress"}, {"k_map": 2}, source=source, population=people)
+        return policy_for({"x": "suppress"}, {"k_map": 2}, source=source, population=people)
 
     with sqlanon.connect() as db:
         assert db.risk(policy("t")).requirements == (RequirementRisk("2-map", False, 1, 1),)
@@ -266,33 +273,33 @@ def test_a_population_in_another_file(live: duckdb.DuckDBPyConnection, tmp_path:
 
 @pytest.mark.slow
 def test_the_estimate_of_population_uniqueness(live: duckdb.DuckDBPyConnection) -> None:
-    def found(**spec: Any) -> RequirementRisk:
-        (one,) = assessed(live, asked({"population_uniqueness": spec})).requirements
-        return one
+    def assess_requirement(**spec: Any) -> RequirementRisk:
+        (requirement,) = assess(live, request_policy({"population_uniqueness": spec})).requirements
+        return requirement
 
     # One row of ten is alone. Where the table is the population, that is known.
-    known = found(limit=0.1, population=10)
-    assert known == RequirementRisk("population uniqueness of at most 0.1 (dankar)", True, figure=0.1, limit=0.1)
-    assert not found(limit=0.05, sampling_fraction=1).holds
+    estimate = assess_requirement(limit=0.1, population=10)
+    assert estimate == RequirementRisk("population uniqueness of at most 0.1 (dankar)", True, figure=0.1, limit=0.1)
+    assert not assess_requirement(limit=0.05, sampling_fraction=1).holds
     sizes, n = (4, 3, 2, 1), 10
     for population in (20, 1000):
         # Of a class with j people, one is in the sample: hypergeometric, by the shares of sizes in the sample.
         alone = [j * math.comb(population - j, n - 1) / math.comb(population, n) for j in sizes]
         expected = 1 / n * alone[-1] / sum(alone)
-        zayatz = found(limit=0.02, population=population, estimator="zayatz")
+        zayatz = assess_requirement(limit=0.02, population=population, estimator="zayatz")
         assert zayatz.figure == pytest.approx(expected)
         assert zayatz.holds == (expected <= 0.02)
     with pytest.raises(SourceError, match="the source alone has 10"):
-        found(limit=0.1, population=9)
+        assess_requirement(limit=0.1, population=9)
 
 
 @pytest.mark.slow
 def test_a_limit_without_an_estimate_does_not_hold(live: duckdb.DuckDBPyConnection) -> None:
     live.execute("CREATE OR REPLACE TABLE few AS SELECT unnest([1, 2, 3, 4, 4, 4]) AS x")
     spec = {"limit": 1, "population": 1000, "estimator": "snb"}
-    risk = assessed(live, of({"x": "suppress"}, {"population_uniqueness": spec}, source={"table": "few"}))
-    (one,) = json.loads(json.dumps(risk.to_dict(), allow_nan=False))["requirements"]
-    assert (one["holds"], one["figure"], one["limit"]) == (False, None, 1.0)
+    risk = assess(live, policy_for({"x": "suppress"}, {"population_uniqueness": spec}, source={"table": "few"}))
+    (requirement,) = json.loads(json.dumps(risk.to_dict(), allow_nan=False))["requirements"]
+    assert (requirement["holds"], requirement["figure"], requirement["limit"]) == (False, None, 1.0)
 
 
 BROKEN_HIERARCHY: dict[str, Any] = {
@@ -303,11 +310,11 @@ BROKEN_HIERARCHY: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("what", some(BROKEN_HIERARCHY, 4))
-def test_hierarchies_of_quasi_identifiers_are_not_needed(what: str, live: duckdb.DuckDBPyConnection) -> None:
+@pytest.mark.parametrize("case", some(BROKEN_HIERARCHY, 4))
+def test_hierarchies_of_quasi_identifiers_are_not_needed(case: str, live: duckdb.DuckDBPyConnection) -> None:
     privacy = {"k": 3, **BROKEN["distinct"][0], **BROKEN["a shield"][0], **BROKEN["k_map"][0]}
-    broken = {"x": BROKEN_HIERARCHY[what], "y": "suppress", "diagnosis": "sensitive", "who": "identifying"}
-    policy = of(broken, privacy, population={"table": "people"})
+    broken = {"x": BROKEN_HIERARCHY[case], "y": "suppress", "diagnosis": "sensitive", "who": "identifying"}
+    policy = policy_for(broken, privacy, population={"table": "people"})
     with connect_to(live) as db:
         with pytest.raises(HierarchyError):
             db.anonymize(policy)
@@ -324,14 +331,14 @@ def test_hierarchical_closeness_needs_the_sensitive_hierarchy(live: duckdb.DuckD
         diagnosis = {"role": "sensitive", "hierarchy": {"file": str(file)}}
         attributes = {"x": {"file": "/nowhere"}, "y": "suppress", "diagnosis": diagnosis, "who": "identifying"}
         t = {**OF_DIAGNOSIS, "distance": "hierarchical", "t": 0.4}
-        return of(attributes, {"t_closeness": [t]})
+        return policy_for(attributes, {"t_closeness": [t]})
 
     file.write_text("flu;air;*\ncold;air;*\n")
     with connect_to(live) as db, pytest.raises(HierarchyError, match=r"attributes\.diagnosis.*gout"):
         db.risk(policy())
     file.write_text("flu;air;*\ncold;air;*\ngout;joints;*\n")
     # Shares of air, joints, NULL: .7, .1, .2. A: (.3 + .3) / 2 = .3. B: (.5 + .3) / 2 = .4. C: (.6 + .47) / 2. D: .9.
-    requirements = assessed(live, policy()).requirements
+    requirements = assess(live, policy()).requirements
     assert requirements == (RequirementRisk("hierarchical 0.4-closeness of diagnosis", False, 2, 4),)
 
 
@@ -343,7 +350,7 @@ ALL: dict[str, Any] = {
     "sample_uniqueness": 0.01,
     "null_map": {"max": 0.01},
     "population_uniqueness": {"limit": 0.01, "population": 1000},
-    **{kind: BROKEN[what][0][kind] for what, kind in [
+    **{kind: BROKEN[name][0][kind] for name, kind in [
         ("a shield", "k_anonymity"), ("recursive", "l_diversity"), ("delta", "delta_disclosure"),
         ("beta", "beta_likeness"), ("alpha", "alpha_k")]},
     "t_closeness": [{**OF_DIAGNOSIS, "distance": d, "t": 0.2} for d in ("equal", "ordered", "hierarchical")],
@@ -359,22 +366,22 @@ def everything(table: str, persons: bool, folder: Path) -> sqlanon.Policy:
     }  # fmt: skip
     source = {"table": table, **({"person": "who"} if persons else {})}
     privacy = {**ALL, "wrong_map": {"max": 0.01}} if persons else ALL
-    return of(attributes, privacy, source=source, population={"table": "people", "person": "named"})
+    return policy_for(attributes, privacy, source=source, population={"table": "people", "person": "named"})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("persons", [False, True])
 def test_an_empty_table(persons: bool, live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     policy = everything("nobody", persons, tmp_path)
-    risk = assessed(live, policy)
+    risk = assess(live, policy)
     assert (risk.rows, risk.classes, risk.smallest_class, risk.uniques, risk.rows_below_k) == (0, 0, 0, 0, 0)
     assert (risk.highest_risk, risk.average_risk) == (0.0, 0.0)
     assert (risk.persons, risk.smallest_class_rows) == ((0, 0) if persons else (None, None))
     assert [requirement.requirement for requirement in risk.requirements if not requirement.holds] == [
         "(0.1, 0.5)-presence"
     ]  # nobody is there
-    assert {one.classes for one in risk.requirements} == {0, None}
-    assert {one.figure for one in risk.requirements if one.limit is not None} == {0.0}
+    assert {requirement.classes for requirement in risk.requirements} == {0, None}
+    assert {requirement.figure for requirement in risk.requirements if requirement.limit is not None} == {0.0}
     assert len(risk.requirements) == 15 + persons
 
 
@@ -386,13 +393,13 @@ def test_the_statements_are_shown_and_not_run(persons: bool, live: duckdb.DuckDB
     policy = everything("two", persons, tmp_path)
     with connect_to(live) as db:
         connection = connection_of(db)
-        made = "SELECT count(*) FROM duckdb_tables() WHERE database_name LIKE 'sqlanon%'"
-        before = connection.execute(made).fetchall()
+        table_count = "SELECT count(*) FROM duckdb_tables() WHERE database_name LIKE 'sqlanon%'"
+        before = connection.execute(table_count).fetchall()
         risk = db.risk(policy)
         sql = db.risk_sql(policy)
-        assert connection.execute(made).fetchall() == before
+        assert connection.execute(table_count).fetchall() == before
         answers = [connection.execute(statement).fetchall() for statement in sql.split(";\n\n")]
-        assert connection.execute(made).fetchall()[0][0] > before[0][0] + 5
+        assert connection.execute(table_count).fetchall()[0][0] > before[0][0] + 5
     figures = next(answer[0] for answer in answers if len(answer[0]) > 20)
     assert figures[:3] == (risk.rows, risk.classes, risk.smallest_class) == (7, 3, 1)
     counts = [
@@ -407,17 +414,17 @@ def test_k_alone_scans_each_column_twice(live: duckdb.DuckDBPyConnection) -> Non
     """For its values, and for the codes of them; and all of them once more for what narrows them."""
     with connect_to(live) as db:
         for privacy in ({"k": 3}, {"k": 3, "average_risk": 0.1, "sample_uniqueness": 0.1}):
-            sql = db.risk_sql(asked(privacy))
+            sql = db.risk_sql(request_policy(privacy))
             assert sql.count("_source") == 3 + 1
-            found = [connection_of(db).execute(statement).fetchall() for statement in sql.split(";\n\n")]
-            assert [(10, 4, 1, 10, 1, 1, 2, 3)] in found
+            answers = [connection_of(db).execute(statement).fetchall() for statement in sql.split(";\n\n")]
+            assert [(10, 4, 1, 10, 1, 1, 2, 3)] in answers
 
 
 @pytest.mark.thorough
 def test_json(live: duckdb.DuckDBPyConnection) -> None:
     privacy = {"k": 3, "average_risk": 0.1, "delta_presence": {"min": 0.1, "max": 5}}
     people = {"population": {"table": "people"}}
-    plain = json.loads(json.dumps(assessed(live, asked(privacy, **people)).to_dict()))
+    plain = json.loads(json.dumps(assess(live, request_policy(privacy, **people)).to_dict()))
     assert set(plain) > {"prosecutor", "journalist", "marketer", "population", "class_sizes", "leakage", "violations"}
     flat = ("rows", "classes", "smallest_class", "uniques", "k", "rows_below_k", "highest_risk", "average_risk")
     assert {name: plain[name] for name in (*flat, "requirements")} == {
@@ -430,7 +437,7 @@ def test_json(live: duckdb.DuckDBPyConnection) -> None:
              "figure": 0.4, "limit": 0.1},
         ],
     }  # fmt: skip
-    with_persons = json.loads(json.dumps(assessed(live, asked(privacy, persons=True, **people)).to_dict()))
+    with_persons = json.loads(json.dumps(assess(live, request_policy(privacy, persons=True, **people)).to_dict()))
     assert set(with_persons) - set(plain) == {"persons", "smallest_class_rows"}
 
 
@@ -464,7 +471,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def told(policy: Path, *options: str) -> str:
+def run_risk(policy: Path, *options: str) -> str:
     done = cli("risk", policy, *options)
     assert (done.status, done.err) == (0, "")
     return done.out
@@ -475,7 +482,7 @@ def told(policy: Path, *options: str) -> str:
 def test_the_command(persons: bool, folder: Path) -> None:
     policy = folder / "policy.toml"
     policy.write_text(POLICY.format(person='person = "who"' if persons else ""), encoding="utf-8")
-    lines = told(policy).splitlines()
+    lines = run_risk(policy).splitlines()
     who = "10 rows of 7 persons" if persons else "10 rows"
     unique = "classes of one person: 1 (25 %)" if persons else "unique rows: 1 (10 %)"
     assert lines[0] == f"{who} in 4 classes; {unique}"
@@ -490,7 +497,7 @@ def test_the_command(persons: bool, folder: Path) -> None:
         ["distinct 1-diversity of diagnosis [red]", "yes", "0", "0"],
         ["average risk of at most 0.1", "no", "0.5" if persons else "0.4"],
     ]
-    printed = json.loads(told(policy, "--json"))
+    printed = json.loads(run_risk(policy, "--json"))
     with sqlanon.connect() as db:
         assert printed == json.loads(json.dumps(db.risk(sqlanon.Policy.load(policy)).to_dict()))
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
@@ -505,16 +512,16 @@ def test_the_command_with_a_matrix_beside_a_population(folder: Path) -> None:
     policy = folder / "policy.toml"
     text = POLICY.format(person="").replace('{ file = "nowhere.csv" }', '"suppress"')
     policy.write_text(f'{text}[population]\ntable = "town"\n[risk]\n', encoding="utf-8")
-    there = json.loads(told(policy, "--json", "--matrix", "y,x"))["matrix"]["population"]
-    assert there == {
+    population = json.loads(run_risk(policy, "--json", "--matrix", "y,x"))["matrix"]["population"]
+    assert population == {
         "combinations": [[3, 2], [2, 1]],
         "uniques": [[2, 0], [1, 0]],
         "share": [[2 / 3, 0], [1 / 2, 0]],
         "rows": [[7, 0], [6, 0]],
     }
-    lines = [line.split("  ") for line in told(policy, "--matrix", "y,x").splitlines()]
-    found = [[cell.strip() for cell in line if cell] for line in lines if line[0] == "level 0"]
-    assert found == [["level 0", "1", "0"], ["level 0", "2 (66.7 %)", "0 (0 %)"], ["level 0", "7 (70 %)", "0 (0 %)"]]
+    lines = [line.split("  ") for line in run_risk(policy, "--matrix", "y,x").splitlines()]
+    cells = [[cell.strip() for cell in line if cell] for line in lines if line[0] == "level 0"]
+    assert cells == [["level 0", "1", "0"], ["level 0", "2 (66.7 %)", "0 (0 %)"], ["level 0", "7 (70 %)", "0 (0 %)"]]
 
 
 @pytest.mark.slow
@@ -524,23 +531,23 @@ def test_the_command_with_all_figures(folder: Path) -> None:
     text = POLICY.format(person="").replace('"nowhere.csv"', '"x.csv"') + section
     policy.write_text(text, encoding="utf-8")
     (folder / "x.csv").write_text("x1;*\nx2;*\n", encoding="utf-8")
-    told_ = told(policy, "--matrix", "x,y", "--leakage", "2")
+    output = run_risk(policy, "--matrix", "x,y", "--leakage", "2")
     for line in (
         "rows with a prosecutor's risk above 30 %: 6 (60 %)", "rows with a prosecutor's risk above 50 %: 1 (10 %)",
         "(estimated from the size of the population)", "journalist's risk: highest ", "unique in a population of 1,000",
         "risk of 6 households", "x, y", "unique rows: x by y",
     ):  # fmt: skip
-        assert line in told_, line
-    lines = [line.split() for line in told_.splitlines()]
+        assert line in output, line
+    lines = [line.split() for line in output.splitlines()]
     first = lines.index(["rows", "in", "a", "class", "classes"]) + 1
     assert [line[:2] for line in lines[first : first + 3]] == [["1", "1"], ["2", "1"], ["3-4", "2"]]
-    printed = json.loads(told(policy, "--json", "--matrix", "x,y", "--leakage", "1"))
+    printed = json.loads(run_risk(policy, "--json", "--matrix", "x,y", "--leakage", "1"))
     assert printed["matrix"] == {
         "attributes": ["x", "y"], "rows": 10, "counts": "rows", "uniques": [[1, 1], [0, 0]]
     }  # fmt: skip
-    assert [one["attributes"] for one in printed["leakage"]] == [["x"], ["y"]]
+    assert [leak["attributes"] for leak in printed["leakage"]] == [["x"], ["y"]]
     assert printed["prosecutor"]["rows_above"] == {"0.3": 6, "0.5": 1}
-    assert [one["requirement"] for one in printed["violations"]] == ["3-anonymity", "average risk of at most 0.1"]
+    assert [entry["requirement"] for entry in printed["violations"]] == ["3-anonymity", "average risk of at most 0.1"]
 
 
 # --- random sources ---------------------------------------------------------------------------------
@@ -548,41 +555,44 @@ def test_the_command_with_all_figures(folder: Path) -> None:
 
 def by_values(records: list[Record], names: list[str]) -> dict[Row, list[Record]]:
     """The records by what stands in some columns."""
-    found: dict[Row, list[Record]] = defaultdict(list)
+    records_by_values: dict[Row, list[Record]] = defaultdict(list)
     for record in records:
-        found[tuple([record[name] for name in names])].append(record)
-    return dict(found)
+        records_by_values[tuple([record[name] for name in names])].append(record)
+    return dict(records_by_values)
 
 
 def wrong_rows(source: Source, classes: Mapping[Row, list[Record]], people: Mapping[Row, list[Record]]) -> int:
     """The rows that match people, but not the one that they are of."""
     person, theirs = str(source.person), str(source.population_person)
     return sum(
-        record[person] not in {one[theirs] for one in people[key]} - {None}
+        record[person] not in {voter[theirs] for voter in people[key]} - {None}
         for key, records in classes.items() if key in people
         for record in records
     )  # fmt: skip
 
 
-def expected(source: Source, privacy: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def expected_requirements(source: Source, privacy: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     """What each requirement finds: classes, rows, figure, population classes; in the order of the kinds."""
     names = [*source.quasi]
     classes = by_values(source.rows, names)
     people = by_values(source.population or [], names)
-    there = {key: of_persons(records, source.population_person) for key, records in people.items()}
-    found: list[tuple[Any, ...]] = []
+    persons_there = {key: of_persons(records, source.population_person) for key, records in people.items()}
+    requirements: list[tuple[Any, ...]] = []
 
     def add(broken: list[list[Record]], absent: int | None = None) -> None:
-        found.append((not broken and not absent, len(broken), sum(map(len, broken)), None, absent))
+        requirements.append((not broken and not absent, len(broken), sum(map(len, broken)), None, absent))
 
     if "k" in privacy:
         add([records for records in classes.values() if source.count(records) < privacy["k"]])
     if "k_map" in privacy:
-        add([records for key, records in classes.items() if there.get(key, 0) < privacy["k_map"]])
+        add([records for key, records in classes.items() if persons_there.get(key, 0) < privacy["k_map"]])
     if "delta_presence" in privacy:
         least, most = privacy["delta_presence"].get("min", 0), privacy["delta_presence"]["max"]
         absent = sum(1 for key in people if key not in classes) if least else None
-        shares = {key: source.count(records) / there[key] if key in there else None for key, records in classes.items()}
+        shares = {
+            key: source.count(records) / persons_there[key] if key in persons_there else None
+            for key, records in classes.items()
+        }
         add([
             classes[key] for key, share in shares.items()
             if share is None or not least - 1e-12 <= share <= most + 1e-12
@@ -594,7 +604,7 @@ def expected(source: Source, privacy: Mapping[str, Any]) -> list[tuple[Any, ...]
         groups = by_values(source.rows, spec["quasi"]).values()
         add([records for records in groups if source.count(records) < spec["k"]])
     counts = [source.count(records) for records in classes.values()]
-    nobody = [len(records) for key, records in classes.items() if key not in there]
+    nobody = [len(records) for key, records in classes.items() if key not in persons_there]
     for kind, part, whole in (
         ("average_risk", len(counts), sum(counts)),
         ("sample_uniqueness", counts.count(1), sum(counts)),
@@ -604,12 +614,12 @@ def expected(source: Source, privacy: Mapping[str, Any]) -> list[tuple[Any, ...]
         if kind in privacy:
             share = part / whole if counts else 0.0
             most = privacy[kind]["max"] if kind.endswith("_map") else privacy[kind]
-            found.append((share <= most + 1e-12, None, None, share, None))
-    return found
+            requirements.append((share <= most + 1e-12, None, None, share, None))
+    return requirements
 
 
 def check(case: PrivacyCase) -> None:
-    with tempfile.TemporaryDirectory() as name, opened(case.source) as db:
+    with tempfile.TemporaryDirectory() as name, open_database(case.source) as db:
         risk = db.risk(policy_of(case, "optimal", Path(name)))
     source = case.source
     classes = by_values(source.rows, [*source.quasi]).values()
@@ -620,11 +630,11 @@ def check(case: PrivacyCase) -> None:
     if source.person is not None:
         assert (risk.persons, risk.smallest_class_rows) == (source.count(source.rows), min(sizes, default=0))
     assert math.isclose(risk.average_risk, len(counts) / sum(counts) if counts else 0)
-    found = [
+    requirements = [
         (requirement.holds, requirement.classes, requirement.rows, requirement.figure, requirement.population_classes)
         for requirement in risk.requirements
     ]
-    assert found == expected(source, case.privacy)
+    assert requirements == expected_requirements(source, case.privacy)
 
 
 quick = settings(max_examples=examples(8), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

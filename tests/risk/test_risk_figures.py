@@ -49,8 +49,8 @@ def fill(live: duckdb.DuckDBPyConnection, rows: list[tuple[Any, ...]], weights: 
     columns = [f'"{name}" {type_}'.replace('my "col"', 'my ""col""') for name, type_ in zip(NAMES, TYPES, strict=True)]
     live.execute(f"CREATE OR REPLACE TABLE t ({', '.join(columns)}, who INTEGER, home VARCHAR, weight DOUBLE)")
     if rows:
-        given_ = weights or [2.0] * len(rows)
-        insert(live, "t", [(*row, weight) for row, weight in zip(rows, given_, strict=True)])
+        row_weights = weights or [2.0] * len(rows)
+        insert(live, "t", [(*row, weight) for row, weight in zip(rows, row_weights, strict=True)])
 
 
 def policy(
@@ -62,9 +62,9 @@ def policy(
     return sqlanon.Policy(source=source, attributes=attributes, privacy={"k": k}, risk=risk, **sections)
 
 
-def found(live: duckdb.DuckDBPyConnection, asked: sqlanon.Policy) -> Any:
+def assess(live: duckdb.DuckDBPyConnection, requested_policy: sqlanon.Policy) -> Any:
     with connect_to(live) as db:
-        return db.risk(asked)
+        return db.risk(requested_policy)
 
 
 def check(risk: Any, rows: list[tuple[Any, ...]], quasi: int, person: bool) -> None:
@@ -83,16 +83,16 @@ def check(risk: Any, rows: list[tuple[Any, ...]], quasi: int, person: bool) -> N
     assert risk.expected_reidentifications == len(sizes)
     assert risk.uniques == risk.class_sizes.uniques
     leaks = oracle.leakages(rows, quasi, person=4 if person else None)
-    gains = {tuple(NAMES.index(name) for name in one.attributes): one for one in risk.leakage}
+    gains = {tuple(NAMES.index(name) for name in leak.attributes): leak for leak in risk.leakage}
     assert gains.keys() == leaks.keys()
-    counted = len({row[4] for row in rows}) if person else len(rows)
-    whole = math.log2(counted) if counted > 1 else 0.0
-    for one, gain in leaks.items():
-        assert gains[one].gain == pytest.approx(gain, abs=1e-9)
-        assert gains[one].normalized == pytest.approx(gain / whole if whole else 0.0, abs=1e-9)
-        groups = [size for size, _ in oracle.sizes_of(rows, one, 4 if person else None)]
-        assert (gains[one].classes, gains[one].uniques) == (len(groups), groups.count(1))
-    ranked = [(-round(one.gain, 9), len(one.attributes)) for one in risk.leakage]
+    total = len({row[4] for row in rows}) if person else len(rows)
+    whole = math.log2(total) if total > 1 else 0.0
+    for attributes, gain in leaks.items():
+        assert gains[attributes].gain == pytest.approx(gain, abs=1e-9)
+        assert gains[attributes].normalized == pytest.approx(gain / whole if whole else 0.0, abs=1e-9)
+        groups = [size for size, _ in oracle.sizes_of(rows, attributes, 4 if person else None)]
+        assert (gains[attributes].classes, gains[attributes].uniques) == (len(groups), groups.count(1))
+    ranked = [(-round(leak.gain, 9), len(leak.attributes)) for leak in risk.leakage]
     assert ranked == sorted(ranked)
 
 
@@ -103,7 +103,7 @@ def test_figures_of_random_tables(
     rows: list[tuple[Any, ...]], quasi: int, person: bool, live: duckdb.DuckDBPyConnection
 ) -> None:
     fill(live, rows)
-    check(found(live, policy(quasi, person)), rows, quasi, person)
+    check(assess(live, policy(quasi, person)), rows, quasi, person)
 
 
 @pytest.mark.slow
@@ -118,7 +118,7 @@ def test_the_ways_of_large_tables_give_the_same(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leakage, "SMALL", small)
         patch.setattr(leakage, "MANY_GROUPS", small)
-        check(found(live, policy(quasi)), rows, quasi, person=False)
+        check(assess(live, policy(quasi)), rows, quasi, person=False)
 
 
 @pytest.mark.slow
@@ -134,17 +134,17 @@ def test_rows_with_a_very_frequent_value_are_counted_apart(
         for i in range(2000)
     ]
     fill(live, rows)
-    asked: list[str] = []
+    queries: list[str] = []
     answer = leakage.StatementRunner.fetch_rows
     monkeypatch.setattr(
         leakage.StatementRunner,
         "fetch_rows",
-        lambda self, query, *rest, **options: (
-            asked.append(query.sql("duckdb")) or answer(self, query, *rest, **options)
+        lambda self, query, *arguments, **options: (
+            queries.append(query.sql("duckdb")) or answer(self, query, *arguments, **options)
         ),
     )
-    check(found(live, policy()), rows, 4, person=False)
-    assert any('"c0" = 0' in one and '"c0" > 0' in one for one in asked)
+    check(assess(live, policy()), rows, 4, person=False)
+    assert any('"c0" = 0' in statement and '"c0" > 0' in statement for statement in queries)
 
 
 @pytest.mark.slow
@@ -156,17 +156,19 @@ def test_nearly_unique_combinations_are_left_out(
     rows = [(f"v{i * 7 % 83}", date(1990, 1, 1 + i % 29), Decimal(i % 3), i % 4, i, None) for i in range(1000)]
     rows += rows[:20]
     fill(live, rows)
-    asked = policy()
+    requested_policy = policy()
     with connect_to(live) as db:
-        shown = []
+        created_tables = []
         create_table = leakage.StatementRunner.create_table
         monkeypatch.setattr(
             leakage.StatementRunner,
             "create_table",
-            lambda self, target, *rest: shown.append(target.name) or create_table(self, target, *rest),
+            lambda self, target, *arguments: (
+                created_tables.append(target.name) or create_table(self, target, *arguments)
+            ),
         )
-        risk = db.risk(asked)
-    assert {"shared_0_1", "sharing_0_1"} <= set(shown)
+        risk = db.risk(requested_policy)
+    assert {"shared_0_1", "sharing_0_1"} <= set(created_tables)
     check(risk, rows, 4, person=False)
 
 
@@ -178,7 +180,7 @@ def test_individual_and_household_risk(
 ) -> None:
     weights = data.draw(st.lists(st.sampled_from([1.0, 1.0000001, 1.5, 40.0]), min_size=len(rows), max_size=len(rows)))
     fill(live, rows, weights)
-    risk = found(live, policy(2, person, risk={"weights": "weight", "household": "home"}))
+    risk = assess(live, policy(2, person, risk={"weights": "weight", "household": "home"}))
     by_row: list[float] = []
     people: list[tuple[float, int]] = []
     groups = oracle.classes_of([(*row, weight) for row, weight in zip(rows, weights, strict=True)], (0, 1))
@@ -192,18 +194,18 @@ def test_individual_and_household_risk(
         of_class[key] = oracle.individual(size, weight)
         people.append((of_class[key], size))
     by_row = [of_class[row[0], row[1]] for row in rows]
-    expected = math.fsum(one * size for one, size in people)
+    expected = math.fsum(person_risk * size for person_risk, size in people)
     assert risk.individual.highest == pytest.approx(max(by_row, default=0.0), rel=1e-6)
     assert risk.individual.expected == pytest.approx(expected, rel=1e-6)
     assert risk.individual.average == pytest.approx(expected / max(1, sum(n for _, n in people)), rel=1e-6)
     assert risk.expected_reidentifications == risk.individual.expected
-    assert risk.individual.rows_above["0.5"] == pytest.approx(sum(one > 0.5 for one in by_row), abs=0)
+    assert risk.individual.rows_above["0.5"] == pytest.approx(sum(row_risk > 0.5 for row_risk in by_row), abs=0)
     homes: list[Any] = [row[5] for row in rows]
     risks = by_row
     if person:
         greatest: dict[tuple[Any, Any], float] = {}
-        for row, one in zip(rows, by_row, strict=True):
-            greatest[row[5], row[4]] = max(one, greatest.get((row[5], row[4]), 0.0))
+        for row, row_risk in zip(rows, by_row, strict=True):
+            greatest[row[5], row[4]] = max(row_risk, greatest.get((row[5], row[4]), 0.0))
         homes, risks = [home for home, _ in greatest], list(greatest.values())
     joint = oracle.households(homes, risks)
     assert risk.household.households == len({home for home in homes if home is not None})
@@ -230,8 +232,10 @@ def test_the_approximation_of_large_classes_is_near(size: int, p: float) -> None
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_the_series_near_a_whole_class(size: int) -> None:
-    for rest in (1e-15, 1e-12, 1e-9, 1e-6, 0.9999e-3, 1.0001e-3):
-        assert individual_risk(size, 1 - rest) == pytest.approx(oracle.expected_inverse(size, 1 - rest, 50), rel=1e-6)
+    for distance in (1e-15, 1e-12, 1e-9, 1e-6, 0.9999e-3, 1.0001e-3):
+        assert individual_risk(size, 1 - distance) == pytest.approx(
+            oracle.expected_inverse(size, 1 - distance, 50), rel=1e-6
+        )
     assert individual_risk(size, 1.0) == individual_risk(size, 2.0) == 1 / size
 
 
@@ -241,11 +245,11 @@ def test_francdat(live: duckdb.DuckDBPyConnection) -> None:
     weights = [18, 45.5, 39, 17, 541, 8, 5, 92]
     risks = [0.01714426, 0.02204233, 0.02204233, 0.17707583, 0.01165448, 0.29706308, 0.40235948, 0.01714426]
     fill(live, [(str(key), None, None, None, i, None) for i, key in enumerate(keys)], weights)
-    asked = policy(1, risk={"weights": "weight"})
+    requested_policy = policy(1, risk={"weights": "weight"})
     with connect_to(live) as db:
-        by_row = sorted(db.row_risks(asked).fetchall(), key=lambda row: row[4])
+        by_row = sorted(db.row_risks(requested_policy).fetchall(), key=lambda row: row[4])
         assert [round(row[-1], 8) for row in by_row] == risks
-        risk = db.risk(asked)
+        risk = db.risk(requested_policy)
     assert risk.individual.expected == pytest.approx(sum(risks), abs=1e-7)
     assert risk.individual.population == 765.5
 
@@ -254,8 +258,8 @@ def test_francdat(live: duckdb.DuckDBPyConnection) -> None:
 def test_sixty_persons(live: duckdb.DuckDBPyConnection) -> None:
     """27 women and 33 men; print has 0.99 and 0.16, whose digits are cut off."""
     fill(live, [("F" if i < 27 else "M", None, None, None, i, None) for i in range(60)])
-    (one,) = found(live, policy(1)).leakage
-    assert (round(one.gain, 4), round(one.normalized, 4)) == (0.9928, 0.1681)
+    (leak,) = assess(live, policy(1)).leakage
+    assert (round(leak.gain, 4), round(leak.normalized, 4)) == (0.9928, 0.1681)
 
 
 @pytest.mark.thorough
@@ -263,18 +267,18 @@ def test_adult_in_the_population_of_the_usa(data: Path) -> None:
     """Nine attributes; tests/requirements/test_estimators.py has the reference's figures of these classes."""
     names = ("sex", "age", "race", "marital-status", "education", "native-country", "workclass", "occupation",
              "salary-class")  # fmt: skip
-    asked = sqlanon.Policy(
+    requested_policy = sqlanon.Policy(
         source={"files": str(data / "adult" / "adult.csv")},
         attributes={name: {"role": "quasi", "hierarchy": "suppress"} for name in names},
         privacy={"k": 2},
         risk={"population": 317_238_626},
     )
     with sqlanon.connect() as db:
-        risk = db.risk(asked)
+        risk = db.risk(requested_policy)
     assert (risk.uniques, risk.population.uniques, risk.class_sizes.uniques) == (15_512,) * 3
-    sizes, shown = risk.class_sizes.sizes, risk.to_dict()["population"]
-    assert (shown["n"], shown["N"], shown["chosen"]) == (30_162, 317_238_626, "pitman")
-    assert (shown["pitman"], shown["zayatz"]) == (pitman(sizes, shown["N"]), zayatz(sizes, shown["N"]))
+    sizes, figures = risk.class_sizes.sizes, risk.to_dict()["population"]
+    assert (figures["n"], figures["N"], figures["chosen"]) == (30_162, 317_238_626, "pitman")
+    assert (figures["pitman"], figures["zayatz"]) == (pitman(sizes, figures["N"]), zayatz(sizes, figures["N"]))
     assert len(risk.leakage) == 9 + 36 + 84
     assert risk.leakage[0].attributes == ("age", "education", "occupation")
 
@@ -285,12 +289,12 @@ def test_adult_in_the_population_of_the_usa(data: Path) -> None:
 @pytest.mark.slow
 def test_the_journalist_and_a_population_table(live: duckdb.DuckDBPyConnection) -> None:
     """Classes of 2, 1 and 1 rows, which match 4, 5 and nobody. |J|/ΣF = 2/9; Σ f/F = 2/4 + 1/5."""
-    fill(live, [(one, None, None, None, i, None) for i, one in enumerate(["a", "a", "b", "z"])])
+    fill(live, [(letter, None, None, None, i, None) for i, letter in enumerate(["a", "a", "b", "z"])])
     live.execute(
         "CREATE OR REPLACE TABLE people AS SELECT unnest(['a', 'a', 'a', 'a', 'b', 'b', 'b', 'b', 'b', "
         '\'c\']) AS "my ""col"""'
     )
-    risk = found(live, policy(1, population={"table": "people"}))
+    risk = assess(live, policy(1, population={"table": "people"}))
     journalist = risk.journalist.to_dict()
     assert journalist == {
         "highest": 0.25, "average": 2 / 9, "rows_at_highest": 2, "share_at_highest": 0.5,
@@ -308,30 +312,30 @@ def test_the_journalist_and_random_populations(
     fill(live, rows)
     live.execute('CREATE OR REPLACE TABLE people ("my ""col""" VARCHAR)')
     if people:
-        live.executemany("INSERT INTO people VALUES (?)", [(one,) for one in people])
-    risk = found(live, policy(1, person, population={"table": "people"}))
+        live.executemany("INSERT INTO people VALUES (?)", [(person,) for person in people])
+    risk = assess(live, policy(1, person, population={"table": "people"}))
     groups = oracle.classes_of(rows, [0])
     counts = {key: len({row[4] for row in group}) if person else len(group) for key, group in groups.items()}
-    there = {key: people.count(key[0]) for key in groups}
-    risks = [1 / there[(row[0],)] if there[(row[0],)] else 0.0 for row in rows]
-    expected = math.fsum(counts[key] / n for key, n in there.items() if n)
-    whole, counted = sum(there.values()), sum(counts.values())
-    from_population = sum(n > 0 for n in there.values()) / whole if whole else 0.0
+    people_by_key = {key: people.count(key[0]) for key in groups}
+    risks = [1 / people_by_key[(row[0],)] if people_by_key[(row[0],)] else 0.0 for row in rows]
+    expected = math.fsum(counts[key] / n for key, n in people_by_key.items() if n)
+    whole, covered = sum(people_by_key.values()), sum(counts.values())
+    from_population = sum(n > 0 for n in people_by_key.values()) / whole if whole else 0.0
     assert risk.journalist.highest == max(risks, default=0.0)
-    assert risk.journalist.rows_above["0.2"] == sum(one > 0.2 for one in risks)
-    assert risk.journalist.rows_of_nobody == sum(there[(row[0],)] == 0 for row in rows)
+    assert risk.journalist.rows_above["0.2"] == sum(row_risk > 0.2 for row_risk in risks)
+    assert risk.journalist.rows_of_nobody == sum(people_by_key[(row[0],)] == 0 for row in rows)
     assert risk.marketer.expected == pytest.approx(expected)
-    assert risk.journalist.average == pytest.approx(max(from_population, expected / counted) if counted else 0.0)
+    assert risk.journalist.average == pytest.approx(max(from_population, expected / covered) if covered else 0.0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("given_", [{"population": 40}, {"sampling_fraction": 0.1}])
-def test_the_journalist_and_the_size_of_the_population(given_: Any, live: duckdb.DuckDBPyConnection) -> None:
-    fill(live, [(one, None, None, None, i, None) for i, one in enumerate(["a", "a", "b", "z"])])
-    risk = found(live, policy(1, risk=given_))
-    one, two = oracle.individual(1, 10), oracle.individual(2, 20)
-    assert risk.journalist.highest == pytest.approx(one)
-    assert risk.journalist.average == pytest.approx((2 * one + 2 * two) / 4) == risk.marketer.average
+@pytest.mark.parametrize("section", [{"population": 40}, {"sampling_fraction": 0.1}])
+def test_the_journalist_and_the_size_of_the_population(section: Any, live: duckdb.DuckDBPyConnection) -> None:
+    fill(live, [(letter, None, None, None, i, None) for i, letter in enumerate(["a", "a", "b", "z"])])
+    risk = assess(live, policy(1, risk=section))
+    single, two = oracle.individual(1, 10), oracle.individual(2, 20)
+    assert risk.journalist.highest == pytest.approx(single)
+    assert risk.journalist.average == pytest.approx((2 * single + 2 * two) / 4) == risk.marketer.average
     assert (risk.journalist.rows_at_highest, risk.journalist.population) == (2, "estimate")
     assert (risk.journalist.rows_above, risk.prosecutor.rows_above) == ({"0.2": 2, "0.5": 0}, {"0.2": 4, "0.5": 2})
     assert (risk.population.N, risk.population.sampling_fraction) == (40, 0.1)
@@ -342,20 +346,20 @@ def test_the_journalist_and_the_size_of_the_population(given_: Any, live: duckdb
 
 
 def test_a_policy_that_limits_uniqueness_tells_the_population(live: duckdb.DuckDBPyConnection) -> None:
-    fill(live, [(one, None, None, None, i, None) for i, one in enumerate(["a", "a", "b"])])
+    fill(live, [(letter, None, None, None, i, None) for i, letter in enumerate(["a", "a", "b"])])
     attributes = {NAMES[0]: {"role": "quasi", "hierarchy": "suppress"}}
     limit = {"limit": 0.1, "population": 300, "estimator": "zayatz"}
-    asked = sqlanon.Policy(
+    requested_policy = sqlanon.Policy(
         source={"table": "t", "undeclared": "drop"}, attributes=attributes, privacy={"population_uniqueness": limit}
     )
-    risk = found(live, asked)
+    risk = assess(live, requested_policy)
     assert risk.population.N == 300
     assert risk.requirements[0].figure == risk.population.zayatz
 
 
 def test_nothing_known_of_the_population(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", None, None, None, 1, None)])
-    risk = found(live, policy(1))
+    risk = assess(live, policy(1))
     assert risk.population is None
     assert risk.journalist.population is None
     assert risk.journalist.highest == risk.prosecutor.highest
@@ -364,18 +368,18 @@ def test_nothing_known_of_the_population(live: duckdb.DuckDBPyConnection) -> Non
 def test_a_population_that_is_too_small_and_weights_that_are_none(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", None, None, None, 1, None)] * 3, [1.0, 0.0, float("nan")])
     with pytest.raises(SourceError, match="the source alone has 3"):
-        found(live, policy(1, risk={"population": 2}))
+        assess(live, policy(1, risk={"population": 2}))
     with pytest.raises(SourceError, match="2 rows have no weight above 0"):
-        found(live, policy(1, risk={"weights": "weight"}))
+        assess(live, policy(1, risk={"weights": "weight"}))
     with pytest.raises(SourceError, match=r"risk\.household: the source has no column 'Hof'"):
-        found(live, policy(1, risk={"household": "Hof"}))
+        assess(live, policy(1, risk={"household": "Hof"}))
 
 
 # --- the policy -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("section", "told"),
+    ("section", "message"),
     [
         ({"population": 10, "sampling_fraction": 0.1}, "risk.sampling_fraction: give population"),
         ({"sampling_fraction": 0}, "risk.sampling_fraction"),
@@ -388,28 +392,28 @@ def test_a_population_that_is_too_small_and_weights_that_are_none(live: duckdb.D
         ({"wieghts": "w"}, "weights"),
     ],
 )
-def test_mistakes_of_the_risk_section_are_named(section: dict[str, Any], told: str) -> None:
+def test_mistakes_of_the_risk_section_are_named(section: dict[str, Any], message: str) -> None:
     attributes = {"age": {"role": "quasi", "hierarchy": "suppress"}, "cost": {"role": "insensitive"}}
     with pytest.raises(PolicyError) as raised:
         sqlanon.Policy(attributes=attributes, privacy={"k": 2}, risk=section)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_a_policy_without_the_section_is_what_it_was() -> None:
     attributes = {"age": {"role": "quasi", "hierarchy": "suppress"}, "w": {"role": "insensitive"}}
     plain = sqlanon.Policy(attributes=attributes, privacy={"k": 2})
-    asked = sqlanon.Policy(attributes=attributes, privacy={"k": 2}, risk={"weights": "w", "population": 10})
-    assert plain.fingerprint() != asked.fingerprint()
-    assert "risk" not in json.dumps(asked.redact())
-    assert sqlanon.Policy(**json.loads(asked.model_dump_json())).fingerprint() == asked.fingerprint()
+    risk_policy = sqlanon.Policy(attributes=attributes, privacy={"k": 2}, risk={"weights": "w", "population": 10})
+    assert plain.fingerprint() != risk_policy.fingerprint()
+    assert "risk" not in json.dumps(risk_policy.redact())
+    assert sqlanon.Policy(**json.loads(risk_policy.model_dump_json())).fingerprint() == risk_policy.fingerprint()
 
 
 @pytest.mark.slow
 def test_columns_of_risk_are_not_released(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", None, None, None, 1, "h")] * 4)
-    asked = policy(4, risk={"weights": "weight", "household": "home"}).model_copy()
+    requested_policy = policy(4, risk={"weights": "weight", "household": "home"}).model_copy()
     with connect_to(live) as db:
-        result = db.anonymize(asked)
+        result = db.anonymize(requested_policy)
         assert set(db._workspace.engine.connection.sql(result.sql()).columns) == set(NAMES)
 
 
@@ -418,11 +422,11 @@ def test_columns_of_risk_are_not_released(live: duckdb.DuckDBPyConnection) -> No
 
 def test_all_figures_are_relations(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", None, None, 1, 1, "h"), ("a", None, None, 2, 1, "h"), ("b", None, None, 1, 1, "h")])
-    made = (
+    query = (
         "SELECT (SELECT count(*) FROM duckdb_tables() WHERE database_name LIKE 'sqlanon%'), "
         "(SELECT count(*) FROM duckdb_views() WHERE NOT internal)"
     )
-    before = live.execute(made).fetchall()
+    before = live.execute(query).fetchall()
     with sqlanon.connect(live) as db:
         risk = db.risk(policy())
         assert risk.relation("class_sizes").fetchall() == [(1, 3, 3)]
@@ -435,7 +439,7 @@ def test_all_figures_are_relations(live: duckdb.DuckDBPyConnection) -> None:
         assert risk.relation("requirements").fetchall() == [("2-anonymity", False, 3, 3, None, None)]
         with pytest.raises(KeyError):
             risk.relation("nothing")
-    assert live.execute(made).fetchall() == before
+    assert live.execute(query).fetchall() == before
     assert live.execute("SELECT current_setting('perfect_ht_threshold')").fetchone() == (12,)
 
 
@@ -443,17 +447,17 @@ def test_all_figures_are_relations(live: duckdb.DuckDBPyConnection) -> None:
 @pytest.mark.parametrize("person", [False, True])
 def test_the_statements_are_those_that_are_run(person: bool, live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", None, None, 1, 1, "h"), ("a", None, None, 2, 1, None), ("b", None, None, 1, 2, "h")])
-    asked = policy(3, person, risk={"weights": "weight", "household": "home", "population": 100})
+    requested_policy = policy(3, person, risk={"weights": "weight", "household": "home", "population": 100})
     with connect_to(live) as db:
-        risk = db.risk(asked)
-        answers = [connection_of(db).execute(part).fetchall() for part in db.risk_sql(asked).split(";\n\n")]
+        risk = db.risk(requested_policy)
+        answers = [connection_of(db).execute(part).fetchall() for part in db.risk_sql(requested_policy).split(";\n\n")]
         home = (risk.household.households, risk.household.highest, risk.household.expected)
         assert any(answer[0][:3] == home for answer in answers if answer)
         assert any(answer[0][:2] == (risk.individual.highest, risk.individual.expected) for answer in answers if answer)
-        levels = db.uniques_matrix_sql(asked, *NAMES[:2]).split(";\n\n")
+        levels = db.uniques_matrix_sql(requested_policy, *NAMES[:2]).split(";\n\n")
         *_, cells, _ = [connection_of(db).execute(level).fetchall() for level in levels]
-        assert sorted(cells) == db.uniques_matrix(asked, *NAMES[:2]).table[1]
-        assert len(db.risk_sql(asked, leakage=1)) < len(db.risk_sql(asked))
+        assert sorted(cells) == db.uniques_matrix(requested_policy, *NAMES[:2]).table[1]
+        assert len(db.risk_sql(requested_policy, leakage=1)) < len(db.risk_sql(requested_policy))
 
 
 ZIPS = st.sampled_from([None, "11", "12", "21"])
@@ -479,14 +483,14 @@ def test_uniques_by_level(
         "da y": {"role": "quasi", "hierarchy": {"dates": ["month", "year"]}},
     }
     source = {"table": "v", "undeclared": "drop", "person": "who" if person else False}
-    asked = sqlanon.Policy(source=source, attributes=attributes, privacy={"k": 2})
+    requested_policy = sqlanon.Policy(source=source, attributes=attributes, privacy={"k": 2})
     with connect_to(live) as db:
         if small:
-            matrix = db.uniques_matrix(asked, "zip", "da y")
+            matrix = db.uniques_matrix(requested_policy, "zip", "da y")
         else:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("sqlanon.risk.uniques_matrix.SMALL", 0)
-                matrix = db.uniques_matrix(asked, "zip", "da y")
+                matrix = db.uniques_matrix(requested_policy, "zip", "da y")
     longest = max((len(row[0]) for row in rows if row[0]), default=0)
     zips: list[Any] = [lambda v, j=j: v and v[: longest - j] for j in range(longest)] + [lambda v: "*"]
     days: list[Any] = [lambda v: v, lambda v: v and v.strftime("%Y-%m"), lambda v: v and v.year, lambda v: "*"]
@@ -530,24 +534,24 @@ def test_population_uniques_are_counted_by_level(
         "da y": {"role": "quasi", "hierarchy": {"dates": ["month", "year"]}},
     }
     who = {"person": "who"} if persons else {}
-    asked = sqlanon.Policy(
+    requested_policy = sqlanon.Policy(
         source={"table": "v"}, attributes=attributes, privacy={"k_map": 2}, population={"table": "people", **who}
     )
     with connect_to(live) as db, pytest.MonkeyPatch.context() as patch:
         if not small:
             patch.setattr("sqlanon.risk.uniques_matrix.SMALL", 0)
-        matrix = db.uniques_matrix(asked, "zip", "da y")
-        journalist = db.risk(asked).journalist
+        matrix = db.uniques_matrix(requested_policy, "zip", "da y")
+        journalist = db.risk(requested_policy).journalist
     zips: list[Any] = [lambda v: v, lambda v: v if v == "21" else v and "1*", lambda v: "*"]
     days: list[Any] = [lambda v: v, lambda v: v and v.strftime("%Y-%m"), lambda v: v and v.year, lambda v: "*"]
     population = matrix.population
-    named = [(person[:3], person[3] if persons else number) for number, person in enumerate(people)]
+    labelled = [(person[:3], person[3] if persons else number) for number, person in enumerate(people)]
     for i, first in enumerate(zips):
         for j, second in enumerate(days):
             levels = [first, second, lambda v: v]
-            found = population.combinations[i][j], population.uniques[i][j], population.rows[i][j]
-            assert found == oracle.uniques_there(rows, named, levels)
-            assert population.share[i][j] == (found[1] / found[0] if found[0] else 0)
+            counted_figures = population.combinations[i][j], population.uniques[i][j], population.rows[i][j]
+            assert counted_figures == oracle.uniques_there(rows, labelled, levels)
+            assert population.share[i][j] == (counted_figures[1] / counted_figures[0] if counted_figures[0] else 0)
             assert matrix.uniques[i][j] == oracle.uniques(rows, levels)
     figures = (matrix.uniques, population.combinations, population.uniques, population.rows)
     assert matrix.table[1][0] == (0, 0, *(figure[0][0] for figure in figures))
@@ -567,9 +571,11 @@ def test_levels_of_what_has_none(live: duckdb.DuckDBPyConnection, tmp_path: Path
             NAMES[0]: {"role": "quasi", "hierarchy": {"file": str(file)}},
             NAMES[1]: {"role": "quasi", "hierarchy": "suppress"},
         }
-        asked = sqlanon.Policy(source={"table": "t", "undeclared": "drop"}, attributes=attributes, privacy={"k": 2})
+        requested_policy = sqlanon.Policy(
+            source={"table": "t", "undeclared": "drop"}, attributes=attributes, privacy={"k": 2}
+        )
         with pytest.raises(HierarchyError):
-            db.uniques_matrix(asked, *NAMES[:2])
+            db.uniques_matrix(requested_policy, *NAMES[:2])
 
 
 @pytest.mark.slow

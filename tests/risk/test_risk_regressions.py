@@ -29,15 +29,15 @@ QUASI = {"ward": "suppress"}
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[duckdb.DuckDBPyConnection]:
+def shared_connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with live_connection() as connection:
         yield connection
 
 
 @pytest.fixture
-def people(shared: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
+def people(shared_connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
     """Two wards of 6 people and one of 1; everybody of a ward has the same job, and one of two illnesses."""
-    with without_tables(shared) as connection:
+    with without_tables(shared_connection) as connection:
         connection.execute("""
             CREATE TABLE t AS
             SELECT i // 6 AS ward, ['nurse', 'clerk', 'cook'][1 + i // 6] AS job, ['flu', 'gout'][1 + i % 2] AS ill
@@ -48,8 +48,8 @@ def people(shared: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnect
 
 
 def publish(db: duckdb.DuckDBPyConnection, path: Path, **policy: Any) -> Path:
-    with connect_to(db) as own:
-        return own.anonymize(make_policy(**policy)).publish(path).path
+    with connect_to(db) as database:
+        return database.anonymize(make_policy(**policy)).publish(path).path
 
 
 # --- attacks ----------------------------------------------------------------------------------------
@@ -65,17 +65,17 @@ def test_attacks_tell_how_many_rows_are_decoys(
         "job": "sensitive",
         "ill": "sensitive",
     }
-    asked = {"attributes": attributes, "k": 3, "search": {"suppression_limit": 0.5}}
-    with_decoys = publish(people, tmp_path / "with.duckdb", **asked, release={"decoys": True, "table": "t"})
-    without = publish(people, tmp_path / "without.duckdb", **asked, release={"table": "t"})
+    arguments = {"attributes": attributes, "k": 3, "search": {"suppression_limit": 0.5}}
+    with_decoys = publish(people, tmp_path / "with.duckdb", **arguments, release={"decoys": True, "table": "t"})
+    without = publish(people, tmp_path / "without.duckdb", **arguments, release={"table": "t"})
 
-    found = sqlanon.attack(with_decoys, only=["homogeneity"])
-    assert [finding.decoys for finding in found["homogeneity"].findings] == [2, 2]
-    assert found["homogeneity"].to_dict()["decoys"] == 2
-    assert found.decoys == {str(with_decoys): 2}
-    print_attacks(found, with_sql=False)
-    told = f"{with_decoys} has 2 decoys: k, classes and victims count them"
-    assert told in capsys.readouterr().out.splitlines()
+    outcome = sqlanon.attack(with_decoys, only=["homogeneity"])
+    assert [finding.decoys for finding in outcome["homogeneity"].findings] == [2, 2]
+    assert outcome["homogeneity"].to_dict()["decoys"] == 2
+    assert outcome.decoys == {str(with_decoys): 2}
+    print_attacks(outcome, with_sql=False)
+    message = f"{with_decoys} has 2 decoys: k, classes and victims count them"
+    assert message in capsys.readouterr().out.splitlines()
 
     (pair,) = sqlanon.attack([without, with_decoys], only=["complementary_release"])["complementary_release"].findings
     assert pair.decoys == 2
@@ -87,13 +87,13 @@ def test_attacks_tell_how_many_rows_are_decoys(
 
 @pytest.mark.thorough
 def test_composition_finds_every_sensitive_attribute(people: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    asked = {"attributes": {**QUASI, "job": "sensitive", "ill": "sensitive"}, "k": 3}
+    arguments = {"attributes": {**QUASI, "job": "sensitive", "ill": "sensitive"}, "k": 3}
     limits = {"search": {"suppression_limit": 0.5}, "release": {"table": "t"}}
-    paths = [publish(people, tmp_path / f"{name}.duckdb", **asked, **limits) for name in ("one", "two")]
-    found = sqlanon.attack(paths, only=["composition"])["composition"]
-    assert {finding.figures["attribute"]: finding.victims for finding in found.findings} == {"job": 12, "ill": 0}
-    assert found.victims == 12
-    assert len(found.to_dict()["findings"]) == 2
+    paths = [publish(people, tmp_path / f"{name}.duckdb", **arguments, **limits) for name in ("one", "two")]
+    outcome = sqlanon.attack(paths, only=["composition"])["composition"]
+    assert {finding.figures["attribute"]: finding.victims for finding in outcome.findings} == {"job": 12, "ill": 0}
+    assert outcome.victims == 12
+    assert len(outcome.to_dict()["findings"]) == 2
 
 
 @pytest.mark.thorough
@@ -105,9 +105,9 @@ def test_the_victims_of_what_came_and_went_have_the_names_of_the_attributes(
     first = publish(people, tmp_path / "one.duckdb", attributes=without | {"ward": "identifying"}, k=1)
     people.execute("INSERT INTO t VALUES (0, 'nurse', 'flu')")
     second = publish(people, tmp_path / "two.duckdb", attributes=without | {"ward": "suppress"}, k=1)
-    found = sqlanon.attack([first, second], only=["temporal"])["temporal"]
+    outcome = sqlanon.attack([first, second], only=["temporal"])["temporal"]
     with duckdb.connect() as client:
-        description = [client.execute(statement.query) for statement in client.extract_statements(found.sql or "")][
+        description = [client.execute(statement.query) for statement in client.extract_statements(outcome.sql or "")][
             -1
         ].description
     assert [column[0] for column in description or []] == ["rows", "job"]
@@ -117,7 +117,7 @@ def test_the_victims_of_what_came_and_went_have_the_names_of_the_attributes(
 def test_labels_of_one_level_are_held_against_the_trees_of_the_policy(tmp_path: Path) -> None:
     """Two releases whose manifests show one rule, made by other trees: with the policy, they are not compared."""
     trees = {"one": {"x": ["a", "b"], "y": ["c", "d"]}, "two": {"p": ["a", "c"], "q": ["b", "d"]}}
-    asked: dict[str, sqlanon.Policy] = {}
+    policies: dict[str, sqlanon.Policy] = {}
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE t AS SELECT ['a', 'b', 'c', 'd'][1 + i % 4] AS v, i // 4 AS cost FROM range(8) AS t(i)"
@@ -125,14 +125,14 @@ def test_labels_of_one_level_are_held_against_the_trees_of_the_policy(tmp_path: 
         with sqlanon.connect(connection) as db:
             for name, categories in trees.items():
                 spec = {"role": "quasi", "hierarchy": {"categories": categories}, "min_level": 1, "max_level": 1}
-                asked[name] = make_policy({"v": spec, "cost": "insensitive"}, release={"table": "t"})
-                db.anonymize(asked[name]).publish(tmp_path / f"{name}.duckdb")
+                policies[name] = make_policy({"v": spec, "cost": "insensitive"}, release={"table": "t"})
+                db.anonymize(policies[name]).publish(tmp_path / f"{name}.duckdb")
         connection.execute(f"COPY t TO '{tmp_path / 'source.parquet'}'")
-    both, only = [tmp_path / "one.duckdb", tmp_path / "two.duckdb"], ["temporal"]
-    assert sqlanon.attack(both, only=only)["temporal"].skipped is None  # taken for labels of one tree
+    paths, only = [tmp_path / "one.duckdb", tmp_path / "two.duckdb"], ["temporal"]
+    assert sqlanon.attack(paths, only=only)["temporal"].skipped is None  # taken for labels of one tree
     source = {"source": {"files": tmp_path / "source.parquet"}}
-    policy = sqlanon.Policy(**(asked["one"].model_dump(exclude_none=True) | source))
-    with_policy = sqlanon.attack(both, policy, only=only)["temporal"]
+    policy = sqlanon.Policy(**(policies["one"].model_dump(exclude_none=True) | source))
+    with_policy = sqlanon.attack(paths, policy, only=only)["temporal"]
     assert "needs labels that can be compared" in (with_policy.skipped or "")
 
 
@@ -161,7 +161,7 @@ def several(risk: dict[str, Any] | None = None, person: bool = False, privacy: d
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("person", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    ("told", "privacy"),
+    ("section", "privacy"),
     [
         ({"weights": "weight"}, None),
         ({"weights": "weight", "population": 500}, None),
@@ -174,21 +174,23 @@ def several(risk: dict[str, Any] | None = None, person: bool = False, privacy: d
     ],
 )
 def test_the_risks_of_rows_are_those_of_the_table(
-    told: dict[str, Any], privacy: dict[str, Any] | None, person: bool, people: duckdb.DuckDBPyConnection
+    section: dict[str, Any], privacy: dict[str, Any] | None, person: bool, people: duckdb.DuckDBPyConnection
 ) -> None:
     """One share of the population for both, wherever the policy tells it."""
     people.execute(SEVERAL)
-    asked = several({"household": "home", **told}, person, privacy)
+    requested_policy = several({"household": "home", **section}, person, privacy)
     with connect_to(people) as db:
-        risk, rows = db.risk(asked), db.row_risks(asked)
+        risk, rows = db.risk(requested_policy), db.row_risks(requested_policy)
         names = [name for name in ("household_risk", "individual") if name in rows.columns]
-        highest = dict(zip(names, rows.aggregate(", ".join(f"max({one})" for one in names)).fetchall()[0], strict=True))
+        highest = dict(
+            zip(names, rows.aggregate(", ".join(f"max({name})" for name in names)).fetchall()[0], strict=True)
+        )
     assert risk.household is not None
     assert highest["household_risk"] == pytest.approx(risk.household.highest, rel=1e-12)
-    if "weights" in told:
+    if "weights" in section:
         assert risk.individual is not None
         assert highest["individual"] == pytest.approx(risk.individual.highest, rel=1e-12)
-    elif told or privacy:
+    elif section or privacy:
         assert highest["individual"] == pytest.approx(risk.journalist.highest, rel=1e-9)
     else:
         assert "individual" not in highest
@@ -198,19 +200,19 @@ def test_the_risks_of_rows_are_those_of_the_table(
 def test_the_risks_of_rows_need_a_population_that_has_the_source(people: duckdb.DuckDBPyConnection) -> None:
     people.execute(SEVERAL)
     with connect_to(people) as db:
-        for asked in (
+        for requested_policy in (
             several({"population": 9}),
             several(privacy={"population_uniqueness": {"limit": 1, "population": 9}}),
         ):
             for ask in (db.risk, db.row_risks, db.suda):
                 with pytest.raises(SourceError, match=r"population: is 9, but the source alone has 10"):
-                    ask(asked)
+                    ask(requested_policy)
         assert db.row_risks(several({"population": 9}, person=True)).fetchall()
         assert db.row_risks(several({"population": 9, "weights": "weight"})).fetchall()
 
 
 @pytest.mark.parametrize(
-    ("told", "privacy", "person", "fraction", "by"),
+    ("section", "privacy", "person", "fraction", "by"),
     some(
         [
             ({"sampling_fraction": 0.25}, None, False, 0.25, "policy"),
@@ -223,7 +225,7 @@ def test_the_risks_of_rows_need_a_population_that_has_the_source(people: duckdb.
     ),
 )
 def test_special_uniques_know_the_share_of_the_population(
-    told: dict[str, Any],
+    section: dict[str, Any],
     privacy: dict[str, Any] | None,
     person: bool,
     fraction: float,
@@ -232,17 +234,21 @@ def test_special_uniques_know_the_share_of_the_population(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     people.execute(SEVERAL.replace("i % 4 AS", "i % 7 AS"))
-    asked = several(told, person, privacy)
+    requested_policy = several(section, person, privacy)
     with connect_to(people) as db:
-        found, given, same = db.suda(asked), db.suda(asked, fraction=0.5), db.suda(asked, fraction=fraction)
-        assert "CREATE TABLE" in db.suda_sql(asked)
-    assert (found.fraction, found.fraction_by) == (pytest.approx(fraction), by)
-    assert (given.fraction, given.fraction_by) == (0.5, "call")
-    assert found.dis is not None
-    assert given.dis is not None
-    assert found.dis == pytest.approx(same.dis) != given.dis
-    assert found.to_dict()["fraction_by"] == by
-    print_suda(found)
+        by_policy, by_call, same = (
+            db.suda(requested_policy),
+            db.suda(requested_policy, fraction=0.5),
+            db.suda(requested_policy, fraction=fraction),
+        )
+        assert "CREATE TABLE" in db.suda_sql(requested_policy)
+    assert (by_policy.fraction, by_policy.fraction_by) == (pytest.approx(fraction), by)
+    assert (by_call.fraction, by_call.fraction_by) == (0.5, "call")
+    assert by_policy.dis is not None
+    assert by_call.dis is not None
+    assert by_policy.dis == pytest.approx(same.dis) != by_call.dis
+    assert by_policy.to_dict()["fraction_by"] == by
+    print_suda(by_policy)
     words = {"policy": "(of the policy)", "default": "(the default)"}
     assert f"at a sampling fraction of {fraction:g} {words[by]}" in capsys.readouterr().out
 
@@ -286,13 +292,13 @@ def test_the_shares_of_rows_above_a_threshold(
 def test_a_matrix_is_of_attributes_whatever_their_case(people: duckdb.DuckDBPyConnection) -> None:
     policy = make_policy({"Ward": "suppress", "job": "suppress", "ill": "insensitive"})
     with connect_to(people) as db:
-        found = db.uniques_matrix(policy, "ward", "JOB")
-        assert (found.attributes, found.uniques) == (("Ward", "job"), ((1, 1), (1, 0)))
-        for first, second, told in (
+        matrix = db.uniques_matrix(policy, "ward", "JOB")
+        assert (matrix.attributes, matrix.uniques) == (("Ward", "job"), ((1, 1), (1, 0)))
+        for first, second, message in (
             ("ill", "job", "--matrix: 'ill' is not a quasi-identifier with a hierarchy: choose from Ward, job"),
             ("ward", "WARD", "--matrix: needs two attributes, and both are 'ward'"),
         ):
-            with pytest.raises(PolicyError, match=re.escape(told)):
+            with pytest.raises(PolicyError, match=re.escape(message)):
                 db.uniques_matrix(policy, first, second)
 
 
@@ -303,8 +309,12 @@ CELLS = st.tuples(st.sampled_from([None, 1, 2, 3]), st.sampled_from(["a", None, 
 
 @pytest.mark.slow
 @settings(max_examples=examples(25), deadline=None)
-@given(own=st.lists(CELLS, max_size=8), theirs=st.lists(CELLS, max_size=12), threshold=st.sampled_from([0, 0.2, 0.5]))
-def test_the_journalist_of_the_macros_is_that_of_risk(own: Any, theirs: Any, threshold: float) -> None:
+@given(
+    source_rows=st.lists(CELLS, max_size=8),
+    theirs=st.lists(CELLS, max_size=12),
+    threshold=st.sampled_from([0, 0.2, 0.5]),
+)
+def test_the_journalist_of_the_macros_is_that_of_risk(source_rows: Any, theirs: Any, threshold: float) -> None:
     policy = sqlanon.Policy(
         source={"table": "own"},
         population={"table": "theirs"},
@@ -314,17 +324,17 @@ def test_the_journalist_of_the_macros_is_that_of_risk(own: Any, theirs: Any, thr
     )
     with duckdb.connect() as connection:
         connection.execute(read_sql_file("macros_risk.sql"))
-        for name, rows in {"own": own, "theirs": theirs}.items():
+        for name, rows in {"own": source_rows, "theirs": theirs}.items():
             connection.execute(f'CREATE TABLE {name} (theirs INTEGER, "my ""n" VARCHAR)')  # a name of the macro's own
             for row in rows:
                 connection.execute(f"INSERT INTO {name} VALUES (?, ?)", list(row))
         with sqlanon.connect(connection) as db:
             risk = db.risk(policy)
         call = f"sqlanon.journalist_risk('own', ['THEIRS', 'my \"n'], 'theirs', threshold := {threshold})"
-        found = connection.execute(f"FROM {call}")
-        shown = dict(zip([column[0] for column in found.description or []], found.fetchall()[0], strict=True))
+        relation = connection.execute(f"FROM {call}")
+        figures = dict(zip([column[0] for column in relation.description or []], relation.fetchall()[0], strict=True))
     journalist = risk.journalist
-    assert shown == {
+    assert figures == {
         "highest": pytest.approx(journalist.highest),
         "average": pytest.approx(journalist.average),
         "rows_at_highest": journalist.rows_at_highest,
@@ -332,7 +342,7 @@ def test_the_journalist_of_the_macros_is_that_of_risk(own: Any, theirs: Any, thr
         "expected": pytest.approx(risk.marketer.expected),
         "classes_of_nobody": journalist.classes_of_nobody,
         "rows_of_nobody": journalist.rows_of_nobody,
-        "rows": len(own),
+        "rows": len(source_rows),
     }
 
 
@@ -353,11 +363,11 @@ def test_a_file_of_the_releases_version_has_the_macros_word_by_word(tmp_path: Pa
         connection.execute(f"ATTACH '{tmp_path / 'release.duckdb'}' AS release (STORAGE_VERSION 'v1.0.0'); USE release")
         connection.execute(macro_script())
         connection.execute(f"USE memory; DETACH release; ATTACH '{tmp_path / 'release.duckdb'}' AS release (READ_ONLY)")
-        own, read = (
+        created, read = (
             set(connection.execute(f"{query} database_name = ?", [name]).fetchall()) for name in ("memory", "release")
         )
-    assert {"temporal_classes", "complementary_classes", "journalist_risk"} <= {name for name, _ in own}
-    assert own == read
+    assert {"temporal_classes", "complementary_classes", "journalist_risk"} <= {name for name, _ in created}
+    assert created == read
 
 
 @pytest.mark.thorough
@@ -377,6 +387,6 @@ def test_a_stranger_does_not_turn_linking_off(tmp_path: Path) -> None:
     )
     with sqlanon.connect() as db:
         db.anonymize(policy).publish()
-    found = sqlanon.attack(tmp_path / "a.duckdb", policy=policy, outside="voters", only=["linking"])["linking"]
-    assert found.worst is not None
-    assert (found.worst.figures["matched"], found.worst.figures["none"]) == (70, 1)
+    outcome = sqlanon.attack(tmp_path / "a.duckdb", policy=policy, outside="voters", only=["linking"])["linking"]
+    assert outcome.worst is not None
+    assert (outcome.worst.figures["matched"], outcome.worst.figures["none"]) == (70, 1)

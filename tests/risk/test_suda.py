@@ -33,19 +33,19 @@ Row = tuple[Any, ...]
 
 
 def alone(rows: Sequence[Row], row: Row, subset: tuple[int, ...]) -> bool:
-    return sum(all(other[i] == row[i] for i in subset) for other in rows) == 1
+    return sum(all(other_row[i] == row[i] for i in subset) for other_row in rows) == 1
 
 
 def all_msus(rows: Sequence[Row], size: int) -> dict[int, set[tuple[int, ...]]]:
     """By the number of the row: its MSUs."""
-    found: dict[int, set[tuple[int, ...]]] = {}
+    msus: dict[int, set[tuple[int, ...]]] = {}
     for number, row in enumerate(rows):
         for k in range(1, size + 1):
             for subset in combinations(range(len(row)), k):
                 smaller = [part for j in range(1, k) for part in combinations(subset, j)]
                 if alone(rows, row, subset) and not any(alone(rows, row, part) for part in smaller):
-                    found.setdefault(number, set()).add(subset)
-    return found
+                    msus.setdefault(number, set()).add(subset)
+    return msus
 
 
 def weight(convention: str, m: int, size: int, k: int) -> float:
@@ -54,23 +54,23 @@ def weight(convention: str, m: int, size: int, k: int) -> float:
     return (2 ** (m - k) - 1) * math.factorial(k) * math.factorial(m - k) / math.factorial(m)
 
 
-def expected(rows: Sequence[Row], names: Sequence[str], size: int, fraction: float) -> dict[str, Any]:
+def expected_figures(rows: Sequence[Row], names: Sequence[str], size: int, fraction: float) -> dict[str, Any]:
     msus = all_msus(rows, size)
     m = len(names)
     sizes = Counter(rows).values()
     uniques, in_pairs = sum(n == 1 for n in sizes), 2 * sum(n == 2 for n in sizes)
     figures: dict[str, Any] = {
         "rows_with_msus": len(msus),
-        "msus_by_size": dict(sorted(Counter(len(one) for own in msus.values() for one in own).items())),
-        "rows_by_smallest": dict(sorted(Counter(min(map(len, own)) for own in msus.values()).items())),
+        "msus_by_size": dict(sorted(Counter(len(msu) for subsets in msus.values() for msu in subsets).items())),
+        "rows_by_smallest": dict(sorted(Counter(min(map(len, subsets)) for subsets in msus.values()).items())),
         "uniques": uniques,
         "records": {},
     }
-    for number, own in msus.items():
-        figures["records"][rows[number]] = [len(own), min(map(len, own))]
+    for number, subsets in msus.items():
+        figures["records"][rows[number]] = [len(subsets), min(map(len, subsets))]
     exponent = 1 + (8 - m) / 20
     for convention in ("score", "ihsn_score"):
-        scores = {row: sum(weight(convention, m, size, len(one)) for one in own) for row, own in msus.items()}
+        scores = {row: sum(weight(convention, m, size, len(msu)) for msu in subsets) for row, subsets in msus.items()}
         adjustment = sum(score**-exponent for score in scores.values() if score)
         dis = uniques * fraction / (uniques * fraction + in_pairs * (1 - fraction)) if uniques else None
         for row, score in scores.items():
@@ -82,7 +82,7 @@ def expected(rows: Sequence[Row], names: Sequence[str], size: int, fraction: flo
         total = sum(scores.values())
         figures[convention] = {
             name: 100
-            * sum(weight(convention, m, size, len(one)) for own in msus.values() for one in own if j in one)
+            * sum(weight(convention, m, size, len(msu)) for subsets in msus.values() for msu in subsets if j in msu)
             / total
             if total
             else 0.0
@@ -104,28 +104,32 @@ def table_of(rows: Sequence[Row], names: Sequence[str], type_: str = "VARCHAR") 
     return connection
 
 
-def check(found: Suda, rows: Sequence[Row], names: Sequence[str], size: int, fraction: float) -> None:
-    oracle = expected(rows, names, size, fraction)
-    assert (found.rows, found.uniques, found.rows_with_msus) == (
+def check(suda: Suda, rows: Sequence[Row], names: Sequence[str], size: int, fraction: float) -> None:
+    oracle = expected_figures(rows, names, size, fraction)
+    assert (suda.rows, suda.uniques, suda.rows_with_msus) == (
         len(rows), oracle["uniques"], oracle["rows_with_msus"]
     )  # fmt: skip
-    assert found.msus_by_size == oracle["msus_by_size"]
-    assert found.rows_by_smallest == oracle["rows_by_smallest"]
-    assert found.dis == pytest.approx(oracle["dis"])
-    records = {tuple(kind.values()): figures for kind, *figures in found.records.fetchall()}
+    assert suda.msus_by_size == oracle["msus_by_size"]
+    assert suda.rows_by_smallest == oracle["rows_by_smallest"]
+    assert suda.dis == pytest.approx(oracle["dis"])
+    records = {tuple(kind.values()): figures for kind, *figures in suda.records.fetchall()}
     assert records.keys() == oracle["records"].keys()
     for row, figures in records.items():
         assert figures == pytest.approx(oracle["records"][row])
-    for scores, convention in ((found.scores, "score"), (found.ihsn_scores, "ihsn_score")):
+    for scores, convention in ((suda.scores, "score"), (suda.ihsn_scores, "ihsn_score")):
         assert scores.contributions == pytest.approx(oracle[convention])
-        of = 2 if convention == "score" else 4
-        assert scores.highest == pytest.approx(max((one[of] for one in oracle["records"].values()), default=0))
-        assert scores.highest_dis == pytest.approx(max((one[of + 1] for one in oracle["records"].values()), default=0))
-    named = Counter(
-        (tuple(kind.values()), tuple(attributes)) for kind, attributes, _ in found.minimal_uniques.fetchall()
+        place = 2 if convention == "score" else 4
+        assert scores.highest == pytest.approx(max((record[place] for record in oracle["records"].values()), default=0))
+        assert scores.highest_dis == pytest.approx(
+            max((record[place + 1] for record in oracle["records"].values()), default=0)
+        )
+    msu_counts = Counter(
+        (tuple(kind.values()), tuple(attributes)) for kind, attributes, _ in suda.minimal_uniques.fetchall()
     )
-    assert named == Counter(
-        (rows[number], tuple(names[i] for i in one)) for number, own in all_msus(rows, size).items() for one in own
+    assert msu_counts == Counter(
+        (rows[number], tuple(names[i] for i in msu))
+        for number, subsets in all_msus(rows, size).items()
+        for msu in subsets
     )
 
 
@@ -180,13 +184,13 @@ BOOK = list(
 )
 
 
-def scores_of(rows: Sequence[Row], column: str, **asked: Any) -> list[float]:
+def scores_of(rows: Sequence[Row], column: str, **options: Any) -> list[float]:
     """By row; 0 for one without MSUs."""
     names = [f"x{i}" for i in range(len(rows[0]))]
     with table_of(rows, names) as connection, sqlanon.connect(connection) as db:
-        relation = db.suda(policy_of(names), **asked).records
-        found = {tuple(kind.values()): score for kind, score in relation.project(f"class, {column}").fetchall()}
-    return [found.get(row, 0) for row in rows]
+        relation = db.suda(policy_of(names), **options).records
+        scores = {tuple(kind.values()): score for kind, score in relation.project(f"class, {column}").fetchall()}
+    return [scores.get(row, 0) for row in rows]
 
 
 @pytest.mark.thorough
@@ -194,8 +198,8 @@ def test_the_scores_of_the_guide() -> None:
     """The table of the SDC practice guide; its DIS-SUDA scores are those of the IHSN's convention."""
     assert scores_of(GUIDE, "score") == [0, 0, 6, 0, 12, 0, 6, 10, 0, 0]
     assert scores_of(GUIDE, "score", size=3) == [0, 0, 6, 0, 12, 0, 6, 10, 0, 0]
-    shown = [0, 0, 0.0051, 0, 0.0107, 0, 0.0051, 0.0088, 0, 0]
-    assert [round(one, 4) for one in scores_of(GUIDE, "dis_ihsn_score")] == shown
+    scores = [0, 0, 0.0051, 0, 0.0107, 0, 0.0051, 0.0088, 0, 0]
+    assert [round(score, 4) for score in scores_of(GUIDE, "dis_ihsn_score")] == scores
 
 
 @pytest.mark.slow
@@ -209,13 +213,13 @@ def test_the_contributions_of_the_example(order: str) -> None:
     columns = {"a": (2, 1, 1), "b": (0, 3, 0), "c": (0, 6, 0)}
     rows = list(zip(*(columns[name] for name in order), strict=True))
     with table_of(rows, order, "INTEGER") as connection, sqlanon.connect(connection) as db:
-        found = db.suda(policy_of(order))
-        assert found.scores.contributions == {"a": 50, "b": 37.5, "c": 37.5}
-        values = found.value_contributions.fetchall()
+        suda = db.suda(policy_of(order))
+        assert suda.scores.contributions == {"a": 50, "b": 37.5, "c": 37.5}
+        values = suda.value_contributions.fetchall()
     assert sorted(values) == [("a", "1", 50.0), ("a", "2", 50.0)] + [
         (name, value, pytest.approx(share))
-        for name, other in (("b", "3"), ("c", "6"))
-        for value, share in (("0", 100 / 3), (other, 200 / 3))
+        for name, label in (("b", "3"), ("c", "6"))
+        for value, share in (("0", 100 / 3), (label, 200 / 3))
     ]
 
 
@@ -257,10 +261,10 @@ def test_the_statements_run_and_say_the_same() -> None:
         text = db.suda_sql(policy_of("abc"))
         connection.execute(text)
         (work,) = {name for name in text.split('"') if re.fullmatch("sqlanon_work_[0-9a-f]+", name)}
-        made = connection.execute(f"SELECT list_sort(list(score)) FROM {work}.run_1.suda_scores").fetchall()
-        found = db.suda(policy_of("abc")).records.aggregate("list_sort(list(score))").fetchall()
-    assert made == found
-    assert len(made[0][0]) == 4
+        scores = connection.execute(f"SELECT list_sort(list(score)) FROM {work}.run_1.suda_scores").fetchall()
+        from_python = db.suda(policy_of("abc")).records.aggregate("list_sort(list(score))").fetchall()
+    assert scores == from_python
+    assert len(scores[0][0]) == 4
 
 
 def names_in(connection: duckdb.DuckDBPyConnection, query: str) -> list[str]:
@@ -283,10 +287,10 @@ def test_adult_has_the_msus_of_plain_python(data: Path) -> None:
     names = ("sex", "age", "race", "marital-status", "education", "native-country", "workclass", "salary-class")
     policy = policy_of(names, table=None, source={"undeclared": "drop"})
     with sqlanon.connect(data / "adult" / "adult.csv") as db:
-        found = db.suda(policy)
-    assert (found.rows, found.uniques, found.rows_with_msus, found.msus) == (30162, 8841, 8841, 23811)
-    assert found.msus_by_size == {1: 2, 2: 1006, 3: 7852, 4: 9409, 5: 4576, 6: 894, 7: 66, 8: 6}
-    assert found.scores.highest == 5040
+        suda = db.suda(policy)
+    assert (suda.rows, suda.uniques, suda.rows_with_msus, suda.msus) == (30162, 8841, 8841, 23811)
+    assert suda.msus_by_size == {1: 2, 2: 1006, 3: 7852, 4: 9409, 5: 4576, 6: 894, 7: 66, 8: 6}
+    assert suda.scores.highest == 5040
 
 
 @pytest.mark.thorough
@@ -303,10 +307,10 @@ def test_the_command(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, ""), options
         return done.stdout
 
-    found = json.loads(run("--suda", "--json"))["suda"]
-    assert (found["rows_with_msus"], found["msus_by_size"]) == (4, {"1": 4, "2": 5})
-    assert found["scores"]["highest"] == 12
-    assert found["scores"]["contributions"]["c"] == pytest.approx(100 * 22 / 34)
+    suda = json.loads(run("--suda", "--json"))["suda"]
+    assert (suda["rows_with_msus"], suda["msus_by_size"]) == (4, {"1": 4, "2": 5})
+    assert suda["scores"]["highest"] == 12
+    assert suda["scores"]["contributions"]["c"] == pytest.approx(100 * 22 / 34)
     assert "SUDA: 4 rows (40 %) unique on 4 or fewer quasi-identifiers" in run("--suda")
     assert json.loads(run("--suda-size", "1", "--json"))["suda"]["msus_by_size"] == {"1": 4}
     assert "suda" not in json.loads(run("--json"))
@@ -332,5 +336,5 @@ def test_the_fraction_is_of_persons_where_persons_count() -> None:
             privacy={"population_uniqueness": {"limit": 1, "population": 100}},
         )
         with sqlanon.connect(connection) as db:
-            found = db.suda(policy)
-    assert (found.fraction, found.fraction_by) == (0.02, "policy")
+            suda = db.suda(policy)
+    assert (suda.fraction, suda.fraction_by) == (0.02, "policy")

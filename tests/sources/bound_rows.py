@@ -9,10 +9,10 @@ from support.policies import make_policy
 
 
 def bound_rows(
-    given: Any, /, attributes: dict[str, Any], reads: bool = True, **sections: Any
+    connection: Any, /, attributes: dict[str, Any], reads: bool = True, **sections: Any
 ) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
     """The rows of a source as a policy binds it, and the types of its columns."""
-    workspace = Workspace(given)
+    workspace = Workspace(connection)
     try:
         with workspace.run(make_policy(attributes, table=None, **sections), reads) as run:
             rows = [] if not reads else run.engine.connection.execute(f"FROM {run.source.relation.sql()}").fetchall()

@@ -207,11 +207,11 @@ def _flaws_of_table(file: Damaged, text: str, layout: csv_lines.Layout, rows: Se
         yield "WRONG: other names"
     dialect = {"delim": file.dialect.delimiter, "quote": file.dialect.quote}
     parts = [text, _without_spaces(text, dialect)]  # spaces before quotes are dropped between fields, and kept in them
-    written = [reference_rows(part, file.dialect.delimiter, file.dialect.quote, "") or [] for part in parts]
+    tables = [reference_rows(part, file.dialect.delimiter, file.dialect.quote, "") or [] for part in parts]
     width = len(file.rows[0])
     is_of_other_quotes = options["quote"] != file.dialect.quote and str(options["quote"]) in text
-    is_table = width > 1 and not is_of_other_quotes and all({len(row) for row in part} == {width} for part in written)
-    if is_table and not any(are_equal(rows, part[bool(options["header"]) :], types, options) for part in written):
+    is_table = width > 1 and not is_of_other_quotes and all({len(row) for row in part} == {width} for part in tables)
+    if is_table and not any(are_equal(rows, part[bool(options["header"]) :], types, options) for part in tables):
         yield "WRONG: other values than in the dialect of the writer"
     yield "read"
 
@@ -229,7 +229,7 @@ def _without_spaces(text: str, options: csv.Options) -> str:
     delimiter, quote = re.escape(str(options["delim"])), re.escape(str(options["quote"]))
     quoted = rf" *({quote}(?:{quote}{quote}|[^{quote}])*{quote}) *(?={delimiter}|[\r\n]|$)"
     fields = re.compile(rf"(^|{delimiter}|[\r\n])(?:{quoted})?")
-    return fields.sub(lambda found: found[1] + (found[2] or ""), text)
+    return fields.sub(lambda match: match[1] + (match[2] or ""), text)
 
 
 def are_equal(
@@ -327,10 +327,10 @@ def main() -> int:
             return 0
         for number in range(arguments.first, arguments.first + arguments.files):
             try:
-                found = list(flaws(damaged_file(arguments.seed, number), reader))
+                messages = list(flaws(damaged_file(arguments.seed, number), reader))
             except Exception as error:  # any that is none of sqlanon's
-                found = [f"WRONG: {type(error).__name__}: {error}"[:150]]
-            for flaw in found:
+                messages = [f"WRONG: {type(error).__name__}: {error}"[:150]]
+            for flaw in messages:
                 counts[flaw] += 1
                 examples.setdefault(flaw, []).append(f"{arguments.seed}:{number}")
             if time.perf_counter() - started > arguments.seconds:

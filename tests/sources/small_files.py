@@ -503,7 +503,7 @@ def read(file: SmallFile, folder: Path) -> str:
         except SqlanonError as error:
             return f"refused: {str(error).replace(str(folder), '.')}"
     header = ", ".join(f"{name} {type_}" for name, type_ in zip(names, types, strict=True))
-    return "\n".join([_shown(header), *_runs([_row(row, types) for row in rows])])
+    return "\n".join([_visible_text(header), *_runs([_row(row, types) for row in rows])])
 
 
 def _rows(relation: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
@@ -516,19 +516,19 @@ def _row(row: tuple[Any, ...], types: list[str]) -> str:
         "NULL" if value is None else json.dumps(value, ensure_ascii=False) if type_ == "VARCHAR" else str(value)
         for value, type_ in zip(row, types, strict=True)
     ]
-    return _shown(" | ".join(values))
+    return _visible_text(" | ".join(values))
 
 
 def _runs(lines: list[str]) -> list[str]:
     """Lines; equal ones of which many follow one another stand once."""
-    shown: list[str] = []
+    texts: list[str] = []
     for line, group in groupby(lines):
         count = len(list(group))
-        shown += [f"{line}  ({count:,} times)"] if count > 4 else [line] * count
-    return shown
+        texts += [f"{line}  ({count:,} times)"] if count > 4 else [line] * count
+    return texts
 
 
-def _shown(text: str) -> str:
+def _visible_text(text: str) -> str:
     """A text in one line, in signs that are seen."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode()
@@ -549,25 +549,25 @@ def _content(name: str, content: bytes) -> list[str]:
     if mark is not None or b"m\0" in content:
         return [repr(content[:80])[2:-1] + "..."]
     lines = content.decode("utf-8", "surrogateescape").split("\n")
-    shown = []
+    texts = []
     for line, end in [(line, "") for line in lines[:-1]] + ([(lines[-1], " (no line end)")] if lines[-1] else []):
-        pieces = [f"\\x{ord(c) - 0xDC00:02x}" if "\udc80" <= c <= "\udcff" else _shown(c) for c in line]
+        pieces = [f"\\x{ord(c) - 0xDC00:02x}" if "\udc80" <= c <= "\udcff" else _visible_text(c) for c in line]
         text = "".join(pieces)
-        shown.append(text.rstrip() + "\\x20" * (len(text) - len(text.rstrip())) + end)
-    return _runs(shown)
+        texts.append(text.rstrip() + "\\x20" * (len(text) - len(text.rstrip())) + end)
+    return _runs(texts)
 
 
 def _sheets(content: bytes) -> list[str]:
     """The cells of a workbook that have values, as another program reads them."""
-    shown: list[str] = []
+    texts: list[str] = []
     for sheet in openpyxl.load_workbook(io.BytesIO(content)).worksheets:
         merged = ", ".join(map(str, sheet.merged_cells.ranges))
-        shown.append(f"{sheet.title}{f' ({sheet.sheet_state})' if sheet.sheet_state != 'visible' else ''}:")
+        texts.append(f"{sheet.title}{f' ({sheet.sheet_state})' if sheet.sheet_state != 'visible' else ''}:")
         for row in sheet.iter_rows():
             cells = [f"{cell.coordinate} {cell.value!r}" for cell in row if cell.value is not None]
-            shown += [f"    {', '.join(cells)}"] if cells else []
-        shown += [f"    merged: {merged}"] if merged else []
-    return shown
+            texts += [f"    {', '.join(cells)}"] if cells else []
+        texts += [f"    merged: {merged}"] if merged else []
+    return texts
 
 
 def answer(title: str, file: SmallFile, folder: Path) -> str:

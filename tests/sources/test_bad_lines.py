@@ -67,14 +67,14 @@ DROPPED = {
 @pytest.mark.slow
 @pytest.mark.parametrize("case", DROPPED)
 def test_bad_lines_are_dropped_and_no_others(case: str, tmp_path: Path) -> None:
-    bad, shown = DROPPED[case]
+    bad, expected = DROPPED[case]
     path = tmp_path / "people.csv"
     path.write_text(HEADER + ROWS + bad + ROWS)
     rows, (dropped,) = read(path)
     inside = 20 * bad.count(ROWS)
     assert rows == [(21, "m", "asthma"), (53, "w", "flu")] * (40 + inside)
-    assert (dropped.file, dropped.examples) == ("people.csv", shown)
-    assert dropped.count == (7 if case == "several" else len(shown))
+    assert (dropped.file, dropped.examples) == ("people.csv", expected)
+    assert dropped.count == (7 if case == "several" else len(expected))
     with pytest.raises(SourceError, match=r"line 42"):
         read(path, on_bad_line="refuse")
 
@@ -120,8 +120,8 @@ def test_lines_far_behind_the_sample_are_found(tmp_path: Path) -> None:
     lines[43_558 - 1] = "21,m\n"
     lines[50_000 - 1] = '21,m,"flu\n'
     (tmp_path / "people.csv").write_text("".join(lines))
-    found, (dropped,) = read(tmp_path / "people.csv")
-    assert len(found) == rows - 2
+    read_rows, (dropped,) = read(tmp_path / "people.csv")
+    assert len(read_rows) == rows - 2
     assert dropped.examples == ["line 43,558 has 2", f"line 50,000 {STRAY}"]
 
 
@@ -244,8 +244,8 @@ def test_the_rows_without_bad_lines_are_read_back_or_refused(
     path.write_text(text.getvalue(), newline="")
     count = sum(i < len(rows) for i in bad)
     keys: dict[str, Any] = {"delimiter": delimiter, "quote": '"', "header": True, "skip": 0}
-    found, dropped = read(path, **keys)
-    assert [tuple(value or "" for value in row) for row in found] == rows
+    read_rows, dropped = read(path, **keys)
+    assert [tuple(value or "" for value in row) for row in read_rows] == rows
     assert sum(file.count for file in dropped) == count
     try:
         detected, dropped = read(path)
@@ -269,13 +269,15 @@ def test_no_line_is_lost_or_changed(parts: list[str]) -> None:
         dropped = copy_good_lines(lines, Layout(","), target, "people.csv", has_given_quote=True)
     except UnclearLinesError:
         return
-    written = target.getvalue().splitlines(keepends=True)
-    others = iter(lines)
-    assert all(line in others for line in written), "they are some of the lines, in their order"
-    records = [record for record in writers.reader(io.StringIO("".join(written), newline=""), strict=True) if record]
+    remaining_lines = target.getvalue().splitlines(keepends=True)
+    all_lines = iter(lines)
+    assert all(line in all_lines for line in remaining_lines), "they are some of the lines, in their order"
+    records = [
+        record for record in writers.reader(io.StringIO("".join(remaining_lines), newline=""), strict=True) if record
+    ]
     assert {len(record) for record in records} == {3}
     assert len(records) == dropped.rows + 1
-    assert (dropped.count == 0) == (written == lines)
+    assert (dropped.count == 0) == (remaining_lines == lines)
     plain = [part for part in parts if part in ("1,2,3\n", '"1",,""\n')]
     if not any('1,"2,3' in part or "\nb" in part for part in parts):
         assert dropped.rows == len(plain)
@@ -422,8 +424,8 @@ def test_bad_lines_of_several_files_are_reported_by_file(tmp_path: Path) -> None
         result = db.anonymize(policy, record=False)
         assert result.rows == 89
         assert result.dropped_lines == 3
-        found = [warning for warning in result.warnings if "bad line" in warning]
-        assert found == [
+        messages = [warning for warning in result.warnings if "bad line" in warning]
+        assert messages == [
             "source.csv: c.csv: 2 bad lines are dropped: line 11 has 1, line 12 has 1",
             "source.csv: a.csv: 1 bad line is dropped: line 42 has 1",
         ]

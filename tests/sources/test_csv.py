@@ -41,19 +41,19 @@ LATE = [
 """What most values of a column are, and a late one of another kind."""
 
 
-def copied(path: str, as_a_whole: bool = False) -> tuple[Any, bool]:
+def copy_file(path: str, as_a_whole: bool = False) -> tuple[Any, bool]:
     """What is copied of a file with a column x, and whether the whole file was sniffed for it."""
-    asked: list[str] = []
+    queries: list[str] = []
     with duckdb.connect() as connection:
         engine = DuckDBEngine(connection).use_utc()
         real = engine.rows
-        engine.rows = lambda query, *more: (asked.append(query.sql("duckdb")), real(query, *more))[1]
+        engine.rows = lambda query, *more: (queries.append(query.sql("duckdb")), real(query, *more))[1]
         with pytest.MonkeyPatch.context() as patch:
             if as_a_whole:
                 patch.setattr(csv, "_copy_by_sample", lambda *_: None)
             layout = csv.copy_csv(Scan(engine, [path], (), {"x", "y"}), table("copy"))
         rows = connection.execute("SELECT typeof(x), CAST(x AS VARCHAR), y, count(*) FROM copy GROUP BY ALL").fetchall()
-        return (Counter(rows), dict(layout.columns)), any("sample_size = -1" in one for one in asked)
+        return (Counter(rows), dict(layout.columns)), any("sample_size = -1" in statement for statement in queries)
 
 
 @pytest.mark.thorough
@@ -62,7 +62,7 @@ def copied(path: str, as_a_whole: bool = False) -> tuple[Any, bool]:
 )
 def test_a_late_value_is_read_as_if_the_whole_file_had_been_looked_at(tmp_path: Path, first: str, late: str) -> None:
     path = write(tmp_path / "people.csv", "x,y\n" + f"{first},a\n" * 5_000 + f"{late},b\n")
-    assert copied(path)[0] == copied(path, as_a_whole=True)[0]
+    assert copy_file(path)[0] == copy_file(path, as_a_whole=True)[0]
 
 
 STRANGE = [
@@ -83,7 +83,7 @@ def test_a_late_date_that_a_cast_would_change_is_refused_with_its_place(tmp_path
     path = write(tmp_path / "people.csv", "y,x\n" + f"a,{first}\n" * 5_000 + f"b,{late}\n" + f"a,{first}\n")
     for as_a_whole in (False, True):
         try:
-            (values, types), _ = copied(path, as_a_whole)
+            (values, types), _ = copy_file(path, as_a_whole)
         except SourceError as error:
             assert "people.csv: column 'x' is read as " in str(error)
             assert "cannot hold 1 value (row 5,001) as written" in str(error)
@@ -99,7 +99,7 @@ def test_a_word_beside_a_late_date_is_never_dropped(tmp_path: Path, late: str) -
     """Also where dates without a time come first: then the column is text."""
     path = write(tmp_path / "people.csv", "x,y\n" + "2020-01-01,a\n" * 5_000 + f"{late},b\n")
     try:
-        (values, types), _ = copied(path)
+        (values, types), _ = copy_file(path)
     except SourceError as error:
         assert "column 'x'" in str(error)
     else:
@@ -119,13 +119,13 @@ LIKE = [
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("values", some([(one,) for one in LIKE], 2), ids=str)
+@pytest.mark.parametrize("values", some([(value,) for value in LIKE], 2), ids=str)
 def test_a_file_like_its_first_rows_is_read_once(tmp_path: Path, values: tuple[str, ...]) -> None:
     lines = [f"{values[i % len(values)]},a\n" for i in range(6_000)]
     path = write(tmp_path / "people.csv", "x,y\n" + "".join(lines))
-    found, whole = copied(path)
+    content, whole = copy_file(path)
     assert not whole
-    assert found == copied(path, as_a_whole=True)[0]
+    assert content == copy_file(path, as_a_whole=True)[0]
 
 
 @pytest.mark.thorough
@@ -176,7 +176,7 @@ def test_rows_of_a_large_file_are_copied_to_a_private_file(tmp_path: Path, monke
         with sqlanon.connect(path) as db:
             digests.append(db.anonymize(policy).publish(tmp_path / f"{large}.duckdb", "released").manifest.digest)
             copies = "SELECT path FROM duckdb_databases() WHERE database_name LIKE 'sqlanon_work_run_%'"
-            files = [Path(one) for (one,) in connection_of(db).execute(copies).fetchall()]
+            files = [Path(file) for (file,) in connection_of(db).execute(copies).fetchall()]
             assert len(files) == (large == 0)
             assert all(file.is_file() and file.parent.stat().st_mode & 0o777 == 0o700 for file in files)
     assert not files[0].exists()

@@ -88,7 +88,7 @@ DIALECTS = [
 @pytest.mark.parametrize("dialect", DIALECTS, ids=repr)
 def test_each_file_is_read_in_its_own_dialect(dialect: Dialect, first: bool, tmp_path: Path) -> None:
     dialects = [dialect, Dialect()] if first else [Dialect(), dialect]
-    paths = [written.write(tmp_path / f"f{i}.csv", people(50 * i, 50 * (i + 1))) for i, written in enumerate(dialects)]
+    paths = [dialect.write(tmp_path / f"f{i}.csv", people(50 * i, 50 * (i + 1))) for i, dialect in enumerate(dialects)]
     assert copied_rows(paths) == Counter(people(0, 100))
 
 
@@ -105,8 +105,8 @@ def test_comment_lines_of_a_file_cost_no_rows_of_another(tmp_path: Path) -> None
 def test_rows_that_look_like_comments_are_refused(row: str, tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text(",".join(COLUMNS) + "\nn0,1,ill1\n" * 20 + "# half\n" + f"{row}\n" * 3)
-    said = refusal([str(path)])
-    assert "people.csv has comments after #, and # also occurs in 3 lines that may be rows" in said
+    message = refusal([str(path)])
+    assert "people.csv has comments after #, and # also occurs in 3 lines that may be rows" in message
     path.write_text(path.read_text().replace("# half\n", ""))
     assert copied_rows([str(path)]).total() == 23
 
@@ -132,10 +132,10 @@ def test_several_files_without_headers_are_refused(headers: tuple[bool, bool], t
     for path, header in zip(paths, headers, strict=True):
         if not header:
             Path(path).write_text(Path(path).read_text().split("\n", 1)[1])
-    said = refusal(paths)
+    message = refusal(paths)
     without = " and ".join(f"f{i}.csv" for i, header in enumerate(headers) if not header)
-    assert f"{without} {'has' if any(headers) else 'have'} no header line" in said
-    assert "give each file a header line, or name one file" in said
+    assert f"{without} {'has' if any(headers) else 'have'} no header line" in message
+    assert "give each file a header line, or name one file" in message
 
 
 @pytest.mark.slow
@@ -174,7 +174,7 @@ def test_a_first_line_that_may_be_a_header_is_refused(lines: str, tmp_path: Path
     assert "line 1 may be the header or a row of the data; set header" in refusal([str(tmp_path / "people.csv")])
 
 
-def dated(path: Path, days: list[str]) -> str:
+def write_dates(path: Path, days: list[str]) -> str:
     path.write_text("name,age,diagnosis\n" + "".join(f"n{i},1,{day}\n" for i, day in enumerate(days)))
     return str(path)
 
@@ -185,20 +185,20 @@ def test_the_days_of_one_file_show_the_format_of_another(first: str, tmp_path: P
     """02/03/2001 alone may be of February or of March."""
     days = {"early days": ["02/03/2001", "02/04/2001"], "late days": ["02/13/2001", "02/14/2001"]}
     order = [first, *({*days} - {first})]
-    paths = [dated(tmp_path / f"f{i}.csv", days[name]) for i, name in enumerate(order)]
+    paths = [write_dates(tmp_path / f"f{i}.csv", days[name]) for i, name in enumerate(order)]
     expected = {datetime.date(2001, 2, day) for day in (3, 4, 13, 14)}
     assert {day for _, _, day in copied_rows(paths)} == expected
 
 
 def test_formats_of_dates_that_differ_are_named(tmp_path: Path) -> None:
-    paths = [dated(tmp_path / "f0.csv", ["13/02/2001"] * 3), dated(tmp_path / "f1.csv", ["02/13/2001"] * 3)]
-    said = refusal(paths)
-    assert "f0.csv writes dates as %d/%m/%Y, and f1.csv writes dates as %m/%d/%Y, in column 'diagnosis'" in said
+    paths = [write_dates(tmp_path / "f0.csv", ["13/02/2001"] * 3), write_dates(tmp_path / "f1.csv", ["02/13/2001"] * 3)]
+    message = refusal(paths)
+    assert "f0.csv writes dates as %d/%m/%Y, and f1.csv writes dates as %m/%d/%Y, in column 'diagnosis'" in message
 
 
 @pytest.mark.slow
 def test_dates_that_no_policy_names_may_have_any_format(tmp_path: Path) -> None:
-    paths = [dated(tmp_path / "f0.csv", ["13/02/2001"] * 3), dated(tmp_path / "f1.csv", ["02/13/2001"] * 3)]
+    paths = [write_dates(tmp_path / "f0.csv", ["13/02/2001"] * 3), write_dates(tmp_path / "f1.csv", ["02/13/2001"] * 3)]
     with duckdb.connect() as connection:
         csv.copy_csv(Scan(DuckDBEngine(connection).use_utc(), paths, (), {"name", "age"}), table("copy"))
         assert connection.execute("SELECT count(*), count(name), sum(age) FROM copy").fetchall() == [(6, 6, 6)]

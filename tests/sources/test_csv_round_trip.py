@@ -66,39 +66,39 @@ def written_tables(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-def write(path: Path, written: dict[str, Any]) -> dict[str, Any]:
+def write(path: Path, case: dict[str, Any]) -> dict[str, Any]:
     """Write a file; return the keys that say how, but for the encoding."""
     text = io.StringIO(newline="")
-    text.write("".join(f"title{written['newline']}" for _ in range(written["titles"])))
-    has_other_ends = written["newline"] == "\r" and any("\n" in value for row in written["rows"] for value in row)
-    quoting = writers.QUOTE_ALL if written["all_quoted"] or has_other_ends else writers.QUOTE_MINIMAL
+    text.write("".join(f"title{case['newline']}" for _ in range(case["titles"])))
+    has_other_ends = case["newline"] == "\r" and any("\n" in value for row in case["rows"] for value in row)
+    quoting = writers.QUOTE_ALL if case["all_quoted"] or has_other_ends else writers.QUOTE_MINIMAL
     writer = writers.writer(
         text,
-        delimiter=written["delimiter"],
-        quotechar=written["quote"],
+        delimiter=case["delimiter"],
+        quotechar=case["quote"],
         quoting=quoting,
-        lineterminator=written["newline"],
+        lineterminator=case["newline"],
     )
-    if written["has_header"]:
-        writer.writerow(written["names"])
-    for i, row in enumerate(written["rows"]):
-        writer.writerow((*row, "x") if i == written["broken"] else row)
-    text.write("".join(f"end{written['newline']}" for _ in range(written["footers"])))
-    lines = text.getvalue().removesuffix(written["newline"]) + written["newline"] * written["last_lines"]
-    path.write_bytes(lines.encode(written["encoding"]))
-    keys = {"header": written["has_header"], "footer": written["footers"]}
-    if written["drops"]:
+    if case["has_header"]:
+        writer.writerow(case["names"])
+    for i, row in enumerate(case["rows"]):
+        writer.writerow((*row, "x") if i == case["broken"] else row)
+    text.write("".join(f"end{case['newline']}" for _ in range(case["footers"])))
+    lines = text.getvalue().removesuffix(case["newline"]) + case["newline"] * case["last_lines"]
+    path.write_bytes(lines.encode(case["encoding"]))
+    keys = {"header": case["has_header"], "footer": case["footers"]}
+    if case["drops"]:
         keys["on_bad_line"] = "drop"
-    if len(written["names"]) == 1 or not written["has_header"]:  # a title looks like a header or a row
-        keys["skip"] = written["titles"]
-    if len(written["names"]) == 1 and any(set(",;|\t") & {*row[0]} for row in written["rows"]):  # 2,5: two columns
-        keys |= {"delimiter": written["delimiter"], "quote": written["quote"]}
-    has_usual_quotes = any('"' in value for row in written["rows"] for value in row)
-    if written["quote"] == "'" and (has_usual_quotes or len(written["rows"]) == 1):
+    if len(case["names"]) == 1 or not case["has_header"]:  # a title looks like a header or a row
+        keys["skip"] = case["titles"]
+    if len(case["names"]) == 1 and any(set(",;|\t") & {*row[0]} for row in case["rows"]):  # 2,5: two columns
+        keys |= {"delimiter": case["delimiter"], "quote": case["quote"]}
+    has_usual_quotes = any('"' in value for row in case["rows"] for value in row)
+    if case["quote"] == "'" and (has_usual_quotes or len(case["rows"]) == 1):
         # Without the key `""` is the empty text, in the usual quotes; and '2,5' alone may be two values.
-        keys["quote"] = written["quote"]
-    if written["is_known"]:
-        keys |= {"delimiter": written["delimiter"], "quote": written["quote"], "skip": written["titles"]}
+        keys["quote"] = case["quote"]
+    if case["is_known"]:
+        keys |= {"delimiter": case["delimiter"], "quote": case["quote"], "skip": case["titles"]}
     return keys
 
 
@@ -128,16 +128,16 @@ def test_a_table_is_read_back_equal_or_refused(tmp_path: Path) -> None:
 
     @settings(max_examples=examples(600))
     @given(written_tables())
-    def check(written: dict[str, Any]) -> None:
-        are_read.append(is_read_back(tmp_path / "people.csv", written))
+    def check(case: dict[str, Any]) -> None:
+        are_read.append(is_read_back(tmp_path / "people.csv", case))
 
     check()
     assert sum(are_read) >= _LEAST_READ * len(are_read)
 
 
-def is_read_back(path: Path, written: dict[str, Any]) -> bool:
+def is_read_back(path: Path, case: dict[str, Any]) -> bool:
     """Whether a file is read, and not refused."""
-    keys, encoding = write(path, written), written["encoding"]
+    keys, encoding = write(path, case), case["encoding"]
     if encoding in NEEDS_KEY:
         if not is_read_as_utf_8(path):
             with pytest.raises(SourceError) as caught:
@@ -153,13 +153,13 @@ def is_read_back(path: Path, written: dict[str, Any]) -> bool:
         assert not re.search(r"UTF|encoding|NUL|0x", message), message
         return False
     event("read")
-    count = len(written["names"])
-    names = written["names"] if written["has_header"] else tuple(f"column{i}" for i in range(count))
+    count = len(case["names"])
+    names = case["names"] if case["has_header"] else tuple(f"column{i}" for i in range(count))
     assert columns == dict.fromkeys(names, "VARCHAR")
-    expected = [tuple(value.replace("\r\n", "\n") or None for value in row) for row in written["rows"]]
-    broken = written["broken"]
+    expected = [tuple(value.replace("\r\n", "\n") or None for value in row) for row in case["rows"]]
+    broken = case["broken"]
     if broken is not None and broken < len(expected):
-        assert written["drops"]
+        assert case["drops"]
         del expected[broken]
     if count > 1:
         assert [tuple(value and value.replace("\r\n", "\n") for value in row) for row in rows] == expected

@@ -243,7 +243,7 @@ def test_dates_in_a_second_format_are_no_texts(tmp_path: Path) -> None:
 
 @pytest.mark.cases(2)
 @pytest.mark.parametrize(
-    ("written", "keys"),
+    ("date_format", "keys"),
     [
         ("{0}.{1}.19{2}", 'format = "%d.%m.%Y" or format = "%m.%d.%Y"; or keep'),
         ("{0}/{1}/{2}", 'format = "%d/%m/%y" or format = "%m/%d/%y", pivot = '),
@@ -251,8 +251,8 @@ def test_dates_in_a_second_format_are_no_texts(tmp_path: Path) -> None:
         ("{0}.{1}.19{2} at 10", "format = ...; or keep"),
     ],
 )
-def test_all_formats_of_dates_in_a_second_format_are_named(written: str, keys: str, tmp_path: Path) -> None:
-    dates = [(f"2020-01-{i + 10}", written.format(i % 12 + 1, i % 11 + 1, i + 50)) for i in range(15)]
+def test_all_formats_of_dates_in_a_second_format_are_named(date_format: str, keys: str, tmp_path: Path) -> None:
+    dates = [(f"2020-01-{i + 10}", date_format.format(i % 12 + 1, i % 11 + 1, i + 50)) for i in range(15)]
     (tmp_path / "x.csv").write_text("admitted;birth\n" + "".join(f"{a};{b}\n" for a, b in dates))
     attributes = {name: {"role": "quasi", "hierarchy": "suppress"} for name in ("admitted", "birth")}
     with pytest.raises(SourceError) as caught:
@@ -271,8 +271,8 @@ def test_points_that_may_separate_thousands_are_decided_by_keys(tmp_path: Path) 
         assert "three digits behind each point" in refusal(path, "wage", [*values, *keys.get("missing", [])], keys)
         assert bind(path, "wage", values, keys, decimal=".")["wage"] == "DECIMAL(6,3)"
     assert bind(path, "wage", [*values, "1.25"], {"type": "number"})["wage"] == "DECIMAL(6,3)"
-    for other in ("0.345", "1.5", "1234.567", "12.340000"):
-        assert bind(path, "wage", [*values, other], {})["wage"] == "DOUBLE", other
+    for value in ("0.345", "1.5", "1234.567", "12.340000"):
+        assert bind(path, "wage", [*values, value], {})["wage"] == "DOUBLE", value
 
 
 @pytest.mark.slow
@@ -312,12 +312,12 @@ def test_columns_are_refused_from_a_share_of_numbers_on(
     path = tmp_path_factory.mktemp("share") / "x.csv"
     values = [*AGES, *few]
     numbers = sum(value in ("7", "-1", "2.5") for value in few) + len(AGES)
-    others = [(i, value) for i, value in enumerate(values, 2) if value in ("x", "1e")]
-    if others and 100 * numbers >= 95 * (numbers + len(others)):
+    odd_values = [(i, value) for i, value in enumerate(values, 2) if value in ("x", "1e")]
+    if odd_values and 100 * numbers >= 95 * (numbers + len(odd_values)):
         message = refusal(path, "age", values, {})
-        assert all(f"'{value}' (line {line})" in message for line, value in others[:5])
+        assert all(f"'{value}' (line {line})" in message for line, value in odd_values[:5])
     else:
-        assert (bind(path, "age", values, {})["age"] == "VARCHAR") == bool(others)
+        assert (bind(path, "age", values, {})["age"] == "VARCHAR") == bool(odd_values)
 
 
 DAYS = [f"{1 + i % 12:02d}/{1 + (i // 12) % 12:02d}/2020" for i in range(100)]
@@ -379,8 +379,8 @@ def test_a_star_in_the_source_is_no_suppressed_value(tmp_path: Path) -> None:
         rows = release.publish(tmp_path / "release.duckdb", "released")
         assert rows.verify().verified
     with duckdb.connect(str(tmp_path / "release.duckdb"), read_only=True) as connection:
-        found = connection.execute("SELECT town, count(*) FROM released GROUP BY town").fetchall()
-    assert dict(found) == {"Rome": 4, "Oslo": 4, None: 4}
+        counts = connection.execute("SELECT town, count(*) FROM released GROUP BY town").fetchall()
+    assert dict(counts) == {"Rome": 4, "Oslo": 4, None: 4}
 
 
 @pytest.mark.slow

@@ -79,10 +79,10 @@ def test_columns_have_the_types_of_their_cells(tmp_path: Path) -> None:
         [None, "02141", None, None, None, None, None, None, None, None, None, None],
         [None, "02142", 3, 2, None, None, None, None, None, None, None, None],
     ]
-    types, found = read(people(tmp_path, rows))
+    types, read_rows = read(people(tmp_path, rows))
     kinds = ["VARCHAR", "BIGINT", "DOUBLE", "DATE", "TIMESTAMP", "TIME", "VARCHAR", "BOOLEAN", "DATE", "VARCHAR"]
     assert [*types.items()] == [*zip([name for name in rows[1] if name], kinds, strict=True)]
-    assert found == [
+    assert read_rows == [
         ("02139", 1, 0.5, DAY, NOON, NOON.time(), "1", True, None, None),
         ("2140", 2, 1.0, None, None, None, "007", False, DAY, None),
         ("02141", *[None] * 9),
@@ -102,9 +102,9 @@ def test_days_are_those_that_excel_shows(from_1904: bool, tmp_path: Path) -> Non
         datetime.date(9999, 12, 31),
     ]
     rows = [["day", "at"], *[[day, datetime.datetime.combine(day, NOON.time())] for day in days]]
-    types, found = read(people(tmp_path, rows, from_1904=from_1904))
+    types, read_rows = read(people(tmp_path, rows, from_1904=from_1904))
     assert types == {"day": "DATE", "at": "TIMESTAMP"}
-    assert found == [tuple(row) for row in rows[1:]]
+    assert read_rows == [tuple(row) for row in rows[1:]]
 
 
 @pytest.mark.slow
@@ -444,8 +444,8 @@ BORN = {"role": "quasi", "hierarchy": {"dates": ["year"]}}
 def released_rows(tmp_path: Path, rows: list[list[Any]], attribute: dict[str, Any]) -> list[Any]:
     """The values of the first column of a workbook in a release of k = 1."""
     roles = {rows[0][0]: attribute, "ward": "insensitive"}
-    found, _ = publish_and_read(people(tmp_path, rows), roles, tmp_path, k=1, source={"person": False})
-    return [value for value, _ in found]
+    pairs, _ = publish_and_read(people(tmp_path, rows), roles, tmp_path, k=1, source={"person": False})
+    return [value for value, _ in pairs]
 
 
 def attribute_refusal(tmp_path: Path, rows: list[list[Any]], attribute: dict[str, Any]) -> str:
@@ -555,10 +555,10 @@ def test_numbers_and_dates_are_texts_where_the_policy_reads_texts(tmp_path: Path
 def test_inspect_shows_columns(tmp_path: Path) -> None:
     path = people(tmp_path, [["Report"], HEADER, *ROWS])
     with sqlanon.connect(path) as db:
-        found = db.inspect()
+        inspection = db.inspect()
         again = db.inspect("Patients!A2:B3")
-    assert found.rows == 3
-    assert [(column.name, column.type, column.values) for column in found.columns] == [
+    assert inspection.rows == 3
+    assert [(column.name, column.type, column.values) for column in inspection.columns] == [
         ("age", "BIGINT", 3), ("sex", "VARCHAR", 3), ("illness", "VARCHAR", 3),
     ]  # fmt: skip
     assert (again.rows, len(again.columns)) == (1, 2)
@@ -621,11 +621,11 @@ def test_each_cell_shows_what_openpyxl_reads(
         return
     sheet = openpyxl.load_workbook(io.BytesIO(content)).active
     expected = [row[:2] for row in sheet.iter_rows(min_row=2, values_only=True)]
-    _, found = read(path, texts=("a", "b"))
-    assert [row[:2] for row in found] == [tuple(map(shown, row)) for row in expected]
+    _, read_rows = read(path, texts=("a", "b"))
+    assert [row[:2] for row in read_rows] == [tuple(map(cell_text, row)) for row in expected]
 
 
-def shown(value: Any) -> str | None:
+def cell_text(value: Any) -> str | None:
     if isinstance(value, datetime.time):  # what openpyxl makes of the first day of 1904
         value = datetime.datetime.combine(datetime.date(1904, 1, 1), value)
     if isinstance(value, bool):

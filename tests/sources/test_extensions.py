@@ -65,7 +65,7 @@ def policy(source: dict[str, Any], **more: Any) -> sqlanon.Policy:
     )
 
 
-def need(name: str) -> duckdb.DuckDBPyConnection:
+def connection_with(name: str) -> duckdb.DuckDBPyConnection:
     """A connection with an extension, which writes what the tests read."""
     connection = duckdb.connect(config={"autoinstall_known_extensions": False})
     try:
@@ -101,13 +101,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def expected(data: Path) -> list[tuple[Any, ...]]:
+def expected_rows(data: Path) -> list[tuple[Any, ...]]:
     """The release of the same rows in a DuckDB file."""
     return released_rows({"database": str(data / "patients.duckdb"), "table": "patients"}, data / "expected")
 
 
 @pytest.fixture(scope="module")
-def found(data: Path) -> tuple[object, ...]:
+def expected_release(data: Path) -> tuple[object, ...]:
     """What is found for these."""
     return find_release({"database": str(data / "patients.duckdb"), "table": "patients"})[:3]
 
@@ -137,11 +137,11 @@ def find_release(source: dict[str, Any]) -> tuple[object, ...]:
 def refusal(source: dict[str, Any], **more: Any) -> str:
     with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError) as caught:
         db.anonymize(policy(source, **more))
-    said, error = "", caught.value
+    message, error = "", caught.value
     while error is not None:  # what a traceback would print, too
-        said, error = said + str(error), error.__cause__
-    assert SECRET not in said and quote(SECRET) not in said
-    return said
+        message, error = message + str(error), error.__cause__
+    assert SECRET not in message and quote(SECRET) not in message
+    return message
 
 
 # --- SQLite
@@ -149,7 +149,7 @@ def refusal(source: dict[str, Any], **more: Any) -> str:
 
 @pytest.fixture
 def lite(tmp_path: Path) -> Path:
-    need("sqlite_scanner").close()
+    connection_with("sqlite_scanner").close()
     path = tmp_path / "patients.db"
     with sqlite3.connect(path) as connection:
         connection.execute(
@@ -169,16 +169,16 @@ def plain(value: Any) -> Any:
 
 
 @pytest.mark.thorough
-def test_sqlite_gives_the_same_release_and_is_only_read(lite: Path, expected: list[Any], tmp_path: Path) -> None:
+def test_sqlite_gives_the_same_release_and_is_only_read(lite: Path, expected_rows: list[Any], tmp_path: Path) -> None:
     before = hashlib.sha256(lite.read_bytes()).hexdigest(), sorted(tmp_path.iterdir())
     source = {"database": str(lite), "table": "patients", "undeclared": "drop"}
-    assert released_rows(source, tmp_path / "table") == expected
+    assert released_rows(source, tmp_path / "table") == expected_rows
     with sqlanon.connect() as db:
         catalog = {"database": str(tmp_path / "table" / "catalog.duckdb")}
         assert db.verify(tmp_path / "table" / "release.duckdb", policy(source, catalog=catalog)).verified
     columns = "name, zip, age, ward, cost, since"
-    asked = {"database": str(lite), "query": f"SELECT {columns} FROM patients"}
-    assert find_release(asked)[:3] == find_release(source)[:3]
+    section = {"database": str(lite), "query": f"SELECT {columns} FROM patients"}
+    assert find_release(section)[:3] == find_release(source)[:3]
     shutil.rmtree(tmp_path / "table")
     assert (hashlib.sha256(lite.read_bytes()).hexdigest(), sorted(tmp_path.iterdir())) == before
     refused = refusal({"database": str(lite), "table": "nobody"})
@@ -211,7 +211,7 @@ def test_sqlite_views_are_sources_and_populations(lite: Path) -> None:
 
 def test_a_live_connection_has_a_population_elsewhere(lite: Path, data: Path) -> None:
     """Its own database is a file, and the population is attached beside it for a moment."""
-    need("sqlite_scanner").close()
+    connection_with("sqlite_scanner").close()
     with duckdb.connect(data / "patients.duckdb") as connection, sqlanon.connect(connection) as db:
         asks = policy({"table": "patients"}).model_dump(mode="json", exclude_none=True)
         asks = {"source": {"table": "patients"}, "attributes": asks["attributes"], "privacy": {"k_map": 5}}
@@ -225,16 +225,16 @@ def test_a_value_of_another_type_in_sqlite_is_not_quoted(lite: Path) -> None:
     with sqlite3.connect(lite) as connection:
         connection.execute("INSERT INTO patients (name, age) VALUES ('x', ?)", [SECRET])
     connection.close()
-    said = refusal({"database": str(lite), "table": "patients", "undeclared": "drop"})
-    assert "make a view there that casts the column" in said
+    message = refusal({"database": str(lite), "table": "patients", "undeclared": "drop"})
+    assert "make a view there that casts the column" in message
 
 
-def test_a_live_connection_uses_what_it_has_attached(lite: Path, expected: list[Any]) -> None:
-    with need("sqlite_scanner") as connection:
+def test_a_live_connection_uses_what_it_has_attached(lite: Path, expected_rows: list[Any]) -> None:
+    with connection_with("sqlite_scanner") as connection:
         connection.execute(f"ATTACH '{lite}' AS hospital (READ_ONLY)")
         with sqlanon.connect(connection) as db:
             asks = policy({"table": "hospital.patients", "undeclared": "drop"})
-            assert db.anonymize(asks).released_rows == len(expected)
+            assert db.anonymize(asks).released_rows == len(expected_rows)
 
 
 def test_live_views_are_refused(lite: Path) -> None:
@@ -248,21 +248,21 @@ def test_live_views_are_refused(lite: Path) -> None:
 # --- DuckLake, Delta, Iceberg
 
 
-def test_ducklake_gives_the_same_release(data: Path, expected: list[Any], tmp_path: Path) -> None:
-    with need("ducklake") as connection:
+def test_ducklake_gives_the_same_release(data: Path, expected_rows: list[Any], tmp_path: Path) -> None:
+    with connection_with("ducklake") as connection:
         connection.execute(f"ATTACH 'ducklake:{tmp_path}/lake.ducklake' AS lake (DATA_PATH '{tmp_path}/files')")
         connection.execute(f"CREATE TABLE lake.patients AS FROM '{data / 'patients.parquet'}'")
     before = (tmp_path / "lake.ducklake").read_bytes()
     source = {"database": f"ducklake:{tmp_path / 'lake.ducklake'}", "table": "patients"}
-    assert released_rows(source, tmp_path / "out") == expected
+    assert released_rows(source, tmp_path / "out") == expected_rows
     assert (tmp_path / "lake.ducklake").read_bytes() == before
     assert "the database does not exist" in refusal({"database": f"ducklake:{tmp_path}/other", "table": "patients"})
     assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.thorough
-def test_delta_gives_the_same_release(data: Path, found: tuple[object, ...], tmp_path: Path) -> None:
-    need("delta").close()
+def test_delta_gives_the_same_release(data: Path, expected_release: tuple[object, ...], tmp_path: Path) -> None:
+    connection_with("delta").close()
     folder = tmp_path / "patients"
     log = folder / "_delta_log"
     log.mkdir(parents=True)
@@ -288,12 +288,12 @@ def test_delta_gives_the_same_release(data: Path, found: tuple[object, ...], tmp
     }
     actions = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": meta}, {"add": add}]
     (log / f"{0:020}.json").write_text("\n".join(map(json.dumps, actions)))
-    assert find_release({"files": f"delta:{folder}"})[:3] == found
+    assert find_release({"files": f"delta:{folder}"})[:3] == expected_release
     assert 'write files = "delta:patients"' in refusal({"files": str(folder)})
 
 
-def test_iceberg_gives_the_same_release(data: Path, found: tuple[object, ...], tmp_path: Path) -> None:
-    need("iceberg").close()
+def test_iceberg_gives_the_same_release(data: Path, expected_release: tuple[object, ...], tmp_path: Path) -> None:
+    connection_with("iceberg").close()
     sql = pytest.importorskip("pyiceberg.catalog.sql", reason="pyiceberg writes the table of this test")
     parquet = pytest.importorskip("pyarrow.parquet")
     rows = parquet.read_table(data / "patients.parquet")
@@ -303,7 +303,7 @@ def test_iceberg_gives_the_same_release(data: Path, found: tuple[object, ...], t
     table.append(rows)
     catalog.close()
     newest = table.metadata_location.removeprefix("file://")
-    assert find_release({"files": f"iceberg:{newest}"})[:3] == found
+    assert find_release({"files": f"iceberg:{newest}"})[:3] == expected_release
     folder = table.location().removeprefix("file://")
     assert "name the metadata file of a version" in refusal({"files": f"iceberg:{folder}"})
 
@@ -355,64 +355,66 @@ class Served(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def server(data: Path) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    need("httpfs").close()
+    connection_with("httpfs").close()
     (data / "bucket").mkdir(exist_ok=True)
     shutil.copy(data / "patients.parquet", data / "bucket")
-    asked: list[tuple[str, str]] = []
-    handler = type("Handler", (Served,), {"asked": asked})
+    requests: list[tuple[str, str]] = []
+    handler = type("Handler", (Served,), {"asked": requests})
     with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=str(data))) as served:
         thread = threading.Thread(target=served.serve_forever, daemon=True)
         thread.start()
-        yield f"127.0.0.1:{served.server_port}", asked
+        yield f"127.0.0.1:{served.server_port}", requests
         served.shutdown()
         thread.join()
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "json", "xlsx"])
-def test_files_over_http_give_the_same_release(server: Any, kind: str, found: tuple[object, ...], data: Path) -> None:
+def test_files_over_http_give_the_same_release(
+    server: Any, kind: str, expected_release: tuple[object, ...], data: Path
+) -> None:
     if kind == "xlsx":
         rows = [[*ROWS[0]], *[[*row.values()] for row in ROWS]]
         write_workbook(data / "patients.xlsx", rows, formats={f"F{i}": "yyyy-mm-dd" for i in range(2, len(rows) + 1)})
-    assert find_release({"files": f"http://{server[0]}/patients.{kind}"})[:3] == found
+    assert find_release({"files": f"http://{server[0]}/patients.{kind}"})[:3] == expected_release
 
 
-def test_a_database_over_http_gives_the_same_release(server: Any, found: tuple[object, ...]) -> None:
+def test_a_database_over_http_gives_the_same_release(server: Any, expected_release: tuple[object, ...]) -> None:
     source = {"database": f"http://{server[0]}/patients.duckdb", "table": "patients"}
-    assert find_release(source)[:3] == found
+    assert find_release(source)[:3] == expected_release
 
 
 def test_a_signed_address_is_in_the_environment_and_nowhere_else(
-    server: Any, expected: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Any, expected_rows: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host, asked = server
+    host, requests = server
     monkeypatch.setenv("PATIENTS", f"http://{host}/patients.parquet?sig={SECRET}")
-    assert released_rows({"files": "env:PATIENTS"}, tmp_path) == expected
-    assert any("sig=hush" in path for path, _ in asked)
+    assert released_rows({"files": "env:PATIENTS"}, tmp_path) == expected_rows
+    assert any("sig=hush" in path for path, _ in requests)
     monkeypatch.setenv("PATIENTS", f"http://{host}/gone.parquet?sig={SECRET}")
     assert "HTTP" in refusal({"files": "env:PATIENTS"})
     monkeypatch.setenv("PATIENTS", f"http://{host}/patients.xls?sig={SECRET}")
     assert "patients.xls has an unknown format" in refusal({"files": "env:PATIENTS"})
 
 
-def test_files_of_a_bucket(server: Any, found: tuple[object, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    host, asked = server
+def test_files_of_a_bucket(server: Any, expected_release: tuple[object, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    host, requests = server
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     options = f"s3_endpoint={host}&s3_use_ssl=false&s3_url_style=path&s3_region=eu-west-1"
-    assert find_release({"files": f"s3://bucket/patients.parquet?{options}"})[:3] == found
-    assert any("Credential=somebody" in authorization for _, authorization in asked)  # of the environment
-    assert all(SECRET not in path + authorization for path, authorization in asked)
+    assert find_release({"files": f"s3://bucket/patients.parquet?{options}"})[:3] == expected_release
+    assert any("Credential=somebody" in authorization for _, authorization in requests)  # of the environment
+    assert all(SECRET not in path + authorization for path, authorization in requests)
     assert "no file matches" in refusal({"files": f"s3://bucket/*.json?{options}"})
     assert "HTTP" in refusal({"files": f"s3://bucket/gone.parquet?{options}"})
 
 
 def test_no_other_network_request_is_made(server: Any, data: Path) -> None:
-    host, asked = server
+    host, requests = server
     find_release({"files": f"http://{host}/patients.parquet"})
-    assert {path for path, _ in asked} == {"/patients.parquet"}
-    before = len(asked)
+    assert {path for path, _ in requests} == {"/patients.parquet"}
+    before = len(requests)
     find_release({"files": str(data / "patients.parquet")})
-    assert len(asked) == before
+    assert len(requests) == before
 
 
 # --- MySQL
@@ -421,7 +423,7 @@ def test_no_other_network_request_is_made(server: Any, data: Path) -> None:
 @pytest.fixture(scope="module")
 def mysql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a server with a user who may read; SQLANON_MARIADB is the folder of one that is unpacked there."""
-    need("mysql_scanner").close()
+    connection_with("mysql_scanner").close()
     root = Path(os.environ.get("SQLANON_MARIADB", "/"))
     programs = {
         name: root / "usr" / place / name
@@ -481,30 +483,32 @@ def mysql_row(row: dict[str, Any]) -> str:
 
 
 def test_mysql_gives_the_same_release(
-    mysql: int, expected: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mysql: int, expected_rows: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MYSQL_PWD", SECRET)
     by_pairs = f"mysql:host=127.0.0.1 port={mysql} user=reader database=hospital"
     by_url = f"mysql://reader@127.0.0.1:{mysql}/hospital"
-    assert released_rows({"database": by_pairs, "table": "patients"}, tmp_path / "pairs") == expected
-    one = find_release({"database": by_pairs, "table": "patients"})
-    assert find_release({"database": by_url, "table": "hospital.patients"}) == one  # the ledger knows it by any name
+    assert released_rows({"database": by_pairs, "table": "patients"}, tmp_path / "pairs") == expected_rows
+    release = find_release({"database": by_pairs, "table": "patients"})
+    assert (
+        find_release({"database": by_url, "table": "hospital.patients"}) == release
+    )  # the ledger knows it by any name
     query = "SELECT name, zip, age, ward, cost, since FROM patients"
-    assert find_release({"database": by_url, "query": query})[:3] == one[:3]
+    assert find_release({"database": by_url, "query": query})[:3] == release[:3]
     refused = refusal({"database": by_url, "table": "nobody"})
     assert "no table or view is named 'nobody'; the database has: patients" in refused
 
 
 def test_the_password_of_mysql_is_in_the_environment_and_nowhere_else(
-    mysql: int, expected: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mysql: int, expected_rows: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOSPITAL", f"mysql://reader:{quote(SECRET)}@127.0.0.1:{mysql}/hospital")
-    assert released_rows({"database": "env:HOSPITAL", "table": "patients"}, tmp_path) == expected
+    assert released_rows({"database": "env:HOSPITAL", "table": "patients"}, tmp_path) == expected_rows
     address = f"mysql:host=127.0.0.1 port={mysql} user=reader database=hospital"
     for wrong in (f"{address} passwd=1{SECRET}", f"{address.replace(str(mysql), '1')} passwd={SECRET}"):
         monkeypatch.setenv("HOSPITAL", wrong)
-        said = refusal({"database": "env:HOSPITAL", "table": "patients"})
-        assert "mysql://127.0.0.1" in said and "passwd" not in said
+        message = refusal({"database": "env:HOSPITAL", "table": "patients"})
+        assert "mysql://127.0.0.1" in message and "passwd" not in message
 
 
 # --- where an extension cannot be had
@@ -530,14 +534,16 @@ def test_an_extension_that_is_missing_is_named_with_what_to_do(
         ({"database": "ducklake:mysql://db/h", "table": "t"}, "ducklake"),
         ({"database": "https://host/x.duckdb", "table": "t"}, "httpfs"),
     ):
-        said = refusal(source)
-        assert f"with its extension {name}: it is not installed, and cannot be downloaded" in said
-        assert f"INSTALL {name} in DuckDB {version}" in said
+        message = refusal(source)
+        assert f"with its extension {name}: it is not installed, and cannot be downloaded" in message
+        assert f"INSTALL {name} in DuckDB {version}" in message
         package = f"duckdb-extension-{name.replace('_', '-')}"
         if version.startswith("1."):
-            assert f"pip install {package}=={version}" in said
+            assert f"pip install {package}=={version}" in message
         else:  # no such package is on PyPI
-            assert f"pip install duckdb==1.5.5 {package}==1.5.5 (no such package exists for DuckDB {version})" in said
+            assert (
+                f"pip install duckdb==1.5.5 {package}==1.5.5 (no such package exists for DuckDB {version})" in message
+            )
 
 
 @pytest.mark.thorough
@@ -547,8 +553,8 @@ def test_with_extensions() -> None:
         pytest.skip("this environment has the extensions")
     python = python_of("extensions", with_sqlanon=True)
     done = run([python, "-m", "pytest", "-n", "0", "-rs", "-p", "no:cacheprovider", Path(__file__)], ROOT, ROOT)
-    told = done.stdout + done.stderr
-    assert done.returncode == 0, told
-    skipped = [line for line in told.splitlines() if line.startswith("SKIPPED")]
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    skipped = [line for line in output.splitlines() if line.startswith("SKIPPED")]
     if strange := [line for line in skipped if "MariaDB" not in line and "this environment" not in line]:
         missing(f"skipped in the environment with extensions: {strange}")

@@ -35,8 +35,8 @@ RELEASED = Counter({("02130", 0): 4, ("02131", 1): 4})
 class Capsule:
     """A frame of no known library, which can be read once."""
 
-    def __init__(self, given: Any) -> None:
-        self.given, self.reads = given, 0
+    def __init__(self, frame: Any) -> None:
+        self.given, self.reads = frame, 0
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         self.reads += 1
@@ -67,8 +67,8 @@ MAKERS: Mapping[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("name", MAKERS)
 def test_frames_of_all_libraries(name: str) -> None:
     """The index of a pandas frame is not read."""
-    given = MAKERS[name]()
-    assert copied(given) == (
+    frame = MAKERS[name]()
+    assert types_and_rows(frame) == (
         ["VARCHAR", "BIGINT"],
         [(zip_, str(age)) for zip_, age in zip(*PEOPLE.values(), strict=True)],
     )
@@ -77,8 +77,8 @@ def test_frames_of_all_libraries(name: str) -> None:
 @pytest.mark.slow
 def test_relations_and_datasets(people: duckdb.DuckDBPyRelation) -> None:
     datasets = pytest.importorskip("pyarrow.dataset")
-    for given in (people, datasets.dataset(pa.table(PEOPLE))):
-        assert copied(given)[1] == copied(pa.table(PEOPLE))[1]
+    for frame in (people, datasets.dataset(pa.table(PEOPLE))):
+        assert types_and_rows(frame)[1] == types_and_rows(pa.table(PEOPLE))[1]
 
 
 @pytest.mark.thorough
@@ -90,11 +90,11 @@ def test_a_frame_gives_the_same_release_as_a_table(name: str) -> None:
         assert Counter(result.relation().fetchall()) == RELEASED
 
 
-def copied(given: Any) -> tuple[list[str], list[tuple[Any, ...]]]:
+def types_and_rows(frame: Any) -> tuple[list[str], list[tuple[Any, ...]]]:
     """What the engine gets of a frame: its types, and its rows as texts."""
-    with sqlanon.connect(given) as db:
+    with sqlanon.connect(frame) as db:
         relation = connection_of(db).sql("SELECT COLUMNS(*)::VARCHAR FROM sqlanon_work.arrow")
-        return [str(one) for one in connection_of(db).sql("FROM sqlanon_work.arrow").types], relation.fetchall()
+        return [str(name) for name in connection_of(db).sql("FROM sqlanon_work.arrow").types], relation.fetchall()
 
 
 def test_missing_values_of_pandas_are_null() -> None:
@@ -109,14 +109,14 @@ def test_missing_values_of_pandas_are_null() -> None:
             "nothing": pd.Series([None, None, None], dtype="object"),
         }
     )
-    types, found = copied(missing)
-    assert found == [("a", "1.5", "1", "true", "a", "2020-01-01 00:00:00", None), (None,) * 7, (None,) * 7]
+    types, read_rows = types_and_rows(missing)
+    assert read_rows == [("a", "1.5", "1", "true", "a", "2020-01-01 00:00:00", None), (None,) * 7, (None,) * 7]
     assert types[:5] == ["VARCHAR", "DOUBLE", "BIGINT", "BOOLEAN", "VARCHAR"]
 
 
 def test_nan_of_polars_is_a_value() -> None:
-    types, found = copied(pl.DataFrame({"x": [float("nan"), None, 1.0]}))
-    assert (types, found) == (["DOUBLE"], [("nan",), (None,), ("1.0",)])
+    types, values = types_and_rows(pl.DataFrame({"x": [float("nan"), None, 1.0]}))
+    assert (types, values) == (["DOUBLE"], [("nan",), (None,), ("1.0",)])
 
 
 @pytest.mark.slow
@@ -134,17 +134,17 @@ def test_types_of_polars() -> None:
             "array": pl.Series([[1, 2]], dtype=pl.Array(pl.Int8, 2)),
         }
     )
-    types, found = copied(frame)
+    types, values = types_and_rows(frame)
     assert types[:5] == ["VARCHAR", "VARCHAR", "DECIMAL(38,2)", "BIGINT[]", "STRUCT(a BIGINT, b VARCHAR)"]
     assert types[5:] == ["TIMESTAMP WITH TIME ZONE", "DATE", "TINYINT[2]"]
     expected = ("b", "b", "1.20", "[1, NULL]", "{'a': 1, 'b': x}", "2020-06-01 10:00:00+00", "2020-06-01", "[1, 2]")
-    assert found == [expected]
+    assert values == [expected]
 
 
 def test_times_of_pandas_have_their_zone() -> None:
     zoned = pd.Series(pd.to_datetime(["2020-06-01 12:00"])).dt.tz_localize("Europe/Berlin")
-    _, found = copied(pd.DataFrame({"zoned": zoned.astype("datetime64[us, Europe/Berlin]")}))
-    assert found == [("2020-06-01 10:00:00+00",)]
+    _, values = types_and_rows(pd.DataFrame({"zoned": zoned.astype("datetime64[us, Europe/Berlin]")}))
+    assert values == [("2020-06-01 10:00:00+00",)]
 
 
 @pytest.mark.slow
@@ -166,10 +166,12 @@ def test_unused_categories_are_not_uploaded(tmp_path: Path) -> None:
         with sqlanon.connect(frame) as db:
             result = db.anonymize(make_policy(roles, table=None))
             release = result.publish(tmp_path / f"{number}.parquet")
-            for made in (result, release):
-                assert b"absent" not in stream_of(made.arrow())
-                assert "absent" not in str(getattr(made.df()["zip"], "cat", SimpleNamespace(categories=())).categories)
-                assert b"absent" not in stream_of(made.pl().to_arrow())
+            for rows_object in (result, release):
+                assert b"absent" not in stream_of(rows_object.arrow())
+                assert "absent" not in str(
+                    getattr(rows_object.df()["zip"], "cat", SimpleNamespace(categories=())).categories
+                )
+                assert b"absent" not in stream_of(rows_object.pl().to_arrow())
         assert b"absent" not in release.path.read_bytes()
 
 
@@ -224,9 +226,9 @@ def test_frames_of_spark_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
     kind = type("DataFrame", (), {"__arrow_c_stream__": never, "collect": never, "__module__": "pyspark.sql.dataframe"})
     wrapped = type("LazyFrame", (), {"to_native": lambda self: kind(), "__module__": "narwhals.dataframe"})
-    for given in (kind(), wrapped()):
+    for frame in (kind(), wrapped()):
         with pytest.raises(SourceError, match="Spark data frame is not read: make it a view"):
-            sqlanon.connect(given)
+            sqlanon.connect(frame)
 
 
 @pytest.mark.slow

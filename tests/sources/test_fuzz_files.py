@@ -24,7 +24,7 @@ def test_damaged_files_are_read_exactly_or_refused(tmp_path: Path) -> None:
         reader = Reader(connection, tmp_path)
         for name in numbers:
             seed, number = map(int, name.split(":"))
-            found = list(flaws(damaged_file(seed, number), reader))
-            assert not [flaw for flaw in found if flaw.startswith("WRONG")], name
-            read += "read" in found
+            messages = list(flaws(damaged_file(seed, number), reader))
+            assert not [flaw for flaw in messages if flaw.startswith("WRONG")], name
+            read += "read" in messages
     assert read >= 0.35 * len(numbers)  # of 100,000 files 45 %

@@ -70,9 +70,9 @@ def test_a_plan_is_its_statements_and_comments(source: sqlanon.Database, strateg
     with duckdb.connect() as reader:
         statements = [statement for stage in plan.stages for statement in stage.sql]
         assert all(len(reader.extract_statements(statement)) == 1 for statement in statements)
-        found = reader.extract_statements(str(plan))
-        kinds = {one.type for one in found}
-    assert len(found) == len(statements) > 10
+        parsed = reader.extract_statements(str(plan))
+        kinds = {statement.type for statement in parsed}
+    assert len(parsed) == len(statements) > 10
     assert kinds <= {duckdb.StatementType.SELECT, duckdb.StatementType.CREATE}
 
 

@@ -131,10 +131,10 @@ def test_a_file_that_cannot_be_used_is_refused_without_its_values(tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("other", "type_"), [("1", "HUGEINT"), ("1" * 40, "VARCHAR")])
-def test_whole_numbers_that_a_double_would_round_are_exact(tmp_path: Path, other: str, type_: str) -> None:
+@pytest.mark.parametrize(("number", "type_"), [("1", "HUGEINT"), ("1" * 40, "VARCHAR")])
+def test_whole_numbers_that_a_double_would_round_are_exact(tmp_path: Path, number: str, type_: str) -> None:
     path = write(
-        tmp_path / "people.json", f'[{{"id": 9007199254740993}}, {{"id": 18446744073709551617}}, {{"id": {other}}}]'
+        tmp_path / "people.json", f'[{{"id": 9007199254740993}}, {{"id": 18446744073709551617}}, {{"id": {number}}}]'
     )
     attributes = {"id": {"role": "insensitive"}, "sex": {"role": "quasi", "hierarchy": "suppress"}}
     path.write_text(path.read_text().replace("}", ', "sex": "m"}'))
@@ -143,7 +143,7 @@ def test_whole_numbers_that_a_double_would_round_are_exact(tmp_path: Path, other
             tmp_path / "release.duckdb", "released"
         )
     rows = fetch(tmp_path / "release.duckdb", "SELECT typeof(id), id::VARCHAR FROM released")
-    assert {*rows} == {(type_, "9007199254740993"), (type_, "18446744073709551617"), (type_, other)}
+    assert {*rows} == {(type_, "9007199254740993"), (type_, "18446744073709551617"), (type_, number)}
 
 
 @pytest.mark.slow

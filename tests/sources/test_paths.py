@@ -53,17 +53,17 @@ def test_any_folder_will_do(name: str, kind: str, target: str, tmp_path: Path) -
     """Beside it is one that its name, taken for a pattern, would match."""
     for folder in (f"in {name}", "in a", "in ab"):
         (tmp_path / folder).mkdir()
-    for other in ("in a", "in ab"):
-        (tmp_path / other / f"s.{kind}").write_text("nothing that can be read")
-        (tmp_path / other / f"release.{target}").write_text("nothing that can be read")
+    for other_folder in ("in a", "in ab"):
+        (tmp_path / other_folder / f"s.{kind}").write_text("nothing that can be read")
+        (tmp_path / other_folder / f"release.{target}").write_text("nothing that can be read")
     policy, path = policy_in(tmp_path / f"in {name}", kind), tmp_path / f"in {name}" / f"release.{target}"
     for _ in range(2):  # the second replaces the first
         with sqlanon.connect() as db:
             db.anonymize(policy).publish(path)
     with sqlanon.connect() as db:
         assert db.verify(path, policy).verified
-    found = sqlanon.attack(path, policy)
-    assert any(found[name].skipped is None for name in NAMES_OF_ATTACKS)
+    attacks = sqlanon.attack(path, policy)
+    assert any(attacks[name].skipped is None for name in NAMES_OF_ATTACKS)
 
 
 @pytest.mark.slow

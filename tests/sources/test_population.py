@@ -34,7 +34,7 @@ def voters(connection: duckdb.DuckDBPyConnection) -> None:
     connection.executemany("INSERT INTO voters (ZIP, age) VALUES (?, ?)", PEOPLE)
 
 
-def anonymized(policy: sqlanon.Policy, directory: Path) -> sqlanon.Result:
+def anonymize(policy: sqlanon.Policy, directory: Path) -> sqlanon.Result:
     with sqlanon.connect() as db:
         result = db.anonymize(policy)
         result.publish(directory / "release.duckdb")
@@ -72,7 +72,7 @@ def test_wherever_it_is_the_answer_is_the_same(place: str, tmp_path: Path) -> No
     """The classes 0213*, 30-39 and 40-49 match three voters each, and 02141 in its fifties two."""
     source = hospital(tmp_path / "hospital.duckdb", with_voters=place in ("table", "query"))
     policy = policy_of(source, population_in(place, tmp_path), search={"suppression_limit": 0.2})
-    result = anonymized(policy, tmp_path)
+    result = anonymize(policy, tmp_path)
     assert result.generalization == {"zip": 0, "age": 1}
     assert (result.suppressed_rows, result.classes) == (1, 2)
     assert (result.null_map, result.wrong_map) == (0, None)
@@ -105,11 +105,11 @@ def test_a_value_of_the_population_alone_matches_nothing_below_the_top(tmp_path:
     source = hospital(tmp_path / "hospital.duckdb", with_voters=True)
     with duckdb.connect(str(source)) as connection:
         connection.execute("UPDATE voters SET zip = '99999' WHERE age = 38")
-    known = {zip_: [zip_[:4] + "*", "*"] for zip_ in ("02138", "02139", "02141", "02199")}
-    (tmp_path / "zip.csv").write_text("".join(f"{zip_};{a};{b}\n" for zip_, (a, b) in known.items()))
+    labels = {zip_: [zip_[:4] + "*", "*"] for zip_ in ("02138", "02139", "02141", "02199")}
+    (tmp_path / "zip.csv").write_text("".join(f"{zip_};{a};{b}\n" for zip_, (a, b) in labels.items()))
     zip_codes = make_policy({"zip": {"file": str(tmp_path / "zip.csv")}}).attributes
     policy = policy_of(source, {"table": "voters"}, attributes=zip_codes, search={"suppression_limit": 0.2})
-    result = anonymized(policy, tmp_path)
+    result = anonymize(policy, tmp_path)
     assert result.generalization != {"zip": 0, "age": 1}, "02138 in its thirties matches two voters only"
 
 
@@ -152,7 +152,7 @@ def test_null_map_and_wrong_map_count_rows(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_values_of_the_population_do_not_reach_the_release(tmp_path: Path) -> None:
     source = hospital(tmp_path / "hospital.duckdb", with_voters=True)
-    anonymized(policy_of(source, {"table": "voters"}, search={"suppression_limit": 0.2}), tmp_path)
+    anonymize(policy_of(source, {"table": "voters"}, search={"suppression_limit": 0.2}), tmp_path)
     with duckdb.connect(str(tmp_path / "release.duckdb"), read_only=True) as release:
         (text,) = release.execute("SELECT policy FROM sqlanon.manifest").fetchall()[0]
         assert release.execute("SELECT count(*) FROM t WHERE zip = '02199'").fetchall() == [(0,)]
@@ -174,7 +174,7 @@ def test_masked_rows_match_the_whole_population(top: bool, tmp_path: Path) -> No
         search={"suppression_limit": 0.5},
         release={"database": tmp_path / "release.duckdb", "suppressed": "mask"},
     )
-    result = anonymized(policy, tmp_path)
+    result = anonymize(policy, tmp_path)
     assert result.released_rows == result.rows
     assert result.suppressed_rows > 0
     assert result.warnings == (NOT_COMPARED,)
@@ -221,20 +221,20 @@ def test_a_null_of_the_population_alone_is_no_leaf_of_the_source(by_file: bool, 
     labels = {"a": "x", "b": "x", "c": "y", "d": "y"}
     (tmp_path / "letters.csv").write_text("".join(f"{leaf};{label};*\n" for leaf, label in labels.items()))
     tree = {"file": str(tmp_path / "letters.csv")} if by_file else {"categories": {"x": ["a", "b"], "y": ["c", "d"]}}
-    found = []
-    for own, others in (("abcd", "abcd"), ("abcd", "abcd_"), ("abcd_", "abcd")):
+    scores = []
+    for letters_of_source, population_letters in (("abcd", "abcd"), ("abcd", "abcd_"), ("abcd_", "abcd")):
         with duckdb.connect() as connection:
-            for table, letters in (("t", own), ("voters", others)):
+            for table, letters in (("t", letters_of_source), ("voters", population_letters)):
                 connection.execute(f"CREATE TABLE {table} (q VARCHAR)")
                 values = [(None if letter == "_" else letter,) for letter in letters * 2]
                 connection.executemany(f"INSERT INTO {table} VALUES (?)", values)
             policy = sqlanon.Policy(
                 source={"table": "t"},
                 attributes={"q": {"role": "quasi", "hierarchy": tree, "min_level": 1}},
-                privacy={"k": 2, "k_map": 2} if "_" not in own else {"k": 2},
-                **({"population": {"table": "voters"}} if "_" not in own else {}),
+                privacy={"k": 2, "k_map": 2} if "_" not in letters_of_source else {"k": 2},
+                **({"population": {"table": "voters"}} if "_" not in letters_of_source else {}),
                 search={"measure": "loss"},
             )
             with sqlanon.connect(connection) as db:
-                found.append(db.anonymize(policy).score)
-    assert found == pytest.approx([1 / 3, 1 / 3, 8 / 10 / 4])
+                scores.append(db.anonymize(policy).score)
+    assert scores == pytest.approx([1 / 3, 1 / 3, 8 / 10 / 4])

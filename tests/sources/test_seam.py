@@ -43,7 +43,7 @@ def policy(**more: Any) -> sqlanon.Policy:
     )
 
 
-def expected() -> tuple[dict[str, int], float]:
+def expected_result() -> tuple[dict[str, int], float]:
     """What DuckDB finds of the same rows."""
     with sqlanon.connect(duckdb_table()) as db:
         result = db.anonymize(policy())
@@ -79,7 +79,7 @@ def test_a_source_of_another_kind_goes_through_all(listing: Any, tmp_path: Path)
         assert "frequency" in str(db.plan(asks))
         assert db.risk(asks).rows == len(ROWS)
         result = db.anonymize(asks)
-        assert (result.generalization, result.score) == expected()
+        assert (result.generalization, result.score) == expected_result()
         release = result.publish(path)
         assert smallest_class(path) >= K
         assert release.verify().verified
@@ -92,8 +92,8 @@ def without_parts(query: exp.Query) -> exp.Query:
     query = query.copy()
     parts = query.args.pop("with_").expressions if query.args.get("with_") else []
     for part in reversed(parts):  # a part may read those before it
-        for found in [node for node in query.find_all(exp.Table) if node.name == part.alias and not node.db]:
-            found.replace(exp.Subquery(this=part.this.copy(), alias=exp.TableAlias(this=exp.to_identifier("part"))))
+        for node in [node for node in query.find_all(exp.Table) if node.name == part.alias and not node.db]:
+            node.replace(exp.Subquery(this=part.this.copy(), alias=exp.TableAlias(this=exp.to_identifier("part"))))
     return query
 
 
@@ -108,9 +108,9 @@ def test_an_engine_of_another_name_goes_through_all(tmp_path: Path) -> None:
         assert "-- in the kiosk" in plan
         assert server.left == []  # a plan reads nothing
         result = db.anonymize(asks)
-        assert (result.generalization, result.score) == expected()
-        there = {name for query in server.left for name in names(query)}
-        assert '"patients"' in there
+        assert (result.generalization, result.score) == expected_result()
+        mentioned = {name for query in server.left for name in names(query)}
+        assert '"patients"' in mentioned
         # Until it is published nothing left but what is counted.
         assert all(is_aggregated(without_parts(query), {'"patients"'}) for query in server.left)
         assert "patients" in result.sql()

@@ -32,7 +32,7 @@ Released: TypeAlias = Callable[..., tuple[Counter[tuple[Any, ...]], dict[str, st
 
 
 @pytest.fixture(params=some(["by the statement", "in a file"], 2))
-def released(request: pytest.FixtureRequest) -> Released:
+def released_table(request: pytest.FixtureRequest) -> Released:
     """The rows of a release as a multiset, and its columns: by the statement that makes it, or as `published`."""
 
     def by_statement(
@@ -88,8 +88,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         3,
     ),
 )
-def test_table_or_view_of_a_file(file: Path, tmp_path: Path, name: str, released: Released) -> None:
-    rows, types = released(file, ROLES, tmp_path, source={"table": name})
+def test_table_or_view_of_a_file(file: Path, tmp_path: Path, name: str, released_table: Released) -> None:
+    rows, types = released_table(file, ROLES, tmp_path, source={"table": name})
     assert rows == ROWS
     assert types == {"zip": "VARCHAR", "age": "BIGINT"}
 
@@ -115,8 +115,8 @@ def test_table_or_view_of_a_file(file: Path, tmp_path: Path, name: str, released
         4,
     ),
 )
-def test_query(file: Path, tmp_path: Path, query: str, released: Released) -> None:
-    rows, _ = released(file, ROLES, tmp_path, source={"query": query, "undeclared": "drop"})
+def test_query(file: Path, tmp_path: Path, query: str, released_table: Released) -> None:
+    rows, _ = released_table(file, ROLES, tmp_path, source={"query": query, "undeclared": "drop"})
     assert rows == ROWS
 
 
@@ -173,9 +173,9 @@ def test_the_file_is_only_read(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_policy_says_where(file: Path, tmp_path: Path, released: Released) -> None:
+def test_the_policy_says_where(file: Path, tmp_path: Path, released_table: Released) -> None:
     source = {"database": str(file), "table": "people"}
-    assert released(None, ROLES, tmp_path, source=source)[0] == ROWS
+    assert released_table(None, ROLES, tmp_path, source=source)[0] == ROWS
 
 
 @pytest.mark.thorough
@@ -187,10 +187,10 @@ def test_results_over_two_files_do_not_mix(tmp_path: Path, source: dict[str, str
         (tmp_path / name).mkdir()
         with duckdb.connect(str(tmp_path / name / "p.duckdb")) as db:
             db.execute(f"CREATE TABLE t AS SELECT '{name}' AS age FROM range(3)")
-    with sqlanon.connect() as both:
+    with sqlanon.connect() as both_files:
         for name in ("a", "b"):
             section = {"database": str(tmp_path / name / "p.duckdb"), **source}
-            results[name] = both.anonymize(make_policy({"age": "suppress"}, source=section))
+            results[name] = both_files.anonymize(make_policy({"age": "suppress"}, source=section))
         for name, result in results.items():
             result.publish(tmp_path / f"release_{name}.duckdb", "released")
     for name in results:
@@ -228,8 +228,8 @@ def test_columns_and_roles_must_fit(file: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_case_of_a_column_does_not_matter(file: Path, tmp_path: Path, released: Released) -> None:
-    rows, types = released(file, {"ZIP": "mask", "Age": "suppress"}, tmp_path, source={"table": "people"})
+def test_case_of_a_column_does_not_matter(file: Path, tmp_path: Path, released_table: Released) -> None:
+    rows, types = released_table(file, {"ZIP": "mask", "Age": "suppress"}, tmp_path, source={"table": "people"})
     assert rows == ROWS
     assert list(types) == ["zip", "age"], "the names are the source's"
 
@@ -279,86 +279,86 @@ def csv_text(separator: str = ",", end: str = "\n") -> str:
 @pytest.mark.parametrize(
     ("separator", "end"), some([(separator, end) for separator in (",", ";", "\t", "|") for end in ("\n", "\r\n")], 3)
 )
-def test_csv(tmp_path: Path, separator: str, end: str, released: Released) -> None:
+def test_csv(tmp_path: Path, separator: str, end: str, released_table: Released) -> None:
     """02139 stays text: the attribute has a mask."""
     path = write(tmp_path / "people.csv", csv_text(separator, end))
-    rows, types = released(path, ROLES, tmp_path, table=None)
+    rows, types = released_table(path, ROLES, tmp_path, table=None)
     assert rows == ROWS
     assert types == {"zip": "VARCHAR", "age": "BIGINT"}
 
 
 @pytest.mark.thorough
-def test_csv_with_a_byte_order_mark(tmp_path: Path, released: Released) -> None:
+def test_csv_with_a_byte_order_mark(tmp_path: Path, released_table: Released) -> None:
     path = write(tmp_path / "people.csv", "\ufeff" + csv_text())
-    assert released(path, ROLES, tmp_path, table=None)[0] == ROWS
+    assert released_table(path, ROLES, tmp_path, table=None)[0] == ROWS
 
 
 @pytest.mark.thorough
-def test_zip_stays_text_for_a_hierarchy_file(tmp_path: Path, released: Released) -> None:
+def test_zip_stays_text_for_a_hierarchy_file(tmp_path: Path, released_table: Released) -> None:
     path = write(tmp_path / "people.csv", csv_text())
     file = write(tmp_path / "zips.csv", "02130;021**\n02131;021**\n")
     rule = {"role": "quasi", "hierarchy": {"file": file}}
-    assert released(path, {"zip": rule, "age": "insensitive"}, tmp_path, table=None)[0] == ROWS
+    assert released_table(path, {"zip": rule, "age": "insensitive"}, tmp_path, table=None)[0] == ROWS
 
 
 @pytest.mark.thorough
-def test_gzipped_csv(tmp_path: Path, released: Released) -> None:
+def test_gzipped_csv(tmp_path: Path, released_table: Released) -> None:
     path = tmp_path / "people.csv.gz"
     path.write_bytes(gzip.compress(csv_text(";").encode()))
-    assert released(path, ROLES, tmp_path, table=None)[0] == ROWS
+    assert released_table(path, ROLES, tmp_path, table=None)[0] == ROWS
 
 
 @pytest.mark.thorough
-def test_quoted_csv(tmp_path: Path, released: Released) -> None:
+def test_quoted_csv(tmp_path: Path, released_table: Released) -> None:
     lines = '"zip","a ""b"", c"\n' + '"02139","it, ""s""\nhere"\n' * 3 + "02138,\n" * 3
     path = write(tmp_path / "people.csv", lines)
-    rows, types = released(path, {"zip": "mask", 'a "b", c': "suppress"}, tmp_path, table=None)
+    rows, types = released_table(path, {"zip": "mask", 'a "b", c': "suppress"}, tmp_path, table=None)
     assert rows == {("02139", 'it, "s"\nhere'): 3, ("02138", None): 3}
     assert list(types) == ["zip", 'a "b", c']
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("first", "late"), some([("1", "unknown"), ("2020-01-01", "13/13/2021"), ("true", "?")], 3))
-def test_late_row_of_another_type(tmp_path: Path, first: str, late: str, released: Released) -> None:
+def test_late_row_of_another_type(tmp_path: Path, first: str, late: str, released_table: Released) -> None:
     """The sniffer looks at the first 20,480 rows only."""
     lines = "zip,age\n" + f"02139,{first}\n" * 30_000 + f"02139,{late}\n" * 3
     path = write(tmp_path / "people.csv", lines)
     attributes = {**ROLES, "age": {"role": "quasi", "hierarchy": "suppress", "type": "text"}}
-    rows, types = released(path, attributes, tmp_path, table=None)
+    rows, types = released_table(path, attributes, tmp_path, table=None)
     assert rows == {("02139", first): 30_000, ("02139", late): 3}
     assert types["age"] == "VARCHAR"
 
 
 @pytest.mark.thorough
-def test_late_number_of_another_type(tmp_path: Path, released: Released) -> None:
+def test_late_number_of_another_type(tmp_path: Path, released_table: Released) -> None:
     lines = "zip,age\n" + "02139,1\n" * 30_000 + "02139,1.5\n" * 3
-    rows, types = released(write(tmp_path / "people.csv", lines), ROLES, tmp_path, table=None)
+    rows, types = released_table(write(tmp_path / "people.csv", lines), ROLES, tmp_path, table=None)
     assert rows == {("02139", 1.0): 30_000, ("02139", 1.5): 3}
     assert types["age"] == "DOUBLE"
 
 
 @pytest.mark.thorough
-def test_null_in_csv(tmp_path: Path, released: Released) -> None:
+def test_null_in_csv(tmp_path: Path, released_table: Released) -> None:
     path = write(tmp_path / "people.csv", "zip,age\n" + ",\n" * 3 + "02139,1\n" * 3)
-    assert released(path, ROLES, tmp_path, table=None)[0] == {(None, None): 3, ("02139", 1): 3}
+    assert released_table(path, ROLES, tmp_path, table=None)[0] == {(None, None): 3, ("02139", 1): 3}
 
 
 @pytest.mark.thorough
-def test_several_files(tmp_path: Path, released: Released) -> None:
+def test_several_files(tmp_path: Path, released_table: Released) -> None:
     for name in ("a1", "a2"):
         write(tmp_path / f"{name}.csv", csv_text())
     twice = Counter({row: 2 * n for row, n in ROWS.items()})
-    assert released(tmp_path / "a*.csv", ROLES, tmp_path, table=None)[0] == twice
+    assert released_table(tmp_path / "a*.csv", ROLES, tmp_path, table=None)[0] == twice
     files = [str(tmp_path / name) for name in ("a1.csv", "a2.csv", "a?.csv")]
-    found, _ = released(None, ROLES, tmp_path, source={"files": files})
-    assert found == twice, "a file that two patterns match counts once"
+    counts, _ = released_table(None, ROLES, tmp_path, source={"files": files})
+    assert counts == twice, "a file that two patterns match counts once"
 
 
 @pytest.mark.thorough
-def test_files_whose_types_differ(tmp_path: Path, released: Released) -> None:
+def test_files_whose_types_differ(tmp_path: Path, released_table: Released) -> None:
     write(tmp_path / "a1.csv", csv_text())
     write(tmp_path / "a2.csv", "zip,age\n" + "02130,none\n" * 2)
-    rows, _ = released(tmp_path / "a*.csv", ROLES, tmp_path, table=None)
+    rows, _ = released_table(tmp_path / "a*.csv", ROLES, tmp_path, table=None)
     assert rows == {("02130", "0"): 4, ("02131", "1"): 4, ("02130", "none"): 2}
 
 
@@ -407,13 +407,13 @@ ARROW = pa.table({"zip": ["02130", "02131"] * 4, "age": pa.array([0, 1] * 4, pa.
 
 
 @pytest.mark.thorough
-def test_parquet(tmp_path: Path, released: Released) -> None:
+def test_parquet(tmp_path: Path, released_table: Released) -> None:
     pq.write_table(ARROW, tmp_path / "a1.parquet")
     pq.write_table(ARROW, tmp_path / "a[2].parquet")
-    assert released(tmp_path / "a1.parquet", ROLES, tmp_path, table=None)[0] == ROWS
-    assert released(tmp_path / "a[2].parquet", ROLES, tmp_path, table=None)[0] == ROWS
+    assert released_table(tmp_path / "a1.parquet", ROLES, tmp_path, table=None)[0] == ROWS
+    assert released_table(tmp_path / "a[2].parquet", ROLES, tmp_path, table=None)[0] == ROWS
     twice = Counter({row: 2 * n for row, n in ROWS.items()})
-    assert released(tmp_path / "a*.parquet", ROLES, tmp_path, table=None)[0] == twice
+    assert released_table(tmp_path / "a*.parquet", ROLES, tmp_path, table=None)[0] == twice
 
 
 def test_parquet_names_that_differ_in_case_only(tmp_path: Path) -> None:
@@ -428,8 +428,8 @@ def test_parquet_names_inside_of_structs_are_no_columns(tmp_path: Path) -> None:
     path = tmp_path / "people.parquet"
     nested = {"inner": [{"zip": "x", "b": [{"age": 1}]}] * 8, "list": [[{"zip": 1}]] * 8, "map": [{"age": 1}] * 8}
     pq.write_table(pa.table({"zip": ARROW["zip"], **nested, "age": ARROW["age"]}), path)
-    others = dict.fromkeys(nested, "insensitive")
-    rows, types = publish_and_read(path, {**ROLES, **others}, tmp_path, table=None)
+    nested_roles = dict.fromkeys(nested, "insensitive")
+    rows, types = publish_and_read(path, {**ROLES, **nested_roles}, tmp_path, table=None)
     assert list(types) == ["zip", "inner", "list", "map", "age"]
     assert Counter((row[0], row[-1]) for row in rows) == ROWS
 
@@ -438,11 +438,11 @@ def test_parquet_names_inside_of_structs_are_no_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_arrow_table_and_stream(tmp_path: Path, released: Released) -> None:
-    assert released(ARROW, ROLES, tmp_path, table=None)[0] == ROWS
-    assert released(ARROW.to_reader(max_chunksize=3), ROLES, tmp_path, table=None)[0] == ROWS
+def test_arrow_table_and_stream(tmp_path: Path, released_table: Released) -> None:
+    assert released_table(ARROW, ROLES, tmp_path, table=None)[0] == ROWS
+    assert released_table(ARROW.to_reader(max_chunksize=3), ROLES, tmp_path, table=None)[0] == ROWS
     many = pa.chunked_array([ARROW["zip"].chunk(0).dictionary_encode()])
-    rows, types = released(pa.table({"zip": many, "age": ARROW["age"]}), ROLES, tmp_path, table=None)
+    rows, types = released_table(pa.table({"zip": many, "age": ARROW["age"]}), ROLES, tmp_path, table=None)
     assert (rows, types["zip"]) == (ROWS, "VARCHAR")
 
 
@@ -515,11 +515,11 @@ def state(connection: duckdb.DuckDBPyConnection) -> dict[str, list[tuple[Any, ..
     ),
 )
 def test_live_connection(
-    live: duckdb.DuckDBPyConnection, tmp_path: Path, setup: str, source: dict[str, str], released: Released
+    live: duckdb.DuckDBPyConnection, tmp_path: Path, setup: str, source: dict[str, str], released_table: Released
 ) -> None:
     live.execute(setup)
     before = state(live)
-    rows, _ = released(live, ROLES, tmp_path, source=source)
+    rows, _ = released_table(live, ROLES, tmp_path, source=source)
     assert rows == ROWS
     assert state(live) == before
 
@@ -544,8 +544,8 @@ def test_live_connection_of_several(live: duckdb.DuckDBPyConnection) -> None:
     live.execute(f"CREATE TABLE people AS {PEOPLE}")
     before = state(live)
     policy = make_policy(ROLES, table="people")
-    with sqlanon.connect(live) as one, sqlanon.connect(live) as other:
-        assert one.anonymize(policy).score == pytest.approx(other.anonymize(policy).score, rel=1e-12)
+    with sqlanon.connect(live) as first, sqlanon.connect(live) as second:
+        assert first.anonymize(policy).score == pytest.approx(second.anonymize(policy).score, rel=1e-12)
     assert state(live) == before
 
 
@@ -561,7 +561,7 @@ def test_python_variables_are_no_tables(live: duckdb.DuckDBPyConnection) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("writes", [True, False])
 def test_open_transaction_of_the_user_is_not_lost(
-    live: duckdb.DuckDBPyConnection, tmp_path: Path, writes: bool, released: Released
+    live: duckdb.DuckDBPyConnection, tmp_path: Path, writes: bool, released_table: Released
 ) -> None:
     """A transaction can write to one database only: so a release cannot be written inside of it. That is said,
     and the transaction goes on."""
@@ -574,7 +574,7 @@ def test_open_transaction_of_the_user_is_not_lost(
     live.execute("INSERT INTO people VALUES ('02131', 1)")
     live.execute("COMMIT")
     assert live.execute("SELECT count(*) FROM people").fetchall() == [(8 + writes + 1,)]
-    rows, _ = released(live, ROLES, tmp_path, table="people")
+    rows, _ = released_table(live, ROLES, tmp_path, table="people")
     assert sum(rows.values()) == 8 + writes + 1
 
 
@@ -595,28 +595,37 @@ HOSTILE = (
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", some([*INTERNAL, *HOSTILE], 23, few=2))
-def test_any_name_of_a_column(live: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, released: Released) -> None:
+def test_any_name_of_a_column(
+    live: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, released_table: Released
+) -> None:
     """At level 0, with a label, with suppressed rows, as sensitive; and beside all the other names."""
-    others = [other for other in ("n", "known", "value", '"; drop', "a b") if other != name]
+    other_names = [candidate for candidate in ("n", "known", "value", '"; drop', "a b") if candidate != name]
     values = ("i // 12 % 2", "i % 3", "i // 24", "i % 5", "i % 7", "i % 11")  # classes of 12, 12, 12 and 4
-    columns = ", ".join(f"{value} AS {quote_name(one)}" for value, one in zip(values, (name, *others), strict=False))
+    columns = ", ".join(
+        f"{value} AS {quote_name(column)}" for value, column in zip(values, (name, *other_names), strict=False)
+    )
     live.execute(f"CREATE TABLE people AS SELECT {columns} FROM range(40) AS r(i)")
     generalized = {"role": "quasi", "hierarchy": "suppress", "min_level": 1}
-    roles = {name: "suppress", others[0]: generalized, others[1]: "suppress", others[2]: "sensitive"}
+    roles = {name: "suppress", other_names[0]: generalized, other_names[1]: "suppress", other_names[2]: "sensitive"}
     sections = {
         "source": {"table": "people", "undeclared": "drop"},
         "search": {"measure": "loss", "suppression_limit": 0.3},
     }
-    rows, types = released(live, roles, tmp_path, k=9, **sections)
-    assert list(types) == [name, *others[:3]]
-    picked = ", ".join(map(quote_name, (name, others[1])))
+    rows, types = released_table(live, roles, tmp_path, k=9, **sections)
+    assert list(types) == [name, *other_names[:3]]
+    picked = ", ".join(map(quote_name, (name, other_names[1])))
     expected = live.execute(f"SELECT {picked}, count(*) FROM people GROUP BY ALL HAVING count(*) >= 9").fetchall()
     assert Counter((row[0], row[2]) for row in rows.elements()) == {(a, b): n for a, b, n in expected}
     assert {row[1] for row in rows} == {"*"}
 
-    swapped = {name: generalized, others[0]: "suppress", others[1]: "insensitive", others[2]: "identifying"}
-    rows, types = released(live, swapped, tmp_path, k=9, **sections)
-    assert list(types) == [name, *others[:2]]
+    swapped = {
+        name: generalized,
+        other_names[0]: "suppress",
+        other_names[1]: "insensitive",
+        other_names[2]: "identifying",
+    }
+    rows, types = released_table(live, swapped, tmp_path, k=9, **sections)
+    assert list(types) == [name, *other_names[:2]]
     assert types[name] == "VARCHAR"
     assert {row[0] for row in rows} == {"*"}
 
@@ -635,7 +644,7 @@ WORK_TABLES = (
     some([(name, bool((i + j) % 2)) for i, name in enumerate((*WORK_TABLES, *HOSTILE)) for j in (0, 1)], 20, few=2),
 )
 def test_any_name_of_a_table(
-    live: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, as_query: bool, released: Released
+    live: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, as_query: bool, released_table: Released
 ) -> None:
     live.execute(f"CREATE TABLE {quote_name(name)} AS {PEOPLE} UNION ALL SELECT 'x', 9")
     if as_query:
@@ -644,7 +653,7 @@ def test_any_name_of_a_table(
         pytest.skip("a policy has no blank names")
     else:
         source = {"table": name}
-    rows, _ = released(live, ROLES, tmp_path, source=source, search={"suppression_limit": 0.2})
+    rows, _ = released_table(live, ROLES, tmp_path, source=source, search={"suppression_limit": 0.2})
     assert rows == ROWS
 
 
@@ -706,8 +715,8 @@ def test_every_scalar_type_as_a_quasi_identifier(tmp_path: Path, type_: str, sto
     values = [*SCALARS[type_], None]
     for value in values:
         connection.execute(f"INSERT INTO t SELECT CAST(? AS {type_}), 1 FROM range(2)", [value])
-    shown = "SELECT typeof(x), CAST(x AS VARCHAR), count(*) FROM {} GROUP BY ALL"
-    expected = sorted(connection.execute(shown.format("t")).fetchall(), key=str)
+    query = "SELECT typeof(x), CAST(x AS VARCHAR), count(*) FROM {} GROUP BY ALL"
+    expected = sorted(connection.execute(query.format("t")).fetchall(), key=str)
     assert len(expected) == len(values)
     source: Any = connection
     if storage == "file":
@@ -718,8 +727,8 @@ def test_every_scalar_type_as_a_quasi_identifier(tmp_path: Path, type_: str, sto
         result = db.anonymize(make_policy({"x": rule, "y": "insensitive"}))
         assert (result.generalization, result.classes) == ({"x": 0}, len(values))
         assert result.publish(release, "released").verify().verified
-    with duckdb.connect(str(release), read_only=True) as found:
-        assert sorted(found.execute(shown.format("released")).fetchall(), key=str) == expected
+    with duckdb.connect(str(release), read_only=True) as reader:
+        assert sorted(reader.execute(query.format("released")).fetchall(), key=str) == expected
     connection.close()
 
 
@@ -740,20 +749,20 @@ def test_every_scalar_type_with_labels_and_suppression(
         limit = {"suppression_limit": 0.2}
         release = db.anonymize(make_policy({"x": "suppress", "y": top}, search=limit)).publish(path, "released")
         assert release.verify().verified
-    with duckdb.connect(str(path), read_only=True) as found:
+    with duckdb.connect(str(path), read_only=True) as reader:
         query = "SELECT CAST(x AS VARCHAR), count(*) FROM released WHERE y = '*' GROUP BY ALL"
-        assert Counter(found.execute(query).fetchall()) == Counter(rows)
-        types = found.execute("SELECT DISTINCT typeof(x), typeof(y) FROM released").fetchall()
+        assert Counter(reader.execute(query).fetchall()) == Counter(rows)
+        types = reader.execute("SELECT DISTINCT typeof(x), typeof(y) FROM released").fetchall()
         assert types == [(type_, "VARCHAR")]
 
 
 @pytest.mark.thorough
 def test_floats_that_read_alike_are_one_value(
-    live: duckdb.DuckDBPyConnection, tmp_path: Path, released: Released
+    live: duckdb.DuckDBPyConnection, tmp_path: Path, released_table: Released
 ) -> None:
     """-0.0 is 0.0, and every NaN is NaN."""
     live.execute("CREATE TABLE t AS SELECT unnest(['0.0', '-0.0', 'nan', '-nan'])::DOUBLE AS x")
-    rows, types = released(live, {"x": "suppress"}, tmp_path)
+    rows, types = released_table(live, {"x": "suppress"}, tmp_path)
     assert Counter(str(x) for (x,) in rows.elements()) == {"0.0": 2, "nan": 2}
     assert types == {"x": "DOUBLE"}
 
@@ -822,10 +831,12 @@ def test_types_that_a_release_cannot_hold_are_named(
 
 
 @pytest.mark.thorough
-def test_collations_do_not_merge_values(live: duckdb.DuckDBPyConnection, tmp_path: Path, released: Released) -> None:
+def test_collations_do_not_merge_values(
+    live: duckdb.DuckDBPyConnection, tmp_path: Path, released_table: Released
+) -> None:
     live.execute("CREATE TABLE t (x VARCHAR COLLATE NOCASE, y VARCHAR COLLATE NOCASE.NOACCENT)")
     live.execute("INSERT INTO t VALUES ('a', 'é'), ('a', 'é'), ('A', 'E'), ('A', 'E')")
-    rows, _ = released(live, {"x": "suppress", "y": "suppress"}, tmp_path)
+    rows, _ = released_table(live, {"x": "suppress", "y": "suppress"}, tmp_path)
     assert rows == {("a", "é"): 2, ("A", "E"): 2}
     with sqlanon.connect(live) as db:
         result = db.anonymize(make_policy({"x": "suppress", "y": "suppress"}, k=3))
@@ -835,24 +846,24 @@ def test_collations_do_not_merge_values(live: duckdb.DuckDBPyConnection, tmp_pat
 
 @pytest.mark.thorough
 def test_default_collation_of_a_connection_does_not_merge_values(
-    live: duckdb.DuckDBPyConnection, tmp_path: Path, released: Released
+    live: duckdb.DuckDBPyConnection, tmp_path: Path, released_table: Released
 ) -> None:
     live.execute("SET default_collation = 'nocase'")
     live.execute("CREATE TABLE t (x VARCHAR)")
     live.execute("INSERT INTO t VALUES ('ab'), ('ab'), ('AB'), ('AB')")
-    assert released(live, {"x": "suppress"}, tmp_path)[0] == {("ab",): 2, ("AB",): 2}
+    assert released_table(live, {"x": "suppress"}, tmp_path)[0] == {("ab",): 2, ("AB",): 2}
     masked = {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": 1}
-    assert released(live, {"x": masked}, tmp_path)[0] == {("a*",): 2, ("A*",): 2}
+    assert released_table(live, {"x": masked}, tmp_path)[0] == {("a*",): 2, ("A*",): 2}
     assert live.execute("SELECT current_setting('default_collation'), 'a' = 'A'").fetchall() == [("nocase", True)]
 
 
 @pytest.mark.thorough
-def test_null_is_a_value(live: duckdb.DuckDBPyConnection, tmp_path: Path, released: Released) -> None:
+def test_null_is_a_value(live: duckdb.DuckDBPyConnection, tmp_path: Path, released_table: Released) -> None:
     live.execute("CREATE TABLE t AS SELECT unnest([NULL, NULL, 1, 1, 2]) AS x")
-    rows, _ = released(live, {"x": "suppress"}, tmp_path, search={"suppression_limit": 0.2})
+    rows, _ = released_table(live, {"x": "suppress"}, tmp_path, search={"suppression_limit": 0.2})
     assert rows == {(None,): 2, (1,): 2}
     live.execute("CREATE TABLE nulls AS SELECT NULL AS x FROM range(3)")
-    assert released(live, {"x": "suppress"}, tmp_path, table="nulls")[0] == {(None,): 3}
+    assert released_table(live, {"x": "suppress"}, tmp_path, table="nulls")[0] == {(None,): 3}
 
 
 # Names and places that mean something to the engine
@@ -879,14 +890,14 @@ def test_paths_are_no_patterns_and_their_folders_no_columns(tmp_path: Path, endi
 
 
 @pytest.mark.thorough
-def test_a_connection_that_may_only_read(tmp_path: Path, released: Released) -> None:
+def test_a_connection_that_may_only_read(tmp_path: Path, released_table: Released) -> None:
     path = tmp_path / "main.duckdb"
     with duckdb.connect(str(path)) as db:
         db.execute("CREATE TABLE t AS SELECT i % 2 AS x FROM range(8) AS t(i)")
     with duckdb.connect(str(path), read_only=True) as connection:
-        assert released(connection, {"x": "suppress"}, tmp_path)[0] == Counter({(0,): 4, (1,): 4})
+        assert released_table(connection, {"x": "suppress"}, tmp_path)[0] == Counter({(0,): 4, (1,): 4})
     (tmp_path / "release.duckdb").unlink(missing_ok=True)
-    assert released(path, {"x": "suppress"}, tmp_path)[0] == Counter({(0,): 4, (1,): 4})
+    assert released_table(path, {"x": "suppress"}, tmp_path)[0] == Counter({(0,): 4, (1,): 4})
 
 
 @pytest.mark.slow

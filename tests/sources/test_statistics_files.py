@@ -33,7 +33,7 @@ needs_pyreadstat = pytest.mark.skipif(
 )
 
 
-def unpacked(name: str, folder: Path) -> Path:
+def unpack(name: str, folder: Path) -> Path:
     path = folder / name
     path.write_bytes(gzip.decompress((FOLDER / f"{name}.gz").read_bytes()))
     return path
@@ -174,15 +174,15 @@ def test_transport_files_of_sas() -> None:
 @pytest.mark.thorough
 @needs_pyreadstat
 def test_files_of_sas(tmp_path: Path) -> None:
-    types, columns = read(unpacked("date_test.sas7bdat", tmp_path))
+    types, columns = read(unpack("date_test.sas7bdat", tmp_path))
     assert columns["patno"][:2] == [1001, 1002]
     assert columns["dtc1"][:2] == [date(2022, 1, 1), date(2023, 1, 1)]
     assert columns["tm1"][0] == time(11, 20, 10)
     assert columns["dt1"][0] == datetime(2020, 12, 9, 14, 5)
     assert types["yr"] == "DATE"  # the format shows the year of a date
-    codes = unpacked("missing_test.sas7bdat", tmp_path)
-    kept = read(codes, choices=ReadingChoices(False, "keep"))[1]
-    assert [values[0] for values in kept.values()] == [".A", ".B", ".C", ".X", ".Y", ".Z", "._", None, 1]
+    codes = unpack("missing_test.sas7bdat", tmp_path)
+    codes_kept = read(codes, choices=ReadingChoices(False, "keep"))[1]
+    assert [values[0] for values in codes_kept.values()] == [".A", ".B", ".C", ".X", ".Y", ".Z", "._", None, 1]
     assert [values[0] for values in read(codes)[1].values()] == [None] * 8 + [1]
 
 
@@ -255,13 +255,13 @@ def test_changed_bytes_are_read_or_refused(
 @needs_pyreadstat
 @pytest.mark.thorough
 def test_a_code_with_another_label_in_another_file_is_refused_unless_labels_are_read(tmp_path: Path) -> None:
-    other = tmp_path / "wave2.sav"
+    second_wave = tmp_path / "wave2.sav"
     content = (FOLDER / "survey.sav").read_bytes()
     assert content.count(b"female") == 1
-    other.write_bytes(content.replace(b"female", b"unsure"))
+    second_wave.write_bytes(content.replace(b"female", b"unsure"))
     with pytest.raises(sqlanon.SourceError, match=r"code 2 of 'sex' is 'female' in survey\.sav and 'unsure' in wave2"):
-        read("survey.sav", other)
-    _, columns = read("survey.sav", other, choices=ReadingChoices(("sex",), "missing"))
+        read("survey.sav", second_wave)
+    _, columns = read("survey.sav", second_wave, choices=ReadingChoices(("sex",), "missing"))
     assert columns["sex"][:6] == ["male", "female", None, None, "male", "female"]
     assert columns["sex"][6:] == ["male", "unsure", None, None, "male", "unsure"]
 
@@ -336,8 +336,8 @@ def test_the_release_is_that_of_the_same_rows_in_a_table() -> None:
             result = db.anonymize(policy(value_labels=["sex"], user_missing="missing"))
         assert (result.generalization, result.score) == (expected.generalization, expected.score)
         with sqlanon.connect(FOLDER / "survey.sav") as db:
-            given = db.anonymize(policy(value_labels=["sex"], user_missing="missing"))
-        assert given.score == expected.score
+            from_file = db.anonymize(policy(value_labels=["sex"], user_missing="missing"))
+        assert from_file.score == expected.score
 
 
 def test_keys_of_statistics_files_are_refused_for_other_files(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ pytestmark = [pytest.mark.frames, pytest.mark.slow]
 SPSS, OTHERS = datetime(1582, 10, 14), datetime(1960, 1, 1)
 DAY = 86_400
 DATES = st.dates(date(1583, 1, 1), date(2999, 12, 31))
-MOMENTS = st.datetimes(datetime(1583, 1, 1), datetime(2999, 12, 31)).map(lambda one: one.replace(microsecond=0))
+MOMENTS = st.datetimes(datetime(1583, 1, 1), datetime(2999, 12, 31)).map(lambda moment: moment.replace(microsecond=0))
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), max_size=6)
 WHOLE = st.integers(-(2**31) + 28, 2**31 - 28)  # Stata's integers of four bytes
-NUMBERS = st.floats(-1e9, 1e9, allow_subnormal=False).map(lambda one: one + 0.0)
+NUMBERS = st.floats(-1e9, 1e9, allow_subnormal=False).map(lambda number: number + 0.0)
 
 
 def columns(values: Any) -> Any:
@@ -58,7 +58,7 @@ def test_values_are_read_as_they_were_written(
             "WHOLE": pandas.Series(whole, dtype="float64"),
             "NUMBER": pandas.Series(numbers, dtype="float64"),
             "DAY": pandas.Series(
-                [None if one is None else (one - origin.date()).days * of_day for one in dates], dtype="float64"
+                [None if day is None else (day - origin.date()).days * of_day for day in dates], dtype="float64"
             ),
             "MOMENT": pandas.Series(
                 [
@@ -77,13 +77,13 @@ def test_values_are_read_as_they_were_written(
     }
     write = {"sav": pyreadstat.write_sav, "dta": pyreadstat.write_dta, "xpt": pyreadstat.write_xport}[ending]
     write(rows, path, variable_format=formats[ending])
-    types, found = read(path)
-    assert found["WHOLE"] == whole
+    types, values_by_column = read(path)
+    assert values_by_column["WHOLE"] == whole
     if ending != "xpt":  # which has numbers of base 16
-        assert found["NUMBER"] == numbers
-    assert (types["DAY"], found["DAY"]) == ("DATE", dates)
-    assert (types["MOMENT"], found["MOMENT"]) == ("TIMESTAMP", moments)
-    assert found["TEXT"] == [one or None for one in texts]
+        assert values_by_column["NUMBER"] == numbers
+    assert (types["DAY"], values_by_column["DAY"]) == ("DATE", dates)
+    assert (types["MOMENT"], values_by_column["MOMENT"]) == ("TIMESTAMP", moments)
+    assert values_by_column["TEXT"] == [text or None for text in texts]
 
 
 CODE = st.integers(0, 6)
@@ -120,11 +120,13 @@ def test_labels_and_missing_codes_of_spss(
     def is_missing(code: int) -> bool:
         return code in single[: 1 if has_range else 2] or (has_range and low <= code <= high)
 
-    kept = [code if code is None or keeps or not is_missing(code) else None for code in values]
+    values_kept = [code if code is None or keeps or not is_missing(code) else None for code in values]
     is_labelled = any(keeps or not is_missing(code) for code in labels)
     choices = ReadingChoices(("code",) if reads_labels else False, "keep" if keeps else "missing")
-    _, found = read(path, choices=choices)
+    _, values_by_column = read(path, choices=choices)
     if reads_labels and is_labelled:
-        assert found["code"] == [None if code is None else labels.get(code, str(code)) for code in kept]
+        assert values_by_column["code"] == [
+            None if code is None else labels.get(code, str(code)) for code in values_kept
+        ]
     else:
-        assert found["code"] == kept
+        assert values_by_column["code"] == values_kept

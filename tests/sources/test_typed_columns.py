@@ -66,11 +66,11 @@ strange_numbers = st.text("0123456789.,- +", max_size=8)
 )
 def test_numbers_are_read_as_the_oracle_reads_them(
     tmp_path_factory: pytest.TempPathFactory,
-    written: list[str],
+    spellings: list[str],
     marks: tuple[str, str | None],
 ) -> None:
     decimal, thousands = marks
-    texts = [text.replace(",", "#").replace("~", decimal).replace("#", thousands or "") for text in written]
+    texts = [text.replace(",", "#").replace("~", decimal).replace("#", thousands or "") for text in spellings]
     path = tmp_path_factory.mktemp("numbers") / "x.csv"
     csv = {"decimal": decimal, **({} if thousands is None else {"thousands": thousands})}
     expected = [None if text == "" else read_number(text, decimal, thousands) for text in texts]
@@ -122,7 +122,7 @@ def test_dates_are_read_as_the_oracle_reads_them(
     order: list[str],
     separator: str,
     pivot: int | None,
-    kept: int,
+    sound_dates: int,
 ) -> None:
     letters = "".join(letter if letter != "year" else "Y" if pivot is None else "y" for letter in order)
     format_ = separator.join(f"%{letter}" for letter in letters)
@@ -130,7 +130,7 @@ def test_dates_are_read_as_the_oracle_reads_them(
         separator.join({"d": day, "m": month, "year": year}[letter] for letter in order) for day, month, year in days
     ]
     expected = [read_day(text, letters, separator, pivot) for text in texts]
-    if kept:  # else random dates are seldom all sound
+    if sound_dates:  # else random dates are seldom all sound
         sound = [(text, day) for text, day in zip(texts, expected, strict=True) if day is not None]
         texts, expected = [text for text, _ in sound], [day for _, day in sound]
         if not texts:
@@ -359,8 +359,8 @@ def test_texts_of_parquet_json_and_frames_are_read_alike(tmp_path: Path) -> None
     (tmp_path / "x.json").write_text(json.dumps(rows))
     (tmp_path / "x.csv").write_text("\n".join([",".join(TEXTS), *(",".join(row.values()) for row in rows)]))
     for source in (str(tmp_path / "x.parquet"), str(tmp_path / "x.json"), str(tmp_path / "x.csv"), frame):
-        found, types = bound_rows(source, TYPED, source={"person": False})
-        assert (found, types) == (READ, {"age": "BIGINT", "born": "DATE"})
+        values, types = bound_rows(source, TYPED, source={"person": False})
+        assert (values, types) == (READ, {"age": "BIGINT", "born": "DATE"})
         _, types = bound_rows(source, TYPED, source={"person": False}, reads=False)
         assert types == {"age": "BIGINT", "born": "DATE"}, "as a plan has them"
     bad = pa.table({**TEXTS, "age": ["17", "4e", "18", "40"]})
@@ -514,10 +514,10 @@ ZONES = st.sampled_from(["Z", "+02:00", "-11:30", "+0545", "+14", " UTC", " Euro
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(MOMENTS, ZONES, st.sampled_from(" T")), min_size=1, max_size=5), st.booleans())
 def test_times_with_a_zone_are_those_that_the_clock_showed(
-    tmp_path_factory: pytest.TempPathFactory, written: list[tuple[datetime, str, str]], is_declared: bool
+    tmp_path_factory: pytest.TempPathFactory, moments: list[tuple[datetime, str, str]], is_declared: bool
 ) -> None:
-    texts = [moment.isoformat(between) + zone for moment, zone, between in written]
-    expected = [moment for moment, _, _ in written]
+    texts = [moment.isoformat(between) + zone for moment, zone, between in moments]
+    expected = [moment for moment, _, _ in moments]
     folder = tmp_path_factory.mktemp("moments")
     attribute = {"role": "quasi", "hierarchy": "suppress", **({"type": "timestamp"} if is_declared else {})}
     assert column(folder / "x.csv", texts, attribute) == (expected, "TIMESTAMP")
@@ -553,7 +553,7 @@ def is_number(value: str, decimal: str, thousands: str | None) -> bool:
     first, *groups = whole.split(thousands) if thousands else [whole]
     if groups and not (len(first) <= 3 and all(len(group) == 3 for group in groups)):
         return False
-    return all(one.isdecimal() for one in (first, *groups))
+    return all(part.isdecimal() for part in (first, *groups))
 
 
 @pytest.mark.parametrize(("decimal", "thousands"), [(".", None), (".", ","), (",", "."), (",", None), (".", "'")])

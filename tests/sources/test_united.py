@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from united_files import FIRST, ROLES, WRITERS, reordered, write_csv, write_files
+from united_files import FIRST, ROLES, WRITERS, reorder, write_csv, write_files
 
 import sqlanon
 from sqlanon import SourceError
@@ -29,12 +29,12 @@ def refusal(files: Sequence[str], roles: dict[str, Any] = ROLES) -> str:
 @pytest.mark.parametrize("one_pattern", [False, True], ids=["a list", "one pattern"])
 @pytest.mark.parametrize("ending", WRITERS)
 def test_columns_in_another_order_are_matched_by_name(ending: str, one_pattern: bool, tmp_path: Path) -> None:
-    files = write_files(tmp_path, ending, [FIRST, reordered(FIRST, "age", "name", "zip", "diagnosis")])
-    named = [str(tmp_path / f"f*.{ending}")] if one_pattern else files
-    rows, types = publish_and_read(None, ROLES, tmp_path, source={"files": named}, k=1)
+    files = write_files(tmp_path, ending, [FIRST, reorder(FIRST, "age", "name", "zip", "diagnosis")])
+    files_option = [str(tmp_path / f"f*.{ending}")] if one_pattern else files
+    rows, types = publish_and_read(None, ROLES, tmp_path, source={"files": files_option}, k=1)
     expected = Counter(zip(*FIRST.values(), strict=True))
     assert list(types) == list(FIRST)
-    assert Counter((zip_, *rest) if ending == "json" else (str(zip_), *rest) for zip_, *rest in rows) == Counter(
+    assert Counter((zip_, *values) if ending == "json" else (str(zip_), *values) for zip_, *values in rows) == Counter(
         {row: 2 * n for row, n in expected.items()}
     )
 
@@ -42,8 +42,8 @@ def test_columns_in_another_order_are_matched_by_name(ending: str, one_pattern: 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", WRITERS)
 def test_missing_and_extra_columns_are_named(ending: str, tmp_path: Path) -> None:
-    other = {**reordered(FIRST, "zip", "name", "age"), "illness": FIRST["diagnosis"]}
-    message = refusal(write_files(tmp_path, ending, [FIRST, other]))
+    second = {**reorder(FIRST, "zip", "name", "age"), "illness": FIRST["diagnosis"]}
+    message = refusal(write_files(tmp_path, ending, [FIRST, second]))
     assert f"f1.{ending} lacks 'diagnosis' of f0.{ending}" in message
     assert f"f1.{ending} has 'illness', which f0.{ending} lacks" in message
 
@@ -74,7 +74,7 @@ def test_names_in_another_case_are_the_same_columns(ending: str, tmp_path: Path)
 
 def test_keys_in_another_case_are_other_keys_of_json(tmp_path: Path) -> None:
     """DuckDB would read them as NULL."""
-    files = write_files(tmp_path, "json", [FIRST, {**reordered(FIRST, "zip", "name", "age"), "Diagnosis": ["x"] * 4}])
+    files = write_files(tmp_path, "json", [FIRST, {**reorder(FIRST, "zip", "name", "age"), "Diagnosis": ["x"] * 4}])
     assert "f1.json lacks 'diagnosis' of f0.json" in refusal(files)
 
 
@@ -119,9 +119,9 @@ def test_each_value_stays_in_its_column(
         rows = min(map(len, columns.values()))
         columns.update({name: values[:rows] for name, values in columns.items()})
     folder = tmp_path_factory.mktemp("files")
-    named = write_files(folder, ending, files)
+    paths = write_files(folder, ending, files)
     roles = {"zip": "suppress", "a": "insensitive", "b": "sensitive", "c": "insensitive"}
-    rows_, types = publish_and_read(None, roles, folder, source={"files": named}, k=1)
+    rows_, types = publish_and_read(None, roles, folder, source={"files": paths}, k=1)
     names = list(types)
     expected = [row for columns in files for row in zip(*(columns[name] for name in names), strict=True)]
     assert Counter(rows_) == Counter(expected)

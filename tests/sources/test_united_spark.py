@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from united_files import FIRST, ROLES, Columns, reordered, write_files
+from united_files import FIRST, ROLES, Columns, reorder, write_files
 
 import sqlanon
 from sqlanon import SourceError
@@ -40,7 +40,7 @@ def any_session(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.usefixtures("spark_cluster")
 def test_two_patterns_are_united_by_name(any_session: Any, tmp_path: Path) -> None:
-    files = write_files(tmp_path, "parquet", [FIRST, reordered(FIRST, "name", "diagnosis", "age", "zip")])
+    files = write_files(tmp_path, "parquet", [FIRST, reorder(FIRST, "name", "diagnosis", "age", "zip")])
     rows, types = released_rows(any_session, files, tmp_path)
     assert list(types) == list(FIRST)
     assert Counter(rows) == Counter(dict.fromkeys(zip(*FIRST.values(), strict=True), 2))
@@ -48,13 +48,13 @@ def test_two_patterns_are_united_by_name(any_session: Any, tmp_path: Path) -> No
 
 def test_one_pattern_is_united_by_name(spark: Any, tmp_path: Path) -> None:
     for i, order in enumerate((list(FIRST), ["name", "diagnosis", "age", "zip"], ["age", "zip", "name", "diagnosis"])):
-        pq.write_table(pa.table(reordered(FIRST, *order)), tmp_path / f"f [{i}] %41.parquet")
+        pq.write_table(pa.table(reorder(FIRST, *order)), tmp_path / f"f [{i}] %41.parquet")
     rows, _ = released_rows(spark, [str(tmp_path / "f *.parquet")], tmp_path)
     assert Counter(rows) == Counter(dict.fromkeys(zip(*FIRST.values(), strict=True), 3))
 
 
 OTHERS: dict[str, tuple[Columns, str]] = {
-    "missing": (reordered(FIRST, "zip", "name", "age"), "f1.parquet lacks 'diagnosis' of f0.parquet"),
+    "missing": (reorder(FIRST, "zip", "name", "age"), "f1.parquet lacks 'diagnosis' of f0.parquet"),
     "extra": ({**FIRST, "ward": [1] * 4}, "f1.parquet has 'ward', which f0.parquet lacks"),
     "of another type": ({**FIRST, "age": [1.5] * 4}, "'age' is bigint in f0.parquet and double in f1.parquet"),
 }
@@ -64,19 +64,19 @@ OTHERS: dict[str, tuple[Columns, str]] = {
 @pytest.mark.parametrize("kind", OTHERS)
 def test_files_with_other_columns_are_refused(spark: Any, kind: str, one_pattern: bool, tmp_path: Path) -> None:
     """Spark itself reads a missing column as NULL, and leaves an extra one out."""
-    other, message = OTHERS[kind]
-    files = write_files(tmp_path, "parquet", [FIRST, other])
-    named = [str(tmp_path / "f*.parquet")] if one_pattern else files
-    said = refusal(spark, {"files": named})
-    assert "the files do not have the same columns" in said
-    assert message in said.replace(f"file:{tmp_path}/", "").replace(f"{tmp_path}/", "")
+    second, message = OTHERS[kind]
+    files = write_files(tmp_path, "parquet", [FIRST, second])
+    files_option = [str(tmp_path / "f*.parquet")] if one_pattern else files
+    refusal_message = refusal(spark, {"files": files_option})
+    assert "the files do not have the same columns" in refusal_message
+    assert message in refusal_message.replace(f"file:{tmp_path}/", "").replace(f"{tmp_path}/", "")
 
 
 def test_a_file_of_two_patterns_is_refused(spark: Any, tmp_path: Path) -> None:
     """Its rows would count twice, and each person would be two."""
     files = write_files(tmp_path, "parquet", [FIRST, FIRST])
-    said = refusal(spark, {"files": [files[0], str(tmp_path / "f*.parquet")]})
-    assert "two patterns match f0.parquet" in said
+    message = refusal(spark, {"files": [files[0], str(tmp_path / "f*.parquet")]})
+    assert "two patterns match f0.parquet" in message
 
 
 BROKEN = "SELECT zip, diagnosis, IF(age > 3, CAST(X'ff41' AS STRING), name) AS name, age FROM people"
@@ -86,8 +86,8 @@ BROKEN = "SELECT zip, diagnosis, IF(age > 3, CAST(X'ff41' AS STRING), name) AS n
 def test_text_that_is_not_utf8_is_refused(spark: Any, role: str, tmp_path: Path) -> None:
     spark.createDataFrame(pa.table(FIRST)).createOrReplaceTempView("people")
     try:
-        said = refusal(spark, {"query": BROKEN}, {**ROLES, "name": role})
-        assert "text that is not UTF-8 in 'name' (1 value)" in said
+        message = refusal(spark, {"query": BROKEN}, {**ROLES, "name": role})
+        assert "text that is not UTF-8 in 'name' (1 value)" in message
         mended = BROKEN.replace("SELECT zip, diagnosis, IF(", "SELECT zip, diagnosis, make_valid_utf8(IF(")
         mended = mended.replace(", name) AS name", ", name)) AS name")
         with sqlanon.connect(spark) as db:

@@ -42,9 +42,9 @@ def test_the_file_has_the_tables_of_the_run_and_nothing_else_changes(tmp_path: P
         assert (result.generalization, result.score) == (plain.generalization, plain.score)
         attached = {name for (name,) in connection.execute("SELECT database_name FROM duckdb_databases()").fetchall()}
         assert not any("kept" in name for name in attached)
-    kept = tables(file)
-    assert kept["hierarchy_0"] == 2 and kept["hierarchy_1"] == 12
-    assert kept["frequency_0"] == 12
+    row_counts = tables(file)
+    assert row_counts["hierarchy_0"] == 2 and row_counts["hierarchy_1"] == 12
+    assert row_counts["frequency_0"] == 12
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["work.duckdb"]
 

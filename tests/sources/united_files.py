@@ -46,5 +46,5 @@ def write_files(folder: Path, ending: str, files: Sequence[Columns]) -> list[str
     return [str(path) for path in paths]
 
 
-def reordered(columns: Columns, *names: str) -> Columns:
+def reorder(columns: Columns, *names: str) -> Columns:
     return {name: columns[name] for name in names}

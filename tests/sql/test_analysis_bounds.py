@@ -73,7 +73,7 @@ def some_rule(rng: random.Random, name: str) -> Any:
     return "suppress"
 
 
-def made(rng: random.Random, path: Path) -> tuple[list[dict[str, Any]], list[str], int]:
+def make_release(rng: random.Random, path: Path) -> tuple[list[dict[str, Any]], list[str], int]:
     """A table, the names of its columns, and the rows that its release at the path suppresses."""
     names = rng.sample(sorted(TYPES), rng.randint(1, 3))
     rows = [{name: some_value(rng, name) for name in names} for _ in range(rng.randint(8, 60))]
@@ -116,7 +116,7 @@ def lies_in(value: Any, low: Any, high: Any) -> bool:
 def test_the_truth_is_within_the_bounds(seed: int, tmp_path: Path) -> None:
     rng = random.Random(f"bounds {seed}")
     try:
-        rows, names, suppressed = made(rng, tmp_path / "r.duckdb")
+        rows, names, suppressed = make_release(rng, tmp_path / "r.duckdb")
     except (InfeasibleError, AuditError):
         pytest.skip("nothing to release")
     with duckdb.connect(tmp_path / "r.duckdb", read_only=True) as connection:
@@ -152,15 +152,15 @@ def check_average(connection: duckdb.DuckDBPyConnection, name: str, values: list
 def check_members(connection: duckdb.DuckDBPyConnection, values: list[Any], suppressed: int) -> None:
     """A value has at least the rows that show it alone, and at most those that may stand for it."""
     labels = [label for (label,) in connection.execute("SELECT city FROM t").fetchall()]
-    shown = [label if label is None or isinstance(label, list) else members(label) for label in labels]
+    label_members = [label if label is None or isinstance(label, list) else members(label) for label in labels]
     read = connection.execute("SELECT typeof(city) = 'VARCHAR[]' FROM t LIMIT 1").fetchone()
     if read == (False,):
         macro = connection.execute("SELECT sqlanon.members(city) FROM t").fetchall()
-        assert [one for (one,) in macro] == [[None] if one is None else one for one in shown]
+        assert [value for (value,) in macro] == [[None] if members_ is None else members_ for members_ in label_members]
     for city in CITIES:
         truth = values.count(city)
-        alone = sum(one == [city] for one in shown)
-        possible = sum(one is not None and (city in one or "*" in one) for one in shown)
+        alone = sum(members_ == [city] for members_ in label_members)
+        possible = sum(members_ is not None and (city in members_ or "*" in members_) for members_ in label_members)
         assert alone <= truth <= possible + suppressed
         query = "FROM sqlanon.estimated_members('t', 'city', ?, suppressed := ?)"
         sure, expected, at_most, rows = row_of(connection, query, [[city], suppressed])

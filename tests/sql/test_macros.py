@@ -67,32 +67,32 @@ def db(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
         yield connection
 
 
-def listed(names: list[str]) -> str:
+def list_literal(names: list[str]) -> str:
     return "[" + ", ".join("'" + name.replace("'", "''") + "'" for name in names) + "]"
 
 
 def k_anonymity(db: duckdb.DuckDBPyConnection, relation: str, names: list[str]) -> tuple[Any, ...]:
-    found = db.execute(f"FROM sqlanon.k_anonymity({relation}, {listed(names)})")
-    assert [column[0] for column in found.description or []] == ["k", "classes", "rows", "uniques"]
-    (row,) = found.fetchall()
+    cursor = db.execute(f"FROM sqlanon.k_anonymity({relation}, {list_literal(names)})")
+    assert [column[0] for column in cursor.description or []] == ["k", "classes", "rows", "uniques"]
+    (row,) = cursor.fetchall()
     return row
 
 
-def counted(names: list[str]) -> Counter[tuple[int | None, ...]]:
+def count_combinations(names: list[str]) -> Counter[tuple[int | None, ...]]:
     places = [COLUMNS.index(name) for name in names]
     return Counter(tuple(row[place] for place in places) for row in TABLE)
 
 
-def expected(names: list[str]) -> tuple[int, int, int, int]:
-    sizes = list(counted(names).values())
+def expected_figures(names: list[str]) -> tuple[int, int, int, int]:
+    sizes = list(count_combinations(names).values())
     return min(sizes), len(sizes), ROWS, sizes.count(1)
 
 
 @pytest.mark.thorough
 def test_k_is_that_of_the_given_columns(db: duckdb.DuckDBPyConnection) -> None:
-    assert k_anonymity(db, "'people'", ["zip", "Age"]) == expected(["zip", "Age"])
-    assert k_anonymity(db, "'people'", ["Age"]) == expected(["Age"])
-    assert expected(["zip", "Age"]) != expected(["Age"])
+    assert k_anonymity(db, "'people'", ["zip", "Age"]) == expected_figures(["zip", "Age"])
+    assert k_anonymity(db, "'people'", ["Age"]) == expected_figures(["Age"])
+    assert expected_figures(["zip", "Age"]) != expected_figures(["Age"])
 
 
 @pytest.mark.slow
@@ -101,7 +101,7 @@ def test_a_file_with_tables_gets_them_and_keeps_its_tables(tmp_path: Path) -> No
         fill(connection)
     init_database(tmp_path / "db.duckdb")
     with duckdb.connect(tmp_path / "db.duckdb", read_only=True) as connection:
-        assert k_anonymity(connection, "'people'", COLUMNS[:3]) == expected(COLUMNS[:3])
+        assert k_anonymity(connection, "'people'", COLUMNS[:3]) == expected_figures(COLUMNS[:3])
 
 
 @pytest.mark.slow
@@ -109,17 +109,17 @@ def test_a_file_with_tables_gets_them_and_keeps_its_tables(tmp_path: Path) -> No
 def test_every_name_means_its_own_column(name: str, db: duckdb.DuckDBPyConnection) -> None:
     """The macros' own names (parameters, inner columns) and patterns are names like any other."""
     for names in ([name], [name, "zip"], ["zip", name]):
-        assert k_anonymity(db, "'people'", names) == expected(list(dict.fromkeys(names)))
+        assert k_anonymity(db, "'people'", names) == expected_figures(list(dict.fromkeys(names)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in COLUMNS if name.lower() != "class_size"])
 def test_the_classes_are_those_of_the_column(name: str, db: duckdb.DuckDBPyConnection) -> None:
-    found = db.execute(f"FROM sqlanon.equivalence_classes('people', {listed([name])})")
-    columns = [column[0] for column in found.description or []]
+    relation = db.execute(f"FROM sqlanon.equivalence_classes('people', {list_literal([name])})")
+    columns = [column[0] for column in relation.description or []]
     assert columns[0] == name
     assert columns[1].startswith("class_size")
-    assert Counter({(value,): size for value, size in found.fetchall()}) == counted([name])
+    assert Counter({(value,): size for value, size in relation.fetchall()}) == count_combinations([name])
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_the_classes_are_those_of_the_column(name: str, db: duckdb.DuckDBPyConne
 def test_a_column_that_is_called_class_size_is_refused(names: list[str], db: duckdb.DuckDBPyConnection) -> None:
     """Which of the two columns of that name would be the count?"""
     with pytest.raises(duckdb.Error, match="rename it"):
-        db.execute(f"FROM sqlanon.equivalence_classes('people', {listed(names)})").fetchall()
+        db.execute(f"FROM sqlanon.equivalence_classes('people', {list_literal(names)})").fetchall()
 
 
 def test_null_is_a_value_of_its_own(db: duckdb.DuckDBPyConnection) -> None:
@@ -140,7 +140,7 @@ def test_null_is_a_value_of_its_own(db: duckdb.DuckDBPyConnection) -> None:
 @pytest.mark.parametrize("names", [["ZIP", "AGE"], ["Zip"], ["age"], ['SAY "HI"'], ["SQLANON CLASS SIZE", "zip"]])
 def test_case_does_not_matter(names: list[str], db: duckdb.DuckDBPyConnection) -> None:
     by_lower = {name.lower(): name for name in COLUMNS}
-    assert k_anonymity(db, "'people'", names) == expected([by_lower[name.lower()] for name in names])
+    assert k_anonymity(db, "'people'", names) == expected_figures([by_lower[name.lower()] for name in names])
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def test_case_does_not_matter(names: list[str], db: duckdb.DuckDBPyConnection) -
 def test_an_unknown_column_is_an_error(macro: str, names: list[str], db: duckdb.DuckDBPyConnection) -> None:
     """A name that was left out in silence, or that matched others, would make k look other than it is."""
     with pytest.raises(duckdb.BinderException):
-        db.execute(f"FROM sqlanon.{macro}('people', {listed(names)})")
+        db.execute(f"FROM sqlanon.{macro}('people', {list_literal(names)})")
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ def test_no_list_of_names_is_an_error(macro: str, argument: str, db: duckdb.Duck
 
 
 def test_a_name_given_twice_counts_once(db: duckdb.DuckDBPyConnection) -> None:
-    assert k_anonymity(db, "'people'", ["zip", "zip", "ZIP"]) == expected(["zip"])
+    assert k_anonymity(db, "'people'", ["zip", "zip", "ZIP"]) == expected_figures(["zip"])
 
 
 @pytest.mark.slow
@@ -184,7 +184,7 @@ def test_a_name_given_twice_counts_once(db: duckdb.DuckDBPyConnection) -> None:
     ],
 )
 def test_relations_are_named_by_text(relation: str, db: duckdb.DuckDBPyConnection) -> None:
-    assert k_anonymity(db, relation, ["zip", "Age"]) == expected(["zip", "Age"])
+    assert k_anonymity(db, relation, ["zip", "Age"]) == expected_figures(["zip", "Age"])
     assert db.execute(f"SELECT rows FROM sqlanon.digest({relation})").fetchall() == [(ROWS,)]
     rows = db.execute(f"SELECT sum(class_size) FROM sqlanon.equivalence_classes({relation}, ['zip'])").fetchall()
     assert rows == [(ROWS,)]
@@ -214,7 +214,7 @@ def test_the_macros_can_be_used_in_queries_and_other_macros(db: duckdb.DuckDBPyC
         WITH sizes AS (SELECT class_size FROM sqlanon.equivalence_classes('people', ['zip', 'Age']))
         SELECT min(class_size), count(*) FROM sizes
     """
-    assert db.execute(query).fetchall() == [expected(["zip", "Age"])[:2]]
+    assert db.execute(query).fetchall() == [expected_figures(["zip", "Age"])[:2]]
 
 
 # The digest
@@ -224,8 +224,8 @@ def digest(query: str) -> str:
     with duckdb.connect() as connection:
         connection.execute(read_sql_file("macros.sql"))
         connection.execute(f"CREATE TABLE t AS {query}")
-        found: str = connection.execute("SELECT digest FROM sqlanon.digest('t')").fetchall()[0][0]
-        return found
+        text: str = connection.execute("SELECT digest FROM sqlanon.digest('t')").fetchall()[0][0]
+        return text
 
 
 def test_the_digest_is_what_its_comment_says() -> None:
@@ -288,7 +288,7 @@ def test_the_digest_has_names_as_constants() -> None:
     """Beside a constant DuckDB works out a text that repeats once: a function of each row costs a quarter more."""
     macro = read_sql_file("macros.sql").partition("MACRO sqlanon.digest(")[2]
     hashed = re.findall(r"md5_number\((.+?)\) (?:>> 97|& 2147483647)", macro, re.DOTALL)
-    names = [one.replace("COLUMNS(*)", "zip") for one in hashed if not one.startswith("'='")]
+    names = [argument.replace("COLUMNS(*)", "zip") for argument in hashed if not argument.startswith("'='")]
     assert len(names) == 3
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT '02139' AS zip")
@@ -300,8 +300,8 @@ def test_the_digest_has_names_as_constants() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("type_", ["TINYINT", "SMALLINT", "INTEGER", "BIGINT"])
 def test_a_number_alone_in_its_table_has_a_digest_of_its_own(type_: str) -> None:
-    found = [digest(f"SELECT {value}::{type_} AS x") for value in (0, 1, -1, 2, 100, -100, "NULL")]
-    assert len(set(found)) == len(found)
+    digests = [digest(f"SELECT {value}::{type_} AS x") for value in (0, 1, -1, 2, 100, -100, "NULL")]
+    assert len(set(digests)) == len(digests)
 
 
 @pytest.mark.slow
@@ -312,7 +312,7 @@ def test_the_digest_does_not_depend_on_the_order_of_rows() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first_query", "second_query"),
     [
         ("SELECT 'a' AS x, 'b' AS y", "SELECT 'b' AS x, 'a' AS y"),
         ("SELECT 'ab' AS x, '' AS y", "SELECT 'a' AS x, 'b' AS y"),
@@ -334,8 +334,8 @@ def test_the_digest_does_not_depend_on_the_order_of_rows() -> None:
         ("SELECT 'a' AS x", "SELECT 'a' AS z"),
     ],
 )
-def test_different_tables_have_different_digests(one: str, other: str) -> None:
-    assert digest(one) != digest(other)
+def test_different_tables_have_different_digests(first_query: str, second_query: str) -> None:
+    assert digest(first_query) != digest(second_query)
 
 
 @pytest.mark.slow
@@ -346,14 +346,14 @@ def test_cells_that_change_places_are_found() -> None:
     digests = {digest_of(rows)}
     exchanges = set()
     while len(exchanges) < examples(40):
-        one, other = sorted(chance.sample(range(40), 2))
+        first_row, second_row = sorted(chance.sample(range(40), 2))
         column = chance.randrange(3)
-        if rows[one][column] != rows[other][column]:
-            exchanges.add((one, column, other, column))
-        exchanges.add((one, 0, one, chance.choice((1, 2))))
-    for one, column, other, second in exchanges:
+        if rows[first_row][column] != rows[second_row][column]:
+            exchanges.add((first_row, column, second_row, column))
+        exchanges.add((first_row, 0, first_row, chance.choice((1, 2))))
+    for first_row, column, second_row, second in exchanges:
         moved = [list(row) for row in rows]
-        moved[one][column], moved[other][second] = moved[other][second], moved[one][column]
+        moved[first_row][column], moved[second_row][second] = moved[second_row][second], moved[first_row][column]
         digests.add(digest_of(moved))
     assert len(digests) == 1 + len(exchanges)
 
@@ -390,10 +390,13 @@ def test_accidents_are_found() -> None:
         connection.execute(read_sql_file("macros.sql"))
         connection.execute(f"CREATE TABLE t AS {table}")
         right = connection.execute("SELECT digest FROM sqlanon.digest('t')").fetchall()
-        for what, query in ACCIDENTS.items():
+        for accident, query in ACCIDENTS.items():
             for i, j in ((0, 1), (1, 31), (30, 4), (49, 48)):
                 connection.execute(f"CREATE OR REPLACE TABLE found AS {query.format(i=i, j=j)}")
-                assert connection.execute("SELECT digest FROM sqlanon.digest('found')").fetchall() != right, (what, i)
+                assert connection.execute("SELECT digest FROM sqlanon.digest('found')").fetchall() != right, (
+                    accident,
+                    i,
+                )
 
 
 def digest_of(rows: list[list[int]]) -> str:
@@ -415,6 +418,6 @@ def test_the_macros_of_a_release_group_by_the_right_columns(tmp_path: Path) -> N
     with duckdb.connect(path, read_only=True) as release:
         assert k_anonymity(release, "'people'", ["ZIP"]) == (ROWS, 1, ROWS, 0)
         for name in COLUMNS[1:]:
-            assert k_anonymity(release, "'people'", ["zip", name]) == expected([name])
+            assert k_anonymity(release, "'people'", ["zip", name]) == expected_figures([name])
         with pytest.raises(duckdb.BinderException):
             k_anonymity(release, "'people'", ["zip", "nope"])

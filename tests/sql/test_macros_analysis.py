@@ -27,7 +27,7 @@ def db() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def asked(db: duckdb.DuckDBPyConnection, label: Any, low: Any, high: Any) -> tuple[bool, float | None]:
+def share_of(db: duckdb.DuckDBPyConnection, label: Any, low: Any, high: Any) -> tuple[bool, float | None]:
     query = "SELECT sqlanon.overlaps(?, ?, ?), sqlanon.share(?, ?, ?)"
     row = db.execute(query, [label, low, high] * 2).fetchone()
     assert row is not None
@@ -48,8 +48,8 @@ def asked(db: duckdb.DuckDBPyConnection, label: Any, low: Any, high: Any) -> tup
     ],
 )  # fmt: skip
 def test_the_share_of_a_label(db: Any, label: Any, low: Any, high: Any, share: float | None) -> None:
-    found = asked(db, label, low, high)
-    assert found == (share is None or share > 0, share if share is None else pytest.approx(share))
+    answer = share_of(db, label, low, high)
+    assert answer == (share is None or share > 0, share if share is None else pytest.approx(share))
 
 
 @pytest.mark.slow
@@ -65,8 +65,8 @@ def test_the_share_of_a_label(db: Any, label: Any, low: Any, high: Any, share: f
 )  # fmt: skip
 def test_the_share_of_a_label_of_days(db: Any, label: str | None, share: float | None) -> None:
     for ends in ((date(1980, 1, 10), date(1980, 2, 10)), ("1980-01-10", "1980-02-10")):
-        found = asked(db, label, *ends)
-        assert found == (share is None or share > 0, share if share is None else pytest.approx(share))
+        answer = share_of(db, label, *ends)
+        assert answer == (share is None or share > 0, share if share is None else pytest.approx(share))
 
 
 def some_label(rng: random.Random, dates: bool) -> str:
@@ -153,9 +153,9 @@ def test_times_are_compared_to_the_microsecond(db: Any, zone: str) -> None:
     rng, cases = random.Random(f"times {zone}"), []
     for _ in range(examples(600)):
         label, first, last = label_of_times(rng)
-        near = [one for one in (first, last) if one is not None]
+        near = [limit for limit in (first, last) if limit is not None]
         low, high = sorted(
-            rng.choice([some_time(rng), *near, *(one + rng.choice([US, -US]) for one in near)]) for _ in "ab"
+            rng.choice([some_time(rng), *near, *(moment + rng.choice([US, -US]) for moment in near)]) for _ in "ab"
         )
         ends: list[Any] = [low, high]
         if rng.random() < 0.2:
@@ -166,13 +166,13 @@ def test_times_are_compared_to_the_microsecond(db: Any, zone: str) -> None:
     query = f"SELECT sqlanon.overlaps(l, a, b), sqlanon.share(l, a, b) FROM ({rows})"
     db.execute(f"SET TimeZone = '{zone}'")
     try:
-        found = db.execute(
+        answers = db.execute(
             query, [[case[0] for case in cases], *([case[i] for case in cases] for i in (5, 6))]
         ).fetchall()
     finally:
         db.execute("RESET TimeZone")
-    assert len(found) == len(cases)
-    for (label, first, last, low, high, *_), (may, share) in zip(cases, found, strict=True):
+    assert len(answers) == len(cases)
+    for (label, first, last, low, high, *_), (may, share) in zip(cases, answers, strict=True):
         inside = first is not None and last is not None and low <= first and last <= high
         outside = (first is not None and first > high) or (last is not None and last < low)
         assert may == (not outside), (label, low, high)
@@ -196,10 +196,10 @@ def test_a_count_of_an_hour_excludes_the_other_hours_of_the_day(db: Any) -> None
 def as_set(values: list[str]) -> str:
     """A set, as mondrian writes it."""
 
-    def written(value: str) -> str:
+    def quote_member(value: str) -> str:
         return '"' + value.replace('"', '""') + '"' if re.search(r'[,{}"]|^\s|\s$|^$', value) else value
 
-    return "{" + ", ".join(map(written, sorted(values))) + "}"
+    return "{" + ", ".join(map(quote_member, sorted(values))) + "}"
 
 
 def test_members_are_what_a_set_was_made_of(db: Any) -> None:
@@ -222,9 +222,9 @@ def test_a_set_counts_by_its_members_and_an_unknown_label_between_nothing_and_al
     count = "FROM sqlanon.estimated_members('towns', 'LABEL', {})"
     share = 2 + 1 / 2 + 1 / 3 + 1 / 2
     assert db.execute(count.format("['a']")).fetchone() == (2, pytest.approx(share / 7 * 9), 7, 9)
-    known = "['a', 'b'], others := ['group'], suppressed := 2"
+    options = "['a', 'b'], others := ['group'], suppressed := 2"
     share = 2 + 1 + 2 / 3 + 1 + 1 / 2
-    assert db.execute(count.format(known)).fetchone() == (4, pytest.approx(share / 8 * 11), 9, 11)
+    assert db.execute(count.format(options)).fetchone() == (4, pytest.approx(share / 8 * 11), 9, 11)
     assert db.execute(count.format("['x, y']")).fetchone() == (0, pytest.approx(0.5 / 7 * 9), 3, 9)
     assert db.execute(count.format("['no such']")).fetchone() == (0, 0, 2, 9)
     db.execute("CREATE OR REPLACE TABLE towns AS FROM (VALUES (['a']), (['a', 'b, c']), (['*']), (NULL)) AS t(label)")
@@ -232,35 +232,35 @@ def test_a_set_counts_by_its_members_and_an_unknown_label_between_nothing_and_al
 
 
 @pytest.fixture(scope="module")
-def released(db: Any) -> str:
+def released_view(db: Any) -> str:
     db.execute('CREATE SCHEMA "my schema"; CREATE TABLE "my schema".released ("sqlanon label" VARCHAR, x VARCHAR)')
     values = "('20-29', 'a'), ('30-39', 'a'), ('≥90', 'b'), ('*', 'b'), (NULL, 'b')"
     db.execute(f'INSERT INTO "my schema".released VALUES {values}')
     return '"my schema".released'
 
 
-def test_counts_of_suppressed_rows_are_between_nothing_and_all(db: Any, released: str) -> None:
+def test_counts_of_suppressed_rows_are_between_nothing_and_all(db: Any, released_view: str) -> None:
     query = "FROM sqlanon.estimated_count(?, 'SQLANON label', 25, 39{})"
-    assert db.execute(query.format(""), [released]).fetchall() == [(1, pytest.approx(1.5 / 4 * 5), 3, 5)]
-    rows = db.execute(query.format(", suppressed := 10"), [released]).fetchall()
+    assert db.execute(query.format(""), [released_view]).fetchall() == [(1, pytest.approx(1.5 / 4 * 5), 3, 5)]
+    rows = db.execute(query.format(", suppressed := 10"), [released_view]).fetchall()
     assert rows == [(1, pytest.approx(1.5 / 4 * 15), 13, 15)]
 
 
-def test_bounds_of_averages_need_the_bounds_of_values(db: Any, released: str) -> None:
+def test_bounds_of_averages_need_the_bounds_of_values(db: Any, released_view: str) -> None:
     query = "FROM sqlanon.estimated_average(?, 'sqlanon label'{})"
-    assert db.execute(query.format(""), [released]).fetchall() == [(None, pytest.approx(29.5), None, 4)]
-    rows = db.execute(query.format(", least := 0, most := 100"), [released]).fetchall()
+    assert db.execute(query.format(""), [released_view]).fetchall() == [(None, pytest.approx(29.5), None, 4)]
+    rows = db.execute(query.format(", least := 0, most := 100"), [released_view]).fetchall()
     assert rows == [(140 / 4, pytest.approx((24.5 + 34.5 + 95 + 50) / 4), pytest.approx(268 / 4), 4)]
-    rows = db.execute(query.format(", least := 0, most := 100, suppressed := 4"), [released]).fetchall()
-    assert [(one[0], one[2]) for one in rows] == [(140 / 8, pytest.approx(668 / 8))]
-    rows = db.execute(query.format(", most := 100, suppressed := 4"), [released]).fetchall()
-    assert [(one[0], one[2]) for one in rows] == [(None, pytest.approx(668 / 8))]
+    rows = db.execute(query.format(", least := 0, most := 100, suppressed := 4"), [released_view]).fetchall()
+    assert [(row[0], row[2]) for row in rows] == [(140 / 8, pytest.approx(668 / 8))]
+    rows = db.execute(query.format(", most := 100, suppressed := 4"), [released_view]).fetchall()
+    assert [(row[0], row[2]) for row in rows] == [(None, pytest.approx(668 / 8))]
 
 
 @pytest.mark.slow
-def test_columns_of_any_name_are_read_in_groups_and_conditions(db: Any, released: str) -> None:
+def test_columns_of_any_name_are_read_in_groups_and_conditions(db: Any, released_view: str) -> None:
     """The macros' own names meet no column."""
-    where = f'FROM {released} WHERE sqlanon.overlaps("sqlanon label", 25, 39)'
+    where = f'FROM {released_view} WHERE sqlanon.overlaps("sqlanon label", 25, 39)'
     shares = db.execute(f'SELECT x, sum(sqlanon.share("sqlanon label", 25, 39)) {where} GROUP BY x ORDER BY x')
     assert shares.fetchall() == [("a", 1.5), ("b", None)]
     for name in ("x", "l", "h", "a", "b", "start", "dated", "since", "till", "label", "low", "share", "step"):
@@ -271,11 +271,11 @@ def test_columns_of_any_name_are_read_in_groups_and_conditions(db: Any, released
 
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", ["integer_division = true", "default_null_order = 'NULLS_LAST'"])
-def test_settings_of_the_client_change_no_figure(db: Any, released: str, setting: str) -> None:
+def test_settings_of_the_client_change_no_figure(db: Any, released_view: str, setting: str) -> None:
     queries = [
-        f"FROM sqlanon.estimated_count('{released}', 'sqlanon label', 25, 39)",
-        f"FROM sqlanon.estimated_average('{released}', 'sqlanon label', least := 0, most := 99)",
-        f"FROM sqlanon.suppressed_values('{released}', ['x', 'sqlanon label'])",
+        f"FROM sqlanon.estimated_count('{released_view}', 'sqlanon label', 25, 39)",
+        f"FROM sqlanon.estimated_average('{released_view}', 'sqlanon label', least := 0, most := 99)",
+        f"FROM sqlanon.suppressed_values('{released_view}', ['x', 'sqlanon label'])",
     ]
     before = [sorted(db.execute(query).fetchall()) for query in queries]
     assert before[2] == [("sqlanon label", 1, 5, 0.2), ("x", 0, 5, 0.0)]
@@ -294,21 +294,22 @@ def test_settings_of_the_client_change_no_figure(db: Any, released: str, setting
         "suppressed_values('{}', ['x', 'nope'])",
     ],
 )
-def test_an_unknown_column_is_an_error(db: Any, released: str, call: str) -> None:
+def test_an_unknown_column_is_an_error(db: Any, released_view: str, call: str) -> None:
     with pytest.raises(duckdb.BinderException, match="nope"):
-        db.execute(f"FROM sqlanon.{call.format(released)}")
+        db.execute(f"FROM sqlanon.{call.format(released_view)}")
 
 
 @pytest.mark.parametrize("ends", [(1, "x"), (1, date(2020, 1, 1)), (date(2020, 1, 1), 1)])
 def test_ends_of_two_kinds_are_an_error(db: Any, ends: tuple[Any, Any]) -> None:
     with pytest.raises(duckdb.ConversionException):
-        asked(db, "20", *ends)
+        share_of(db, "20", *ends)
 
 
 def test_the_macros_that_read_labels_share_their_words() -> None:
     steps = {re.sub(r"\s+", " ", match) for match in re.findall(r"SELECT\s+x,.*?\"sqlanon label\"", TEXT, re.DOTALL)}
     shares = {
-        re.sub(r"\s+", " ", one) for one in re.findall(r"SELECT CASE WHEN count\(share\).*?AS share\s", TEXT, re.DOTALL)
+        re.sub(r"\s+", " ", macro)
+        for macro in re.findall(r"SELECT CASE WHEN count\(share\).*?AS share\s", TEXT, re.DOTALL)
     }
     assert len(steps) == len(shares) == 1
     assert TEXT.count('"sqlanon label"') == 3

@@ -65,14 +65,16 @@ LIST = "['CLASS', 'say \"hi\"']"
 
 @pytest.mark.thorough
 @settings(max_examples=examples(100), deadline=None)
-@given(first=ROWS, second=ROWS, known=st.integers(0, 2))
-def test_macros_find_what_the_builders_find(first: list[Any], second: list[Any], known: int, db: Connection) -> None:
-    check_macros(first, second, known, db)
+@given(first=ROWS, second=ROWS, known_values=st.integers(0, 2))
+def test_macros_find_what_the_builders_find(
+    first: list[Any], second: list[Any], known_values: int, db: Connection
+) -> None:
+    check_macros(first, second, known_values, db)
 
 
-def check_macros(first: list[Any], second: list[Any], known: int, db: Connection) -> None:
+def check_macros(first: list[Any], second: list[Any], known_values: int, db: Connection) -> None:
     fill(db, r=first, o=second)
-    one, two = table("r"), table("o")
+    first_table, two = table("r"), table("o")
 
     def built(query: Any) -> Counter[Any]:
         rows = db.execute(query.sql("duckdb")).fetchall()
@@ -83,37 +85,39 @@ def check_macros(first: list[Any], second: list[Any], known: int, db: Connection
     def as_text(rows: list[Any], order: list[int]) -> Counter[Any]:
         return Counter(tuple(row[i] if i or row[i] is None else str(row[i]) for i in order) for row in rows)
 
-    found = call_macro(db, f"homogeneous_classes('r', {LIST}, 'value_of')")
-    assert as_text(found, [0, 1, 3, 2]) == built(disclosure.homogeneity(one, QUASI, "value_of"))
-    found = call_macro(db, f"background_knowledge_classes('r', {LIST}, 'value_of', known := {known})")
-    assert as_text(found, [0, 1, 3, 2]) == built(disclosure.background_knowledge(one, QUASI, "value_of", known))
-    found = call_macro(db, f"skewness_classes('r', {LIST}, 'value_of') WHERE p >= 0.5 AND ratio >= 2 - 1e-9")
-    expected = built(disclosure.skewness(one, QUASI, "value_of"))
-    assert as_text(found, [0, 1, 3, 4]) == Counter({(*row[:3], row[-1]): n for row, n in expected.items()})
+    answer = call_macro(db, f"homogeneous_classes('r', {LIST}, 'value_of')")
+    assert as_text(answer, [0, 1, 3, 2]) == built(disclosure.homogeneity(first_table, QUASI, "value_of"))
+    answer = call_macro(db, f"background_knowledge_classes('r', {LIST}, 'value_of', known := {known_values})")
+    assert as_text(answer, [0, 1, 3, 2]) == built(
+        disclosure.background_knowledge(first_table, QUASI, "value_of", known_values)
+    )
+    answer = call_macro(db, f"skewness_classes('r', {LIST}, 'value_of') WHERE p >= 0.5 AND ratio >= 2 - 1e-9")
+    expected = built(disclosure.skewness(first_table, QUASI, "value_of"))
+    assert as_text(answer, [0, 1, 3, 4]) == Counter({(*row[:3], row[-1]): n for row, n in expected.items()})
     attributes = tuple(LinkedAttribute(name, name, name) for name in QUASI)
-    linked = ReleaseLink(one, two, (), attributes)
-    with_value = ReleaseLink(one, two, ("value_of",), attributes)
-    ((none, one_, few, matched, identified, _),) = db.execute(linkage(linked, 3).sql("duckdb")).fetchall()
-    found = call_macro(db, f"linkage('r', 'o', {LIST}, k := 3)")
-    assert found == [(none, one_, few, len(first), matched, identified)]
-    found = call_macro(db, f"composition_classes('r', 'o', {LIST}, 'value_of')")
+    linked = ReleaseLink(first_table, two, (), attributes)
+    with_value = ReleaseLink(first_table, two, ("value_of",), attributes)
+    ((none, once, few, matched, identified, _),) = db.execute(linkage(linked, 3).sql("duckdb")).fetchall()
+    answer = call_macro(db, f"linkage('r', 'o', {LIST}, k := 3)")
+    assert answer == [(none, once, few, len(first), matched, identified)]
+    answer = call_macro(db, f"composition_classes('r', 'o', {LIST}, 'value_of')")
     expected = built(composition(with_value))
     assert (
         Counter(
-            (*(str(x) if x is not None and not i else x for i, x in enumerate(row[:3])), min(row[3:])) for row in found
+            (*(str(x) if x is not None and not i else x for i, x in enumerate(row[:3])), min(row[3:])) for row in answer
         )
         == expected
     )
-    found = call_macro(db, f"complementary_classes('r', 'o', {LIST}, ['VALUE_OF'], 3)")
-    assert as_text(found, [0, 1, 2]) == built(complementary_release(with_value, 3))
-    for each, call in ((linked, ""), (with_value, ", shared := ['Value_Of']")):
-        found = call_macro(db, f"temporal_classes('r', 'o', {LIST}, k := 3{call})")
-        came, went = ([row for row in found if 0 < row[i] < 3] for i in (2, 3))
-        assert as_text(came, [0, 1, 2]) == built(temporal_attack(each, 3))
-        assert as_text(went, [0, 1, 3]) == built(temporal_attack(each.in_reverse, 3))
-        assert len({*came, *went}) == len(found)
-    found = call_macro(db, f"unsorted_matching('r', 'o', {LIST})")
-    assert found == db.execute(compare_positions(linked).sql("duckdb")).fetchall()
+    answer = call_macro(db, f"complementary_classes('r', 'o', {LIST}, ['VALUE_OF'], 3)")
+    assert as_text(answer, [0, 1, 2]) == built(complementary_release(with_value, 3))
+    for joined, call in ((linked, ""), (with_value, ", shared := ['Value_Of']")):
+        answer = call_macro(db, f"temporal_classes('r', 'o', {LIST}, k := 3{call})")
+        came, went = ([row for row in answer if 0 < row[i] < 3] for i in (2, 3))
+        assert as_text(came, [0, 1, 2]) == built(temporal_attack(joined, 3))
+        assert as_text(went, [0, 1, 3]) == built(temporal_attack(joined.in_reverse, 3))
+        assert len({*came, *went}) == len(answer)
+    answer = call_macro(db, f"unsorted_matching('r', 'o', {LIST})")
+    assert answer == db.execute(compare_positions(linked).sql("duckdb")).fetchall()
 
 
 @pytest.mark.slow

@@ -68,21 +68,21 @@ def insert(db: Connection, name: str, rows: Sequence[Sequence[Any]]) -> None:
         db.execute(f"INSERT INTO src.{name} VALUES {values}", [value for row in rows for value in row])
 
 
-def one(db: Connection, macro: str, *arguments: Any, **options: Any) -> tuple[Any, ...]:
+def single_row(db: Connection, macro: str, *arguments: Any, **options: Any) -> tuple[Any, ...]:
     """The one row of a macro on table t."""
     query = call_macro(macro, "src.main.t", *arguments, catalog="lib", **options).sql("duckdb")
-    found = db.execute(query)
-    assert tuple(column[0] for column in found.description or []) == COLUMNS[macro]
-    (row,) = found.fetchall()
+    relation = db.execute(query)
+    assert tuple(column[0] for column in relation.description or []) == COLUMNS[macro]
+    (row,) = relation.fetchall()
     return row
 
 
 def by_class(db: Connection, macro: str, *arguments: Any, **options: Any) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     """The figures of each class of table t: by Age and zip, as the table has them."""
     query = call_macro(macro, "src.main.t", *arguments, catalog="lib", **options).sql("duckdb")
-    found = db.execute(query)
-    assert [column[0] for column in found.description or []][:2] == ["age", "ZIP"]
-    rows = found.fetchall()
+    relation = db.execute(query)
+    assert [column[0] for column in relation.description or []][:2] == ["age", "ZIP"]
+    rows = relation.fetchall()
     classes = {row[:2]: row[2:] for row in rows}
     assert len(classes) == len(rows)
     return classes
@@ -108,8 +108,8 @@ def counts(rows: Sequence[Row], sensitive: str, person: str | None) -> Counter[V
     return Counter(value for value, _ in {(row[sensitive], row[person]) for row in rows})
 
 
-def recursive_c(counted: Counter[Value], least: int) -> float:
-    ordered = sorted(counted.values(), reverse=True)
+def recursive_c(value_counts: Counter[Value], least: int) -> float:
+    ordered = sorted(value_counts.values(), reverse=True)
     tail = sum(ordered[least - 1 :])
     return 0.0 if least == 1 else ordered[0] / tail if tail else INFINITY
 
@@ -127,15 +127,15 @@ def excess(p: Mapping[Value, Fraction], q: Mapping[Value, Fraction]) -> float:
     return INFINITY if p.keys() - q else max((max(0.0, gain + math.log(q[v])) for v, gain in gains.items()), default=0)
 
 
-def close(found: Any, expected: Any) -> bool:
+def close(values: Any, expected: Any) -> bool:
     """Equal, numbers within 1e-12; infinite or missing ones the same."""
     if isinstance(expected, tuple | list):
-        return len(found) == len(expected) and all(map(close, found, expected))
+        return len(values) == len(expected) and all(map(close, values, expected))
     if isinstance(expected, dict):
-        return found.keys() == expected.keys() and all(close(found[key], expected[key]) for key in expected)
+        return values.keys() == expected.keys() and all(close(values[key], expected[key]) for key in expected)
     if expected is None or isinstance(expected, str):
-        return bool(found == expected)
-    return found is not None and math.isclose(found, expected, rel_tol=1e-12, abs_tol=1e-12)
+        return bool(values == expected)
+    return values is not None and math.isclose(values, expected, rel_tol=1e-12, abs_tol=1e-12)
 
 
 def some_rows(chance: random.Random, least: int = 1) -> list[Row]:
@@ -174,13 +174,18 @@ def test_diversity_is_that_of_the_classes(tables: Any, person: str | None, db: C
     for least in (1, 2, 3):
         expected = {}
         for name, rows in classes.items():
-            counted = counts(rows, "s", person)
-            expected[name] = (len(rows), len(counted), math.exp(entropy(counted)), recursive_c(counted, least))
-        found = by_class(db, "l_diversity_classes", QUASI, "s", l=least, **options)
-        assert close(found, expected)
+            value_counts = counts(rows, "s", person)
+            expected[name] = (
+                len(rows),
+                len(value_counts),
+                math.exp(entropy(value_counts)),
+                recursive_c(value_counts, least),
+            )
+        figures = by_class(db, "l_diversity_classes", QUASI, "s", l=least, **options)
+        assert close(figures, expected)
         _, distinct, entropies, cs = zip(*expected.values(), strict=True)
         worst = (min(distinct), min(entropies), max(cs), len(classes))
-        assert close(one(db, "l_diversity", QUASI, "s", l=least, **options), worst)
+        assert close(single_row(db, "l_diversity", QUASI, "s", l=least, **options), worst)
 
 
 @pytest.mark.slow
@@ -194,15 +199,15 @@ def test_shares_are_held_against_the_source(tables: Any, source_is: str, person:
         options["reference"] = "src.main.source"
     q = shares(counts(source if source_is == "another" else rows, "s", person))
     expected = {}
-    for name, own in classes.items():
-        p = shares(counts(own, "s", person))
-        expected[name] = (len(own), delta(p, q), beta(p, q), excess(p, q), float(max(p.values())))
+    for name, members in classes.items():
+        p = shares(counts(members, "s", person))
+        expected[name] = (len(members), delta(p, q), beta(p, q), excess(p, q), float(max(p.values())))
     assert close(by_class(db, "disclosure_classes", QUASI, "s", **options), expected)
     _, worst_delta, worst_beta, worst_excess, worst_alpha = map(max, zip(*expected.values(), strict=True))
-    assert close(one(db, "delta_disclosure", QUASI, "s", **options), (worst_delta, len(classes)))
-    assert close(one(db, "beta_likeness", QUASI, "s", **options), (worst_beta, worst_excess, len(classes)))
+    assert close(single_row(db, "delta_disclosure", QUASI, "s", **options), (worst_delta, len(classes)))
+    assert close(single_row(db, "beta_likeness", QUASI, "s", **options), (worst_beta, worst_excess, len(classes)))
     options.pop("reference", None)
-    assert close(one(db, "alpha", QUASI, "s", **options), (worst_alpha, len(classes)))
+    assert close(single_row(db, "alpha", QUASI, "s", **options), (worst_alpha, len(classes)))
 
 
 @pytest.mark.slow
@@ -222,43 +227,43 @@ def test_closeness_is_the_distance_to_the_source(
         options["hierarchy"] = "src.main.tree"
     q = shares(counts(source, sensitive, person))
     expected = {}
-    for name, own in classes.items():
-        p = shares(counts(own, sensitive, person))
+    for name, members in classes.items():
+        p = shares(counts(members, sensitive, person))
         if distance == "hierarchical":
             t = hierarchical_distance(p, q, TREE)
         else:
             t = equal_distance(p, q) if distance == "equal" else ordered_distance(p, q)
-        expected[name] = (len(own), float(t))
+        expected[name] = (len(members), float(t))
     assert close(by_class(db, "t_closeness_classes", QUASI, sensitive, **options), expected)
     worst = max(t for _, t in expected.values())
-    assert close(one(db, "t_closeness", QUASI, sensitive, **options), (worst, len(classes)))
+    assert close(single_row(db, "t_closeness", QUASI, sensitive, **options), (worst, len(classes)))
 
 
 @pytest.mark.slow
 def test_without_a_reference_the_source_is_the_table(tables: Any, db: Connection) -> None:
     for distance in ("equal", "ordered"):
-        own = one(db, "t_closeness", QUASI, "s", distance=distance)
-        assert own == one(db, "t_closeness", QUASI, "s", distance=distance, reference="src.main.t")
+        without_reference = single_row(db, "t_closeness", QUASI, "s", distance=distance)
+        assert without_reference == single_row(db, "t_closeness", QUASI, "s", distance=distance, reference="src.main.t")
 
 
 @pytest.mark.slow
 def test_persons_are_counted_once_a_class(tables: Any, db: Connection) -> None:
     rows, _, _ = tables
     classes = classes_of(rows)
-    expected = {name: (size(own, "id"), len(own)) for name, own in classes.items()}
+    expected = {name: (size(members, "id"), len(members)) for name, members in classes.items()}
     assert by_class(db, "person_k_anonymity_classes", QUASI, "id") == expected
     sizes = [persons for persons, _ in expected.values()]
     figures = (min(sizes), len(classes), size(rows, "id"), len(rows), sizes.count(1))
-    assert one(db, "person_k_anonymity", QUASI, "id") == figures
+    assert single_row(db, "person_k_anonymity", QUASI, "id") == figures
     risk = (len(sizes) / sum(sizes), sizes.count(1) / sum(sizes), len(sizes), len(rows))
-    assert close(one(db, "average_risk", QUASI, person="id"), risk)
+    assert close(single_row(db, "average_risk", QUASI, person="id"), risk)
 
 
 def test_average_risk_is_of_rows_where_no_person_is_given(tables: Any, db: Connection) -> None:
     rows, _, _ = tables
-    sizes = [len(own) for own in classes_of(rows).values()]
+    sizes = [len(members) for members in classes_of(rows).values()]
     figures = (len(sizes) / len(rows), sizes.count(1) / len(rows), len(sizes), len(rows))
-    assert close(one(db, "average_risk", QUASI), figures)
+    assert close(single_row(db, "average_risk", QUASI), figures)
 
 
 @pytest.mark.slow
@@ -271,19 +276,23 @@ def test_classes_are_held_against_the_population(
     classes, theirs = classes_of(rows), classes_of(population)
     options = {} if voter is None else {"population_person": voter}
     matched = {name: size(theirs.get(name, []), voter) for name in classes}
-    null_map = sum(len(own) for name, own in classes.items() if not matched[name])
-    assert one(db, "k_map", QUASI, "src.main.population", **options) == (min(matched.values()), null_map, len(classes))
+    null_map = sum(len(members) for name, members in classes.items() if not matched[name])
+    assert single_row(db, "k_map", QUASI, "src.main.population", **options) == (
+        min(matched.values()),
+        null_map,
+        len(classes),
+    )
 
     if person is not None:
         options["person"] = person
     presence = {}
     for name in classes.keys() | theirs.keys():
-        own, all_ = size(classes.get(name, []), person), size(theirs.get(name, []), voter)
-        presence[name] = (own, all_, own / all_ if all_ else INFINITY)
+        in_class, all_ = size(classes.get(name, []), person), size(theirs.get(name, []), voter)
+        presence[name] = (in_class, all_, in_class / all_ if all_ else INFINITY)
     assert close(by_class(db, "presence_classes", QUASI, "src.main.population", **options), presence)
     shares_ = [share for _, _, share in presence.values()]
     figures = (min(shares_), max(shares_), len(presence))
-    assert close(one(db, "delta_presence", QUASI, "src.main.population", **options), figures)
+    assert close(single_row(db, "delta_presence", QUASI, "src.main.population", **options), figures)
 
 
 def test_the_population_s_columns_are_found_by_name(db: Connection) -> None:
@@ -292,11 +301,11 @@ def test_the_population_s_columns_are_found_by_name(db: Connection) -> None:
     db.execute(
         "CREATE OR REPLACE TABLE src.voters AS SELECT '7' AS Zip, 0 AS other, unnest([1, 2, 2, 3])::HUGEINT AS AGE"
     )
-    assert one(db, "k_map", ["zip", "age"], "src.voters") == (1, 0, 2)
-    assert one(db, "k_map", ["AGE", "Zip"], "src.voters") == (1, 0, 2)
-    assert one(db, "delta_presence", ["zip", "age"], "src.voters") == (0.0, 1.0, 3)
-    found = by_class(db, "presence_classes", ["zip", "age"], "src.voters")
-    assert found == {(1, "7"): (1, 1, 1.0), (2, "7"): (2, 2, 1.0), (3, "7"): (0, 1, 0.0)}
+    assert single_row(db, "k_map", ["zip", "age"], "src.voters") == (1, 0, 2)
+    assert single_row(db, "k_map", ["AGE", "Zip"], "src.voters") == (1, 0, 2)
+    assert single_row(db, "delta_presence", ["zip", "age"], "src.voters") == (0.0, 1.0, 3)
+    presence = by_class(db, "presence_classes", ["zip", "age"], "src.voters")
+    assert presence == {(1, "7"): (1, 1, 1.0), (2, "7"): (2, 2, 1.0), (3, "7"): (0, 1, 0.0)}
 
 
 # --- the literature's examples ----------------------------------------------------------------------
@@ -322,8 +331,8 @@ def of_x(db: Connection, macro: str, **options: Any) -> list[tuple[Any, ...]]:
 )
 def test_li_et_al_incomes(classes: Sequence[Sequence[int]], distances: list[float], db: Connection) -> None:
     table_of(db, *classes, type_="INTEGER")
-    found = of_x(db, "t_closeness_classes", distance="ordered")
-    assert close(found, [(number, 3, distance) for number, distance in enumerate(distances)])
+    answer = of_x(db, "t_closeness_classes", distance="ordered")
+    assert close(answer, [(number, 3, distance) for number, distance in enumerate(distances)])
     assert close(of_x(db, "t_closeness", distance="ordered"), [(max(distances), 3)])
 
 
@@ -425,7 +434,9 @@ NAMED: dict[str, tuple[str, ...]] = {
 }
 
 
-def called(db: Connection, macro: str, relation: str, quasi: Sequence[str], **arguments: str) -> list[tuple[Any, ...]]:
+def macro_rows(
+    db: Connection, macro: str, relation: str, quasi: Sequence[str], **arguments: str
+) -> list[tuple[Any, ...]]:
     """A macro's rows; the arguments by the parameters' names."""
     positional = [arguments[parameter] for parameter in {**EVERY, **TWINS}[macro]]
     options = {name: arguments[name] for name in NAMED.get(macro, ()) if name in arguments}
@@ -455,7 +466,7 @@ def test_every_name_means_its_own_column(macro: str, step: int, db: Connection) 
     """As a quasi-identifier, as a sensitive column, and as one of persons; in whatever case."""
     arguments = {"sensitive": "b", "person": "d", "population": "src.plain", "reference": "src.plain"}
     arguments["population_person"] = "d"
-    expected = called(db, macro, "src.plain", ["a", "other"], **arguments)
+    expected = macro_rows(db, macro, "src.plain", ["a", "other"], **arguments)
     for i in range(0, len(HOSTILE), step):
         name, sensitive, person = HOSTILE[i], HOSTILE[i - 1], HOSTILE[i - 2]
         renamed = ", ".join(
@@ -465,9 +476,9 @@ def test_every_name_means_its_own_column(macro: str, step: int, db: Connection) 
             CREATE OR REPLACE VIEW src.renamed AS
             SELECT h.* REPLACE ({renamed}) FROM src.hostile AS h JOIN src.plain AS p ON h.number = p.i
         """)
-        there = {"sensitive": sensitive, "person": person, "population": "src.renamed", "reference": "src.renamed"}
-        there["population_person"] = person.upper() if person.isascii() else person
-        assert called(db, macro, "src.renamed", [name, "OTHER"], **there) == expected, (name, sensitive, person)
+        names = {"sensitive": sensitive, "person": person, "population": "src.renamed", "reference": "src.renamed"}
+        names["population_person"] = person.upper() if person.isascii() else person
+        assert macro_rows(db, macro, "src.renamed", [name, "OTHER"], **names) == expected, (name, sensitive, person)
 
 
 @pytest.mark.thorough
@@ -484,11 +495,11 @@ def test_classes_have_the_given_columns(macro: str, db: Connection) -> None:
             with pytest.raises(duckdb.Error, match="rename it"):
                 db.execute(query).fetchall()
             continue
-        found = db.execute(query)
-        columns = [column[0] for column in found.description or []]
+        relation = db.execute(query)
+        columns = [column[0] for column in relation.description or []]
         figures = figures or columns[1:]
         assert columns == [name, *figures]
-        assert sorted(row[0] for row in found.fetchall()) == [0, 1, 2, 3]
+        assert sorted(row[0] for row in relation.fetchall()) == [0, 1, 2, 3]
 
 
 @pytest.mark.slow
@@ -497,16 +508,16 @@ def test_classes_have_the_given_columns(macro: str, db: Connection) -> None:
 def test_an_unknown_column_is_an_error(macro: str, db: Connection) -> None:
     right = {"sensitive": "b", "person": "d", "population": "src.plain", "reference": "src.plain"}
     right["population_person"] = "d"
-    assert called(db, macro, "src.plain", ["a"], **right)
+    assert macro_rows(db, macro, "src.plain", ["a"], **right)
     for quasi in (["nope"], ["a", "nope"], [".*"], [""], ["a "], []):
         with pytest.raises(duckdb.BinderException):
-            called(db, macro, "src.plain", quasi, **right)
+            macro_rows(db, macro, "src.plain", quasi, **right)
     for parameter in {**EVERY, **TWINS}[macro] + NAMED.get(macro, ()):
         for name in ("nope", ".*", "", "src.nope", "(SELECT 1 AS b)"):
             with pytest.raises(duckdb.Error):
-                called(db, macro, "src.plain", ["a"], **{**right, parameter: name})
+                macro_rows(db, macro, "src.plain", ["a"], **{**right, parameter: name})
     with pytest.raises(duckdb.Error):
-        called(db, macro, "src.nope", ["a"], **right)
+        macro_rows(db, macro, "src.nope", ["a"], **right)
 
 
 @pytest.mark.slow
@@ -563,12 +574,12 @@ def test_an_empty_table_has_figures_of_nothing(db: Connection) -> None:
     }
     arguments = {"sensitive": "s", "person": "id", "population": "src.population", "reference": "src.source"}
     for macro, figures in empty.items():
-        assert called(db, macro, "src.t", QUASI, **arguments) == [figures], macro
+        assert macro_rows(db, macro, "src.t", QUASI, **arguments) == [figures], macro
     for macro in TWINS:
-        assert called(db, macro, "src.t", QUASI, **arguments) == []
+        assert macro_rows(db, macro, "src.t", QUASI, **arguments) == []
     for distance in ("ordered", "hierarchical"):
         options = {"hierarchy": "src.tree"} if distance == "hierarchical" else {}
-        assert one(db, "t_closeness", QUASI, "s", distance=distance, **options) == (None, 0)
+        assert single_row(db, "t_closeness", QUASI, "s", distance=distance, **options) == (None, 0)
 
 
 def test_all_is_far_from_an_empty_source(db: Connection) -> None:
@@ -624,11 +635,13 @@ def test_values_are_of_any_type(value: str, db: Connection) -> None:
     ]
     for macro, more in [*calls, ("t_closeness", {"distance": "ordered"})]:
         options = more if macro in ("l_diversity", "alpha") else {"reference": "src.typed", **more}
-        found, expected = (
-            db.execute(call_macro(macro, "src.part", ["zip"], of, catalog="lib", **options).sql("duckdb")).fetchall()
-            for of in ("s", "n")
+        answer, expected = (
+            db.execute(
+                call_macro(macro, "src.part", ["zip"], column, catalog="lib", **options).sql("duckdb")
+            ).fetchall()
+            for column in ("s", "n")
         )
-        assert close(found, expected), (macro, options)
+        assert close(answer, expected), (macro, options)
     by_value = db.execute("SELECT classes FROM lib.sqlanon.k_map('src.part', ['s'], 'src.typed')").fetchall()
     assert by_value == db.execute("SELECT count(*) FROM (SELECT DISTINCT s FROM src.part)").fetchall()
 
@@ -667,8 +680,8 @@ def test_settings_of_the_client_change_no_figure(setting: str, db: Connection) -
     name = setting.split(maxsplit=1)[0]
 
     def figures() -> list[Any]:
-        ordered = one(db, "t_closeness", QUASI, "s", distance="ordered")
-        return [called(db, macro, "src.t", QUASI, **arguments) for macro in EVERY] + [ordered]
+        ordered = single_row(db, "t_closeness", QUASI, "s", distance="ordered")
+        return [macro_rows(db, macro, "src.t", QUASI, **arguments) for macro in EVERY] + [ordered]
 
     before = figures()
     db.execute(f"SET {setting}")
@@ -733,11 +746,11 @@ def test_twins_share_their_words() -> None:
         ):
             bodies[name] = dict(re.findall(r'("sqlanon \w+") AS \((.*?)\n    \)', body, re.DOTALL))
     assert bodies.keys() >= EVERY.keys() | TWINS.keys()
-    own = defaultdict(set)
+    words_by_part = defaultdict(set)
     for parts in bodies.values():
         for part, words in parts.items():
-            own[part].add(words)
-    several = {part for part, words in own.items() if len(words) > 1}
+            words_by_part[part].add(words)
+    several = {part for part, words in words_by_part.items() if len(words) > 1}
     assert several <= {'"sqlanon seen"', '"sqlanon figures"'}  # of persons and of values; of each requirement
     for twin in TWINS:
         name = twin.removesuffix("_classes")

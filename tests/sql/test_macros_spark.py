@@ -37,7 +37,7 @@ def functions(session: Any) -> Any:
         session.sql("DROP SCHEMA sqlanon")
 
 
-def shown(value: Any) -> str:
+def text_of(value: Any) -> str:
     return "NULL" if value is None else f"{value:.6g}" if isinstance(value, (float, Decimal)) else str(value)
 
 
@@ -45,7 +45,9 @@ def shown(value: Any) -> str:
 def test_an_example_shows_what_it_gives(example: str, functions: Any) -> None:
     query, _, expected = example.partition(";\n")
     sql = functions.sql(query)
-    rows = [", ".join(f"{of} {shown(v)}" for of, v in zip(sql.columns, row, strict=True)) for row in sql.collect()]
+    rows = [
+        ", ".join(f"{name} {text_of(v)}" for name, v in zip(sql.columns, row, strict=True)) for row in sql.collect()
+    ]
     assert sorted(rows) == [line.removeprefix("-- ") for line in expected.splitlines()]
 
 
@@ -80,18 +82,18 @@ def test_they_say_what_the_macros_say(seed: int, functions: Any) -> None:
     connection.execute("CREATE TABLE few (q VARCHAR, s VARCHAR)")
     connection.executemany("INSERT INTO few VALUES (?, ?)", rows)
     functions.createDataFrame(rows, "q STRING, s STRING").createOrReplaceTempView("few")
-    there = {row[0]: list(row[1:]) for row in functions.sql(PER_CLASS).collect()}
-    here = {row[0]: list(row[1:]) for row in connection.execute(MACROS).fetchall()}
-    assert there.keys() == here.keys()
-    for name, figures in here.items():
-        assert there[name] == pytest.approx(figures, rel=1e-12, abs=1e-12)
+    in_spark = {row[0]: list(row[1:]) for row in functions.sql(PER_CLASS).collect()}
+    in_duckdb = {row[0]: list(row[1:]) for row in connection.execute(MACROS).fetchall()}
+    assert in_spark.keys() == in_duckdb.keys()
+    for name, figures in in_duckdb.items():
+        assert in_spark[name] == pytest.approx(figures, rel=1e-12, abs=1e-12)
     sizes = "(SELECT collect_list(n) FROM (SELECT count(*) AS n FROM few GROUP BY q))"
     for name, columns in (
         ("k_anonymity", "k, classes, rows, uniques"),
         ("average_risk", "average_risk, sample_uniqueness, classes"),
     ):
-        own = connection.execute(f"SELECT {columns} FROM sqlanon.{name}('few', ['q'])").fetchone()
-        assert tuple(functions.sql(f"SELECT * FROM sqlanon.{name}({sizes})").collect()[0]) == pytest.approx(own)
+        answer = connection.execute(f"SELECT {columns} FROM sqlanon.{name}('few', ['q'])").fetchone()
+        assert tuple(functions.sql(f"SELECT * FROM sqlanon.{name}({sizes})").collect()[0]) == pytest.approx(answer)
     functions.catalog.dropTempView("few")
 
 

@@ -27,7 +27,7 @@ class Limited:
         """A search within the levels."""
         search = search_of(self.case, **limits)
         bottom, top = (tuple(pick(level) for level in self.levels) for pick in (min, max))
-        holes = tuple(frozenset(range(min(own), max(own))) - frozenset(own) for own in self.levels)
+        holes = tuple(frozenset(range(min(levels), max(levels))) - frozenset(levels) for levels in self.levels)
         search.lattice = Lattice(search.lattice.attributes, bottom, top, holes if any(holes) else ())
         return search
 
@@ -35,14 +35,20 @@ class Limited:
         """What satisfies within the levels, by asking one after the other."""
         arguments = self.case.arguments
         table = Table.of(arguments.pop("rows"), arguments.pop("hierarchies"))
-        found = oracle.satisfying(table, **arguments)
-        return [one for one in found if all(level in own for level, own in zip(one.levels, self.levels, strict=True))]
+        candidates = oracle.satisfying(table, **arguments)
+        return [
+            candidate
+            for candidate in candidates
+            if all(
+                level in attribute_levels for level, attribute_levels in zip(candidate.levels, self.levels, strict=True)
+            )
+        ]
 
 
 @st.composite
 def limit_search(draw: st.DrawFn) -> Limited:
     """Often all levels; else some, which may leave gaps."""
-    case = draw(random_cases.cases().filter(lambda one: bool(one.rows)))
+    case = draw(random_cases.cases().filter(lambda tables: bool(tables.rows)))
     whole = tuple(tuple(range(tree.height + 1)) for tree in case.hierarchies.values())
     if draw(st.booleans()):
         return Limited(case, whole)
@@ -52,7 +58,7 @@ def limit_search(draw: st.DrawFn) -> Limited:
 
 def minimal_of(figures: list[oracle.Figures]) -> list[oracle.Figures]:
     return [
-        figure for figure in figures if not any(oracle.strictly_lower(other.levels, figure.levels) for other in figures)
+        figure for figure in figures if not any(oracle.strictly_lower(lower.levels, figure.levels) for lower in figures)
     ]
 
 

@@ -29,18 +29,19 @@ Entry = dict[str, Any]
 
 
 def policy_of(entry: Entry, folder: Path, strategy: str = "optimal") -> sqlanon.Policy:
-    here = folder / entry["dataset"]
+    dataset_folder = folder / entry["dataset"]
     search = {key: entry[key] for key in ("measure", "aggregate", "suppression_limit") if entry[key] is not None}
     roles = dict.fromkeys(entry["quasi"], "quasi")
     if entry["model"] != "k":
         roles[entry["sensitive"]] = "sensitive"
     attributes = {
-        name: {"role": role, "hierarchy": {"file": str(here / f"hierarchy_{name}.csv")}} for name, role in roles.items()
+        name: {"role": role, "hierarchy": {"file": str(dataset_folder / f"hierarchy_{name}.csv")}}
+        for name, role in roles.items()
     }
     return sqlanon.Policy(
         attributes=attributes,
         privacy={"k": entry["k"]} if entry["model"] == "k" else privacy_of(entry),
-        source={"files": [str(here / f"{entry['dataset']}.csv")], "undeclared": "drop"},
+        source={"files": [str(dataset_folder / f"{entry['dataset']}.csv")], "undeclared": "drop"},
         search={**search, "strategy": strategy},
     )
 

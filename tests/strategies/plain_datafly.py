@@ -15,14 +15,14 @@ def steps_of_datafly(
     satisfies: Callable[[Levels], bool],
 ) -> Levels | None:
     """One step up for the attribute with the most values for its weight, until what is there satisfies."""
-    levels = tuple(min(own) for own in allowed)
+    levels = tuple(min(permitted) for permitted in allowed)
     while not satisfies(levels):
         steps = []
-        for i, (own, tree) in enumerate(zip(allowed, table.hierarchies, strict=True)):
+        for i, (permitted, tree) in enumerate(zip(allowed, table.hierarchies, strict=True)):
             values = {tree.label(value, levels[i]) for value in table.values[i] if tree.knows(value)}
-            if levels[i] < max(own):
-                each = Fraction(len(values)) / Fraction(weights.get(table.names[i], 1.0))
-                steps.append((-each, i, min(level for level in own if level > levels[i])))
+            if levels[i] < max(permitted):
+                rows_per_value = Fraction(len(values)) / Fraction(weights.get(table.names[i], 1.0))
+                steps.append((-rows_per_value, i, min(level for level in permitted if level > levels[i])))
         if not steps:
             return None
         _, i, level = min(steps)

@@ -14,7 +14,7 @@ from oracles.oracle_privacy import solve as solve_privacy
 from oracles.score_bounds import holds
 from properties.plain_search import search_by, search_of
 from properties.privacy_cases import PrivacyCase
-from properties.privacy_checks import opened, policy_of
+from properties.privacy_checks import open_database, policy_of
 from properties.random_cases import Case
 from sqlanon.strategies.lattice import LatticeSearch, Outcome
 
@@ -39,9 +39,9 @@ def check_every_stop(case: Case, strategy: str) -> None:
         sign = -1 if case.measure in oracle.MAXIMISED else 1
         assert holds(outcome.bound, sign * best.score)
         if strategy == "k_minimal":
-            known = {figures.levels for figures in minimal.satisfying}
+            minimal_levels = {figures.levels for figures in minimal.satisfying}
             assert outcome.minimal is not None
-            assert set(outcome.minimal) <= known if stopped else set(outcome.minimal) == known
+            assert set(outcome.minimal) <= minimal_levels if stopped else set(outcome.minimal) == minimal_levels
         if outcome.levels is not None:
             check_answer(case, search, outcome, best, table)
         else:
@@ -65,11 +65,11 @@ def check_privacy(case: PrivacyCase, checks: int) -> None:
     best = solve_privacy(**case.arguments)
     if best is None:
         return
-    with tempfile.TemporaryDirectory() as name, opened(case.source) as db:
+    with tempfile.TemporaryDirectory() as name, open_database(case.source) as db:
         policy = policy_of(case, "optimal", Path(name))
-        asked = policy.search.model_copy(update={"max_checks": checks})
+        limited = policy.search.model_copy(update={"max_checks": checks})
         try:
-            result = db.anonymize(policy.model_copy(update={"search": asked}))
+            result = db.anonymize(policy.model_copy(update={"search": limited}))
         except sqlanon.InfeasibleError as error:
             assert f"stopped at [search] max_checks = {checks}" in str(error)
             return

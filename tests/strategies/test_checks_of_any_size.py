@@ -48,7 +48,7 @@ def test_figures_are_those_of_the_oracle(number: int, size: str, monkeypatch: py
 def check(table: SmallTable, prepared: Prepared, levels: Levels, figures: Figures) -> None:
     release, search_input = table.generalizations[levels], prepared._prepared
     limit = search_input.limit
-    satisfying = {one.levels for one in table.satisfying}
+    satisfying = {figures.levels for figures in table.satisfying}
     verdict = verdict_rules(search_input).draw_verdict(figures, limit.rows)
     assert not verdict.infeasible_below or not any(at_most(low, levels) for low in satisfying), levels
     assert not verdict.feasible_above or all(

@@ -48,15 +48,15 @@ def test_json_has_an_object_for_each_strategy(folder: Path) -> None:
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.count("\n") == 1
     document = json.loads(ended.out)
-    assert [one["strategy"] for one in document] == FEW.split(",")
+    assert [entry["strategy"] for entry in document] == FEW.split(",")
     alone = json.loads(cli("anonymize", folder / "policy.toml", "--json").out)
     optimal, k_minimal, datafly = document
-    for one in document:
-        assert list(one) == list(COLUMNS)
-        assert one["error"] is None
-        assert one["seconds"] > 0
-        assert one["loss"] == pytest.approx(one["score"])
-        assert one["score"] >= optimal["score"] * (1 - oracle.TIE)
+    for entry in document:
+        assert list(entry) == list(COLUMNS)
+        assert entry["error"] is None
+        assert entry["seconds"] > 0
+        assert entry["loss"] == pytest.approx(entry["score"])
+        assert entry["score"] >= optimal["score"] * (1 - oracle.TIE)
     for name in ("score", "classes", "suppressed_rows", "optimal"):
         assert optimal[name] == alone[name], name
     assert optimal["checked"] == alone["lattice"]["checked"]
@@ -106,8 +106,8 @@ def test_a_strategy_that_takes_too_long_is_skipped_and_named(folder: Path, monke
     *_, command = ended.out.splitlines()
     assert command.startswith(f"  sqlanon compare {folder / 'policy.toml'} --strategies optimal,")
     # The command that it prints runs, and its strategies are not limited.
-    named = ["compare", folder / "policy.toml", "--strategies", "optimal,iab", *command.split()[-2:], "--json"]
-    optimal, iab = json.loads(cli(*named).out)
+    command_line = ["compare", folder / "policy.toml", "--strategies", "optimal,iab", *command.split()[-2:], "--json"]
+    optimal, iab = json.loads(cli(*command_line).out)
     assert (optimal["stopped"], optimal["error"], iab["error"]) == (False, None, None)
 
 
@@ -188,12 +188,12 @@ def test_a_missing_source_is_an_error(folder: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_bar_is_shown_on_a_terminal_and_the_result_stays_clean(folder: Path) -> None:
-    status, out, shown = on_a_terminal("compare", folder / "policy.toml", "--strategies", FEW, "--json")
+    status, out, terminal_output = on_a_terminal("compare", folder / "policy.toml", "--strategies", FEW, "--json")
     assert status == 0
     assert len(json.loads(out)) == 3
-    assert b"starting" in shown
-    assert re.search(rb"[0-2]/3 \w+", shown)
-    assert b"Traceback" not in shown
+    assert b"starting" in terminal_output
+    assert re.search(rb"[0-2]/3 \w+", terminal_output)
+    assert b"Traceback" not in terminal_output
 
 
 # In Python
@@ -202,44 +202,44 @@ def test_a_bar_is_shown_on_a_terminal_and_the_result_stays_clean(folder: Path) -
 @pytest.mark.slow
 def test_a_relation_in_python(folder: Path) -> None:
     policy_ = sqlanon.Policy.load(folder / "policy.toml")
-    told: list[tuple[Any, ...]] = []
+    states: list[tuple[Any, ...]] = []
     with sqlanon.connect() as db:
-        relation = db.compare(policy_, ("datafly", "optimal", "datafly"), lambda *state: told.append(state))
+        relation = db.compare(policy_, ("datafly", "optimal", "datafly"), lambda *state: states.append(state))
         assert dict(zip(relation.columns, map(str, relation.types), strict=True)) == COLUMNS
         assert [row[0] for row in relation.fetchall()] == ["datafly", "optimal"]
         (best,) = relation.aggregate("min(loss)").fetchall()
         assert best == (db.anonymize(policy_).score,)
         with pytest.raises(sqlanon.PolicyError, match=r"search\.strategy: name at least one of optimal, "):
             db.compare(policy_, ())
-    assert list(dict.fromkeys(state[0] for state in told)) == ["datafly", "optimal"]
-    assert told[0] == ("datafly", 0, 0, None)
-    assert told[-1][2] > 0
+    assert list(dict.fromkeys(state[0] for state in states)) == ["datafly", "optimal"]
+    assert states[0] == ("datafly", 0, 0, None)
+    assert states[-1][2] > 0
 
 
 def test_by_default_every_suitable_strategy_is_compared() -> None:
     attributes = {"zip": {"role": "quasi", "hierarchy": "suppress"}, "illness": {"role": "sensitive"}}
-    asked = {"source": {"table": "t"}, "attributes": attributes, "privacy": {"k": 2}}
-    alone = policies_by_strategy(sqlanon.Policy(**asked), None)
+    sections = {"source": {"table": "t"}, "attributes": attributes, "privacy": {"k": 2}}
+    alone = policies_by_strategy(sqlanon.Policy(**sections), None)
     # Nothing bounds what the one looks at, and the other needs a key.
     assert list(alone) == [name for name in STRATEGIES if name not in ("iab", "forest")]
-    limited = sqlanon.Policy(**{**asked, "source": {"table": "t", "key": "id"}}, search={"time_limit": 5})
+    limited = sqlanon.Policy(**{**sections, "source": {"table": "t", "key": "id"}}, search={"time_limit": 5})
     assert list(policies_by_strategy(limited, None)) == list(STRATEGIES)
-    of_all = policies_by_strategy(sqlanon.Policy(**{**asked, "privacy": {"k": 2, "average_risk": 0.1}}), None)
+    of_all = policies_by_strategy(sqlanon.Policy(**{**sections, "privacy": {"k": 2, "average_risk": 0.1}}), None)
     assert not {"iab", "mu-argus", "mondrian", "k-similar", "forest", "subtree", "local"} & of_all.keys()
     assert {"optimal", "samarati", "incognito", "ola", "flash", "datafly"} <= of_all.keys()
 
 
 def test_settings_of_other_strategies_are_left_out() -> None:
     attributes = {"zip": {"role": "quasi", "hierarchy": "suppress"}}
-    asked = {"attributes": attributes, "privacy": {"k": 2}}
-    relaxed = sqlanon.Policy(**asked, search={"strategy": "mondrian", "cuts": "relaxed", "summary": "median"})
-    found = policies_by_strategy(relaxed, ("optimal", "mondrian"))
-    assert found["mondrian"] == relaxed
-    assert found["optimal"] == sqlanon.Policy(**asked)
-    cells = sqlanon.Policy(**asked, search={"suppression": "cells"})
-    found = policies_by_strategy(cells, ("local", "optimal"))
-    assert found["optimal"] == cells
-    assert isinstance(found["local"], sqlanon.Policy)
+    sections = {"attributes": attributes, "privacy": {"k": 2}}
+    relaxed = sqlanon.Policy(**sections, search={"strategy": "mondrian", "cuts": "relaxed", "summary": "median"})
+    policies = policies_by_strategy(relaxed, ("optimal", "mondrian"))
+    assert policies["mondrian"] == relaxed
+    assert policies["optimal"] == sqlanon.Policy(**sections)
+    cells = sqlanon.Policy(**sections, search={"suppression": "cells"})
+    policies = policies_by_strategy(cells, ("local", "optimal"))
+    assert policies["optimal"] == cells
+    assert isinstance(policies["local"], sqlanon.Policy)
 
 
 def loss_of(case: Case, levels: oracle.Levels) -> float:
@@ -260,16 +260,16 @@ def check_loss(case: Case) -> None:
     with tempfile.TemporaryDirectory() as directory, sqlanon.connect(arrow_table(case)) as db:
         if not case.rows:
             return
-        found = comparison_rows(db.compare(policy(case, "datafly", Path(directory)), names))
-        for one in found:
-            expected = (oracle.solve if one["strategy"] == "optimal" else oracle.k_minimal)(**case.arguments)
+        comparison = comparison_rows(db.compare(policy(case, "datafly", Path(directory)), names))
+        for row in comparison:
+            expected = (oracle.solve if row["strategy"] == "optimal" else oracle.k_minimal)(**case.arguments)
             if expected is None:
-                assert one["score"] is None
-                assert "meets the policy" in one["error"]
+                assert row["score"] is None
+                assert "meets the policy" in row["error"]
                 continue
-            assert math.isclose(one["score"], expected.score, rel_tol=oracle.TIE)
-            assert math.isclose(one["loss"], loss_of(case, expected.levels), rel_tol=1e-9, abs_tol=1e-12)
-            assert (one["classes"], one["suppressed_rows"]) == (expected.classes, expected.suppressed_rows)
+            assert math.isclose(row["score"], expected.score, rel_tol=oracle.TIE)
+            assert math.isclose(row["loss"], loss_of(case, expected.levels), rel_tol=1e-9, abs_tol=1e-12)
+            assert (row["classes"], row["suppressed_rows"]) == (expected.classes, expected.suppressed_rows)
 
 
 @pytest.mark.thorough
@@ -278,7 +278,7 @@ def test_the_loss_of_local_recoding(folder: Path) -> None:
     losses = []
     for measure in ("loss", "distinct"):
         path = rewrite(folder, "[release]", f'measure = "{measure}"\n[release]')
-        (found,) = json.loads(cli("compare", path, "--strategies", "iab", "--json").out)
-        losses.append(found["loss"])
+        (row,) = json.loads(cli("compare", path, "--strategies", "iab", "--json").out)
+        losses.append(row["loss"])
         path.write_text(HOSPITAL_POLICY)
     assert losses[0] == losses[1] > 0

@@ -19,7 +19,7 @@ from oracles.score_bounds import holds
 from properties import random_cases
 from properties.plain_search import search_by
 from properties.random_cases import Case
-from properties.search_checks import FIGURE_3, anonymized, as_dict, quick, thorough
+from properties.search_checks import FIGURE_3, anonymize_case, as_dict, quick, thorough
 from sqlanon.strategies.lattice import LatticeSearch, Outcome
 from sqlanon.strategies.lattice.task import source_facts as data_of_engine
 from support.lanes import draw_tables
@@ -76,7 +76,7 @@ def test_datafly_takes_the_steps_of_the_paper_many(limited_case: Limited) -> Non
 def test_figure_3_of_sweeney(k: int, expected: Levels) -> None:
     """4 ZIPs, then 3 races, are the most: with k = 3 it goes past {1, 0}, which is 3-minimal."""
     case = replace(FIGURE_3, k=k)
-    with anonymized(case, "datafly") as (result, _):
+    with anonymize_case(case, "datafly") as (result, _):
         assert dict(result.generalization) == as_dict(case, expected)
         assert result.lattice.aggregate("count(*) FILTER (classes IS NOT NULL)").fetchall() == [(k + 1,)]
 
@@ -119,7 +119,7 @@ def test_the_example_of_sweeney() -> None:
 def test_weights_decide_what_is_generalized_next(weights: dict[str, float], expected: Levels) -> None:
     """4 ZIPs of weight 4 are fewer than 3 races: then the races are generalized first, and that is enough for k = 2."""
     case = replace(FIGURE_3, measure="loss", weights=weights)
-    with anonymized(case, "datafly") as (result, _):
+    with anonymize_case(case, "datafly") as (result, _):
         assert dict(result.generalization) == as_dict(case, expected)
 
 
@@ -129,11 +129,11 @@ def test_weights_decide_what_is_generalized_next(weights: dict[str, float], expe
 def test_the_engine_counts_the_same_values(case: Case) -> None:
     if oracle.solve(**case.arguments) is None:
         return
-    with anonymized(case, "datafly") as (result, _):
-        counted = [list(values) for values in data_of_engine(result._search_input).distinct_values()]
+    with anonymize_case(case, "datafly") as (result, _):
+        engine_values = [list(values) for values in data_of_engine(result._search_input).distinct_values()]
     expected = distinct_values(Table.of(case.rows, case.hierarchies))
     # At the top there is one value; none is counted in plain Python where no hierarchy knows a value.
-    assert [own[:-1] for own in counted] == [own[:-1] for own in expected]
+    assert [values[:-1] for values in engine_values] == [values[:-1] for values in expected]
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ def test_a_dive_ends_at_a_satisfying_generalization_and_the_proof_stays(measure:
 def test_breeding_repeats_itself_and_finds_the_best() -> None:
     draw = random.Random(5)
     case = Case(rows_of(draw), TREES, 3, "0.1", "loss", None, None)
-    best, asked = oracle.solve(**case.arguments), []
+    best, snapshots = oracle.solve(**case.arguments), []
     assert best is not None
     for _ in range(2):
         search = search_of(case)
@@ -83,8 +83,8 @@ def test_breeding_repeats_itself_and_finds_the_best() -> None:
             before = len(search.figures)
         assert search.best is not None
         assert search.scores[search.best] == pytest.approx(best.score), "a lattice this small is bred to its optimum"
-        asked.append(list(search.figures))
-    assert asked[0] == asked[1]
+        snapshots.append(list(search.figures))
+    assert snapshots[0] == snapshots[1]
 
 
 def adult(measure: str, limit: float) -> Entry:
@@ -109,10 +109,10 @@ def test_generalizations_checked_together_have_the_same_figures_as_alone(
     assert search.check_together is not None
     several = [search.lattice.top]
     several += [tuple(draw.randint(0, height) for height in search.lattice.top) for _ in range(30)]
-    found = search.check_together(several)
-    assert len(found) == 31
+    outcomes = search.check_together(several)
+    assert len(outcomes) == 31
     within = 0
-    for levels, figures in zip(several, found, strict=True):
+    for levels, figures in zip(several, outcomes, strict=True):
         check_same(figures, search.checker(levels))
         within += 0 < figures.suppressed_rows <= search.allowed_rows
     assert within > 3, "the leaves of suppressed rows are counted for some"
@@ -147,8 +147,8 @@ def check_keys(case: Case, step: float) -> None:
     scores = {release.levels: cost(case, release) for release in releases if oracle.satisfies(release, case.limit)}
     best = oracle.solve(**case.arguments)
     with patch("sqlanon.strategies.full_domain.optimal.STEP", step), keys_compared(scores):
-        found = search_by("optimal", search_of(case)) if table.size else None
-    assert (found and found.levels) == (best and best.levels)
+        outcome = search_by("optimal", search_of(case)) if table.size else None
+    assert (outcome and outcome.levels) == (best and best.levels)
 
 
 STEPS = st.sampled_from([0.01, 0.1, 0.4, 1.0])
@@ -199,13 +199,13 @@ def test_a_dive_is_honest_with_any_requirement(case: PrivacyCase) -> None:
     """What is checked together is compared with what is found alone, too."""
     together = Checker.check_together
 
-    def compared(self: Checker, several: Sequence[Levels]) -> list[Figures]:
-        found = together(self, several)
-        for levels, figures in zip(several, found, strict=False):
+    def check_together(self: Checker, several: Sequence[Levels]) -> list[Figures]:
+        outcomes = together(self, several)
+        for levels, figures in zip(several, outcomes, strict=False):
             check_same(figures, self(levels))
-        return found
+        return outcomes
 
-    with patch.object(Checker, "check_together", compared):
+    with patch.object(Checker, "check_together", check_together):
         for checks in (1, 3, 8, 1000):
             check_privacy(case, checks)
 

@@ -98,42 +98,48 @@ class Stop:
     @cached_property
     def figures(self) -> dict[Levels, Figures]:
         """Of all generalizations, also of those that may not be released."""
-        found = {}
+        by_levels = {}
         for levels, release in self.releases.items():
             least = None
             if self.kind == "balance":
-                least = float(min(one.suppressed for low, one in self.releases.items() if at_most(low, levels)))
+                least = float(
+                    min(candidate.suppressed for low, candidate in self.releases.items() if at_most(low, levels))
+                )
             rows = sum(release.kept.values())
-            found[levels] = replace(figures_of(release), kept_count=rows, least_suppressed=least)
-        return found
+            by_levels[levels] = replace(figures_of(release), kept_count=rows, least_suppressed=least)
+        return by_levels
 
     @cached_property
     def scores(self) -> dict[Levels, float]:
         """The costs of those that satisfy the policy, by the oracle."""
         sign = -1 if self.case.measure in oracle.MAXIMISED else 1
-        found = {}
+        result = {}
         for levels, release in self.releases.items():
-            permitted = all(level in own for level, own in zip(levels, self.levels, strict=True))
+            permitted = all(level in allowed for level, allowed in zip(levels, self.levels, strict=True))
             within = bool(release.kept) and release.suppressed <= self.allowed
             risk = len(release.kept) * (self.case.k + 1) <= sum(release.kept.values())
             if permitted and within and (risk or self.kind != "risk"):
                 score = oracle.score(release, self.case.measure, self.case.aggregate, self.case.weights)
-                found[levels] = sign * score
-        return found
+                result[levels] = sign * score
+        return result
 
     @cached_property
     def minimal(self) -> list[Levels]:
-        return [one for one in sorted(self.scores) if not any(oracle.strictly_lower(low, one) for low in self.scores)]
+        return [
+            candidate
+            for candidate in sorted(self.scores)
+            if not any(oracle.strictly_lower(low, candidate) for low in self.scores)
+        ]
 
     def preferred(self, among: Sequence[Levels]) -> Levels | None:
         """The first by score, height and levels."""
-        least = min((self.scores[one] for one in among), default=0.0)
-        best = [one for one in among if self.scores[one] <= least + oracle.TIE * abs(least)]
+        least = min((self.scores[candidate] for candidate in among), default=0.0)
+        best = [candidate for candidate in among if self.scores[candidate] <= least + oracle.TIE * abs(least)]
         return min(best, key=lambda levels: (sum(levels), levels), default=None)
 
     def search(self, checks: int | None = None) -> LatticeSearch:
         bottom, top = (0,) * len(self.levels), tuple(map(max, self.levels))
-        holes = tuple(frozenset(range(max(own))) - frozenset(own) for own in self.levels)
+        holes = tuple(frozenset(range(max(allowed))) - frozenset(allowed) for allowed in self.levels)
         lattice = Lattice(self.table.names, bottom, top, holes if any(holes) else ())
         facts = data_of(self.case, lattice)
         if self.kind != "rows":
@@ -169,11 +175,11 @@ def stop(number: int, kind: str) -> Stop:
         case = replace(case, measure=measure, aggregate=aggregate, weights=weights if weighs else None)
         levels = []
         for tree in case.hierarchies.values():
-            own = [level for level in range(tree.height + 1) if rng.random() < 0.8] or [tree.height]
-            levels.append(tuple(own) if number % 2 else tuple(range(tree.height + 1)))
-        found = Stop(case, kind, tuple(levels))
-        if 8 <= len(found.releases) <= 40 and len(found.minimal) > 1:
-            return found
+            allowed = [level for level in range(tree.height + 1) if rng.random() < 0.8] or [tree.height]
+            levels.append(tuple(allowed) if number % 2 else tuple(range(tree.height + 1)))
+        candidate = Stop(case, kind, tuple(levels))
+        if 8 <= len(candidate.releases) <= 40 and len(candidate.minimal) > 1:
+            return candidate
     raise AssertionError
 
 
@@ -208,8 +214,8 @@ def test_a_large_lattice_is_searched_with_the_same_results(
 
 
 def test_a_table_that_meets_the_policy_is_released_as_it_is() -> None:
-    found = stop(1, "rows")
-    table = Stop(replace(found.case, k=1), "rows", found.levels)
+    case = stop(1, "rows")
+    table = Stop(replace(case.case, k=1), "rows", case.levels)
     assert len(table.minimal) == 1
     for strategy in WIDE:
         check_every_stop(table, strategy)
@@ -252,7 +258,9 @@ def check_every_stop(table: Stop, strategy: str) -> None:
     best = table.preferred([*table.scores])
     assert best is not None
     for search, outcome, stopped in outcomes(table, strategy):
-        assert search.scores == {one: pytest.approx(table.scores[one]) for one in search.scores}, strategy
+        assert search.scores == {candidate: pytest.approx(table.scores[candidate]) for candidate in search.scores}, (
+            strategy
+        )
         assert {*search.scores} == {*search.figures} & {*table.scores} or search.allowed_rows < table.allowed
         assert outcome.levels is None or outcome.levels in search.scores, strategy
         assert outcome.levels is not None or not search.scores, strategy
@@ -274,17 +282,19 @@ def check_every_stop(table: Stop, strategy: str) -> None:
 
 def check_statuses(table: Stop, search: LatticeSearch) -> None:
     rows = [*zip(*search.lattice_columns(), strict=True)]
-    assert {tuple(row[0]) for row in rows} >= {one for one in search.figures if search.lattice.permits(one)}
+    assert {tuple(row[0]) for row in rows} >= {
+        candidate for candidate in search.figures if search.lattice.permits(candidate)
+    }
     for levels, height, bound, word, classes, suppressed, score, _ in rows:
-        own = tuple(levels)
-        assert search.lattice.permits(own) and height == sum(own)
-        assert word == "open" or (word == "satisfies") == (own in table.scores), (own, word)
-        assert (word == "satisfies" or own not in table.scores) if own in search.figures else score is None
-        figures = table.figures[own] if own in search.figures else None
+        vector = tuple(levels)
+        assert search.lattice.permits(vector) and height == sum(vector)
+        assert word == "open" or (word == "satisfies") == (vector in table.scores), (vector, word)
+        assert (word == "satisfies" or vector not in table.scores) if vector in search.figures else score is None
+        figures = table.figures[vector] if vector in search.figures else None
         assert (classes, suppressed) == ((figures.classes, figures.suppressed_rows) if figures else (None, None))
         reported = search.measure.reported_score
-        assert own not in table.scores or holds(search.measure.bound(own), table.scores[own])
-        assert bound == reported(search.measure.bound(own))
+        assert vector not in table.scores or holds(search.measure.bound(vector), table.scores[vector])
+        assert bound == reported(search.measure.bound(vector))
 
 
 def check_choice_so_far(search: LatticeSearch, outcome: Outcome, strategy: str) -> None:
@@ -327,7 +337,7 @@ def check_end(table: Stop, search: LatticeSearch, outcome: Outcome, strategy: st
         assert outcome.levels == table.preferred(minimal) or not joins
     elif strategy == "samarati-binary" and joins:
         least = min(map(sum, table.scores))
-        assert outcome.levels == table.preferred([one for one in table.scores if sum(one) == least])
+        assert outcome.levels == table.preferred([candidate for candidate in table.scores if sum(candidate) == least])
         assert outcome.optimal or table.case.measure != "height"
 
 
@@ -335,8 +345,10 @@ def met_by_paths(table: Stop, search: LatticeSearch) -> set[Levels]:
     """What satisfies the policy, and is the top, or first on a path from the lowest permitted generalization upward,
     always by the least join with a distance vector."""
     lattice = search.lattice
-    found = {
-        lattice.lift(one) for one in vectors(table.table, table.case.k, lattice.bottom) if at_most(one, lattice.top)
+    joins = {
+        lattice.lift(vector)
+        for vector in vectors(table.table, table.case.k, lattice.bottom)
+        if at_most(vector, lattice.top)
     }
     waiting, seen, met = [lattice.lift(lattice.bottom)], set[Levels](), {lattice.top} & {*table.scores}
     while waiting:
@@ -347,14 +359,14 @@ def met_by_paths(table: Stop, search: LatticeSearch) -> set[Levels]:
         if levels in table.scores:
             met.add(levels)
             continue
-        waiting += lowest({tuple(map(max, levels, one)) for one in found} - {levels})
+        waiting += lowest({tuple(map(max, levels, join)) for join in joins} - {levels})
     return met
 
 
 @pytest.mark.parametrize("strategy", WIDE)
 def test_where_nothing_satisfies_only_an_exhaustive_search_says_so(strategy: str) -> None:
-    found = stop(1, "rows")
-    none = replace(found, case=replace(found.case, k=len(found.case.rows) + 1, limit="0.5"))
+    case = stop(1, "rows")
+    none = replace(case, case=replace(case.case, k=len(case.case.rows) + 1, limit="0.5"))
     outcome = search_by(strategy, none.search())
     assert outcome.levels is None and not outcome.stopped
     assert not outcome.minimal and not outcome.satisfying
@@ -423,9 +435,9 @@ VERDICTS: list[tuple[str, Figures, dict[str, Any], set[str]]] = [
 
 @pytest.mark.parametrize("number", range(len(VERDICTS)))
 def test_verdicts_follow_from_figures(number: int) -> None:
-    kind, figures, given, expected = VERDICTS[number]
-    rules = VerdictRules(requirements(kind), 100, given.get("additive", True), given.get("persons"))
-    verdict = rules.draw_verdict(figures, given.get("allowed", 3))
+    kind, figures, options, expected = VERDICTS[number]
+    rules = VerdictRules(requirements(kind), 100, options.get("additive", True), options.get("persons"))
+    verdict = rules.draw_verdict(figures, options.get("allowed", 3))
     words = {
         SATISFIES: verdict.is_feasible,
         INFEASIBLE_BELOW: verdict.infeasible_below,

@@ -129,13 +129,13 @@ def test_every_strategy_as_if_tables_were_large(size: str, monkeypatch: pytest.M
         (FrequencySets, "half_at"),
         (codes, "_pack_codes"),
     ):
-        monkeypatch.setattr(owner, name, recorded(called, name, getattr(owner, name)))
+        monkeypatch.setattr(owner, name, record_call(called, name, getattr(owner, name)))
     for number in numbers:
         check_as_large(number, size, monkeypatch)
     assert called.issuperset(expected)
 
 
-def recorded(called: set[str], name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def record_call(called: set[str], name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that records its name when it is called."""
 
     def call(*arguments: Any) -> Any:
@@ -228,10 +228,12 @@ def check_lattice(table: SmallTable, result: SearchResult, strategy: str) -> Non
     satisfying = {figures.levels for figures in table.satisfying}
     assert result.search is not None
     candidates, _, _, words, *_ = result.search.lattice_columns()
-    found = {tuple(levels): word for levels, word in zip(candidates, words, strict=True)}
-    for levels, word in found.items():
+    statuses = {tuple(levels): word for levels, word in zip(candidates, words, strict=True)}
+    for levels, word in statuses.items():
         assert word == "open" or (word == "satisfies") == (levels in satisfying), (strategy, levels)
-    assert all(found[levels] == "satisfies" for levels in (result.levels, *(result.minimal or ())) if levels), strategy
+    assert all(statuses[levels] == "satisfies" for levels in (result.levels, *(result.minimal or ())) if levels), (
+        strategy
+    )
 
 
 MAY_MISS = ("samarati", "samarati-binary", "datafly")

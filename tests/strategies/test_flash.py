@@ -35,12 +35,12 @@ def test_the_criteria_are_height_then_relative_level_then_leaves() -> None:
 def test_the_first_path_is_bisected() -> None:
     """The top; then of the path (0,0) (0,1) (0,2) (0,3) (1,3) the middle, and the middle of what is left."""
     search = search_of(UNEVEN)
-    asked: list[Levels] = []
+    checks: list[Levels] = []
     count = search.checker
-    search.checker = lambda levels: asked.append(levels) or count(levels)
+    search.checker = lambda levels: checks.append(levels) or count(levels)
     outcome = search_by("flash", search)
     # Each of 16 combinations has 2 rows: one step is enough.
-    assert asked[:3] == [(1, 3), (0, 1), (0, 0)]
+    assert checks[:3] == [(1, 3), (0, 1), (0, 0)]
     assert outcome.minimal == ((0, 1), (1, 0))
     assert outcome.optimal
 

@@ -32,19 +32,19 @@ CITIES = {"north": {"harbour": ["Kiel", "Emden"], "inland": ["Celle"]}, "south":
 PEOPLE = [*[("Kiel", 1)] * 4, *[("Celle", 2)] * 4, *[("Ulm", 3)] * 4, *[(None, 4)] * 4]
 
 
-def town(*forbidden: str, **more: Any) -> dict[str, Any]:
+def town_attribute(*forbidden: str, **more: Any) -> dict[str, Any]:
     return {"role": "quasi", "hierarchy": {"categories": CITIES}, "forbidden": list(forbidden), **more}
 
 
 @pytest.fixture(scope="module")
-def shared() -> Any:
+def shared_connection() -> Any:
     with live_connection() as connection:
         yield connection
 
 
 @pytest.fixture
-def people(shared: Any) -> Any:
-    with without_tables(shared) as connection:
+def people(shared_connection: Any) -> Any:
+    with without_tables(shared_connection) as connection:
         connection.execute("CREATE TABLE t (town VARCHAR, age INTEGER)")
         insert(connection, "t", PEOPLE)
         yield connection
@@ -60,29 +60,31 @@ def levels_of(people: Any, attribute: dict[str, Any], **sections: Any) -> dict[s
 
 
 def test_a_set_of_labels_has_one_form() -> None:
-    one, other = (make_policy({"town": town(*labels)}) for labels in (("Ulm", "Kiel", "Ulm"), ("Kiel", "Ulm")))
-    assert one.attributes["town"].forbidden == ("Kiel", "Ulm")
-    assert one.fingerprint() == other.fingerprint()
-    assert make_policy({"town": town() | {"forbidden": "Ulm"}}).attributes["town"].forbidden == ("Ulm",)
-    assert sqlanon.Policy(**json.loads(one.model_dump_json())).fingerprint() == one.fingerprint()
+    first, second = (
+        make_policy({"town": town_attribute(*labels)}) for labels in (("Ulm", "Kiel", "Ulm"), ("Kiel", "Ulm"))
+    )
+    assert first.attributes["town"].forbidden == ("Kiel", "Ulm")
+    assert first.fingerprint() == second.fingerprint()
+    assert make_policy({"town": town_attribute() | {"forbidden": "Ulm"}}).attributes["town"].forbidden == ("Ulm",)
+    assert sqlanon.Policy(**json.loads(first.model_dump_json())).fingerprint() == first.fingerprint()
 
 
 def test_a_policy_without_them_has_the_fingerprint_that_it_had() -> None:
     bare = {"role": "quasi", "hierarchy": {"categories": CITIES}}
-    assert make_policy({"town": town()}).fingerprint() == make_policy({"town": bare}).fingerprint()
+    assert make_policy({"town": town_attribute()}).fingerprint() == make_policy({"town": bare}).fingerprint()
     assert "forbidden" not in make_policy({"town": bare}).model_dump_json()
 
 
 @pytest.mark.thorough
 def test_the_manifest_tells_how_many_and_not_which(people: Any, tmp_path: Path) -> None:
-    policy = make_policy({"town": town("harbour", "Kiel"), "age": "suppress"})
+    policy = make_policy({"town": town_attribute("harbour", "Kiel"), "age": "suppress"})
     assert policy.redact()["attributes"]["town"]["forbidden"] == 2
     with connect_to(people) as db:
         release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
     with duckdb.connect(str(release.path), read_only=True) as connection:
-        ((shown,),) = connection.execute("SELECT policy::VARCHAR FROM sqlanon.manifest").fetchall()
-    assert "forbidden" in shown
-    assert not any(label in shown for label in ("harbour", "Kiel"))
+        ((policy_text,),) = connection.execute("SELECT policy::VARCHAR FROM sqlanon.manifest").fetchall()
+    assert "forbidden" in policy_text
+    assert not any(label in policy_text for label in ("harbour", "Kiel"))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_the_manifest_tells_how_many_and_not_which(people: Any, tmp_path: Path) 
 )
 def test_unknown_labels_are_refused(forbidden: Any, place: str, words: str) -> None:
     with pytest.raises(sqlanon.PolicyError) as caught:
-        make_policy({"town": town() | {"forbidden": forbidden}})
+        make_policy({"town": town_attribute() | {"forbidden": forbidden}})
     (problem,) = caught.value.problems
     assert problem.place.startswith(place)
     assert words in problem.message
@@ -103,19 +105,19 @@ def test_unknown_labels_are_refused(forbidden: Any, place: str, words: str) -> N
 
 def test_only_quasi_identifiers_have_labels() -> None:
     with pytest.raises(sqlanon.PolicyError, match=r"attributes\.x\.forbidden: applies to quasi-identifiers"):
-        make_policy({"town": town(), "x": {"role": "sensitive", "forbidden": ["a"]}})
+        make_policy({"town": town_attribute(), "x": {"role": "sensitive", "forbidden": ["a"]}})
 
 
 def test_the_schema_describes_them() -> None:
-    shown = sqlanon.Policy.model_json_schema()["$defs"]["Attribute"]["properties"]["forbidden"]
-    one, several = shown["anyOf"]
-    assert (one["type"], several["type"], several["items"]) == ("string", "array", one)
+    schema = sqlanon.Policy.model_json_schema()["$defs"]["Attribute"]["properties"]["forbidden"]
+    single, several = schema["anyOf"]
+    assert (single["type"], several["type"], several["items"]) == ("string", "array", single)
 
 
 def test_a_label_that_the_hierarchy_does_not_have_is_a_mistake(people: Any) -> None:
     """It would never be found, and nobody would know."""
     with pytest.raises(sqlanon.HierarchyError) as caught:
-        levels_of(people, town("Keil", "Emden", "alps"))
+        levels_of(people, town_attribute("Keil", "Emden", "alps"))
     (problem,) = caught.value.problems
     assert problem.place == "attributes.town.forbidden"
     assert "'Keil' is at no level" in problem.message
@@ -142,7 +144,7 @@ def test_a_label_that_the_hierarchy_does_not_have_is_a_mistake(people: Any) -> N
     ),
 )
 def test_the_lowest_level_without_a_forbidden_label(people: Any, forbidden: list[str], level: int) -> None:
-    assert levels_of(people, town(*forbidden)) == {"town": level, "age": 0}
+    assert levels_of(people, town_attribute(*forbidden)) == {"town": level, "age": 0}
 
 
 @pytest.mark.thorough
@@ -152,12 +154,15 @@ def test_a_level_in_the_middle_is_passed_over(people: Any, strategy: str) -> Non
     people.execute("UPDATE t SET town = 'Emden' WHERE rowid = 0")
     sections = {"source": {"table": "t", "undeclared": "drop"}, "search": {"strategy": strategy}}
     with connect_to(people) as db:
-        before, result = (db.anonymize(make_policy({"town": one}, **sections)) for one in (town(), town("harbour")))
-        listed = {tuple(levels) for (levels,) in result.lattice.select("levels").fetchall()}
+        before, result = (
+            db.anonymize(make_policy({"town": forbidden}, **sections))
+            for forbidden in (town_attribute(), town_attribute("harbour"))
+        )
+        evaluated = {tuple(levels) for (levels,) in result.lattice.select("levels").fetchall()}
     assert before.generalization == {"town": 1}
     assert result.generalization == {"town": 2}
     assert result.nodes == 3
-    assert listed <= {(0,), (2,), (3,)}
+    assert evaluated <= {(0,), (2,), (3,)}
 
 
 @pytest.mark.slow
@@ -196,18 +201,18 @@ def test_values_that_are_never_released_do_not_count(people: Any) -> None:
 
 
 def test_no_level_left_is_infeasible(people: Any) -> None:
-    attribute = town("Kiel", "inland", "south", max_level=2)
+    attribute = town_attribute("Kiel", "inland", "south", max_level=2)
     with pytest.raises(sqlanon.InfeasibleError, match="town: at each level that the policy permits") as caught:
         levels_of(people, attribute)
     assert caught.value.nearest is None
     assert not any(label in str(caught.value) for label in ("Kiel", "inland", "south"))
-    assert levels_of(people, town("Kiel", "inland", "south")) == {"town": 3, "age": 0}
+    assert levels_of(people, town_attribute("Kiel", "inland", "south")) == {"town": 3, "age": 0}
 
 
 @pytest.mark.slow
 def test_the_nearest_generalization_has_no_forbidden_label(people: Any) -> None:
     """All inland or in the hills would do; but that level is forbidden, and so is the top."""
-    attribute = town("harbour", "south", "*")
+    attribute = town_attribute("harbour", "south", "*")
     with pytest.raises(sqlanon.InfeasibleError, match="Levels with forbidden labels were left out") as caught:
         levels_of(people, attribute, k=5)
     assert caught.value.nearest == {"town": 0, "age": 1}
@@ -220,8 +225,8 @@ def test_masked_rows_are_dropped_where_the_top_is_forbidden(people: Any) -> None
     source = {"table": "t", "undeclared": "drop"}
     with connect_to(people) as db:
         masked, dropped = (
-            db.anonymize(make_policy({"town": one}, source=source, search=search, release=release))
-            for one in (town(), town("*"))
+            db.anonymize(make_policy({"town": forbidden}, source=source, search=search, release=release))
+            for forbidden in (town_attribute(), town_attribute("*"))
         )
     assert (masked.suppressed_rows, masked.released_rows) == (2, 18)
     assert (dropped.suppressed_rows, dropped.released_rows) == (2, 16)
@@ -230,7 +235,7 @@ def test_masked_rows_are_dropped_where_the_top_is_forbidden(people: Any) -> None
 
 def test_the_plan_asks_for_them(people: Any) -> None:
     with connect_to(people) as db:
-        plan = db.plan(make_policy({"town": town("harbour"), "age": "suppress"}))
+        plan = db.plan(make_policy({"town": town_attribute("harbour"), "age": "suppress"}))
     assert plan.nodes is None
     assert plan.unknown_heights == ("town",)
     assert "'harbour'" in str(plan)
@@ -239,11 +244,13 @@ def test_the_plan_asks_for_them(people: Any) -> None:
 
 @pytest.mark.slow
 def test_a_release_at_a_forbidden_level_does_not_verify(people: Any, tmp_path: Path) -> None:
-    policies = [make_policy({"town": one, "age": "suppress"}) for one in (town(), town("Kiel"))]
+    policies = [
+        make_policy({"town": forbidden, "age": "suppress"}) for forbidden in (town_attribute(), town_attribute("Kiel"))
+    ]
     with connect_to(people) as db:
         release = db.anonymize(policies[0]).publish(tmp_path / "release.duckdb")
         failed = [check.name for check in db.verify(release.path, policies[1]).checks if check.passed is False]
-        assert [one for one in failed if not one.startswith("against the source")] == []
+        assert [failure for failure in failed if not failure.startswith("against the source")] == []
     assert "against the source: generalization" in failed
 
 
@@ -262,13 +269,13 @@ class Restricted:
     def levels(self) -> tuple[tuple[int, ...], ...]:
         """The levels that each attribute may be released at."""
         table = Table.of(self.case.rows, self.case.hierarchies)
-        found = []
+        result = []
         for a, tree in enumerate(table.hierarchies):
             (low, high), labels = self.limits[a], self.forbidden[a]
             values = [value for value in table.values[a] if value is not None and tree.knows(value)]
-            shown = [{str(tree.label(value, level)) for value in values} for level in range(tree.height + 1)]
-            found.append(tuple(level for level in range(low, high + 1) if not shown[level] & set(labels)))
-        return tuple(found)
+            labels_by_level = [{str(tree.label(value, level)) for value in values} for level in range(tree.height + 1)]
+            result.append(tuple(level for level in range(low, high + 1) if not labels_by_level[level] & set(labels)))
+        return tuple(result)
 
     def policy(self, strategy: str, directory: Path) -> sqlanon.Policy:
         policy = policy_of(self.case, strategy, directory)
@@ -281,7 +288,7 @@ class Restricted:
 
 @st.composite
 def restricted_cases(draw: st.DrawFn) -> Restricted:
-    case = draw(random_cases.cases().filter(lambda one: bool(one.rows)))
+    case = draw(random_cases.cases().filter(lambda candidate: bool(candidate.rows)))
     limits, forbidden = [], []
     for tree in case.hierarchies.values():
         low = draw(st.sampled_from([0, 0, *range(tree.height + 1)]))
@@ -295,7 +302,7 @@ def check(restricted_case: Restricted) -> None:
     """Each strategy releases a level that is allowed, and what it claims is true."""
     case, allowed = restricted_case.case, restricted_case.levels
     expected = oracle.best(Limited(case, allowed).satisfying(), case.measure)
-    satisfying = {one.levels: one for one in (expected.satisfying if expected else ())}
+    satisfying = {figures.levels: figures for figures in (expected.satisfying if expected else ())}
     with tempfile.TemporaryDirectory() as name, sqlanon.connect(arrow_table(case)) as db:
         for strategy in WIDE:
             try:
@@ -312,8 +319,8 @@ def check(restricted_case: Restricted) -> None:
             if strategy == "optimal":
                 assert levels == expected.levels
             if strategy in ("k_minimal", "ola", "flash", "incognito"):
-                found = sorted(tuple(one.values()) for one in result.k_minimal or ())
-                assert found == sorted(one.levels for one in minimal_of(expected.satisfying)), strategy
+                minimal = sorted(tuple(node.values()) for node in result.k_minimal or ())
+                assert minimal == sorted(figures.levels for figures in minimal_of(expected.satisfying)), strategy
 
 
 @pytest.mark.thorough
@@ -344,8 +351,8 @@ def check_gaps(limited_case: Limited) -> None:
     searches = {name: limited_case.search() for name in ("optimal", "k_minimal")}
     outcomes = {name: search_by(name, search) for name, search in searches.items()}
     assert outcomes["optimal"].levels == (best.levels if best else None)
-    assert sorted(outcomes["k_minimal"].minimal or ()) == sorted(one.levels for one in minimal_of(satisfying))
-    good = {one.levels for one in satisfying}
+    assert sorted(outcomes["k_minimal"].minimal or ()) == sorted(figures.levels for figures in minimal_of(satisfying))
+    good = {figures.levels for figures in satisfying}
     for search in searches.values():
         rows = search.lattice_columns()
         for levels, word in zip(rows[0], rows[3], strict=True):

@@ -48,33 +48,33 @@ def test_the_running_example_of_the_paper() -> None:
     outcome = search_by("incognito", search)
     expected = oracle.solve(**PATIENTS.arguments)
     assert expected is not None
-    assert outcome.satisfying == tuple(sorted(one.levels for one in expected.satisfying))
+    assert outcome.satisfying == tuple(sorted(figures.levels for figures in expected.satisfying))
     # ⟨S1, Z0⟩ of two attributes is 2-anonymous, ⟨S0, Z0⟩ is not; others are at their tops.
     assert search.can_be_feasible((1, 1, 0)) is True
     assert search.can_be_feasible((1, 0, 0)) is False
     # Single attributes are all 2-anonymous at level 0.
-    assert all(search.can_be_feasible(one) for one in [(0, 1, 2), (1, 0, 2), (1, 1, 0)])
+    assert all(search.can_be_feasible(levels) for levels in [(0, 1, 2), (1, 0, 2), (1, 1, 0)])
 
 
 def test_generalizations_ruled_out_by_a_subset_are_never_checked() -> None:
     """A-priori: nothing is checked below what was found not to satisfy, and nothing above what was."""
     search = search_of(PATIENTS)
-    asked: list[Levels] = []
+    checks: list[Levels] = []
     count = search.checker
 
     def check(levels: Levels) -> Any:
-        for earlier in asked:
+        for earlier in checks:
             if oracle.strictly_lower(levels, earlier):
                 assert not search.figures[earlier].suppressed_rows, "ruled out already"
             if oracle.strictly_lower(earlier, levels):
                 assert search.figures[earlier].suppressed_rows, "settled already"
-        asked.append(levels)
+        checks.append(levels)
         return count(levels)
 
     search.checker = check
     outcome = search_by("incognito", search)
     assert outcome.optimal
-    assert len(asked) < search.lattice.size
+    assert len(checks) < search.lattice.size
 
 
 @pytest.mark.slow
@@ -84,7 +84,7 @@ def test_its_lowest_are_those_of_k_minimal(limited_case: Limited) -> None:
     satisfying = search_by("incognito", limited_case.search()).satisfying
     minimal = search_by("k_minimal", limited_case.search()).minimal
     assert satisfying is not None
-    lowest = [one for one in satisfying if not any(oracle.strictly_lower(other, one) for other in satisfying)]
+    lowest = [levels for levels in satisfying if not any(oracle.strictly_lower(lower, levels) for lower in satisfying)]
     assert list(minimal or ()) == lowest
 
 
@@ -95,7 +95,7 @@ def test_subsets_are_checked_above_the_highest_allowed_level() -> None:
     outcome = search_by("incognito", search)
     assert any(levels[1] == 1 for levels in search.figures)
     assert {tuple(levels) for levels in search.lattice_columns()[0]} <= set(oracle_levels(case))
-    assert set(outcome.satisfying or ()) == {one.levels for one in case.satisfying()}
+    assert set(outcome.satisfying or ()) == {figures.levels for figures in case.satisfying()}
     assert all(levels[1] == 0 for levels in search.scores)
 
 

@@ -73,8 +73,8 @@ def test_the_message_says_what_can_help() -> None:
 
 
 def test_where_several_requirements_bind_all_are_to_blame() -> None:
-    both = [{"attribute": "dx", "kind": kind, "l": 6} for kind in ("distinct", "entropy")]
-    error = str(infeasible_error({"k": 2, "l_diversity": both}))
+    diversities = [{"attribute": "dx", "kind": kind, "l": 6} for kind in ("distinct", "entropy")]
+    error = str(infeasible_error({"k": 2, "l_diversity": diversities}))
     alone = [f"{kind} 6-diversity of dx alone suppresses 16 rows" for kind in ("distinct", "entropy")]
     assert f"No single requirement is to blame: {'; '.join(alone)}. " in error
     assert error.endswith(

@@ -56,7 +56,7 @@ def is_slow(entry: Entry) -> bool:
 def parameters() -> list[Any]:
     """The slow lane takes every third of those that take long; all are where more examples are asked for."""
     words = ("dataset", "model", "k", "suppression_limit", "measure", "aggregate")
-    found = [
+    cases = [
         pytest.param(
             entry,
             id="-".join(str(entry[word]) for word in words if entry[word] is not None),
@@ -65,19 +65,19 @@ def parameters() -> list[Any]:
         for i, entry in enumerate(entries())
         if not is_slow(entry) or not i % 3 or EXAMPLES > 1
     ]
-    return found or [pytest.param(None, marks=pytest.mark.skip("no test data: set SQLANON_DATA"))]
+    return cases or [pytest.param(None, marks=pytest.mark.skip("no test data: set SQLANON_DATA"))]
 
 
 def labelled_query(folder: Path, entry: Entry) -> str:
     """The table as a query: a column ``c{i}_{level}`` for each quasi-identifier and level, in plain SQL."""
-    here = folder / entry["dataset"]
+    dataset_folder = folder / entry["dataset"]
     columns, joins = [], []
     for i, name in enumerate(entry["quasi"]):
-        file = here / f"hierarchy_{name}.csv"
+        file = dataset_folder / f"hierarchy_{name}.csv"
         columns += [f"h{i}.column{level} AS c{i}_{level}" for level in range(height_of(file) + 1)]
         text = "delim = ';', all_varchar = true"
         joins.append(f"JOIN read_csv('{file}', {text}, header = false) AS h{i} ON t.\"{name}\" = h{i}.column0")
-    table_file = here / f"{entry['dataset']}.csv"
+    table_file = dataset_folder / f"{entry['dataset']}.csv"
     return f"SELECT {', '.join(columns)} FROM read_csv('{table_file}', {text}, header = true) AS t {' '.join(joins)}"
 
 
@@ -111,23 +111,23 @@ class Recount:
         group = ", ".join(f"c{i}_{level}" for i, level in enumerate(levels))
         sizes = f"SELECT sum(n) AS n FROM {self.combinations(entry)} GROUP BY {group}"
         small, large = (f"n {sign} {entry['k']}" for sign in ("<", ">="))
-        ((suppressed, kept),) = self.connection.sql(
+        ((suppressed, class_count),) = self.connection.sql(
             f"SELECT coalesce(sum(n) FILTER ({small}), 0), count(*) FILTER ({large}) FROM ({sizes})"
         ).fetchall()
-        return int(suppressed), int(kept)
+        return int(suppressed), int(class_count)
 
     def satisfying(self, entry: Entry) -> set[Levels]:
         """Every generalization that satisfies the policy, by asking one after the other."""
-        here = self.folder / entry["dataset"]
-        heights = [height_of(here / f"hierarchy_{name}.csv") for name in entry["quasi"]]
+        dataset_folder = self.folder / entry["dataset"]
+        heights = [height_of(dataset_folder / f"hierarchy_{name}.csv") for name in entry["quasi"]]
         ((rows,),) = self.connection.sql(f"SELECT sum(n) FROM {self.combinations(entry)}").fetchall()
         allowed = math.floor(Decimal(str(entry["suppression_limit"])) * int(rows))
-        found = set()
+        feasible = set()
         for levels in itertools.product(*(range(height + 1) for height in heights)):
-            suppressed, kept = self.figures(entry, levels)
-            if suppressed <= allowed and kept:
-                found.add(levels)
-        return found
+            suppressed, class_count = self.figures(entry, levels)
+            if suppressed <= allowed and class_count:
+                feasible.add(levels)
+        return feasible
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +151,8 @@ def test_the_proven_optimum_is_found(workshop: Workshop, recount: Recount, entry
     assert list(outcome.levels) == entry["preferred"]
     figures = search.figures[outcome.levels]
     # Where there are more than twenty ties the preferred one need not be among those that are listed.
-    listed = {tuple(o["levels"]): (o["suppressed"], o["classes"]) for o in entry["optima"]}
-    expected = listed.get(outcome.levels) or counted_again(recount, entry, outcome.levels)
+    optima = {tuple(o["levels"]): (o["suppressed"], o["classes"]) for o in entry["optima"]}
+    expected = optima.get(outcome.levels) or counted_again(recount, entry, outcome.levels)
     assert (figures.suppressed_rows, figures.classes) == expected
 
 
@@ -193,8 +193,8 @@ def test_the_whole_job_gives_the_same_answer(data: Path, tmp_path: Path, model: 
     assert release.manifest.released_rows == entry["rows"] - first["suppressed"]
 
 
-def strictly_lower(one: Levels, other: Levels) -> bool:
-    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
+def strictly_lower(lower: Levels, upper: Levels) -> bool:
+    return lower != upper and all(a <= b for a, b in zip(lower, upper, strict=True))
 
 
 SOME = ("sex", "age", "race", "marital-status", "education")
@@ -220,7 +220,7 @@ def check_k_minimal(recount: Recount, quasi: tuple[str, ...], k: int, limit: flo
         "measure": "height", "aggregate": None,
     }  # fmt: skip
     good = recount.satisfying(entry)
-    minimal = {levels for levels in good if not any(strictly_lower(other, levels) for other in good)}
+    minimal = {levels for levels in good if not any(strictly_lower(lower, levels) for lower in good)}
     assert len(minimal) > 1, "the case shows nothing"
     with sqlanon.connect() as db:
         result = db.anonymize(policy_of(entry, recount.folder, "k_minimal"))

@@ -21,7 +21,7 @@ from oracles.score_bounds import holds
 from properties import privacy_cases
 from properties.plain_search import search_by, search_of
 from properties.privacy_cases import PrivacyCase
-from properties.privacy_checks import anonymized
+from properties.privacy_checks import anonymize_case
 from properties.privacy_checks import thorough as thorough_privacy
 from properties.random_cases import Case
 from properties.search_checks import FIGURE_3, quick, thorough
@@ -36,8 +36,8 @@ ALL = pytest.mark.parametrize("strategy", ["ola", "flash", "incognito"])
 def check(limited_case: Limited, strategy: str) -> None:
     """What is found satisfies, what is called proven is true, and at the end nothing is missing."""
     case, satisfying = limited_case.case, limited_case.satisfying()
-    best, minimal = oracle.best(satisfying, case.measure), {one.levels for one in minimal_of(satisfying)}
-    scores = {one.levels: one.score for one in satisfying}
+    best, minimal = oracle.best(satisfying, case.measure), {figures.levels for figures in minimal_of(satisfying)}
+    scores = {figures.levels: figures.score for figures in satisfying}
     for search, outcome in every_stop(limited_case, strategy):
         if best is None:
             assert (outcome.levels, outcome.exhaustive) == (None, True)
@@ -55,7 +55,7 @@ def check(limited_case: Limited, strategy: str) -> None:
             assert (outcome.levels, outcome.bound) == (best.levels, search.scores[best.levels])
         if case.limit == "0" or case.measure in ("height", "relative_height"):
             assert outcome.optimal, "the measure rises along the lattice"
-        check_choice(search, outcome, strategy, [one.levels for one in satisfying], sorted(minimal))
+        check_choice(search, outcome, strategy, [figures.levels for figures in satisfying], sorted(minimal))
 
 
 def check_choice(
@@ -90,18 +90,18 @@ def check_privacy(case: PrivacyCase, strategy: str) -> None:
     """With any requirements, monotone under suppression or not, through the public API."""
     expected = k_minimal_privacy(**case.arguments)
     if expected is None:
-        told = r"no generalization meets the policy|nothing to release"
-        with pytest.raises(sqlanon.InfeasibleError, match=told), anonymized(case, strategy):
+        message = r"no generalization meets the policy|nothing to release"
+        with pytest.raises(sqlanon.InfeasibleError, match=message), anonymize_case(case, strategy):
             pass
         return
     best = solve_privacy(**case.arguments)
     assert best is not None
-    with anonymized(case, strategy) as (result, *_):
-        found = [tuple(node[name] for name in case.source.quasi) for node in result.k_minimal]
-    assert found == sorted(one.levels for one in expected.satisfying)
+    with anonymize_case(case, strategy) as (result, *_):
+        minimal = [tuple(node[name] for name in case.source.quasi) for node in result.k_minimal]
+    assert minimal == sorted(figures.levels for figures in expected.satisfying)
     if strategy == "incognito":
         satisfying = [tuple(node[name] for name in case.source.quasi) for node in result.satisfying]
-        assert satisfying == [one.levels for one in best.satisfying]
+        assert satisfying == [figures.levels for figures in best.satisfying]
         assert result.to_dict()["satisfying"] == len(satisfying)
     assert result.optimal or strategy != "incognito"
     if result.optimal:
@@ -126,12 +126,12 @@ def test_figure_3_of_sweeney(strategy: str) -> None:
 
 def test_half_the_height_is_all_of_it() -> None:
     low, high = (1, 0, 2), (3, 2, 2)
-    every = set(between(low, high))
+    every = set(levels_between(low, high))
     assert sum(len(list(_at_height(low, high, height))) for height in range(5)) == len(every)
     assert set(_at_height(low, high, 2)) == {levels for levels in every if sum(levels) == 5}
 
 
-def between(low: OwnLevels, high: OwnLevels) -> Iterator[OwnLevels]:
+def levels_between(low: OwnLevels, high: OwnLevels) -> Iterator[OwnLevels]:
     return ((a, b, c) for a in range(low[0], high[0] + 1) for b in range(low[1], high[1] + 1) for c in (low[2],))
 
 
@@ -170,13 +170,13 @@ def test_ola_is_worse_than_optimal_where_a_higher_one_suppresses_less() -> None:
 def test_no_generalization_is_checked_twice(strategy: str) -> None:
     """Of 8 generalizations three tell it all: the top, and the two that the border is between."""
     case = replace(HIGHER_IS_BETTER, limit="0", measure="loss")
-    asked: list[Levels] = []
+    checks: list[Levels] = []
     search = search_of(case)
     count = search.checker
 
     def check_once(levels: Levels) -> Any:
-        assert levels not in asked
-        asked.append(levels)
+        assert levels not in checks
+        checks.append(levels)
         return count(levels)
 
     search.checker = check_once
@@ -184,4 +184,4 @@ def test_no_generalization_is_checked_twice(strategy: str) -> None:
     table = Table.of(case.rows, case.hierarchies)
     assert outcome.levels is not None
     assert math.isclose(search.scores[outcome.levels], oracle.score(Release(table, outcome.levels, case.k), "loss"))
-    assert len(asked) <= 4
+    assert len(checks) <= 4

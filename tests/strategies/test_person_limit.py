@@ -17,7 +17,7 @@ from oracles.oracle_privacy import Record, Release, Source
 from properties import hard_cases
 from properties.plain_search import WIDE
 from properties.privacy_cases import PrivacyCase
-from properties.privacy_checks import anonymized, check_persons
+from properties.privacy_checks import anonymize_case, check_persons
 from support.lanes import SEARCHING, draw_tables, examples
 
 quick = settings(
@@ -39,7 +39,7 @@ def case_of(rows: list[Record], limit: str, k: int = 2, **privacy: Any) -> Priva
 
 
 def levels_by(strategy: str, case: PrivacyCase) -> Levels:
-    with anonymized(case, strategy) as (result, *_):
+    with anonymize_case(case, strategy) as (result, *_):
         check_persons(result, Release(case.source, (result.generalization["zip"],), case.privacy))
         return (result.generalization["zip"],)
 
@@ -74,7 +74,7 @@ def test_rows_without_a_person_are_one_person() -> None:
 def test_an_infeasible_policy_is_explained_in_persons() -> None:
     rows = visits("11 12", "11 11", "99", "99")
     case = case_of(rows, "0.25", k=3)
-    with pytest.raises(sqlanon.InfeasibleError) as caught, anonymized(case, "optimal"):
+    with pytest.raises(sqlanon.InfeasibleError) as caught, anonymize_case(case, "optimal"):
         pass
     error = caught.value
     assert (error.suppressed_persons, error.allowed_persons, error.allowed_rows) == (4, 1, None)
@@ -89,10 +89,10 @@ def test_the_limit_that_an_error_names_is_enough() -> None:
     rows = visits("11 11 11 21", "11 11 11 11", "22 11 11 11", "11 11 11 11", "12", "13")
     attributes = {"max_level": 0}
     help_ = pytest.raises(sqlanon.InfeasibleError, match=r"raise search\.suppression_limit to 0\.6667")
-    with help_ as caught, anonymized(case_of(rows, "0.5"), "optimal", attributes):
+    with help_ as caught, anonymize_case(case_of(rows, "0.5"), "optimal", attributes):
         pass
     assert caught.value.suppressed_persons == 4
-    with anonymized(case_of(rows, "0.6667"), "optimal", attributes) as (result, *_):
+    with anonymize_case(case_of(rows, "0.6667"), "optimal", attributes) as (result, *_):
         assert (result.suppressed_persons, result.partly_released_persons) == (4, 2)
 
 
@@ -137,7 +137,7 @@ def check(case: PrivacyCase, strategy: str) -> None:
     joins_suffice = case.privacy.keys() == {"k"}
     good = {levels for levels in nodes if hard_cases.satisfies(case, levels)}
     try:
-        with anonymized(case, strategy) as (result, *_):
+        with anonymize_case(case, strategy) as (result, *_):
             levels = tuple(result.generalization.values())
             assert levels in good
             check_persons(result, Release(case.source, levels, case.privacy))
@@ -151,11 +151,13 @@ def check(case: PrivacyCase, strategy: str) -> None:
                 assert expected is not None
                 assert result.score == pytest.approx(expected.score)
             if result.k_minimal is not None and strategy != "flash":
-                minimal = {one for one in good if not any(oracle.strictly_lower(low, one) for low in good)}
-                found = {tuple(one.values()) for one in result.k_minimal}
-                assert found <= minimal if strategy == "samarati" and not joins_suffice else found == minimal
+                minimal = {
+                    candidate for candidate in good if not any(oracle.strictly_lower(low, candidate) for low in good)
+                }
+                reported = {tuple(node.values()) for node in result.k_minimal}
+                assert reported <= minimal if strategy == "samarati" and not joins_suffice else reported == minimal
             if result.satisfying is not None:
-                assert {tuple(one.values()) for one in result.satisfying} == good
+                assert {tuple(node.values()) for node in result.satisfying} == good
     except sqlanon.InfeasibleError:
         assert not good or strategy in ("datafly", "samarati-binary", "flash", *([] if joins_suffice else ["samarati"]))
 
@@ -182,7 +184,7 @@ def test_same_answer_as_a_plain_search(strategy: str, case: PrivacyCase) -> None
 @pytest.mark.thorough
 def test_random_cases_have_what_is_to_be_found() -> None:
     """In some the limit of rows and that of persons differ in what they allow, either way."""
-    found: set[tuple[bool, bool]] = set()
+    outcomes: set[tuple[bool, bool]] = set()
 
     @settings(max_examples=100, derandomize=True, deadline=None, database=None)
     @given(case=cases())
@@ -192,10 +194,10 @@ def test_random_cases_have_what_is_to_be_found() -> None:
             if not release.kept or not release.holds_as_a_whole():
                 continue
             rows = release.suppressed <= oracle.allowed_rows(case.limit, len(case.source.rows))
-            found.add((rows, hard_cases.satisfies(case, levels)))
+            outcomes.add((rows, hard_cases.satisfies(case, levels)))
 
     look()
-    assert found == {(True, True), (True, False), (False, True), (False, False)}
+    assert outcomes == {(True, True), (True, False), (False, True), (False, False)}
 
 
 # Names, of which no ranges are released.
@@ -244,7 +246,7 @@ def test_groups_of_few_combinations_lose_least(case: PrivacyCase) -> None:
     privacy_case = PrivacyCase(Source(rows, {"zip": TOWNS}, person="who"), {"k": 2}, case.limit, "loss")
     persons = len({row["who"] for row in rows})
     try:
-        with anonymized(privacy_case, "k-similar") as (result, *_):
+        with anonymize_case(privacy_case, "k-similar") as (result, *_):
             expected = least_loss(rows, 2, oracle.allowed_rows(case.limit, persons))
             assert result.score == pytest.approx(expected)
             assert result.suppressed_persons <= oracle.allowed_rows(case.limit, persons)

@@ -22,10 +22,10 @@ from oracles.score_bounds import holds
 from properties import privacy_cases, random_cases
 from properties.plain_search import search_by, search_of
 from properties.privacy_cases import PrivacyCase
-from properties.privacy_checks import anonymized as anonymized_privacy
+from properties.privacy_checks import anonymize_case as anonymized_privacy
 from properties.privacy_checks import thorough as thorough_privacy
 from properties.random_cases import Case
-from properties.search_checks import FIGURE_3, anonymized, as_dict, quick, thorough
+from properties.search_checks import FIGURE_3, anonymize_case, as_dict, quick, thorough
 from sqlanon.strategies.lattice import LatticeSearch, Outcome
 from sqlanon.strategies.lattice.search import SourceFacts
 from sqlanon.strategies.lattice.task import source_facts as data_of_engine
@@ -48,7 +48,7 @@ SIBLINGS = Case(
 def test_a_minimal_generalization_beside_distance_vectors_is_found() -> None:
     assert vectors(Table.of(SIBLINGS.rows, SIBLINGS.hierarchies), 2, (0, 0)) == {(0, 0), (1, 0), (0, 1), (2, 2)}
     assert plain_samarati(SIBLINGS) == {(2, 2)}  # what the theorem of 1998 leads to
-    with anonymized(SIBLINGS, "samarati") as (result, _):
+    with anonymize_case(SIBLINGS, "samarati") as (result, _):
         assert result.k_minimal == [{"first": 1, "second": 1}]
         assert result.optimal
 
@@ -58,13 +58,13 @@ def test_among_vectors_only_k_minimal_generalizations_are_missed() -> None:
     """By exhaustive search of tables of which benchmarks/samarati_misses.py makes more. With joins none is."""
     drawn = random.Random(1)
     cases = [random_case(drawn, 3, "0") for _ in range(150)]
-    wrong = [found for found in map(misses, cases) if found is not None]
+    wrong = [miss for miss in map(misses, cases) if miss is not None]
     assert (len(wrong), *map(sum, zip(*wrong, strict=True))) == (135, 12, 3, 4)
     for case in cases:
         search = search_of(case)
         search.source_facts = data_of(case, search.lattice)
-        found = search_by("samarati", search).minimal or ()
-        assert list(found) == sorted(one.levels for one in oracle.k_minimal(**case.arguments).satisfying)
+        minimal = search_by("samarati", search).minimal or ()
+        assert list(minimal) == sorted(figures.levels for figures in oracle.k_minimal(**case.arguments).satisfying)
 
 
 def search_with_limits(limited_case: Limited, strategy: str, **limits: Any) -> tuple[LatticeSearch, Outcome]:
@@ -76,14 +76,14 @@ def search_with_limits(limited_case: Limited, strategy: str, **limits: Any) -> t
 def check_samarati(limited_case: Limited) -> None:
     """Whenever it stops: what is found satisfies, and what is proven is true. At the end nothing is missing."""
     case, satisfying = limited_case.case, limited_case.satisfying()
-    best, minimal = oracle.best(satisfying, case.measure), {one.levels for one in minimal_of(satisfying)}
+    best, minimal = oracle.best(satisfying, case.measure), {figures.levels for figures in minimal_of(satisfying)}
     sign = -1 if case.measure in oracle.MAXIMISED else 1
     for checks in itertools.count(1):
         search, outcome = search_with_limits(limited_case, "samarati", checks=checks)
         if best is None:
             assert (outcome.levels, outcome.minimal, outcome.exhaustive) == (None, (), True)
             return
-        assert outcome.levels in {one.levels for one in satisfying}
+        assert outcome.levels in {figures.levels for figures in satisfying}
         assert holds(outcome.bound, sign * best.score)
         if not outcome.stopped:
             break
@@ -116,14 +116,14 @@ def check_binary(limited_case: Limited) -> None:
     """The least height, and there the preferred one by the measure."""
     case, satisfying = limited_case.case, limited_case.satisfying()
     best = oracle.best(satisfying, case.measure)
-    least = min((sum(one.levels) for one in satisfying), default=0)
-    lowest = oracle.best([one for one in satisfying if sum(one.levels) == least], case.measure)
+    least = min((sum(figures.levels) for figures in satisfying), default=0)
+    lowest = oracle.best([figures for figures in satisfying if sum(figures.levels) == least], case.measure)
     sign = -1 if case.measure in oracle.MAXIMISED else 1
     for _, outcome in every_stop(limited_case, "samarati-binary"):
         if best is None or lowest is None:
             assert (outcome.levels, outcome.exhaustive) == (None, True)
             return
-        assert outcome.levels in {one.levels for one in satisfying}
+        assert outcome.levels in {figures.levels for figures in satisfying}
         assert holds(outcome.bound, sign * best.score)
     assert outcome.levels == lowest.levels
     assert outcome.levels == best.levels if outcome.optimal else case.measure != "height"
@@ -148,13 +148,13 @@ def check_by_engine(case: Case) -> None:
     expected = oracle.k_minimal(**case.arguments)
     if expected is None:
         return
-    with anonymized(case, "samarati") as (result, _):
-        assert result.k_minimal == [as_dict(case, one.levels) for one in expected.satisfying]
+    with anonymize_case(case, "samarati") as (result, _):
+        assert result.k_minimal == [as_dict(case, figures.levels) for figures in expected.satisfying]
         assert dict(result.generalization) == as_dict(case, expected.levels), expected.ties
         bottom = (0,) * len(case.hierarchies)
-        found = set().union(*data_of_engine(result._search_input).vectors())
-        assert found == vectors(Table.of(case.rows, case.hierarchies), case.k, bottom)
-        assert found == set().union(*data_of_engine(result._search_input).vectors()), "it leaves nothing behind"
+        figures = set().union(*data_of_engine(result._search_input).vectors())
+        assert figures == vectors(Table.of(case.rows, case.hierarchies), case.k, bottom)
+        assert figures == set().union(*data_of_engine(result._search_input).vectors()), "it leaves nothing behind"
 
 
 @pytest.mark.thorough
@@ -169,7 +169,7 @@ def test_the_engine_finds_the_same_vectors(case: Case) -> None:
 def test_vectors_that_take_turns_are_the_same(pairs: int, turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One outlier at a time, three or all four: each with those after it and those of its turn."""
     monkeypatch.setattr("sqlanon.strategies.lattice.vectors.PAIRS", pairs)
-    with anonymized(SIBLINGS, "samarati") as (result, _):
+    with anonymize_case(SIBLINGS, "samarati") as (result, _):
         neighbours, *parts = list(data_of_engine(result._search_input).vectors())
         assert len(parts) == turns
         assert neighbours.union(*parts) == {(0, 0), (1, 0), (0, 1), (2, 2)}
@@ -182,7 +182,7 @@ def test_vectors_of_many_attributes_take_several_words() -> None:
     tree = Hierarchy({"x": ("x", "xy", "*"), "y": ("y", "xy", "*"), "z": ("z", "z", "*")})
     rows = [("x",) * 25, tuple("xyz"[i % 3] for i in range(25))]
     case = Case(rows, dict.fromkeys(names, tree), 2, "0", "height")
-    with anonymized(case, "samarati") as (result, _):
+    with anonymize_case(case, "samarati") as (result, _):
         away = tuple(i % 3 for i in range(25))
         assert set().union(*data_of_engine(result._search_input).vectors()) == {(0,) * 25, away}
         assert tuple(result.generalization.values()) == away
@@ -212,17 +212,17 @@ def check_privacy(case: PrivacyCase, strategy: str) -> None:
         with pytest.raises(sqlanon.InfeasibleError), anonymized_privacy(case, strategy):
             pass
         return
-    true = [dict(zip(case.source.quasi, one.levels, strict=True)) for one in minimal.satisfying]
+    true = [dict(zip(case.source.quasi, figures.levels, strict=True)) for figures in minimal.satisfying]
     try:
         with anonymized_privacy(case, strategy) as (result, *_):
-            assert tuple(result.generalization.values()) in {one.levels for one in satisfying}
+            assert tuple(result.generalization.values()) in {figures.levels for figures in satisfying}
             if result.optimal:
                 assert tuple(result.generalization.values()) == best.levels
             if strategy == "samarati":
                 if data_of_engine(result._search_input).joins_suffice:
                     assert result.k_minimal == true
                 else:
-                    assert all(one in true for one in result.k_minimal)
+                    assert all(figures in true for figures in result.k_minimal)
     except sqlanon.InfeasibleError as error:
         assert "no generalization meets the policy" not in str(error)
 

@@ -104,9 +104,11 @@ def test_the_first_check_is_made_whatever_the_limits_say() -> None:
 
 @pytest.fixture
 def connection() -> Any:
-    with duckdb.connect() as found:
-        found.execute("CREATE TABLE t AS SELECT i * i % 89 AS a, i * 7 % 41 AS b, i % 3 AS c FROM range(300) AS r(i)")
-        yield found
+    with duckdb.connect() as database:
+        database.execute(
+            "CREATE TABLE t AS SELECT i * i % 89 AS a, i * 7 % 41 AS b, i % 3 AS c FROM range(300) AS r(i)"
+        )
+        yield database
 
 
 ROLES = {"a": {"intervals": [5, 10, 20, 40]}, "b": {"intervals": [5, 10, 20]}, "c": "suppress"}
@@ -226,11 +228,11 @@ def test_limits_in_the_policy_and_its_schema() -> None:
 
 @pytest.mark.slow
 def test_a_statement_that_takes_long_is_interrupted(connection: Any) -> None:
-    asked, row = [], Checker._fetch_row
+    calls, row = [], Checker._fetch_row
 
     def slow(self: Checker, *arguments: Any) -> Any:
-        asked.append(arguments)
-        if len(asked) > 1:  # the first is checked whatever the limit
+        calls.append(arguments)
+        if len(calls) > 1:  # the first is checked whatever the limit
             self._engine.rows(
                 parse_one("SELECT count(*) FROM range(10000000000000) AS r(i) WHERE i % 7 = r.i", read="duckdb")
             )
@@ -240,7 +242,7 @@ def test_a_statement_that_takes_long_is_interrupted(connection: Any) -> None:
     with sqlanon.connect(connection) as db, patch.object(Checker, "_fetch_row", slow):
         result = db.anonymize(make_policy(ROLES, k=5, search={"time_limit": 0.5}))
     assert time.monotonic() - began < 30
-    assert (len(asked), result.checked, result.optimal) == (2, 1, False)
+    assert (len(calls), result.checked, result.optimal) == (2, 1, False)
     assert result.generalization == {"a": 5, "b": 4, "c": 1}
 
 

@@ -32,28 +32,28 @@ def check_table(table: SmallTable) -> None:
         search = prepared.task().lattice
         lattice = search.lattice
         ranges = (range(low, high + 1) for low, high in zip(lattice.bottom, lattice.top, strict=True))
-        known = {levels: prepared.check(levels) for levels in itertools.product(*ranges)}
+        figures = {levels: prepared.check(levels) for levels in itertools.product(*ranges)}
     for seed in range(4):
         check_conclusions(
-            table, replace(search, checker=known.__getitem__, check_together=None), known, random.Random(seed)
+            table, replace(search, checker=figures.__getitem__, check_together=None), figures, random.Random(seed)
         )
 
 
 def check_conclusions(
-    table: SmallTable, search: LatticeSearch, known: Mapping[Levels, Figures], rng: random.Random
+    table: SmallTable, search: LatticeSearch, evaluated: Mapping[Levels, Figures], rng: random.Random
 ) -> None:
     search.seeks_best_only = True
     sign = -1 if table.case.measure in oracle.MAXIMISED else 1
     scores = {figures.levels: sign * figures.score for figures in table.satisfying}
-    tightens_at = rng.randint(1, 2 * len(known))  # or never
-    for checks, levels in enumerate(rng.sample([*known], len(known)), start=1):
+    tightens_at = rng.randint(1, 2 * len(evaluated))  # or never
+    for checks, levels in enumerate(rng.sample([*evaluated], len(evaluated)), start=1):
         search.check(levels)
         if checks >= tightens_at and search.best is not None:
             search.tighten_limit(search.measure.most_suppressed(search.scores[search.best]))
-        if checks in (2, 5, 10) or checks == len(known):
-            wanted = {one: score for one, score in scores.items() if may_be_best(search, one, score)}
-            check_words(table, search, known, scores, wanted if checks >= tightens_at else scores)
-            check_bounds(search, known, scores, wanted, rng)
+        if checks in (2, 5, 10) or checks == len(evaluated):
+            wanted = {candidate: score for candidate, score in scores.items() if may_be_best(search, candidate, score)}
+            check_words(table, search, evaluated, scores, wanted if checks >= tightens_at else scores)
+            check_bounds(search, evaluated, scores, wanted, rng)
     assert search.best == (table.best.levels if table.best else None)
 
 
@@ -64,12 +64,12 @@ def may_be_best(search: LatticeSearch, levels: Levels, score: float) -> bool:
 def check_words(
     table: SmallTable,
     search: LatticeSearch,
-    known: Mapping[Levels, Figures],
+    evaluated: Mapping[Levels, Figures],
     scores: Mapping[Levels, float],
     wanted: Mapping[Levels, float],
 ) -> None:
     """No generalization has a wrong status. Only ``wanted`` ones must not be called hopeless."""
-    for levels in known:
+    for levels in evaluated:
         if search.can_be_feasible(levels) is False:
             assert not any(at_most(low, levels) for low in wanted), levels
         if search.is_feasible_above(levels):
@@ -79,7 +79,7 @@ def check_words(
 
 def check_bounds(
     search: LatticeSearch,
-    known: Mapping[Levels, Figures],
+    evaluated: Mapping[Levels, Figures],
     scores: Mapping[Levels, float],
     wanted: Mapping[Levels, float],
     rng: random.Random,
@@ -87,10 +87,10 @@ def check_bounds(
     """No bound is above a score, and nothing is ruled out that may be preferred to the best so far and, with an aim,
     scores less than that."""
     steps = optimal._BranchAndBound(search)
-    for low in known:
+    for low in evaluated:
         if low in scores:
             assert holds(search.bound_from_below(low), scores[low]), low
-        top = rng.choice([high for high in known if at_most(low, high)])
+        top = rng.choice([high for high in evaluated if at_most(low, high)])
         box = Box(search.measure.bound(low), sum(low), low, top)
         within = {levels: score for levels, score in wanted.items() if at_most(low, levels) and at_most(levels, top)}
         for high in filter(partial(at_most, low), search.figures):

@@ -14,7 +14,7 @@ from oracles import oracle
 from oracles.oracle import Hierarchy, Release, Row, Table
 from properties import random_cases
 from properties.random_cases import Case
-from properties.search_checks import FIGURE_3, anonymized, check, quick, thorough
+from properties.search_checks import FIGURE_3, anonymize_case, check, quick, thorough
 from support.lanes import draw_tables, examples
 
 
@@ -74,7 +74,7 @@ def test_k_alone_always_has_a_solution_at_the_top(case: Case) -> None:
 
 
 def check_top(case: Case) -> None:
-    with anonymized(replace(case, limit="0"), "optimal") as (result, _):
+    with anonymize_case(replace(case, limit="0"), "optimal") as (result, _):
         assert result.suppressed_rows == 0
     top = tuple(tree.height for tree in case.hierarchies.values())
     assert sum(recode_case(case, top).values()) == len(case.rows)
@@ -91,7 +91,7 @@ def check_release(case: Case, strategy: str) -> None:
     """Minimal required suppression: all that is left out is in a class below k, or has an unknown value."""
     if oracle.solve(**case.arguments) is None:
         return
-    with anonymized(case, strategy) as (result, directory):
+    with anonymize_case(case, strategy) as (result, directory):
         levels = tuple(result.generalization[name] for name in case.hierarchies)
         result.publish(directory / "release.duckdb")
         with duckdb.connect(str(directory / "release.duckdb"), read_only=True) as release:
@@ -113,6 +113,6 @@ def test_the_order_of_rows_does_not_matter(case: Case) -> None:
 def check_order(case: Case) -> None:
     answers = []
     for rows in (case.rows, case.rows[::-1]):
-        with anonymized(replace(case, rows=rows), "optimal") as (result, _):
+        with anonymize_case(replace(case, rows=rows), "optimal") as (result, _):
             answers.append((result.generalization, result.suppressed_rows, result.classes))
     assert answers[0] == answers[1]

@@ -132,7 +132,7 @@ CHECKS = {  # by table, measure and k: for each limit
 }
 
 
-def known() -> list[Any]:
+def known_limits() -> list[Any]:
     """The limits take turns; all are where more examples are asked for."""
     return [
         pytest.param(
@@ -147,7 +147,7 @@ def known() -> list[Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("table", "measure", "k", "limit", "checks"), known())
+@pytest.mark.parametrize(("table", "measure", "k", "limit", "checks"), known_limits())
 def test_known_tables_need_no_more_checks(
     workshop: Workshop, table: str, measure: str, k: int, limit: float, checks: int
 ) -> None:

@@ -41,7 +41,7 @@ def test_descent_ends_where_no_step_down_is_possible(tmp_path: Path, seed: int, 
     levels = tuple(level or 0 for level in result.generalization.values())
     assert result.suppressed_rows == lost(rows, levels) <= limit * len(rows)
     lower = [(levels[0] - 1, levels[1]), (levels[0], levels[1] - 1)]
-    assert all(min(one) < 0 or lost(rows, one) > limit * len(rows) for one in lower)
+    assert all(min(levels) < 0 or lost(rows, levels) > limit * len(rows) for levels in lower)
     assert not result.optimal
 
 
@@ -51,9 +51,9 @@ def test_whole_classes_is_as_good_as_the_best_generalization(tmp_path: Path, see
     rows = patients(seed)
     policies = [write(tmp_path, rows, strategy, 0.1) for strategy in ("whole-classes", "optimal")]
     with sqlanon.connect() as db:
-        found, best = (db.anonymize(policy) for policy in policies)
-    assert found.score == pytest.approx(best.score)
-    assert (found.suppressed_rows, found.classes) == (best.suppressed_rows, best.classes)
+        result, best = (db.anonymize(policy) for policy in policies)
+    assert result.score == pytest.approx(best.score)
+    assert (result.suppressed_rows, result.classes) == (best.suppressed_rows, best.classes)
     possible = [
         combination
         for combination in itertools.product(*(range(top + 1) for top in HEIGHTS))

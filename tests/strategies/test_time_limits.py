@@ -57,7 +57,7 @@ def seconds_beyond_limit(shape: str, **search: Any) -> tuple[float, sqlanon.Resu
     rows, hierarchies = SHAPES[shape]
     spent, stage = [], pipeline.run_search
 
-    def timed(*arguments: Any) -> Any:
+    def run_timed(*arguments: Any) -> Any:
         at_limit: list[float] = []
         timer = Timer(LIMIT, lambda: at_limit.append(time.process_time()))
         timer.start()
@@ -75,7 +75,7 @@ def seconds_beyond_limit(shape: str, **search: Any) -> tuple[float, sqlanon.Resu
             source=source,
             search={"suppression_limit": 0.1, "time_limit": LIMIT, **search},
         )
-        with sqlanon.connect(connection) as db, patch.object(pipeline, "run_search", timed):
+        with sqlanon.connect(connection) as db, patch.object(pipeline, "run_search", run_timed):
             try:
                 result = db.anonymize(policy)
             except sqlanon.InfeasibleError as error:
@@ -108,12 +108,12 @@ def test_every_strategy_ends_within_its_limit_and_five_seconds(strategy: str, sh
 @pytest.mark.parametrize("measure", ["loss", pytest.param("entropy", marks=pytest.mark.thorough)])
 def test_a_mask_of_long_texts_is_coded_in_seconds(measure: str) -> None:
     """Of 200 texts of 300 characters: with a window for each level they took minutes."""
-    with duckdb.connect() as made:
-        made.execute(
+    with duckdb.connect() as database:
+        database.execute(
             "CREATE TABLE t AS SELECT rpad(repeat(md5(i::VARCHAR), 10), 300, '0') AS a FROM range(200) AS r(i)"
         )
         started = time.process_time()
-        with sqlanon.connect(made) as db:
+        with sqlanon.connect(database) as db:
             result = db.anonymize(make_policy({"a": {"mask": "right"}}, search={"measure": measure}))
     assert time.process_time() - started < 15
     assert result.generalization["a"] > 290
@@ -121,9 +121,9 @@ def test_a_mask_of_long_texts_is_coded_in_seconds(measure: str) -> None:
 
 @pytest.fixture
 def connection() -> Any:
-    with duckdb.connect() as made:
-        made.execute("CREATE TABLE t AS SELECT chr((97 + i % 5)::INTEGER) AS a, i % 3 AS b FROM range(40) AS r(i)")
-        yield made
+    with duckdb.connect() as database:
+        database.execute("CREATE TABLE t AS SELECT chr((97 + i % 5)::INTEGER) AS a, i % 3 AS b FROM range(40) AS r(i)")
+        yield database
 
 
 @pytest.mark.slow
@@ -148,18 +148,18 @@ def test_a_first_check_that_takes_long_is_interrupted_with_advice(connection: An
 @pytest.mark.slow
 def test_a_statement_of_subtree_that_takes_long_is_interrupted(connection: Any) -> None:
     """What it had by then is released."""
-    asked = []
+    calls = []
 
     def endless(self: _CutSearch, *arguments: Any) -> Any:
-        asked.append(arguments)
+        calls.append(arguments)
         return self.task.engine.rows(parse_one(DAYS, read="duckdb"))
 
     policy = make_policy({"a": "suppress", "b": "suppress"}, k=5, search={"strategy": "subtree", "time_limit": 0.8})
     with (
         sqlanon.connect(connection) as db,
         patch.object(_CutSearch, "_find_splits", endless),
-        patch.object(LocalTask, "limit_is_reached", lambda self: bool(asked)),
+        patch.object(LocalTask, "limit_is_reached", lambda self: bool(calls)),
     ):
         result = db.anonymize(policy)
-    assert len(asked) == 1
+    assert len(calls) == 1
     assert result.smallest_class >= 5

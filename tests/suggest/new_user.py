@@ -88,12 +88,12 @@ def make_table(name: str, folder: Path, real: Path | None) -> Path | None:
             connection.execute(HASH)
             connection.execute(f"COPY ({CUSTOMERS}) TO '{table}'")
         return table
-    own = HERE / "data" / table.name
-    if not own.exists():
+    source_file = HERE / "data" / table.name
+    if not source_file.exists():
         if real is None:
             return None
-        own = real / name / table.name
-    shutil.copyfile(own, table)
+        source_file = real / name / table.name
+    shutil.copyfile(source_file, table)
     return table
 
 
@@ -110,20 +110,20 @@ def visit(name: str, table: Path, strategies: str | None = None) -> Visit:
     seen.loss, quasi = done["score"], list(policy.quasi_identifiers)
     with duckdb.connect(done["release"], read_only=True) as connection:
         counts = connection.execute(
-            f"SELECT {', '.join(f'count(DISTINCT coalesce({_quote_name(one)}::VARCHAR, chr(0)))' for one in quasi)} "
+            f"SELECT {', '.join(f'count(DISTINCT coalesce({_quote_name(name)}::VARCHAR, chr(0)))' for name in quasi)} "
             f"FROM {_quote_name(done['table'])}"
         ).fetchall()[0]
-    seen.hidden = tuple(one for one, count in zip(quasi, counts, strict=True) if count == 1)
+    seen.hidden = tuple(column for column, count in zip(quasi, counts, strict=True) if count == 1)
     if seen.hidden:
         seen.kept_elsewhere = _kept_elsewhere(policy, seen.hidden)
     more = [] if strategies is None else ["--strategies", strategies]
     compared = json.loads(_run(seen, folder, "compare", "policy.toml", "--json", *more, timed=False) or "[]")
     # What does not guarantee k is no release of this policy.
     seen.compared = {
-        one["strategy"]: one["loss"] for one in compared if one["loss"] is not None and one["guarantees_k"]
+        row["strategy"]: row["loss"] for row in compared if row["loss"] is not None and row["guarantees_k"]
     }
     losses = {"release": seen.loss, **seen.compared}
-    seen.best_strategy = min(losses, key=lambda one: losses[one])
+    seen.best_strategy = min(losses, key=lambda strategy: losses[strategy])
     seen.best = losses[seen.best_strategy]
     return seen
 

@@ -85,7 +85,7 @@ def table_of_visits(seed: int) -> Made:
     if draw.random() < 0.2:
         lasting.remove("zip")
     passing = draw.sample(sorted(PASSING), draw.randint(1, 5))
-    columns = {one: LASTING[one] for one in lasting} | {one: PASSING[one] for one in passing}
+    columns = {column: LASTING[column] for column in lasting} | {column: PASSING[column] for column in passing}
     missing = draw.choice([0, 0, 1, 5, 20])  # percent of the rows have no key
     keys = {name: f"CASE WHEN h(r, 30, 100) >= {missing} THEN {key} END"}
     if draw.random() < 0.4:
@@ -106,9 +106,9 @@ def table_of_people(seed: int) -> Made:
     persons = draw.choice([150, 600, 2000, 8000])
     lasting = ["sex", draw.choice(["birth_date", "age"]), "zip"]
     lasting += draw.sample(sorted(set(LASTING) - {*lasting, "birth_date", "age"}), draw.randint(0, 5))
-    columns = {one: LASTING[one] for one in lasting}
-    columns |= {one: PASSING[one] for one in draw.sample(sorted(PASSING), draw.randint(1, 5))}
-    others = {
+    columns = {column: LASTING[column] for column in lasting}
+    columns |= {column: PASSING[column] for column in draw.sample(sorted(PASSING), draw.randint(1, 5))}
+    choices = {
         "id": "100 + i",
         "household_id": "(i // 3)::INTEGER",
         "hospital_id": "h(p, 40, 40)",
@@ -122,10 +122,10 @@ def table_of_people(seed: int) -> Made:
         "batch": "'B' || lpad((i // 8)::VARCHAR, 5, '0')",
         "region_code": "h(p, 3, 900) // 30",
     }
-    picked = draw.sample(sorted(others), draw.randint(3, 8))
+    picked = draw.sample(sorted(choices), draw.randint(3, 8))
     if "household_id" in picked:  # a household has one place
         columns["zip"] = columns["zip"].replace("h(p,", "h(i // 3,")
-    columns = {one: others[one] for one in picked} | columns
+    columns = {column: choices[column] for column in picked} | columns
     connection = _make_table(seed, columns, f"range({persons}) AS persons(i), range(1) AS rows(v)", "v = 0")
     return Made(connection, None, tuple(columns), f"{persons} rows: {', '.join(columns)}")
 

@@ -51,7 +51,7 @@ def apart(rows: Sequence[Row], subset: Sequence[int]) -> tuple[int, float | None
     return (
         len(set(seen)),
         len(set(seen)) / len(rows) if rows else None,
-        sum(one != other for one, other in pairs) / len(pairs) if pairs else None,
+        sum(first != second for first, second in pairs) / len(pairs) if pairs else None,
     )
 
 
@@ -63,17 +63,18 @@ def test_it_is_what_all_pairs_of_rows_say(data: st.DataObject) -> None:
     values = st.sampled_from([None, "", "a", "A", "b", "c"])
     rows = data.draw(st.lists(st.tuples(*[values] * m), max_size=10))
     with table_of(rows, NAMES[:m]) as connection, sqlanon.connect(connection) as db:
-        found = db.distinction("t", size).fetchall()
+        answer = db.distinction("t", size).fetchall()
         of_policy = db.distinction(make_policy(dict.fromkeys(NAMES[:m], "suppress")), size).fetchall()
     expected = [
         ([NAMES[i] for i in subset], k, len(rows), *apart(rows, subset))
         for k in range(1, min(size, m) + 1)
         for subset in combinations(range(m), k)
     ]
-    assert [(row[0], row[1], row[3], row[2], *row[4:]) for row in found] == [
-        (*one[:4], *(None if figure is None else pytest.approx(figure) for figure in one[4:])) for one in expected
+    assert [(row[0], row[1], row[3], row[2], *row[4:]) for row in answer] == [
+        (*figures[:4], *(None if figure is None else pytest.approx(figure) for figure in figures[4:]))
+        for figures in expected
     ]
-    assert of_policy == found
+    assert of_policy == answer
 
 
 PAPER = [
@@ -95,10 +96,10 @@ def test_it_is_what_all_pairs_of_many_tables_say() -> None:
 def test_the_example_of_the_paper() -> None:
     """Motwani and Xu, table 1: age is 0.6-distinct and separates 8 of 10 pairs; sex and state 0.8 and 9 of 10."""
     with table_of(PAPER, ["age", "sex", "state"]) as connection, sqlanon.connect(connection) as db:
-        found = {tuple(row[0]): row[4:] for row in db.distinction("t", 2).fetchall()}
-    assert found["age",] == (0.6, 0.8)
-    assert found["sex",][1] == 0.6
-    assert found["sex", "state"] == (0.8, 0.9)
+        figures = {tuple(row[0]): row[4:] for row in db.distinction("t", 2).fetchall()}
+    assert figures["age",] == (0.6, 0.8)
+    assert figures["sex",][1] == 0.6
+    assert figures["sex", "state"] == (0.8, 0.9)
 
 
 @pytest.mark.slow
@@ -106,8 +107,8 @@ def test_the_sets_with_a_key_in_them_are_keys() -> None:
     """They are not counted: what is known of them is the same."""
     rows = [(str(i), str(i % 2), str(i // 2)) for i in range(6)]
     with table_of(rows, "abc") as connection, sqlanon.connect(connection) as db:
-        found = {"".join(row[0]): row[2:] for row in db.distinction("t").fetchall()}
-    assert [found[key] for key in ("a", "ab", "abc", "bc")] == [(6, 6, 1.0, 1.0)] * 4
+        figures = {"".join(row[0]): row[2:] for row in db.distinction("t").fetchall()}
+    assert [figures[key] for key in ("a", "ab", "abc", "bc")] == [(6, 6, 1.0, 1.0)] * 4
 
 
 @pytest.mark.slow
@@ -148,9 +149,9 @@ def test_too_many_sets_are_refused() -> None:
 
 def macro(connection: duckdb.DuckDBPyConnection, relation: str, names: Sequence[str]) -> Row:
     text = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
-    found = connection.execute(f"FROM sqlanon.distinction('{relation}', [{text}])")
-    assert [column[0] for column in found.description or []] == ["distinct", "rows", "distinction", "separation"]
-    (row,) = found.fetchall()
+    cursor = connection.execute(f"FROM sqlanon.distinction('{relation}', [{text}])")
+    assert [column[0] for column in cursor.description or []] == ["distinct", "rows", "distinction", "separation"]
+    (row,) = cursor.fetchall()
     return tuple(row)
 
 
@@ -193,8 +194,8 @@ def test_the_macro(tmp_path: Path) -> None:
     }.items(),
 )
 def test_the_roles_that_names_tell(role: str, names: str) -> None:
-    found = {name: kind.role if (kind := find_kind(name)) else None for name in names.split()}
-    assert found == dict.fromkeys(names.split(), role)
+    roles = {name: kind.role if (kind := find_kind(name)) else None for name in names.split()}
+    assert roles == dict.fromkeys(names.split(), role)
 
 
 @pytest.mark.parametrize("name", ["x", "flag", "sport", "report", "status", "mailed", "", "名前", "'; DROP TABLE t"])
@@ -254,13 +255,13 @@ def test_the_patterns_are_the_engines() -> None:
     }
     nothing = ["12:30:15", "10", "abc", "Some words that are a sentence", "2.50", "1.5, 2.5", ""]
     with duckdb.connect() as connection:
-        for value in [one for example in examples.values() for one in example] + nothing:
+        for value in [text for example in examples.values() for text in example] + nothing:
             names = {name for name, values in examples.items() if value in values}
             like = set()
             for kind in KINDS:
                 if kind.content is not None:
-                    (found,) = connection.execute("SELECT regexp_full_match(?, ?)", [value, kind.content]).fetchall()
-                    like |= {kind.name} if found[0] else set()
+                    (match,) = connection.execute("SELECT regexp_full_match(?, ?)", [value, kind.content]).fetchall()
+                    like |= {kind.name} if match[0] else set()
             assert like == names, value
 
 
@@ -540,8 +541,8 @@ def test_the_python_of_the_page(number: int) -> None:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(program, "finding.md", "exec"), {})
-    *_, shown = re.findall(r"# (.*)", program)
-    assert printed.getvalue().strip() == shown
+    *_, output = re.findall(r"# (.*)", program)
+    assert printed.getvalue().strip() == output
 
 
 def test_the_toml_of_the_page(tmp_path: Path) -> None:
@@ -564,12 +565,12 @@ def test_the_sql_of_the_page(tmp_path: Path) -> None:
     (script,) = blocks("sql")
     with duckdb.connect(tmp_path / "practice.duckdb") as connection:
         for statement in script.splitlines():
-            query, _, shown = statement.partition(";")
+            query, _, output = statement.partition(";")
             relation = connection.execute(query)
-            if shown:
+            if output:
                 names = [column[0] for column in relation.description or []]
                 (row,) = relation.fetchall()
-                assert ", ".join(f"{name} {value:.6g}" for name, value in zip(names, row, strict=True)) == shown.strip(
+                assert ", ".join(f"{name} {value:.6g}" for name, value in zip(names, row, strict=True)) == output.strip(
                     " -"
                 )
 
@@ -581,7 +582,7 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
     for script in blocks("sh"):
         for line in script.splitlines():
             _, *arguments = shlex.split(line, comments=True)
-            *given, into = arguments if ">" in arguments else (*arguments, None)
-            text = printed_text(*(one for one in given if one != ">"), cwd=tmp_path)
+            *parameters, into = arguments if ">" in arguments else (*arguments, None)
+            text = printed_text(*(argument for argument in parameters if argument != ">"), cwd=tmp_path)
             if into is not None:
                 (tmp_path / into).write_text(text, encoding="utf-8")

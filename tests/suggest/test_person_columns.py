@@ -20,26 +20,26 @@ FEW = (0, 3, 7, 14, 18, 29)
 REST = [seed for seed in range(TABLES) if seed not in FEW]
 
 
-def person_in(made: Made) -> str | None:
-    with sqlanon.connect(made.connection) as db, db._workspace.run(Location("t").binding_policy()) as run:
+def person_in(table: Made) -> str | None:
+    with sqlanon.connect(table.connection) as db, db._workspace.run(Location("t").binding_policy()) as run:
         profile = profile_table(run)
         person = find_person(run, profile, propose(profile.profiles))
-    made.connection.close()
+    table.connection.close()
     return None if person is None else person.name
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.slow) for seed in REST)])
 def test_the_column_that_numbers_people_is_found(seed: int) -> None:
-    made = table_of_visits(seed)
-    assert person_in(made) == made.person, made.words
+    table = table_of_visits(seed)
+    assert person_in(table) == table.person, table.words
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.slow) for seed in REST)])
 def test_where_each_row_is_a_person_no_column_numbers_people(seed: int) -> None:
-    made = table_of_people(seed)
-    assert person_in(made) is None, made.words
+    table = table_of_people(seed)
+    assert person_in(table) is None, table.words
 
 
 VISITS = """

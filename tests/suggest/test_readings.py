@@ -57,11 +57,11 @@ def test_other_words_are_decided_by_people(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("written", "format_"),
+    ("date_format", "format_"),
     [("{:02d}.{:02d}.1990", ', type = "date", format = "%d.%m.%Y"'), ("1990-{1:02d}-{0:02d}", "")],
 )
-def test_words_among_dates_are_decided_by_people(written: str, format_: str, tmp_path: Path) -> None:
-    days = ["NA" if i % 50 == 7 else written.format(1 + i % 28, 1 + i % 12) for i in range(200)]
+def test_words_among_dates_are_decided_by_people(date_format: str, format_: str, tmp_path: Path) -> None:
+    days = ["NA" if i % 50 == 7 else date_format.format(1 + i % 28, 1 + i % 12) for i in range(200)]
     text, attributes = suggest_policy(tmp_path, people(seen=days))
     assert f'Decide what they are: missing = ["NA"]{format_.replace(",", " with", 1)}; or type = "text"' in text
     assert not {"type", "missing"} & set(attributes["seen"]) and "dates" in attributes["seen"]["hierarchy"]

@@ -31,8 +31,8 @@ from support.commands import cli
     }.items(),
 )
 def test_names_with_affixes_and_in_seven_languages(kind: str, names: str) -> None:
-    found = {name: one.name if (one := find_kind(name)) else None for name in names.split()}
-    assert found == dict.fromkeys(names.split(), kind)
+    kinds = {name: recognized.name if (recognized := find_kind(name)) else None for name in names.split()}
+    assert kinds == dict.fromkeys(names.split(), kind)
 
 
 @pytest.mark.parametrize("name", ["isalary", "patient_income_tax", "sdiagnosis", "cost_raw", "c_religion", "my_hiv"])
@@ -101,7 +101,7 @@ def test_files_group_all_values_and_are_never_replaced(tmp_path: Path) -> None:
     files = sorted(path.name for path in folder.iterdir())
     names = ["code", "colour", "education", "origin_code", "road", "x"]
     assert files == [f"hierarchy_{name}.csv" for name in names]
-    assert {one.stat().st_mode & 0o777 for one in folder.iterdir()} == {0o600}
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert 'file = "trees/hierarchy_x.csv"' in text
 
     def lines(name: str) -> list[str]:
@@ -118,12 +118,12 @@ def test_files_group_all_values_and_are_never_replaced(tmp_path: Path) -> None:
             assert db.anonymize(policy).smallest_class >= 5
 
     mine = folder / "hierarchy_x.csv"
-    mine.write_text("".join(f"{one};mine;*\n" for one in ("Texas", "Ohio", "Maine", "Utah", "California")))
+    mine.write_text("".join(f"{state};mine;*\n" for state in ("Texas", "Ohio", "Maine", "Utah", "California")))
     unfit = folder / "hierarchy_colour.csv"
     unfit.write_text("red;warm;*\n")
-    before = {one.name: one.read_bytes() for one in folder.iterdir()}
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
     text, policy = suggest_policy(tmp_path, folder)
-    assert {one.name: one.read_bytes() for one in folder.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert rule_of(policy, "x")["file"] == mine  # type: ignore[index]
     assert rule_of(policy, "colour") == "suppress"
     assert "its hierarchy file does not fit" in text
@@ -202,7 +202,7 @@ def test_the_vocabulary_is_a_tree() -> None:
 
 
 def test_codes_and_rare_values() -> None:
-    assert [_icd(one)[1][:3] for one in ("B99", "C00", "D49.9", "D50", "H60", "O9A", "T98", "V01", "W99")] == [
+    assert [_icd(code)[1][:3] for code in ("B99", "C00", "D49.9", "D50", "H60", "O9A", "T98", "V01", "W99")] == [
         "A00", "C00", "C00", "D50", "H60", "O00", "S00", "V00", "V00",
     ]  # fmt: skip
     values = [Labelled("a", 80), Labelled("b", 9), Labelled("c", 9), Labelled("d", 1), Labelled("e", 1)]

@@ -141,26 +141,26 @@ PROFILES = st.builds(
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(st.lists(PROFILES, min_size=1, max_size=60, unique_by=lambda one: one.name))
+@given(st.lists(PROFILES, min_size=1, max_size=60, unique_by=lambda profile: profile.name))
 def test_every_column_has_a_role_and_what_is_left_out_has_a_reason(columns: list[Profile]) -> None:
     proposals = propose(columns)
     assert [proposal.column for proposal in proposals] == columns
-    quasi = [one for one in proposals if one.role == "quasi"]
-    beyond = [one for one in proposals if f"beyond the {MOST} quasi-identifiers" in one.reason]
+    quasi = [proposal for proposal in proposals if proposal.role == "quasi"]
+    beyond = [proposal for proposal in proposals if f"beyond the {MOST} quasi-identifiers" in proposal.reason]
     assert len(quasi) <= MOST
     assert not beyond or len(quasi) == MOST
-    assert all("to add it: {" in one.reason for one in beyond)
-    assert all(one.reason for one in proposals)
+    assert all("to add it: {" in proposal.reason for proposal in beyond)
+    assert all(proposal.reason for proposal in proposals)
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(st.lists(PROFILES, min_size=1, max_size=60, unique_by=lambda one: one.name))
+@given(st.lists(PROFILES, min_size=1, max_size=60, unique_by=lambda profile: profile.name))
 def test_a_note_says_what_the_role_is_or_why_it_is_another(columns: list[Profile]) -> None:
-    for one in propose(columns):
-        assert ("released unchanged" in one.reason) is (one.role == "sensitive")
-        kinds = [kind for kind in KINDS if one.reason.startswith(f"by its name: {kind.name}")]
-        if kinds and "; but " not in one.reason and "; beyond the " not in one.reason:
-            assert one.role in {kind.role for kind in kinds}
+    for proposal in propose(columns):
+        assert ("released unchanged" in proposal.reason) is (proposal.role == "sensitive")
+        kinds = [kind for kind in KINDS if proposal.reason.startswith(f"by its name: {kind.name}")]
+        if kinds and "; but " not in proposal.reason and "; beyond the " not in proposal.reason:
+            assert proposal.role in {kind.role for kind in kinds}
 
 
 @pytest.mark.slow

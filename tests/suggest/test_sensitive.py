@@ -46,7 +46,7 @@ def test_only_categories_and_shared_amounts_are_released_unchanged(
     with duckdb.connect() as connection:
         connection.execute(PATIENTS)
         text, policy = suggest_policy(connection, tmp_path, "patients")
-    assert {name: one.role for name, one in policy.attributes.items()} == {
+    assert {name: attribute.role for name, attribute in policy.attributes.items()} == {
         "salary": "quasi",  # nearly every amount is one person's
         "gehalt": "sensitive",
         "religion": "sensitive",
@@ -87,8 +87,8 @@ def test_where_all_columns_identify_people_nothing_of_them_is_released(
     }.items(),
 )
 def test_sensitive_names_in_seven_languages(kind: str, names: str) -> None:
-    found = {name: one.name if (one := find_kind(name)) else None for name in names.split()}
-    assert found == dict.fromkeys(names.split(), kind)
+    kinds = {name: recognized.name if (recognized := find_kind(name)) else None for name in names.split()}
+    assert kinds == dict.fromkeys(names.split(), kind)
 
 
 DIVERSE = """

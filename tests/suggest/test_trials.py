@@ -36,8 +36,8 @@ SOURCE = {"table": "people", "undeclared": "drop"}
 
 
 def policy_of(search: dict[str, object] | None = None, k: int = 20, **source: str) -> sqlanon.Policy:
-    asked = {"suppression_limit": 0.05, **(search or {})}
-    return make_policy(QUASI, k=k, table=None, source=SOURCE | source, search=asked)
+    section = {"suppression_limit": 0.05, **(search or {})}
+    return make_policy(QUASI, k=k, table=None, source=SOURCE | source, search=section)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def hold_against_compare(people: sqlanon.Database, tried: dict[str, Trial], name
     for name, loss, suppressed in compared:  # sums of numbers in another order differ in the last digit
         assert (tried[name].loss, tried[name].suppressed_rows) == (pytest.approx(loss, rel=1e-12), suppressed)
     assert [name for name, *_ in compared] == names
-    assert all(one.error is None and one.rows == 250 and not one.stopped for one in tried.values())
+    assert all(trial.error is None and trial.rows == 250 and not trial.stopped for trial in tried.values())
 
 
 @pytest.mark.thorough
@@ -85,10 +85,11 @@ def test_fully_suppressed_attributes_are_so_in_the_release(
         file = tmp_path / f"{len(name)}.parquet"
         result.publish(file)
         with duckdb.connect() as connection:
-            shown = {
-                one: connection.execute(f"SELECT count(DISTINCT {one}) FROM '{file}'").fetchall()[0][0] for one in QUASI
+            counts = {
+                column: connection.execute(f"SELECT count(DISTINCT {column}) FROM '{file}'").fetchall()[0][0]
+                for column in QUASI
             }
-        assert trials[name].fully_suppressed == tuple(one for one, count in shown.items() if count == 1)
+        assert trials[name].fully_suppressed == tuple(column for column, count in counts.items() if count == 1)
     assert trials["optimal"].fully_suppressed
     assert not trials["mondrian with sets"].fully_suppressed
 
@@ -98,19 +99,19 @@ BIG = 2_000
 
 @pytest.mark.slow
 def test_a_sample_is_the_same_on_every_run_and_keeps_the_limit_as_a_share() -> None:
-    def tried(**source: str) -> Trial:
+    def try_strategy(**source: str) -> Trial:
         with duckdb.connect() as connection:
             connection.execute(PEOPLE.format(rows=BIG))
             with sqlanon.connect(connection) as db:
                 candidates = {"optimal": SUGGESTED_SEARCHES["optimal"]}
-                (found,) = try_strategies(db._workspace.run, policy_of(k=5, **source), candidates, rows=500)
-                return replace(found, seconds=0)
+                (trial,) = try_strategies(db._workspace.run, policy_of(k=5, **source), candidates, rows=500)
+                return replace(trial, seconds=0)
 
-    first = tried()
-    assert tried() == first
+    first = try_strategy()
+    assert try_strategy() == first
     assert 300 < first.rows <= 500
     assert 0 < (first.suppressed_rows or 0) <= 0.05 * first.rows
-    persons = tried(person="person").rows
+    persons = try_strategy(person="person").rows
     assert persons % 3 in (0, BIG % 3)  # all three rows of a person, or none
     assert 300 < persons <= 500
 

@@ -67,46 +67,46 @@ def days_of(period: str) -> tuple[date, date] | None:
     return None
 
 
-def values_in_range(shown: str, domain: Sequence[Any]) -> list[Any] | None:
+def values_in_range(text: str, domain: Sequence[Any]) -> list[Any] | None:
     """The values between the ends of a label of numbers or dates; None where it shows no ends."""
-    is_half_open = shown.startswith("[")
-    first, _, last = shown.strip("[)").partition(", " if is_half_open else " to ")
+    is_half_open = text.startswith("[")
+    first, _, last = text.strip("[)").partition(", " if is_half_open else " to ")
     if isinstance(domain[0], date):
         ends = days_of(first), days_of(last or first)
         if ends[0] is None or ends[1] is None:
             return None
         stop = ends[1][0] if is_half_open else ends[1][1]
-        days = [one.date() if isinstance(one, datetime) else one for one in domain]
-        return [one for one, day in zip(domain, days, strict=True) if ends[0][0] <= day < stop]
-    if not last and (match := re.fullmatch(r"(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)", shown)):
+        days = [value.date() if isinstance(value, datetime) else value for value in domain]
+        return [value for value, day in zip(domain, days, strict=True) if ends[0][0] <= day < stop]
+    if not last and (match := re.fullmatch(r"(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)", text)):
         first, last = match[1], match[2]
     if not re.fullmatch(r"\d+(\.\d+)?", first):
         return None
     low, high = Decimal(first), Decimal(last or first)
-    return [one for one in domain if low <= one and (one < high if is_half_open else one <= high)]
+    return [value for value in domain if low <= value and (value < high if is_half_open else value <= high)]
 
 
 def values_under(label: object, domain: Sequence[Any]) -> list[Any]:
     """The values that a label may stand for, read off the label and the hierarchies."""
-    shown = str(label)
-    if shown == "*":
+    text = str(label)
+    if text == "*":
         return list(domain)
-    if shown in QUARTERS:
-        return [*QUARTERS[shown]]
-    if shown.startswith("{"):
-        return [one for one in domain if str(one) in shown[1:-1].split(", ")]
+    if text in QUARTERS:
+        return [*QUARTERS[text]]
+    if text.startswith("{"):
+        return [value for value in domain if str(value) in text[1:-1].split(", ")]
     if label in domain:
         return [label]
-    if not isinstance(domain[0], str) and (values := values_in_range(shown, domain)) is not None:
+    if not isinstance(domain[0], str) and (values := values_in_range(text, domain)) is not None:
         return values
-    return [one for one in domain if str(one) == shown]
+    return [value for value in domain if str(value) == text]
 
 
 def is_asked_for(values: Sequence[Any]) -> Callable[[object], bool]:
     """The condition of a count: up to the median of numbers and dates, else the most frequent value."""
     if isinstance(values[0], str):
         counts = Counter(values)
-        most = min(counts, key=lambda one: (-counts[one], one))
+        most = min(counts, key=lambda strategy: (-counts[strategy], strategy))
         return lambda value: value == most
     median = min(sorted(values)[(len(values) - 1) // 2], sorted({*values})[-2])
     return lambda value: value is not None and value <= median
@@ -121,7 +121,7 @@ def error_read_off(rows: list[Row], released: list[tuple[object, ...]]) -> float
     def share(i: int, label: object) -> float:
         if label is None:
             return 0
-        values = [one for one in values_under(label, domains[i]) if one in domains[i]]
+        values = [value for value in values_under(label, domains[i]) if value in domains[i]]
         return sum(map(conditions[i], values)) / len(values)
 
     errors = []

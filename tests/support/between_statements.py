@@ -35,7 +35,7 @@ def attack_between(
     """
     statements = Statements()
 
-    def wrapped(own: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def wrap_method(original: Callable[..., Any], name: str) -> Callable[..., Any]:
         def method(self: Any, *arguments: Any, **options: Any) -> Any:
             expression = next((argument for argument in arguments if isinstance(argument, exp.Expr)), None)
             text = "" if expression is None else expression.sql(self.dialect)
@@ -44,11 +44,11 @@ def attack_between(
                     statements.was_attacked = True
                     attack()
                 statements.texts.append(f"{name}: {text}")
-            return own(self, *arguments, **options)
+            return original(self, *arguments, **options)
 
         return method
 
     with pytest.MonkeyPatch.context() as patch:
         for name in methods:
-            patch.setattr(engine, name, wrapped(getattr(engine, name), name))
+            patch.setattr(engine, name, wrap_method(getattr(engine, name), name))
         yield statements

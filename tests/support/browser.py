@@ -106,9 +106,9 @@ class Browser:
         data = json.dumps(message).encode() + b"\0"
         while data:
             data = data[os.write(self._write, data) :]
-        return self._wait(lambda found: found.get("id") == number, method)
+        return self._wait(lambda message: message.get("id") == number, method)
 
-    def _wait(self, wanted: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
+    def _wait(self, wanted: Callable[[dict[str, Any]], bool], action: str) -> dict[str, Any]:
         until = time.monotonic() + PATIENCE
         while True:
             while b"\0" in self._rest:
@@ -116,32 +116,32 @@ class Browser:
                 message = json.loads(text)
                 self._note(message)
                 if wanted(message):
-                    assert "error" not in message, f"{what}: {message['error']}"
+                    assert "error" not in message, f"{action}: {message['error']}"
                     result: dict[str, Any] = message.get("result", message)
                     return result
             ready, _, _ = select.select([self._read], [], [], max(0.0, until - time.monotonic()))
-            assert ready, f"no answer to {what} in {PATIENCE} s"
+            assert ready, f"no answer to {action} in {PATIENCE} s"
             got = os.read(self._read, 1 << 20)
-            assert got, f"the browser ended at {what}"
+            assert got, f"the browser ended at {action}"
             self._rest += got
 
     def _note(self, message: dict[str, Any]) -> None:
-        method, told = message.get("method"), message.get("params", {})
+        method, parameters = message.get("method"), message.get("params", {})
         if str(method).startswith("Browser."):
             self._told.append(message)
         if method == "Network.requestWillBeSent":
-            self.requests.append(told["request"]["url"])
-            self._addresses[told["requestId"]] = told["request"]["url"]
-        elif method == "Network.loadingFailed" and told.get("blockedReason") == "csp":
-            self.refused.append(self._addresses[told["requestId"]])
+            self.requests.append(parameters["request"]["url"])
+            self._addresses[parameters["requestId"]] = parameters["request"]["url"]
+        elif method == "Network.loadingFailed" and parameters.get("blockedReason") == "csp":
+            self.refused.append(self._addresses[parameters["requestId"]])
         elif method == "Runtime.consoleAPICalled":
-            values = [str(one.get("value", one.get("description"))) for one in told["args"]]
-            self.complaints.append(f"{told['type']}: {' '.join(values)}")
+            values = [str(argument.get("value", argument.get("description"))) for argument in parameters["args"]]
+            self.complaints.append(f"{parameters['type']}: {' '.join(values)}")
         elif method == "Runtime.exceptionThrown":
-            details = told["exceptionDetails"]
+            details = parameters["exceptionDetails"]
             self.complaints.append(f"exception: {details.get('exception', {}).get('description', details['text'])}")
         elif method == "Log.entryAdded":
-            self.complaints.append(f"{told['entry']['level']}: {told['entry']['text']}")
+            self.complaints.append(f"{parameters['entry']['level']}: {parameters['entry']['text']}")
 
     def open(self, path: Path) -> None:
         """Open a file, and wait until it says that its charts are drawn."""
@@ -158,11 +158,11 @@ class Browser:
 
     def value(self, expression: str) -> Any:
         """The value of an expression of the page, as if its user had asked for it."""
-        found = self.call(
+        answer = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=True
         )
-        assert "exceptionDetails" not in found, found["exceptionDetails"]
-        return found["result"].get("value")
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
 
     def scheme(self, name: str) -> None:
         """Prefer ``light`` or ``dark``."""
@@ -173,9 +173,9 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         content = self.call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": width, "height": min(content["height"], 12000), "scale": 1}
-        found = self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
+        answer = self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(base64.b64decode(found["data"]))
+        path.write_bytes(base64.b64decode(answer["data"]))
 
     def saved(self, link: str, folder: Path) -> Path:
         """The file that a link saves into a folder: it is clicked as by hand, and waited for."""
@@ -190,8 +190,8 @@ class Browser:
         self.call("Input.dispatchMouseEvent", type="mousePressed", **mouse)
         self.until(f"/^(data|blob):/.test({link}.href)")  # it is drawn while the button is down
         self.call("Input.dispatchMouseEvent", type="mouseReleased", **mouse)
-        name = self._event("Browser.downloadWillBegin", lambda told: True)["suggestedFilename"]
-        self._event("Browser.downloadProgress", lambda told: told["state"] == "completed")
+        name = self._event("Browser.downloadWillBegin", lambda event: True)["suggestedFilename"]
+        self._event("Browser.downloadProgress", lambda event: event["state"] == "completed")
         return folder / str(name)
 
     def _event(self, method: str, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -200,12 +200,12 @@ class Browser:
         def is_it(message: dict[str, Any]) -> bool:
             return message.get("method") == method and wanted(message["params"])
 
-        found = next(filter(is_it, self._told), None) or self._wait(is_it, method)
-        told: dict[str, Any] = found["params"]
-        return told
+        event = next(filter(is_it, self._told), None) or self._wait(is_it, method)
+        parameters: dict[str, Any] = event["params"]
+        return parameters
 
     def pdf(self, path: Path) -> None:
         """Print the page."""
-        found = self.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
+        answer = self.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(base64.b64decode(found["data"]))
+        path.write_bytes(base64.b64decode(answer["data"]))

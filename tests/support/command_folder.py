@@ -54,13 +54,13 @@ def on_a_terminal(*arguments: str | Path) -> tuple[int, bytes, bytes]:
     environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "200"}
     with sqlanon_process(*arguments, stdout=subprocess.PIPE, stderr=follower, env=environment) as process:
         os.close(follower)
-        shown = b""
+        terminal_output = b""
         try:
             while part := os.read(leader, 65536):
-                shown += part
+                terminal_output += part
         except OSError:  # the other end is closed
             pass
         finally:
             os.close(leader)
         out, _ = process.communicate()
-    return process.returncode, out, shown
+    return process.returncode, out, terminal_output

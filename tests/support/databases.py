@@ -58,12 +58,12 @@ def connect_to(connection: duckdb.DuckDBPyConnection) -> Iterator[sqlanon.Databa
 def without_tables(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection for one test, which leaves no table and no view in it."""
     yield connection
-    shown = (
+    query = (
         "SELECT {0}_name FROM duckdb_{0}s() WHERE NOT internal AND schema_name = 'main' AND database_name = 'memory'"
     )
-    shown += " AND database_name = 'memory'"
+    query += " AND database_name = 'memory'"
     for kind in ("view", "table"):
-        for (name,) in connection.execute(shown.format(kind)).fetchall():
+        for (name,) in connection.execute(query.format(kind)).fetchall():
             connection.execute(f"DROP {kind} {quote_name(name)}")
 
 

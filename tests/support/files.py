@@ -20,19 +20,19 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
 
-def folder_again(folder: Path, kept: Path) -> Path:
+def folder_again(folder: Path, original: Path) -> Path:
     """A folder with what was kept of it, at the path and in the files that a ledger knows."""
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_dir() and not path.is_symlink():
             path.rmdir()
-        elif not (kept / path.relative_to(folder)).exists() or path.is_symlink():
+        elif not (original / path.relative_to(folder)).exists() or path.is_symlink():
             path.unlink()
-    for path in kept.iterdir():
+    for path in original.iterdir():
         (folder / path.name).write_bytes(path.read_bytes())
         (folder / path.name).chmod(path.stat().st_mode)
     return folder
 
 
-def kept(folder: Path) -> tuple[Path, Path]:
+def folder_and_copy(folder: Path) -> tuple[Path, Path]:
     """A folder of files, and a copy of it, for `folder_again`."""
     return folder, Path(shutil.copytree(folder, folder.with_name(f"{folder.name}-kept")))

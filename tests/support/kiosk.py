@@ -77,8 +77,8 @@ class KioskKind(SourceKind):
     name = "the kiosk"
     without_rows = "at the kiosk, and its rows never leave it; this command reads rows"
 
-    def takes(self, given: object) -> bool:
-        return isinstance(given, KioskEngine)
+    def takes(self, candidate: object) -> bool:
+        return isinstance(candidate, KioskEngine)
 
     def bind(self, binding: Binding) -> tuple[FederatedEngine, RemoteSource]:
         server = binding.servers.open(self.name, lambda: binding.connect_argument)

@@ -63,9 +63,9 @@ def hospital(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def publish(asked: sqlanon.Policy, force: bool = False) -> tuple[Any, Any]:
+def publish(requested_policy: sqlanon.Policy, force: bool = False) -> tuple[Any, Any]:
     with sqlanon.connect() as db:
-        result = db.anonymize(asked)
+        result = db.anonymize(requested_policy)
         return result, result.publish(force=force)
 
 

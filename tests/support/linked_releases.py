@@ -50,23 +50,23 @@ def releases(draw: st.DrawFn, shared: int | None = None, only_shared: bool = Fal
         tree = draw(trees())
         levels = range(tree.height + 1)
         where = "both" if only_shared else draw(st.sampled_from(["both", "both", "both", "first", "second"]))
-        own, other = ([draw(st.sampled_from(levels))] for _ in range(2))
+        first_levels, second_levels = ([draw(st.sampled_from(levels))] for _ in range(2))
         if local and draw(st.booleans()):
-            own = draw(st.lists(st.sampled_from(levels), min_size=1, unique=True).map(sorted))
-            other = list(levels)
+            first_levels = draw(st.lists(st.sampled_from(levels), min_size=1, unique=True).map(sorted))
+            second_levels = list(levels)
         plain = draw(st.integers(0, 3)) == 0
         if plain:
-            own = other = [0]
+            first_levels = second_levels = [0]
         first = second = None
         if where != "second":
             first, firsts = firsts, firsts + 1
         if where != "first":
             second, seconds = seconds, seconds + 1
-        attributes.append(Attribute(first, second, own, other, tree))
+        attributes.append(Attribute(first, second, first_levels, second_levels, tree))
     pairs = [(firsts + j, seconds + j) for j in range(shared)]
     rows = []
     for which in ("first", "second"):
-        made = []
+        drawn = []
         for _ in range(draw(st.integers(0, 7))):
             row = []
             for attribute in attributes:
@@ -74,8 +74,8 @@ def releases(draw: st.DrawFn, shared: int | None = None, only_shared: bool = Fal
                     continue
                 path = draw(st.sampled_from(attribute.tree.paths if attribute.tree else []))
                 row.append(path[draw(st.sampled_from(list(getattr(attribute, f"{which}_levels"))))])
-            made.append((*row, *(draw(st.sampled_from([None, "x", "y"])) for _ in range(shared))))
-        rows.append(made)
+            drawn.append((*row, *(draw(st.sampled_from([None, "x", "y"])) for _ in range(shared))))
+        rows.append(drawn)
     return {
         "first": rows[0],
         "second": rows[1],
@@ -87,26 +87,26 @@ def releases(draw: st.DrawFn, shared: int | None = None, only_shared: bool = Fal
 
 def link(first: Any, second: Any, attributes: Sequence[LinkedAttribute], *shared: str) -> ReleaseLink:
     """Two relations, or tables by name, as the builders take them."""
-    relations = [table(one) if isinstance(one, str) else one for one in (first, second)]
+    relations = [table(relation) if isinstance(relation, str) else relation for relation in (first, second)]
     return ReleaseLink(*relations, shared, tuple(attributes))
 
 
 def built(connection: duckdb.DuckDBPyConnection, case: dict[str, Any]) -> tuple[ReleaseLink, int]:
     """The same for the builders, and k."""
     attributes = []
-    for i, one in enumerate(case["attributes"]):
-        columns = [f"level_{level}" for level in range(one.tree.height + 1)]
-        hierarchy = make(connection, f"h{i}", columns, list(one.tree.paths))
+    for i, attribute in enumerate(case["attributes"]):
+        columns = [f"level_{level}" for level in range(attribute.tree.height + 1)]
+        hierarchy = make(connection, f"h{i}", columns, list(attribute.tree.paths))
         name = NAMES[i]
         attributes.append(
             LinkedAttribute(
                 name,
-                None if one.first is None else name,
-                None if one.second is None else name,
-                tuple(one.first_levels),
-                tuple(one.second_levels),
+                None if attribute.first is None else name,
+                None if attribute.second is None else name,
+                tuple(attribute.first_levels),
+                tuple(attribute.second_levels),
                 hierarchy,
-                one.tree.height,
+                attribute.tree.height,
             )
         )
     shared = [NAMES[2 + j] for j in range(len(case["shared"]))]

@@ -56,18 +56,18 @@ def make_people(seed: int = 1, people: int = PEOPLE, sparse: bool = False) -> li
     ]
 
 
-def tables_of(people: list[Person], others: list[Person] | None = None) -> dict[str, tuple[str, list[Person]]]:
+def tables_of(people: list[Person], lab_people: list[Person] | None = None) -> dict[str, tuple[str, list[Person]]]:
     """Visits of people, and laboratory tests of the same people or of others, with the column that each measures.
 
     A person comes on one to three days, and has two tests a day: no two rows of both tables are one record.
     """
     tables = {}
-    of_labs = people if others is None else others
-    for name, measured, each, times in (("visits", "diagnosis", people, 1), ("labs", "test", of_labs, 2)):
+    of_labs = people if lab_people is None else lab_people
+    for name, measured, group, times in (("visits", "diagnosis", people, 1), ("labs", "test", of_labs, 2)):
         chosen = random.Random(name)
         rows = [
             (*person, f"2024-01-{1 + (first_day + day * 5) % 28:02}", f"{measured} {chosen.randrange(6)}")
-            for *person, first_day in each
+            for *person, first_day in group
             for day in range(1 + first_day % 3)
             for _ in range(times)
         ]
@@ -76,10 +76,10 @@ def tables_of(people: list[Person], others: list[Person] | None = None) -> dict[
     return tables
 
 
-def make_tables(folder: Path, people: list[Person], others: list[Person] | None = None) -> None:
+def make_tables(folder: Path, people: list[Person], lab_people: list[Person] | None = None) -> None:
     """The tables of a clinic, in a database and as files."""
     with duckdb.connect(str(folder / "clinic.duckdb")) as connection:
-        for name, (measured, rows) in tables_of(people, others).items():
+        for name, (measured, rows) in tables_of(people, lab_people).items():
             columns = f"mrn BIGINT, age INTEGER, zip TEXT, sex TEXT, day DATE, {measured} TEXT"
             connection.execute(f"CREATE TABLE {name} ({columns})")
             connection.execute(f"INSERT INTO {name} VALUES {str(rows)[1:-1]}")

@@ -23,9 +23,9 @@ def problems(**sections: Any) -> list[tuple[str, str]]:
 
 
 def only_problem(**sections: Any) -> tuple[str, str]:
-    found = problems(**sections)
-    assert len(found) == 1, found
-    return found[0]
+    reported = problems(**sections)
+    assert len(reported) == 1, reported
+    return reported[0]
 
 
 def load(folder: Path, text: str) -> Policy:
@@ -58,7 +58,7 @@ class Schema:
             "type": lambda says, value, _: any(self.is_of(value, kind) for kind in _as_list(says)),
             "$ref": lambda says, value, _: self.accepts(value, whole["$defs"][says.removeprefix("#/$defs/")]),
             "anyOf": lambda says, value, _: any(self.accepts(value, schema) for schema in says),
-            "oneOf": lambda says, value, _: sum(self.accepts(value, one) for one in says) == 1,
+            "oneOf": lambda says, value, _: sum(self.accepts(value, alternative) for alternative in says) == 1,
             "properties": lambda says, value, _: all(
                 self.accepts(value[key], says[key]) for key in value.keys() & says
             ),

@@ -38,11 +38,11 @@ def in_duckdb(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> duck
 def policies(tree: Mapping[str, Any], table: str = "clinic.t") -> tuple[sqlanon.Policy, sqlanon.Policy]:
     """The same policy over the table in DuckDB, and over that in PostgreSQL with its release there."""
     release = dict(tree.get("release", {}))
-    rest = {name: part for name, part in tree.items() if name != "release"}
-    policy = sqlanon.Policy(**rest, source={"table": "t"}, release={**release, "table": "r"})
-    there = sqlanon.Policy(
-        **rest,
+    sections = {name: part for name, part in tree.items() if name != "release"}
+    policy = sqlanon.Policy(**sections, source={"table": "t"}, release={**release, "table": "r"})
+    remote_policy = sqlanon.Policy(
+        **sections,
         source={"postgres": HERE, "table": table},
         release={**release, "postgres": HERE, "table": "shared.r"},
     )
-    return policy, there
+    return policy, remote_policy

@@ -111,22 +111,22 @@ def values(source: duckdb.DuckDBPyConnection, query: str) -> list[Any]:
 
 def needles(source: duckdb.DuckDBPyConnection, suppressed: str = "drop") -> dict[str, bytes]:
     """Everything that must not be in the release, by what it is, as it would be written."""
-    found: dict[str, bytes] = {}
+    secrets: dict[str, bytes] = {}
     for column in ("name", "zip", "city::VARCHAR", "born::VARCHAR", "income::VARCHAR", "ssn::VARCHAR"):
         for value in values(source, f"SELECT DISTINCT {column} FROM people"):
-            found[f"{column} {value}"] = value.encode()
+            secrets[f"{column} {value}"] = value.encode()
     for column in ("ssn", "income"):
         for value in values(source, f"SELECT DISTINCT {column} FROM people"):
-            found[f"{column} {value} in binary"] = struct.pack("<q", value)
+            secrets[f"{column} {value} in binary"] = struct.pack("<q", value)
     # What occurs in suppressed rows only; where these are masked, what is no quasi-identifier is released.
     odd = "FROM people WHERE city = 'Farawaytown-c5'"
     texts = ["illness", "drug::VARCHAR", "history[1]::VARCHAR", "wards.first::VARCHAR", "note"]
     for column in ["sex", *(texts if suppressed == "drop" else [])]:
         for value in values(source, f"SELECT DISTINCT {column} {odd}"):
-            found[f"{column} {value}, suppressed"] = value.encode()
+            secrets[f"{column} {value}, suppressed"] = value.encode()
     for value in values(source, f"SELECT visits {odd}") if suppressed == "drop" else []:
-        found[f"visits {value} in binary, suppressed"] = struct.pack("<q", value)
-    return found | {f"{value} of a dictionary": value.encode() for value in UNUSED}
+        secrets[f"visits {value} in binary, suppressed"] = struct.pack("<q", value)
+    return secrets | {f"{value} of a dictionary": value.encode() for value in UNUSED}
 
 
 def query(expression: str) -> str:

@@ -36,16 +36,16 @@ def registrations() -> Iterator[None]:
     try:
         yield
     finally:
-        for (names, remove), known in zip(REGISTRIES, before, strict=True):
+        for (names, remove), names_before in zip(REGISTRIES, before, strict=True):
             for name in names():
-                if name not in known:
+                if name not in names_before:
                     remove(name)
 
 
 def section(title: str) -> str:
     """A recipe: what stands under its heading."""
-    (found,) = re.findall(rf"^### {title}\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
-    return found
+    (text,) = re.findall(rf"^### {title}\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    return text
 
 
 def code(name: str) -> str:
@@ -54,16 +54,16 @@ def code(name: str) -> str:
 
 
 def _code(name: str) -> re.Match[str]:
-    (found,) = re.finditer(rf"^```python\n# {name}\.py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    return found
+    (match,) = re.finditer(rf"^```python\n# {name}\.py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return match
 
 
 def run(name: str) -> ModuleType:
     """Run a recipe's code, with its registration at the end, as a module that others can import."""
     sys.modules[name] = module = ModuleType(name)
-    found = _code(name)
-    lines = "\n" * PAGE.count("\n", 0, found.start(1))  # an error names the line of the page
-    exec(compile(lines + found[1], str(ROOT / "CONTRIBUTING.md"), "exec"), vars(module))
+    match = _code(name)
+    lines = "\n" * PAGE.count("\n", 0, match.start(1))  # an error names the line of the page
+    exec(compile(lines + match[1], str(ROOT / "CONTRIBUTING.md"), "exec"), vars(module))
     return module
 
 

@@ -13,10 +13,10 @@ from sqlanon.audit.verify import verify_file
 from support.databases import fetch
 
 
-def failed_checks(found: Verification) -> set[str]:
+def failed_checks(verification: Verification) -> set[str]:
     """The names of the checks that a release fails."""
-    assert found.verified is not any(check.passed is False for check in found.checks)
-    return {check.name for check in found.checks if check.passed is False}
+    assert verification.verified is not any(check.passed is False for check in verification.checks)
+    return {check.name for check in verification.checks if check.passed is False}
 
 
 def failed_alone(path: Path) -> set[str]:

@@ -40,9 +40,9 @@ def workbook(
     for place in merged:
         sheet.merge_cells(place)
     for name, of_sheet in (more or {}).items():
-        other = book.create_sheet(name)
+        added = book.create_sheet(name)
         for row in of_sheet:
-            other.append(row)
+            added.append(row)
     for name in hidden:
         book[name].sheet_state = "hidden"
     file = io.BytesIO()

@@ -22,8 +22,8 @@ BACKTICKS = ("bigquery", "databricks", "spark")
 
 
 def statements(text: str, dialect: str) -> list[exp.Expr]:
-    found = [one for one in parse(text, dialect=dialect) if one is not None]
-    return [one for one in found if not isinstance(one, exp.Semicolon)]
+    expressions = [expression for expression in parse(text, dialect=dialect) if expression is not None]
+    return [expression for expression in expressions if not isinstance(expression, exp.Semicolon)]
 
 
 @pytest.mark.slow
@@ -41,8 +41,8 @@ def test_each_dialect_has_a_golden_file() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("dialect", some(DIALECTS, 4))
 def test_every_statement_parses_in_its_dialect(dialect: str) -> None:
-    found = statements(plans(dialect), dialect)
-    kinds = [type(one) for one in found]
+    expressions = statements(plans(dialect), dialect)
+    kinds = [type(expression) for expression in expressions]
     # By plan: the frequency set, the release, and the audit: 14 requirements, 12 of them in SQL, the rows in which the
     # release differs, and the figures. PostgreSQL's search path is set by a query.
     assert kinds.count(exp.Create) == 2
@@ -95,10 +95,10 @@ def test_names_that_bite_stay_names(dialect: str) -> None:
     )
     with sqlanon.connect() as db:
         text = str(db.plan(policy, dialect=dialect))
-    found = statements(text, dialect)
-    assert {type(one) for one in found} <= {exp.Create, exp.Select, exp.Set}
-    assert len([one for one in found if not isinstance(one, exp.Set)]) == 6
-    names = {node.name for node in found[0].find_all(exp.Column)}
+    expressions = statements(text, dialect)
+    assert {type(expression) for expression in expressions} <= {exp.Create, exp.Select, exp.Set}
+    assert len([expression for expression in expressions if not isinstance(expression, exp.Set)]) == 6
+    names = {node.name for node in expressions[0].find_all(exp.Column)}
     assert {name, "größe", "s;"} <= names
     comments = [line for line in text.splitlines() if "DROP TABLE" in line and line.startswith("--")]
     assert comments and all("\n" not in line for line in comments)

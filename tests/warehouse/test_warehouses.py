@@ -24,7 +24,7 @@ from oracles import oracle_privacy
 from oracles.oracle_privacy import Source
 from properties import privacy_cases
 from properties.privacy_cases import LISTED, PrivacyCase
-from properties.privacy_checks import opened, policy_of
+from properties.privacy_checks import open_database, policy_of
 from sqlanon.cli import app
 from sqlanon.requirements import list_requirements
 from sqlanon.requirements.plain_sql import WarehouseRelease
@@ -93,11 +93,11 @@ def follow(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str, lis
     for file in folder.glob("*.parquet"):
         connection.execute(f"CREATE TABLE {quote_name(file.stem)} AS FROM read_parquet('{file}')")
     connection.execute((folder / "release.sql").read_text())
-    found = {}
+    answers = {}
     for block in (folder / "audit.sql").read_text().split("\n\n")[1:]:
         comment, _, query = block.partition("\n")
-        found[comment.removeprefix("-- ")] = connection.execute(query).fetchall()
-    return found
+        answers[comment.removeprefix("-- ")] = connection.execute(query).fetchall()
+    return answers
 
 
 def released_rows(result: sqlanon.Result) -> Counter[tuple[Any, ...]]:
@@ -106,28 +106,28 @@ def released_rows(result: sqlanon.Result) -> Counter[tuple[Any, ...]]:
     return Counter(relation.project(", ".join(quote_name(name) for name in sorted(relation.columns))).fetchall())
 
 
-def made(connection: duckdb.DuckDBPyConnection, name: str) -> Counter[tuple[Any, ...]]:
+def make_rows(connection: duckdb.DuckDBPyConnection, name: str) -> Counter[tuple[Any, ...]]:
     relation = connection.table(name)
     return Counter(relation.project(", ".join(quote_name(name) for name in sorted(relation.columns))).fetchall())
 
 
-def check_same(here: sqlanon.Policy, connection: duckdb.DuckDBPyConnection, folder: Path) -> int:
+def check_same(source_policy: sqlanon.Policy, connection: duckdb.DuckDBPyConnection, folder: Path) -> int:
     """Of the rows and of their frequency set the same is found, and released; and the audit agrees. The masked rows."""
-    there = from_set(here, folder / "f.parquet", source={"table": here.source.table})
-    ask(connection, there, folder / "f.parquet")
-    with sqlanon.connect(connection) as db, sqlanon.connect() as other:
+    set_policy = from_set(source_policy, folder / "f.parquet", source={"table": source_policy.source.table})
+    ask(connection, set_policy, folder / "f.parquet")
+    with sqlanon.connect(connection) as db, sqlanon.connect() as second_db:
         try:
-            expected = db.anonymize(here)
+            expected = db.anonymize(source_policy)
         except sqlanon.InfeasibleError as error:
-            with pytest.raises(sqlanon.InfeasibleError) as found:
-                other.anonymize(there)
-            assert str(found.value) == str(error)
+            with pytest.raises(sqlanon.InfeasibleError) as raised:
+                second_db.anonymize(set_policy)
+            assert str(raised.value) == str(error)
             return 0
-        result = other.anonymize(there)
+        result = second_db.anonymize(set_policy)
         assert figures(result) == figures(expected)
         rows = released_rows(expected)
         audit = follow(connection, result.export(folder / "export", "duckdb"))
-        assert made(connection, there.release.table) == rows
+        assert make_rows(connection, set_policy.release.table) == rows
         assert violations(audit) == {}
         return result._draft.recoding.masked_rows
 
@@ -159,7 +159,7 @@ def without_rows(case: PrivacyCase) -> PrivacyCase:
 def test_random_sources_are_found_and_released_as_from_rows(case: PrivacyCase, masked: bool) -> None:
     assume(case.source.population is None)
     case = without_rows(case)
-    with tempfile.TemporaryDirectory() as name, opened(case.source) as db:
+    with tempfile.TemporaryDirectory() as name, open_database(case.source) as db:
         policy = policy_of(case, "optimal", Path(name))
         if masked:
             policy = sqlanon.Policy(
@@ -188,8 +188,8 @@ def test_a_combination_may_be_written_several_times(connection: duckdb.DuckDBPyC
     connection.execute(f"COPY ({query} WHERE cost < 5 GROUP BY ALL) TO '{tmp_path}/part-1.parquet'")
     connection.execute(f"COPY ({query} WHERE cost >= 5 GROUP BY ALL) TO '{tmp_path}/part-2.parquet'")
     policy = make_policy(FEW, k=5, table="patients")
-    with sqlanon.connect(connection) as db, sqlanon.connect() as other:
-        result = other.anonymize(from_set(policy, tmp_path / "part-*.parquet"))
+    with sqlanon.connect(connection) as db, sqlanon.connect() as second_db:
+        result = second_db.anonymize(from_set(policy, tmp_path / "part-*.parquet"))
         assert figures(result) == figures(db.anonymize(policy))
 
 
@@ -214,8 +214,8 @@ def test_columns_unknown_to_the_policy_are_audited(connection: duckdb.DuckDBPyCo
         assert "was not measured: its rows are in a warehouse" in narrow
         audit = follow(connection, result.export(tmp_path / "x", "duckdb"))
     assert "whether other released columns narrow" in (tmp_path / "x" / "audit.sql").read_text()
-    told = next(rows for name, rows in audit.items() if "identifies people by itself" in name)
-    assert told == [(400, 3, 9)]
+    unknown_columns = next(rows for name, rows in audit.items() if "identifies people by itself" in name)
+    assert unknown_columns == [(400, 3, 9)]
 
 
 @pytest.mark.slow
@@ -246,13 +246,13 @@ def problems(**sections: Any) -> dict[str, str]:
         "attributes": {"zip": {"role": "quasi", "hierarchy": {"mask": "right"}}},
         "privacy": {"k": 5},
     }
-    with pytest.raises(sqlanon.PolicyError) as found:
+    with pytest.raises(sqlanon.PolicyError) as error:
         sqlanon.Policy(**{**tree, **sections})
-    return {problem.place: problem.message for problem in found.value.problems}
+    return {problem.place: problem.message for problem in error.value.problems}
 
 
 def test_features_that_need_rows_are_refused_at_once() -> None:
-    found = problems(
+    messages = problems(
         source={"frequency_set": "f.parquet", "table": "t", "person": "who", "key": ["id"]},
         attributes={
             "zip": {"role": "quasi", "hierarchy": {"table": "z"}},
@@ -268,12 +268,12 @@ def test_features_that_need_rows_are_refused_at_once() -> None:
     assert {
         *("source.person", "source.key", "attributes.zip.hierarchy", "attributes.age.noise", "population", "risk"),
         *("search", "release.decoys", "release.after", "release.database", "release.keep", "release.table"),
-    } <= found.keys()
-    assert all("warehouse" in found[place] for place in ("source.person", "search", "release.decoys"))
+    } <= messages.keys()
+    assert all("warehouse" in messages[place] for place in ("source.person", "search", "release.decoys"))
 
 
 @pytest.mark.parametrize(
-    ("source", "place", "told"),
+    ("source", "place", "message"),
     [
         ({"frequency_set": "f.parquet"}, "source", "no table"),
         ({"frequency_set": "f.parquet", "table": "a.b.c.d"}, "source.table", "database.schema.table"),
@@ -281,22 +281,22 @@ def test_features_that_need_rows_are_refused_at_once() -> None:
         ({"frequency_set": "f.parquet", "table": "t", "files": "t.csv"}, "source.frequency_set", "only one"),
     ],
 )
-def test_a_source_that_cannot_be_one(source: dict[str, Any], place: str, told: str) -> None:
-    assert told in problems(source=source)[place]
+def test_a_source_that_cannot_be_one(source: dict[str, Any], place: str, message: str) -> None:
+    assert message in problems(source=source)[place]
 
 
 def test_the_catalog_is_no_frequency_set(tmp_path: Path) -> None:
-    found = problems(
+    messages = problems(
         source={"frequency_set": str(tmp_path / "*.parquet"), "table": "t"},
         catalog={"database": str(tmp_path / "c.parquet")},
     )
-    assert "only reads" in found["catalog.database"]
+    assert "only reads" in messages["catalog.database"]
 
 
 def test_a_policy_without_a_frequency_set_has_the_fingerprint_that_it_had() -> None:
     assert "frequency_set" not in make_policy({"zip": "mask"}).model_dump_json()
-    one, other = (from_set(make_policy({"zip": "mask"}), f"{folder}/f.parquet") for folder in ("/a", "/b"))
-    assert one.fingerprint() == other.fingerprint()
+    first, second = (from_set(make_policy({"zip": "mask"}), f"{folder}/f.parquet") for folder in ("/a", "/b"))
+    assert first.fingerprint() == second.fingerprint()
 
 
 COUNTS = {
@@ -317,14 +317,14 @@ def test_counts_that_are_none(count: str, connection: duckdb.DuckDBPyConnection,
     query = f"SELECT '02139' AS zip, 20 AS age, n::DOUBLE AS n FROM (VALUES (7), ({count})) AS v(n)"
     connection.execute(f"COPY ({query}) TO '{path}'")
     policy = from_set(make_policy({"zip": "mask", "age": "suppress"}), path)
-    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError) as found:
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError) as error:
         db.anonymize(policy)
-    assert f"1 with {COUNTS[count]}" in str(found.value) or COUNTS[count] in str(found.value)
+    assert f"1 with {COUNTS[count]}" in str(error.value) or COUNTS[count] in str(error.value)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "message"),
     some(
         [
             ("zip, n", "it has no column 'age'"),
@@ -337,16 +337,18 @@ def test_counts_that_are_none(count: str, connection: duckdb.DuckDBPyConnection,
         3,
     ),
 )
-def test_columns_that_are_wrong(columns: str, told: str, connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_columns_that_are_wrong(
+    columns: str, message: str, connection: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
     path = tmp_path / "f.parquet"
     connection.execute(f"COPY (SELECT {columns} FROM (VALUES ('02139', 20, 7)) AS v(zip, age, n)) TO '{path}'")
     policy = from_set(make_policy({"zip": "mask", "age": "suppress"}), path)
-    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=re.escape(told)):
+    with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=re.escape(message)):
         db.anonymize(policy)
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    for name, told in {
+    for name, message in {
         "f.csv": "must be a Parquet file",
         "none.parquet": "frequency_set: no file",
         "bad.parquet": "cannot be read",
@@ -354,7 +356,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         (tmp_path / "bad.parquet").write_text("nothing")
         (tmp_path / "f.csv").write_text("zip,n\n1,1\n")
         policy = from_set(make_policy({"zip": "mask"}), tmp_path / name)
-        with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=told):
+        with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=message):
             db.anonymize(policy)
 
 
@@ -410,7 +412,7 @@ def test_verbs_that_read_rows_name_the_warehouse(connection: duckdb.DuckDBPyConn
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlanon.Result]:
+def initial_result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlanon.Result]:
     """What is found of the warehouse's rows before a test changes them."""
     path = tmp_path_factory.mktemp("found") / "f.parquet"
     policy = from_set(make_policy(ATTRIBUTES, k=6, table="patients", search={"suppression_limit": 0.3}), path)
@@ -421,37 +423,37 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlanon.Result]:
 
 
 @pytest.mark.thorough
-def test_an_export_is_private_and_whole(found: sqlanon.Result, tmp_path: Path) -> None:
-    folder = found.export(tmp_path / "x", "snowflake")
+def test_an_export_is_private_and_whole(initial_result: sqlanon.Result, tmp_path: Path) -> None:
+    folder = initial_result.export(tmp_path / "x", "snowflake")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in folder.iterdir())
     names = {"release.sql", "audit.sql", "sqlanon_suppressed.parquet", "sqlanon_0_zip.parquet"}
     assert names <= {file.name for file in folder.iterdir()}
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
-    assert found.sql("snowflake") in (folder / "release.sql").read_text()
+    assert initial_result.sql("snowflake") in (folder / "release.sql").read_text()
 
 
 @pytest.mark.slow
-def test_the_uploaded_tables_have_no_counts(found: sqlanon.Result, tmp_path: Path) -> None:
-    folder = found.export(tmp_path / "x", "trino")
+def test_the_uploaded_tables_have_no_counts(initial_result: sqlanon.Result, tmp_path: Path) -> None:
+    folder = initial_result.export(tmp_path / "x", "trino")
     with duckdb.connect() as connection:
         for file in folder.glob("*.parquet"):
             columns = connection.read_parquet(str(file)).columns
             assert all(re.fullmatch(r"value|known|(code|label)_\d", name) for name in columns), columns
 
 
-def test_an_export_overwrites_nothing(found: sqlanon.Result, tmp_path: Path) -> None:
+def test_an_export_overwrites_nothing(initial_result: sqlanon.Result, tmp_path: Path) -> None:
     full = tmp_path / "full"
     full.mkdir()
     (full / "mine.txt").write_text("mine")
     for target in (full, full / "mine.txt"):
         with pytest.raises(sqlanon.ReleaseError, match="not empty"):
-            found.export(target, "trino")
+            initial_result.export(target, "trino")
     with pytest.raises(sqlanon.ReleaseError, match="cannot be written"):
-        found.export(tmp_path / "no" / "such" / "folder", "trino")
+        initial_result.export(tmp_path / "no" / "such" / "folder", "trino")
     assert [path.name for path in full.iterdir()] == ["mine.txt"]
     (tmp_path / "empty").mkdir()
-    assert (found.export(tmp_path / "empty", "trino") / "audit.sql").is_file()
+    assert (initial_result.export(tmp_path / "empty", "trino") / "audit.sql").is_file()
 
 
 @pytest.mark.slow
@@ -471,7 +473,7 @@ def test_an_export_is_in_the_ledger(connection: duckdb.DuckDBPyConnection, tmp_p
         ]  # the first, and the one that failed is none
         again = db.anonymize(policy)
         again.export(tmp_path / "y", "Trino")
-        assert [one for one in again.warnings if "the ledger has 1 earlier export, which" in one]
+        assert [warning for warning in again.warnings if "the ledger has 1 earlier export, which" in warning]
         unrecorded = sqlanon.Policy(**parts | {"release": {"table": "shared.patients", "ledger": False}})
         db.anonymize(unrecorded).export(tmp_path / "z", "trino")
     with duckdb.connect(str(tmp_path / "c.duckdb"), read_only=True) as reader:
@@ -482,29 +484,33 @@ def test_an_export_is_in_the_ledger(connection: duckdb.DuckDBPyConnection, tmp_p
     with sqlanon.connect(connection) as db:
         published = db.anonymize(sqlanon.Policy(**plain | {"catalog": parts["catalog"], "release": release}))
         published.publish()
-        assert [one for one in published.warnings if "2 exports for warehouses" in one and "shared.patients" in one]
+        assert [
+            warning
+            for warning in published.warnings
+            if "2 exports for warehouses" in warning and "shared.patients" in warning
+        ]
     with duckdb.connect(str(tmp_path / "c.duckdb")) as writer:
         writer.execute("DELETE FROM sqlanon.exports")
     with sqlanon.connect(connection) as db:
         published = db.anonymize(sqlanon.Policy(**plain | {"catalog": parts["catalog"], "release": release}))
         published.publish()
-        assert not [one for one in published.warnings if "for warehouses" in one]
+        assert not [warning for warning in published.warnings if "for warehouses" in warning]
 
 
 @pytest.mark.slow
-def test_the_release_is_in_random_order(found: sqlanon.Result, connection: duckdb.DuckDBPyConnection) -> None:
+def test_the_release_is_in_random_order(initial_result: sqlanon.Result, connection: duckdb.DuckDBPyConnection) -> None:
     for dialect in DIALECTS:
-        statement = parse(found.sql(dialect), dialect=dialect)[0]
+        statement = parse(initial_result.sql(dialect), dialect=dialect)[0]
         assert isinstance(statement, exp.Create) and statement.expression.args["order"] is not None
-        assert re.search(r"(?i)ORDER BY\s+(pg_catalog\.|system\.main\.)?RAND(OM)?\(\)$", found.sql(dialect))
+        assert re.search(r"(?i)ORDER BY\s+(pg_catalog\.|system\.main\.)?RAND(OM)?\(\)$", initial_result.sql(dialect))
 
 
 @pytest.mark.slow
 def test_macros_of_the_database_change_nothing_of_what_is_exported(
-    found: sqlanon.Result, connection: duckdb.DuckDBPyConnection, tmp_path: Path
+    initial_result: sqlanon.Result, connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
-    folder = found.export(tmp_path / "export", "duckdb")
-    expected, clean = follow(connection, folder), made(connection, "shared")
+    folder = initial_result.export(tmp_path / "export", "duckdb")
+    expected, clean = follow(connection, folder), make_rows(connection, "shared")
     connection.execute("DROP TABLE shared")
     for file in folder.glob("*.parquet"):
         connection.execute(f"DROP TABLE {quote_name(file.stem)}")
@@ -515,7 +521,7 @@ def test_macros_of_the_database_change_nothing_of_what_is_exported(
         connection.execute(f"CREATE MACRO {quote_name(name)}() AS 7, (a) AS 7, (a, b) AS 7")
     assert connection.execute("SELECT sum(i), random() FROM range(3) AS t(i)").fetchall() == [(7, 7)] * 3
     assert follow(connection, folder) == expected
-    assert made(connection, "shared") == clean
+    assert make_rows(connection, "shared") == clean
 
 
 FLOATS = """
@@ -543,15 +549,15 @@ def test_numbers_that_the_warehouse_takes_for_equal_are_released_in_one_form(sto
         },
         privacy={"k": 10, "l_diversity": [{"attribute": "weight", "kind": "distinct", "l": 2}]},
     )
-    there = from_set(policy, tmp_path / "f.parquet", source={"table": "floats"})
+    set_policy = from_set(policy, tmp_path / "f.parquet", source={"table": "floats"})
     with duckdb.connect() as connection, sqlanon.connect() as db:
         if stored:
             connection.execute(f"CREATE TABLE floats AS {FLOATS}")
         else:  # statistics of a Parquet file leave NaN out
             connection.execute(f"COPY ({FLOATS}) TO '{tmp_path}/floats.parquet'")
             connection.execute(f"CREATE VIEW floats AS FROM '{tmp_path}/floats.parquet'")
-        ask(connection, there, tmp_path / "f.parquet")
-        result = db.anonymize(there)
+        ask(connection, set_policy, tmp_path / "f.parquet")
+        result = db.anonymize(set_policy)
         assert violations(follow(connection, result.export(tmp_path / "export", "duckdb"))) == {}
         forms = "SELECT count(DISTINCT (signbit({0}), {0}::VARCHAR)) FROM {1}"
         counts = {
@@ -563,7 +569,7 @@ def test_numbers_that_the_warehouse_takes_for_equal_are_released_in_one_form(sto
             assert statement is not None
             twice = dialect in ("postgres", "snowflake")  # which compare with it, too
             assert [node.name for node in statement.find_all(exp.Literal)].count("NaN") == (4 if twice else 2), dialect
-    before, after = ({name: found[i] for name, found in counts.items()} for i in range(2))
+    before, after = ({name: digests[i] for name, digests in counts.items()} for i in range(2))
     assert after == {"one": (1,), "none": (1,), "weight": (3,)}
     if stored:
         assert before == {"one": (2,), "none": (2,), "weight": (5,)}
@@ -573,18 +579,18 @@ def test_numbers_that_the_warehouse_takes_for_equal_are_released_in_one_form(sto
         assert before == {"one": (2,), "none": (1,), "weight": (4,)}
 
 
-def test_trino_must_sort(found: sqlanon.Result, tmp_path: Path) -> None:
-    text = (found.export(tmp_path / "x", "trino") / "release.sql").read_text()
+def test_trino_must_sort(initial_result: sqlanon.Result, tmp_path: Path) -> None:
+    text = (initial_result.export(tmp_path / "x", "trino") / "release.sql").read_text()
     assert text.index("SET SESSION skip_redundant_sort = FALSE;") < text.index("CREATE TABLE")
 
 
 @pytest.mark.slow
 def test_the_audit_finds_what_has_changed_since(
-    found: sqlanon.Result, connection: duckdb.DuckDBPyConnection, tmp_path: Path
+    initial_result: sqlanon.Result, connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     connection.execute("DELETE FROM patients WHERE zip = '00003' AND cost > 0 AND (age <> 21 OR cost > 1)")
     connection.execute("DELETE FROM patients WHERE age = 22 AND cost > 2")
-    audit = violations(follow(connection, found.export(tmp_path / "x", "duckdb")))
+    audit = violations(follow(connection, initial_result.export(tmp_path / "x", "duckdb")))
     assert "6-anonymity" in audit and any("source" in name for name in audit) and len(audit) == 3
 
 
@@ -631,32 +637,32 @@ def test_the_audit_finds_every_row_that_differs(
         folder = db.anonymize(policy).export(tmp_path / "x", "duckdb")
     assert follow(odd, folder)[DIFFERING] == []
     audit = dict(block.partition("\n")[::2] for block in (folder / "audit.sql").read_text().split("\n\n")[1:])
-    columns = [one[0] for one in odd.execute(audit[f"-- {DIFFERING}"]).description][:-2]
+    columns = [column[0] for column in odd.execute(audit[f"-- {DIFFERING}"]).description][:-2]
     rows = f"SELECT {', '.join(f'{quote_name(name)}::VARCHAR' for name in columns)} FROM shared"
     before = Counter(odd.execute(rows).fetchall())
-    row, other = odd.execute(
+    row, other_row = odd.execute(
         "SELECT arg_min(rowid, cost), arg_max(rowid, cost) FROM shared WHERE cost NOT IN (1, 3) AND weight = 0.5 "
         "GROUP BY zip, age, born, diagnosis HAVING min(cost) <> max(cost) ORDER BY 1 LIMIT 1"
     ).fetchall()[0]
     for tampering in TAMPERED.values():
         odd.execute("BEGIN")
-        for part in tampering.format(row=row, other=other).split("; "):
+        for part in tampering.format(row=row, other=other_row).split("; "):
             odd.execute(part)
         expected = differing(before, Counter(odd.execute(rows).fetchall()))
         assert expected
         text = ", ".join(f"{quote_name(name)}::VARCHAR" for name in columns)
         query = audit[f"-- {DIFFERING}"].rstrip(";\n")
-        found = odd.execute(f"SELECT {text}, rows_of_statement, rows_of_release FROM ({query})").fetchall()
-        assert {one[:-2]: one[-2:] for one in found} == expected
+        different = odd.execute(f"SELECT {text}, rows_of_statement, rows_of_release FROM ({query})").fetchall()
+        assert {difference[:-2]: difference[-2:] for difference in different} == expected
         odd.execute("ROLLBACK")
 
 
 @pytest.mark.slow
 def test_rows_of_new_values_are_left_out(
-    found: sqlanon.Result, connection: duckdb.DuckDBPyConnection, tmp_path: Path
+    initial_result: sqlanon.Result, connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     connection.execute("INSERT INTO patients SELECT name, '99999', age, born, diagnosis, cost FROM patients LIMIT 9")
-    audit = violations(follow(connection, found.export(tmp_path / "x", "duckdb")))
+    audit = violations(follow(connection, initial_result.export(tmp_path / "x", "duckdb")))
     assert connection.execute("SELECT count(*) FROM shared WHERE zip LIKE '9%'").fetchone() == (0,)
     assert any("source" in name for name in audit)
 
@@ -694,7 +700,7 @@ def test_the_audit_finds_the_classes_that_an_oracle_finds(kind: str, data: st.Da
     (requirement,) = list_requirements(policy.privacy)
     names = {name: name for name in policy.attributes}
     released = WarehouseRelease(table("t"), table("t"), policy.generalized_attributes, [*source.sensitive], names)
-    with opened(source) as db:
+    with open_database(source) as db:
         engine = db._workspace.engine.holder
         query = requirement.violations(released)
         if query is None:
@@ -709,13 +715,13 @@ def test_the_audit_of_the_whole_table(connection: duckdb.DuckDBPyConnection) -> 
     connection.execute("CREATE TABLE t AS SELECT zip FROM (VALUES ('a'), ('a'), (NULL), ('b'), (NULL)) AS v(zip)")
     limits = {"average_risk": (0.6, 0.59), "sample_uniqueness": (0.2, 0.19)}
     for name, (enough, little) in limits.items():
-        for limit, found in ((enough, []), (little, [(pytest.approx(enough),)])):
+        for limit, expected in ((enough, []), (little, [(pytest.approx(enough),)])):
             policy = sqlanon.Policy(
                 attributes={"zip": {"role": "quasi", "hierarchy": "suppress"}}, privacy={name: limit}
             )
-            (one,) = list_requirements(policy.privacy)
-            query = one.violations(WarehouseRelease(table("t"), table("t"), ["zip"], [], {"zip": "zip"}))
-            assert query is not None and connection.execute(query.sql("duckdb")).fetchall() == found
+            (requirement,) = list_requirements(policy.privacy)
+            query = requirement.violations(WarehouseRelease(table("t"), table("t"), ["zip"], [], {"zip": "zip"}))
+            assert query is not None and connection.execute(query.sql("duckdb")).fetchall() == expected
 
 
 # --- the command line --------------------------------------------------------------------------------
@@ -773,12 +779,12 @@ def test_plan_needs_no_database(policy_file: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("release", "written"),
+    ("release", "table_name"),
     some([("", "`release`"), ('table = "patients"', "`patients`"), ('table = "a.b.c"', "`a`.`b`.`c`")], 3),
 )
-def test_the_release_has_the_name_that_it_was_given(policy_file: Path, release: str, written: str) -> None:
+def test_the_release_has_the_name_that_it_was_given(policy_file: Path, release: str, table_name: str) -> None:
     policy_file.write_text(TOML.replace('table = "shared.patients"', release))
-    assert f"CREATE TABLE {written} AS" in run("plan", policy_file, "--dialect", "spark")
+    assert f"CREATE TABLE {table_name} AS" in run("plan", policy_file, "--dialect", "spark")
 
 
 @pytest.mark.slow

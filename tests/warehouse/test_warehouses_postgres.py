@@ -38,14 +38,14 @@ def statements(folder: Path) -> list[str]:
 
 def run_audit(server: Server, folder: Path) -> dict[str, list[tuple[Any, ...]]]:
     """The rows of each query of the audit, by what stands above it."""
-    found = {}
+    answers = {}
     for block in (folder / "audit.sql").read_text().split("\n\n")[1:]:
         comment, _, statement = block.strip().partition("\n")
         if comment == "-- A setting that the queries depend on":
             server.run(statement)
         else:
-            found[comment.removeprefix("-- ")] = server.rows(statement.removesuffix(";"))
-    return found
+            answers[comment.removeprefix("-- ")] = server.rows(statement.removesuffix(";"))
+    return answers
 
 
 @pytest.mark.thorough
@@ -58,24 +58,24 @@ def test_printed_sql_runs_in_postgres_and_releases_the_same(postgres: Server, tm
         definitions = ", ".join(f"{quote_name(name)} {HERE[kind]}" for name, kind in COLUMNS.items())
         connection.execute(f"CREATE TABLE patients ({definitions})")
         connection.executemany("INSERT INTO patients VALUES (?, ?, ?, ?, ?, ?)", rows())
-        here = policy(tmp_path, suppressed)
-        there = from_set(here, tmp_path / "f.parquet", source={"table": "clinic.patients"})
-        there = sqlanon.Policy(
-            **{**there.model_dump(exclude_none=True), "release": {"table": "shared.r", "suppressed": suppressed}}
+        source_policy = policy(tmp_path, suppressed)
+        set_policy = from_set(source_policy, tmp_path / "f.parquet", source={"table": "clinic.patients"})
+        set_policy = sqlanon.Policy(
+            **{**set_policy.model_dump(exclude_none=True), "release": {"table": "shared.r", "suppressed": suppressed}}
         )
         with sqlanon.connect() as db:
-            (query,) = db.plan(there, dialect="postgres").stages[0].sql
+            (query,) = db.plan(set_policy, dialect="postgres").stages[0].sql
         names = list(COLUMNS)[1:5]
         connection.execute(
             f"CREATE TABLE f ({', '.join(f'{quote_name(name)} {HERE[COLUMNS[name]]}' for name in names)}, n BIGINT)"
         )
         connection.executemany("INSERT INTO f VALUES (?, ?, ?, ?, ?)", postgres.rows(query))
         connection.execute(f"COPY f TO '{tmp_path}/f.parquet'")
-        with sqlanon.connect(connection) as db, sqlanon.connect() as other:
-            expected, found = db.anonymize(here), other.anonymize(there)
-            assert figures(found) == figures(expected) and found.suppressed_rows > 20
-            assert found.released_rows == 500 - (0 if suppressed == "mask" else found.suppressed_rows)
-            folder = found.export(tmp_path / "export", "postgres")
+        with sqlanon.connect(connection) as db, sqlanon.connect() as second_db:
+            expected, exported = db.anonymize(source_policy), second_db.anonymize(set_policy)
+            assert figures(exported) == figures(expected) and exported.suppressed_rows > 20
+            assert exported.released_rows == 500 - (0 if suppressed == "mask" else exported.suppressed_rows)
+            folder = exported.export(tmp_path / "export", "postgres")
             file = expected.publish(tmp_path / "r.duckdb")
     upload(postgres, folder)
     # Whoever may write to a schema that is searched has an operator that fits better than PostgreSQL's.
@@ -112,21 +112,24 @@ def test_printed_sql_runs_in_postgres_and_releases_the_same(postgres: Server, tm
     numbered = f"(SELECT ctid AS at, cost, least, place FROM (SELECT *, ctid, {place} FROM shared.r) AS p) AS n"
     ((at, least),) = postgres.rows(f"SELECT at::text, least FROM {numbered} WHERE cost <> least ORDER BY place LIMIT 1")
     postgres.run(f"UPDATE shared.r SET cost = {least} WHERE ctid = '{at}'")
-    found = violations(run_audit(postgres, folder))
-    assert found.keys() == {DIFFERING}
-    assert sorted(int(row[-1]) - int(row[-2]) for row in found[DIFFERING]) == [-1, 1]
+    exported = violations(run_audit(postgres, folder))
+    assert exported.keys() == {DIFFERING}
+    assert sorted(int(row[-1]) - int(row[-2]) for row in exported[DIFFERING]) == [-1, 1]
 
 
 def test_numbers_that_postgres_takes_for_equal_are_released_in_one_form(postgres: Server, tmp_path: Path) -> None:
     (tmp_path / "one.csv").write_text("0.0\n")
     postgres.run("DROP SCHEMA IF EXISTS floats CASCADE", "CREATE SCHEMA floats")
-    one, weight = "CASE i WHEN 7 THEN '-0'::float8 ELSE 0 END", "CASE i WHEN 9 THEN '-0'::real ELSE (i % 2)::real END"
+    negative_zero, weight = (
+        "CASE i WHEN 7 THEN '-0'::float8 ELSE 0 END",
+        "CASE i WHEN 9 THEN '-0'::real ELSE (i % 2)::real END",
+    )
     none = "('Infinity'::float8 - (CASE i WHEN 8 THEN 'Infinity' ELSE 'NaN' END)::float8)"
     postgres.run(
-        f"CREATE TABLE floats.t AS SELECT {one} AS one, {none} AS none, i % 2 AS age, {weight} AS weight "
+        f"CREATE TABLE floats.t AS SELECT {negative_zero} AS one, {none} AS none, i % 2 AS age, {weight} AS weight "
         "FROM generate_series(1, 40) AS s(i)"
     )
-    asked = sqlanon.Policy(
+    requested_policy = sqlanon.Policy(
         source={"table": "floats.t", "frequency_set": str(tmp_path / "f.parquet")},
         attributes={
             "one": {"role": "quasi", "hierarchy": {"file": tmp_path / "one.csv"}},
@@ -139,10 +142,10 @@ def test_numbers_that_postgres_takes_for_equal_are_released_in_one_form(postgres
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE f (one DOUBLE, none DOUBLE, age INTEGER, weight FLOAT, n BIGINT)")
         with sqlanon.connect() as db:
-            (query,) = db.plan(asked, dialect="postgres").stages[0].sql
+            (query,) = db.plan(requested_policy, dialect="postgres").stages[0].sql
             connection.executemany("INSERT INTO f VALUES (?, ?, ?, ?, ?)", postgres.rows(query))
             connection.execute(f"COPY f TO '{tmp_path}/f.parquet'")
-            folder = db.anonymize(asked).export(tmp_path / "export", "postgres")
+            folder = db.anonymize(requested_policy).export(tmp_path / "export", "postgres")
     upload(postgres, folder, "floats")
     postgres.run("SET search_path TO floats", *statements(folder))
     assert violations(run_audit(postgres, folder)) == {}
@@ -166,7 +169,7 @@ def test_enumerations_and_texts_without_case_are_read_as_they_are_written(postgr
         "i % 3 AS cost FROM generate_series(1, 60) AS s(i)",
     )
     suppress = {"role": "quasi", "hierarchy": "suppress"}
-    there = sqlanon.Policy(
+    enum_policy = sqlanon.Policy(
         source={"frequency_set": [str(tmp_path / "f.parquet")], "table": "clinic.t"},
         attributes={"mood": suppress, "town": suppress, "cost": {"role": "insensitive"}},
         privacy={"k": 5},
@@ -174,14 +177,14 @@ def test_enumerations_and_texts_without_case_are_read_as_they_are_written(postgr
         release={"table": "shared.r"},
     )
     with sqlanon.connect() as db:
-        (query,) = db.plan(there, dialect="postgres").stages[0].sql
-        counted = postgres.rows(f"SELECT mood::text, town::text, n FROM ({query}) AS q")
-        assert sorted(counted) == [("glad", "Oslo", 30), ("sad", "ROME", 1), ("sad", "Rome", 29)]
+        (query,) = db.plan(enum_policy, dialect="postgres").stages[0].sql
+        frequency_rows = postgres.rows(f"SELECT mood::text, town::text, n FROM ({query}) AS q")
+        assert sorted(frequency_rows) == [("glad", "Oslo", 30), ("sad", "ROME", 1), ("sad", "Rome", 29)]
         with duckdb.connect() as connection:
             connection.execute("CREATE TABLE f (mood VARCHAR, town VARCHAR, n BIGINT)")
-            connection.executemany("INSERT INTO f VALUES (?, ?, ?)", counted)
+            connection.executemany("INSERT INTO f VALUES (?, ?, ?)", frequency_rows)
             connection.execute(f"COPY f TO '{tmp_path}/f.parquet'")
-        folder = db.anonymize(there).export(tmp_path / "export", "postgres")
+        folder = db.anonymize(enum_policy).export(tmp_path / "export", "postgres")
     upload(postgres, folder)
     postgres.run(*statements(folder))
     audit = run_audit(postgres, folder)

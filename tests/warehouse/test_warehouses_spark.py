@@ -21,12 +21,12 @@ DATABASE = "sqlanon_by_hand"
 
 def statements(file: Path) -> list[tuple[str, str]]:
     """The statements of an exported file, each with what stands above it."""
-    found = []
+    parts = []
     for block in file.read_text().split("\n\n")[1:]:
         lines = block.strip().splitlines()
         comments = [line for line in lines if line.startswith("-- ")]
-        found.append((" ".join(comments).removeprefix("-- "), "\n".join(lines[len(comments) :]).removesuffix(";")))
-    return found
+        parts.append((" ".join(comments).removeprefix("-- "), "\n".join(lines[len(comments) :]).removesuffix(";")))
+    return parts
 
 
 def run_audit(session: Any, folder: Path) -> dict[str, list[Any]]:
@@ -38,8 +38,8 @@ def run_audit(session: Any, folder: Path) -> dict[str, list[Any]]:
 
 def hostile(session: Any) -> Any:
     """Another session, in which little means what it does: in it are the views of the first."""
-    other = session.newSession()
-    other.udf.register("rand", lambda: 0.5, "double")
+    second_session = session.newSession()
+    second_session.udf.register("rand", lambda: 0.5, "double")
     values = {
         "spark.sql.ansi.enabled": "false",
         "spark.sql.functionResolution.sessionOrder": "first",
@@ -47,20 +47,20 @@ def hostile(session: Any) -> Any:
         "spark.sql.parser.quotedRegexColumnNames": "true",
     }
     for name, value in values.items():
-        other.conf.set(name, value)
-    assert other.sql("SELECT rand()").collect()[0][0] == 0.5
-    assert other.sql("SELECT '${env:PATH}'").collect()[0][0] != "${env:PATH}"
-    return other
+        second_session.conf.set(name, value)
+    assert second_session.sql("SELECT rand()").collect()[0][0] == 0.5
+    assert second_session.sql("SELECT '${env:PATH}'").collect()[0][0] != "${env:PATH}"
+    return second_session
 
 
 @pytest.mark.parametrize("suppressed", ["drop", pytest.param("mask", marks=pytest.mark.thorough)])
 def test_printed_sql_runs_in_spark_and_releases_the_same(spark: Any, tmp_path: Path, suppressed: str) -> None:
     spark.sql(f"DROP DATABASE IF EXISTS {DATABASE} CASCADE")
     spark.sql(f"CREATE DATABASE {DATABASE}")
-    here = policy(tmp_path, suppressed)
-    there = from_set(here, tmp_path / "f.parquet" / "*.parquet", source={"table": "patients_by_hand"})
-    there = sqlanon.Policy(
-        **{**there.model_dump(exclude_none=True), "release": {"table": f"{DATABASE}.r", "suppressed": suppressed}}
+    source_policy = policy(tmp_path, suppressed)
+    set_policy = from_set(source_policy, tmp_path / "f.parquet" / "*.parquet", source={"table": "patients_by_hand"})
+    set_policy = sqlanon.Policy(
+        **{**set_policy.model_dump(exclude_none=True), "release": {"table": f"{DATABASE}.r", "suppressed": suppressed}}
     )
     session = hostile(spark)
     with duckdb.connect() as connection:
@@ -71,12 +71,12 @@ def test_printed_sql_runs_in_spark_and_releases_the_same(spark: Any, tmp_path: P
         patients = spark.read.parquet(str(tmp_path / "patients.parquet"))
         patients.createOrReplaceTempView("patients_by_hand")
         session.read.parquet(str(tmp_path / "patients.parquet")).createOrReplaceTempView("patients_by_hand")
-        with sqlanon.connect(connection) as db, sqlanon.connect() as other:
-            (query,) = other.plan(there, dialect="spark").stages[0].sql
+        with sqlanon.connect(connection) as db, sqlanon.connect() as second_db:
+            (query,) = second_db.plan(set_policy, dialect="spark").stages[0].sql
             spark.sql(query).write.parquet(str(tmp_path / "f.parquet"))
-            expected, found = db.anonymize(here), other.anonymize(there)
-            assert figures(found) == figures(expected) and found.suppressed_rows > 20
-            folder = found.export(tmp_path / "export", "spark")
+            expected, exported = db.anonymize(source_policy), second_db.anonymize(set_policy)
+            assert figures(exported) == figures(expected) and exported.suppressed_rows > 20
+            folder = exported.export(tmp_path / "export", "spark")
             file = expected.publish(tmp_path / "r.duckdb")
     for path in folder.glob("*.parquet"):
         session.read.parquet(str(path)).createOrReplaceTempView(path.stem)
@@ -90,22 +90,22 @@ def test_printed_sql_runs_in_spark_and_releases_the_same(spark: Any, tmp_path: P
         order = ", ".join(f"CAST({quote_name(name)} AS VARCHAR)" for name in columns)
         ours = Counter(release.execute(f"SELECT {order} FROM {file.table}").fetchall())
     text = ", ".join(f"CAST(`{name}` AS STRING)" for name in columns)
-    made = f"SELECT {text} FROM {DATABASE}.r"
-    assert Counter(tuple(row) for row in spark.sql(made).collect()) == ours
+    released_query = f"SELECT {text} FROM {DATABASE}.r"
+    assert Counter(tuple(row) for row in spark.sql(released_query).collect()) == ours
     assert any(TOP in row for row in ours) == (suppressed == "mask")
     # A row that another of its class has taken the place of breaks nothing else.
     keys = ", ".join(f"`{name}`" for name in columns[:4])
     place = f"row_number() OVER (PARTITION BY {keys} ORDER BY cost)"
     changed = f"SELECT *, {place} AS place, count(*) OVER (PARTITION BY {keys}, cost) AS same FROM {DATABASE}.r"
     costs = f"CASE WHEN place = 1 AND same = 1 THEN lead(cost) OVER (PARTITION BY {keys} ORDER BY cost) ELSE cost END"
-    shown = ", ".join(f"`{name}`" for name in columns if name != "cost")
-    session.sql(f"CREATE TABLE {DATABASE}.other AS SELECT {shown}, coalesce({costs}, cost) AS cost FROM ({changed})")
+    names = ", ".join(f"`{name}`" for name in columns if name != "cost")
+    session.sql(f"CREATE TABLE {DATABASE}.other AS SELECT {names}, coalesce({costs}, cost) AS cost FROM ({changed})")
     session.sql(f"DROP TABLE {DATABASE}.r")
     session.sql(f"ALTER TABLE {DATABASE}.other RENAME TO {DATABASE}.r")
-    found = violations(run_audit(session, folder))
-    assert found.keys() == {DIFFERING}
-    differ = {tuple(str(one) for one in row[:-2]): tuple(row[-2:]) for row in found[DIFFERING]}
-    now = Counter(tuple(row) for row in session.sql(made).collect())
+    exported = violations(run_audit(session, folder))
+    assert exported.keys() == {DIFFERING}
+    differ = {tuple(str(value) for value in row[:-2]): tuple(row[-2:]) for row in exported[DIFFERING]}
+    now = Counter(tuple(row) for row in session.sql(released_query).collect())
     expected_now = {row: (ours[row], now[row]) for row in ours | now if ours[row] != now[row]}
     assert len(differ) == len(expected_now) > 1
     assert sorted(differ.values()) == sorted(expected_now.values())

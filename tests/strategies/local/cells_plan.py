@@ -58,7 +58,7 @@ class Plan(Plain):
     def least(self) -> float:
         reads = list(self.classes)
         every = itertools.product(*([None, *self.choices(read)] for read in reads))
-        return min(self.cost(dict(zip(reads, one, strict=True))) for one in every)
+        return min(self.cost(dict(zip(reads, choice, strict=True))) for choice in every)
 
     def found(self, placed: dict[int, Nodes]) -> dict[Read, Blanks | None]:
         """What was chosen for each class: all its rows alike."""

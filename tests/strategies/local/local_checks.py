@@ -10,7 +10,7 @@ from pathlib import Path
 import sqlanon
 from properties.local_tasks import Plain, task_of
 from properties.privacy_cases import LISTED, PrivacyCase
-from properties.privacy_checks import opened, policy_of
+from properties.privacy_checks import open_database, policy_of
 from properties.random_cases import Case
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 
@@ -24,19 +24,19 @@ def check_sound(strategy: Callable[[LocalTask], LocalOutcome], case: Case, limit
             _, levels = task.search_full_domain()
         except sqlanon.InfeasibleError:
             return
-        found = plain.placed(strategy(task).assignment)
-        assert plain.kept(found, case.k) == found
-        assert sum(plain.n.values()) - plain.rows(found) <= plain.allowed
-        for combination, nodes in found.items():
+        assignment = plain.placed(strategy(task).assignment)
+        assert plain.kept(assignment, case.k) == assignment
+        assert sum(plain.n.values()) - plain.rows(assignment) <= plain.allowed
+        for combination, nodes in assignment.items():
             for by, path, node in zip(plain.nodes, plain.paths[combination], nodes, strict=True):
                 assert node in path and by[node].released
-        assert plain.loss(found) <= plain.loss(plain.kept(plain.at(levels), case.k)) + 1e-8
+        assert plain.loss(assignment) <= plain.loss(plain.kept(plain.at(levels), case.k)) + 1e-8
 
 
 def check_private(name: str, case: PrivacyCase) -> None:
     """Whatever is asked of classes, the release passes its audit, and shows no less than the full-domain optimum."""
     case = replace(case, measure="loss", aggregate=None)
-    with tempfile.TemporaryDirectory() as directory, opened(case.source) as db:
+    with tempfile.TemporaryDirectory() as directory, open_database(case.source) as db:
         ask = policy_of(case, "optimal", Path(directory))
         try:
             best = db.anonymize(ask)

@@ -36,7 +36,7 @@ class Argus:
 
     def unsafe(self, placed: Placed, checked: list[list[int]]) -> dict[int, list[int]]:
         """The unsafe rows, with the unsafe combinations that each cell is in."""
-        found: dict[int, list[int]] = {}
+        counts_by_class: dict[int, list[int]] = {}
         for attributes in checked:
             groups: dict[Nodes, list[int]] = defaultdict(list)
             for c, nodes in placed.items():
@@ -44,18 +44,18 @@ class Argus:
             small = [c for members in groups.values() if self.count(members) < self.k for c in members]
             for c, nodes in placed.items():
                 if c in small:
-                    counts = found.setdefault(c, [0] * len(self.attributes))
+                    counts = counts_by_class.setdefault(c, [0] * len(self.attributes))
                     for i in attributes:
                         counts[i] += nodes[i] != self.roots[i]
-        return found
+        return counts_by_class
 
     def count(self, combinations: Collection[int]) -> int:
         """The rows of combinations."""
         return sum(self.plain.n[c] for c in combinations)
 
-    def can_suppress(self, kept: Collection[int]) -> bool:
+    def can_suppress(self, retained: Collection[int]) -> bool:
         """Whether all but these combinations may be suppressed."""
-        return self.count(self.plain.n) - self.count(kept) <= self.plain.allowed
+        return self.count(self.plain.n) - self.count(retained) <= self.plain.allowed
 
     def totals(self, unsafe: dict[int, list[int]]) -> list[int]:
         return [sum(self.plain.n[c] * counts[i] for c, counts in unsafe.items()) for i in self.attributes]
@@ -110,15 +110,15 @@ CLASS_LISTS = st.lists(st.sampled_from(["identifying", "more", "most"]), min_siz
 def check(case: Case, limits: Sequence[int], classes: Sequence[str]) -> None:
     with task_of(case, limits, strategy="mu-argus") as bare:
         specs = bare.search_input.policy.attributes
-        named = {
-            name: specs[name].model_copy(update={"identification": one})
-            for name, one in zip(case.hierarchies, classes, strict=False)
+        named_attributes = {
+            name: specs[name].model_copy(update={"identification": identification})
+            for name, identification in zip(case.hierarchies, classes, strict=False)
         }
-        ask = bare.search_input.policy.model_copy(update={"attributes": named})
+        ask = bare.search_input.policy.model_copy(update={"attributes": named_attributes})
         task = _with_policy(bare, ask)
         names = list(case.hierarchies)
-        listed = select_combinations({name: spec.identification for name, spec in named.items()})
-        checked = [[names.index(name) for name in one] for one in listed]
+        combinations = select_combinations({name: spec.identification for name, spec in named_attributes.items()})
+        checked = [[names.index(name) for name in combination] for combination in combinations]
         plain = Plain(task)
         expected = Argus(plain, checked, case.k).run()
         try:
@@ -126,18 +126,18 @@ def check(case: Case, limits: Sequence[int], classes: Sequence[str]) -> None:
         except sqlanon.InfeasibleError:
             assert expected is None
             return
-        found = plain.placed(outcome.assignment)
+        assignment = plain.placed(outcome.assignment)
         if expected is None:
             levels = task.search_full_domain()[1]
             expected = plain.kept(plain.at(levels), case.k)
-        assert found == expected
-        assert sum(plain.n.values()) - plain.rows(found) <= plain.allowed
+        assert assignment == expected
+        assert sum(plain.n.values()) - plain.rows(assignment) <= plain.allowed
         for attributes in checked:
             sizes: Counter[Any] = Counter()
-            for c, nodes in found.items():
+            for c, nodes in assignment.items():
                 sizes[tuple(plain.read(nodes)[i] for i in attributes)] += plain.n[c]
             assert min(sizes.values()) >= case.k
-        assert all(plain.nodes[i][node].released for nodes in found.values() for i, node in enumerate(nodes))
+        assert all(plain.nodes[i][node].released for nodes in assignment.values() for i, node in enumerate(nodes))
 
 
 def _with_policy(task: LocalTask, policy: sqlanon.Policy) -> LocalTask:

@@ -38,36 +38,36 @@ class Counts(Plain):
 
     def classes(self, placed: Mapping[int, Nodes], attributes: Iterable[int] | None = None) -> dict[Any, list[int]]:
         """The combinations that read the same in some attributes."""
-        found: dict[Any, list[int]] = defaultdict(list)
+        by_class: dict[Any, list[int]] = defaultdict(list)
         for combination, nodes in placed.items():
             read = self.read(nodes)
-            found[read if attributes is None else tuple(read[i] for i in attributes)].append(combination)
-        return found
+            by_class[read if attributes is None else tuple(read[i] for i in attributes)].append(combination)
+        return by_class
 
     def holding(self, placed: Mapping[int, Nodes]) -> dict[int, Nodes]:
         """The greatest part in which every class meets what is asked, over all attributes and over those of shields."""
-        kept = {}
+        retained = {}
         for members in self.classes(placed).values():
             if self.count(members) >= self.k:
-                kept |= {combination: placed[combination] for combination in members}
+                retained |= {combination: placed[combination] for combination in members}
         while True:
             bad = {
                 combination
                 for attributes, k in self.shields
-                for members in self.classes(kept, attributes).values()
+                for members in self.classes(retained, attributes).values()
                 if self.count(members) < k
                 for combination in members
             }
             if not bad:
-                return kept
-            kept = {combination: nodes for combination, nodes in kept.items() if combination not in bad}
+                return retained
+            retained = {combination: nodes for combination, nodes in retained.items() if combination not in bad}
 
-    def losers(self, kept: Collection[int]) -> set[Hashable]:
+    def losers(self, retained: Collection[int]) -> set[Hashable]:
         """The persons with a row outside kept combinations."""
-        return {person for person, places in self.persons.items() if places - {*kept}}
+        return {person for person, places in self.persons.items() if places - {*retained}}
 
-    def can_suppress(self, kept: Collection[int]) -> bool:
+    def can_suppress(self, retained: Collection[int]) -> bool:
         """Whether all but some combinations may be suppressed."""
         limit = self.task.search_input.limit
-        suppressed = self.task.row_count - sum(self.n[combination] for combination in kept)
-        return suppressed <= limit.rows and (limit.persons is None or len(self.losers(kept)) <= limit.persons)
+        suppressed = self.task.row_count - sum(self.n[combination] for combination in retained)
+        return suppressed <= limit.rows and (limit.persons is None or len(self.losers(retained)) <= limit.persons)

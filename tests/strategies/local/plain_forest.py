@@ -30,8 +30,8 @@ def least_cost(sizes: Mapping[int, int], k: int, price: Any, suppressed: float =
         for taken in product(*(range(1 if i == first else 0, n + 1) for i, n in enumerate(left))):
             if k <= sum(taken) < 2 * k:  # larger groups can be divided, at no cost
                 group = frozenset(name for name, n in zip(names, taken, strict=True) if n)
-                rest = tuple(n - own for n, own in zip(left, taken, strict=True))
-                best = min(best, sum(taken) * price(group) + least(rest))
+                remaining = tuple(n - used for n, used in zip(left, taken, strict=True))
+                best = min(best, sum(taken) * price(group) + least(remaining))
         return best
 
     return least(tuple(sizes.values()))
@@ -48,7 +48,7 @@ def least_loss(plain: Plain, k: int) -> float:
             shared = [
                 by[node].leaves
                 for node in plain.paths[min(group)][i]
-                if by[node].released and all(node in plain.paths[one][i] for one in group)
+                if by[node].released and all(node in plain.paths[combination][i] for combination in group)
             ]
             if not shared:
                 return math.inf

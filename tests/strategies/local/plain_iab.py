@@ -52,8 +52,8 @@ class Question:
 
     @property
     def asked(self) -> list[tuple[tuple[int, ...], int]]:
-        own = [] if self.k is None else [(tuple(range(len(self.trees))), self.k)]
-        return [*own, *self.shields]
+        own_k = [] if self.k is None else [(tuple(range(len(self.trees))), self.k)]
+        return [*own_k, *self.shields]
 
     def node(self, row: Row, i: int, level: int) -> Node:
         return level, self.trees[i].label(row[i], level)
@@ -63,7 +63,7 @@ class Question:
 
     def violating(self, table: Table, among: Sequence[bool]) -> list[bool]:
         """Which rows are in a group, among some of them, that is too small."""
-        found = [False] * len(table)
+        violations = [False] * len(table)
         for attributes, k in self.asked:
             groups = [
                 tuple(self.node(row, i, levels[i]) for i in attributes)
@@ -71,8 +71,8 @@ class Question:
             ]
             sizes = Counter(itertools.compress(groups, among))
             for j, group in enumerate(groups):
-                found[j] |= among[j] and sizes[group] < k
-        return found
+                violations[j] |= among[j] and sizes[group] < k
+        return violations
 
     def tuples(self, table: Table, among: Sequence[bool]) -> int:
         """Distinct tuples: what the rows read, and the other value."""
@@ -100,7 +100,7 @@ class Question:
     def kept(self, table: Table) -> int | None:
         """The distinct tuples that are released; None where it does not satisfy."""
         bad = self.violating(table, [True] * len(table))
-        good = [not one for one in bad]
+        good = [not is_bad for is_bad in bad]
         suppressed = len(self.rows) - sum(good)
         if suppressed > oracle.allowed_rows(self.limit, len(self.rows)) or not any(good):
             return None
@@ -110,15 +110,15 @@ class Question:
         """All tables that steps lead to; too many are no case for a test."""
         indices = range(len(self.trees))
         first = tuple(tuple(self.above(row, i, -1) or 0 for i in indices) for row in self.known)
-        found, waiting = {first}, [first]
+        seen, waiting = {first}, [first]
         while waiting:
             for child in self.children(waiting.pop()):
-                if child not in found:
-                    found.add(child)
+                if child not in seen:
+                    seen.add(child)
                     waiting.append(child)
-            if len(found) > most:
+            if len(seen) > most:
                 assume(False)
-        return found
+        return seen
 
     def best(self, tables: set[Table]) -> int | None:
-        return max((kept for table in tables if (kept := self.kept(table)) is not None), default=None)
+        return max((rows for table in tables if (rows := self.kept(table)) is not None), default=None)

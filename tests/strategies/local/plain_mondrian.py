@@ -118,7 +118,7 @@ class Plain:
 
     def first(self) -> list[Part]:
         """What can be released as one, where it is large enough."""
-        found = defaultdict(list)
+        groups = defaultdict(list)
         for combination in self.n:
             tops = [[place for place, node in enumerate(column.above(combination)) if node.released]
                     for column in self.columns]  # fmt: skip
@@ -126,28 +126,28 @@ class Plain:
                 key = tuple(
                     column.paths[combination][places[-1]] for column, places in zip(self.columns, tops, strict=True)
                 )
-                found[key].append(combination)
-        return [tuple(part) for part in found.values() if self.count(part) >= self.k]
+                groups[key].append(combination)
+        return [tuple(part) for part in groups.values() if self.count(part) >= self.k]
 
     def parts(self) -> set[Part]:
-        waiting, found = self.first(), set()
+        waiting, finished = self.first(), set()
         while waiting:
             part = waiting.pop()
             cut = self.best(part)
             if cut is None:
-                found.add(tuple(sorted(part)))
+                finished.add(tuple(sorted(part)))
             else:
                 waiting += cut
-        return found
+        return finished
 
     def best(self, part: Part) -> tuple[Part, Part] | None:
-        found = []
+        cuts = []
         for i, column in enumerate(self.columns):
             within = bool(column.cells) and len({column.cell(combination) for combination in part}) == 1
             cut = self.cut_of_cell(column, part) if within else self.cut(column, part)
             if cut is not None and min(map(self.rows, cut[1])) >= self.k <= min(map(self.count, cut[1])):
-                found.append((-round(cut[0], 9), i + len(self.columns) * within, cut[1]))
-        return min(found)[2] if found else None
+                cuts.append((-round(cut[0], 9), i + len(self.columns) * within, cut[1]))
+        return min(cuts)[2] if cuts else None
 
     def cut(self, column: Column, part: Part) -> tuple[float, tuple[Part, Part]] | None:
         if column.common(part) == 0:
@@ -226,7 +226,7 @@ class Plain:
         most = self.rows(part) - self.k
         taken: list[int] = []
         for child in sorted(rows, key=lambda child: (-saved[child], child)):
-            so_far = sum(rows[one] for one in taken)
+            so_far = sum(rows[path] for path in taken)
             if not self.k <= rows[child] <= most:
                 continue
             if so_far + rows[child] > most or 8 * so_far >= self.rows(part):
@@ -248,9 +248,9 @@ class Plain:
     def released(self, column: Column, part: Part) -> tuple[str | None, float]:
         place = column.common(part)
         above = column.above(part[0])
-        shown = next(node for node in above[place:] if node.released)
+        node = next(node for node in above[place:] if node.released)
         values = sorted({column.value(combination) for combination in part}, key=lambda value: value.low)
-        plain = shown.label, shown.leaves
+        plain = node.label, node.leaves
         if column.cells and self.summary == "median" and len(values) > 1:
             return self.median_of_cells(column, part, plain)
         if len(values) == 1 or any(value.label is None for value in values):
@@ -273,10 +273,10 @@ class Plain:
         level = next((at for at, all_ in enumerate(zip(*members, strict=True)) if all(all_)), None)
         if level is None or level >= place:
             return plain
-        listed = {column.above(combination)[level] for combination in part}
-        size = sum(node.leaves + 1 for node in listed)
+        covered = {column.above(combination)[level] for combination in part}
+        size = sum(node.leaves + 1 for node in covered)
         is_whole = size == above[place].leaves + 1 and above[place].released
-        return plain if is_whole else (f"{{{', '.join(sorted(str(node.label) for node in listed))}}}", size - 1)
+        return plain if is_whole else (f"{{{', '.join(sorted(str(node.label) for node in covered))}}}", size - 1)
 
     def range_of_cells(
         self, column: Column, part: Part, level: int, plain: tuple[str | None, float]
@@ -308,9 +308,9 @@ class Plain:
         )
 
 
-def released(task: LocalTask, outcome: LocalOutcome) -> dict[int, tuple[tuple[str | None, float], ...]]:
+def released_labels(task: LocalTask, outcome: LocalOutcome) -> dict[int, tuple[tuple[str | None, float], ...]]:
     """By combination what it is released as: the labels, and their leaves."""
-    known = [
+    nodes_by_key = [
         {node: (label, leaves) for node, label, leaves in task.engine.rows(
             exp.select("node", "label", "leaves").from_(outcome.nodes.get(i, tree.nodes)))}
         for i, tree in enumerate(task.trees)
@@ -318,4 +318,4 @@ def released(task: LocalTask, outcome: LocalOutcome) -> dict[int, tuple[tuple[st
     nodes = [f"node_{i}" for i in range(len(task.trees))]
     rows = task.engine.rows(exp.select("combination", *nodes).from_(outcome.assignment))
     assert len({row[0] for row in rows}) == len(rows)
-    return {row[0]: tuple(by[node] for by, node in zip(known, row[1:], strict=True)) for row in rows}
+    return {row[0]: tuple(by[node] for by, node in zip(nodes_by_key, row[1:], strict=True)) for row in rows}

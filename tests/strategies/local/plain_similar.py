@@ -22,8 +22,8 @@ def partitions(things: list[int]) -> Iterator[list[list[int]]]:
     if not things:
         yield []
         return
-    first, *others = things
-    for groups in partitions(others):
+    first, *remaining = things
+    for groups in partitions(remaining):
         yield [[first], *groups]
         for i, group in enumerate(groups):
             yield [*groups[:i], [first, *group], *groups[i + 1 :]]
@@ -36,7 +36,7 @@ def common(plain: Plain, group: list[int]) -> Nodes | None:
         shared = [
             node
             for node in plain.paths[group[0]][i]
-            if by[node].released and all(node in plain.paths[one][i] for one in group)
+            if by[node].released and all(node in plain.paths[combination][i] for combination in group)
         ]
         if not shared:
             return None
@@ -51,7 +51,7 @@ def least_loss(plain: Plain, k: int) -> float:
         placed: dict[int, Nodes] = {}
         for group in groups:
             nodes = common(plain, group)
-            if nodes is not None and sum(plain.n[one] for one in group) >= k:
+            if nodes is not None and sum(plain.n[combination] for combination in group) >= k:
                 placed |= dict.fromkeys(group, nodes)
         if placed and sum(plain.n.values()) - plain.rows(placed) <= plain.allowed:
             best = min(best, plain.loss(placed))

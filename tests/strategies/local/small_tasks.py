@@ -97,7 +97,7 @@ def small_task(small: Small) -> Iterator[SmallTask]:
         members = ClassEvaluator(_requirements(small), *_members(connection, small, trees))
         clock = Clock(Budget(None, small.max_checks))
         steps = StatementRunner(engine)
-        prepared = _prepared(small, trees)
+        prepared = _search_input(small, trees)
         if prepared.policy.search.summary == "set":
             trees = tuple(
                 with_set_labels(steps, prepared, i, tree, table("combinations"), members)
@@ -108,7 +108,7 @@ def small_task(small: Small) -> Iterator[SmallTask]:
         )  # fmt: skip
 
 
-def _prepared(small: Small, trees: Sequence[Tree]) -> Any:
+def _search_input(small: Small, trees: Sequence[Tree]) -> Any:
     whole = len(small.rows)
     limit = SuppressionLimit(small.limit)
     if small.persons is not None:
@@ -154,8 +154,10 @@ def _prepared(small: Small, trees: Sequence[Tree]) -> Any:
             k=small.k,
             redact=lambda: {"search": {"strategy": small.search.get("strategy", "optimal")}},
             attributes={
-                tree.name: SimpleNamespace(identification=one, max_level=None, weight=tree.weight)
-                for tree, one in zip(trees, small.identification or ["identifying"] * len(trees), strict=True)
+                tree.name: SimpleNamespace(identification=identification, max_level=None, weight=tree.weight)
+                for tree, identification in zip(
+                    trees, small.identification or ["identifying"] * len(trees), strict=True
+                )
             },
         ),
     )
@@ -168,8 +170,8 @@ def _requirements(small: Small) -> Requirements:
 
 
 def _known_rows(small: Small) -> list[Row]:
-    known = {*small.known}
-    return [row for row in small.rows if row in known]
+    known_rows = {*small.known}
+    return [row for row in small.rows if row in known_rows]
 
 
 def _path(small: Small, value: Any, i: int) -> tuple[Any, ...]:
@@ -300,16 +302,16 @@ def letters(letter: str, count: int, *sizes: int) -> Hierarchy:
     return Hierarchy(paths)
 
 
-def drawn(number: int, rows: int, trees: Sequence[Hierarchy], repeated: float = 0.5) -> list[Row]:
+def draw_rows(number: int, rows: int, trees: Sequence[Hierarchy], repeated: float = 0.5) -> list[Row]:
     """Rows that are determined by a number: some are drawn, others repeat earlier ones, so that counts differ."""
     rng = random.Random(number)
-    found: list[Row] = []
+    result: list[Row] = []
     for _ in range(rows):
-        if found and rng.random() < repeated:
-            found.append(rng.choice(found))
+        if result and rng.random() < repeated:
+            result.append(rng.choice(result))
         else:
-            found.append(tuple(rng.choice([*tree.paths]) for tree in trees))
-    return found
+            result.append(tuple(rng.choice([*tree.paths]) for tree in trees))
+    return result
 
 
 def generalizations(task: LocalTask) -> Iterator[Levels]:
@@ -326,7 +328,7 @@ def best_levels(small: Small) -> Small:
             at = plain.at(levels)
             if any(not plain.nodes[i][node].released for nodes in at.values() for i, node in enumerate(nodes)):
                 return 2.0
-            kept = plain.kept(at, small.k)
-            return plain.loss(kept) if sum(plain.n.values()) - plain.rows(kept) <= plain.allowed else 2.0
+            retained = plain.kept(at, small.k)
+            return plain.loss(retained) if sum(plain.n.values()) - plain.rows(retained) <= plain.allowed else 2.0
 
         return replace(small, start=min(generalizations(task), key=lambda levels: (loss(levels), levels)))

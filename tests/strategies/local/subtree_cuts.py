@@ -18,7 +18,7 @@ def cut_of(plain: Plain, placed: dict[int, Nodes]) -> Cut:
 
 def lower(plain: Plain, i: int, path: Nodes, node: int) -> int | None:
     """The highest node below one, on a path, that may be released."""
-    below = [one for one in path[: path.index(node)] if plain.nodes[i][one].released]
+    below = [child for child in path[: path.index(node)] if plain.nodes[i][child].released]
     return below[-1] if below else None
 
 
@@ -38,7 +38,7 @@ def after_split(plain: Plain, cut: Cut, i: int, node: int) -> dict[int, Nodes] |
     return placed
 
 
-def check_no_split_is_left(plain: Plain, cut: Cut, found: dict[int, Nodes], k: int) -> None:
+def check_no_split_is_left(plain: Plain, cut: Cut, assignment: dict[int, Nodes], k: int) -> None:
     """None that satisfies the policy costs less. (Of what is wholly suppressed the cut is not to be seen.)"""
     if any(path[0] not in by for paths in plain.paths.values() for by, path in zip(cut, paths, strict=True)):
         return
@@ -49,6 +49,6 @@ def check_no_split_is_left(plain: Plain, cut: Cut, found: dict[int, Nodes], k: i
         for node in set(by.values()):
             placed = after_split(plain, cut, i, node)
             if placed is not None:
-                kept = plain.kept(placed, k)
-                lost = sum(plain.n.values()) - plain.rows(kept)
-                assert lost > plain.allowed or plain.loss(kept) >= plain.loss(found) - 1e-9, (i, node)
+                retained = plain.kept(placed, k)
+                lost = sum(plain.n.values()) - plain.rows(retained)
+                assert lost > plain.allowed or plain.loss(retained) >= plain.loss(assignment) - 1e-9, (i, node)

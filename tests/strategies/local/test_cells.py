@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import sqlanon
 from properties import privacy_checks
-from properties.local_tasks import LIMITS, SOME_ROWS, Nodes, Read, adult, asked, check_privacy, task_of
+from properties.local_tasks import LIMITS, SOME_ROWS, Nodes, Read, adult, check_privacy, local_policy, task_of
 from properties.privacy_cases import PrivacyCase, privacy_cases
 from properties.random_cases import Case
 from properties.search_checks import arrow_table, quick, thorough
@@ -111,8 +111,8 @@ def test_in_rounds_many(case: Case, limits: list[int], draw: list[int]) -> None:
 @given(SOME_ROWS)
 def test_the_release_is_verified(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     directory = tmp_path_factory.mktemp("cells")
-    ask = asked(replace(case, limit="0.5"), directory, suppression="cells")
-    plain = asked(replace(case, limit="0.5"), directory)
+    ask = local_policy(replace(case, limit="0.5"), directory, suppression="cells")
+    plain = local_policy(replace(case, limit="0.5"), directory)
     with sqlanon.connect(arrow_table(case)) as db:
         try:
             whole = db.anonymize(plain)
@@ -127,7 +127,7 @@ def test_the_release_is_verified(tmp_path_factory: pytest.TempPathFactory, case:
 # Worked examples
 
 
-def released(
+def publish_rows(
     rows: Sequence[tuple[Any, ...]], attributes: dict[str, Any], directory: Path, k: int = 5, **sections: Any
 ) -> Counter[Any]:
     """The rows that are published."""
@@ -148,7 +148,9 @@ def released(
 
 def matches(rows: Counter[Any], row: tuple[str, ...]) -> int:
     """How many rows may be a row, if a blank stands for any value."""
-    return sum(n for other, n in rows.items() if all("*" in (a, b) or a == b for a, b in zip(row, other, strict=True)))
+    return sum(
+        n for other_row, n in rows.items() if all("*" in (a, b) or a == b for a, b in zip(row, other_row, strict=True))
+    )
 
 
 @pytest.mark.thorough
@@ -158,7 +160,7 @@ def test_a_blank_is_no_wildcard(tmp_path: Path) -> None:
     wild = Counter({("a", "x"): 4, ("*", "x"): 1, ("c", "y"): 10})
     assert all(matches(wild, row) >= 5 for row in wild)
     assert min(wild.values()) == 1
-    released_rows = released(rows, {"one": "suppress", "two": "suppress"}, tmp_path)
+    released_rows = publish_rows(rows, {"one": "suppress", "two": "suppress"}, tmp_path)
     assert released_rows == Counter({("*", "x"): 5, ("c", "y"): 10})
     assert all(matches(released_rows, row) >= 5 for row in released_rows)
 
@@ -169,8 +171,8 @@ def test_weights_say_which_cell_is_blanked(tmp_path: Path) -> None:
     dear = {"role": "quasi", "hierarchy": "suppress", "weight": 5.0}
     light = {"role": "quasi", "hierarchy": "suppress"}
     search = {"measure": "loss", "suppression_limit": 0.5}
-    by_first = released(rows, {"one": dear, "two": light}, tmp_path / "1", k=5, search=search)
-    by_second = released(rows, {"one": light, "two": dear}, tmp_path / "2", k=5, search=search)
+    by_first = publish_rows(rows, {"one": dear, "two": light}, tmp_path / "1", k=5, search=search)
+    by_second = publish_rows(rows, {"one": light, "two": dear}, tmp_path / "2", k=5, search=search)
     assert by_first == Counter({("a", "*"): 5, ("c", "z"): 60})
     assert by_second == Counter({("*", "x"): 5, ("c", "z"): 60})
 
@@ -181,7 +183,7 @@ def test_blanked_rows_meet_all_requirements(tmp_path: Path) -> None:
     rows = [*[("a", "x", "flu")] * 3, *[("b", "x", "flu")] * 2, *[("d", "y", "gout")] * 2]
     rows += [("c", "z", f"d{i}") for i in range(12)]
     attributes = {"one": "suppress", "two": "suppress", "diagnosis": "sensitive"}
-    released_rows = released(rows, attributes, tmp_path / "1")
+    released_rows = publish_rows(rows, attributes, tmp_path / "1")
     assert {row[:2]: n for row, n in released_rows.items() if row[0] != "c"} == {("*", "x"): 5}
     privacy = {"k": 5, "l_diversity": [{"attribute": "diagnosis", "kind": "distinct", "l": 2}]}
     with duckdb.connect() as connection:

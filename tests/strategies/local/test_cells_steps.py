@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from plain_counts import Counts
-from small_tasks import Small, drawn, letters, small_task
+from small_tasks import Small, draw_rows, letters, small_task
 from step_queries import query
 
 from oracles.oracle import Hierarchy
@@ -67,7 +67,7 @@ class Steps(Counts):
         for c, nodes in self.seen.items():
             if c not in self.good and nodes in choice:
                 changed = zip(choice[nodes], nodes, self.whole[c], self.roots, strict=True)
-                placed[c] = tuple(root if new != old else own for new, old, own, root in changed)
+                placed[c] = tuple(root if new != old else node for new, old, node, root in changed)
         return placed
 
     def exactly(self) -> Choice:
@@ -99,15 +99,15 @@ class Steps(Counts):
 
     def together(self, choices: Iterable[tuple[Nodes, Nodes]]) -> dict[Nodes, set[int]]:
         """By nodes the combinations that have them, with those of kept rows that read as blank."""
-        found = {nodes: {*some} for nodes, some in self.helpers.items()}
+        groups = {nodes: {*some} for nodes, some in self.helpers.items()}
         for old, new in choices:
-            found.setdefault(new, set()).update(self.failing[old])
-        return found
+            groups.setdefault(new, set()).update(self.failing[old])
+        return groups
 
     def large_enough(self, choice: Choice, fixed: Choice | None = None) -> Choice:
         """What of a choice is in a class that meets what is asked, together with what has its place."""
-        found = self.together([*choice.items(), *(fixed or {}).items()])
-        return {old: new for old, new in choice.items() if self.count(found[new]) >= self.least}
+        groups = self.together([*choice.items(), *(fixed or {}).items()])
+        return {old: new for old, new in choice.items() if self.count(groups[new]) >= self.least}
 
     def in_rounds(self, tries: int) -> Choice:
         sets = [blanks for size in range(1, 9) for blanks in itertools.combinations(self.blankable, size)]
@@ -137,12 +137,12 @@ class Steps(Counts):
                 for blanks, rank in sets.items()
                 if nodes not in choice and all(nodes[i] != self.roots[i] for i in blanks)
             ]
-            found = self.together([*choice.items(), *((old, new) for old, new, *_ in tried)])
-            rows = {new: sum(self.n[c] for c in some) for new, some in found.items()}
+            groups = self.together([*choice.items(), *((old, new) for old, new, *_ in tried)])
+            rows = {new: sum(self.n[c] for c in some) for new, some in groups.items()}
             options = [
                 (weight, -rows[new], bit, old, new)
                 for old, new, weight, bit in tried
-                if self.count(found[new]) >= self.least
+                if self.count(groups[new]) >= self.least
             ]
             if not options:
                 return
@@ -173,26 +173,26 @@ SAME = Hierarchy({"x": ("x", "*", "*"), "y": ("y", "yy", "*"), "z": ("z", "yy", 
 ONE = Hierarchy({"o": ("o",)})
 
 TABLES = {
-    "equal weights": Small(drawn(1, 30, [A, B, C]), [A, B, C], 3),
-    "many classes": Small(drawn(21, 30, [A, B, C], 0.4), [A, B, C], 4),
-    "weights": Small(drawn(2, 26, [A, B, C], 0.3), [A, B, C], 4, weights=(1.0, 2.5, 0.5)),
-    "tops": Small(drawn(7, 30, [A, SAME, ONE], 0.4), [A, SAME, ONE], 4),
+    "equal weights": Small(draw_rows(1, 30, [A, B, C]), [A, B, C], 3),
+    "many classes": Small(draw_rows(21, 30, [A, B, C], 0.4), [A, B, C], 4),
+    "weights": Small(draw_rows(2, 26, [A, B, C], 0.3), [A, B, C], 4, weights=(1.0, 2.5, 0.5)),
+    "tops": Small(draw_rows(7, 30, [A, SAME, ONE], 0.4), [A, SAME, ONE], 4),
     "ties": Small(
         [("d0", a) for a in ("a3", "a3", "a3", "a3", "a1", "a0", "a1")] + [("d1", "a1")], [letters("d", 2), A], 2
     ),
     "shields": Small(
-        drawn(34, 14, [C, B, A], 0.5), [C, B, A], 2, spans=[(0, 1), (0, 0), (0, 1)], shields=[((0, 1), 3)]
+        draw_rows(34, 14, [C, B, A], 0.5), [C, B, A], 2, spans=[(0, 1), (0, 0), (0, 1)], shields=[((0, 1), 3)]
     ),
-    "persons": Small(drawn(5, 12, [A, B], 0.5), [A, B], 3, persons=[row * row % 9 for row in range(12)]),
+    "persons": Small(draw_rows(5, 12, [A, B], 0.5), [A, B], 3, persons=[row * row % 9 for row in range(12)]),
     "persons and shields": Small(
-        drawn(20, 12, [B, C], 0.4),
+        draw_rows(20, 12, [B, C], 0.4),
         [B, C],
         2,
         weights=(0.5, 2.0),
         shields=[((0,), 3)],
         persons=[row * row % 8 for row in range(12)],
     ),
-    "no blanks": Small(drawn(4, 24, [A, B, C], 0.4), [A, B, C], 3, spans=[(0, 1), (0, 2), (0, 1)]),
+    "no blanks": Small(draw_rows(4, 24, [A, B, C], 0.4), [A, B, C], 3, spans=[(0, 1), (0, 2), (0, 1)]),
 }
 ALL, SOME = 2_000_000, 30
 CASES = [
@@ -251,10 +251,10 @@ def test_of_many_attributes_up_to_four_or_all_but_up_to_four_are_blanked(
 ) -> None:
     monkeypatch.setattr(module, "MAX_BLANKABLE", 0)
     tree = Tree("a", 1, 0, 1, (0, 1), 2, 1.0, table("nodes"), is_ordered=False)
-    found = query(module.blank_patterns((tree,) * attributes, range(attributes)))
-    patterns = {pattern for pattern, *_ in found}
-    assert len(found) == len(patterns) == sets
-    assert all(0 < pattern < 2**attributes and pattern.bit_count() == weight for pattern, weight, *_ in found)
+    rows = query(module.blank_patterns((tree,) * attributes, range(attributes)))
+    patterns = {pattern for pattern, *_ in rows}
+    assert len(rows) == len(patterns) == sets
+    assert all(0 < pattern < 2**attributes and pattern.bit_count() == weight for pattern, weight, *_ in rows)
     assert {min(size, attributes - size) for size in map(int.bit_count, patterns)} <= {*range(5)}
-    by_place = sorted((place, bucket, pattern) for pattern, _, bucket, place in found)
+    by_place = sorted((place, bucket, pattern) for pattern, _, bucket, place in rows)
     assert [row[1:] for row in by_place] == sorted((pattern.bit_count(), pattern) for pattern in patterns)

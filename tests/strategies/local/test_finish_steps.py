@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from small_tasks import Small, drawn, letters, small_task
+from small_tasks import Small, draw_rows, letters, small_task
 from sqlglot import exp
 from step_queries import query
 
@@ -20,7 +20,7 @@ from sqlanon.strategies.local.task import LocalOutcome
 from sqlanon.support.expressions import table
 
 A, B = letters("a", 4, 2), letters("b", 4, 2)
-SMALL = Small(drawn(1, 20, [A, B], 0.5), [A, B], 2)
+SMALL = Small(draw_rows(1, 20, [A, B], 0.5), [A, B], 2)
 
 
 def test_an_attribute_has_a_level_if_all_its_values_are_released_at_it() -> None:
@@ -41,15 +41,15 @@ def test_rows_whose_exact_values_are_shown_are_counted_once(ends: dict[int, tupl
     with small_task(SMALL) as task:
         connection = task.engine.connection
         connection.execute("CREATE TABLE kept (combination INTEGER, n BIGINT)")
-        kept = {0: 3, 1: 4, 2: 5, 3: 8}
-        connection.executemany("INSERT INTO kept VALUES (?, ?)", [*kept.items()])
+        sizes = {0: 3, 1: 4, 2: 5, 3: 8}
+        connection.executemany("INSERT INTO kept VALUES (?, ?)", [*sizes.items()])
         connection.execute("CREATE TABLE ends (combination INTEGER, is_end_0 BOOLEAN, is_end_1 BOOLEAN)")
-        flags = dict.fromkeys(kept, (False, False)) | ends | {9: (True, True)}
+        flags = dict.fromkeys(sizes, (False, False)) | ends | {9: (True, True)}
         connection.executemany("INSERT INTO ends VALUES (?, ?, ?)", [(c, *some) for c, some in flags.items()])
         outcome = LocalOutcome(task, table("kept"), exact_ends=table("ends"))
         notices = finish._warn_of_exact_ends(task, outcome, table("kept"))
-        assert [notice.affected for notice in notices] == [sum(kept[c] for c in ends)] * bool(ends)
-        counts = {f"a{i}": sum(kept[c] for c in ends if ends[c][i]) for i in (0, 1)}
+        assert [notice.affected for notice in notices] == [sum(sizes[c] for c in ends)] * bool(ends)
+        counts = {f"a{i}": sum(sizes[c] for c in ends if ends[c][i]) for i in (0, 1)}
         text = ", ".join(f"{name} {counts[name] / 20:.1%}" for name in sorted(counts, key=counts.get, reverse=True)  # type: ignore
                            if counts[name])  # fmt: skip
         assert all(
@@ -71,16 +71,16 @@ def test_the_greatest_part_is_kept_in_which_all_shields_hold(most: int, monkeypa
         shields = [SubsetCondition(some, tuple(f"a{i}" for i in some), k) for some in pairs]
         left = finish._drop_small_subsets(three, table("seen"), shields)
         rows = [row[0] for row in task.engine.rows(exp.select("combination").from_(left))]
-    kept, before = dict(seen), 0
-    while before != len(kept):
-        before = len(kept)
+    retained, before = dict(seen), 0
+    while before != len(retained):
+        before = len(retained)
         for some in pairs:
             sizes: Counter[tuple[int, ...]] = Counter()
-            for row in kept.values():
+            for row in retained.values():
                 sizes[tuple(row[i] for i in some)] += row[3]
-            kept = {c: row for c, row in kept.items() if sizes[tuple(row[i] for i in some)] >= k}
-    assert sorted(rows) == sorted(kept)
-    assert 0 < len(kept) < len(seen)
+            retained = {c: row for c, row in retained.items() if sizes[tuple(row[i] for i in some)] >= k}
+    assert sorted(rows) == sorted(retained)
+    assert 0 < len(retained) < len(seen)
 
 
 def test_numbers_in_labels_are_padded_as_far_as_those_that_are_kept() -> None:
@@ -91,9 +91,9 @@ def test_numbers_in_labels_are_padded_as_far_as_those_that_are_kept() -> None:
     ]  # fmt: skip
     columns = "node INTEGER, code INTEGER, label VARCHAR, leaves DOUBLE, level INTEGER"
     sortable = sortable_labels(table("released"), table("kept"), 0, 50, 1)
-    kept = ("code_0 INTEGER", [(code,) for code in (0, 1, 2, 4, 5)])
-    found = query(sortable, released=(columns, released), kept=kept)
-    padded = {row[1]: row[5] for row in found}
+    kept_rows = ("code_0 INTEGER", [(code,) for code in (0, 1, 2, 4, 5)])
+    sortable_rows = query(sortable, released=(columns, released), kept=kept_rows)
+    padded = {row[1]: row[5] for row in sortable_rows}
     assert padded == {
         0: "005-012", 1: "[007, 250)", 2: "≥90", 3: "001-90000", 4: "010-019",
         5: "20-99", 6: None, 7: "x", 8: "-005 to 007", 9: "008",

@@ -35,17 +35,19 @@ def grow_forest(points: list[tuple[int, ...]], sizes: Mapping[int, int], k: int)
     trees = Forest(dict(sizes), k, dict.fromkeys(sizes, 0))
     while trees.open:
         edges = []
-        for one in trees.open:
-            others = [size for size in sizes if trees.tree_of(size) != trees.tree_of(one)]
-            nearest = min(others, key=lambda other: (differing(points, {one, other}), other), default=None)
-            edges += [] if nearest is None else [(one, nearest, differing(points, {one, nearest}))]
+        for vertex in trees.open:
+            foreign = [size for size in sizes if trees.tree_of(size) != trees.tree_of(vertex)]
+            nearest = min(
+                foreign, key=lambda candidate: (differing(points, {vertex, candidate}), candidate), default=None
+            )
+            edges += [] if nearest is None else [(vertex, nearest, differing(points, {vertex, nearest}))]
         trees.grow(edges)
     return trees
 
 
 def differing(points: list[tuple[int, ...]], some: set[int] | frozenset[int]) -> int:
     """The paper's cost of a row: the values that are suppressed, where not all are equal."""
-    return sum(len({points[one][i] for one in some}) > 1 for i in range(len(points[0])))
+    return sum(len({points[point][i] for point in some}) > 1 for i in range(len(points[0])))
 
 
 def check_groups(points: list[tuple[int, ...]], sizes: Mapping[int, int], k: int) -> tuple[int, int]:
@@ -58,17 +60,17 @@ def check_groups(points: list[tuple[int, ...]], sizes: Mapping[int, int], k: int
         total.update(group)
     assert total == Counter(sizes) or sum(sizes.values()) < k
     cost = sum(sum(group.values()) * differing(points, set(group)) for group in groups)
-    bound = sum(n * trees.least_prices[one] for one, n in total.items())
+    bound = sum(n * trees.least_prices[vertex] for vertex, n in total.items())
     assert cost <= most(k) * bound
     return bound, cost
 
 
 def draw_table(draw: random.Random, rows: int) -> tuple[list[tuple[int, ...]], dict[int, int]]:
     values, columns = draw.choice([2, 3]), draw.choice([2, 4, 6])
-    found = Counter(tuple(draw.randrange(values) for _ in range(columns)) for _ in range(draw.randint(1, rows)))
-    while sum(found.values()) < rows:
-        found[draw.choice([*found])] += 1
-    return [*found], dict(enumerate(found.values()))
+    counts = Counter(tuple(draw.randrange(values) for _ in range(columns)) for _ in range(draw.randint(1, rows)))
+    while sum(counts.values()) < rows:
+        counts[draw.choice([*counts])] += 1
+    return [*counts], dict(enumerate(counts.values()))
 
 
 def check_factor(seeds: range, rows: int) -> None:
@@ -109,13 +111,13 @@ def multisets(total: int, greatest: int) -> Iterator[list[int]]:
 @pytest.mark.parametrize("k", [2, 3, 4, 5, 6, pytest.param(7, marks=pytest.mark.slow)])
 def test_more_rows_than_the_factor_at_a_vertex_are_always_divided(k: int) -> None:
     for rows in range(most(k) + 1, 3 * k + 1):
-        for own in range(1, k + 1):
-            for branches in multisets(rows - own, k - 1):
-                found = choose_branches(rows, own, branches, k)
-                assert found is not None, (rows, own, branches)
-                chosen, taken = found
+        for own_rows in range(1, k + 1):
+            for branches in multisets(rows - own_rows, k - 1):
+                choice = choose_branches(rows, own_rows, branches, k)
+                assert choice is not None, (rows, own_rows, branches)
+                chosen, taken = choice
                 part = taken + sum(branches[i] for i in chosen)
-                assert k <= part <= 2 * k - 2 and rows - part >= k and 0 <= taken < own
+                assert k <= part <= 2 * k - 2 and rows - part >= k and 0 <= taken < own_rows
 
 
 # --- The strategy
@@ -124,11 +126,11 @@ def test_more_rows_than_the_factor_at_a_vertex_are_always_divided(k: int) -> Non
 def shares_of(relation: exp.Table, plain: Plain, shared: Plain) -> dict[int, list[int]]:
     """The places of rows that the shares of each combination have."""
     ground = {paths: combination for combination, paths in plain.paths.items()}
-    found: dict[int, list[int]] = {}
+    shares: dict[int, list[int]] = {}
     query = exp.select("combination", "first_row", "last_row").from_(relation)
     for share, first, last in plain.task.engine.rows(query):
-        found.setdefault(ground[shared.paths[share]], []).extend(range(first, last + 1))
-    return found
+        shares.setdefault(ground[shared.paths[share]], []).extend(range(first, last + 1))
+    return shares
 
 
 def check_forest(case: Case, limits: list[int], aggregate: str) -> None:
@@ -182,15 +184,15 @@ def test_equal_rows_are_divided_by_their_key_alone(tmp_path: Path) -> None:
     """A row that is alone takes one of a hundred equal ones with it, and not all of them: the same one on every run,
     whatever is released of it. No less than a quarter of a row is lost, and half of one is."""
     rows = [(f"{i}", 27, "White", "Female", "92010", f"{i}") for i in range(100)]
-    found, proof = released_rows([*rows, ALONE], 2, tmp_path / "r.duckdb")
+    released, proof = released_rows([*rows, ALONE], 2, tmp_path / "r.duckdb")
     assert proof == "not proven optimal: at most 2.01 times the least loss (proven)"
-    assert sorted(row[4] for row in found) == sorted([*(row[5] for row in rows), "Flu"])
-    taken, other = sorted(row[4] for row in found if row[1] == "*")
-    assert other == "Flu"
-    assert found == released_rows([ALONE, *reversed(rows)], 2)[0]
+    assert sorted(row[4] for row in released) == sorted([*(row[5] for row in rows), "Flu"])
+    taken, remainder = sorted(row[4] for row in released if row[1] == "*")
+    assert remainder == "Flu"
+    assert released == released_rows([ALONE, *reversed(rows)], 2)[0]
     mirrored = [(*row[:5], str(99 - int(row[5]))) for row in rows]
-    found, _ = released_rows([*mirrored, ALONE], 2)
-    assert sorted(row[4] for row in found if row[1] == "*") == [str(99 - int(taken)), "Flu"]
+    released, _ = released_rows([*mirrored, ALONE], 2)
+    assert sorted(row[4] for row in released if row[1] == "*") == [str(99 - int(taken)), "Flu"]
 
 
 @pytest.mark.slow
@@ -228,6 +230,6 @@ def test_it_needs_a_key_and_counts_no_persons() -> None:
 def test_a_remote_source_needs_no_key(source: dict[str, str], reason: tuple[str, str], key: dict[str, str]) -> None:
     with pytest.raises(sqlanon.PolicyError) as caught:
         make_policy(ASKED, k=2, search={"strategy": "forest"}, source={**source, "table": "s.t", **key})
-    found = {problem.place: problem.message for problem in caught.value.problems}
-    assert ("keys are recorded row by row" in found.pop("source.key", "")) is bool(key)
-    assert [(place, message.startswith(reason[1])) for place, message in found.items()] == [(reason[0], True)]
+    problems = {problem.place: problem.message for problem in caught.value.problems}
+    assert ("keys are recorded row by row" in problems.pop("source.key", "")) is bool(key)
+    assert [(place, message.startswith(reason[1])) for place, message in problems.items()] == [(reason[0], True)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 from plain_forest import least_loss, most
-from small_tasks import Small, SmallTask, drawn, letters, small_task
+from small_tasks import Small, SmallTask, draw_rows, letters, small_task
 from sqlglot import exp
 
 from properties.local_tasks import Plain
@@ -21,11 +21,11 @@ from sqlanon.strategies.local.groups import UNIT
 
 A, B, C = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3)
 SMALLS = {
-    "weights": Small(drawn(1, 9, [A, B], 0.4), [A, B], 2, weights=(1.0, 3.0)),
-    "three": Small(drawn(2, 9, [A, C], 0.3), [A, C], 3),
+    "weights": Small(draw_rows(1, 9, [A, B], 0.4), [A, B], 2, weights=(1.0, 3.0)),
+    "three": Small(draw_rows(2, 9, [A, C], 0.3), [A, C], 3),
     "equal rows": Small([*[("a0", "b0")] * 6, ("a1", "b0"), ("a3", "b3")], [A, B], 3),
     # A row of an unknown value, and one that has no releasable node.
-    "suppressed": Small([*drawn(4, 7, [A, B], 0.4), ("?", "b0"), ("a3", "b1")], [A, B], 2,
+    "suppressed": Small([*draw_rows(4, 7, [A, B], 0.4), ("?", "b0"), ("a3", "b1")], [A, B], 2,
                         spans=[(0, 1), (0, 2)], forbidden=[["aa1", "a3"], ["bb0"]]),
     # Two groups that have no releasable node in common, and one of a single row.
     "apart": Small([("a0",), ("a1",), ("a2",), ("a2",), ("a4",)], [letters("a", 6, 2)], 2, spans=[(0, 1)]),
@@ -41,14 +41,14 @@ class Trees:
 
     def common(self, class_: set[int]) -> tuple[int, ...] | None:
         """The lowest releasable nodes that combinations have in common; None without one."""
-        found = []
+        shared_nodes = []
         for i, by in enumerate(self.plain.nodes):
             path = self.plain.paths[min(class_)][i]
             shared = [n for n in path if by[n].released and all(n in self.plain.paths[c][i] for c in class_)]
             if not shared:
                 return None
-            found.append(shared[0])
-        return tuple(found)
+            shared_nodes.append(shared[0])
+        return tuple(shared_nodes)
 
     def price(self, class_: set[int]) -> int | None:
         nodes = self.common(class_)
@@ -62,21 +62,21 @@ class Trees:
         )
 
     def grown(self) -> Forest:
-        own = {c: self.price({c}) for c in self.plain.n}
-        sizes = {c: n for c, n in self.plain.n.items() if own[c] is not None}
-        trees = Forest(sizes, self.k, {c: own[c] or 0 for c in sizes})
+        prices = {c: self.price({c}) for c in self.plain.n}
+        sizes = {c: n for c, n in self.plain.n.items() if prices[c] is not None}
+        trees = Forest(sizes, self.k, {c: prices[c] or 0 for c in sizes})
         while trees.open:
             edges = []
             for root in trees.open:
-                others = [c for c in sizes if trees.tree_of(c) != trees.tree_of(root)]
-                priced = [(price, c) for c in others if (price := self.price({root, c})) is not None]
+                foreign = [c for c in sizes if trees.tree_of(c) != trees.tree_of(root)]
+                priced = [(price, c) for c in foreign if (price := self.price({root, c})) is not None]
                 edges += [(root, min(priced)[1], min(priced)[0])] if priced else []
             trees.grow(sorted(edges))
         return trees
 
 
 @contextmanager
-def grown(small: Small) -> Iterator[tuple[SmallTask, Plain, Trees, Forest]]:
+def open_forest(small: Small) -> Iterator[tuple[SmallTask, Plain, Trees, Forest]]:
     with small_task(small) as task:
         plain = Plain(task)
         trees = Trees(plain, small.k)
@@ -90,7 +90,7 @@ def test_classes_labels_and_bound_are_those_of_plain_trees(
 ) -> None:
     monkeypatch.setattr(module, "MAX_PAIRS", at_once)
     small = SMALLS[name]
-    with grown(small) as (task, plain, trees, plain_forest):
+    with open_forest(small) as (task, plain, trees, plain_forest):
         classes = plain_forest.classes()
         expected = Counter((c, n, trees.common({*class_})) for class_ in classes for c, n in class_.items())
         outcome = forest(task)

@@ -77,10 +77,10 @@ def test_the_ends_of_cells_are_those_of_their_labels(type_: str, masked: bool) -
     expected = TEXTS[type_, masked]
     names = [*"abcdef"]
     ends = [as_column(end, name) for end, name in zip(labels_of(type_, masked).texts(col("label")), names, strict=True)]
-    found = query(
+    answer = query(
         exp.select("label", *ends).from_("labels"), labels=("label VARCHAR", [(label,) for label in expected])
     )
-    assert {label: tuple(rest) for label, *rest in found} == expected
+    assert {label: tuple(bounds) for label, *bounds in answer} == expected
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,9 @@ def test_cells_are_the_ranges_of_the_lowest_level_that_holds_its_values_one_afte
     for name, type_, levels, floor, level in LEVELS:
         rows = [*zip(range(8), *levels, strict=True), (None, "0-1", "0-3")]
         hierarchy = (f"level_0 {type_}, level_1 VARCHAR, level_2 VARCHAR", rows)
-        steps: Any = SimpleNamespace(fetch_rows=lambda asked, _, in_plan, h=hierarchy: query(asked, hierarchy=h))
+        steps: Any = SimpleNamespace(
+            fetch_rows=lambda requested, _, in_plan, h=hierarchy: query(requested, hierarchy=h)
+        )
         simple_namespace: Any = SimpleNamespace(table=table("hierarchy"))
         tree = tree_of(1 + (level or 1), floor)
         lowest[name] = grid._lowest_usable_level(steps, labels_of(type_), tree, simple_namespace, col("level_0"))
@@ -156,9 +158,9 @@ def test_each_lowest_node_is_in_the_cell_above_it(floor: int, level: int) -> Non
     rows = [(i, 100 + i // 2, 0, str(i), i, i) for i in range(8)] if not floor else []
     rows += [(100 + i, 200 + i // 2, 1, PAIRS[2 * i], 2 * i, 2 * i + 1) for i in range(4)]
     rows += [(200 + i, 300, 2, FOURS[4 * i], 4 * i, 4 * i + 3) for i in range(2)] + [(300, None, 3, "*", 0, 7)]
-    made = grid._grid_of_level(labels_of("INTEGER"), tree_of(3, floor), level)
-    found = query(
-        made,
+    level_grid = grid._grid_of_level(labels_of("INTEGER"), tree_of(3, floor), level)
+    answer = query(
+        level_grid,
         nodes=("node INTEGER, parent INTEGER, level INTEGER, label VARCHAR, low INTEGER, high INTEGER", rows),
     )
     width, lowest = 2**level, 2**floor
@@ -168,7 +170,7 @@ def test_each_lowest_node_is_in_the_cell_above_it(floor: int, level: int) -> Non
         high = low + width - 1
         ends = (str(low), str(high), str(low), str(high + 1), str((low + high) // 2), True)
         expected.append((100 * floor + i, 100 * level + low // width, low, high, *ends))
-    assert found == expected
+    assert answer == expected
 
 
 # Quantiles
@@ -220,7 +222,7 @@ def test_cells_end_at_rounded_quantiles(number: int) -> None:
     values: list[int | None] = [None, *sorted(counts)]  # NULL has a cell of its own
     tree = tree_of(1, leaves=len(values))
     simple_namespace: Any = SimpleNamespace(table=table("hierarchy"))
-    found = query(
+    answer = query(
         quantile_grid(labels_of("INTEGER"), tree, simple_namespace, col("level_0"), least),
         hierarchy=("level_0 INTEGER", [(value,) for value in reversed(values)]),
         nodes=("node INTEGER, level INTEGER, low INTEGER, rows BIGINT", [
@@ -240,7 +242,7 @@ def test_cells_end_at_rounded_quantiles(number: int) -> None:
         middle = low if last is None else last if low is None else low + (last - low) // 2
         ends = [None if end is None else str(end) for end in (low, last, low, beyond, middle)]
         expected += [(place, first + i, places[0], places[-1], *ends, True) for place in places]
-    assert found == expected
+    assert answer == expected
     assert len(borders) > 2
 
 
@@ -282,10 +284,10 @@ def test_cells_of_other_types_end_at_rounded_quantiles(type_: str) -> None:
     borders = sorted({border(value, gap) for value, gap in quantiles(by_place, least) if gap})
     values = sorted(counts, key=place_of)
     tree = tree_of(1, leaves=len(values))
-    made: Any = SimpleNamespace(table=table("hierarchy"))
+    hierarchy: Any = SimpleNamespace(table=table("hierarchy"))
     order = col("level_0") if type_ != "VARCHAR" else exp.cast(col("level_0"), "DOUBLE")
-    cells = quantile_grid(labels_of(type_), tree, made, order, least)
-    found = query(
+    cells = quantile_grid(labels_of(type_), tree, hierarchy, order, least)
+    answer = query(
         exp.select("node", "cell", "cell_low", "cell_high", "least", "beyond").from_(cells.subquery("g")),
         hierarchy=(f"level_0 {type_}", [(value,) for value in values]),
         nodes=("node INTEGER, level INTEGER, low INTEGER, rows BIGINT", [
@@ -300,11 +302,11 @@ def test_cells_of_other_types_end_at_rounded_quantiles(type_: str) -> None:
             return int(text[:2])
         return Decimal(text) if type_.startswith("DECIMAL") else pytest.approx(float(text))
 
-    cell_of = [sum(one <= place_of(value) for one in borders) for value in values]
+    cell_of = [sum(border <= place_of(value) for border in borders) for value in values]
     assert len(borders) > 1
-    for node, cell, low, high, lower, beyond in found:
+    for node, cell, low, high, lower, beyond in answer:
         i = cell_of[node]
-        members = [place for place, own in enumerate(cell_of) if own == i]
+        members = [place for place, cell_number in enumerate(cell_of) if cell_number == i]
         assert (cell, low, high) == (tree.root + 1 + len(values) + i, members[0], members[-1])
         assert place_of_text(lower) == (borders[i - 1] if i else None)
         assert place_of_text(beyond) == (borders[i] if i < len(borders) else None)
@@ -327,7 +329,7 @@ def ranges(
         connection.executemany("INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?)", ground)
         for level, labels in enumerate(levels, start=1):
             for label in dict.fromkeys(labels):
-                places = [place for place, own in enumerate(labels) if own == label]
+                places = [place for place, text in enumerate(labels) if text == label]
                 row = [100 * level + places[0], None, level, label, places[0], places[-1], 3 * len(places)]
                 connection.execute("INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?)", row)
                 connection.execute(f"UPDATE nodes SET parent = {row[0]} WHERE level = 0 AND node IN {(*places, -1)}")
@@ -342,37 +344,43 @@ def ranges(
 
 
 def test_a_grid_is_of_a_level_or_of_quantiles_or_there_is_none() -> None:
-    def made(type_: str, values: Sequence[Any], *levels: Sequence[str], **of_tree: Any) -> tuple[Any, ...] | None:
+    def describe_grid(
+        type_: str, values: Sequence[Any], *levels: Sequence[str], **of_tree: Any
+    ) -> tuple[Any, ...] | None:
         with ranges(type_, values, levels, **of_tree) as (_, make):
-            found = make()
-            return None if found is None else (found.level, found.holds_dates)
+            result = make()
+            return None if result is None else (result.level, result.holds_dates)
 
     numbers, days = [*range(8)], [date(2020, 1 + i, 3) for i in range(8)]
     names = ["few"] * 4 + ["many"] * 4
-    assert made("INTEGER", numbers, PAIRS, FOURS) == (1, False)
-    assert made("INTEGER", numbers, names) == (None, False), "quantiles"
-    assert made("INTEGER", numbers, names, floor=1) is None, "quantiles would be finer than the floor"
-    assert made("INTEGER", numbers, names, open_ends=True) is None
-    assert made("INTEGER", [7], ["x"]) is None, "a single cell is open at both ends"
-    assert made("DATE", days, ["early"] * 8) == (None, True)
-    assert made("TIMESTAMP", days, [f"2020-{month:02}" for month in range(1, 9)]) == (1, True)
-    assert made("DATE", days, [f"{day}" for day in days], ["2020"] * 8) == (2, True), "days are no ranges of days"
-    assert made("TIMESTAMP", days, [f"{day}" for day in days], ["2020"] * 8) == (1, True), "but ranges of times"
+    assert describe_grid("INTEGER", numbers, PAIRS, FOURS) == (1, False)
+    assert describe_grid("INTEGER", numbers, names) == (None, False), "quantiles"
+    assert describe_grid("INTEGER", numbers, names, floor=1) is None, "quantiles would be finer than the floor"
+    assert describe_grid("INTEGER", numbers, names, open_ends=True) is None
+    assert describe_grid("INTEGER", [7], ["x"]) is None, "a single cell is open at both ends"
+    assert describe_grid("DATE", days, ["early"] * 8) == (None, True)
+    assert describe_grid("TIMESTAMP", days, [f"2020-{month:02}" for month in range(1, 9)]) == (1, True)
+    assert describe_grid("DATE", days, [f"{day}" for day in days], ["2020"] * 8) == (2, True), (
+        "days are no ranges of days"
+    )
+    assert describe_grid("TIMESTAMP", days, [f"{day}" for day in days], ["2020"] * 8) == (1, True), (
+        "but ranges of times"
+    )
 
 
 def test_steps_are_1_2_or_5_times_a_power_of_ten() -> None:
     gaps = [0.07, 0.2, 1.0, 1.9, 2.0, 4.9, 5.0, 9.9, 10.0, 49.0, 50.0, 5000.0]
     steps = exp.select("gap", as_column(grid._ROUND_STEP(power=grid._POWER_OF_TEN()), "step")).from_("gaps")
-    found = dict(query(steps, gaps=("gap DOUBLE", [(gap,) for gap in gaps])))
-    assert found == pytest.approx({gap: nice(gap, 0.0) for gap in gaps})
+    answer = dict(query(steps, gaps=("gap DOUBLE", [(gap,) for gap in gaps])))
+    assert answer == pytest.approx({gap: nice(gap, 0.0) for gap in gaps})
 
 
 def test_borders_of_dates_begin_months_years_or_decades() -> None:
     day = date(1987, 11, 23)
     starts = exp.select("gap", as_column(grid._CALENDAR_START(), "start")).from_("gaps")
-    found = query(starts, gaps=("value DATE, gap INTEGER", [(day, gap) for gap in (1, 365, 366, 3652, 3653)]))
+    answer = query(starts, gaps=("value DATE, gap INTEGER", [(day, gap) for gap in (1, 365, 366, 3652, 3653)]))
     month, year, decade = date(1987, 11, 1), date(1987, 1, 1), date(1980, 1, 1)
-    assert found == [(1, month), (365, month), (366, year), (3652, year), (3653, decade)]
+    assert answer == [(1, month), (365, month), (366, year), (3652, year), (3653, decade)]
     early = query(starts, gaps=("value DATE, gap INTEGER", [(date(7, 3, 4), 9999)]))
     assert early == [(9999, date(1, 1, 1))]
 
@@ -380,7 +388,7 @@ def test_borders_of_dates_begin_months_years_or_decades() -> None:
 def test_cells_of_dates_times_and_numbers_end_between_two_borders() -> None:
     def ends(type_: str, low: str, high: str) -> tuple[Any, ...]:
         texts = grid._quantile_texts(labels_of(type_), col("low"), col("high"))
-        wanted = exp.select(*(as_column(one, name) for one, name in zip(texts, "abcdef", strict=True))).from_("t")
+        wanted = exp.select(*(as_column(text, name) for text, name in zip(texts, "abcdef", strict=True))).from_("t")
         kind = {"TIME": "BIGINT", "VARCHAR": "DOUBLE"}.get(type_, type_)
         return tuple(query(wanted, t=(f"low {kind}, high {kind}", [(low or None, high or None)]))[0])
 

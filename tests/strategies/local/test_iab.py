@@ -70,7 +70,7 @@ def balance_of(question: Question, **search: Any) -> Iterator[StateSearch]:
             yield StateSearch(prepare_local_task(steps, prepared, lambda open_, checked, best: None))
 
 
-def published(question: Question) -> Counter[Row] | None:
+def publish(question: Question) -> Counter[Row] | None:
     """The rows of the release, which passed its audit; None where there is none."""
     with tempfile.TemporaryDirectory() as name, sqlanon.connect(arrow_table(question)) as db:
         directory = Path(name)
@@ -128,18 +128,18 @@ def test_the_run_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
         def figures(state: State) -> tuple[int, int]:
             return state.violating, state.tuples
 
-        def expanded(state: State) -> list[State]:
+        def expand_state(state: State) -> list[State]:
             steps.append((figures(state), []))
             return expand(state)
 
-        def checked(numbers: list[int]) -> list[State]:
+        def check_numbers(numbers: list[int]) -> list[State]:
             states = check(numbers)
             (steps[-1][1] if steps else start).extend(map(figures, states))
             return states
 
         start: list[tuple[int, int]] = []
-        monkeypatch.setattr(search, "_expand", expanded)
-        monkeypatch.setattr(search, "_check", checked)
+        monkeypatch.setattr(search, "_expand", expand_state)
+        monkeypatch.setattr(search, "_check", check_numbers)
         search.run()
         assert search.best is not None
         answer = figures(search.best)
@@ -155,7 +155,7 @@ def test_the_run_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tuples_of_the_release_count_all_released_attributes() -> None:
     """Its tuples count all released attributes: by the quasi-identifiers alone, the table of 18 is the better one, for
     it has nine classes, and the answer eight."""
-    rows = published(RUN)
+    rows = publish(RUN)
     assert rows is not None
     assert len({row[:-1] for row in rows}) == 8
     assert len(rows) == 21
@@ -176,7 +176,7 @@ def questions(draw: st.DrawFn) -> Question:
     drawn = draw(st.lists(st.sampled_from(["x", "y", None]), min_size=len(case.rows), max_size=len(case.rows)))
     m = len(case.hierarchies)
     attributes = st.lists(st.integers(0, m - 1), min_size=1, max_size=m, unique=True).map(
-        lambda one: tuple(sorted(one))
+        lambda pair: tuple(sorted(pair))
     )
     shields = draw(st.lists(st.tuples(attributes, st.integers(2, 4)), max_size=draw(st.sampled_from([0, 2]))))
     highest, forbidden, tree = {}, {}, next(iter(case.hierarchies.values()))
@@ -186,7 +186,7 @@ def questions(draw: st.DrawFn) -> Question:
         label = draw(st.sampled_from([label for path in tree.paths.values() for label in path[:-1]] or [tree.top]))
         forbidden = {0: frozenset({str(label)})}
     return Question(
-        rows=[(*row, other) for row, other in zip(case.rows, drawn, strict=True)],
+        rows=[(*row, extra) for row, extra in zip(case.rows, drawn, strict=True)],
         hierarchies=case.hierarchies,
         k=None if shields and draw(st.booleans()) else case.k,
         limit=case.limit,
@@ -212,10 +212,10 @@ def check_optimum(question: Question, most: int) -> None:
 
 
 ROWS = [
-    *((a, b, other) for a, b, others in [
+    *((a, b, extra) for a, b, extras in [
         ("a0", "b0", "xxy"), ("a0", "b1", "y"), ("a1", "b0", "xy"), ("a2", "b1", "x"), ("a2", "b2", "xxz"),
         ("a3", "b2", "z"), ("a3", "b3", "zx"),
-    ] for other in others),
+    ] for extra in extras),
 ]  # fmt: skip
 TREES = {"a": letters("a", 4, 2), "b": letters("b", 4, 2)}
 FIXED = [
@@ -241,7 +241,7 @@ def test_the_most_distinct_tuples(question: Question) -> None:
 def check_release(question: Question) -> None:
     """It passes its audit, and its classes meet all that is asked as readers see them."""
     expected = question.best(question.reachable(60))
-    rows = published(question)
+    rows = publish(question)
     assert (rows is None) == (expected is None)
     for attributes, k in question.asked if rows is not None else ():
         groups = Counter(tuple(row[i] for i in attributes) for row in rows.elements())
@@ -277,12 +277,12 @@ def test_no_step_leads_to_a_table_that_satisfies() -> None:
         search.run()
     assert "another strategy may find one" in str(caught.value)
     assert (caught.value.suppressed_rows, caught.value.allowed_rows) == (2, 0)
-    assert published(replace(STUCK, limit="0.4")) == Counter({("v2", "x"): 3})
+    assert publish(replace(STUCK, limit="0.4")) == Counter({("v2", "x"): 3})
 
 
 @pytest.mark.slow
 def test_it_stops_at_a_limit_with_the_best_so_far() -> None:
-    found = {}
+    best_by_limit = {}
     for most in (1, 3, 4, 6):
         with balance_of(RUN, max_checks=most) as search:
             try:
@@ -290,8 +290,8 @@ def test_it_stops_at_a_limit_with_the_best_so_far() -> None:
             except sqlanon.InfeasibleError as error:
                 assert f"stopped at [search] max_checks = {most}" in str(error)
             assert search.checks == most
-            found[most] = None if search.best is None else search.best.released_tuples
-    assert found == {1: None, 3: None, 4: 18, 6: 21}
+            best_by_limit[most] = None if search.best is None else search.best.released_tuples
+    assert best_by_limit == {1: None, 3: None, 4: 18, 6: 21}
 
 
 @pytest.mark.slow

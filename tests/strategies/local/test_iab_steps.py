@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pytest
 from plain_counts import Counts
 from plain_iab import Question, Table
-from small_tasks import Small, drawn, letters, small_task
+from small_tasks import Small, draw_rows, letters, small_task
 
 from sqlanon.errors import InfeasibleError
 from sqlanon.strategies.local.iab import StateSearch
@@ -43,36 +43,36 @@ class Run(Question):
 
     def people(self, among: Sequence[bool]) -> set[int]:
         """The persons of known rows."""
-        known = [row in self.known for row in self.rows]
-        return set(itertools.compress(itertools.compress(self.persons, known), among))
+        is_known = [row in self.known for row in self.rows]
+        return set(itertools.compress(itertools.compress(self.persons, is_known), among))
 
     def violating(self, table: Table, among: Sequence[bool]) -> list[bool]:
         if not self.persons:
             return super().violating(table, among)
-        known = [*itertools.compress(self.persons, [row in self.known for row in self.rows])]
-        found = [False] * len(table)
+        known_persons = [*itertools.compress(self.persons, [row in self.known for row in self.rows])]
+        violations = [False] * len(table)
         for attributes, k in self.asked:
             groups = [
                 tuple(self.node(row, i, levels[i]) for i in attributes)
                 for row, levels in zip(self.known, table, strict=True)
             ]
-            pairs = {*itertools.compress(zip(groups, known, strict=True), among)}
+            pairs = {*itertools.compress(zip(groups, known_persons, strict=True), among)}
             sizes = Counter(group for group, _ in pairs)
             for j, group in enumerate(groups):
-                found[j] |= among[j] and sizes[group] < k
-        return found
+                violations[j] |= among[j] and sizes[group] < k
+        return violations
 
     def satisfies(self, bad: list[bool], table: Table) -> bool:
-        good = [not one for one in bad]
+        good = [not is_bad for is_bad in bad]
         suppressed = len(self.rows) - sum(good)
         if not any(good) or suppressed > self.most_rows or any(self.violating(table, good)):
             return False
         if self.most_persons is None:
             return True
-        kept = [row in self.known for row in self.rows]
-        for place, own in zip([i for i, one in enumerate(kept) if one], good, strict=True):
-            kept[place] = own
-        losers = {person for person, one in zip(self.persons, kept, strict=True) if not one}
+        flags = [row in self.known for row in self.rows]
+        for place, value in zip([i for i, flag in enumerate(flags) if flag], good, strict=True):
+            flags[place] = value
+        losers = {person for person, is_kept in zip(self.persons, flags, strict=True) if not is_kept}
         return len(losers) <= self.most_persons
 
     def search(self, checks: float) -> tuple[Table | None, int, int]:
@@ -113,7 +113,7 @@ class Run(Question):
     def numbered(self, table: Table) -> list[tuple[int, Table]]:
         """The children by attribute."""
         bad = self.violating(table, [True] * len(table))
-        found = []
+        tables = []
         for i in range(len(self.trees)):
             uppers = [self.above(row, i, levels[i]) for row, levels in zip(self.known, table, strict=True)]
             parents = [
@@ -122,22 +122,22 @@ class Run(Question):
             ]
             hit = {*itertools.compress(parents, bad)} - {None}
             if hit:
-                found.append((i, tuple(
+                tables.append((i, tuple(
                     (*levels[:i], upper, *levels[i + 1 :]) if parent in hit and upper is not None else levels
                     for levels, upper, parent in zip(table, uppers, parents, strict=True)
                 )))  # fmt: skip
-        return found
+        return tables
 
 
 SMALLS = {
-    "rows": Small(drawn(1, 9, [A, C], 0.4), [A, C], 2, 2),
-    "persons": Small(drawn(5, 10, [A, C], 0.5), [A, C], 2, 3, persons=[(row * row + 5) % 6 for row in range(10)]),
+    "rows": Small(draw_rows(1, 9, [A, C], 0.4), [A, C], 2, 2),
+    "persons": Small(draw_rows(5, 10, [A, C], 0.5), [A, C], 2, 3, persons=[(row * row + 5) % 6 for row in range(10)]),
     # Without the rows that violate first, others violate.
-    "shields": Small(drawn(34, 10, [A, C], 0.4), [A, C], 2, 3, shields=[((0,), 4)]),
-    "shields and k": Small(drawn(12, 10, [A, C], 0.4), [A, C], 2, 3, shields=[((0,), 3)]),
-    "unknown": Small([*drawn(10, 8, [A, B], 0.5), ("?", "b0")], [A, B], 2, 2, forbidden=[["aa1", "a0"], []],
+    "shields": Small(draw_rows(34, 10, [A, C], 0.4), [A, C], 2, 3, shields=[((0,), 4)]),
+    "shields and k": Small(draw_rows(12, 10, [A, C], 0.4), [A, C], 2, 3, shields=[((0,), 3)]),
+    "unknown": Small([*draw_rows(10, 8, [A, B], 0.5), ("?", "b0")], [A, B], 2, 2, forbidden=[["aa1", "a0"], []],
                      spans=[(0, 2), (0, 1)]),
-    "none": Small(drawn(1, 4, [A, C]), [A, C], 5, 4),
+    "none": Small(draw_rows(1, 4, [A, C]), [A, C], 5, 4),
 }  # fmt: skip
 RUNS: list[tuple[str, int | None]] = [
     ("rows", 3), ("persons", 4), ("shields", None), ("shields and k", 4), ("unknown", None),
@@ -162,11 +162,11 @@ def test_the_run_is_that_of_a_plain_search(name: str, checks: int | None) -> Non
         bad = run.violating(table, [True] * len(table))
         expected = {
             tuple(row[:-1]): tuple(run.node(row, i, level) for i, level in enumerate(levels))
-            for row, levels, one in zip(run.known, table, bad, strict=True)
-            if not one
+            for row, levels, is_bad in zip(run.known, table, bad, strict=True)
+            if not is_bad
         }
         rows = {combination: small.known[combination] for combination in plain.n}
-        found = {rows[c]: tuple((by[n].level, by[n].label) for by, n in zip(plain.nodes, nodes, strict=True))
+        released = {rows[c]: tuple((by[n].level, by[n].label) for by, n in zip(plain.nodes, nodes, strict=True))
                  for c, nodes in placed.items()}  # fmt: skip
-        assert found == expected
+        assert released == expected
         assert search.checks == task.clock.checks == checked

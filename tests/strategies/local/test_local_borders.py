@@ -19,7 +19,7 @@ WARDS = {"categories": {"near": ["a", "b"], "far": ["c", "d"]}}
 UNKNOWN = {"role": "quasi", "hierarchy": WARDS, "on_unknown": "suppress"}
 
 
-def found(
+def find_release(
     rows: Sequence[tuple[Any, ...]], attributes: dict[str, Any], folder: Path, k: int = 2, **search: Any
 ) -> tuple[sqlanon.Result, Counter[Any]]:
     """What is found, and the rows that are published."""
@@ -38,7 +38,7 @@ def found(
 @pytest.mark.thorough
 def test_parts_of_just_k_rows_are_cut_off(tmp_path: Path) -> None:
     rows = [(1,), (1,), (7,), (7,), (7,)]
-    result, released = found(rows, {"age": {"intervals": [5, 10]}}, tmp_path, strategy="mondrian")
+    result, released = find_release(rows, {"age": {"intervals": [5, 10]}}, tmp_path, strategy="mondrian")
     assert released == {(1,): 2, (7,): 3}
     assert (result.classes, result.score) == (2, 0)
 
@@ -46,7 +46,7 @@ def test_parts_of_just_k_rows_are_cut_off(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_just_as_many_rows_are_suppressed_as_may_be_and_each_is_lost(tmp_path: Path) -> None:
     rows = [*[("a",)] * 4, *[("c",)] * 5, ("elsewhere",)]
-    result, released = found(rows, {"ward": UNKNOWN}, tmp_path, strategy="mondrian", suppression_limit=0.1)
+    result, released = find_release(rows, {"ward": UNKNOWN}, tmp_path, strategy="mondrian", suppression_limit=0.1)
     assert released == {("a",): 4, ("c",): 5}
     assert (result.suppressed_rows, result.score) == (1, pytest.approx(0.1))
 
@@ -57,7 +57,7 @@ def test_rows_of_unknown_values_are_of_those_that_may_be_suppressed(tmp_path: Pa
     rows = [*[("a",)] * 4, *[("b",)] * 4, ("c",), ("elsewhere",)]
     categories = {"categories": {"near": ["a"], "far": ["b", "c"]}}
     attributes = {"ward": UNKNOWN | {"hierarchy": categories}}
-    result, released = found(rows, attributes, tmp_path, strategy="mu-argus", suppression_limit=0.1)
+    result, released = find_release(rows, attributes, tmp_path, strategy="mu-argus", suppression_limit=0.1)
     assert released == {("near",): 4, ("far",): 5}
     assert result.suppressed_rows == 1
 
@@ -69,7 +69,9 @@ def test_cells_that_are_blanked_for_nothing_are_tried_again(tmp_path: Path, monk
     monkeypatch.setattr(cells, "EXACT", 0)
     rows = [("1", "1"), ("1", "2"), ("2", "2"), ("3", "3"), *[("9", "9")] * 6]
     attributes = {"one": "suppress", "two": "suppress"}
-    result, released = found(rows, attributes, tmp_path, suppression="cells", suppression_limit=0.4, measure="loss")
+    result, released = find_release(
+        rows, attributes, tmp_path, suppression="cells", suppression_limit=0.4, measure="loss"
+    )
     assert released == {("*", "2"): 2, ("*", "*"): 2, ("9", "9"): 6}
     assert result.suppressed_rows == 0
 
@@ -79,9 +81,9 @@ def test_the_guarantee_is_that_of_the_strategy(tmp_path: Path) -> None:
     """A release by combinations does not claim k-anonymity of all quasi-identifiers together."""
     rows = [(*"aaaa",), (*"aaaa",), (*"bbbb",), (*"bbbb",)]
     attributes = dict.fromkeys(("one", "two", "three", "four"), "suppress")
-    found(rows, attributes, tmp_path, strategy="mu-argus")
+    find_release(rows, attributes, tmp_path, strategy="mu-argus")
     assert verify_file(tmp_path / "r.duckdb").verified
     with duckdb.connect(tmp_path / "r.duckdb") as connection:
         connection.execute("UPDATE sqlanon.manifest SET guarantee = 'quasi-identifiers', sqlanon_version = '0.0.0'")
-    (check,) = [one for one in verify_file(tmp_path / "r.duckdb").checks if one.name == "manifest"]
+    (check,) = [item for item in verify_file(tmp_path / "r.duckdb").checks if item.name == "manifest"]
     assert check.message == "contradicts itself in guarantee"

@@ -63,8 +63,8 @@ def test_the_loss_stated_is_the_loss_counted(case: Case, limits: list[int]) -> N
         except sqlanon.InfeasibleError:
             return
         plain = Plain(task)
-        counted = plain.loss(plain.placed(outcome.assignment))
-        assert finish(task, outcome).score(policy_measure(task.search_input)) == pytest.approx(counted, abs=1e-9)
+        counted_loss = plain.loss(plain.placed(outcome.assignment))
+        assert finish(task, outcome).score(policy_measure(task.search_input)) == pytest.approx(counted_loss, abs=1e-9)
 
 
 @pytest.mark.slow
@@ -85,16 +85,16 @@ def test_many_combinations_are_evaluated_as_few_are(k: int, case: Case, limits: 
     with task_of(replace(case, k=k), limits, strategy="mu-argus") as task:
         names = [tree.name for tree in task.trees]
         floor = task.runner.create_table(task.work("at_floor"), generalized_combinations(task.combinations, task.floor))
-        kept = []
+        results = []
         for most in (1, 64):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(finish_module, "MAX_SHIELDS", most)
-                found = finish(task, LocalOutcome(task, floor))
-            rows = task.engine.rows(exp.select("*").from_(found.table))
-            kept.append((found.figures, found.smallest_class, sorted(rows, key=str)))
-            made = [f"released_{i}" for i in range(len(names))] + ["readable", "evaluated", "kept"]
-            task.runner.drop(*(task.work(name) for name in made))
-        assert kept[0] == kept[1]
+                result = finish(task, LocalOutcome(task, floor))
+            rows = task.engine.rows(exp.select("*").from_(result.table))
+            results.append((result.figures, result.smallest_class, sorted(rows, key=str)))
+            tables = [f"released_{i}" for i in range(len(names))] + ["readable", "evaluated", "kept"]
+            task.runner.drop(*(task.work(name) for name in tables))
+        assert results[0] == results[1]
 
 
 @pytest.mark.thorough
@@ -108,7 +108,7 @@ def test_16_quasi_identifiers(data: Path, name: str, ends: dict[str, str], most:
     policy = sqlanon.Policy(
         source={"files": str(folder / "mach2019.csv")},
         attributes={
-            one: {"role": "quasi", "hierarchy": {"file": str(folder / f"hierarchy_{one}.csv")}} for one in names
+            name: {"role": "quasi", "hierarchy": {"file": str(folder / f"hierarchy_{name}.csv")}} for name in names
         },
         privacy={"k": 5},
         search={"strategy": name, "suppression_limit": 0.05, "max_checks": 60, **ends},

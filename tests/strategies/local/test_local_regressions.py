@@ -25,13 +25,15 @@ def fill(values: list[Any], type_: str = "INTEGER") -> duckdb.DuckDBPyConnection
     return connection
 
 
-def asked(rule: Any, strategy: str, k: int = 2, options: dict[str, Any] | None = None, **search: Any) -> sqlanon.Policy:
+def make_local_policy(
+    rule: Any, strategy: str, k: int = 2, options: dict[str, Any] | None = None, **search: Any
+) -> sqlanon.Policy:
     quasi = {"role": "quasi", "hierarchy": rule, **(options or {})}
     roles = {"a": quasi, "ill": "sensitive", "id": "insensitive"}
     return make_policy(roles, k=k, search={"strategy": strategy, **search}, release={"table": "r"})
 
 
-def shown(path: Path) -> dict[Any, list[int]]:
+def label_counts(path: Path) -> dict[Any, list[int]]:
     with duckdb.connect(str(path), read_only=True) as connection:
         return dict(connection.execute("SELECT a, list(id ORDER BY id) FROM r GROUP BY a").fetchall())
 
@@ -39,7 +41,7 @@ def shown(path: Path) -> dict[Any, list[int]]:
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "mondrian"])
 def test_a_parquet_release_is_verified_with_any_requirement(tmp_path: Path, strategy: str) -> None:
-    policy = asked({"intervals": [2, 4]}, strategy)
+    policy = make_local_policy({"intervals": [2, 4]}, strategy)
     diverse = {"k": 2, "l_diversity": [{"attribute": "ill", "kind": "distinct", "l": 2}]}
     policy = policy.model_copy(update={"privacy": sqlanon.policy.PrivacySection(**diverse)})
     with fill([1, 2, 3, 4]) as connection, sqlanon.connect(connection) as db:
@@ -64,11 +66,13 @@ def test_a_range_or_set_with_a_forbidden_label_is_not_released(
 ) -> None:
     lines = [f'"{value}";"{group}";*' for group, members in groups.items() for value in members]
     (tmp_path / "h.csv").write_text("\n".join(lines) + "\n")
-    policy = asked({"file": str(tmp_path / "h.csv")}, strategy, 2, {"forbidden": [forbidden]}, summary=summary)
+    policy = make_local_policy(
+        {"file": str(tmp_path / "h.csv")}, strategy, 2, {"forbidden": [forbidden]}, summary=summary
+    )
     with fill(values, type_) as connection, sqlanon.connect(connection) as db:
-        found = shown(db.anonymize(policy).publish(tmp_path / "r.duckdb").path)
-    assert forbidden not in found
-    assert Counter(i for rows in found.values() for i in rows) == Counter(range(4))
+        labels = label_counts(db.anonymize(policy).publish(tmp_path / "r.duckdb").path)
+    assert forbidden not in labels
+    assert Counter(i for rows in labels.values() for i in rows) == Counter(range(4))
 
 
 @pytest.mark.thorough
@@ -76,10 +80,10 @@ def test_a_range_or_set_with_a_forbidden_label_is_not_released(
 def test_groups_of_values_that_do_not_follow_their_order_make_no_ranges(tmp_path: Path, strategy: str) -> None:
     """Masked from the left, 1, 11 and 21 are one group: from it to the next there lies what is in neither."""
     values = [1, 2, 3, 11, 12, 13, 21, 22]
-    policy = asked({"mask": "left"}, strategy, 4, {"min_level": 1})
+    policy = make_local_policy({"mask": "left"}, strategy, 4, {"min_level": 1})
     with fill(values) as connection, sqlanon.connect(connection) as db:
-        found = shown(db.anonymize(policy).publish(tmp_path / "r.duckdb").path)
-    for label, rows in found.items():
+        labels = label_counts(db.anonymize(policy).publish(tmp_path / "r.duckdb").path)
+    for label, rows in labels.items():
         ends = {"*" + str(values[i])[-1] for i in rows}
         assert label == "*" or {label} == ends
 
@@ -87,7 +91,7 @@ def test_groups_of_values_that_do_not_follow_their_order_make_no_ranges(tmp_path
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", some(LOCAL, 4))
 def test_another_source_does_not_verify_though_the_search_has_a_time_limit(tmp_path: Path, strategy: str) -> None:
-    policy = asked({"intervals": [2, 4]}, strategy, time_limit=60.0)
+    policy = make_local_policy({"intervals": [2, 4]}, strategy, time_limit=60.0)
     with fill([1, 2, 3, 4, 5, 6, 7, 8]) as connection, sqlanon.connect(connection) as db:
         path = db.anonymize(policy).publish(tmp_path / "r.duckdb").path
         assert db.verify(path, policy).verified
@@ -99,7 +103,7 @@ def test_another_source_does_not_verify_though_the_search_has_a_time_limit(tmp_p
 @pytest.mark.parametrize(("summary", "typed"), [("range", False), ("median", True)])
 def test_ranges_are_at_no_level(tmp_path: Path, summary: str, typed: bool) -> None:
     """Their lowest common ancestor is the top, all of them: that is no level that was released."""
-    policy = asked("suppress", "mondrian", summary=summary, ends="exact")
+    policy = make_local_policy("suppress", "mondrian", summary=summary, ends="exact")
     with fill([0, 3, 6, 9, 12, 15, 18, 21]) as connection, sqlanon.connect(connection) as db:
         result = db.anonymize(policy)
         release = result.publish(tmp_path / "r.duckdb")
@@ -111,7 +115,7 @@ def test_ranges_are_at_no_level(tmp_path: Path, summary: str, typed: bool) -> No
 @pytest.mark.thorough
 def test_where_nothing_is_lost_nothing_is_tried() -> None:
     with fill([1, 1, 10**15, 10**15], "BIGINT") as connection, sqlanon.connect(connection) as db:
-        result = db.anonymize(asked({"mask": "right"}, "subtree"))
+        result = db.anonymize(make_local_policy({"mask": "right"}, "subtree"))
     assert (result.score, result.classes) == (0.0, 2)
     assert result.checked < 60
 

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter, defaultdict
 
 import pytest
-from small_tasks import Small, best_levels, drawn, generalizations, letters, small_task
+from small_tasks import Small, best_levels, draw_rows, generalizations, letters, small_task
 from sqlglot import exp
 from step_queries import price_of, query
 
@@ -48,15 +48,15 @@ def moves(members: Numbers, n: Numbers, prices: Numbers, offers: dict[int, Row],
     groups = defaultdict(list)
     for c, cell in members.items():
         groups[cell].append(c)
-    found = []
+    steps = []
     for cell, some in groups.items():
         size = sum(n[c] for c in some)
         whole = all(c in offers for c in some) and sum(offers[c][1] for c in some) < size * prices[cell]
         saved = {c: n[c] * prices[cell] - offers[c][1] for c in some if c in offers}
         may = [c for c in saved if saved[c] > 0 and size - n[c] >= least]
         going = some if whole else sorted(may, key=lambda c: (-saved[c], c))[:1]
-        found += [(c, offers[c][0]) for c in going]
-    return sorted(found)
+        steps += [(c, offers[c][0]) for c in going]
+    return sorted(steps)
 
 
 def test_combinations_move_to_a_cheaper_class() -> None:
@@ -74,7 +74,7 @@ def test_combinations_move_to_a_cheaper_class() -> None:
     for least in (3, 4):
         moved = iterative.profitable_moves(**TABLES, least_class=least)
         size = {cell: sum(n[c] for c in members if members[c] == cell) for cell in prices}
-        found = query(
+        answer = query(
             moved,
             members=("combination INTEGER, class_id INTEGER", [*members.items()]),
             classes=(CLASSES, [(cell, size[cell], price) for cell, price in prices.items()]),
@@ -84,21 +84,21 @@ def test_combinations_move_to_a_cheaper_class() -> None:
                 [(c, *offer) for c, offer in offers.items()],
             ),
         )
-        assert found == moves(members, n, prices, offers, least)
+        assert answer == moves(members, n, prices, offers, least)
 
 
 def test_the_combination_that_saves_most_leaves_first() -> None:
     members, n = [(0, 0), (1, 0), (2, 0), (3, 0)], [(0, 2), (1, 2), (2, 2), (3, 5)]
     moved = iterative.profitable_moves(**TABLES, least_class=3)
     offers = [(0, 9, 15), (1, 9, 12), (2, 9, 12), (3, 9, 90)]
-    found = query(
+    answer = query(
         moved,
         members=("combination INTEGER, class_id INTEGER", members),
         classes=(CLASSES, [(0, 11, 10)]),
         prices=("combination INTEGER, n BIGINT", n),
         offers=("combination INTEGER, class_id INTEGER, added_price BIGINT", offers),
     )
-    assert found == [(1, 9)]
+    assert answer == [(1, 9)]
 
 
 def test_a_group_has_the_number_of_its_least_member_after_moves() -> None:
@@ -109,8 +109,8 @@ def test_a_group_has_the_number_of_its_least_member_after_moves() -> None:
 
 
 TAKEN = [
-    Small(drawn(3, 30, [A, B, C], 0.5), [A, B, C], 3),
-    Small(drawn(4, 30, [A, B], 0.5), [A, B], 3, weights=(1.0, 2.0), forbidden=[["aa0"], []]),
+    Small(draw_rows(3, 30, [A, B, C], 0.5), [A, B, C], 3),
+    Small(draw_rows(4, 30, [A, B], 0.5), [A, B], 3, weights=(1.0, 2.0), forbidden=[["aa0"], []]),
 ]
 
 
@@ -143,7 +143,7 @@ def test_a_loose_combination_comes_to_the_group_that_costs_least_more(small: Sma
 
 HELD = [
     *TAKEN,
-    Small([*drawn(5, 30, [A, B, C], 0.5), ("?", "b0", "c0")], [A, B, C], 3, 4, spans=[(0, 1), (1, 2), (0, 1)]),
+    Small([*draw_rows(5, 30, [A, B, C], 0.5), ("?", "b0", "c0")], [A, B, C], 3, 4, spans=[(0, 1), (1, 2), (0, 1)]),
 ]
 
 
@@ -182,15 +182,22 @@ class Climb:
         self.step(levels)
         while levels != top:
             higher = [(*levels[:i], low + 1, *levels[i + 1 :]) for i, low in enumerate(levels) if low < top[i]]
-            held = {one: self.held(one) for one in higher}
+            held = {candidate: self.held(candidate) for candidate in higher}
             before = self.cost(levels)
-            levels = max(higher, key=lambda one: ((held[one] + 0.5) / (self.cost(one) - before + 1e-6), one))
-            passed = (passed | {one for one in higher if held[one]}) - {levels}
-            due = sorted((self.cost(one), one) for one in passed if self.cost(one) <= self.cost(levels) + 1e-12)
-            passed -= {one for _, one in due}
+            levels = max(
+                higher,
+                key=lambda candidate: ((held[candidate] + 0.5) / (self.cost(candidate) - before + 1e-6), candidate),
+            )
+            passed = (passed | {candidate for candidate in higher if held[candidate]}) - {levels}
+            due = sorted(
+                (self.cost(candidate), candidate)
+                for candidate in passed
+                if self.cost(candidate) <= self.cost(levels) + 1e-12
+            )
+            passed -= {candidate for _, candidate in due}
             left = sum(self.plain.n[c] for c in self.left)
-            for one in [one for _, one in due if self.held(one) > 0.02 * left]:
-                self.step(one)
+            for due_levels in [candidate for _, candidate in due if self.held(candidate) > 0.02 * left]:
+                self.step(due_levels)
             if held[levels]:
                 self.step(levels)
 
@@ -202,9 +209,9 @@ def test_a_climb_is_that_of_a_plain_one(small: Small) -> None:
         climb.run()
         steps = groups.climb(groups.prices)
         grouped = [exp.select("combination", "class_id").from_(step).where("class_id IS NOT NULL") for step in steps]
-        found = [dict(task.engine.rows(one)) for one in grouped]
-        assert found == [cells for _, cells in climb.steps]
-        assert len(found) > 1
+        answers = [dict(task.engine.rows(statement)) for statement in grouped]
+        assert answers == [cells for _, cells in climb.steps]
+        assert len(answers) > 1
 
 
 def test_rows_that_are_held_and_left_are_those_that_may_be_released() -> None:
@@ -233,7 +240,7 @@ def test_local_holds_and_costs_no_more_than_where_it_starts(small: Small) -> Non
     assert small.start is not None
     with small_task(small) as task:
         plain = Plain(task)
-        found = plain.placed(iterative.local(task).assignment)
-        assert plain.kept(found, small.k) == found
-        assert sum(plain.n.values()) - plain.rows(found) <= plain.allowed
-        assert plain.loss(found) <= plain.loss(plain.kept(plain.at(small.start), small.k)) + 1e-8
+        assignment = plain.placed(iterative.local(task).assignment)
+        assert plain.kept(assignment, small.k) == assignment
+        assert sum(plain.n.values()) - plain.rows(assignment) <= plain.allowed
+        assert plain.loss(assignment) <= plain.loss(plain.kept(plain.at(small.start), small.k)) + 1e-8

@@ -14,12 +14,12 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_mondrian import Part, Plain, released
+from plain_mondrian import Part, Plain, released_labels
 
 import sqlanon
 from oracles import oracle_privacy
 from properties import privacy_checks
-from properties.local_tasks import LIMITS, adult, asked
+from properties.local_tasks import LIMITS, adult, local_policy
 from properties.privacy_cases import PrivacyCase, privacy_cases
 from properties.random_cases import Case, cases
 from properties.search_checks import arrow_table, quick, thorough
@@ -41,7 +41,7 @@ def check(
         plain = Plain(task, summary, cuts == "relaxed", case.k)
         parts = plain.parts()
         expected = {combination: plain.render(part) for part in parts for combination in part}
-        assert released(task, outcome) == expected
+        assert released_labels(task, outcome) == expected
         if (summary, cuts, ends) == ("range", "strict", "exact"):
             for part in parts:
                 refuse_further_cuts(plain, part)
@@ -50,7 +50,9 @@ def check(
 
     with pytest.MonkeyPatch().context() as patch, tempfile.TemporaryDirectory() as name:
         patch.setattr("sqlanon.strategies.local.mondrian.run", on_combinations(beside_a_plain_one))
-        ask = asked(case, Path(name), limits, **MONDRIAN, suppression_limit=1.0, summary=summary, cuts=cuts, ends=ends)
+        ask = local_policy(
+            case, Path(name), limits, **MONDRIAN, suppression_limit=1.0, summary=summary, cuts=cuts, ends=ends
+        )
         with sqlanon.connect(arrow_table(case)) as db:
             try:
                 result = db.anonymize(ask)
@@ -104,11 +106,11 @@ def test_parts_and_labels_are_those_of_a_plain_mondrian_thoroughly(
 def check_privacy(case: PrivacyCase, summary: str, cuts: str) -> None:
     """What is released meets every requirement; and it is found wherever the top generalization meets them."""
     refused = {"k_map", "null_map", "wrong_map", "delta_presence", "average_risk", "sample_uniqueness"}
-    privacy = {name: asked for name, asked in case.privacy.items() if name not in refused} or {"k": 2}
+    privacy = {name: requirement for name, requirement in case.privacy.items() if name not in refused} or {"k": 2}
     case = replace(case, privacy=privacy, measure="loss", aggregate=None, source=replace(case.source, population=None))
     heights = tuple(tree.height for tree in case.source.quasi.values())
     top = oracle_privacy.Release(case.source, heights, privacy)
-    with tempfile.TemporaryDirectory() as name, privacy_checks.opened(case.source) as db:
+    with tempfile.TemporaryDirectory() as name, privacy_checks.open_database(case.source) as db:
         tree = privacy_checks.policy_of(case, "optimal", Path(name)).model_dump(mode="json", exclude_none=True)
         tree["search"] |= MONDRIAN | {"summary": summary, "cuts": cuts}
         ask = sqlanon.Policy(**tree)
@@ -247,11 +249,11 @@ def test_null_and_dates() -> None:
         (DATE '2020-01-05', 1), (DATE '2020-01-07', 1), (DATE '2021-03-01', 1), (DATE '2021-03-01', 1), (NULL, 2),
         (NULL, 2), (NULL, 3), (DATE '2022-01-01', 3)) AS v(day, ward)"""
     trees = {"day": {"dates": ["month", "year"]}, "ward": "suppress"}
-    others = {("2021-03-01", 1): 2, (None, 2): 2, ("*", 3): 2}
+    other_rows = {("2021-03-01", 1): 2, (None, 2): 2, ("*", 3): 2}
     with run_mondrian(statement, trees, {"k": 2}, ends="exact") as (_, rows, _):
-        assert Counter(rows) == {("2020-01-05 to 2020-01-07", 1): 2, **others}
+        assert Counter(rows) == {("2020-01-05 to 2020-01-07", 1): 2, **other_rows}
     with run_mondrian(statement, trees, {"k": 2}) as (_, rows, _):
-        assert Counter(rows) == {("2020-01", 1): 2, **others}
+        assert Counter(rows) == {("2020-01", 1): 2, **other_rows}
 
 
 def test_a_class_shows_its_set() -> None:
@@ -272,10 +274,10 @@ def test_a_set_lists_what_k_rows_have() -> None:
         ('a', 'p'), ('e', 'p'), ('b', 'q'), ('c', 'q'), ('b', 'r'), ('c', 'r'))
         AS v(x, y)"""
     trees = {"x": {"categories": {"a": ["a"], "bc": ["b", "c", "d"], "e": ["e"]}}, "y": "suppress"}
-    others = {("{b, c}", "q"): 2, ("{b, c}", "r"): 2}
+    pairs = {("{b, c}", "q"): 2, ("{b, c}", "r"): 2}
     for ends, label in (("grid", "*"), ("exact", "{a, e}")):
         with run_mondrian(statement, trees, {"k": 2}, summary="set", ends=ends) as (_, rows, _):
-            assert Counter(rows) == {(label, "p"): 2, **others}
+            assert Counter(rows) == {(label, "p"): 2, **pairs}
 
 
 @pytest.mark.slow

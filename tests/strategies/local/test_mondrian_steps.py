@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 from plain_counts import Counts
-from plain_mondrian import Plain, released
-from small_tasks import Small, drawn, letters, small_task
+from plain_mondrian import Plain, released_labels
+from small_tasks import Small, draw_rows, letters, small_task
 
 from oracles.oracle import Hierarchy
 from sqlanon.strategies.local.mondrian import mondrian
@@ -23,24 +23,24 @@ UNEVEN = Hierarchy({f"d{i}": (f"d{i}", "one" if i == 0 else "others", "*") for i
 
 ORDER, MEDIAN = {"summary": "range", "ends": "exact"}, {"summary": "median", "ends": "grid"}
 TABLES = {
-    "hierarchies": Small(drawn(1, 14, [A, B]), [A, B], 3),
-    "values of a cell": Small(drawn(9, 14, [VOID, B]), [VOID, B], 2, ordered=[0], grids={0: -4}),
+    "hierarchies": Small(draw_rows(1, 14, [A, B]), [A, B], 3),
+    "values of a cell": Small(draw_rows(9, 14, [VOID, B]), [VOID, B], 2, ordered=[0], grids={0: -4}),
     # One attribute has no top, the other three labels less: rows of b2 have no label.
-    "limited": Small(drawn(2, 16, [A, B]), [A, B], 4, forbidden=[[], ["b*", "bb1", "b2"]], spans=[(0, 1), (0, 2)]),
+    "limited": Small(draw_rows(2, 16, [A, B]), [A, B], 4, forbidden=[[], ["b*", "bb1", "b2"]], spans=[(0, 1), (0, 2)]),
     "ties": Small([("a0",)] * 3 + [("a1",)] * 2 + [("a2",)] * 3, [A], 3, ordered=[0], search=ORDER),
     # Both attributes promise as much: the first is cut.
     "equal gains": Small([(d, e) for d in ("d0", "d1") for e in ("e0", "e1")] * 2, [D, E], 4),
     # The child with two of 18 rows promises more than the other one, which would leave no row beside both.
     "a small child": Small([("d0",)] * 2 + [(f"d{1 + i % 5}",) for i in range(16)], [UNEVEN], 2),
-    "order": Small(drawn(4, 16, [A, C], 0.7), [A, C], 2, ordered=[0, 1], search=ORDER | {"cuts": "relaxed"}),
-    "cells": Small(drawn(5, 16, [A, VOID]), [A, VOID], 2, ordered=[0, 1], grids={0: 1, 1: -2}),
+    "order": Small(draw_rows(4, 16, [A, C], 0.7), [A, C], 2, ordered=[0, 1], search=ORDER | {"cuts": "relaxed"}),
+    "cells": Small(draw_rows(5, 16, [A, VOID]), [A, VOID], 2, ordered=[0, 1], grids={0: 1, 1: -2}),
     "relaxed cells": Small(
-        drawn(7, 16, [VOID, B], 0.6), [VOID, B], 2, ordered=[0], grids={0: -2}, search={"cuts": "relaxed"},
+        draw_rows(7, 16, [VOID, B], 0.6), [VOID, B], 2, ordered=[0], grids={0: -2}, search={"cuts": "relaxed"},
         weights=(1.0, 3.0),
     ),
-    "medians": Small(drawn(8, 14, [A, VOID]), [A, VOID], 2, ordered=[0, 1], grids={0: 1, 1: -3}, search=MEDIAN),
-    "sets": Small(drawn(10, 16, [A, B], 0.6), [A, B], 2, search={"summary": "set"}),
-    "persons": Small(drawn(11, 18, [A, C]), [A, C], 2, persons=[row * row % 11 for row in range(18)],
+    "medians": Small(draw_rows(8, 14, [A, VOID]), [A, VOID], 2, ordered=[0, 1], grids={0: 1, 1: -3}, search=MEDIAN),
+    "sets": Small(draw_rows(10, 16, [A, B], 0.6), [A, B], 2, search={"summary": "set"}),
+    "persons": Small(draw_rows(11, 18, [A, C]), [A, C], 2, persons=[row * row % 11 for row in range(18)],
                      ordered=[1], search=ORDER),
 }  # fmt: skip
 
@@ -64,7 +64,7 @@ def test_parts_and_labels_are_those_of_a_plain_mondrian(name: str) -> None:
         parts = plain.parts()
         assert len(parts) > 1
         expected = {combination: plain.render(part) for part in parts for combination in part}
-        assert released(task, mondrian(task)) == expected
+        assert released_labels(task, mondrian(task)) == expected
 
 
 def test_a_limit_of_rounds_leaves_every_part_a_class() -> None:
@@ -72,7 +72,7 @@ def test_a_limit_of_rounds_leaves_every_part_a_class() -> None:
     small = replace(TABLES["hierarchies"], max_checks=rounds)
     with small_task(small) as task:
         outcome, plain = mondrian(task), PlainOfPersons(task, small)
-        classes = set(released(task, outcome).values())
-        assert len(released(task, outcome)) == len(plain.n)
+        classes = set(released_labels(task, outcome).values())
+        assert len(released_labels(task, outcome)) == len(plain.n)
         assert (task.clock.checks, outcome.rounds) == (rounds, rounds)
         assert 2**rounds >= len(classes) > rounds

@@ -31,15 +31,15 @@ from support.policies import make_policy
 
 @given(st.lists(st.sampled_from(CLASSES), min_size=1, max_size=6))
 def test_the_combinations_have_one_of_each_class(classes: list[str]) -> None:
-    identification = {f"a{i}": one for i, one in enumerate(classes)}
-    found = select_combinations(identification)
+    identification = {f"a{i}": identification_class for i, identification_class in enumerate(classes)}
+    combinations = select_combinations(identification)
     ranks = sorted({CLASSES.index(class_) for class_ in classes})
     first, second = ranks[0], ranks[:2][-1]
     for three in itertools.combinations(identification, min(3, len(classes))):
         least = sorted(CLASSES.index(identification[name]) for name in three)
         as_wanted = len(classes) < 3 or (least[0] == first and least[1] <= second)
-        assert (three in found) == as_wanted
-    assert {name for one in found for name in one} == set(identification)
+        assert (three in combinations) == as_wanted
+    assert {name for combination in combinations for name in combination} == set(identification)
 
 
 def test_three_classes_are_those_of_mu_argus() -> None:

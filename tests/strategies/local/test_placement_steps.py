@@ -44,13 +44,13 @@ def test_figures_of_classes_are_of_those_that_are_kept() -> None:
 
 def test_figures_of_attributes_count_rows() -> None:
     columns = "n BIGINT, leaves_0 DOUBLE, level_0 INTEGER, leaves_1 DOUBLE, level_1 INTEGER"
-    kept = [(3, 1.5, 1, 0.0, 0), (2, 0.0, 0, 4.0, 2), (5, 3.0, 2, 2.0, 1)]
+    kept_rows = [(3, 1.5, 1, 0.0, 0), (2, 0.0, 0, 4.0, 2), (5, 3.0, 2, 2.0, 1)]
     expected: list[Any] = []
     for place in (1, 3):
-        levels = [row[place + 1] for row in kept]
-        sums = [sum(row[0] * row[place + more] for row in kept) for more in (0, 1)]
+        levels = [row[place + 1] for row in kept_rows]
+        sums = [sum(row[0] * row[place + more] for row in kept_rows) for more in (0, 1)]
         expected += [*sums, min(levels), max(levels)]
-    assert query(placement.attribute_figures(table("kept"), 2), kept=(columns, kept)) == [tuple(expected)]
+    assert query(placement.attribute_figures(table("kept"), 2), kept=(columns, kept_rows)) == [tuple(expected)]
 
 
 VALUES = "node INTEGER, label VARCHAR, leaves DOUBLE, level INTEGER"
@@ -70,26 +70,28 @@ def test_nodes_that_read_the_same_have_one_code() -> None:
 def test_combinations_of_kept_classes_are_kept() -> None:
     readable = [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 0, 0), (4, 1, 1)]
     evaluated = [(0, 0, True), (0, 1, False), (1, 0, True)]
-    kept = placement.feasible_rows(table("readable"), table("evaluated"), ["code_0", "code_1"])
+    feasible = placement.feasible_rows(table("readable"), table("evaluated"), ["code_0", "code_1"])
     columns = "code_0 INTEGER, code_1 INTEGER"
-    found = query(
-        kept,
+    answer = query(
+        feasible,
         readable=(f"combination INTEGER, {columns}", readable),
         evaluated=(f"{columns}, kept BOOLEAN", evaluated),
     )
-    assert [row[0] for row in found] == [0, 2, 3]
+    assert [row[0] for row in answer] == [0, 2, 3]
 
 
 def test_combinations_that_are_not_kept_are_suppressed_with_unknown_values() -> None:
     trees = (tree("a", 2, 1, (10, 13)), tree("b", 1, 0, (3, 5)), tree("c", 0, 0, (0,)))
-    frequency = [(a, b, known) for a in range(3) for b in range(2) for known in (True, False)]
-    kept = [(10, 3), (11, 4), (12, 3)]
-    found = query(
+    frequency = [(a, b, is_known) for a in range(3) for b in range(2) for is_known in (True, False)]
+    kept_rows = [(10, 3), (11, 4), (12, 3)]
+    answer = query(
         placement.suppressed_combinations(table("frequency"), table("kept"), trees),
         frequency=("q0_l1 INTEGER, q1_l0 INTEGER, known BOOLEAN", frequency * 2),
-        kept=("ground_0 INTEGER, ground_1 INTEGER", kept),
+        kept=("ground_0 INTEGER, ground_1 INTEGER", kept_rows),
     )
-    assert found == sorted((a, b, known) for a, b, known in frequency if not known or (a + 10, b + 3) not in kept)
+    assert answer == sorted(
+        (a, b, is_known) for a, b, is_known in frequency if not is_known or (a + 10, b + 3) not in kept_rows
+    )
 
 
 # The release
@@ -113,13 +115,13 @@ SHARES = [(1, 1), (2, 3)]
 
 def released_rows(mask: bool, lists: bool, divided: bool) -> tuple[list[Row], list[Row]]:
     """The release, and that of plain Python: its rows are found by the codes of their values."""
-    kept: dict[Row, list[Row]] = defaultdict(list)
+    kept_rows: dict[Row, list[Row]] = defaultdict(list)
     number = 0
     for a, b, c in itertools.product(range(4), range(2), range(2)):
         for first, last in SHARES if divided else [(1, 99)]:
             number += 1
             if number % 4:
-                kept[a, b, c].append((number, 6 + a, 3 + b, c, number % 3, number % 2, first, last))
+                kept_rows[a, b, c].append((number, 6 + a, 3 + b, c, number % 3, number % 2, first, last))
     columns = (
         "combination INTEGER, ground_0 INTEGER, ground_1 INTEGER, ground_2 INTEGER, code_0 INTEGER, code_1 INTEGER"
     )
@@ -128,7 +130,10 @@ def released_rows(mask: bool, lists: bool, divided: bool) -> tuple[list[Row], li
         "h0": ("value VARCHAR, code_0 INTEGER, known BOOLEAN", [(f"a{i}", i % 4, i < 4) for i in range(5)]),
         "h1": ("value VARCHAR, code_1 INTEGER", [("b0", 0), ("b1", 1), ("b2", 1)]),
         "h2": ("value VARCHAR, code_0 INTEGER", [("c0", 0), ("c1", 1)]),
-        "kept": (f"{columns}, first_row INTEGER, last_row INTEGER", [row for rows in kept.values() for row in rows]),
+        "kept": (
+            f"{columns}, first_row INTEGER, last_row INTEGER",
+            [row for rows in kept_rows.values() for row in rows],
+        ),
         # Several nodes may read the same.
         **{f"labels_{i}": (TYPES, [*labels.items()] * 2) for i, labels in enumerate(LABELS)},
     }
@@ -151,7 +156,7 @@ def released_rows(mask: bool, lists: bool, divided: bool) -> tuple[list[Row], li
     expected = []
     for name, _, _, c, s in ROWS:
         *code, is_known = codes[name]
-        shares = [one for one in kept[tuple(code)] if not divided or one[6] <= places[name] <= one[7]]
+        shares = [row for row in kept_rows[tuple(code)] if not divided or row[6] <= places[name] <= row[7]]
         if shares and is_known:
             first, second = (LABELS[i][shares[0][4 + i]] for i in (0, 1))
             a = LISTED[first] if lists else first
@@ -163,19 +168,19 @@ def released_rows(mask: bool, lists: bool, divided: bool) -> tuple[list[Row], li
 
 @pytest.mark.parametrize(("mask", "lists", "divided"), [*itertools.product([False, True], repeat=3)])
 def test_rows_are_released_with_the_labels_of_their_combinations(mask: bool, lists: bool, divided: bool) -> None:
-    found, expected = released_rows(mask, lists, divided)
-    assert found == expected
-    assert 10 < sum(row[3] != "" for row in found) < 50
+    answer, expected = released_rows(mask, lists, divided)
+    assert answer == expected
+    assert 10 < sum(row[3] != "" for row in answer) < 50
 
 
 def test_an_attribute_is_fully_suppressed_where_all_rows_show_one_label_above_its_values() -> None:
     columns = ", ".join(f"code_{i} INTEGER, level_{i} INTEGER" for i in range(5))
-    kept = [(0, 1, 0, 1, 0, 0, 0, 0, 4, 2), (0, 2, 1, 1, 0, 0, 0, 1, 4, 2)]
+    kept_rows = [(0, 1, 0, 1, 0, 0, 0, 0, 4, 2), (0, 2, 1, 1, 0, 0, 0, 1, 4, 2)]
     labels = tuple(table(f"labels_{i}") for i in range(5))
     recoding = LocalRecoding(
         table("source"), (), ATTRIBUTES + ATTRIBUTES[:2], (), (), table("kept"), labels, frozenset({4}), (None,) * 5
     )
-    assert query(recoding.fully_suppressed(), kept=(columns, kept)) == [(True, False, False, False, False)]
+    assert query(recoding.fully_suppressed(), kept=(columns, kept_rows)) == [(True, False, False, False, False)]
     counts = {f"labels_{i}": (TYPES, [(j // 2, "x") for j in range(2 * i)]) for i in range(5)}
     assert query(recoding.label_counts(), **counts) == [(0, 1, 2, 3, 4)]
 
@@ -209,21 +214,21 @@ def test_types_of_a_release_are_those_of_its_columns_where_values_are_their_own(
 
 def test_combinations_are_numbered_in_the_order_of_their_codes() -> None:
     trees = (tree("a", 2, 0, (0, 4, 6)), tree("b", 2, 1, (10, 13)), tree("c", 0, 0, (5,)))
-    rows = [(a, a // 2, b, n, known) for a, b, n, known in [
+    rows = [(a, a // 2, b, n, is_known) for a, b, n, is_known in [
         (3, 0, 2, True), (3, 0, 1, True), (0, 2, 1, True), (0, 1, 4, True), (1, 1, 0, True), (2, 2, 5, False),
         (3, 0, 7, False),
     ]]  # fmt: skip
     columns = "q0_l0 INTEGER, q0_l1 INTEGER, q1_l1 INTEGER, n BIGINT, known BOOLEAN"
-    made = distinct_combinations(table("frequency"), trees)
+    statement = distinct_combinations(table("frequency"), trees)
     expected = [(0, 0, 4, 6, 11, 13, 5, 4), (1, 0, 4, 6, 12, 13, 5, 1), (2, 3, 5, 6, 10, 13, 5, 3)]
-    assert query(made, frequency=(columns, rows)) == expected
+    assert query(statement, frequency=(columns, rows)) == expected
     levels = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 0)]
     nodes = ", ".join(f"node_{i}_level_{level} INTEGER" for i, level in levels)
     tables = {"frequency": (columns, rows), "made": (f"combination INTEGER, {nodes}, n BIGINT", expected)}
     for unknown in (False, True):
-        made = map_to_combinations(table("frequency"), table("made"), trees, ["n"], unknown)
+        statement = map_to_combinations(table("frequency"), table("made"), trees, ["n"], unknown)
         beside = [(None, 0), (None, 5), (None, 7)] if unknown else []
-        assert query(made, **tables) == [*beside, (0, 4), (1, 1), (2, 1), (2, 2)]
+        assert query(statement, **tables) == [*beside, (0, 4), (1, 1), (2, 1), (2, 2)]
 
 
 def test_nodes_know_what_is_under_them() -> None:
@@ -247,16 +252,16 @@ def test_nodes_know_what_is_under_them() -> None:
     spec = CodedAttribute("a", 2, table("coded"), unknown=True)
     source: Any = SimpleNamespace(table=table("hierarchy"), top="*")
     whole = Tree("a", 2, 0, 1, (0, 10, 20), 5, 1.0, table("nodes"), False, ("w", "*"))
-    made = hierarchy_nodes(spec, source, whole, col("place"))
+    statement = hierarchy_nodes(spec, source, whole, col("place"))
     levels = [
         (0, 10, 0, "v", 0.0, 3, 1, 1, True), (1, 11, 0, "w", 0.0, 4, 4, 4, False), (2, 11, 0, "y", 0.0, 5, 3, 3, True),
         (10, 20, 1, "p", 1.0, 3, 0, 1, True), (11, 20, 1, "q", 2.0, 9, 2, 4, True),
         (20, None, 2, "*", 4.0, 12, 0, 4, False),
     ]  # fmt: skip
-    assert query(made, **tables) == levels
+    assert query(statement, **tables) == levels
     above_ground = Tree("a", 2, 1, 2, (10, 20), 5, 1.0, table("nodes"), False)
-    made = hierarchy_nodes(spec, source, above_ground, col("place"))
-    assert query(made, **tables) == [*levels[3:5], (*levels[5][:-1], True)]
+    statement = hierarchy_nodes(spec, source, above_ground, col("place"))
+    assert query(statement, **tables) == [*levels[3:5], (*levels[5][:-1], True)]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from support.lanes import draw_tables, examples
 MEASURES = ("loss", "precision", "discernibility", "average_class_size", "distinct", "suppression")
 
 
-def drawn(labels: tuple[Value, ...], heights: list[int]) -> list[int]:
+def draw_levels(labels: tuple[Value, ...], heights: list[int]) -> list[int]:
     """A level for each attribute of a combination, as if by chance: by its ground values."""
     chance = zlib.crc32(repr(labels).encode())
     return [(chance >> (4 * i)) % 16 % (height + 1) for i, height in enumerate(heights)]
@@ -47,12 +47,12 @@ def at_random(task: LocalTask) -> LocalOutcome:
     rows = task.engine.rows(exp.select("combination", *nodes).from_(task.combinations))
     placed = []
     for combination, *flat in rows:
-        paths, rest = [], list(flat)
+        paths, remaining = [], list(flat)
         for height in heights:
-            paths.append(rest[: height + 1])
-            rest = rest[height + 1 :]
+            paths.append(remaining[: height + 1])
+            remaining = remaining[height + 1 :]
         labels = tuple(ground[i][path[0]] for i, path in enumerate(paths))
-        levels = drawn(labels, heights)
+        levels = draw_levels(labels, heights)
         placed.append((combination, *(path[level] for path, level in zip(paths, levels, strict=True))))
     names = ["combination", *(f"node_{i}" for i in range(len(heights)))]
     values = exp.values([tuple(map(int, row)) for row in placed] or [(-1,) * len(names)], alias="v", columns=names)
@@ -68,12 +68,12 @@ class Expected:
         self.trees = list(case.hierarchies.values())
         self.heights = [tree.height for tree in self.trees]
         self.shown = [(row, self.released(row)) for row in case.rows]
-        sizes = Counter(shown for _, shown in self.shown if shown is not None)
-        self.kept = {shown: n for shown, n in sizes.items() if n >= case.k}
+        sizes = Counter(labels for _, labels in self.shown if labels is not None)
+        self.kept = {labels: n for labels, n in sizes.items() if n >= case.k}
         self.suppressed = len(case.rows) - sum(self.kept.values())
 
     def levels(self, row: Row) -> list[int]:
-        return drawn(tuple(None if value is None else str(value) for value in row), self.heights)
+        return draw_levels(tuple(None if value is None else str(value) for value in row), self.heights)
 
     def released(self, row: Row) -> Row | None:
         """The labels of a row; None where a value is unknown."""
@@ -84,11 +84,11 @@ class Expected:
 
     def costs(self, measure: str) -> list[float]:
         """By attribute: the mean over rows of what each costs."""
-        found = []
+        costs = []
         for a, tree in enumerate(self.trees):
             total = 0.0
-            for row, shown in self.shown:
-                if shown not in self.kept:
+            for row, labels in self.shown:
+                if labels not in self.kept:
                     total += 1
                     continue
                 level, leaves = self.levels(row)[a], len(self.table.ground_values(a))
@@ -96,8 +96,8 @@ class Expected:
                     total += level / tree.height if tree.height else 0
                 elif leaves > 1:
                     total += (self.table.leaves_under[a][level][tree.label(row[a], level)] - 1) / (leaves - 1)
-            found.append(total / len(self.case.rows))
-        return found
+            costs.append(total / len(self.case.rows))
+        return costs
 
     def score(self, measure: str) -> float:
         rows, sizes = len(self.case.rows), self.kept.values()
@@ -129,12 +129,12 @@ def check(case: Case, suppressed: str, publish: bool = True) -> None:
     expected = Expected(case)
     allowed = oracle.allowed_rows(case.limit, len(case.rows))
     with tempfile.TemporaryDirectory() as name, sqlanon.connect(arrow_table(case)) as db:
-        asked = local_policy(case, Path(name), suppressed)
+        requested_policy = local_policy(case, Path(name), suppressed)
         if not expected.kept or expected.suppressed > allowed:
             with pytest.raises(sqlanon.InfeasibleError):
-                db.anonymize(asked)
+                db.anonymize(requested_policy)
             return
-        result = db.anonymize(asked)
+        result = db.anonymize(requested_policy)
         assert (result.suppressed_rows, result.classes) == (expected.suppressed, len(expected.kept))
         assert result.smallest_class == min(expected.kept.values())
         assert math.isclose(result.score, expected.score(case.measure), rel_tol=1e-9, abs_tol=1e-12)
@@ -145,12 +145,12 @@ def check(case: Case, suppressed: str, publish: bool = True) -> None:
             return
         release = result.publish(Path(name) / "r.duckdb")
         with duckdb.connect(str(release.path), read_only=True) as connection:
-            found = Counter(connection.execute(f"SELECT {columns} FROM released").fetchall())
+            released = Counter(connection.execute(f"SELECT {columns} FROM released").fetchall())
         wanted: Counter[Any] = Counter(expected.kept)
         if suppressed == "mask" and result.released_rows == len(case.rows):
             wanted[tuple(str(tree.top) for tree in expected.trees)] += expected.suppressed
-        assert found == wanted
-        verification = db.verify(release.path, asked)
+        assert released == wanted
+        verification = db.verify(release.path, requested_policy)
         assert verification.verified, verification.failures
 
 

@@ -28,10 +28,10 @@ def check_best(case: Case, limits: list[int], most: int) -> None:
         if len(plain.n) > most:
             return
         try:
-            found = plain.placed(as_ancestors(task).assignment)
+            assignment = plain.placed(as_ancestors(task).assignment)
         except sqlanon.InfeasibleError:
             return
-        assert plain.loss(found) == pytest.approx(least_loss(plain, case.k), abs=1e-8)
+        assert plain.loss(assignment) == pytest.approx(least_loss(plain, case.k), abs=1e-8)
 
 
 @pytest.mark.thorough
@@ -65,7 +65,7 @@ def invented_table(rows: int) -> pa.Table:
 ATTRIBUTES = {"age": {"intervals": [5, 10, 20, 40]}, "town": "mask", "sex": "suppress"}
 
 
-def released(directory: Path, strategy: str, threads: int = 2, **search: Any) -> Counter[tuple[Any, ...]]:
+def release_classes(directory: Path, strategy: str, threads: int = 2, **search: Any) -> Counter[tuple[Any, ...]]:
     """The classes of the release of 90 invented rows, with k = 3."""
     directory.mkdir()
     source = directory / "source.parquet"
@@ -82,7 +82,7 @@ def released(directory: Path, strategy: str, threads: int = 2, **search: Any) ->
 @pytest.mark.thorough
 def test_groups_are_small_and_shown_as_ranges_and_sets(tmp_path: Path) -> None:
     """k to 2k − 1 rows, but for what reads the same, or costs less together."""
-    released_rows = released(tmp_path / "a", "k-similar", summary="set")
+    released_rows = release_classes(tmp_path / "a", "k-similar", summary="set")
     assert min(released_rows.values()) == 3
     assert sum(n in (3, 4, 5) for n in released_rows.values()) > 0.9 * len(released_rows)
     assert any(town.startswith("{") for _, town, _ in released_rows)
@@ -92,4 +92,4 @@ def test_groups_are_small_and_shown_as_ranges_and_sets(tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["k-similar", "local"])
 def test_the_result_is_the_same_for_any_number_of_threads(tmp_path: Path, strategy: str) -> None:
-    assert released(tmp_path / "a", strategy, threads=1) == released(tmp_path / "b", strategy, threads=4)
+    assert release_classes(tmp_path / "a", strategy, threads=1) == release_classes(tmp_path / "b", strategy, threads=4)

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 import pytest
 from plain_similar import least_loss, partitions
-from small_tasks import Small, best_levels, drawn, letters, small_task
+from small_tasks import Small, best_levels, draw_rows, letters, small_task
 from sqlglot import exp
 from step_queries import price_of, query
 
@@ -55,12 +55,12 @@ def test_blocks_of_two_classes_that_lose_something_are_divided() -> None:
     members = [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4), (6, 6), (7, 6), (8, 6)]
     classes = [(0, 6, 5), (2, 5, 5), (4, 9, 0), (6, 9, 5)]
     blocks = similar.divisible_blocks(members=table("members"), classes=table("classes"), rows=6, max_block=2)
-    found = query(
+    answer = query(
         blocks,
         members=("combination INTEGER, class_id INTEGER", members),
         classes=("class_id INTEGER, n BIGINT, price BIGINT", classes),
     )
-    assert found == [(0, 0, 0), (1, 0, 1)]
+    assert answer == [(0, 0, 0), (1, 0, 1)]
 
 
 def test_a_block_stays_divided_if_that_costs_no_more() -> None:
@@ -69,13 +69,13 @@ def test_a_block_stays_divided_if_that_costs_no_more() -> None:
     classes = [(0, 2, 5), (1, 5, 2), (2, 3, 3), (3, 2, 5), (4, 5, 3), (5, 2, 3)]
     before = [(0, 10, 2), (2, 20, 1), (4, 4, 5)]
     columns = "class_id INTEGER, n BIGINT, price BIGINT"
-    found = query(
+    answer = query(
         similar.cheaper_blocks(blocks=table("blocks"), classes=table("classes"), whole=table("before")),
         blocks=("combination INTEGER, block INTEGER, class_id INTEGER", blocks),
         classes=(columns, classes),
         before=(columns, before),
     )
-    assert [row[0] for row in found] == [0, 1, 2, 3]
+    assert [row[0] for row in answer] == [0, 1, 2, 3]
 
 
 # Persons
@@ -121,30 +121,30 @@ def test_the_grouping_that_costs_least_is_chosen(number: int) -> None:
         if (cell * 5 + number) % 3
     }
 
-    def refused(kept: int) -> bool:
-        return kept & 3 == number
+    def is_refused(cell_bits: int) -> bool:
+        return cell_bits & 3 == number
 
     options = []
     for size in range(count + 1):
         for some in itertools.combinations(things, size):
-            kept = sum(1 << one for one in some)
+            cell_bits = sum(1 << member for member in some)
             for parts in partitions([*some]):
-                cells = [sum(1 << one for one in part) for part in parts]
-                if all(cell in groups for cell in cells) and not refused(kept):
+                cells = [sum(1 << member for member in part) for part in parts]
+                if all(cell in groups for cell in cells) and not is_refused(cell_bits):
                     rows, cost = (sum(groups[cell][place] for cell in cells) for place in (0, 1))
                     if rows >= 4:
                         options.append((cost - rows * UNIT, sorted(cells, key=lambda cell: cell & -cell)))
-    chosen = cheapest_grouping(count, groups, 4, refused)
+    chosen = cheapest_grouping(count, groups, 4, is_refused)
     cost = sum(groups[cell][1] - groups[cell][0] * UNIT for cell in chosen)
     assert cost == min(options, default=(0, []))[0]
     assert not options or chosen in [cells for _, cells in options]
 
 
 FEW = [
-    Small([*drawn(1, 16, [A, B], 0.7)], [A, B], 3, 2),
-    Small([*drawn(2, 18, [A, B, C], 0.75)], [A, B, C], 3, 3, weights=(1.0, 2.0, 0.5)),
-    Small([*drawn(3, 18, [A, B], 0.7), ("?", "b0")], [A, B], 3, 4, spans=[(0, 1), (0, 2)]),
-    Small([*drawn(5, 18, [A, B], 0.7)], [A, B], 3, 4, forbidden=[["aa0"], ["bb1"]]),
+    Small([*draw_rows(1, 16, [A, B], 0.7)], [A, B], 3, 2),
+    Small([*draw_rows(2, 18, [A, B, C], 0.75)], [A, B, C], 3, 3, weights=(1.0, 2.0, 0.5)),
+    Small([*draw_rows(3, 18, [A, B], 0.7), ("?", "b0")], [A, B], 3, 4, spans=[(0, 1), (0, 2)]),
+    Small([*draw_rows(5, 18, [A, B], 0.7)], [A, B], 3, 4, forbidden=[["aa0"], ["bb1"]]),
 ]
 
 
@@ -174,9 +174,9 @@ WITHOUT_A_NODE = {"weights": (1.0, 2.0), "forbidden": [["aa0"], []]}
 @pytest.mark.parametrize(
     ("small", "size", "rows"),
     [
-        (Small(drawn(25, 34, THREE), THREE, 4), 1, 4),
-        (Small(drawn(24, 34, THREE), THREE, 4), 2, 5),
-        (Small(drawn(2, 34, TWO), TWO, 4, **WITHOUT_A_NODE), 1, 4),
+        (Small(draw_rows(25, 34, THREE), THREE, 4), 1, 4),
+        (Small(draw_rows(24, 34, THREE), THREE, 4), 2, 5),
+        (Small(draw_rows(2, 34, TWO), TWO, 4, **WITHOUT_A_NODE), 1, 4),
         (NOTHING_SHOWN, 1, 4),  # together they are large, and cost no more
     ],
 )
@@ -192,7 +192,7 @@ def test_a_group_proposes_the_one_with_which_it_is_small_and_loses_least(small: 
         task.engine.connection.executemany("INSERT INTO blocks VALUES (?, ?, ?)", values)
         classes = groups.price_members(table("blocks")).classes
         evaluated = groups.make(groups.evaluate_members(table("blocks")))
-        found = task.engine.rows(
+        answer = task.engine.rows(
             similar.proposals(classes, evaluated, table("blocks"), groups.prices, task.trees, rows)
         )
         of_cell = {cell: [c for c in places if cells[c] == cell] for cell in {*cells.values()}}
@@ -202,11 +202,11 @@ def test_a_group_proposes_the_one_with_which_it_is_small_and_loses_least(small: 
             exp.select("class_id", "n", "price").from_(classes)
         )} == {cell: (n[cell], prices[cell]) for cell in of_cell}  # fmt: skip
         expected = []
-        for one, other in itertools.permutations(of_cell, 2):
-            both = price_of(plain, [*of_cell[one], *of_cell[other]])
-            if n[one] < small.k and blocks[one] == blocks[other] and both is not None:
-                before = n[one] * (prices[one] or 0) + n[other] * (prices[other] or 0)
-                together = n[one] + n[other]
-                expected.append((one, together >= rows, together * both - before, other))
+        for first, second in itertools.permutations(of_cell, 2):
+            joint = price_of(plain, [*of_cell[first], *of_cell[second]])
+            if n[first] < small.k and blocks[first] == blocks[second] and joint is not None:
+                before = n[first] * (prices[first] or 0) + n[second] * (prices[second] or 0)
+                together = n[first] + n[second]
+                expected.append((first, together >= rows, together * joint - before, second))
         best = [min(options) for _, options in itertools.groupby(sorted(expected), key=itemgetter(0))]
-        assert sorted(found) == [(one, other, large, more) for one, large, more, other in best]
+        assert sorted(answer) == [(first, second, large, more) for first, large, more, second in best]

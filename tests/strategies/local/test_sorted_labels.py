@@ -46,7 +46,7 @@ def ends(label: str) -> tuple[Decimal, Decimal]:
     return Decimal(match[1]), Decimal(match[2] or match[1])
 
 
-def shown(value: Any) -> str:
+def number_text(value: Any) -> str:
     """A number as the engine writes it; floats as Python does."""
     return str(value)
 
@@ -54,7 +54,7 @@ def shown(value: Any) -> str:
 CONNECTION = duckdb.connect()
 
 
-def sorted_of(labels: list[str], kept: list[str], levels: dict[str, int] | None = None) -> dict[str, str]:
+def sorted_of(labels: list[str], kept_labels: list[str], levels: dict[str, int] | None = None) -> dict[str, str]:
     """Labels of an attribute, by the labels before: released are those that are kept."""
     with CONNECTION.cursor() as connection:
         connection.execute(
@@ -67,15 +67,17 @@ def sorted_of(labels: list[str], kept: list[str], levels: dict[str, int] | None 
             node = 1000 + code if level is None else code
             rows.append((node, code, label, level or 0))
         insert(connection, "r", [(*row[:3], 0, row[3]) for row in rows])
-        for label in kept:
+        for label in kept_labels:
             connection.execute("INSERT INTO k VALUES (?)", [labels.index(label)])
         query = sortable_labels(table("r"), table("k"), 0, 500)
         connection.execute(f"CREATE OR REPLACE TEMP TABLE s AS {query.sql('duckdb')}")
         if not connection.execute(can_be_sorted(table("s"), ()).sql("duckdb")).fetchall()[0][0]:
             return {label: label for label in labels}
-        found = connection.execute(sorted_labels(sortable=table("s")).sql("duckdb")).fetchall()
-        assert sorted(row[0] for row in found) == sorted(row[0] for row in connection.execute("FROM r").fetchall())
-        return {labels[code]: label for _, code, label, _, _ in found}
+        sorted_rows = connection.execute(sorted_labels(sortable=table("s")).sql("duckdb")).fetchall()
+        assert sorted(row[0] for row in sorted_rows) == sorted(
+            row[0] for row in connection.execute("FROM r").fetchall()
+        )
+        return {labels[code]: label for _, code, label, _, _ in sorted_rows}
 
 
 @pytest.mark.thorough
@@ -87,13 +89,13 @@ def test_labels_of_numbers_sort_as_text(values: st.SearchStrategy[Any]) -> None:
     @given(pairs)
     def check(drawn: list[tuple[Any, Any]]) -> None:
         meant: dict[str, tuple[Decimal, Decimal]] = {}
-        for one, two in drawn:
-            low, high = shown(min(one, two)), shown(max(one, two))
+        for first, second in drawn:
+            low, high = number_text(min(first, second)), number_text(max(first, second))
             dash = " to " if "-" in low + high else "-"
             meant[low if low == high else f"{low}{dash}{high}"] = (Decimal(low), Decimal(high))
-        found = sorted_of(list(meant), list(meant))
-        assert {label: ends(found[label]) for label in meant} == meant  # the numbers are what they were
-        lows = [in_order(meant[before][0]) for before in sorted(meant, key=lambda label: found[label])]
+        result = sorted_of(list(meant), list(meant))
+        assert {label: ends(result[label]) for label in meant} == meant  # the numbers are what they were
+        lows = [in_order(meant[before][0]) for before in sorted(meant, key=lambda label: result[label])]
         assert lows == sorted(lows)
 
     check()
@@ -104,7 +106,9 @@ def test_numbers_are_what_the_engine_writes() -> None:
     values = [7, -7, 2.5, 1e-05, 1.5e-05, 1e16, -1.25e17, 0.0001, 1e15, 1e300, 7.0, Decimal("12.50"), Decimal("0.00")]
     types = [{Decimal: "DECIMAL(9, 2)", float: "DOUBLE", int: "BIGINT"}[type(value)] for value in values]
     parts = ", ".join(f"CAST(CAST(? AS {type_}) AS VARCHAR)" for type_ in types)
-    assert list(duckdb.connect().execute(f"SELECT {parts}", values).fetchall()[0]) == [shown(value) for value in values]
+    assert list(duckdb.connect().execute(f"SELECT {parts}", values).fetchall()[0]) == [
+        number_text(value) for value in values
+    ]
     assert duckdb.connect().execute("SELECT CAST(CAST('0.5' AS DECIMAL(2, 2)) AS VARCHAR)").fetchall() == [(".50",)]
     assert sorted_of(["-0.0 to 1.0"], []) == {"-0.0 to 1.0": "0.0 to 1.0"}
     assert sorted_of([".50", ".25-.30", "-.30 to -.10"], []) == {
@@ -141,7 +145,7 @@ def test_nothing_is_padded_beyond_reading() -> None:
 @few
 @given(INTEGERS | DECIMALS | FLOATS)
 def test_numbers_written_out(value: Any) -> None:
-    text = exp.Literal.string(shown(value))
+    text = exp.Literal.string(number_text(value))
     wide = pad_whole_digits(expand_exponent(text), exp.Literal.number(20))
     query = exp.Select(
         expressions=[
@@ -153,7 +157,7 @@ def test_numbers_written_out(value: Any) -> None:
         ]
     )
     long, wide_, short, again, digits = duckdb.connect().execute(query.sql("duckdb")).fetchall()[0]
-    assert {Decimal(one) for one in (long, wide_, short)} == {Decimal(shown(value))}
+    assert {Decimal(text) for text in (long, wide_, short)} == {Decimal(number_text(value))}
     assert "e" not in long
     assert len(wide_.lstrip("-").partition(".")[0]) == digits == max(20, len(long.lstrip("-").partition(".")[0]))
     assert short == again
@@ -196,7 +200,7 @@ def test_a_release_sorts_as_text(kind: str, strategy: str, tmp_path: Path) -> No
     values += values[:6]  # these are classes of one value
     rows = released_rows(values, type_, tmp_path, strategy=strategy)
     assert len({label for _, label in rows}) >= 5
-    assert all(ends(label)[0] <= Decimal(shown(value)) <= ends(label)[1] for value, label in rows)
+    assert all(ends(label)[0] <= Decimal(number_text(value)) <= ends(label)[1] for value, label in rows)
     lows = [in_order(ends(label)[0]) for label in sorted({label for _, label in rows})]
     assert lows == sorted(lows)
 
@@ -259,9 +263,9 @@ def test_hostile_values_come_back_out_of_their_sets(strategy: str, tmp_path: Pat
     for value, label in released_rows(values, pa.string(), tmp_path, strategy=strategy, summary="set"):
         under.setdefault(label, set()).add(value)
     assert sum(label.startswith("{") for label in under) >= 3
-    for label, there in under.items():
-        assert set(members(label)) == there
-        assert members(label) == sorted(there, key=str.encode)
+    for label, set_members in under.items():
+        assert set(members(label)) == set_members
+        assert members(label) == sorted(set_members, key=str.encode)
 
 
 def test_sets_as_they_are_written() -> None:

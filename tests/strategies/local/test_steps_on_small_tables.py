@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from plain_argus import Argus
 from plain_counts import Counts
-from small_tasks import Small, best_levels, drawn, letters, small_task
+from small_tasks import Small, best_levels, draw_rows, letters, small_task
 from sqlglot import exp
 from subtree_cuts import check_no_split_is_left, cut_of
 
@@ -34,21 +34,21 @@ CLASSES = [("most", "more", "identifying", "identifying"), ("more", "more", "mos
 
 
 ARGUS = [
-    Small(drawn(n, 30, [A, B, C, D], 0.6), [A, B, C, D], 2 + n % 3, limit, identification=CLASSES[n % 3])
+    Small(draw_rows(n, 30, [A, B, C, D], 0.6), [A, B, C, D], 2 + n % 3, limit, identification=CLASSES[n % 3])
     for n, limit in [(1, 6), (6, 10)]
 ] + [
-    Small(drawn(7, 28, [A, B, C], 0.6), [A, B, C], 3, 8, spans=[(0, 1), (1, 2), (0, 1)]),
-    Small([*drawn(8, 28, [A, B, C], 0.6), ("?", "b0", "c0")], [A, B, C], 3, 9, forbidden=[["aa1"], [], ["c*"]]),
+    Small(draw_rows(7, 28, [A, B, C], 0.6), [A, B, C], 3, 8, spans=[(0, 1), (1, 2), (0, 1)]),
+    Small([*draw_rows(8, 28, [A, B, C], 0.6), ("?", "b0", "c0")], [A, B, C], 3, 9, forbidden=[["aa1"], [], ["c*"]]),
     # All rows may be suppressed, and at first would be: no cell may be blanked.
-    Small(drawn(11, 9, [A, B, C], 0.2), [A, B, C], 4, 9, spans=[(0, 1), (0, 1), (0, 0)]),
+    Small(draw_rows(11, 9, [A, B, C], 0.2), [A, B, C], 4, 9, spans=[(0, 1), (0, 1), (0, 0)]),
     # No level of the last attribute is permitted.
-    Small(drawn(12, 14, [A, C, D], 0.5), [A, C, D], 2, 14, forbidden=[[], [], ["d0", "d*"]], start=(1, 1, 1)),
-    Small(drawn(22, 16, [B, A, C], 0.4), [B, A, C], 2, 5, spans=[(0, 2), (0, 1), (0, 1)], start=(2, 1, 1)),
-    Small([*drawn(42, 12, [A, D, B], 0.4), ("?", "d0", "b2")], [A, D, B], 2, 0, start=(2, 1, 2)),
+    Small(draw_rows(12, 14, [A, C, D], 0.5), [A, C, D], 2, 14, forbidden=[[], [], ["d0", "d*"]], start=(1, 1, 1)),
+    Small(draw_rows(22, 16, [B, A, C], 0.4), [B, A, C], 2, 5, spans=[(0, 2), (0, 1), (0, 1)], start=(2, 1, 1)),
+    Small([*draw_rows(42, 12, [A, D, B], 0.4), ("?", "d0", "b2")], [A, D, B], 2, 0, start=(2, 1, 2)),
     # Persons in several combinations, and in one each
-    Small(drawn(2, 14, [A, D, C], 0.4), [A, D, C], 3, 1, persons=[(row * row + 2) % 12 for row in range(14)],
+    Small(draw_rows(2, 14, [A, D, C], 0.4), [A, D, C], 3, 1, persons=[(row * row + 2) % 12 for row in range(14)],
           start=(2, 1, 1)),
-    Small([*drawn(10, 15, [A, C], 0.6), ("?", "c0")], [A, C], 3, 2, persons=[row // 2 for row in range(16)]),
+    Small([*draw_rows(10, 15, [A, C], 0.6), ("?", "c0")], [A, C], 3, 2, persons=[row // 2 for row in range(16)]),
 ]  # fmt: skip
 
 
@@ -60,21 +60,21 @@ class ArgusOfPersons(Argus):
     def count(self, combinations: Collection[int]) -> int:
         return self.plain.count(combinations)
 
-    def can_suppress(self, kept: Collection[int]) -> bool:
-        return self.plain.can_suppress(kept)
+    def can_suppress(self, retained: Collection[int]) -> bool:
+        return self.plain.can_suppress(retained)
 
 
 @pytest.mark.parametrize("small", ARGUS)
 def test_mu_argus_does_what_a_plain_one_does(small: Small) -> None:
     small = small if small.start else best_levels(small)
     with small_task(small) as task:
-        listed = select_combinations(
+        combinations = select_combinations(
             {name: spec.identification for name, spec in task.search_input.policy.attributes.items()}
         )
         names = [tree.name for tree in task.trees]
         plain = Counts(task, small)
         argus = Argus if small.persons is None else ArgusOfPersons
-        expected = argus(plain, [[names.index(name) for name in one] for one in listed], small.k).run()
+        expected = argus(plain, [[names.index(name) for name in name] for name in combinations], small.k).run()
         if expected is None:
             assert small.start is not None
             expected = plain.holding(plain.at(small.start))
@@ -82,16 +82,16 @@ def test_mu_argus_does_what_a_plain_one_does(small: Small) -> None:
 
 
 def test_combinations_of_attributes_that_are_checked_apart_count_as_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = Small(drawn(2, 30, [A, B, C, D], 0.6), [A, B, C, D], 4, 9, start=(2, 2, 1, 1))
+    small = Small(draw_rows(2, 30, [A, B, C, D], 0.6), [A, B, C, D], 4, 9, start=(2, 2, 1, 1))
     with small_task(small) as task:
         tables = []
         for number, together in enumerate([64, 2]):
             monkeypatch.setattr(module, "MAX_CHECKED", together)
             argus = module._MuArgus(task)
             argus._number = 100 * number
-            found = argus._make_unsafe(argus._generalize([0] * 4), argus.subsets)
+            unsafe = argus._make_unsafe(argus._generalize([0] * 4), argus.subsets)
             assert len(argus.subsets) > 2
-            tables.append(sorted(task.engine.rows(exp.select("*").from_(found))))
+            tables.append(sorted(task.engine.rows(exp.select("*").from_(unsafe))))
         assert tables[0] == tables[1] and tables[0]
         names = task.engine.rows(exp.select("table_name").from_("duckdb_tables").where("table_name LIKE '%unsafe%'"))
         assert len(names) == 2
@@ -107,11 +107,11 @@ UNEVEN = Hierarchy({
 
 
 SUBTREE = [
-    Small(drawn(2, 36, [UNEVEN, B, C], 0.6), [UNEVEN, B, C], 3, 3, weights=(1.0, 3.0, 0.5)),
-    Small([*drawn(6, 30, [UNEVEN, B], 0.6), ("?", "b0")], [UNEVEN, B], 3, 4, forbidden=[["p"], []]),
-    Small(drawn(7, 30, [UNEVEN, B], 0.6), [UNEVEN, B], 3, 3, spans=[(1, 3), (0, 1)]),
+    Small(draw_rows(2, 36, [UNEVEN, B, C], 0.6), [UNEVEN, B, C], 3, 3, weights=(1.0, 3.0, 0.5)),
+    Small([*draw_rows(6, 30, [UNEVEN, B], 0.6), ("?", "b0")], [UNEVEN, B], 3, 4, forbidden=[["p"], []]),
+    Small(draw_rows(7, 30, [UNEVEN, B], 0.6), [UNEVEN, B], 3, 3, spans=[(1, 3), (0, 1)]),
     # Splitting at once what was raised leads to another cut.
-    Small(drawn(40, 24, [A, B], 0.6), [A, B], 2),
+    Small(draw_rows(40, 24, [A, B], 0.6), [A, B], 2),
 ]
 
 
@@ -121,18 +121,20 @@ def persons_of(rows: int, count: int, shift: int) -> list[int]:
 
 COUNTED = [
     # Persons in several combinations or in one each, and with an unknown value; shields; few moves up.
-    (Small([*drawn(486, 12, [C, A], 0.5), ("?", "a1")], [C, A], 2, 2, persons=persons_of(13, 12, 486),
+    (Small([*draw_rows(486, 12, [C, A], 0.5), ("?", "a1")], [C, A], 2, 2, persons=persons_of(13, 12, 486),
            forbidden=[[], ["aa0"]], start=(1, 2)), 1),
-    (Small([*drawn(206, 11, [A, B], 0.6), ("?", "b0")], [A, B], 3, 1, forbidden=[["aa0"], ["bb1"]], start=(2, 2)), 2),
-    (Small(drawn(63, 11, [B, C], 0.5), [B, C], 3, 2, persons=persons_of(11, 8, 63), forbidden=[["bb1"], []],
+    (Small([*draw_rows(206, 11, [A, B], 0.6), ("?", "b0")], [A, B], 3, 1, forbidden=[["aa0"], ["bb1"]],
+           start=(2, 2)), 2),
+    (Small(draw_rows(63, 11, [B, C], 0.5), [B, C], 3, 2, persons=persons_of(11, 8, 63), forbidden=[["bb1"], []],
            start=(2, 1)), 2),
-    (Small(drawn(26, 10, [C, D], 0.5), [C, D], 3, 1, persons=persons_of(10, 9, 26), shields=[((1,), 4)],
+    (Small(draw_rows(26, 10, [C, D], 0.5), [C, D], 3, 1, persons=persons_of(10, 9, 26), shields=[((1,), 4)],
            start=(1, 0)), 1),
-    (Small(drawn(294, 12, [C, A], 0.3), [C, A], 3, 2, persons=persons_of(12, 8, 294), start=(0, 1)), 32),
-    (Small(drawn(406, 12, [B, C], 0.6), [B, C], 2, 1, persons=persons_of(12, 11, 406), shields=[((0,), 4)],
+    (Small(draw_rows(294, 12, [C, A], 0.3), [C, A], 3, 2, persons=persons_of(12, 8, 294), start=(0, 1)), 32),
+    (Small(draw_rows(406, 12, [B, C], 0.6), [B, C], 2, 1, persons=persons_of(12, 11, 406), shields=[((0,), 4)],
            start=(2, 0)), 32),
-    (Small(drawn(6, 16, [A, C], 0.5), [A, C], 2, 1, persons=[row * row % 7 for row in range(16)], start=(2, 1)), 32),
-    (Small([*drawn(17, 13, [A, C], 0.4), ("?", "c0")], [A, C], 2, 3, weights=(1.0, 2.5), start=(1, 1)), 1),
+    (Small(draw_rows(6, 16, [A, C], 0.5), [A, C], 2, 1, persons=[row * row % 7 for row in range(16)],
+           start=(2, 1)), 32),
+    (Small([*draw_rows(17, 13, [A, C], 0.4), ("?", "c0")], [A, C], 2, 3, weights=(1.0, 2.5), start=(1, 1)), 1),
 ]  # fmt: skip
 
 
@@ -160,8 +162,8 @@ class Splits:
         self.k = plain.least
         self.suppressed = SCALE + sum(tree.height for tree in task.trees) + 1
         self.costs = [
-            {node: round(one.leaves * SCALE * tree.weight / weights / (tree.leaves - 1)) + one.level
-             for node, one in by.items()}
+            {node: round(value_node.leaves * SCALE * tree.weight / weights / (tree.leaves - 1)) + value_node.level
+             for node, value_node in by.items()}
             for by, tree in zip(plain.nodes, task.trees, strict=True)
         ]  # fmt: skip
         self.attributes = range(len(task.trees))
@@ -182,26 +184,26 @@ class Splits:
             members[its].append(combination)
         return {its: self.plain.count(some) >= self.k for its, some in members.items()}
 
-    def price(self, nodes: dict[int, Nodes], kept: dict[Nodes, bool]) -> tuple[int, int]:
+    def price(self, nodes: dict[int, Nodes], is_kept: dict[Nodes, bool]) -> tuple[int, int]:
         """What the rows of these combinations cost, and how many of them are suppressed."""
         price = lost = 0
         for combination, its in nodes.items():
-            cost = sum(by[node] for by, node in zip(self.costs, its, strict=True)) if kept[its] else self.suppressed
+            cost = sum(by[node] for by, node in zip(self.costs, its, strict=True)) if is_kept[its] else self.suppressed
             price += self.plain.n[combination] * cost
-            lost += 0 if kept[its] else self.plain.n[combination]
+            lost += 0 if is_kept[its] else self.plain.n[combination]
         return price, lost
 
-    def losers(self, nodes: dict[int, Nodes], kept: dict[Nodes, bool]) -> set[Any]:
-        lost = {combination for combination, its in nodes.items() if not kept[its]}
+    def losers(self, nodes: dict[int, Nodes], is_kept: dict[Nodes, bool]) -> set[Any]:
+        lost = {combination for combination, its in nodes.items() if not is_kept[its]}
         return {person for person, places in self.persons.items() if places & lost}
 
     def cut(self, nodes: dict[int, Nodes], as_generalization: bool = False) -> Cut:
-        kept = self.holding(nodes)
+        is_kept = self.holding(nodes)
         if as_generalization:
             together = self.plain.holding(nodes)
-            kept = {its: c in together for c, its in nodes.items()}
+            is_kept = {its: c in together for c, its in nodes.items()}
         unknown = {person for person, places in self.persons.items() if None in places}
-        return Cut(nodes, *self.price(nodes, kept), kept, self.losers(nodes, kept) | unknown)
+        return Cut(nodes, *self.price(nodes, is_kept), is_kept, self.losers(nodes, is_kept) | unknown)
 
     def is_allowed(self, cut: Cut) -> bool:
         return cut.lost <= self.plain.allowed and len(cut.losers) <= self.most_persons
@@ -219,18 +221,18 @@ class Splits:
         }
 
     def splits(self, cut: Cut, i: int) -> list[_Split]:
-        found = []
+        candidates = []
         for node in {its[i] for its in cut.nodes.values()}:
             if (below := self.below(i, node)) is None:
                 continue
             before = {combination: its for combination, its in cut.nodes.items() if its[i] == node}
             after = self.replaced(before, i, below)
-            kept = self.holding(after)
-            (price, lost), (less, more_lost) = self.price(before, cut.kept), self.price(after, kept)
+            is_kept = self.holding(after)
+            (price, lost), (less, more_lost) = self.price(before, cut.kept), self.price(after, is_kept)
             if price > less:
-                persons = len(self.losers(after, kept) - cut.losers) if self.most_persons else 0
-                found.append(_Split(node, price - less, more_lost - lost, persons))
-        return sorted(found, key=lambda split: (-split.worth, split.node))
+                persons = len(self.losers(after, is_kept) - cut.losers) if self.most_persons else 0
+                candidates.append(_Split(node, price - less, more_lost - lost, persons))
+        return sorted(candidates, key=lambda split: (-split.worth, split.node))
 
     def possible(self, cut: Cut, splits: list[_Split], i: int, raised: tuple[int, int] | None) -> list[_Split]:
         rows, persons = self.plain.allowed - cut.lost, self.most_persons - len(cut.losers)
@@ -337,9 +339,9 @@ def test_no_split_of_a_cut_is_left_that_costs_less(small: Small) -> None:
 
 def cuts(rows: int, persons: int) -> _CutSearch:
     """A search with limits of suppressed rows and persons."""
-    found = object.__new__(_CutSearch)
-    found._allowed_rows, found._allowed_persons = rows, persons
-    return found
+    search = object.__new__(_CutSearch)
+    search._allowed_rows, search._allowed_persons = rows, persons
+    return search
 
 
 def cut(lost: int, persons: int) -> Any:

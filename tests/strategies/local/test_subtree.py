@@ -14,7 +14,7 @@ from subtree_cuts import check_no_split_is_left, cut_of
 
 import sqlanon
 from properties import privacy_checks
-from properties.local_tasks import LIMITS, SOME_ROWS, Plain, adult, asked, check_privacy, task_of
+from properties.local_tasks import LIMITS, SOME_ROWS, Plain, adult, check_privacy, local_policy, task_of
 from properties.privacy_cases import PrivacyCase, privacy_cases
 from properties.random_cases import Case
 from properties.search_checks import arrow_table, thorough
@@ -31,21 +31,21 @@ def check(case: Case, limits: Sequence[int]) -> None:
             search, levels = task.search_full_domain()
         except sqlanon.InfeasibleError:
             return
-        found = plain.placed(subtree(task).assignment)
+        assignment = plain.placed(subtree(task).assignment)
         start = plain.kept(plain.at(levels), case.k)
         assert math.isclose(plain.loss(start), search.scores[levels], rel_tol=1e-9, abs_tol=1e-12)
-        assert plain.loss(found) <= plain.loss(start) + 1e-9
-        assert plain.kept(found, case.k) == found
-        assert sum(plain.n.values()) - plain.rows(found) <= plain.allowed
-        cut = cut_of(plain, found)
+        assert plain.loss(assignment) <= plain.loss(start) + 1e-9
+        assert plain.kept(assignment, case.k) == assignment
+        assert sum(plain.n.values()) - plain.rows(assignment) <= plain.allowed
+        cut = cut_of(plain, assignment)
         for by, nodes in zip(cut, plain.nodes, strict=True):
             assert all(nodes[node].released for node in by.values())
             under = [[ground for ground in by if by[ground] == node] for node in set(by.values())]
             assert sum(map(len, under)) == len(by)
         for combination, paths in plain.paths.items():
-            for by, path, node in zip(cut, paths, found.get(combination, ()), strict=False):
+            for by, path, node in zip(cut, paths, assignment.get(combination, ()), strict=False):
                 assert node in path and by[path[0]] == node
-        check_no_split_is_left(plain, cut, found, case.k)
+        check_no_split_is_left(plain, cut, assignment, case.k)
 
 
 @pytest.mark.thorough
@@ -67,7 +67,7 @@ def test_cuts_are_sound_and_never_worse_than_the_full_domain(case: Case, limits:
 @given(SOME_ROWS)
 def test_the_release_is_verified(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     directory = tmp_path_factory.mktemp("subtree")
-    ask = asked(case, directory, strategy="subtree")
+    ask = local_policy(case, directory, strategy="subtree")
     with sqlanon.connect(arrow_table(case)) as db:
         try:
             result = db.anonymize(ask)

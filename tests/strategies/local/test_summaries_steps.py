@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from small_tasks import Small, drawn, letters, small_task
+from small_tasks import Small, draw_rows, letters, small_task
 from sqlglot import exp
 
 from oracles.oracle import Hierarchy
@@ -54,8 +54,8 @@ class Part:
         self.common = nodes[path[0]]
         released = [node for node in path if nodes[node].released]
         self.may_be_common = released[0] == path[0]
-        shown = nodes[released[0]]
-        self.ancestor: Shown = shown.label, shown.leaves, shown.level, False
+        node = nodes[released[0]]
+        self.ancestor: Shown = node.label, node.leaves, node.level, False
         self.width = self.position[self.values[-1]][1] - self.position[self.values[0]][0]
 
     def own(self, label: str, leaves: float) -> Shown:
@@ -123,19 +123,19 @@ def median_of_cells(part: Part) -> Shown:
 
 def set_of(part: Part) -> Shown:
     alone = len(part.values) == 1 and str(part.labels[0]).startswith("{")
-    listed = None
+    listed_values = None
     if alone and part.are_released(*part.values):
-        listed = {(part.labels[0], 1)}
+        listed_values = {(part.labels[0], 1)}
     for level in range(part.tree.height):
         rows = [part.members[node] for node in part.values]
-        if listed is None and all(row[f"is_member_{level}"] for row in rows):
-            listed = {(row[f"label_{level}"], row[f"size_{level}"]) for row in rows}
-    if listed is None or None in part.labels or not (alone or len(listed) > 1):
+        if listed_values is None and all(row[f"is_member_{level}"] for row in rows):
+            listed_values = {(row[f"label_{level}"], row[f"size_{level}"]) for row in rows}
+    if listed_values is None or None in part.labels or not (alone or len(listed_values) > 1):
         return part.ancestor
-    leaves = sum(size for _, size in listed) - 1
+    leaves = sum(size for _, size in listed_values) - 1
     if not alone and leaves == part.common.leaves and part.may_be_common:
         return part.ancestor
-    return part.own("{" + ", ".join(quote_name(str(label)) for label, _ in sorted(listed)) + "}", leaves)
+    return part.own("{" + ", ".join(quote_name(str(label)) for label, _ in sorted(listed_values)) + "}", leaves)
 
 
 def quote_name(label: str) -> str:
@@ -161,32 +161,36 @@ def classes_of(small: Small, renamed: Mapping[str, str | None]) -> Iterator[tupl
         yield task, plain
 
 
-def found(task: LocalTask, tree: Tree, summary: Summary) -> dict[int, Shown]:
+def summarize_classes(task: LocalTask, tree: Tree, summary: Summary) -> dict[int, Shown]:
     """By class what it is released as; each of them as one number, above those of the hierarchy if it is no node."""
     name = summary.__name__
-    shown = task.runner.create_table(
+    summary_table = task.runner.create_table(
         table(name), summary(table("classes"), 0, tree, make_allowed_nodes(task, f"{name}_of")[0])
     )
     numbers: dict[int, Any] = {}
     parts: dict[int, Shown] = {}
-    for part, node, *rest in task.engine.rows(exp.select("part", "node", "label", "leaves", "level").from_(shown)):
-        assert numbers.setdefault(node, rest) == rest
-        parts[part] = (*rest, node > tree.root)  # type: ignore[assignment]
+    for part, node, *columns in task.engine.rows(
+        exp.select("part", "node", "label", "leaves", "level").from_(summary_table)
+    ):
+        assert numbers.setdefault(node, columns) == columns
+        parts[part] = (*columns, node > tree.root)  # type: ignore[assignment]
     nodes = [node for node in numbers if node > tree.root]
     assert sorted(nodes) == [*range(tree.root + 1, tree.root + 1 + len({*map(str, map(numbers.get, nodes))}))]
     return parts
 
 
-def expected(task: LocalTask, plain: Plain, tree: Tree, of: Callable[[Part], Shown], **more: Any) -> dict[int, Shown]:
+def expected_summaries(
+    task: LocalTask, plain: Plain, tree: Tree, summarize: Callable[[Part], Shown], **more: Any
+) -> dict[int, Shown]:
     parts: dict[int, Counter[int]] = {}
     for part, combination in task.engine.rows(exp.select("part", "combination").from_("classes")):
         parts.setdefault(part, Counter())[plain.paths[combination][0][0]] += plain.n[combination]
     positions = exp.select("node", "low", "high").from_("nodes_0")
     position = {node: (low, high) for node, low, high in task.engine.rows(positions)}
-    return {part: of(Part(plain, tree, rows, position, **more)) for part, rows in parts.items()}
+    return {part: summarize(Part(plain, tree, rows, position, **more)) for part, rows in parts.items()}
 
 
-PLAIN = Small(drawn(1, 60, [NUMBERS, B], 0.6), [NUMBERS, B], forbidden=[["10-15", "12", "14+"], []])
+PLAIN = Small(draw_rows(1, 60, [NUMBERS, B], 0.6), [NUMBERS, B], forbidden=[["10-15", "12", "14+"], []])
 RANGES = {
     "numbers": (PLAIN, {"10": "-10", "13": None}),
     "open ends": (replace(PLAIN, forbidden=[["<17", "12"], []]), {"10": "<11", "17": "≥17", "15": "nan"}),
@@ -198,18 +202,18 @@ def test_classes_are_ancestors_ranges_and_medians_as_in_plain_python(name: str) 
     small, renamed = RANGES[name]
     with classes_of(small, renamed) as (task, plain):
         tree = replace(task.trees[0], is_ordered=True, column_type="BIGINT", open_ends=name == "open ends")
-        ancestors = expected(task, plain, tree, lambda part: part.ancestor)
-        assert found(task, tree, as_ancestor) == ancestors
-        for summary, of in ((as_range, range_of), (as_median, median_of)):
+        ancestors = expected_summaries(task, plain, tree, lambda part: part.ancestor)
+        assert summarize_classes(task, tree, as_ancestor) == ancestors
+        for summary, summarize in ((as_range, range_of), (as_median, median_of)):
             if (name, summary) == ("open ends", as_median):
                 continue
 
-            def ranged(part: Part, of: Callable[[Part], Shown] = of) -> Shown:
-                return part.ancestor if "nan" in part.labels else of(part)
+            def range_or_ancestor(part: Part, summarize: Callable[[Part], Shown] = summarize) -> Shown:
+                return part.ancestor if "nan" in part.labels else summarize(part)
 
-            shown = expected(task, plain, tree, ranged)
-            assert found(task, tree, summary) == shown
-            assert {one[3] for one in shown.values()} == {False, True}
+            labels = expected_summaries(task, plain, tree, range_or_ancestor)
+            assert summarize_classes(task, tree, summary) == labels
+            assert {label[3] for label in labels.values()} == {False, True}
 
 
 def grid_of(task: LocalTask, kind: str) -> dict[int, dict[str, Any]]:
@@ -244,13 +248,17 @@ def test_classes_end_on_their_grid_as_in_plain_python(kind: str, level: int | No
     ):
         cells = grid_of(task, kind)
         tree = replace(task.trees[0], is_ordered=True, grid=Grid(table("grid"), level))
-        assert found(task, tree, as_range) == expected(task, plain, tree, range_of_cells, cells=cells)
-        assert found(task, tree, as_median) == expected(task, plain, tree, median_of_cells, cells=cells)
+        assert summarize_classes(task, tree, as_range) == expected_summaries(
+            task, plain, tree, range_of_cells, cells=cells
+        )
+        assert summarize_classes(task, tree, as_median) == expected_summaries(
+            task, plain, tree, median_of_cells, cells=cells
+        )
 
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_sets_list_what_is_frequent_as_in_plain_python(exact: bool) -> None:
-    small = Small(drawn(3, 60, [WORDS, B], 0.6), [WORDS, B], forbidden=[["f", "q", '{" j", h}'], []])
+    small = Small(draw_rows(3, 60, [WORDS, B], 0.6), [WORDS, B], forbidden=[["f", "q", '{" j", h}'], []])
     with classes_of(small, {"b, c": None} if exact else {}) as (task, plain):
         nodes = plain.nodes[0]
         frequent = {node for node in nodes if node % 4 != 1}
@@ -258,23 +266,23 @@ def test_sets_list_what_is_frequent_as_in_plain_python(exact: bool) -> None:
         connection.execute("CREATE TABLE frequent (node INTEGER)")
         connection.executemany("INSERT INTO frequent VALUES (?)", [(node,) for node in frequent])
         tree = task.trees[0]
-        made = task.runner.create_table(table("sets"), set_labels(tree, table("frequent"), exact))
+        sets = task.runner.create_table(table("sets"), set_labels(tree, table("frequent"), exact))
         members = {}
         for paths in plain.paths.values():
             row: dict[str, Any] = {"node": paths[0][0], "is_rare": paths[0][0] not in frequent}
             for level, node in enumerate(paths[0][:-1]):
-                one = nodes[node]
+                details = nodes[node]
                 is_listed = level == 0 if exact else node in frequent
-                row |= {f"label_{level}": one.label, f"size_{level}": int(one.leaves) + 1}
-                row[f"is_member_{level}"] = one.label is not None and one.released and is_listed
+                row |= {f"label_{level}": details.label, f"size_{level}": int(details.leaves) + 1}
+                row[f"is_member_{level}"] = details.label is not None and details.released and is_listed
             members[paths[0][0]] = row
         names = list(row)
-        rows = task.engine.rows(exp.select(*names).from_(made))
-        assert {one[0]: dict(zip(names, one, strict=True)) for one in rows} == members
-        tree = replace(tree, set_labels=made)
-        shown = expected(task, plain, tree, set_of, members=members)
-        assert found(task, tree, as_set) == shown
-        assert {one[3] for one in shown.values()} == {False, True}
+        rows = task.engine.rows(exp.select(*names).from_(sets))
+        assert {set_row[0]: dict(zip(names, set_row, strict=True)) for set_row in rows} == members
+        tree = replace(tree, set_labels=sets)
+        labels = expected_summaries(task, plain, tree, set_of, members=members)
+        assert summarize_classes(task, tree, as_set) == labels
+        assert {label[3] for label in labels.values()} == {False, True}
 
 
 def test_each_node_knows_its_nearest_and_highest_releasable_ancestor() -> None:
@@ -288,7 +296,7 @@ def test_each_node_knows_its_nearest_and_highest_releasable_ancestor() -> None:
             for place, node in enumerate(path):
                 released = [above for above in path[place:] if plain.nodes[0][above].released]
                 expected[node] = (released[0], released[-1]) if released else (None, None)
-        assert {node: tuple(rest) for node, *rest in rows} == expected
+        assert {node: tuple(ancestors) for node, *ancestors in rows} == expected
 
 
 @pytest.mark.parametrize("summary", ["range", "median", "set"])
@@ -302,7 +310,7 @@ def test_whose_own_values_are_shown_is_known(summary: str) -> None:
             connection.execute("CREATE TABLE frequent AS SELECT node FROM nodes_0 WHERE node % 3 <> 0")
             task.runner.create_table(table("sets"), set_labels(tree, table("frequent"), exact=True))
         ordered = replace(task, trees=(tree, task.trees[1]))
-        parts = found(task, tree, build)
+        parts = summarize_classes(task, tree, build)
         lasting = task.runner.create_table(
             table("others"), as_ancestor(table("classes"), 1, task.trees[1], make_allowed_nodes(task, "u")[1])
         )
@@ -310,16 +318,16 @@ def test_whose_own_values_are_shown_is_known(summary: str) -> None:
         of_part: dict[int, list[int]] = {}
         for part, combination in task.engine.rows(exp.select("part", "combination").from_("classes")):
             of_part.setdefault(part, []).append(combination)
-        shown = []
+        cases = []
         for part, combinations in of_part.items():
             label, _, _, is_own = parts[part]
             values = {c: plain.paths[c][0][0] for c in combinations}
             for c, node in values.items():
-                own = plain.nodes[0][node].label or ""
+                own_label = plain.nodes[0][node].label or ""
                 is_end = {
-                    "range": node in (min(values.values()), max(values.values())) and not own.startswith("≥"),
-                    "median": own == label,
+                    "range": node in (min(values.values()), max(values.values())) and not own_label.startswith("≥"),
+                    "median": own_label == label,
                     "set": node in rare,
                 }[summary]
-                shown.append((c, is_own and is_end, False))
-        assert sorted(task.engine.rows(query)) == sorted(shown)
+                cases.append((c, is_own and is_end, False))
+        assert sorted(task.engine.rows(query)) == sorted(cases)

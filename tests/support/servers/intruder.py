@@ -114,14 +114,14 @@ def changed_before(is_chosen: Callable[[int, str], bool], change: Callable[[], A
     dbapi = importlib.import_module("adbc_driver_manager.dbapi")
     statements = Statements(is_chosen, change)
 
-    def watched(function: Callable[..., Any]) -> Callable[..., Any]:
-        def send(self: Any, *arguments: Any, **named: Any) -> Any:
+    def watch_call(function: Callable[..., Any]) -> Callable[..., Any]:
+        def send(self: Any, *arguments: Any, **keywords: Any) -> Any:
             statements.sent(str(arguments[0]) if arguments else function.__name__)
-            return function(self, *arguments, **named)
+            return function(self, *arguments, **keywords)
 
         return send
 
     with pytest.MonkeyPatch.context() as patch:
         for kind, name in ((dbapi.Cursor, "execute"), (dbapi.Cursor, "adbc_ingest"), (dbapi.Connection, "commit")):
-            patch.setattr(kind, name, watched(getattr(kind, name)))
+            patch.setattr(kind, name, watch_call(getattr(kind, name)))
         yield statements

@@ -87,9 +87,9 @@ def _quote_name(name: str) -> str:
 
 def binaries() -> Path | None:
     """The folder of initdb and pg_ctl: of the newest version that Debian's packages have, else on the path."""
-    there = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda one: int(one.parts[-3]))
-    found = str(there[-1]) if there else shutil.which("initdb")
-    return None if found is None else Path(found).parent
+    candidates = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    initdb = str(candidates[-1]) if candidates else shutil.which("initdb")
+    return None if initdb is None else Path(initdb).parent
 
 
 def psql(server: Server, script: str, database: str = "postgres", path: str | None = "pg_catalog") -> str:
@@ -120,7 +120,7 @@ def server_user() -> dict[str, Any]:
     """As whom to run it: the server refuses to be root."""
     if os.geteuid() != 0:
         return {}
-    names = {one.pw_name: one for one in pwd.getpwall()}
+    names = {entry.pw_name: entry for entry in pwd.getpwall()}
     user = names.get("postgres") or names.get("nobody")
     if user is None:
         pytest.skip("PostgreSQL does not run as root, and there is no other user")
@@ -140,7 +140,7 @@ def running() -> Iterator[Server]:
 
     def call(*command: str | Path) -> None:
         done = subprocess.run(
-            [str(one) for one in command],
+            [str(argument) for argument in command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

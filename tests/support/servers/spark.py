@@ -78,21 +78,21 @@ class Cluster:
 
     def executors(self) -> list[int]:
         """The processes that hold rows, by id."""
-        found = []
+        pids = []
         for process in Path("/proc").iterdir():
             if process.name.isdigit() and "CoarseGrainedExecutorBackend" in _command(process):
                 environment = _read(process / "environ") + _command(process)
                 if str(self.home) in environment or str(self.session.sparkContext.applicationId) in environment:
-                    found.append(int(process.name))
-        return found
+                    pids.append(int(process.name))
+        return pids
 
     def both_executors(self) -> list[int]:
         """The processes that hold rows, once there are both."""
         until = time.monotonic() + 120
-        while len(found := self.executors()) < 2 and time.monotonic() < until:
+        while len(pids := self.executors()) < 2 and time.monotonic() < until:
             time.sleep(0.2)
-        assert len(found) == 2
-        return found
+        assert len(pids) == 2
+        return pids
 
 
 def _command(process: Path) -> str:
