@@ -373,6 +373,7 @@ def test_cached_rows_that_die_with_an_executor_are_made_again(engine: SparkEngin
         assert engine.rows(query("SELECT SUM(id) FROM mortal")) == [(499_500,)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("engine", ["connect"], indirect=True)
 def test_kept_rows_that_die_with_an_executor_are_never_others(engine: SparkEngine, spark_cluster: Cluster) -> None:
     spark_cluster.both_executors()

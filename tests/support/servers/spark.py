@@ -1,7 +1,8 @@
-"""A Spark of the tests' own, on loopback: one driver with two executor processes, and in it a server of Spark Connect.
+"""A Spark of the tests' own, on loopback: a driver, and in it a server of Spark Connect.
 
-It is started once for all tests. Where ``SQLANON_SPARK_STANDALONE`` is set, the executors belong to a standalone master
-with two workers.
+It is started once for all tests. Before a release, its tasks run in two executor processes; where few examples are
+drawn, in two threads of the driver, which takes a third less time. Where ``SQLANON_SPARK_STANDALONE`` is set, the
+executors belong to a standalone master with two workers.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support.lanes import SEARCHING
 
 STANDALONE = "SQLANON_SPARK_STANDALONE"
 
@@ -150,7 +153,7 @@ def cluster() -> Iterator[Cluster]:
 def _master(home: Path) -> Iterator[str]:
     """The address of a master; of a standalone one where it is asked for."""
     if not os.environ.get(STANDALONE):
-        yield "local-cluster[2,1,1024]"
+        yield "local-cluster[2,1,1024]" if SEARCHING else "local[2]"
         return
     from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415  (it is an extra)
 
