@@ -351,19 +351,19 @@ CREATE OR REPLACE MACRO sqlanon.estimated_members(rel, attribute, wanted, others
         SELECT
             n,
             CASE
-                WHEN shown IS NULL THEN 0
-                WHEN len(shown) = 1 AND NOT list_has_all(known, shown) THEN NULL
-                ELSE len(list_intersect(shown, list_concat(wanted, []::VARCHAR[]))) * 1.0 / len(shown)
+                WHEN members IS NULL THEN 0
+                WHEN len(members) = 1 AND NOT list_has_all(known_values, members) THEN NULL
+                ELSE len(list_intersect(members, list_concat(wanted, []::VARCHAR[]))) * 1.0 / len(members)
             END AS share
         FROM (
-            SELECT unnest(labels, recursive := TRUE, max_depth := 2), known
+            SELECT unnest(labels, recursive := TRUE, max_depth := 2), known_values
             FROM (
                 SELECT
-                    list(struct_pack(n := n, shown := shown)) AS labels,
+                    list(struct_pack(n := n, members := members)) AS labels,
                     list_concat(
-                        coalesce(flatten(list(shown) FILTER (len(shown) > 1)), []),
+                        coalesce(flatten(list(members) FILTER (len(members) > 1)), []),
                         list_concat(wanted, list_concat(others, []::VARCHAR[]))
-                    ) AS known
+                    ) AS known_values
                 FROM (
                     SELECT
                         n,
@@ -385,7 +385,7 @@ CREATE OR REPLACE MACRO sqlanon.estimated_members(rel, attribute, wanted, others
                                 || '"]'
                             )::VARCHAR[]
                             ELSE [label::VARCHAR]
-                        END AS shown
+                        END AS members
                     FROM (
                         SELECT COLUMNS([attribute]), count(*)
                         FROM query_table(rel)

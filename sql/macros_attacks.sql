@@ -8,7 +8,7 @@ CREATE SCHEMA IF NOT EXISTS sqlanon;
 -- Homogeneity (Machanavajjhala et al. 2007): the classes whose rows all have the same sensitive value. The
 -- quasi-identifiers, class_size and value.
 CREATE OR REPLACE MACRO sqlanon.homogeneous_classes(rel, qi, sensitive) AS TABLE (
-    WITH "sqlanon seen" AS (
+    WITH "sqlanon values" AS (
         SELECT
             struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
             COLUMNS([sensitive]) AS value,
@@ -26,7 +26,7 @@ CREATE OR REPLACE MACRO sqlanon.homogeneous_classes(rel, qi, sensitive) AS TABLE
         value
     FROM (
         SELECT class, sum(n)::BIGINT AS class_size, any_value(value) AS value
-        FROM "sqlanon seen"
+        FROM "sqlanon values"
         GROUP BY class
         HAVING count(*) = 1
     )
@@ -35,7 +35,7 @@ CREATE OR REPLACE MACRO sqlanon.homogeneous_classes(rel, qi, sensitive) AS TABLE
 -- Background knowledge (the same paper): the classes in which a single value remains for an attacker who can rule out
 -- `known` values. The quasi-identifiers, class_size and distinct_l, the number of different values (at most known + 1).
 CREATE OR REPLACE MACRO sqlanon.background_knowledge_classes(rel, qi, sensitive, known := 1) AS TABLE (
-    WITH "sqlanon seen" AS (
+    WITH "sqlanon values" AS (
         SELECT
             struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
             COLUMNS([sensitive]) AS value,
@@ -53,7 +53,7 @@ CREATE OR REPLACE MACRO sqlanon.background_knowledge_classes(rel, qi, sensitive,
         distinct_l
     FROM (
         SELECT class, sum(n)::BIGINT AS class_size, count(*) AS distinct_l
-        FROM "sqlanon seen"
+        FROM "sqlanon values"
         GROUP BY class
         HAVING count(*) <= known + 1
     )
@@ -62,7 +62,7 @@ CREATE OR REPLACE MACRO sqlanon.background_knowledge_classes(rel, qi, sensitive,
 -- Skewness (Li et al. 2007): one row for each value in each class. The quasi-identifiers, class_size, value, value_rows
 -- (the rows of the class with this value), p (its share of the class) and ratio (p / its share of all rows).
 CREATE OR REPLACE MACRO sqlanon.skewness_classes(rel, qi, sensitive) AS TABLE (
-    WITH "sqlanon seen" AS (
+    WITH "sqlanon values" AS (
         SELECT
             struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
             COLUMNS([sensitive]) AS value,
@@ -80,15 +80,15 @@ CREATE OR REPLACE MACRO sqlanon.skewness_classes(rel, qi, sensitive) AS TABLE (
         value,
         n AS value_rows,
         n / total AS p,
-        n / total / (of_value / of_all) AS ratio
+        n / total / (value_total / table_total) AS ratio
     FROM (
         SELECT
             *,
             (sum(n) OVER (PARTITION BY class))::BIGINT AS class_size,
             fsum(n) OVER (PARTITION BY class) AS total,
-            fsum(n) OVER (PARTITION BY value) AS of_value,
-            fsum(n) OVER () AS of_all
-        FROM "sqlanon seen"
+            fsum(n) OVER (PARTITION BY value) AS value_total,
+            fsum(n) OVER () AS table_total
+        FROM "sqlanon values"
     )
 );
 
@@ -96,33 +96,33 @@ CREATE OR REPLACE MACRO sqlanon.skewness_classes(rel, qi, sensitive) AS TABLE (
 -- (other_none), one (other_one), or some but fewer than k (other_few); the rows of rel, and those with a match
 -- (matched); and the pairs of rows that match each other and no other row (identified).
 CREATE OR REPLACE MACRO sqlanon.linkage(rel, other, "on", k := 5) AS TABLE (
-    WITH "sqlanon linked" AS (
-        SELECT sum("sqlanon rows")::BIGINT AS "sqlanon rows", sum("sqlanon others")::BIGINT AS "sqlanon others"
+    WITH "sqlanon linked classes" AS (
+        SELECT sum("sqlanon rows")::BIGINT AS "sqlanon rows", sum("sqlanon other rows")::BIGINT AS "sqlanon other rows"
         FROM (
-            SELECT count(*) AS "sqlanon rows", 0 AS "sqlanon others", struct_pack(*COLUMNS(list_concat("on", []::VARCHAR[])))
+            SELECT count(*) AS "sqlanon rows", 0 AS "sqlanon other rows", struct_pack(*COLUMNS(list_concat("on", []::VARCHAR[])))
             FROM query_table(rel)
             GROUP BY ALL
             UNION ALL
             SELECT 0, count(*), struct_pack(*COLUMNS(list_concat("on", []::VARCHAR[])))
             FROM query_table(other)
             GROUP BY ALL
-        ) AS u("sqlanon rows", "sqlanon others", "sqlanon class")
+        ) AS u("sqlanon rows", "sqlanon other rows", "sqlanon class")
         GROUP BY "sqlanon class"
     )
     SELECT
-        coalesce(sum("sqlanon others") FILTER ("sqlanon rows" = 0), 0)::BIGINT AS other_none,
-        coalesce(sum("sqlanon others") FILTER ("sqlanon rows" = 1), 0)::BIGINT AS other_one,
-        coalesce(sum("sqlanon others") FILTER ("sqlanon rows" BETWEEN 1 AND k - 1), 0)::BIGINT AS other_few,
+        coalesce(sum("sqlanon other rows") FILTER ("sqlanon rows" = 0), 0)::BIGINT AS other_none,
+        coalesce(sum("sqlanon other rows") FILTER ("sqlanon rows" = 1), 0)::BIGINT AS other_one,
+        coalesce(sum("sqlanon other rows") FILTER ("sqlanon rows" BETWEEN 1 AND k - 1), 0)::BIGINT AS other_few,
         coalesce(sum("sqlanon rows"), 0)::BIGINT AS rows,
-        coalesce(sum("sqlanon rows") FILTER ("sqlanon others" > 0), 0)::BIGINT AS matched,
-        count(*) FILTER ("sqlanon rows" = 1 AND "sqlanon others" = 1) AS identified
-    FROM "sqlanon linked"
+        coalesce(sum("sqlanon rows") FILTER ("sqlanon other rows" > 0), 0)::BIGINT AS matched,
+        count(*) FILTER ("sqlanon rows" = 1 AND "sqlanon other rows" = 1) AS identified
+    FROM "sqlanon linked classes"
 );
 
 -- Composition (Ganta et al. 2008) of two releases with the same labels: the classes, by the columns `on`, that have a
 -- single sensitive value in common; and the rows of each release that have it.
 CREATE OR REPLACE MACRO sqlanon.composition_classes(rel, other, "on", sensitive) AS TABLE (
-    WITH "sqlanon common" AS (
+    WITH "sqlanon values of both" AS (
         SELECT class, value, sum(n)::BIGINT AS n, sum(m)::BIGINT AS m
         FROM (
             SELECT
@@ -154,7 +154,7 @@ CREATE OR REPLACE MACRO sqlanon.composition_classes(rel, other, "on", sensitive)
         other_rows
     FROM (
         SELECT class, any_value(value) AS value, any_value(n) AS rows, any_value(m) AS other_rows
-        FROM "sqlanon common"
+        FROM "sqlanon values of both"
         WHERE n > 0 AND m > 0
         GROUP BY class
         HAVING count(*) = 1
@@ -164,38 +164,38 @@ CREATE OR REPLACE MACRO sqlanon.composition_classes(rel, other, "on", sensitive)
 -- Unsorted matching (Sweeney 2002): the number of positions that both relations have, how many of them have the same
 -- values in the columns `on`, and the share expected by chance: that of all pairs of rows with the same values.
 CREATE OR REPLACE MACRO sqlanon.unsorted_matching(rel, other, "on") AS TABLE (
-    WITH "sqlanon placed" AS (
-        SELECT 1 AS side, row_number() OVER () AS place, struct_pack(*COLUMNS(list_concat("on", []::VARCHAR[]))) AS class
+    WITH "sqlanon positions" AS (
+        SELECT 1 AS side, row_number() OVER () AS row_position, struct_pack(*COLUMNS(list_concat("on", []::VARCHAR[]))) AS class
         FROM query_table(rel)
         UNION ALL
         SELECT 2, row_number() OVER (), struct_pack(*COLUMNS(list_concat("on", []::VARCHAR[])))
         FROM query_table(other)
     ),
-    "sqlanon places" AS (
+    "sqlanon row counts" AS (
         SELECT count(*) FILTER (side = 1) AS n, count(*) FILTER (side = 2) AS m
-        FROM "sqlanon placed"
+        FROM "sqlanon positions"
     )
     SELECT
-        (SELECT least(n, m) FROM "sqlanon places") AS places,
+        (SELECT least(n, m) FROM "sqlanon row counts") AS places,
         (
             SELECT count(*)
-            FROM (SELECT place FROM "sqlanon placed" GROUP BY place, class HAVING count(*) = 2)
+            FROM (SELECT row_position FROM "sqlanon positions" GROUP BY row_position, class HAVING count(*) = 2)
         ) AS agreeing,
         (
             SELECT fsum(n * m)
             FROM (
                 SELECT count(*) FILTER (side = 1) AS n, count(*) FILTER (side = 2) AS m
-                FROM "sqlanon placed"
+                FROM "sqlanon positions"
                 GROUP BY class
             )
-        ) / (SELECT nullif(fsum(n * m), 0) FROM "sqlanon places") AS chance
+        ) / (SELECT nullif(fsum(n * m), 0) FROM "sqlanon row counts") AS chance
 );
 
 -- Complementary release (Sweeney 2002) of two releases with the same labels, joined on equal labels and on equal values
 -- of the columns `shared`: the combinations of qi with fewer than k rows, and their number of rows. Each shared value
 -- counts as often as in the release where it is rarer.
 CREATE OR REPLACE MACRO sqlanon.complementary_classes(rel, other, qi, shared, k := 5) AS TABLE (
-    WITH "sqlanon met" AS (
+    WITH "sqlanon matching rows" AS (
         SELECT class, least(sum(n), sum(m))::BIGINT AS rows
         FROM (
             SELECT
@@ -225,7 +225,7 @@ CREATE OR REPLACE MACRO sqlanon.complementary_classes(rel, other, qi, shared, k 
         END AS rows
     FROM (
         SELECT class, sum(rows)::BIGINT AS rows
-        FROM "sqlanon met"
+        FROM "sqlanon matching rows"
         WHERE rows > 0
         GROUP BY class
     )
@@ -236,7 +236,7 @@ CREATE OR REPLACE MACRO sqlanon.complementary_classes(rel, other, qi, shared, k 
 -- classes, by the columns `on`, in which at least one row but fewer than k were added or removed. With `shared`, columns
 -- that both releases show unchanged, rows whose values there changed count, too.
 CREATE OR REPLACE MACRO sqlanon.temporal_classes(rel, other, "on", k := 5, shared := NULL) AS TABLE (
-    WITH "sqlanon counted" AS (
+    WITH "sqlanon compared classes" AS (
         SELECT class, sum(n)::BIGINT AS n, sum(m)::BIGINT AS m
         FROM (
             SELECT
@@ -267,7 +267,7 @@ CREATE OR REPLACE MACRO sqlanon.temporal_classes(rel, other, "on", k := 5, share
         removed
     FROM (
         SELECT class, sum(greatest(m - n, 0))::BIGINT AS added, sum(greatest(n - m, 0))::BIGINT AS removed
-        FROM "sqlanon counted"
+        FROM "sqlanon compared classes"
         GROUP BY class
     )
     WHERE added BETWEEN 1 AND k - 1 OR removed BETWEEN 1 AND k - 1

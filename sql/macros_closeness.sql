@@ -12,7 +12,7 @@
 --
 -- 'equal' is 'hierarchical' with one level and no tree; both use "sqlanon nodes".
 -- For 'ordered', P is constant between a value of a class and its next one: a row of "sqlanon runs". There, |P - Q| is
--- Q - P, plus 2 (P - Q) where Q < P, which holds up to the place that "sqlanon found" adds (last_place), because Q only
+-- Q - P, plus 2 (P - Q) where Q < P, which holds up to the place that "sqlanon crossings" adds (last_place), because Q only
 -- grows. The sums of Q up to each place (area) are computed once, so that a class costs what it has, not what the whole
 -- table has.
 
@@ -22,18 +22,18 @@ CREATE SCHEMA IF NOT EXISTS sqlanon;
 CREATE OR REPLACE MACRO sqlanon.t_closeness(
     rel, qi, sensitive, reference := NULL, distance := 'equal', hierarchy := NULL, person := NULL
 ) AS TABLE (
-    WITH "sqlanon seen" AS (
+    WITH "sqlanon values" AS (
         SELECT
             struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
             COLUMNS([sensitive]) AS value,
-            COLUMNS([coalesce(person, sensitive)]) AS who,
+            COLUMNS([coalesce(person, sensitive)]) AS person_id,
             count(*) AS n
         FROM query_table(rel)
         GROUP BY ALL
     ),
     "sqlanon counts" AS (
         SELECT class, value, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS n, sum(n) AS rows
-        FROM "sqlanon seen"
+        FROM "sqlanon values"
         GROUP BY class, value
     ),
     "sqlanon classes" AS (
@@ -49,7 +49,7 @@ CREATE OR REPLACE MACRO sqlanon.t_closeness(
         FROM (
             SELECT value, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS n
             FROM (
-                SELECT COLUMNS([sensitive]) AS value, COLUMNS([coalesce(person, sensitive)]) AS who, count(*) AS n
+                SELECT COLUMNS([sensitive]) AS value, COLUMNS([coalesce(person, sensitive)]) AS person_id, count(*) AS n
                 FROM query_table(coalesce(reference, rel))
                 GROUP BY ALL
             )
@@ -75,7 +75,7 @@ CREATE OR REPLACE MACRO sqlanon.t_closeness(
         SELECT unnest(range(height)) AS level, height
         FROM (SELECT greatest(max(level), 1) AS height FROM "sqlanon tree")
     ),
-    "sqlanon all" AS (
+    "sqlanon all shares" AS (
         SELECT * FROM "sqlanon shares"
         UNION ALL
         SELECT NULL, NULL, value, q FROM "sqlanon source"
@@ -88,7 +88,7 @@ CREATE OR REPLACE MACRO sqlanon.t_closeness(
                 FROM "sqlanon tree" AS t
                 WHERE t.value IS NOT DISTINCT FROM c.value AND t.level = nullif(s.level, 0)
             ) AS label
-        FROM "sqlanon all" AS c, "sqlanon levels" AS s
+        FROM "sqlanon all shares" AS c, "sqlanon levels" AS s
         WHERE distance <> 'ordered'
     ),
     "sqlanon nodes" AS (
@@ -108,7 +108,7 @@ CREATE OR REPLACE MACRO sqlanon.t_closeness(
                 value,
                 row_number() OVER up AS place,
                 coalesce(sum(max(p) FILTER (class IS NULL)) OVER up, 0) AS q
-            FROM "sqlanon all"
+            FROM "sqlanon all shares"
             WHERE distance = 'ordered'
             GROUP BY value
             WINDOW up AS (ORDER BY value ASC NULLS FIRST)
@@ -129,12 +129,12 @@ CREATE OR REPLACE MACRO sqlanon.t_closeness(
         WHERE c.value IS NOT DISTINCT FROM s.value
         WINDOW up AS (PARTITION BY class ORDER BY place ASC)
     ),
-    "sqlanon found" AS (
-        SELECT *, max(x_place) OVER (ORDER BY p ASC) AS last_place, max(x_area) OVER (ORDER BY p ASC) AS last_area
+    "sqlanon crossings" AS (
+        SELECT *, max(scale_place) OVER (ORDER BY p ASC) AS last_place, max(scale_area) OVER (ORDER BY p ASC) AS last_area
         FROM (
-            SELECT *, 0 AS x_place, 0 AS x_area FROM "sqlanon runs"
+            SELECT *, 0 AS scale_place, 0 AS scale_area FROM "sqlanon runs"
             UNION ALL BY NAME
-            SELECT q AS p, place AS x_place, area AS x_area FROM "sqlanon scale"
+            SELECT q AS p, place AS scale_place, area AS scale_area FROM "sqlanon scale"
         )
     ),
     "sqlanon figures" AS (
@@ -157,7 +157,7 @@ CREATE OR REPLACE MACRO sqlanon.t_closeness(
                 )) / greatest(m - 1, 1)
                 ELSE 1
             END
-        FROM "sqlanon found"
+        FROM "sqlanon crossings"
         WHERE class IS NOT NULL
         GROUP BY class, class_size, m, whole
     )
@@ -177,18 +177,18 @@ CREATE OR REPLACE MACRO sqlanon.t_closeness(
 CREATE OR REPLACE MACRO sqlanon.t_closeness_classes(
     rel, qi, sensitive, reference := NULL, distance := 'equal', hierarchy := NULL, person := NULL
 ) AS TABLE (
-    WITH "sqlanon seen" AS (
+    WITH "sqlanon values" AS (
         SELECT
             struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
             COLUMNS([sensitive]) AS value,
-            COLUMNS([coalesce(person, sensitive)]) AS who,
+            COLUMNS([coalesce(person, sensitive)]) AS person_id,
             count(*) AS n
         FROM query_table(rel)
         GROUP BY ALL
     ),
     "sqlanon counts" AS (
         SELECT class, value, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS n, sum(n) AS rows
-        FROM "sqlanon seen"
+        FROM "sqlanon values"
         GROUP BY class, value
     ),
     "sqlanon classes" AS (
@@ -204,7 +204,7 @@ CREATE OR REPLACE MACRO sqlanon.t_closeness_classes(
         FROM (
             SELECT value, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS n
             FROM (
-                SELECT COLUMNS([sensitive]) AS value, COLUMNS([coalesce(person, sensitive)]) AS who, count(*) AS n
+                SELECT COLUMNS([sensitive]) AS value, COLUMNS([coalesce(person, sensitive)]) AS person_id, count(*) AS n
                 FROM query_table(coalesce(reference, rel))
                 GROUP BY ALL
             )
@@ -230,7 +230,7 @@ CREATE OR REPLACE MACRO sqlanon.t_closeness_classes(
         SELECT unnest(range(height)) AS level, height
         FROM (SELECT greatest(max(level), 1) AS height FROM "sqlanon tree")
     ),
-    "sqlanon all" AS (
+    "sqlanon all shares" AS (
         SELECT * FROM "sqlanon shares"
         UNION ALL
         SELECT NULL, NULL, value, q FROM "sqlanon source"
@@ -243,7 +243,7 @@ CREATE OR REPLACE MACRO sqlanon.t_closeness_classes(
                 FROM "sqlanon tree" AS t
                 WHERE t.value IS NOT DISTINCT FROM c.value AND t.level = nullif(s.level, 0)
             ) AS label
-        FROM "sqlanon all" AS c, "sqlanon levels" AS s
+        FROM "sqlanon all shares" AS c, "sqlanon levels" AS s
         WHERE distance <> 'ordered'
     ),
     "sqlanon nodes" AS (
@@ -263,7 +263,7 @@ CREATE OR REPLACE MACRO sqlanon.t_closeness_classes(
                 value,
                 row_number() OVER up AS place,
                 coalesce(sum(max(p) FILTER (class IS NULL)) OVER up, 0) AS q
-            FROM "sqlanon all"
+            FROM "sqlanon all shares"
             WHERE distance = 'ordered'
             GROUP BY value
             WINDOW up AS (ORDER BY value ASC NULLS FIRST)
@@ -284,12 +284,12 @@ CREATE OR REPLACE MACRO sqlanon.t_closeness_classes(
         WHERE c.value IS NOT DISTINCT FROM s.value
         WINDOW up AS (PARTITION BY class ORDER BY place ASC)
     ),
-    "sqlanon found" AS (
-        SELECT *, max(x_place) OVER (ORDER BY p ASC) AS last_place, max(x_area) OVER (ORDER BY p ASC) AS last_area
+    "sqlanon crossings" AS (
+        SELECT *, max(scale_place) OVER (ORDER BY p ASC) AS last_place, max(scale_area) OVER (ORDER BY p ASC) AS last_area
         FROM (
-            SELECT *, 0 AS x_place, 0 AS x_area FROM "sqlanon runs"
+            SELECT *, 0 AS scale_place, 0 AS scale_area FROM "sqlanon runs"
             UNION ALL BY NAME
-            SELECT q AS p, place AS x_place, area AS x_area FROM "sqlanon scale"
+            SELECT q AS p, place AS scale_place, area AS scale_area FROM "sqlanon scale"
         )
     ),
     "sqlanon figures" AS (
@@ -312,7 +312,7 @@ CREATE OR REPLACE MACRO sqlanon.t_closeness_classes(
                 )) / greatest(m - 1, 1)
                 ELSE 1
             END
-        FROM "sqlanon found"
+        FROM "sqlanon crossings"
         WHERE class IS NOT NULL
         GROUP BY class, class_size, m, whole
     )

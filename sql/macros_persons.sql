@@ -4,10 +4,10 @@ CREATE SCHEMA IF NOT EXISTS sqlanon;
 
 -- The fewest persons in a class (k), the number of classes, of persons, of rows, and of classes of one person.
 CREATE OR REPLACE MACRO sqlanon.person_k_anonymity(rel, qi, person) AS TABLE (
-    WITH "sqlanon seen" AS (
+    WITH "sqlanon persons" AS (
         SELECT
             struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
-            COLUMNS([person]) AS who,
+            COLUMNS([person]) AS person_id,
             count(*) AS n
         FROM query_table(rel)
         GROUP BY ALL
@@ -15,18 +15,18 @@ CREATE OR REPLACE MACRO sqlanon.person_k_anonymity(rel, qi, person) AS TABLE (
     SELECT
         min(persons) AS k,
         count(*) AS classes,
-        (SELECT count(*) FROM (SELECT DISTINCT who FROM "sqlanon seen")) AS persons,
+        (SELECT count(*) FROM (SELECT DISTINCT person_id FROM "sqlanon persons")) AS persons,
         coalesce(sum(n), 0)::BIGINT AS rows,
         count(*) FILTER (persons = 1) AS uniques
-    FROM (SELECT count(*) AS persons, sum(n) AS n FROM "sqlanon seen" GROUP BY class)
+    FROM (SELECT count(*) AS persons, sum(n) AS n FROM "sqlanon persons" GROUP BY class)
 );
 
 -- The quasi-identifiers, class_size (persons) and class_rows.
 CREATE OR REPLACE MACRO sqlanon.person_k_anonymity_classes(rel, qi, person) AS TABLE (
-    WITH "sqlanon seen" AS (
+    WITH "sqlanon persons" AS (
         SELECT
             struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
-            COLUMNS([person]) AS who,
+            COLUMNS([person]) AS person_id,
             count(*) AS n
         FROM query_table(rel)
         GROUP BY ALL
@@ -39,7 +39,7 @@ CREATE OR REPLACE MACRO sqlanon.person_k_anonymity_classes(rel, qi, person) AS T
             ELSE persons
         END AS class_size,
         n AS class_rows
-    FROM (SELECT class, count(*) AS persons, sum(n)::BIGINT AS n FROM "sqlanon seen" GROUP BY class)
+    FROM (SELECT class, count(*) AS persons, sum(n)::BIGINT AS n FROM "sqlanon persons" GROUP BY class)
 );
 
 -- The average risk of a row to be re-identified: the number of classes / the sum of their sizes, in rows or persons
@@ -55,7 +55,7 @@ CREATE OR REPLACE MACRO sqlanon.average_risk(rel, qi, person := NULL) AS TABLE (
         FROM (
             SELECT
                 struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
-                COLUMNS([coalesce(person, qi[1])]) AS who,
+                COLUMNS([coalesce(person, qi[1])]) AS person_id,
                 count(*) AS n
             FROM query_table(rel)
             GROUP BY ALL
@@ -68,8 +68,8 @@ CREATE OR REPLACE MACRO sqlanon.average_risk(rel, qi, person := NULL) AS TABLE (
 -- same columns, generalized as rel is. k is the smallest number (0: a class matches none), null_map the number of rows
 -- whose class matches none; and the number of classes of rel.
 CREATE OR REPLACE MACRO sqlanon.k_map(rel, qi, population, population_person := NULL) AS TABLE (
-    WITH "sqlanon matches" AS (
-        SELECT struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class, count(*) AS rows, 0 AS theirs
+    WITH "sqlanon population matches" AS (
+        SELECT struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class, count(*) AS rows, 0 AS population_size
         FROM query_table(rel)
         GROUP BY ALL
         UNION ALL
@@ -77,7 +77,7 @@ CREATE OR REPLACE MACRO sqlanon.k_map(rel, qi, population, population_person := 
         FROM (
             SELECT
                 struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
-                COLUMNS([coalesce(population_person, qi[1])]) AS who,
+                COLUMNS([coalesce(population_person, qi[1])]) AS person_id,
                 count(*) AS n
             FROM query_table(population)
             GROUP BY ALL
@@ -85,10 +85,14 @@ CREATE OR REPLACE MACRO sqlanon.k_map(rel, qi, population, population_person := 
         GROUP BY class
     )
     SELECT
-        min(theirs)::BIGINT AS k,
-        coalesce(sum(rows) FILTER (theirs = 0), 0)::BIGINT AS null_map,
+        min(population_size)::BIGINT AS k,
+        coalesce(sum(rows) FILTER (population_size = 0), 0)::BIGINT AS null_map,
         count(*) AS classes
-    FROM (SELECT sum(rows) AS rows, sum(theirs) AS theirs FROM "sqlanon matches" GROUP BY class)
+    FROM (
+        SELECT sum(rows) AS rows, sum(population_size) AS population_size
+        FROM "sqlanon population matches"
+        GROUP BY class
+    )
     WHERE rows > 0
 );
 
@@ -98,12 +102,12 @@ CREATE OR REPLACE MACRO sqlanon.k_map(rel, qi, population, population_person := 
 CREATE OR REPLACE MACRO sqlanon.delta_presence(
     rel, qi, population, person := NULL, population_person := NULL
 ) AS TABLE (
-    WITH "sqlanon both" AS (
-        SELECT class, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS own, 0 AS theirs
+    WITH "sqlanon class sizes" AS (
+        SELECT class, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS size, 0 AS population_size
         FROM (
             SELECT
                 struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
-                COLUMNS([coalesce(person, qi[1])]) AS who,
+                COLUMNS([coalesce(person, qi[1])]) AS person_id,
                 count(*) AS n
             FROM query_table(rel)
             GROUP BY ALL
@@ -114,7 +118,7 @@ CREATE OR REPLACE MACRO sqlanon.delta_presence(
         FROM (
             SELECT
                 struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
-                COLUMNS([coalesce(population_person, qi[1])]) AS who,
+                COLUMNS([coalesce(population_person, qi[1])]) AS person_id,
                 count(*) AS n
             FROM query_table(population)
             GROUP BY ALL
@@ -124,10 +128,13 @@ CREATE OR REPLACE MACRO sqlanon.delta_presence(
     "sqlanon presence" AS (
         SELECT
             class,
-            sum(own)::BIGINT AS class_count,
-            sum(theirs)::BIGINT AS population_count,
-            CASE WHEN sum(theirs) = 0 THEN 'infinity'::FLOAT ELSE sum(own) / fsum(theirs) END AS presence
-        FROM "sqlanon both"
+            sum(size)::BIGINT AS class_count,
+            sum(population_size)::BIGINT AS population_count,
+            CASE
+                WHEN sum(population_size) = 0 THEN 'infinity'::FLOAT
+                ELSE sum(size) / fsum(population_size)
+            END AS presence
+        FROM "sqlanon class sizes"
         GROUP BY class
     )
     SELECT min(presence) AS min, max(presence) AS max, count(*) AS classes FROM "sqlanon presence"
@@ -138,12 +145,12 @@ CREATE OR REPLACE MACRO sqlanon.delta_presence(
 CREATE OR REPLACE MACRO sqlanon.presence_classes(
     rel, qi, population, person := NULL, population_person := NULL
 ) AS TABLE (
-    WITH "sqlanon both" AS (
-        SELECT class, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS own, 0 AS theirs
+    WITH "sqlanon class sizes" AS (
+        SELECT class, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS size, 0 AS population_size
         FROM (
             SELECT
                 struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
-                COLUMNS([coalesce(person, qi[1])]) AS who,
+                COLUMNS([coalesce(person, qi[1])]) AS person_id,
                 count(*) AS n
             FROM query_table(rel)
             GROUP BY ALL
@@ -154,7 +161,7 @@ CREATE OR REPLACE MACRO sqlanon.presence_classes(
         FROM (
             SELECT
                 struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
-                COLUMNS([coalesce(population_person, qi[1])]) AS who,
+                COLUMNS([coalesce(population_person, qi[1])]) AS person_id,
                 count(*) AS n
             FROM query_table(population)
             GROUP BY ALL
@@ -164,10 +171,13 @@ CREATE OR REPLACE MACRO sqlanon.presence_classes(
     "sqlanon presence" AS (
         SELECT
             class,
-            sum(own)::BIGINT AS class_count,
-            sum(theirs)::BIGINT AS population_count,
-            CASE WHEN sum(theirs) = 0 THEN 'infinity'::FLOAT ELSE sum(own) / fsum(theirs) END AS presence
-        FROM "sqlanon both"
+            sum(size)::BIGINT AS class_count,
+            sum(population_size)::BIGINT AS population_count,
+            CASE
+                WHEN sum(population_size) = 0 THEN 'infinity'::FLOAT
+                ELSE sum(size) / fsum(population_size)
+            END AS presence
+        FROM "sqlanon class sizes"
         GROUP BY class
     )
     SELECT

@@ -4,7 +4,7 @@
 -- same name (NULL: rel itself). NULL is a value. With `person`, distinct pairs of person and value are counted instead of
 -- rows, and the source needs that column too. class_size always counts rows.
 --
--- Steps: "sqlanon seen" is the scan; "sqlanon counts" has the counts by class and value, "sqlanon shares" p, "sqlanon
+-- Steps: "sqlanon values" is the scan; "sqlanon counts" has the counts by class and value, "sqlanon shares" p, "sqlanon
 -- source" q, and "sqlanon pairs" both.
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
@@ -15,18 +15,18 @@ CREATE SCHEMA IF NOT EXISTS sqlanon;
 -- (infinity if a class has fewer than l values, 0 for l = 1); and the number of classes.
 -- For several sensitive attributes together, add the others to qi.
 CREATE OR REPLACE MACRO sqlanon.l_diversity(rel, qi, sensitive, l := 2, person := NULL) AS TABLE (
-    WITH "sqlanon seen" AS (
+    WITH "sqlanon values" AS (
         SELECT
             struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
             COLUMNS([sensitive]) AS value,
-            COLUMNS([coalesce(person, sensitive)]) AS who,
+            COLUMNS([coalesce(person, sensitive)]) AS person_id,
             count(*) AS n
         FROM query_table(rel)
         GROUP BY ALL
     ),
     "sqlanon counts" AS (
         SELECT class, value, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS n, sum(n) AS rows
-        FROM "sqlanon seen"
+        FROM "sqlanon values"
         GROUP BY class, value
     ),
     "sqlanon figures" AS (
@@ -54,18 +54,18 @@ CREATE OR REPLACE MACRO sqlanon.l_diversity(rel, qi, sensitive, l := 2, person :
 
 -- The quasi-identifiers, class_size, and the same figures for each class.
 CREATE OR REPLACE MACRO sqlanon.l_diversity_classes(rel, qi, sensitive, l := 2, person := NULL) AS TABLE (
-    WITH "sqlanon seen" AS (
+    WITH "sqlanon values" AS (
         SELECT
             struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
             COLUMNS([sensitive]) AS value,
-            COLUMNS([coalesce(person, sensitive)]) AS who,
+            COLUMNS([coalesce(person, sensitive)]) AS person_id,
             count(*) AS n
         FROM query_table(rel)
         GROUP BY ALL
     ),
     "sqlanon counts" AS (
         SELECT class, value, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS n, sum(n) AS rows
-        FROM "sqlanon seen"
+        FROM "sqlanon values"
         GROUP BY class, value
     ),
     "sqlanon figures" AS (
@@ -99,18 +99,18 @@ CREATE OR REPLACE MACRO sqlanon.l_diversity_classes(rel, qi, sensitive, l := 2, 
 -- The alpha of (alpha, k)-anonymity (Wong et al. 2006) over all values: the greatest share of a value in a class; and the
 -- number of classes.
 CREATE OR REPLACE MACRO sqlanon.alpha(rel, qi, sensitive, person := NULL) AS TABLE (
-    WITH "sqlanon seen" AS (
+    WITH "sqlanon values" AS (
         SELECT
             struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
             COLUMNS([sensitive]) AS value,
-            COLUMNS([coalesce(person, sensitive)]) AS who,
+            COLUMNS([coalesce(person, sensitive)]) AS person_id,
             count(*) AS n
         FROM query_table(rel)
         GROUP BY ALL
     ),
     "sqlanon counts" AS (
         SELECT class, value, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS n, sum(n) AS rows
-        FROM "sqlanon seen"
+        FROM "sqlanon values"
         GROUP BY class, value
     )
     SELECT max(alpha) AS alpha, count(*) AS classes
@@ -120,18 +120,18 @@ CREATE OR REPLACE MACRO sqlanon.alpha(rel, qi, sensitive, person := NULL) AS TAB
 -- delta-disclosure (Brickell and Shmatikov 2008): the greatest |ln(p/q)| of a value in a class, infinity if a class lacks a
 -- value of the source or has one that the source lacks; and the number of classes.
 CREATE OR REPLACE MACRO sqlanon.delta_disclosure(rel, qi, sensitive, reference := NULL, person := NULL) AS TABLE (
-    WITH "sqlanon seen" AS (
+    WITH "sqlanon values" AS (
         SELECT
             struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
             COLUMNS([sensitive]) AS value,
-            COLUMNS([coalesce(person, sensitive)]) AS who,
+            COLUMNS([coalesce(person, sensitive)]) AS person_id,
             count(*) AS n
         FROM query_table(rel)
         GROUP BY ALL
     ),
     "sqlanon counts" AS (
         SELECT class, value, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS n, sum(n) AS rows
-        FROM "sqlanon seen"
+        FROM "sqlanon values"
         GROUP BY class, value
     ),
     "sqlanon classes" AS (
@@ -147,7 +147,7 @@ CREATE OR REPLACE MACRO sqlanon.delta_disclosure(rel, qi, sensitive, reference :
         FROM (
             SELECT value, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS n
             FROM (
-                SELECT COLUMNS([sensitive]) AS value, COLUMNS([coalesce(person, sensitive)]) AS who, count(*) AS n
+                SELECT COLUMNS([sensitive]) AS value, COLUMNS([coalesce(person, sensitive)]) AS person_id, count(*) AS n
                 FROM query_table(coalesce(reference, rel))
                 GROUP BY ALL
             )
@@ -174,18 +174,18 @@ CREATE OR REPLACE MACRO sqlanon.delta_disclosure(rel, qi, sensitive, reference :
 -- most by which a gain exceeds its own -ln q (0: never); and the number of classes.
 -- Basic beta-likeness means beta <= b; enhanced beta-likeness also means enhanced_excess = 0.
 CREATE OR REPLACE MACRO sqlanon.beta_likeness(rel, qi, sensitive, reference := NULL, person := NULL) AS TABLE (
-    WITH "sqlanon seen" AS (
+    WITH "sqlanon values" AS (
         SELECT
             struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
             COLUMNS([sensitive]) AS value,
-            COLUMNS([coalesce(person, sensitive)]) AS who,
+            COLUMNS([coalesce(person, sensitive)]) AS person_id,
             count(*) AS n
         FROM query_table(rel)
         GROUP BY ALL
     ),
     "sqlanon counts" AS (
         SELECT class, value, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS n, sum(n) AS rows
-        FROM "sqlanon seen"
+        FROM "sqlanon values"
         GROUP BY class, value
     ),
     "sqlanon classes" AS (
@@ -201,7 +201,7 @@ CREATE OR REPLACE MACRO sqlanon.beta_likeness(rel, qi, sensitive, reference := N
         FROM (
             SELECT value, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS n
             FROM (
-                SELECT COLUMNS([sensitive]) AS value, COLUMNS([coalesce(person, sensitive)]) AS who, count(*) AS n
+                SELECT COLUMNS([sensitive]) AS value, COLUMNS([coalesce(person, sensitive)]) AS person_id, count(*) AS n
                 FROM query_table(coalesce(reference, rel))
                 GROUP BY ALL
             )
@@ -226,18 +226,18 @@ CREATE OR REPLACE MACRO sqlanon.beta_likeness(rel, qi, sensitive, reference := N
 
 -- The quasi-identifiers, class_size, and delta, beta, enhanced_excess and alpha of each class.
 CREATE OR REPLACE MACRO sqlanon.disclosure_classes(rel, qi, sensitive, reference := NULL, person := NULL) AS TABLE (
-    WITH "sqlanon seen" AS (
+    WITH "sqlanon values" AS (
         SELECT
             struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class,
             COLUMNS([sensitive]) AS value,
-            COLUMNS([coalesce(person, sensitive)]) AS who,
+            COLUMNS([coalesce(person, sensitive)]) AS person_id,
             count(*) AS n
         FROM query_table(rel)
         GROUP BY ALL
     ),
     "sqlanon counts" AS (
         SELECT class, value, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS n, sum(n) AS rows
-        FROM "sqlanon seen"
+        FROM "sqlanon values"
         GROUP BY class, value
     ),
     "sqlanon classes" AS (
@@ -253,7 +253,7 @@ CREATE OR REPLACE MACRO sqlanon.disclosure_classes(rel, qi, sensitive, reference
         FROM (
             SELECT value, CASE WHEN person IS NULL THEN sum(n) ELSE count(*) END AS n
             FROM (
-                SELECT COLUMNS([sensitive]) AS value, COLUMNS([coalesce(person, sensitive)]) AS who, count(*) AS n
+                SELECT COLUMNS([sensitive]) AS value, COLUMNS([coalesce(person, sensitive)]) AS person_id, count(*) AS n
                 FROM query_table(coalesce(reference, rel))
                 GROUP BY ALL
             )

@@ -35,10 +35,10 @@ CREATE OR REPLACE MACRO sqlanon.reidentification_risk(rel, qi, threshold := 0.2)
 -- an attacker tries all rows (the marketer's risk times the rows). Rows that match nobody have risk 0
 -- (classes_of_nobody, rows_of_nobody).
 CREATE OR REPLACE MACRO sqlanon.journalist_risk(rel, qi, population, threshold := 0.2) AS TABLE (
-    WITH "sqlanon matched" AS (
-        SELECT theirs, count(*) AS n, sum(own)::BIGINT AS own
+    WITH "sqlanon matched sizes" AS (
+        SELECT population_size, count(*) AS n, sum(matched_rows)::BIGINT AS matched_rows
         FROM (
-            SELECT sum(own)::BIGINT AS own, sum(theirs)::BIGINT AS theirs
+            SELECT sum(matched_rows)::BIGINT AS matched_rows, sum(population_size)::BIGINT AS population_size
             FROM (
                 SELECT struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))), count(*), 0
                 FROM query_table(rel)
@@ -47,37 +47,42 @@ CREATE OR REPLACE MACRO sqlanon.journalist_risk(rel, qi, population, threshold :
                 SELECT struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))), 0, count(*)
                 FROM query_table(population)
                 GROUP BY ALL
-            ) AS u(class, own, theirs)
+            ) AS u(class, matched_rows, population_size)
             GROUP BY class
         )
-        WHERE own > 0
-        GROUP BY theirs
+        WHERE matched_rows > 0
+        GROUP BY population_size
     ),
     "sqlanon figures" AS (
         SELECT
-            (SELECT min(theirs) FROM "sqlanon matched" WHERE theirs > 0) AS least,
-            (SELECT nullif(fsum(own), 0) FROM "sqlanon matched") AS whole,
+            (SELECT min(population_size) FROM "sqlanon matched sizes" WHERE population_size > 0) AS least,
+            (SELECT nullif(fsum(matched_rows), 0) FROM "sqlanon matched sizes") AS whole,
             (
-                SELECT coalesce(sum(found / theirs ORDER BY theirs), 0)
-                FROM (SELECT theirs, fsum(own) AS found FROM "sqlanon matched" WHERE theirs > 0 GROUP BY theirs)
+                SELECT coalesce(sum(risky_rows / population_size ORDER BY population_size), 0)
+                FROM (
+                    SELECT population_size, fsum(matched_rows) AS risky_rows
+                    FROM "sqlanon matched sizes"
+                    WHERE population_size > 0
+                    GROUP BY population_size
+                )
             ) AS expected
     )
     SELECT
-        coalesce(1 / nullif(fsum(theirs) FILTER (theirs = (SELECT least FROM "sqlanon figures")), 0), 0) AS highest,
+        coalesce(1 / nullif(fsum(population_size) FILTER (population_size = (SELECT least FROM "sqlanon figures")), 0), 0) AS highest,
         coalesce(
             greatest(
-                sum(n) FILTER (theirs > 0) / nullif(fsum(n * theirs), 0),
+                sum(n) FILTER (population_size > 0) / nullif(fsum(n * population_size), 0),
                 (SELECT expected / whole FROM "sqlanon figures")
             ),
             0
         ) AS average,
-        coalesce(sum(own) FILTER (theirs = (SELECT least FROM "sqlanon figures")), 0)::BIGINT AS rows_at_highest,
-        coalesce(sum(own) FILTER (theirs > 0 AND 1 > threshold * theirs), 0)::BIGINT AS rows_above,
+        coalesce(sum(matched_rows) FILTER (population_size = (SELECT least FROM "sqlanon figures")), 0)::BIGINT AS rows_at_highest,
+        coalesce(sum(matched_rows) FILTER (population_size > 0 AND 1 > threshold * population_size), 0)::BIGINT AS rows_above,
         (SELECT expected FROM "sqlanon figures") AS expected,
-        coalesce(sum(n) FILTER (theirs = 0), 0)::BIGINT AS classes_of_nobody,
-        coalesce(sum(own) FILTER (theirs = 0), 0)::BIGINT AS rows_of_nobody,
-        coalesce(sum(own), 0)::BIGINT AS rows
-    FROM "sqlanon matched"
+        coalesce(sum(n) FILTER (population_size = 0), 0)::BIGINT AS classes_of_nobody,
+        coalesce(sum(matched_rows) FILTER (population_size = 0), 0)::BIGINT AS rows_of_nobody,
+        coalesce(sum(matched_rows), 0)::BIGINT AS rows
+    FROM "sqlanon matched sizes"
 );
 
 -- The histogram of class sizes: how many classes have each size, and how many rows they have together.
