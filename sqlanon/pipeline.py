@@ -46,9 +46,8 @@ from sqlanon.policy.compatibility import LEDGER_FEATURES, collect_sections, find
 from sqlanon.publish.draft import ReleaseDraft, show_audit, show_rows
 from sqlanon.publish.stage import Ledger, NoLedger, copy_audited_rows
 from sqlanon.publish.stage import publish as audit_and_publish
-from sqlanon.publish.targets.base import target_for
+from sqlanon.publish.targets.base import refuse_unsupported, target_for
 from sqlanon.recode.stage import recode
-from sqlanon.release.target_kinds import kind_for_target
 from sqlanon.sources import Source, source_errors
 from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.run import Run, keep_work_tables
@@ -191,7 +190,7 @@ def draft(
     """Run all stages before the audit on a bound source."""
     if problems := list(find_conflicts(LEDGER_FEATURES, collect_sections(dict(policy)))):
         raise PolicyError(problems)
-    kind_for_target(None, policy).refuse(policy, run.source)
+    refuse_unsupported(policy, run.source)
     with source_errors():
         noise = _plan_noise(runner, run, policy)  # refuse impossible noise before the search
         search_input = (prepare_input or prepare_with_earlier_releases)(runner, run, policy)

@@ -12,7 +12,6 @@ from sqlanon.places.addresses import format_location
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import SuppressedRows
 from sqlanon.release.source_change import SourceChange
-from sqlanon.release.target_kinds import kind_for_path
 from sqlanon.support.checks import Check, check_faults
 from sqlanon.support.markup import html_table
 from sqlanon.support.resources import __version__
@@ -40,6 +39,8 @@ class Verification:
         was not measured.
     source_change:
         The changes of the source since publication, if the release itself is unchanged; else None.
+    is_file:
+        Whether the release is a file.
     """
 
     path: Path
@@ -50,11 +51,7 @@ class Verification:
     sha256: str | None = None
     residual_risk: ResidualRisk | None = None
     source_change: SourceChange | None = None
-
-    @property
-    def is_file(self) -> bool:
-        """Whether the release is a file."""
-        return kind_for_path(self.path).in_files
+    is_file: bool = False
 
     @property
     def verified(self) -> bool:

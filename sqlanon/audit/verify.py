@@ -91,7 +91,8 @@ def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verificatio
     if release.layout is not None and release.flaw:
         contents = Check("contents", False, release.flaw)
     if contents is not None and not contents.passed:
-        return Verification(path, release.manifest, tuple(_checks_without_rows(release, contents)), digest="")
+        checks = tuple(_checks_without_rows(release, contents))
+        return Verification(path, release.manifest, checks, digest="", is_file=release.is_file)
     digest = release.queries.rows(call_digest(SUBJECT.name))[0][1]
     return verify_rows(path, release, release.engine.columns(SUBJECT), digest, fresh, contents)
 
@@ -116,7 +117,7 @@ def verify_rows(
     checks = tuple(_checks(release, columns, digest, fresh, contents))
     has_suppression = any(check.name == SUPPRESSION and check.passed for check in checks)
     suppressed = read_suppressed_rows(release.engine) if has_suppression else None
-    return Verification(path, release.manifest, checks, digest, suppressed)
+    return Verification(path, release.manifest, checks, digest, suppressed, is_file=release.is_file)
 
 
 def verification_sql(manifest: Manifest) -> list[str]:

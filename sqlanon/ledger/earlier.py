@@ -44,8 +44,8 @@ from sqlanon.policy import Attribute, Policy
 from sqlanon.policy.compatibility import LEDGER_FEATURES, collect_sections, find_conflicts
 from sqlanon.policy.problems import join_key
 from sqlanon.publish.targets.base import Reach, recorded_location
+from sqlanon.publish.targets.kinds import kind_for_path
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.target_kinds import kind_for_path
 from sqlanon.requirements import guaranteed_k
 from sqlanon.requirements.k_anonymity import Shield
 from sqlanon.sources import Source

@@ -32,8 +32,8 @@ from sqlanon.places.addresses import format_location
 from sqlanon.publish.draft import ReplacedRelease
 from sqlanon.publish.stage import NoLedger
 from sqlanon.publish.targets.base import PUBLISH_ELSEWHERE, Reach
+from sqlanon.publish.targets.kinds import kind_for_path
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.target_kinds import kind_for_path
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.checks import Check

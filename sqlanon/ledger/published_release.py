@@ -17,8 +17,8 @@ from sqlanon.places.addresses import format_location
 from sqlanon.policy import Policy
 from sqlanon.publish.draft import ReleaseDraft
 from sqlanon.publish.targets.base import Reach, recorded_location, release_location
+from sqlanon.publish.targets.kinds import kind_for_path, kind_for_target
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.target_kinds import kind_for_path
 from sqlanon.requirements import needs_source
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run
@@ -118,8 +118,9 @@ def _place(policy: Policy) -> Path:
 
 
 def _is_at(publication: Publication, place: Path, policy: Policy) -> bool:
-    if policy.release is not None and policy.release.spark:  # the source identifies the Spark server
-        return kind_for_path(publication.path).name == "spark" and publication.path.name == place.name
+    kind = kind_for_target(None, policy)
+    if kind.is_at_source:
+        return kind_for_path(publication.path) is kind and publication.path.name == place.name
     return publication.path == place
 
 

@@ -17,13 +17,13 @@ from sqlanon.errors import ReleaseError
 from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.policy.guarantee import strategy_guarantee
 from sqlanon.publish.targets.base import ExpectedFigures
+from sqlanon.publish.targets.kinds import kind_for_target
 from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.recode.stage import Recoding
 from sqlanon.release.label_levels import find_range_kinds, label_levels
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, types_in, utc_now
 from sqlanon.release.metadata import SuppressedRows, can_show_labels, suppressed_by_label
 from sqlanon.release.score import is_proof_public, is_score_public, public_generalization
-from sqlanon.release.target_kinds import kind_for_target
 from sqlanon.requirements import guaranteed_k, list_requirement_queries, needs_source
 from sqlanon.requirements.audit import AuditedRelease, PrivateRelations, Queryable
 from sqlanon.requirements.macros import call_digest, call_k_anonymity

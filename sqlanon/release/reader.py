@@ -177,6 +177,10 @@ class OpenRelease:
     layout: Layout | None = None
     flaw: str = ""
 
+    @property
+    def is_file(self) -> bool:
+        return self.is_database or self.file is not None
+
 
 @contextmanager
 def open_audit_engine(limits: Limits = NO_LIMITS) -> Iterator[tuple[DuckDBEngine, Path]]:

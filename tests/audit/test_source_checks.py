@@ -51,7 +51,7 @@ class Subject:
             connection.execute(statement.replace("released_rows", "memory.main.released_rows"))
         manifest = replace(self.manifest, **claims)
         suppressed = self.suppressed if suppressed is None else suppressed
-        verification = Verification(Path("r.parquet"), manifest, checks, manifest.digest, suppressed)
+        verification = Verification(Path("r.parquet"), manifest, checks, manifest.digest, suppressed, is_file=True)
         connection.execute(f"DROP TABLE IF EXISTS {draft.run.work('suppressed').sql('duckdb')}")
         search_input = replace(draft.search_input, **(search or {}))
         try:
@@ -266,6 +266,6 @@ def test_the_release_was_made_by_the_policy_and_shows_it(
     made_by: sqlanon.Policy, policy: sqlanon.Policy, policy_entries: dict[str, Any], expected: set[str], plain: Subject
 ) -> None:
     manifest = replace(plain.manifest, policy=POLICY.redact() | policy_entries, policy_hash=made_by.fingerprint())
-    verification = Verification(Path("r.duckdb").absolute(), manifest, (), "digest")
+    verification = Verification(Path("r.duckdb").absolute(), manifest, (), "digest", is_file=True)
     checks = {check.name.removeprefix(SOURCE_PREFIX): check.passed for check in check_policy(policy, verification)}
     assert checks == {name: name not in expected for name in ("policy", "manifest")}

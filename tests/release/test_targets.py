@@ -19,14 +19,14 @@ from sqlanon.audit.verification import Verification
 from sqlanon.audit.verify import verify_release
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
+from sqlanon.publish.targets import kinds as seam
 from sqlanon.publish.targets.base import Draft, Reach, ReleaseTarget, Staged
 from sqlanon.publish.targets.file.target import FileTarget, StagedFile
+from sqlanon.publish.targets.kinds import TargetKind
 from sqlanon.publish.targets.postgres.target import PostgresTarget, StagedPostgres
 from sqlanon.publish.targets.spark.target import SparkTarget, StagedSpark
-from sqlanon.release import target_kinds as seam
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.reader import SUBJECT, CachedQueries, OpenRelease
-from sqlanon.release.target_kinds import TargetKind
 from sqlanon.requirements.macros import call_digest, call_k_anonymity
 from sqlanon.support.resources import RELEASE_MACROS, macro_script
 from support.ledger_hospital import FINE_RACE, FINE_ZIP, hospital

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlanon import measures, requirements
 from sqlanon.policy.strategies import STRATEGIES
-from sqlanon.release import target_kinds as target
+from sqlanon.publish.targets import kinds as target
 from sqlanon.sources import kinds as sources
 from sqlanon.strategies import registry
 from support.files import ROOT

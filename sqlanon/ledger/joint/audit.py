@@ -62,8 +62,8 @@ from sqlanon.ledger.same_people import SharedPeople
 from sqlanon.places.addresses import format_location
 from sqlanon.policy.noise import ROUNDING
 from sqlanon.publish.targets.base import Reach
+from sqlanon.publish.targets.kinds import kind_for_path
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.target_kinds import kind_for_path
 from sqlanon.requirements import guaranteed_k
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput

@@ -17,7 +17,7 @@ from sqlanon.ledger.same_people import SharedPeople
 from sqlanon.places.addresses import format_location
 from sqlanon.policy import Policy, ReleaseSection
 from sqlanon.policy.compatibility import EARLIER_RELEASES, REMOTE_SOURCES, collect_sections, find_conflicts
-from sqlanon.release.target_kinds import kind_for_path
+from sqlanon.publish.targets.kinds import kind_for_path
 from sqlanon.support.notices import count_noun
 
 MaskedRows: TypeAlias = Literal["none", "own class", "left out"]

@@ -21,9 +21,9 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import ReleaseError
 from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.policy import Policy
+from sqlanon.publish.targets.kinds import KINDS, kind_for_path, kind_for_target
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn
 from sqlanon.release.metadata import SuppressedRows
-from sqlanon.release.target_kinds import KINDS, kind_for_path, kind_for_target
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
@@ -169,6 +169,13 @@ class Reach:
 
     policy: Policy | None = field(default=None, repr=False)
     source: Source | None = field(default=None, repr=False)
+
+
+def refuse_unsupported(policy: Policy, source: Source) -> None:
+    """Refuse a policy whose release its target cannot hold, before the search."""
+    module = import_module(kind_for_target(None, policy).module)
+    if hasattr(module, "refuse_unsupported"):
+        module.refuse_unsupported(policy, source)
 
 
 def target_for(draft: Draft, target: Any, table_name: str | None) -> ReleaseTarget:

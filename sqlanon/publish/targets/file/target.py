@@ -299,7 +299,7 @@ class FileLocation:
         is_unchanged = sha256 is not None and path.is_file() and bool(check_sha256(path, sha256).passed)
         if trusted or is_unchanged:
             manifest = read_manifest(path, limits, version)
-            verification = Verification(path, manifest, (), manifest.digest)
+            verification = Verification(path, manifest, (), manifest.digest, is_file=True)
         else:
             verification = verify_file(path, limits=limits, version=version)
         yield OpenedFile(path, verification, identity, sha256 is not None and not is_unchanged)
@@ -484,7 +484,7 @@ def write_rows(draft: Draft, query: exp.Select, file: Path, table_name: str, wit
         engine.detach(STAGED)
 
 
-def refuse_unsupported_source(policy: Policy, source: Source) -> None:
+def refuse_unsupported(policy: Policy, source: Source) -> None:
     """Refuse unchanged columns that the policy's file cannot hold, before the search.
 
     The types of generalized columns are not known yet.

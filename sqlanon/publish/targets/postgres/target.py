@@ -124,7 +124,7 @@ class PostgresTarget(ServerTarget):
             yield server
 
 
-def refuse_unsupported_server(policy: Policy, source: Source) -> None:
+def refuse_unsupported(policy: Policy, source: Source) -> None:
     """Refuse a server that cannot hold the policy's release, before the search.
 
     A server that cannot be reached now may be reached when the release is published, or not be used.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from sqlanon.places.addresses import (
     resolves_to_spark,
 )
 from sqlanon.policy import Policy
-from sqlanon.sources import Source
 
 
 @dataclass(frozen=True)
@@ -30,17 +28,18 @@ class TargetKind:
         The name in the registry.
     module:
         A module with ``target_for(draft, target, table_name)``, ``release_location(release, table_name)`` and
-        ``recorded_location(path, table_name, reach)``.
+        ``recorded_location(path, table_name, reach)``; optionally with ``refuse_unsupported(policy, source)``, which
+        raises an error before the search if the target cannot hold the policy's release.
     takes:
         Whether `publish` writes to this target; for a target of None, whether the policy names one.
     reads:
         Whether a release that a caller names is of this kind.
     recorded:
         Whether a path in the catalog is of this kind.
-    refuse:
-        Raise an error before the search if the target cannot hold the columns of the source.
     in_files:
         Whether a release is a file.
+    is_at_source:
+        Whether releases are on the server of the source, whose address policies do not repeat.
     compares:
         Whether the rows of a release can be compared with another release.
     writes:
@@ -52,8 +51,8 @@ class TargetKind:
     takes: Callable[[Any, Policy], bool] = lambda target, policy: False
     reads: Callable[[Any], bool] = lambda release: False
     recorded: Callable[[Path], bool] = lambda path: False
-    refuse: Callable[[Policy, Source], None] = lambda policy, source: None
     in_files: bool = False
+    is_at_source: bool = False
     compares: bool = True
     writes: str = "a fresh file"
 
@@ -84,28 +83,23 @@ def _is_in_section(name: str) -> Callable[[Any, Policy], bool]:
     return lambda target, policy: target is None and policy.release is not None and bool(getattr(policy.release, name))
 
 
-_FILE = "sqlanon.publish.targets.file.target"
-_POSTGRES = "sqlanon.publish.targets.postgres.target"
-
 register(
     TargetKind(
         "file",
-        _FILE,
+        "sqlanon.publish.targets.file.target",
         takes=lambda target, policy: True,
         reads=lambda release: isinstance(release, (str, PathLike)),
         recorded=lambda path: True,
-        refuse=lambda policy, source: import_module(_FILE).refuse_unsupported_source(policy, source),
         in_files=True,
     )
 )
 register(
     TargetKind(
         "postgres",
-        _POSTGRES,
+        "sqlanon.publish.targets.postgres.target",
         takes=_is_in_section("postgres"),
         reads=lambda release: isinstance(release, str) and is_postgres(release),
         recorded=is_postgres_location,
-        refuse=lambda policy, source: import_module(_POSTGRES).refuse_unsupported_server(policy, source),
         writes="a new table in PostgreSQL",
     )
 )
@@ -116,6 +110,7 @@ register(
         takes=_is_in_section("spark"),
         reads=lambda release: is_session(release) or (isinstance(release, str) and resolves_to_spark(release)),
         recorded=is_spark_location,
+        is_at_source=True,
         compares=False,
         writes="a new table in Spark",
     )
