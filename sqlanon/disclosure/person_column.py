@@ -98,7 +98,7 @@ def _find_in_remote_rows(source: Source, all_columns: AllColumns, columns: Colum
     def run_query(query: exp.Query) -> Sequence[tuple[Any, ...]]:
         return source.query_remote_rows(query, all_columns.relation)
 
-    counts = exact_counts if all_columns.engine.dialect == "postgres" else approximate_counts_query
+    counts = approximate_counts_query if all_columns.engine.APPROXIMATES_COUNTS else exact_counts
     return _find_among(run_query, REMOTE_ROWS, all_columns.types, columns, rows, counts)
 
 

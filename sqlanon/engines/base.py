@@ -39,6 +39,9 @@ class Engine(Queryable, Protocol):
     STREAMS_BATCHES: ClassVar[bool] = False  # `stream` yields batches as they are computed: memory use stays flat
     KEEPS_SUBQUERY_ORDER: ClassVar[bool] = False  # also of an ordered subquery that is joined to small tables
     RUNS_RECURSIVE_WINDOWS: ClassVar[bool] = False  # runs WITH RECURSIVE whose steps contain window functions
+    APPROXIMATES_COUNTS: ClassVar[bool] = False  # has `approx_count_distinct`
+    BINDS_STREAM_PARAMETERS: ClassVar[bool] = False  # `stream` takes parameters, as `rows` does
+    OPENS_READ_ONLY: ClassVar[bool] = False  # implements `RemoteEngine.read_only`
     WRITES_PARQUET: ClassVar[bool] = False  # implements `RemoteEngine.write_parquet`
     CACHES_ROWS: ClassVar[bool] = False  # implements `RemoteEngine.cache`
     RUNS_PYTHON: ClassVar[bool] = False  # implements `RemoteEngine.materialize_mapped`
@@ -74,6 +77,10 @@ class RemoteEngine(Engine):
     def is_local(self) -> bool:
         """Whether the whole engine runs on this machine and sees its folders."""
         return False
+
+    def read_only(self) -> AbstractContextManager[None]:
+        """Open a read-only transaction, if the engine has transactions; raise its errors as in `translate_errors`."""
+        raise NotImplementedError
 
     def write_parquet(self, query: exp.Expr, directory: str) -> int:
         """Write the rows of a query as Parquet files to a new directory that the engine and this machine share."""

@@ -187,6 +187,7 @@ class DuckDBEngine(WorkEngine):
     STREAMS_BATCHES = True
     KEEPS_SUBQUERY_ORDER = True
     RUNS_RECURSIVE_WINDOWS = True
+    APPROXIMATES_COUNTS = True
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, holder: DuckDBEngine | None = None) -> None:
         self.connection = connection

@@ -269,15 +269,15 @@ class SourcePeople:
         least = exp.array(*(_PARSE_HASH(digits=col(f"least_{i}")) for i in positions))
         constant = exp.array(*(col(f"least_{i}").eq(col(f"greatest_{i}")) for i in positions))
         engine, server = self.run.engine, all_columns.engine
-        if server.dialect == "duckdb":
-            if server is not engine:  # this engine cannot read the relations of another DuckDB
-                raise UnreadableColumnsError("people are not sampled in this kind of source")
+        if server is engine:
             with source_errors():
                 engine.execute(
                     create_table(target.copy(), _FETCHED_SAMPLE(fetched=query, least=least, constant=constant))
                 )
             return
-        parameters = [[_hash_key(secret)]] if server.dialect == "postgres" else []
+        if not server.OPENS_READ_ONLY:
+            raise UnreadableColumnsError("people are not sampled in this kind of source")
+        parameters = [[_hash_key(secret)]] if server.BINDS_STREAM_PARAMETERS else []
         with source_errors(), server.read_only(), server.stream(query, *parameters) as reader:
             engine.copy_arrow(
                 target.copy(), reader, lambda arrow: _FETCHED_SAMPLE(fetched=arrow, least=least, constant=constant)
@@ -298,9 +298,9 @@ class SourcePeople:
 
 
 def _sample_query(all_columns: AllColumns, key: str, other_columns: Sequence[str], secret: str) -> exp.Select:
-    """The statement that takes a sample. In PostgreSQL, the key of the hashes is its first parameter."""
-    dialect = all_columns.engine.dialect
-    hash_key = cast(exp.Parameter(this=exp.Literal.number(1)), "TEXT") if dialect == "postgres" else text(secret)
+    """The statement that takes a sample. The key of the hashes is its first parameter, if the engine binds any."""
+    dialect, binds = all_columns.engine.dialect, all_columns.engine.BINDS_STREAM_PARAMETERS
+    hash_key = cast(exp.Parameter(this=exp.Literal.number(1)), TEXT_TYPES[dialect]) if binds else text(secret)
     types, source = all_columns.types, aliased(all_columns.relation, "source")
     values: list[exp.Expr] = []
     for i, name in enumerate(other_columns):

@@ -75,15 +75,14 @@ def sample_source(run: Run, policy: Policy, secret: str, run_id: str, rows: int)
 
 
 def _sampled_rows(run: Run, policy: Policy, secret: str) -> SampledRows | None:
-    """The rows of a source, if its engine can hash values."""
+    """The rows of a source, if they can be sampled."""
     sampled = run.source.sampling_relation(run.engine)
-    if sampled is None or sampled.engine.dialect not in ("duckdb", "postgres"):
+    if sampled is None:
         return None
     declared = {name.lower() for name in (*policy.attributes, *policy.source.key)}
     columns = sorted(sampled.columns, key=lambda name: name.lower() not in declared)[:MOST_COLUMNS]
-    return (DuckDBRows if sampled.engine.dialect == "duckdb" else PostgresRows)(
-        run, columns, _hash_key(secret), sampled
-    )
+    rows = DuckDBRows if sampled.engine is run.engine else PostgresRows
+    return rows(run, columns, _hash_key(secret), sampled)
 
 
 def _hash_key(secret: str) -> str:

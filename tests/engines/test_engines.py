@@ -161,6 +161,22 @@ def caches_rows(engine: Any) -> bool:
     return bool(engine.cache("sqlanon_cached", numbers(engine, "SELECT i FROM {r}")) == 10)
 
 
+def approximates_counts(engine: Engine) -> bool:
+    rows = numbers(engine, "SELECT i FROM {r}").subquery("q")
+    return 8 <= engine.rows(exp.select(exp.ApproxDistinct(this=exp.column("i"))).from_(rows))[0][0] <= 12
+
+
+def binds_stream_parameters(engine: Any) -> bool:
+    parameter = exp.Parameter(this=exp.Literal.number(1))
+    with engine.stream(exp.select(exp.cast(parameter, "TEXT").as_("name")), ["x"]) as reader:
+        return bool(reader.read_all().to_pydict() == {"name": ["x"]})
+
+
+def opens_read_only(engine: Any) -> bool:
+    with engine.read_only():
+        return bool(engine.rows(exp.select("1 AS a")) == [(1,)])
+
+
 PROBES: dict[str, Callable[[Any], bool]] = {
     "STREAMS_BATCHES": gives_batches,
     "CACHES_ROWS": caches_rows,
@@ -168,6 +184,9 @@ PROBES: dict[str, Callable[[Any], bool]] = {
     "KEEPS_SUBQUERY_ORDER": keeps_inner_order,
     "RUNS_RECURSIVE_WINDOWS": has_recursion,
     "RUNS_PYTHON": runs_python,
+    "APPROXIMATES_COUNTS": approximates_counts,
+    "BINDS_STREAM_PARAMETERS": binds_stream_parameters,
+    "OPENS_READ_ONLY": opens_read_only,
 }
 
 

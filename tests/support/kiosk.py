@@ -21,8 +21,8 @@ class KioskEngine:
     """What every engine satisfies, and what an engine with tables of its own does."""
 
     dialect = "duckdb"
-    STREAMS_BATCHES = KEEPS_SUBQUERY_ORDER = RUNS_RECURSIVE_WINDOWS = True
-    WRITES_PARQUET = CACHES_ROWS = RUNS_PYTHON = False
+    STREAMS_BATCHES = KEEPS_SUBQUERY_ORDER = RUNS_RECURSIVE_WINDOWS = APPROXIMATES_COUNTS = True
+    BINDS_STREAM_PARAMETERS = OPENS_READ_ONLY = WRITES_PARQUET = CACHES_ROWS = RUNS_PYTHON = False
     place = "the kiosk"
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:

@@ -128,6 +128,8 @@ class PostgresEngine(RemoteEngine):
     STREAMS_BATCHES = True
     KEEPS_SUBQUERY_ORDER = True
     RUNS_RECURSIVE_WINDOWS = True
+    BINDS_STREAM_PARAMETERS = True
+    OPENS_READ_ONLY = True
 
     def __init__(self, connection: Any, place: str, user_path: str = SEARCH_PATH) -> None:
         self.connection, self.place, self._user_path = connection, place, user_path

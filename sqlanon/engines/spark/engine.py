@@ -96,6 +96,8 @@ class SparkEngine(RemoteEngine):
     """Runs sqlglot expressions in a Spark session, in a thread of its own."""
 
     dialect = "spark"
+    APPROXIMATES_COUNTS = True
+    OPENS_READ_ONLY = True
     WRITES_PARQUET = True
     CACHES_ROWS = True
     RUNS_PYTHON = True
