@@ -377,7 +377,7 @@ class Database:
         ReleaseError
             There is no release, or it is in PostgreSQL or Spark; or the report cannot be written.
         """
-        return self._write_report(of, path, private, policy, strategies, progress).holds
+        return self._write_report(of, path, private, policy, strategies, progress).is_verified
 
     def _write_report(
         self,

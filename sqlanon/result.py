@@ -130,7 +130,7 @@ class Result:
         self.smallest_class = self.smallest_class_rows = recoding.smallest_class
         self.persons = self.released_persons = self.suppressed_persons = self.partly_released_persons = None
         if (persons := recoding.persons) is not None:
-            self.persons, self.released_persons = persons.persons, persons.released
+            self.persons, self.released_persons = persons.persons, persons.fully_released
             self.suppressed_persons, self.partly_released_persons = persons.suppressed, persons.partly_released
             self.smallest_class = persons.smallest_class
         self.null_map = None if recoding.population_match is None else recoding.population_match.null_map
@@ -444,7 +444,7 @@ class Result:
         ReleaseError
             The report cannot be written there.
         """
-        return self._write_report(path, private, compared).holds
+        return self._write_report(path, private, compared).is_verified
 
     def _write_report(
         self, path: str | os.PathLike[str], private: bool, compared: duckdb.DuckDBPyRelation | None

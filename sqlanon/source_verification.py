@@ -403,14 +403,14 @@ def _check_persons(search_input: SearchInput, manifest: Manifest, figures: Perso
         return []
     policy = search_input.policy
     claimed = manifest.persons, manifest.released_persons, manifest.suppressed_persons, manifest.partly_released_persons
-    passed = claimed == (figures.persons, figures.released, figures.suppressed, figures.partly_released)
+    passed = claimed == (figures.persons, figures.fully_released, figures.suppressed, figures.partly_released)
     if policy.suppresses_after_noise and manifest.suppressed_persons is not None:
         passed = (
             manifest.persons == figures.persons
             and figures.suppressed <= manifest.suppressed_persons
             and search_input.limit.allows(0, manifest.suppressed_persons)
         )
-    claim = f"{figures.released:,} of {figures.persons:,} persons are released with all their rows"
+    claim = f"{figures.fully_released:,} of {figures.persons:,} persons are released with all their rows"
     failure = f"{claim}; the release claims {manifest.released_persons}"
     checks = [source_check("persons", passed, claim, failure)]
     if not policy.suppresses_after_noise and not policy.masks_suppressed_rows:

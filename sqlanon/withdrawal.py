@@ -134,8 +134,9 @@ class Withdrawal:
 
 
 def withdraw(workspace: Workspace, policy: Policy, progress: StageProgress) -> Withdrawal:
-    """Make the policy's release again without the rows that were deleted from its source: at the same levels, or, if
-    these do not meet the policy, after a search among coarser ones.
+    """Make the policy's release again without the rows that were deleted from its source.
+
+    The new version has the levels of the release, or, if these do not meet the policy, the best coarser ones.
 
     The new version has only rows of the release, if they can be distinguished from the source's other rows.
     """

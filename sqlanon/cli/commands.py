@@ -579,8 +579,8 @@ def report(
     ):
         source_policy = None if policy is None else load_policy(policy, settings)
         facts = db._write_report(subject, output, private, source_policy, None if compare else (), progress)
-    verdict = "the policy's requirements hold" if facts.holds else "NOT verified"
+    verdict = "the policy's requirements hold" if facts.is_verified else "NOT verified"
     print_lines(f"{output.absolute()}: {verdict}")
     printing.print_residual_risk(facts.worst)
-    if not facts.holds:
+    if not facts.is_verified:
         raise typer.Exit(1)

@@ -208,7 +208,9 @@ def confined_columns(query: exp.Expr, confined: Mapping[str, frozenset[str]]) ->
         if expression.is_star:
             relation = expression.table.lower() if isinstance(expression, exp.Column) else ""
             output |= by_relation.get(relation, all_confined)
-        elif any(_shows_confined(column, by_relation, all_confined) for column in expression.find_all(exp.Column)):
+        elif any(
+            _exposes_confined_column(column, by_relation, all_confined) for column in expression.find_all(exp.Column)
+        ):
             output.add(expression.alias_or_name.lower())
     return frozenset(output)
 
@@ -252,7 +254,7 @@ def _rename_columns(relation: exp.Expr, columns: frozenset[str]) -> frozenset[st
     return frozenset(alias for name, alias in zip(names, aliases, strict=False) if name in columns)
 
 
-def _shows_confined(
+def _exposes_confined_column(
     column: exp.Column, by_relation: Mapping[str, frozenset[str]], all_confined: frozenset[str]
 ) -> bool:
     """Whether a column of an output is confined, and not only counted."""

@@ -99,7 +99,7 @@ class RowCodes:
 
     def frequency(self, levels: Levels) -> exp.Select:
         """The frequency set at some levels: combinations of codes, with the codes of all levels above."""
-        query, keys = self._at(self.table, levels)
+        query, keys = self._join_codes(self.table, levels)
         return self._count(query, keys, levels)
 
     def class_sizes(self, levels: Levels, half: Half | None = None) -> exp.Select:
@@ -107,13 +107,13 @@ class RowCodes:
 
         With ``half``, only of the classes with these codes.
         """
-        query, keys = self._at(self.table, levels, half)
+        query, keys = self._join_codes(self.table, levels, half)
         sizes = query.select(
             as_column(keys[KNOWN].copy(), KNOWN), as_column(exp.Count(this=exp.Star()), ROWS), copy=False
         )
         return sizes.group_by(*keys.values(), copy=False)
 
-    def with_own_codes(self, levels: Levels) -> list[int]:
+    def splittable_attributes(self, levels: Levels) -> list[int]:
         """The attributes below their top with a column of their own, which `half` can split."""
         alone = (next(iter(pack.factors)) for pack in self.packs if pack.table is None)
         return [i for i in alone if levels[i] < self.attributes[i].height]
@@ -126,7 +126,7 @@ class RowCodes:
 
     def distribution(self, pairs: ValuePairs, levels: Levels) -> exp.Select:
         """Count sensitive values by combination of codes; rows have the codes of all levels above, too."""
-        query, keys = self._at(pairs.rows, levels)
+        query, keys = self._join_codes(pairs.rows, levels)
         on = col("value", "r").eq(col(VALUE if pairs.leaves is None else "leaf", "s"))
         query = query.join(aliased(pairs.values, "s"), on=on, copy=False)
         keys |= {f"o{i}": col(f"o{i}", "r") for i in range(pairs.inner)}
@@ -139,7 +139,9 @@ class RowCodes:
         output += [as_column(col(f"s{s}"), f"o{i}") for i, s in enumerate(inner)]
         return subquery(select([*output, as_column(col(f"s{number}"), "value")], self.table.copy()), "pairs")
 
-    def _at(self, rows: exp.Expr, levels: Levels, half: Half | None = None) -> tuple[exp.Select, dict[str, exp.Expr]]:
+    def _join_codes(
+        self, rows: exp.Expr, levels: Levels, half: Half | None = None
+    ) -> tuple[exp.Select, dict[str, exp.Expr]]:
         """A query over coded rows ``r``, and the keys of classes at some levels: codes of attributes and packs,
         ``known``."""
         query, keys, flags = exp.Select().from_(aliased(rows, "r"), copy=False), dict[str, exp.Expr](), list[exp.Expr]()

@@ -70,7 +70,7 @@ _MOVERS_BY_VALUE = template("""
 class RemoteMembers:
     """Remote tables with the persons of each combination and sensitive value, and with the rows of the movers."""
 
-    runner: StatementRunner  # of the remote engine
+    runner: StatementRunner  # runs statements in the remote engine
     members: exp.Table
     movers: exp.Table
     has_movers: bool

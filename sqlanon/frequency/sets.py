@@ -61,7 +61,7 @@ class ClassSpace:
     """The tables that the equivalence classes of any generalization are computed from."""
 
     frequency: exp.Expr  # the frequency set, with the codes at the levels of the generalizations
-    heights: Levels  # of each quasi-identifier's hierarchy
+    heights: Levels  # the height of each quasi-identifier's hierarchy
     requirements: Requirements
     unknown: bool = False  # the frequency set has rows with unknown values, which are always suppressed
     sensitive: Mapping[Distribution, SensitiveTable] = field(default_factory=dict)
@@ -186,11 +186,11 @@ def is_large(rows: int) -> bool:
 class CountSource:
     """The tables that frequency sets are counted from."""
 
-    combinations: exp.Expr  # of values, with ``counts``; the source itself if ``counts`` is empty
+    combinations: exp.Expr  # distinct values with ``counts``; the source itself if ``counts`` is empty
     counts: tuple[str, ...]  # the count columns
     sensitive: Mapping[Distribution, ValuePairs]
     attributes: tuple[CodedAttribute, ...]  # the quasi-identifiers
-    rows: int  # of the source
+    rows: int  # the rows of the source
     sensitive_names: tuple[str, ...] = ()  # sensitive attributes that requirements refer to
     codes: RowCodes | None = None  # the codes of a large table
     movers: RemoteMovers | None = None  # persons in several combinations, of a source whose rows stay remote
@@ -299,7 +299,7 @@ class FrequencySets:
         codes, estimate = self.ground.codes, self._estimate
         if codes is None or estimate is None:
             return None
-        return max(codes.with_own_codes(levels), key=lambda i: estimate.count(i, levels[i]), default=None)
+        return max(codes.splittable_attributes(levels), key=lambda i: estimate.count(i, levels[i]), default=None)
 
     @contextmanager
     def half_at(self, levels: Levels, attribute: int, parity: int) -> Iterator[ClassSpace]:

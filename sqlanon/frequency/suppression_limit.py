@@ -23,7 +23,7 @@ class SuppressionLimit:
 
     rows: int
     persons: int | None = None
-    all_persons: int | None = None  # of the source
+    all_persons: int | None = None  # the persons of the source
 
     def allows(self, rows: int, persons: int | None) -> bool:
         """Whether the suppression of these rows, of this number of persons, is within the limit."""

@@ -120,7 +120,7 @@ class LabelledQuery:
     """A query over a column's values, with expressions for their labels."""
 
     query: exp.Select  # one row a value, with a column ``value``
-    labels: tuple[exp.Expr, ...]  # by level, finest first, over the query's columns; NULL for NULL
+    labels: tuple[exp.Expr, ...]  # one for each level, finest first, over the query's columns; NULL for NULL
     known: exp.Expr | None = None  # whether a value has labels; None if all values have
     open_end: exp.Expr | None = None  # label of a value beyond an open end, or NULL; None without open ends
 
@@ -129,7 +129,7 @@ class LabelledQuery:
 class GeneratedLevels:
     """Levels that a rule computes from the values."""
 
-    name: str  # of the rule, for messages
+    name: str  # the name of the rule, for messages
     levels: int  # number of levels, without a top
     extend: Callable[[exp.Select, str], LabelledQuery]  # adds labels to a query, with this prefix for new columns
     total: bool  # whether every value has labels
@@ -140,7 +140,7 @@ class GeneratedLevels:
 class ListedLevels:
     """Levels that a file, a table or categories list by key."""
 
-    name: str  # of the list, for messages
+    name: str  # the name of the list, for messages
     levels: int  # number of used levels
     width: int  # number of listed levels
     query: exp.Select  # columns ``c0`` (the key) and ``c1`` .. ``c{width}``, all text

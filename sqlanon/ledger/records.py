@@ -93,7 +93,7 @@ class Export:
 class History:
     """The contents of the ledger."""
 
-    publications: Sequence[Publication] = ()  # those that were not replaced, the oldest first
+    publications: Sequence[Publication] = ()  # the publications that were not replaced, the oldest first
     drafts: Sequence[Publication] = ()
     spent: Sequence[SpentEpsilon] = ()  # the releases with noise, one for each run and location
     exports: Sequence[Export] = ()

@@ -96,11 +96,11 @@ class RowComparison:
 
     run: Run
     policy: Policy
-    path: Path  # of the catalog
-    secret: str  # with which its samples are hashed
+    path: Path  # the file of the catalog
+    secret: str  # the secret that its samples are hashed with
     unknown: set[str] = field(default_factory=set)  # the descriptions of the sources that could not be compared
     why: str = ""  # the reason, if no source could be compared
-    undecided: set[str] = field(default_factory=set)  # those with the same columns and about as many rows
+    undecided: set[str] = field(default_factory=set)  # the sources with the same columns and about as many rows
 
     def shares(self, runs: Mapping[str, str]) -> dict[str, float]:
         """The share of rows in common, of the rows of the smaller source, by description."""

@@ -80,7 +80,7 @@ class LiveColumn:
     value: exp.Expr
 
     @property
-    def fits(self) -> exp.Expr:
+    def has_expected_type(self) -> exp.Expr:
         """Whether the column still has its type; the same for all rows, and known before any is read."""
         current = col(self.name)
         type_ = type_text(current) if "ENUM" in self.type else anonymous("TYPEOF", current)
@@ -204,7 +204,7 @@ def live_status(recipe: LiveRecipe) -> exp.Select:
         persons = template("SELECT NULL::BIGINT AS persons, NULL::BIGINT AS suppressed_persons")()
     else:
         column = recipe.columns[recipe.person]
-        person = anonymous("HASH", _VALUE(fits=column.fits, value=column.value))
+        person = anonymous("HASH", _VALUE(fits=column.has_expected_type, value=column.value))
         persons = template("""
             SELECT count(*) AS persons, count(*) FILTER (WHERE coalesce(k.n, 0) < b.n) AS suppressed_persons
             FROM (SELECT mover, count(*) AS n FROM (SELECT :mover AS mover FROM :base) AS m GROUP BY mover) AS b
@@ -258,10 +258,11 @@ def _select_source(recipe: LiveRecipe) -> exp.Select:
     would show those that cannot be cast. No value of another type is read, in whatever order the engine evaluates it.
     """
     values = [
-        as_column(_VALUE(fits=column.fits, value=column.value), f"value_{j}") for j, column in enumerate(recipe.columns)
+        as_column(_VALUE(fits=column.has_expected_type, value=column.value), f"value_{j}")
+        for j, column in enumerate(recipe.columns)
     ]
     query = template("SELECT :values FROM :base WHERE :fits")(
-        values=values, base=recipe.base, fits=all_of(column.fits for column in recipe.columns)
+        values=values, base=recipe.base, fits=all_of(column.has_expected_type for column in recipe.columns)
     )
     if not recipe.hierarchies:
         return query

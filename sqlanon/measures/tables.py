@@ -51,8 +51,11 @@ class _ClassCount(Measure):
         return figures.classes + figures.suppressed_rows // self.min_class_rows
 
     def lift(self, levels: Levels, figures: Figures) -> float:
-        """The classes that suppressed rows cannot form: both counts of classes assume that every suppressed row may
-        become part of a new class. Rounded down, because ⌊a − b⌋ is at most ⌊a⌋ − ⌊b⌋."""
+        """The number of classes that suppressed rows cannot form.
+
+        Both counts of classes assume that every suppressed row may become part of a new class. The number is rounded
+        down, because ⌊a − b⌋ is at most ⌊a⌋ − ⌊b⌋.
+        """
         return float(figures.suppressed_rows // self.min_class_rows)
 
 

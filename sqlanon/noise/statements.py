@@ -329,7 +329,7 @@ class DrawnNoise:
     kept: exp.Table | None  # the released records; None: all
     columns: tuple[NoisyColumn, ...]
     names: tuple[str, ...]  # the columns of the rows
-    column_count: int  # of the release
+    column_count: int  # the number of released columns
     private: tuple[Column, ...] = ()  # trailing unreleased columns of the rows: person and key
 
     @property

@@ -36,7 +36,7 @@ class PolicySections:
     release: Any = None
     catalog: Any = None
     raw: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # as written, valid or not
-    attribute_names: Sequence[str] = ()  # of all attributes, valid or not; empty if all are valid
+    attribute_names: Sequence[str] = ()  # all attributes, valid or not; empty if all are valid
     privacy_keys_known: bool = True  # all keys of ``[privacy]`` are known
     exported: bool = False  # statements for a warehouse are exported, whatever the source is
     connected: Mapping[str, Any] = field(default_factory=dict)  # the connected source that replaces the policy's

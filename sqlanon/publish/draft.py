@@ -235,7 +235,7 @@ def person_claims(persons: PersonFigures | None, smallest_class: int, has_masked
         "smallest_class": min([persons.smallest_class, *masked_class]),
         "smallest_class_rows": smallest_class,
         "persons": persons.persons,
-        "released_persons": persons.released,
+        "released_persons": persons.fully_released,
         "suppressed_persons": persons.suppressed,
         "partly_released_persons": persons.partly_released,
     }

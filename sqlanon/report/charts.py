@@ -247,15 +247,16 @@ def attributes(
     for place, (name, height) in enumerate(heights.items()):
         level, loss = generalization.get(name), losses.get(name, 0.0)
         text = f"{format_percent(loss)}, {'several levels' if level is None else f'level {level} of {height}'}"
-        rows.append({"label": name, "place": place, "loss": loss, "whole": 1, "told": text})
+        rows.append({"label": name, "place": place, "loss": loss, "whole": 1, "caption": text})
     base = _new_chart(rows, title="How far each column is generalized").encode(
-        y=alt.Y("label:N", title=None, sort=None), tooltip=_tooltips(("label:N", "column"), ("told:N", "generalized"))
+        y=alt.Y("label:N", title=None, sort=None),
+        tooltip=_tooltips(("label:N", "column"), ("caption:N", "generalized")),
     )
     axis = alt.Axis(format="%", tickCount=5)
     background = base.mark_bar(color=_COLOURS[_SOURCE], opacity=0.25)
     whole = background.encode(x=alt.X("whole:Q", title="loss", axis=axis))
     loss_bars = base.mark_bar(color=_COLOURS[_RELEASE]).encode(x=alt.X("loss:Q"))
-    words = base.mark_text(align="left", dx=6, color="currentColor").encode(x=alt.X("whole:Q"), text="told:N")
+    words = base.mark_text(align="left", dx=6, color="currentColor").encode(x=alt.X("whole:Q"), text="caption:N")
     return _finish((whole + loss_bars + words).properties(width=_WIDTH - 120, height=alt.Step(24)))
 
 

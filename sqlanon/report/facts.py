@@ -148,7 +148,7 @@ class ReportFacts:
         return find_worst(self.risks)
 
     @property
-    def holds(self) -> bool:
+    def is_verified(self) -> bool:
         return all(check.passed is not False for check in self.checks)
 
 

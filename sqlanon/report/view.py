@@ -167,7 +167,7 @@ class PageView:
     def verdict(self) -> str:
         """Whether the release holds, and how many risks remain."""
         facts = self.facts
-        if not facts.holds:
+        if not facts.is_verified:
             failed = [check.name for check in facts.checks if check.passed is False]
             if failed == [SOURCE_CHECK.removeprefix(SOURCE_PREFIX)]:
                 return (

@@ -228,7 +228,7 @@ class AttributeSets(CountedSets):
         self.whole = math.log2(self._rows) if self._rows > 1 else 0.0
         if runner.dry:  # a dry run has no figures: assume the most general statements
             self._values, self._nullable = [MANY] * quasi, [True] * quasi
-        table = runner.create_table(work("coded"), self.coded(rows, has_counts))
+        table = runner.create_table(work("coded"), self.coded_rows(rows, has_counts))
         self._tables = [_CodedTable(frozenset(self._all), table, runner.count(table), has_counts)]
         self._replace_rows_by_combinations()
 
@@ -405,7 +405,7 @@ class AttributeSets(CountedSets):
             further_keys=self.keys([i for i in attributes if i != frequent]),
         )
 
-    def coded(self, rows: exp.Expr, has_counts: bool = False) -> exp.Select:
+    def coded_rows(self, rows: exp.Expr, has_counts: bool = False) -> exp.Select:
         """Rows ``r`` of the source with codes in the smallest types that hold them; with ``n``, if they have counts."""
         names = [f"d{i}" for i in self._all]
         codes = [

@@ -52,7 +52,7 @@ def person_sets(work: Namer, sets: AttributeSets, raw: exp.Table) -> TableSets:
     persons = sets.runner.create_table(work("persons_with_rows"), query)
     person_count = sets.runner.count(persons)
     weight = cast(cast(col("n", "r"), "DOUBLE") / col("n", "p"), "DECIMAL(38, 30)")
-    coded = sets.coded(raw).select(col("who", "p"), as_column(weight, "weight"), copy=False)
+    coded = sets.coded_rows(raw).select(col("who", "p"), as_column(weight, "weight"), copy=False)
     coded.join(aliased(persons, "p"), on=null_safe_equal(col(PERSON, "r"), col(PERSON, "p")), copy=False)
     table = sets.runner.create_table(work("coded_persons"), coded)
     whole = math.log2(person_count) if person_count > 1 else 0.0

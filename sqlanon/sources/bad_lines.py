@@ -38,7 +38,7 @@ class DroppedLines:
     file: str  # its name
     count: int
     examples: Sequence[str]  # the first bad lines, with their flaws
-    fields: int  # of the first record, and of each good one
+    fields: int  # the number of fields of the first record, and of each good one
     rows: int  # good records below the first one
     read_lines: int | None = None  # the number of lines that were read; None: all
     path: str = ""
@@ -108,7 +108,7 @@ class _Piece:
     lines: Sequence[str]
     rows: int = 0  # good records
     record: Record | None = None  # None for a run
-    flaw: str | None = None  # of a bad record
+    flaw: str | None = None  # the flaw of a bad record
 
     def last_lines(self) -> list[_Line]:
         numbered = list(enumerate(self.lines, self.line))[-_NEARBY_LINES:]

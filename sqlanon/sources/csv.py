@@ -331,7 +331,7 @@ def _copy_by_sample(scan: Scan, target: exp.Table) -> CsvTable | None:
     if not has_same_types or not {"VARCHAR", *_PLAIN_VALUES}.issuperset(csv_table.columns.values()):
         return None
     names = scan.choose_columns(csv_table.columns)
-    query = _read_converted(csv_table, names, _convert_plainly, checks_empty_fields=True)
+    query = _read_converted(csv_table, names, _cast_strictly, checks_empty_fields=True)
     engine.execute(create_table(target.copy(), query))
     inferred_texts = [
         name for name in names if csv_table.columns[name] == "VARCHAR" and name.lower() not in scan.text_columns
@@ -467,7 +467,7 @@ def _read_texts(files: Sequence[CsvFile], names: Sequence[str]) -> exp.Expr:
     return subquery(select(texts, read_csv([file.with_texts() for file in files], nullstr=NO_TEXT)), "texts")
 
 
-def _convert_plainly(name: str, type_: str, options: Options) -> exp.Expr | None:
+def _cast_strictly(name: str, type_: str, options: Options) -> exp.Expr | None:
     """Cast a text; fail at a value that is not plainly of the type. None for text."""
     if type_ == "VARCHAR":
         return None

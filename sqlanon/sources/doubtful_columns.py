@@ -84,9 +84,10 @@ _OTHER_VALUES = template("""
 class ColumnChecks:
     """The columns to check, by name in lower case."""
 
-    texts: Mapping[str, float] = field(default_factory=dict)  # with the share of numbers or dates that raises doubts
+    # By text column, the share of numbers or dates that raises doubts.
+    texts: Mapping[str, float] = field(default_factory=dict)
     dates: Collection[str] = frozenset()  # must have one meaning
-    needs: Mapping[str, Kind] = field(default_factory=dict)  # of rules; dates count as numbers
+    needs: Mapping[str, Kind] = field(default_factory=dict)  # by rules; dates count as numbers
     births: Collection[str] = frozenset()  # must not be in the future
 
 
@@ -102,7 +103,7 @@ class DoubtfulColumn:
     fitting: int
     count: int  # other values; if all are numbers, those with marks
     other_values: Sequence[str]  # the distinct other values, in order of occurrence
-    locations: Sequence[tuple[str, str]]  # of the first ones, each with its value
+    locations: Sequence[tuple[str, str]]  # the locations of the first ones, each with its value
     is_last: bool  # the last row has one of the other values
     marks: Sequence[NumberMarks] = ()  # alternatives, if keys have to decide
     has_words: bool = True  # some values are neither numbers nor dates

@@ -71,7 +71,7 @@ from sqlanon.support.expressions import (
 @dataclass(frozen=True)
 class FileFormat:
     label: str
-    function: str | None  # of DuckDB, for scripts
+    function: str | None  # the function of DuckDB, for scripts
     read: Read
     extension: str | None = None
     in_place: bool = False  # local files are scanned without a copy

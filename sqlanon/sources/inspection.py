@@ -44,7 +44,7 @@ class InspectedFile:
     skip: int | None = None
     fields: int | None = None
     bad_lines: int = 0
-    first_bad_lines: Sequence[str] = ()  # with their numbers of fields
+    first_bad_lines: Sequence[str] = ()  # the first bad lines, with their numbers of fields
 
 
 @dataclass(frozen=True)

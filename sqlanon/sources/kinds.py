@@ -117,13 +117,13 @@ class Binding:
 class SourceKind(ABC):
     """A kind of source."""
 
-    name: ClassVar[str]  # its key in ``[source]``, if it has one
+    name: ClassVar[str]  # the key in ``[source]``, if there is one
     # Where the source is, if commands that read rows are refused.
     without_rows: ClassVar[str | None] = None
-    verbs: ClassVar[str] = "anonymize, plan, compare and verify"  # that need only counts
+    verbs: ClassVar[str] = "anonymize, plan, compare and verify"  # the commands that need only counts
     reads_texts: ClassVar[bool] = False  # attributes may declare how texts are read
-    dialect: ClassVar[str] = "duckdb"  # of its queries
-    schema: ClassVar[str] = "main"  # of tables without a schema, for the ledger
+    dialect: ClassVar[str] = "duckdb"  # the dialect of its queries
+    schema: ClassVar[str] = "main"  # the schema of tables without one, for the ledger
 
     def takes(self, argument: object) -> bool:
         """Whether this kind accepts an argument of `sqlanon.connect` that the built-in kinds do not."""

@@ -128,7 +128,7 @@ class _Agreement:
         return None if kind is None else kind.name
 
     @property
-    def holds(self) -> bool:
+    def is_sufficient(self) -> bool:
         grows = self.kind == AGE and self.alike >= _MIN_AGE_RATIO * self.by_chance
         return self.share >= _MIN_AGREEMENT or grows
 
@@ -183,7 +183,7 @@ def find_person_column(
         agreements, persons, repeated = _measure_agreements(ask, sample, [*traits])
         if repeated and _identifies_persons(ask, sample, key, traits, agreements):
             column = PersonColumn(key.name, values, min(persons * step, values), rows, step > 1)
-            shares = [agreement.alike for agreement in agreements if agreement.holds and agreement.kind != AGE]
+            shares = [agreement.alike for agreement in agreements if agreement.is_sufficient and agreement.kind != AGE]
             candidates.append((key, column, sum(shares) / max(len(shares), 1)))
     return _choose_column(candidates)
 
@@ -214,8 +214,9 @@ def _identifies_persons(
     varying = [agreement for agreement in agreements if agreement.by_chance < 0.95]
     innate = [agreement for agreement in varying if agreement.kind in _INNATE]
     lasting = [agreement for agreement in varying if agreement in innate or not _is_date_of_visit(agreement, compared)]
-    alike = [agreement for agreement in lasting if agreement.holds]
-    if not all(agreement.holds for agreement in innate) or not _is_significant(alike, 2 if len(lasting) > 1 else 1):
+    alike = [agreement for agreement in lasting if agreement.is_sufficient]
+    is_innate_alike = all(agreement.is_sufficient for agreement in innate)
+    if not is_innate_alike or not _is_significant(alike, 2 if len(lasting) > 1 else 1):
         return False
     is_half = 2 * len(alike) >= len(lasting)
     if key.is_of_another_kind:

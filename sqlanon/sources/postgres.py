@@ -94,7 +94,7 @@ class PostgresSource(Source):
     every: exp.Subquery  # all of its columns on the server
     types: Mapping[str, str]  # the types of all columns
     statement: exp.Select  # counts the combinations
-    schema: str | None = None  # of the table; None for a query, which may read several
+    schema: str | None = None  # the schema of the table; None for a query, which may read several
 
     access = "counts"
 
@@ -465,8 +465,8 @@ class _RemoteRelation:
     relation: exp.Expr
     columns: Sequence[_RemoteColumn]
     schema: str | None = None
-    name: str | None = None  # of the table, with its schema
-    query: str | None = None  # with the schemas of its tables
+    name: str | None = None  # the name of the table, with its schema
+    query: str | None = None  # the query, with the schemas of its tables
 
 
 def _find_relation(server: PostgresEngine, section: SourceSection) -> _RemoteRelation:

@@ -52,7 +52,7 @@ class FileTable:
     """Files that were read: a query of their rows, or a table with a copy of them."""
 
     query: exp.Query | exp.Table
-    columns: Mapping[str, str] = field(default_factory=dict)  # of all columns, if the table may have only some
+    columns: Mapping[str, str] = field(default_factory=dict)  # all columns, if the table may have only some
     full_query: exp.Query | None = None  # reads all columns, if the table has only some
     locate: FindLocations | None = None  # finds values in lines or cells
     last_row_key: str | None = None  # leaves the last row out of files other than CSV

@@ -47,7 +47,7 @@ _TYPE_KINDS: Mapping[ColumnType, Collection[ColumnKind]] = {
 class ColumnReading:
     """How the texts of a column are read. Without a ``type``, they are numbers or dates if all of them match."""
 
-    name: str  # of the attribute
+    name: str  # the name of the attribute
     type: ColumnType | None = None
     format: str | None = None
     pivot: int | None = None

@@ -73,7 +73,7 @@ class Range(NamedTuple):
 @dataclass(frozen=True)
 class Sheet:
     name: str
-    path: str  # in the workbook
+    path: str  # the path in the workbook
     is_hidden: bool
 
 

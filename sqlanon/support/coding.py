@@ -50,7 +50,7 @@ class Column:
 class CodedAttribute:
     """A quasi-identifier with the table of its coded values."""
 
-    column: str  # in the source
+    column: str  # the name in the source
     height: int  # the top level of its hierarchy
     table: exp.Table  # from `coded_values`
     nullable: bool = False  # the source has NULLs

@@ -380,7 +380,7 @@ def test_the_page_is_accessible(pages: Pages) -> None:
 # Hostile names and labels
 
 DRAWN = {
-    *("label", "place", "rows", "of", "count", "level", "height", "loss", "whole", "told"),
+    *("label", "place", "rows", "of", "count", "level", "height", "loss", "whole", "caption"),
     *("levels", "status", "classes", "out", "score", "frontier", "chosen", "x", "y", "x2", "y2", "text"),
 }
 

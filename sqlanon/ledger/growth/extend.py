@@ -426,7 +426,7 @@ class Extension:
         figures = {name: getattr(self, name) for name in (*names, *quality_names)}
         if self.persons is not None:
             figures |= {"smallest_class_rows": self.smallest_class_rows, "persons": self.persons.persons}
-            figures |= {"released_persons": self.persons.released, "suppressed_persons": self.persons.suppressed}
+            figures |= {"released_persons": self.persons.fully_released, "suppressed_persons": self.persons.suppressed}
         figures |= {"source_change": self.source_change.to_dict()}
         return figures | {"dependencies": [narrowing.to_dict() for narrowing in self.dependencies]}
 

@@ -136,7 +136,7 @@ class ServerRelease:
 
     location: ServerLocation
     manifest: Manifest
-    limits: Limits = NO_LIMITS  # of this machine, for `verify`
+    limits: Limits = NO_LIMITS  # the limits of this machine, for `verify`
     sha256: ClassVar[None] = None
     """Only files have one."""
 

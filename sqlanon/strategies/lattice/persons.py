@@ -27,7 +27,7 @@ class PersonFigures:
     smallest_class: int  # persons of the class with the fewest
 
     @property
-    def released(self) -> int:
+    def fully_released(self) -> int:
         """Persons with all rows released."""
         return self.persons - self.suppressed
 

@@ -68,8 +68,8 @@ class SearchResult:
     score: float
     bound: float
     optimal: bool
-    levels: Levels | None = None  # of a generalization
-    local_result: LocalResult | None = None  # of a local strategy
+    levels: Levels | None = None  # the levels of a full-domain result
+    local_result: LocalResult | None = None  # the result of a local strategy
     search: LatticeSearch | None = None
     rounds: int = 0
     minimal: tuple[Levels, ...] | None = None  # the k-minimal generalizations, if the strategy looks for them

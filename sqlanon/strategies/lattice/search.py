@@ -45,7 +45,7 @@ class VerdictRules:
     """Valid conclusions from figures. The docstrings of the requirements give the reasons."""
 
     requirements: Requirements
-    rows: int  # of the source
+    rows: int  # the rows of the source
     additive: bool = True  # whether the counts of merged classes add up
     allowed_persons: int | None = None  # persons who may lose a row; None: rows are counted
 
@@ -129,11 +129,11 @@ class LatticeSearch:
     """The policy's limit; None: ``allowed_rows`` rows."""
 
     def __post_init__(self) -> None:
-        self.figures: dict[Levels, Figures] = {}  # of checked generalizations
-        self.scores: dict[Levels, float] = {}  # of those that meet the policy
+        self.figures: dict[Levels, Figures] = {}  # the figures of each checked generalization
+        self.scores: dict[Levels, float] = {}  # the score of each feasible generalization
         self.best: Levels | None = None
-        self.open_count = 0  # waiting generalizations, for progress
-        self.seeks_best_only = False  # what cannot be the best may be pruned
+        self.open_count = 0  # the number of waiting generalizations, for progress
+        self.seeks_best_only = False  # generalizations that cannot be the best may be pruned
         self.is_proving = True  # checks serve bounds, not good results
         self.forecast = Forecast(self.measure.marginals)
         self.clock = Clock(self.budget)

@@ -242,7 +242,7 @@ class Branch:
 
     vertices: tuple[int, ...]
     rows: int
-    price: int  # of its edges, including the one to the vertex
+    price: int  # the price of its edges, including the one to the vertex
 
 
 @dataclass
@@ -261,8 +261,8 @@ class Forest:
     k: int
     least_prices: dict[int, int]  # lower bounds on the price of a row in any class; at first, in a class of equal rows
     open: list[int] = field(init=False)  # the roots of trees of fewer than k rows
-    _parents: dict[int, int] = field(init=False)  # by vertex one of its tree that is nearer to the root, or itself
-    _rows: dict[int, int] = field(init=False)  # by root
+    _parents: dict[int, int] = field(init=False)  # a vertex of the same tree that is nearer to the root, or itself
+    _rows: dict[int, int] = field(init=False)  # the rows of each tree, by its root
     # The prices of the edges of each vertex, in both directions.
     _edges: defaultdict[int, dict[int, int]] = field(init=False)
 

@@ -201,8 +201,8 @@ class Grouping:
 
     members: exp.Table  # ``combination``, ``class_id``
     classes: exp.Table  # made by `priced_classes`
-    price: int  # of all rows; a row in no class has the price of a suppressed one
-    rows: int  # in classes
+    price: int  # the price of all rows; a row in no class has the price of a suppressed one
+    rows: int  # the rows in classes
 
     def assignment(self, attribute_count: int) -> exp.Select:
         """The combinations with the nodes that their class is released as."""
@@ -260,7 +260,7 @@ class Groups:
         # With shields, classes may be too small to be released as less than the generalization.
         lowest = levels if search_input.requirements.shields else self.task.floor
         task = replace(self.task, evaluator=replace(evaluator, requirements=search_input.requirements))
-        return self.price_members(self._members([self._step(task, self.prices, levels)]), lowest)
+        return self.price_members(self._members([self._assign_at_levels(task, self.prices, levels)]), lowest)
 
     def cut(self, as_ancestors: bool) -> Grouping:
         """The parts that `mondrian` cuts the table into, for the policy's summary or for ancestors alone."""
@@ -288,7 +288,7 @@ class Groups:
         lattice = Lattice(self.task.search_input.lattice.attributes, floor, ceiling)
         levels = lattice.bottom
         self.start_round()
-        steps = [self._step(self.task, combinations, levels)]
+        steps = [self._assign_at_levels(self.task, combinations, levels)]
         passed: set[Levels] = set()
         while levels != lattice.top:
             candidates = lattice.successors(levels)
@@ -303,7 +303,7 @@ class Groups:
             passed -= due
             for candidate in [*self._worthwhile(steps[-1], due), *([levels] if feasible[levels] else [])]:
                 self.start_round()
-                steps.append(self._step(self.task, steps[-1], candidate))
+                steps.append(self._assign_at_levels(self.task, steps[-1], candidate))
         return steps
 
     def _worthwhile(self, unassigned: exp.Table, passed: Collection[Levels]) -> list[Levels]:
@@ -314,7 +314,7 @@ class Groups:
         worthwhile = [levels for levels in passed if feasible[levels] > LEAST_SHARE * unassigned_rows]
         return sorted(worthwhile, key=lambda levels: (self._cost(levels), levels))
 
-    def _step(self, task: LocalTask, unassigned: exp.Table, levels: Levels) -> exp.Table:
+    def _assign_at_levels(self, task: LocalTask, unassigned: exp.Table, levels: Levels) -> exp.Table:
         keys = [level_column(i, level) for i, level in enumerate(levels)]
         nodes = [level_column(i, level) for i, tree in enumerate(self.task.trees) for level in tree.levels]
         # Unassigned combinations with the classes that a generalization makes feasible.

@@ -46,7 +46,7 @@ class ClassEvaluator:
     requirements: Requirements
     persons: exp.Table | None = None  # ``combination``, ``n``, ``persons`` and, if persons move, ``mover``
     moving: bool = False
-    sensitive: Mapping[Distribution, SensitiveTable] | None = None  # with ``combination`` in place of codes
+    sensitive: Mapping[Distribution, SensitiveTable] | None = None  # tables with ``combination`` in place of codes
 
     @property
     def person_count(self) -> exp.Expr:
@@ -263,9 +263,9 @@ class LocalRecoding(ClassRecoding):
     # The released combinations, with their ground nodes ``ground_i`` and the codes of their labels ``code_i``. Rows of
     # other combinations are suppressed.
     kept_combinations: exp.Table
-    labels: tuple[exp.Table, ...]  # by attribute ``code`` and ``label``; NULL is a label
+    labels: tuple[exp.Table, ...]  # for each attribute, a table of ``code`` and ``label``; NULL is a label
     ground: frozenset[int]  # attributes released at level 0 alone, with the source's values
-    types: tuple[str | None, ...]  # by attribute the type to which its labels are cast; None: VARCHAR
+    types: tuple[str | None, ...]  # for each attribute, the type to which its labels are cast; None: VARCHAR
     mask: bool = False  # suppressed rows stay, with every quasi-identifier at its top
     lists: frozenset[int] = frozenset()  # attributes whose labels are lists
     # The key that divides equal rows among shares of a combination, which have ``first_row`` and ``last_row`` in

@@ -211,7 +211,7 @@ class _Cut:
 
     cutting: exp.Table
     classes: exp.Table  # evaluated, with prices
-    price: int  # of all rows
+    price: int  # the price of all rows
     suppressed_rows: int
     class_count: int  # kept classes
     losers: exp.Table | None = None  # the members of suppressed combinations, if persons are counted
@@ -429,8 +429,11 @@ class _CutSearch:
         ]
 
     def _compatible_splits(self, cut: _Cut, candidates: list[_Split], rival: float) -> Iterator[int]:
-        """The nodes of an attribute's first split, and of those after it that would be next in any case: they are in
-        different classes, and worth more than any split of another attribute."""
+        """The nodes of the first splits of an attribute that can be made together.
+
+        They are in different classes, and worth more than any split of another attribute, so that each would be the
+        next in any case.
+        """
         suppressed_rows, loser_count = cut.suppressed_rows, cut.loser_count
         for place, split in enumerate(candidates):
             suppressed_rows += max(split.suppressed_rows, 0)

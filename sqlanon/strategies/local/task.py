@@ -178,7 +178,7 @@ class LocalOutcome:
     typed: frozenset[int] = frozenset()  # attributes whose labels are values of their columns, and keep their types
     rounds: int = 0  # passes over the combinations
     bound: float = 0.0  # lower bound on the score of any local recoding and any generalization
-    search: LatticeSearch | None = None  # of the lattice, if it was searched
+    search: LatticeSearch | None = None  # the search of the lattice, if there was one
     # With ``ends = "exact"``: by ``combination`` and attribute, whether the release shows its value as an end of a
     # range, as a median or as a rare member of a set: ``is_end_i``.
     exact_ends: exp.Table | None = None

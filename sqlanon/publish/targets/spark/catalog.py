@@ -261,7 +261,7 @@ class ReleaseCatalog:
 
     server: SparkEngine
     location: ServerLocation
-    names: frozenset[str]  # those in the schema that begin with the name of the release
+    names: frozenset[str]  # the tables of the schema whose names begin with the name of the release
 
     @classmethod
     def read(cls, server: SparkEngine, location: ServerLocation) -> ReleaseCatalog:

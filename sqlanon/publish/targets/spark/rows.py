@@ -350,7 +350,7 @@ class CountedRelease:
 
     combinations: Combinations
     queries: CachedQueries
-    types: Mapping[str, str]  # of all columns in Spark
+    types: Mapping[str, str]  # the types of all columns in Spark
     digest: str = ""  # empty if the columns are not those of the manifest
     invalid_texts: Mapping[str, int] = field(default_factory=dict)  # the number of values that are not UTF-8, by column
 

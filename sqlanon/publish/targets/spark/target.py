@@ -142,7 +142,7 @@ class SparkLocation(ServerLocation):
         version = catalog.readable_version
         # A relation is read only after the catalog has described it as a plain table, or a view of one.
         if flaws := catalog.find_manifest_flaws(version):
-            raise self.not_read([f"{manifest_table(self, version).name}: {'; '.join(flaws)}"])
+            raise self.unreadable_release_error([f"{manifest_table(self, version).name}: {'; '.join(flaws)}"])
         rows = server.rows(sc.select_manifest(relation=manifest_table(self, version)))
         with self.translate_manifest_errors():
             if len(rows) != 1:
@@ -168,7 +168,7 @@ class SparkLocation(ServerLocation):
         rows = catalog.server.rows(sc.select_manifest(relation=manifest_table(self, version)))
         return parse_manifests(manifest_json for _, _, manifest_json in rows)
 
-    def not_read(self, flaws: Sequence[str]) -> BrokenReleaseError:
+    def unreadable_release_error(self, flaws: Sequence[str]) -> BrokenReleaseError:
         return BrokenReleaseError(
             f"{format_location(self.path)} was a release of sqlanon; {'; '.join(flaws)}. Nothing of it was read"
         )
@@ -178,7 +178,7 @@ class SparkLocation(ServerLocation):
         with self.opened_server() as server, server.translate_errors(ReleaseError):
             checks = ReleaseCatalog.read(server, self).checks(manifest.version or 1, manifest)
             if flaws := flaws_before_reading(checks):
-                raise self.not_read(flaws)
+                raise self.unreadable_release_error(flaws)
             with copy_all_rows(engine, server, self.table, manifest, alias) as rows:
                 yield rows
 
@@ -199,7 +199,7 @@ class OpenedSpark:
     @contextmanager
     def rows(self, engine: DuckDBEngine, manifest: Manifest, alias: str = COPIED) -> Iterator[exp.Table]:
         if flaws := flaws_before_reading(self.verification.checks):
-            raise self.location.not_read(flaws)
+            raise self.location.unreadable_release_error(flaws)
         copied = copy_all_rows(engine, self.server, self.pinned_rows, manifest, alias)
         with self.server.translate_errors(ReleaseError), copied as rows:
             yield rows
