@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
 
 import duckdb
 from sqlglot import exp
@@ -22,6 +22,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.places.addresses import is_server
 from sqlanon.policy import Policy
+from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.settings import read_csv_keys
 from sqlanon.publish.targets.base import release_location
 from sqlanon.result import Comparison, Result
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from sqlanon.engines.statement_runner import Plan
     from sqlanon.ledger.growth.extend import Extension
+    from sqlanon.linked.anonymize import LinkedResult
     from sqlanon.live import LiveView
     from sqlanon.pipeline import StageProgress
     from sqlanon.report.facts import ReportFacts
@@ -118,13 +120,25 @@ class Database:
         self._workspace = Workspace(source, limits)
         self._recorded: list[str] | None = None  # the statements of a dry run
 
+    @overload
+    def anonymize(self, policy: LinkedPolicy, progress: StageProgress | None = None) -> LinkedResult: ...
+
+    @overload
     def anonymize(
         self,
         policy: Policy,
         progress: StageProgress | None = None,
         record: bool = True,
         keep_work: str | os.PathLike[str] | None = None,
-    ) -> Result:
+    ) -> Result: ...
+
+    def anonymize(
+        self,
+        policy: Policy | LinkedPolicy,
+        progress: StageProgress | None = None,
+        record: bool = True,
+        keep_work: str | os.PathLike[str] | None = None,
+    ) -> Result | LinkedResult:
         """Find a version of the source that meets the policy with little loss. Nothing is published.
 
         The default strategy, ``optimal``, finds the full-domain generalization with the least loss.
@@ -145,6 +159,10 @@ class Database:
         SourceError
             The file of ``keep_work`` exists.
         """
+        if isinstance(policy, LinkedPolicy):
+            from sqlanon.linked.anonymize import anonymize_linked
+
+            return anonymize_linked(self._workspace, policy, progress or ignore_progress)
         _require_policy(policy)
         result = Result(pipeline.anonymize(self._workspace, policy, progress or ignore_progress, keep_work))
         if record:

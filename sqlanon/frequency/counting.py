@@ -59,7 +59,7 @@ def count_frequencies(
     # Engines format numbers differently, so DuckDB creates their texts.
     texts = scanned.source.access != "rows" and policy.masks_suppressed_rows
     attributes = tuple(
-        _make_coded_values(runner, column, hierarchy, values[name].table, facts[name], work(f"coded_{i}"), texts)
+        make_coded_values(runner, column, hierarchy, values[name].table, facts[name], work(f"coded_{i}"), texts)
         for i, (name, column, hierarchy) in enumerate(
             zip(policy.generalized_attributes, columns.generalized, hierarchies.quasi, strict=True)
         )
@@ -69,14 +69,14 @@ def count_frequencies(
         if (tree := hierarchies.sensitive.get(name)) is not None:
             column, target = columns.by_attribute[name], work(f"sensitive_coded_{s}")
             tree = replace(tree, open_ends=False)  # sensitive values are released unchanged
-            coded[name] = _make_coded_values(runner, column, tree, values[name].table, facts[name], target)
+            coded[name] = make_coded_values(runner, column, tree, values[name].table, facts[name], target)
     domains = {
         name: Domain(facts[name].count or EXAMPLE_VALUES, coded[name].height if name in coded else 0)
         for name in scanned.sensitive
     }
     requirements = bind_requirements(policy.privacy, policy.generalized_attributes, domains)
     rows, measure = facts[policy.generalized_attributes[0]].rows, MEASURES[policy.search.measure]
-    figures = _marginal_figures(runner, attributes, measure.needs_entropy)
+    figures = fetch_marginal_figures(runner, attributes, measure.needs_entropy)
     marginals = _marginals(rows, hierarchies.quasi, figures, measure.needs_entropy)
     attributes = tuple(
         replace(attribute, unknown=bool(unknown))
@@ -178,7 +178,7 @@ def _drop_scan(scanned: ScanResult, frequency_sets: FrequencySets, floor: Levels
         scanned.reader.drop_all_except([] if members is None else [members])
 
 
-def _make_coded_values(
+def make_coded_values(
     runner: StatementRunner,
     column: str,
     hierarchy: Hierarchy,
@@ -196,7 +196,7 @@ def _make_coded_values(
     return CodedAttribute(column, height, coded, nullable, True, cd.TEXT_COLUMN if texts else None, open_ends)
 
 
-def _marginal_figures(
+def fetch_marginal_figures(
     runner: StatementRunner, attributes: Sequence[CodedAttribute], entropy: bool
 ) -> list[Sequence[float]]:
     example = [(i, (0.0,) * (2 * attribute.height + 2)) for i, attribute in enumerate(attributes)]

@@ -58,10 +58,21 @@ _DATA_SUFFIXES = (
 )  # fmt: skip
 
 
+def several_tables_error() -> PolicyError:
+    """The error for a policy of several tables where one of one table is read."""
+    message = (
+        "this is a policy of several tables: `sqlanon anonymize` reads it, and in Python LinkedPolicy; here a policy "
+        "of one table is read, with [source] table and [attributes]"
+    )
+    return PolicyError([Problem("table", message)])
+
+
 def read_tree(
     tree: Mapping[str, Any], folder: Path | None = None, known_problems: Sequence[Problem] = ()
 ) -> dict[str, Any]:
     """Read a whole policy; relative paths start in the folder. A `PolicyError` lists every mistake."""
+    if "table" in tree:
+        raise several_tables_error()
     context = {"folder": folder}
     sections = ["source", "population", "attributes", "privacy", "risk", "search", "release", "catalog", "about"]
     unknown = [key for key in tree if key not in sections]
@@ -163,11 +174,12 @@ def _describe_syntax_error(file: Path, content: bytes, error: str) -> str:
     return f"{message}: {line!r}{advice}"
 
 
-def _without_folders(tree: Any, key: str = "") -> Any:
+def without_file_folders(tree: Any, key: str = "") -> Any:
+    """The tree of a policy with the names of files in place of their paths."""
     if isinstance(tree, dict):
-        return {name: _without_folders(part, name) for name, part in tree.items()}
+        return {name: without_file_folders(part, name) for name, part in tree.items()}
     if isinstance(tree, list):
-        return [_without_folders(part, key) for part in tree]
+        return [without_file_folders(part, key) for part in tree]
     if key == "query" and isinstance(tree, str):
         return without_folders(tree)
     return Path(tree).name if key in ("database", "file", "files", "frequency_set") and isinstance(tree, str) else tree
@@ -329,7 +341,7 @@ class Policy(Section):
         tree = self.model_dump(mode="json", exclude_none=True, exclude={"about": True, "release": {"draft"}})
         if tree["privacy"].get("dependencies") == "warn":  # it changes no release
             del tree["privacy"]["dependencies"]
-        tree = _without_folders(tree)
+        tree = without_file_folders(tree)
         return hashlib.sha256(json.dumps(tree, separators=(",", ":")).encode()).hexdigest()
 
     @property

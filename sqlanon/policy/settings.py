@@ -12,6 +12,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from sqlanon.errors import PolicyError, Problem
+from sqlanon.policy.linked import LinkedPolicy, is_linked, read_linked_tree
 from sqlanon.policy.models import SECTIONS, Policy, read_file, read_tree, toml_parser
 from sqlanon.policy.problems import read_part, unknown_key
 from sqlanon.policy.sections import CsvSection
@@ -31,7 +32,7 @@ class Overrides:
     output: Path | None = None
 
 
-def load_overridden(path: str | os.PathLike[str], overrides: Overrides) -> Policy:
+def load_overridden(path: str | os.PathLike[str], overrides: Overrides) -> Policy | LinkedPolicy:
     """Read a policy file and override some of its keys. A `PolicyError` lists every mistake of both."""
     tree, folder = read_file(path)
     problems: list[Problem] = []
@@ -51,6 +52,8 @@ def load_overridden(path: str | os.PathLike[str], overrides: Overrides) -> Polic
         except ValueError as error:
             problems.append(Problem(f"--set {setting.partition('=')[0].strip()}", str(error)))
     try:
+        if is_linked(tree):
+            return LinkedPolicy(**read_linked_tree(tree, folder, problems))
         return Policy.from_file(path, read_tree(tree, folder, problems))
     except PolicyError as error:  # a mistake in an option is not in the policy file
         raise error.with_places(options) from None
@@ -128,7 +131,7 @@ def _refuse_unknown_path(tree: Mapping[str, Any], path: Sequence[str], value: An
         attributes = tree.get("attributes")
         if isinstance(attributes, Mapping) and path[1:] and path[1] not in attributes and not isinstance(value, dict):
             raise ValueError(unknown_key(path[1], list(attributes), "attribute"))
-    elif first not in SECTIONS:
+    elif first not in SECTIONS and not (first == "table" and is_linked(tree)):
         keys = [*SECTIONS, "attributes", *(f"{name}.{key}" for name, model in SECTIONS.items() for key in _keys(model))]
         same_key = [key for key in keys if key.endswith(f".{first}")]
         guess = nearest_word(".".join(path), keys) or nearest_word(first, keys)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Protocol
 
 from sqlanon.policy.sections import SearchSection
 from sqlanon.policy.strategies import CELLS, STRATEGIES, StrategyInfo, Traits
+from sqlanon.strategies.lattice.outcome import Outcome
 from sqlanon.strategies.lattice.result import SearchResult
+from sqlanon.strategies.lattice.search import LatticeSearch
 from sqlanon.strategies.lattice.task import SearchTask
 
 
@@ -59,3 +61,10 @@ def run_strategy(task: SearchTask, strategy: StrategyInfo) -> SearchResult:
     run = _RUNS[strategy.name] if strategy.module is None else import_module(strategy.module).run
     result: SearchResult = run(task)
     return result
+
+
+def find_lattice_search(strategy: StrategyInfo) -> Callable[[LatticeSearch], Outcome]:
+    """The search of the lattice that a full-domain strategy runs."""
+    run: Any = _RUNS[strategy.name] if strategy.module is None else import_module(strategy.module).run
+    find: Callable[[LatticeSearch], Outcome] = run.__wrapped__
+    return find

@@ -15,6 +15,9 @@ _READER_MACROS = ("macros_analysis.sql", "macros_levels.sql")
 LIBRARY = (*REQUIREMENT_MACROS, "macros_risk.sql", "macros_finding.sql", "macros_attacks.sql", *_READER_MACROS)
 """The files of the macro library: the checks of every release, the checks of all requirements, and all files."""
 
+LINKED_MACROS = (*RELEASE_MACROS, "macros_linked.sql")
+"""The files of the macro library of a release of linked tables."""
+
 MEDIAN_LIBRARY = (*LIBRARY, "macros_medians.sql")
 """The files for a release with medians as labels, which do not bound values."""
 

@@ -173,25 +173,25 @@ STAGES = [
     (PUBLISH, "write_rows", "after", True, True),
     (PUBLISH, "_write_manifests", "after", True, True),
     (PUBLISH, "_write_and_verify", "after", True, True),
-    (PUBLISH, "_swap_in", "before", True, True),
+    (PUBLISH, "swap_in", "before", True, True),
     (PUBLISH, "_copy_permissions", "after", True, True),
     ("os", "fsync", "after", True, True),
-    (PUBLISH, "_swap_in", "after", True, True),
+    (PUBLISH, "swap_in", "after", True, True),
     ("sqlanon.ledger.publication", "LedgerEntry.recording", "before", True, True),
     ("sqlanon.ledger.recording", "store_released_hierarchies", "after", True, True),
     ("sqlanon.ledger.recording", "complete_intent", "before", True, True),
     ("sqlanon.ledger.recording", "complete_intent", "after", True, True),
     (PIPELINE, "publish", "after", True, False),
 ]
-PUBLISHED = {("_swap_in", "after"), ("complete_intent", "before"), ("complete_intent", "after"), ("publish", "after")}
+PUBLISHED = {("swap_in", "after"), ("complete_intent", "before"), ("complete_intent", "after"), ("publish", "after")}
 RECORDED = {("publish", "after")}
-QUICK = {("_swap_in", "after")}
+QUICK = {("swap_in", "after")}
 # Where it matters what kind of file it is.
 OF_A_FILE = {
     ("_write_manifests", "after"),
     ("_write_and_verify", "after"),
-    ("_swap_in", "before"),
-    ("_swap_in", "after"),
+    ("swap_in", "before"),
+    ("swap_in", "after"),
 }
 
 
@@ -284,8 +284,8 @@ ENDING = [
     for point in (
         (PUBLISH, "_write_manifests", "before"),
         ("sqlanon.recode.stage", "recode_at", "before"),
-        (PUBLISH, "_swap_in", "before"),
-        (PUBLISH, "_swap_in", "after"),
+        (PUBLISH, "swap_in", "before"),
+        (PUBLISH, "swap_in", "after"),
         ("sqlanon.ledger.recording", "complete_intent", "after"),
         ("sqlanon.ledger.recording", "store_released_hierarchies", "after"),
     )
@@ -471,7 +471,7 @@ def test_a_failed_publish_can_be_tried_again(place: Place, monkeypatch: pytest.M
 
     with sqlanon.connect() as db:
         result = db.anonymize(sqlanon.Policy.load(place.policy))
-        for name in ("_write_manifests", "_swap_in"):
+        for name in ("_write_manifests", "swap_in"):
             with monkeypatch.context() as patch:
                 patch.setattr(publishing, name, failing)
                 with pytest.raises(KeyboardInterrupt):

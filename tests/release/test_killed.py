@@ -192,7 +192,7 @@ def test_a_new_release_is_compared_with_what_a_killed_run_may_have_published(fol
     first, second = policy(folder, "one", file_release("r.duckdb")), policy(folder, "two", file_release("two.duckdb"))
     first.write_text(first.read_text().replace('"r.duckdb"', '"there/r.duckdb"'))
     for is_out in (True, False):
-        with killed_at(*((recording, "complete_intent") if is_out else (publishing, "_swap_in"))):
+        with killed_at(*((recording, "complete_intent") if is_out else (publishing, "swap_in"))):
             make(first)
         (folder / "there").rename(folder / "gone")
         with pytest.raises(sqlanon.AuditError, match="an interrupted run may have published it") as error:

@@ -953,7 +953,7 @@ def test_staging_is_private_and_the_release_has_the_mode_of_a_new_file(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[int] = []
-    swap = publishing._swap_in
+    swap = publishing.swap_in
 
     def looking(staged: Path, path: Path) -> None:
         directory = staged.parent
@@ -963,7 +963,7 @@ def test_staging_is_private_and_the_release_has_the_mode_of_a_new_file(
         seen.append(stat.S_IMODE((directory / "release.duckdb").stat().st_mode))
         swap(staged, path)
 
-    monkeypatch.setattr(publishing, "_swap_in", looking)
+    monkeypatch.setattr(publishing, "swap_in", looking)
     umask(mask)
     usual.publish(tmp_path / name, "patients")
     assert seen == [0o700, 0o600, 0o600]

@@ -211,7 +211,7 @@ class FileTarget:
             raise ReleaseError(f"{path} {reason}")
         if self.is_parquet:
             refuse_types(types_in(draft.columns()), None)
-        replaced_file = _file_identity(path)
+        replaced_file = identify_file(path)
         existing = _read_replaceable_manifests(path, self.table_name, draft.run.engine.limits)
         version = None if self.is_parquet else 1 + max((manifest.version or 0 for manifest in existing), default=0)
         name = self.table_name if version is None else version_name(self.table_name, version)
@@ -236,7 +236,7 @@ class FileTarget:
         return staged.staged_rows.count(staged.version)
 
     def commit(self, staged: StagedFile, manifest: Manifest) -> Release:
-        _swap_in(staged.file, self.path)
+        swap_in(staged.file, self.path)
         return Release(self.path, self.table_name, manifest, staged.staged_rows.draft.run.engine.limits, staged.sha256)
 
 
@@ -287,7 +287,7 @@ class FileLocation:
 
     @contextmanager
     def open_verified(self, limits: Limits, sha256: str | None = None) -> Iterator[OpenedFile]:
-        identity = _file_identity(self.path)
+        identity = identify_file(self.path)
         yield OpenedFile(self.path, self.verify(limits, sha256), identity)
 
     @contextmanager
@@ -295,7 +295,7 @@ class FileLocation:
         self, limits: Limits, version: int | None, sha256: str | None, trusted: bool
     ) -> Iterator[OpenedFile]:
         """Open a version of the file. A file that is unchanged was verified when it was published."""
-        path, identity = self.path, _file_identity(self.path)
+        path, identity = self.path, identify_file(self.path)
         is_unchanged = sha256 is not None and path.is_file() and bool(check_sha256(path, sha256).passed)
         if trusted or is_unchanged:
             manifest = read_manifest(path, limits, version)
@@ -317,7 +317,7 @@ class OpenedFile:
     @contextmanager
     def rows(self, engine: DuckDBEngine, manifest: Manifest, alias: str = VERIFIED) -> Iterator[exp.Table]:
         with attach_temporarily(engine, self.path, manifest, alias) as relation:
-            if _file_identity(self.path) != self.identity:
+            if identify_file(self.path) != self.identity:
                 raise ReleaseError(f"{self.path} was replaced while it was read: try again")
             yield relation
 
@@ -409,7 +409,7 @@ class StagedFile:
         return verification
 
     def refuse_replaced_file(self) -> None:
-        if _file_identity(self.target.path) != self.replaced_file:
+        if identify_file(self.target.path) != self.replaced_file:
             raise OvertakenError(f"another run has just published to {self.target.path}: try again")
 
     @contextmanager
@@ -542,7 +542,7 @@ def _read_replaceable_manifests(path: Path, table_name: str, limits: Limits) -> 
     return manifests
 
 
-def _file_identity(path: Path) -> tuple[int, ...] | None:
+def identify_file(path: Path) -> tuple[int, ...] | None:
     """Identity of the file at this path, or None."""
     try:
         status = path.stat()
@@ -551,7 +551,7 @@ def _file_identity(path: Path) -> tuple[int, ...] | None:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _swap_in(staged: Path, path: Path) -> None:
+def swap_in(staged: Path, path: Path) -> None:
     _copy_permissions(staged, path)
     staged.replace(path)
     with suppress(OSError):  # not every system can flush a folder, and the file is in place

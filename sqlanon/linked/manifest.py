@@ -1,0 +1,111 @@
+"""The manifest of a release of linked tables: what it claims about the rows of all its tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlanon.release.manifest import DIGEST, ReleasedColumn, version_name
+
+LINKED_FORMAT = 2
+"""The format of the manifest; releases of one table have format 1."""
+
+
+@dataclass(frozen=True)
+class TableClaims:
+    """What a manifest claims about one table.
+
+    Attributes
+    ----------
+    name, parent:
+        The table, and the table that its rows belong to; None for the table of persons.
+    key, references:
+        The columns with the new keys: of its own rows, and of the parent's, in the order of the parent's key.
+    columns, generalization:
+        The released columns, and the level of each quasi-identifier.
+    rows, released_rows, suppressed_rows:
+        Of the source, of the release, and the difference.
+    digest:
+        The content digest.
+    """
+
+    name: str
+    parent: str | None
+    key: tuple[str, ...]
+    references: tuple[str, ...]
+    columns: tuple[ReleasedColumn, ...]
+    generalization: Mapping[str, int]
+    rows: int
+    released_rows: int
+    suppressed_rows: int
+    digest: str
+
+    @property
+    def quasi_identifiers(self) -> list[str]:
+        """The released quasi-identifiers."""
+        return [column.name for column in self.columns if column.role == "quasi"]
+
+    @classmethod
+    def from_dict(cls, claims: Mapping[str, Any]) -> TableClaims:
+        """The claims as JSON values."""
+        fields = {**claims, "key": tuple(claims["key"]), "references": tuple(claims["references"])}
+        fields["columns"] = tuple(ReleasedColumn(**column) for column in claims["columns"])
+        return cls(**fields)
+
+
+@dataclass(frozen=True)
+class LinkedManifest:
+    """The row of ``sqlanon.linked_manifest``.
+
+    Attributes
+    ----------
+    k, known:
+        The requirement: every combination of a person's quasi-identifiers with ``known`` child rows has k persons.
+    smallest_group:
+        The fewest persons who share such a combination.
+    """
+
+    published_at: datetime
+    sqlanon_version: str
+    engine: str
+    policy: Mapping[str, Any]
+    policy_hash: str
+    tables: tuple[TableClaims, ...]
+    k: int
+    known: int | str
+    persons: int
+    released_persons: int
+    smallest_group: int
+    optimal: bool
+    version: int
+    digest_algorithm: str = DIGEST
+    format: int = LINKED_FORMAT
+
+    def rows_table(self, table: TableClaims) -> str:
+        """The table with the rows of a released table; the table's name is a view of it."""
+        return version_name(table.name, self.version)
+
+    def row(self) -> dict[str, Any]:
+        """The values of the manifest's columns."""
+        fields = asdict(self)
+        for name in ("policy", "tables"):
+            fields[name] = json.dumps(fields[name], ensure_ascii=False)
+        return {**fields, "known": str(self.known)}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> LinkedManifest:
+        """Read a manifest. A `ValueError`, `KeyError` or `TypeError` says that it is broken."""
+        fields = dict(row)
+        fields["policy"] = json.loads(fields["policy"])
+        fields["tables"] = tuple(map(TableClaims.from_dict, json.loads(fields["tables"])))
+        known = fields["known"]
+        if known not in ("1", "2", "3", "all"):
+            raise ValueError("known is not 1, 2, 3 or all")
+        fields["known"] = known if known == "all" else int(known)
+        manifest = cls(**fields)
+        if not manifest.tables or manifest.format != LINKED_FORMAT:
+            raise ValueError("it has no tables, or another format")
+        return manifest

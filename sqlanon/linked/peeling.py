@@ -1,0 +1,157 @@
+"""The persons and rows that can stay at a generalization.
+
+Persons: the greatest set in which every combination that occurs has k persons. It is found by peeling: remove every
+person with an unsupported combination, count again, until nothing changes. The union of two such sets is one, so there
+is a greatest one, and a higher generalization has at least its persons.
+
+Child rows may also be suppressed by themselves, up to a limit. This comes first, in rounds: of every unsupported
+combination the rarest row, the rarest of all combinations first. Then persons are peeled. Then rows and persons are put
+back where the others allow it, so that none could be put back alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from sqlanon.linked.records import LinkedRecords
+from sqlanon.linked.rows import RowSuppression
+from sqlanon.linked.support import Snapshot
+from sqlanon.policy.linked import Known
+from sqlanon.support.coding import Levels
+from sqlanon.support.expressions import subquery, template
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What can stay at a generalization."""
+
+    suppressed_persons: int
+    suppressed_rows: int = 0
+    """Child rows that are suppressed by themselves."""
+    is_complete: bool = True
+    """Whether the peeling ended; otherwise at least this number of persons is suppressed."""
+    least_suppressed: int | None = None
+    """The fewest persons that are suppressed here and at every lower generalization; None: those that are suppressed
+    here."""
+
+
+class Peeling:
+    """Finds what can stay at a generalization; leaves it in a `Snapshot`."""
+
+    def __init__(self, records: LinkedRecords, k: int, known: Known) -> None:
+        self.records, self.known = records, known
+        self.snapshot = Snapshot(records, k, known)
+        work = records.tables[0].run.work
+        self._weak, self._changed, self._next = work("weak_persons"), work("changed_classes"), work("next_classes")
+
+    @property
+    def kept_persons(self) -> exp.Table:
+        """The persons who stay."""
+        return self.snapshot.kept_persons
+
+    def find(self, levels: Levels, allowed_persons: int, allowed_rows: int) -> Kept:
+        """Find what can stay; stop once more than the allowed number of persons is removed.
+
+        If suppressing rows leaves too few persons, only persons are suppressed.
+        """
+        if not allowed_rows:
+            return self.peel(levels, allowed_persons)
+        snapshot = self.snapshot
+        snapshot.start(levels, suppresses_rows=True)
+        least = self._least_suppressed(allowed_rows)
+        if least > allowed_persons:
+            return Kept(least, is_complete=False, least_suppressed=least)
+        rows = RowSuppression(snapshot)
+        if rows.suppress(allowed_rows):
+            while True:
+                snapshot.restore_persons()
+                kept = self.peel_persons(allowed_persons)
+                if not kept.is_complete or kept.suppressed_persons > allowed_persons:
+                    break
+                if not rows.restore():
+                    own = template("SELECT row FROM :suppressed AS s SEMI JOIN (:rows) AS r USING (position, row)")
+                    kept_rows = template(
+                        "SELECT position, row FROM :known_rows AS k SEMI JOIN :kept AS kept USING (person)"
+                    )
+                    of_kept = kept_rows(known_rows=snapshot.all_known_rows, kept=self.kept_persons)
+                    count = snapshot.count(subquery(own(suppressed=snapshot.suppressed_rows, rows=of_kept)))
+                    return Kept(kept.suppressed_persons, count, least_suppressed=least)
+        kept = self.peel(levels, allowed_persons)
+        return replace(kept, least_suppressed=least)
+
+    def _least_suppressed(self, allowed_rows: int) -> int:
+        """The fewest persons that any choice of rows suppresses, here and at every lower generalization.
+
+        A row that fewer than k persons of its class have is suppressed, by itself or with its person, whatever else is.
+        So besides the persons of small classes, enough persons with such rows are suppressed that the others have at
+        most the allowed number of them.
+        """
+        snapshot = self.snapshot
+        small = snapshot.remove(snapshot.create(self._weak, snapshot.small_classes()))
+        query = template("""
+            WITH rows AS (
+                SELECT r.person, kept.class_id, r.known_row
+                FROM :known_rows AS r
+                JOIN :kept AS kept ON r.person = kept.person
+            ),
+            rare AS (
+                SELECT class_id, known_row FROM rows GROUP BY class_id, known_row HAVING count(DISTINCT person) < :k
+            ),
+            by_person AS (
+                SELECT person, count(*) AS rare_rows
+                FROM rows
+                SEMI JOIN rare USING (class_id, known_row)
+                GROUP BY person
+            ),
+            remaining AS (
+                SELECT
+                    row_number() OVER (ORDER BY rare_rows DESC, person) AS persons,
+                    sum(rare_rows) OVER () - sum(rare_rows) OVER (
+                        ORDER BY rare_rows DESC, person ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+                    ) + rare_rows AS rows_before
+                FROM by_person
+            )
+            SELECT count(*) FROM remaining WHERE rows_before > :allowed
+        """)
+        query_ = query(
+            known_rows=snapshot.released_known_rows(), kept=self.kept_persons, k=snapshot.k, allowed=allowed_rows
+        )
+        return small + int(snapshot.runner.engine.rows(query_)[0][0])
+
+    def peel(self, levels: Levels, allowed_persons: int) -> Kept:
+        """Find the persons who can stay with all their rows; stop once more than the allowed number is removed."""
+        self.snapshot.start(levels)
+        return self.peel_persons(allowed_persons)
+
+    def peel_persons(self, allowed_persons: int) -> Kept:
+        """Find the persons who can stay with the rows that are not suppressed by themselves."""
+        snapshot, persons = self.snapshot, self.records.persons
+        suppressed = self._remove(snapshot.small_classes())
+        if suppressed > allowed_persons or suppressed == persons:
+            return Kept(suppressed, is_complete=suppressed == persons)
+        if self.known == "all":
+            return Kept(suppressed + self._remove(snapshot.weak_signatures()))
+        snapshot.count_occurrences()
+        changed: exp.Table | None = None
+        while True:
+            snapshot.create(self._next, template("SELECT class_id FROM :kept AS kept LIMIT 0")(kept=self.kept_persons))
+            for size in range(0, self.known + 1):
+                if size == 0 and changed is None:
+                    continue
+                weak = snapshot.weak_persons(size, changed) if size else snapshot.small_classes(changed)
+                suppressed += self._remove(weak, self._next)
+                if suppressed > allowed_persons:
+                    return Kept(suppressed, is_complete=suppressed == persons)
+            if not snapshot.count(self._next):
+                return Kept(suppressed)
+            changed = snapshot.create(self._changed, template("SELECT DISTINCT class_id FROM :c AS c")(c=self._next))
+
+    def _remove(self, weak: exp.Select, classes: exp.Table | None = None) -> int:
+        """Remove persons; note their classes."""
+        snapshot = self.snapshot
+        removed = snapshot.remove(snapshot.create(self._weak, weak))
+        if removed and classes is not None:
+            snapshot.runner.add(classes, template("SELECT DISTINCT class_id FROM :weak AS weak")(weak=self._weak))
+        return removed

@@ -1,0 +1,359 @@
+"""The coded records of linked tables: small integers for the labels of each row, and numbers for rows and persons.
+
+A table with a key gets ``numbers``: ``key_0, key_1, ...`` with ``row``, ``person`` and ``parent``, the numbers of the
+row, of its person and of the row that it references. Each table gets ``records``: ``row``, ``person``, ``parent``, and
+``q0_l0, q0_l1, ...``, the codes of its own quasi-identifiers and of those of its ancestors below the person.
+Quasi-identifiers are numbered over all tables, in the order of the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlglot import exp
+
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.errors import HierarchyError, InfeasibleError, Problem, SourceError
+from sqlanon.frequency.counting import fetch_marginal_figures, make_coded_values
+from sqlanon.hierarchies import Hierarchy
+from sqlanon.hierarchies.build import AttributeValues, build_hierarchy, summarize_values
+from sqlanon.hierarchies.levels import find_forbidden_levels, find_level_problems, find_permitted_levels
+from sqlanon.policy import Policy
+from sqlanon.policy.linked import LinkedPolicy, TableSection
+from sqlanon.sources.columns import Columns, match_columns
+from sqlanon.sources.run import Run
+from sqlanon.sources.workspace import Workspace
+from sqlanon.strategies.lattice import Lattice
+from sqlanon.support import coding as cd
+from sqlanon.support.coding import CodedAttribute, code_column
+from sqlanon.support.expressions import (
+    all_of,
+    as_column,
+    col,
+    cols,
+    is_null,
+    null_safe_equal,
+    row_count,
+    subquery,
+    template,
+)
+
+
+@dataclass
+class LinkedTable:
+    """A bound table of a policy, with its numbers and coded records."""
+
+    section: TableSection
+    policy: Policy
+    run: Run
+    columns: Columns
+    parent: LinkedTable | None
+    """The table that its rows belong to; None for the table of persons."""
+    first: int
+    """The number of its first quasi-identifier."""
+    attributes: tuple[CodedAttribute, ...] = ()
+    hierarchies: tuple[Hierarchy, ...] = ()
+    rows: int = 0
+    orphans: int = 0
+    """Rows without a person: they have no record."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the policy and in the release."""
+        return self.section.name
+
+    @property
+    def is_person_table(self) -> bool:
+        """Whether each of its rows is a person."""
+        return self.parent is None
+
+    @property
+    def key(self) -> list[str]:
+        """The columns that identify a row; empty if the policy names none."""
+        return [self.columns.by_attribute[name] for name in self.section.person or self.section.key]
+
+    @property
+    def references(self) -> list[str]:
+        """The columns that name a row of the parent, in the order of the parent's key."""
+        return [self.columns.by_attribute[name] for name in self.section.references]
+
+    @property
+    def numbers(self) -> exp.Table:
+        """The numbers of its rows by key."""
+        return self.run.work("numbers")
+
+    @property
+    def records(self) -> exp.Table:
+        """Its coded records."""
+        return self.run.work("records")
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """Its quasi-identifiers, by number."""
+        return tuple(range(self.first, self.first + len(self.columns.generalized)))
+
+    @property
+    def known(self) -> tuple[int, ...]:
+        """Its quasi-identifiers and those of its ancestors below the person."""
+        above = () if self.parent is None or self.parent.is_person_table else self.parent.known
+        return (*above, *self.own)
+
+    def joined(self) -> exp.Select:
+        """Its source rows as ``child`` joined with the numbers of their parent rows as ``parent``, to select from."""
+        if self.parent is None:
+            same = self.same_key("child", "own")
+            query = template("SELECT 1 FROM :rows AS child JOIN :numbers AS own ON :same")
+            joined = query(rows=self.run.source.relation, numbers=self.numbers, same=same)
+        else:
+            pairs = enumerate(self.references)
+            same = all_of(col(column, "child").eq(col(f"key_{i}", "parent")) for i, column in pairs)
+            query = template("SELECT 1 FROM :rows AS child JOIN :parents AS parent ON :same")
+            joined = query(rows=self.run.source.relation, parents=self.parent.numbers, same=same)
+        joined.set("expressions", [])
+        return joined
+
+    def same_key(self, rows: str, numbers: str) -> exp.Expr:
+        """Whether a source row has the key of a numbered row."""
+        return all_of(col(column, rows).eq(col(f"key_{i}", numbers)) for i, column in enumerate(self.key))
+
+
+@dataclass(frozen=True)
+class LinkedRecords:
+    """All tables, parents before children, with the quasi-identifiers of all of them."""
+
+    policy: LinkedPolicy
+    runner: StatementRunner
+    tables: tuple[LinkedTable, ...]
+    names: tuple[str, ...]
+    """The name of each quasi-identifier, with its table."""
+    leaf_sums: tuple[tuple[float, ...], ...]
+    """By quasi-identifier and level, the sum over the records of its table of the leaves under the label, less one."""
+    code_counts: tuple[tuple[int, ...], ...]
+    """By quasi-identifier and level below the top, the number of codes."""
+    lattice: Lattice
+
+    @cached_property
+    def attributes(self) -> tuple[CodedAttribute, ...]:
+        """The quasi-identifiers of all tables."""
+        return tuple(attribute for table in self.tables for attribute in table.attributes)
+
+    @cached_property
+    def hierarchies(self) -> tuple[Hierarchy, ...]:
+        """Their hierarchies."""
+        return tuple(hierarchy for table in self.tables for hierarchy in table.hierarchies)
+
+    @cached_property
+    def owners(self) -> tuple[int, ...]:
+        """By quasi-identifier, the index of its table."""
+        return tuple(t for t, table in enumerate(self.tables) for _ in table.own)
+
+    @property
+    def persons(self) -> int:
+        """The number of persons."""
+        return self.tables[0].rows
+
+    @property
+    def child_rows(self) -> int:
+        """The number of rows of all tables but the table of persons."""
+        return sum(table.rows for table in self.tables[1:])
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The weights of the quasi-identifiers."""
+        return tuple(
+            table.policy.attributes[name].weight
+            for table in self.tables
+            for name in table.policy.generalized_attributes
+        )
+
+
+def encode_tables(workspace: Workspace, policy: LinkedPolicy) -> LinkedRecords:
+    """Bind the tables of a policy, build their hierarchies, and encode their rows.
+
+    Raises
+    ------
+    SourceError
+        A table cannot be read, a key does not identify its rows, or rows belong to no person.
+    HierarchyError
+        Lists the problems of all hierarchies.
+    """
+    tables: list[LinkedTable] = []
+    for section in policy.tables:
+        tables.append(_bind_table(workspace, policy, section, tables))
+    for table in tables:
+        _number_rows(table)
+    problems = [problem for table in tables for problem in _build_hierarchies(policy, table)]
+    if problems:
+        raise HierarchyError(problems)
+    for table in tables:
+        _encode_rows(table)
+    return _measure(policy, tables)
+
+
+def _bind_table(
+    workspace: Workspace, policy: LinkedPolicy, section: TableSection, bound: Sequence[LinkedTable]
+) -> LinkedTable:
+    table_policy = policy.policy_of(section)
+    try:
+        run = workspace.run(table_policy)
+        columns = match_columns(table_policy, run.source)
+    except SourceError as error:
+        raise SourceError(f"table {section.name!r}: {error}") from error
+    targets = set(section.references.values())
+    parent = next((table for table in bound if table.name in targets), None)
+    first = sum(len(table.columns.generalized) for table in bound)
+    return LinkedTable(section, table_policy, run, columns, parent, first)
+
+
+def _number_rows(table: LinkedTable) -> None:
+    """Number the rows of a table by key; refuse keys that do not identify rows, and rows without a person.
+
+    Creates ``numbers`` for a table with a key.
+    """
+    runner, relation = StatementRunner(table.run.engine), table.run.source.relation
+    table.rows = int(runner.engine.rows(row_count(rows=relation))[0][0])
+    keys = [as_column(col(column, "child"), f"key_{i}") for i, column in enumerate(table.key)]
+    if table.parent is None:
+        number_persons = template("""
+            SELECT *, row AS person, NULL::INTEGER AS parent
+            FROM (SELECT :keys, (row_number() OVER (ORDER BY :key) - 1)::INTEGER AS row FROM :rows AS child) AS persons
+        """)
+        _refuse_wrong_key(runner, table)
+        runner.create_table(table.numbers, number_persons(keys=keys, key=cols(table.key), rows=relation))
+        if not table.rows:
+            raise InfeasibleError(f"table {table.name!r} has no rows: there is nobody to release", None, 0, 0)
+        return
+    table.orphans = table.rows - int(runner.engine.rows(row_count(rows=subquery(_joined_rows(table))))[0][0])
+    if table.orphans and table.section.orphans == "error":
+        raise SourceError(
+            f"table {table.name!r}: {table.orphans:,} rows name no row of {table.parent.name!r}, so they belong to no "
+            'person: complete the tables, or set orphans = "suppress" for this table to leave them out'
+        )
+    if keys:
+        _refuse_wrong_key(runner, table)
+        numbered = table.joined().select(*keys, copy=False)
+        numbered = numbered.select(*_numbering(cols(table.key, "child")), copy=False)
+        runner.create_table(table.numbers, numbered)
+
+
+def _joined_rows(table: LinkedTable) -> exp.Select:
+    return table.joined().select(as_column(exp.convert(1), "linked"), copy=False)
+
+
+def _numbering(order: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """``row``, ``person`` and ``parent`` of a row that is joined with its parent row."""
+    number = template("SELECT (row_number() OVER (ORDER BY :order) - 1)::INTEGER AS row")(order=order)
+    if not order:
+        number = template("SELECT (row_number() OVER () - 1)::INTEGER AS row")()
+    return [
+        *number.expressions,
+        as_column(col("person", "parent"), "person"),
+        as_column(col("row", "parent"), "parent"),
+    ]
+
+
+def _refuse_wrong_key(runner: StatementRunner, table: LinkedTable) -> None:
+    lacks_part = exp.or_(*(is_null(col(column)) for column in table.key), copy=False)
+    query = template("""
+        SELECT
+            count(*) FILTER (WHERE row_count > 1 AND NOT lacks_part),
+            coalesce(sum(row_count) FILTER (WHERE lacks_part), 0)
+        FROM (SELECT :lacks_part AS lacks_part, count(*) AS row_count FROM :rows GROUP BY :key) AS counted_keys
+    """)
+    relation = table.run.source.relation
+    repeated, without = runner.engine.rows(query(lacks_part=lacks_part, rows=relation, key=cols(table.key)))[0]
+    if repeated or without:
+        place = "person" if table.is_person_table else "key"
+        raise SourceError(
+            f"table {table.name!r}: {place} = {table.key} does not identify its rows: {repeated:,} keys belong to "
+            f"several rows, and {without:,} rows have no key; name columns that identify each row"
+        )
+
+
+def _build_hierarchies(policy: LinkedPolicy, table: LinkedTable) -> list[Problem]:
+    """Build the hierarchies of a table over the values of its linked rows. Creates ``values_i``, ``hierarchy_i`` and
+    ``coded_i``."""
+    runner, work, names = StatementRunner(table.run.engine), table.run.work, table.policy.generalized_attributes
+    values: dict[str, AttributeValues] = {}
+    for i, (name, column) in enumerate(zip(names, table.columns.generalized, strict=True)):
+        linked = table.joined().select(as_column(col(column, "child"), column), copy=False)
+        query = cd.value_counts(subquery(linked, "linked"), column, is_counted=False)
+        target = runner.create_table(work(f"values_{i}"), query)
+        values[name] = AttributeValues(target, table.run.source.columns[column])
+    facts = summarize_values(runner, values) if values else {}
+    place = f"table[{policy.table.index(table.section)}]"
+    problems: list[Problem] = []
+    for i, (name, column) in enumerate(zip(names, table.columns.generalized, strict=True)):
+        spec, known, target = table.policy.attributes[name], values[name], work(f"hierarchy_{i}")
+        rules, nullable = spec.hierarchy or (), facts[name].nullable
+        hierarchy, flaws = build_hierarchy(runner, name, rules, known.table, known.type, target, nullable=nullable)
+        if hierarchy is not None:
+            labels = [hierarchy.released_column(level) for level in range(hierarchy.height + 1)]
+            flaws = [*flaws, *find_level_problems(runner, name, spec, target, labels)]
+            coded = make_coded_values(runner, column, hierarchy, known.table, facts[name], work(f"coded_{i}"))
+            table.hierarchies = (*table.hierarchies, hierarchy)
+            table.attributes = (*table.attributes, coded)
+        problems += [Problem(f"{place}.{flaw.place}", flaw.message) for flaw in flaws]
+    return problems
+
+
+def _encode_rows(table: LinkedTable) -> None:
+    """Create ``records``: the codes of each linked row, with those of its ancestors below the person."""
+    runner, query = StatementRunner(table.run.engine), table.joined()
+    if table.parent is None:
+        numbering = cols(("row", "person", "parent"), "own")
+    elif table.key:
+        query = query.join(table.numbers.as_("own"), on=table.same_key("child", "own"), copy=False)
+        numbering = cols(("row", "person", "parent"), "own")
+    else:
+        numbering = _numbering(())
+    query = query.select(*numbering, copy=False)
+    if table.parent is not None and table.parent.known:
+        same_row = col("row", "parent").eq(col("row", "above"))
+        query = query.join(table.parent.records.as_("above"), on=same_row, copy=False)
+        names = [name for name in table.run.engine.columns(table.parent.records) if name.startswith("q")]
+        query = query.select(*cols(names, "above"), copy=False) if not table.parent.is_person_table else query
+    for i, (number, attribute) in enumerate(zip(table.own, table.attributes, strict=True)):
+        alias = f"coded_{i}"
+        on = null_safe_equal(col(attribute.column, "child"), col("value", alias), attribute.nullable)
+        query = query.join(attribute.table.as_(alias), on=on, copy=False)
+        codes = [as_column(col(f"code_{k}", alias), code_column(number, k)) for k in range(attribute.height)]
+        query = query.select(*codes, copy=False)
+    runner.create_table(table.records, query)
+
+
+def _measure(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> LinkedRecords:
+    """Count what bounds and packed codes need, and find the permitted levels."""
+    names: list[str] = []
+    leaf_sums: list[tuple[float, ...]] = []
+    code_counts: list[tuple[int, ...]] = []
+    bottom: list[int] = []
+    top: list[int] = []
+    holes: list[frozenset[int]] = []
+    for table in tables:
+        if not table.attributes:
+            continue
+        runner = StatementRunner(table.run.engine)
+        heights = tuple(attribute.height for attribute in table.attributes)
+        for hierarchy, figures in zip(
+            table.hierarchies, fetch_marginal_figures(runner, table.attributes, False), strict=True
+        ):
+            at_top = (table.rows - table.orphans) * (hierarchy.leaves - 1.0) if hierarchy.height else 0.0
+            leaf_sums.append((*figures[1 : hierarchy.height + 1], at_top))
+        code_counts += [
+            tuple(runner.engine.rows(cd.group_counts(attribute))[0]) if attribute.height else ()
+            for attribute in table.attributes
+        ]
+        permitted = find_permitted_levels(
+            table.policy, heights, find_forbidden_levels(runner, table.policy, table.attributes)
+        )
+        names += [f"{table.name}.{name}" for name in table.policy.generalized_attributes]
+        bottom += permitted.lowest
+        top += permitted.highest
+        holes += permitted.forbidden or (frozenset(),) * len(heights)
+    forbidden = tuple(holes) if any(holes) else ()
+    lattice = Lattice(tuple(names), tuple(bottom), tuple(top), forbidden)
+    runner = StatementRunner(tables[0].run.engine)
+    return LinkedRecords(policy, runner, tuple(tables), tuple(names), tuple(leaf_sums), tuple(code_counts), lattice)

@@ -1,0 +1,361 @@
+"""Suppression of single child rows, within a limit, and what can be put back.
+
+An *occurrence* is a copy of a known row of a person. Of each unsupported combination, the occurrence with the fewest
+persons of the class is suppressed: the rows from that copy on, with the rows that belong to them. Occurrences are taken
+in the order of their persons, then of class, known row and copy, as long as their rows are within the limit.
+
+Tables: ``weak_occurrences`` (``person``, ``class_id``, ``known_row``, ``copy``), ``supports`` (the persons of each
+occurrence), ``doomed_rows`` (``position``, ``row``, ``rank``), and ``trials``: suppressed rows that might be put back.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from sqlanon.linked.support import COMBINATIONS, Snapshot, combination_keys, equal_values
+from sqlanon.support.expressions import all_of, col, cols, same_values, subquery, template, union_all
+
+_SUPPORTS = template("""
+    SELECT class_id, known_row, copy, count(*) AS persons FROM :occurrences AS o GROUP BY class_id, known_row, copy
+""")
+
+_RAREST_OF_COMBINATIONS = template("""
+    WITH combinations AS (:combinations),
+    unsupported AS (
+        SELECT *, row_number() OVER () AS number
+        FROM (SELECT :keys FROM combinations AS c GROUP BY :keys HAVING count(*) < :k) AS weak
+    ),
+    parts AS (:parts),
+    rarest AS (
+        SELECT
+            p.number,
+            arg_min(
+                {'known_row': p.known_row, 'copy': p.copy},
+                {'persons': s.persons, 'known_row': p.known_row, 'copy': -p.copy}
+            ) AS occurrence
+        FROM parts AS p
+        JOIN :supports AS s ON p.class_id = s.class_id AND p.known_row = s.known_row AND p.copy = s.copy
+        GROUP BY p.number
+    )
+    SELECT DISTINCT
+        c.person,
+        c.class_id,
+        struct_extract(r.occurrence, 'known_row') AS known_row,
+        struct_extract(r.occurrence, 'copy') AS copy
+    FROM combinations AS c
+    JOIN unsupported AS u ON :same
+    JOIN rarest AS r ON u.number = r.number
+""")
+
+_PART = template("SELECT number, class_id, :known_row AS known_row, :copy AS copy FROM unsupported AS u")
+
+_RAREST_OF_PERSONS = template("""
+    SELECT
+        person,
+        class_id,
+        struct_extract(occurrence, 'known_row') AS known_row,
+        struct_extract(occurrence, 'copy') AS copy
+    FROM (
+        SELECT
+            o.person,
+            o.class_id,
+            arg_min(
+                {'known_row': o.known_row, 'copy': o.copy},
+                {'persons': s.persons, 'known_row': o.known_row, 'copy': -o.copy}
+            ) AS occurrence
+        FROM :occurrences AS o
+        SEMI JOIN :weak AS weak ON o.person = weak.person
+        JOIN :supports AS s ON o.class_id = s.class_id AND o.known_row = s.known_row AND o.copy = s.copy
+        GROUP BY o.person, o.class_id
+    ) AS rarest
+""")
+
+_DOOMED_ROWS = template("""
+    WITH numbered AS (
+        SELECT
+            position,
+            row,
+            person,
+            known_row,
+            row_number() OVER (PARTITION BY person, known_row ORDER BY position, row) AS copy
+        FROM :known_rows AS r
+        SEMI JOIN :weak AS weak USING (person, known_row)
+    )
+    SELECT
+        n.position,
+        n.row,
+        min({'persons': s.persons, 'class_id': w.class_id, 'known_row': w.known_row, 'copy': w.copy}) AS rank
+    FROM numbered AS n
+    JOIN :weak AS w ON n.person = w.person AND n.known_row = w.known_row AND n.copy >= w.copy
+    JOIN :supports AS s ON w.class_id = s.class_id AND w.known_row = s.known_row AND w.copy = s.copy
+    GROUP BY n.position, n.row
+""")
+
+_CHILDREN_OF_DOOMED = template("""
+    SELECT :position AS position, children.row, doomed.rank
+    FROM :rows AS children
+    JOIN :doomed AS doomed ON doomed.position = :parent AND children.parent = doomed.row
+""")
+
+_WITHIN_LIMIT = template("""
+    WITH ranked AS (
+        SELECT position, row, min(rank) AS rank FROM :doomed AS doomed GROUP BY position, row
+    ),
+    totals AS (
+        SELECT rank, sum(row_count) OVER (ORDER BY rank) AS row_total
+        FROM (SELECT rank, count(*) AS row_count FROM ranked GROUP BY rank) AS counted
+    )
+    SELECT ranked.position, ranked.row
+    FROM ranked
+    JOIN totals ON ranked.rank = totals.rank
+    WHERE totals.row_total <= :allowed
+""")
+
+_TRIALS = template("""
+    WITH suppressed AS (
+        SELECT r.position, r.row, r.parent, r.person, r.known_row, kept.class_id
+        FROM :known_rows AS r
+        SEMI JOIN :suppressed AS s USING (position, row)
+        JOIN :kept AS kept ON r.person = kept.person
+    ),
+    copies AS (
+        SELECT person, known_row, count(*) AS copies FROM :released AS r GROUP BY person, known_row
+    )
+    SELECT
+        t.position,
+        t.row,
+        t.person,
+        t.class_id,
+        t.known_row,
+        coalesce(c.copies, 0) + 1 AS copy,
+        row_number() OVER (ORDER BY t.person, t.position, t.row) - 1 AS trial
+    FROM suppressed AS t
+    LEFT JOIN copies AS c ON t.person = c.person AND t.known_row = c.known_row
+    LEFT JOIN :suppressed AS above ON above.row = t.parent AND above.position = :parent_position
+    WHERE above.row IS NULL
+""")
+
+_FAILED_TRIALS = template("""
+    WITH trial_occurrences AS (
+        SELECT t.trial AS person, o.class_id, o.known_row, o.copy
+        FROM :trials AS t
+        JOIN :occurrences AS o ON t.person = o.person
+        UNION ALL
+        SELECT trial AS person, class_id, known_row, copy FROM :trials AS added WHERE copy <= :known
+    ),
+    tried AS (
+        SELECT c.*
+        FROM (:trial_combinations) AS c
+        JOIN :trials AS t ON c.person = t.trial
+        WHERE :contains
+    ),
+    counted AS (
+        SELECT :keys, count(*) AS persons
+        FROM (:combinations) AS c
+        SEMI JOIN tried ON c.class_id = tried.class_id
+        GROUP BY :keys
+    )
+    SELECT DISTINCT tried.person AS trial
+    FROM tried
+    LEFT JOIN counted ON :same
+    WHERE coalesce(counted.persons, 0) < :others
+""")
+
+_FIRST_OF_PERSONS = template("""
+    SELECT position, row
+    FROM (
+        SELECT *, row_number() OVER (PARTITION BY person ORDER BY trial) AS place
+        FROM :trials AS t
+        ANTI JOIN :failed AS failed USING (trial)
+    ) AS accepted
+    WHERE place = 1
+""")
+
+_UNITS = template("""
+    SELECT person AS unit, person, class_id, NULL::TINYINT AS position, NULL::INTEGER AS row FROM :kept AS kept
+    UNION ALL
+    SELECT :persons + trial AS unit, person, class_id, position, row FROM :trials AS trials
+""")
+
+# A person may leave a signature only if k others keep it. One person of a class moves at a time.
+_FIRST_OF_CLASSES = template("""
+    WITH signatures AS (:signatures),
+    counted AS (
+        SELECT :key, count(*) AS persons FROM signatures AS s WHERE unit < :persons GROUP BY :key
+    ),
+    moves AS (
+        SELECT
+            t.position,
+            t.row,
+            row_number() OVER (PARTITION BY t.class_id ORDER BY t.trial) AS place
+        FROM :trials AS t
+        JOIN signatures AS moved ON moved.unit = :persons + t.trial
+        JOIN counted AS joined ON :joins
+        JOIN signatures AS own ON own.unit = t.person
+        JOIN counted AS left_behind ON :leaves
+        WHERE joined.persons >= :others AND left_behind.persons > :k
+    )
+    SELECT position, row FROM moves WHERE place = 1
+""")
+
+
+class RowSuppression:
+    """Suppresses child rows of a snapshot by themselves, and puts them back."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot, work = snapshot, snapshot.work
+        self._weak, self._supports, self._persons = work("weak_occurrences"), work("supports"), work("weak_signatures")
+        self._doomed, self._chosen = work("doomed_rows"), work("chosen_rows")
+        self._trials, self._failed, self._units = work("trials"), work("failed_trials"), work("units")
+
+    def suppress(self, allowed_rows: int) -> int:
+        """Suppress rows of unsupported combinations, up to the allowed number; return how many.
+
+        Persons of small classes are removed from the snapshot first: their rows are not suppressed by themselves.
+        """
+        snapshot, suppressed = self.snapshot, 0
+        snapshot.remove(snapshot.create(self._persons, snapshot.small_classes()))
+        while suppressed < allowed_rows:
+            snapshot.count_occurrences()
+            snapshot.create(self._supports, _SUPPORTS(occurrences=snapshot.occurrences))
+            if not self._find_weak_occurrences():
+                return suppressed
+            self._find_doomed_rows()
+            chosen = _WITHIN_LIMIT(doomed=self._doomed, allowed=allowed_rows - suppressed)
+            count = snapshot.count(snapshot.create(self._chosen, chosen))
+            if not count:
+                return suppressed
+            snapshot.runner.add(snapshot.suppressed_rows, template("SELECT * FROM :c AS c")(c=self._chosen))
+            suppressed += count
+        return suppressed
+
+    def _find_weak_occurrences(self) -> bool:
+        """Whether a combination is unsupported; stores the rarest occurrence of each, of the smallest size."""
+        snapshot = self.snapshot
+        if snapshot.known == "all":
+            snapshot.create(self._persons, snapshot.weak_signatures())
+            query = _RAREST_OF_PERSONS(occurrences=snapshot.occurrences, weak=self._persons, supports=self._supports)
+            return snapshot.count(snapshot.create(self._weak, query)) > 0
+        for size in range(1, snapshot.known + 1):
+            parts = [_PART(known_row=col(f"row_{i}"), copy=col(f"copy_{i}")) for i in range(1, size + 1)]
+            query = _RAREST_OF_COMBINATIONS(
+                combinations=COMBINATIONS[size](occurrences=snapshot.occurrences),
+                keys=cols(combination_keys(size)),
+                k=snapshot.k,
+                parts=union_all(*parts),
+                supports=self._supports,
+                same=equal_values(combination_keys(size), "c", "u"),
+            )
+            if snapshot.count(snapshot.create(self._weak, query)):
+                return True
+        return False
+
+    def _find_doomed_rows(self) -> None:
+        """Store the rows of weak occurrences, and the rows that belong to them, in the order of their suppression."""
+        snapshot = self.snapshot
+        rows = _DOOMED_ROWS(known_rows=snapshot.released_known_rows(), weak=self._weak, supports=self._supports)
+        snapshot.create(self._doomed, rows)
+        tables = snapshot.records.tables
+        for position, table in enumerate(tables):
+            if table.parent is not None and not table.parent.is_person_table:
+                children = _CHILDREN_OF_DOOMED(
+                    position=position,
+                    rows=snapshot.released_rows(position),
+                    doomed=self._doomed,
+                    parent=tables.index(table.parent),
+                )
+                snapshot.runner.add(self._doomed, children)
+
+    def restore(self) -> int:
+        """Put back the suppressed rows that can be put back alone, until none can; return how many."""
+        restored = 0
+        while True:
+            self._find_trials()
+            if not self.snapshot.count(self._trials):
+                return restored
+            chosen = self._choose_signature_trials() if self.snapshot.known == "all" else self._choose_trials()
+            count = self.snapshot.count(self.snapshot.create(self._chosen, chosen))
+            if not count:
+                return restored
+            restored += count
+            self._put_back()
+
+    def _put_back(self) -> None:
+        """Remove the chosen rows from the suppressed ones."""
+        snapshot = self.snapshot
+        remaining = template("SELECT * FROM :suppressed AS s ANTI JOIN :chosen AS chosen USING (position, row)")
+        snapshot.create(self._doomed, remaining(suppressed=snapshot.suppressed_rows, chosen=self._chosen))
+        snapshot.create(snapshot.suppressed_rows, template("SELECT * FROM :rows AS r")(rows=self._doomed))
+
+    def _find_trials(self) -> None:
+        snapshot = self.snapshot
+        tables = snapshot.records.tables
+        released = snapshot.released_known_rows()
+        parent_position = exp.Case(this=col("position", "t"))
+        for position, table in enumerate(tables[1:], 1):
+            assert table.parent is not None
+            above = tables.index(table.parent)
+            parent_position = parent_position.when(exp.convert(position), exp.convert(above or -1), copy=False)
+        trials = _TRIALS(
+            known_rows=snapshot.all_known_rows,
+            suppressed=snapshot.suppressed_rows,
+            kept=snapshot.kept_persons,
+            released=released,
+            parent_position=parent_position,
+        )
+        snapshot.create(self._trials, trials)
+
+    def _choose_trials(self) -> exp.Select:
+        """The first row of each person that can be put back: its combinations have k persons then."""
+        snapshot = self.snapshot
+        snapshot.count_occurrences()
+        failed: list[exp.Query] = []
+        assert snapshot.known != "all"
+        for size in range(1, snapshot.known + 1):
+            keys = combination_keys(size)
+            is_part = [
+                exp.Paren(
+                    this=all_of(
+                        (
+                            col(f"row_{i}", "c").eq(col("known_row", "t")),
+                            col(f"copy_{i}", "c").eq(col("copy", "t")),
+                        )
+                    )
+                )
+                for i in range(1, size + 1)
+            ]
+            trial_occurrences = exp.to_table("trial_occurrences", quoted=True)
+            failed.append(
+                _FAILED_TRIALS(
+                    trials=self._trials,
+                    occurrences=snapshot.occurrences,
+                    known=snapshot.known,
+                    trial_combinations=COMBINATIONS[size](occurrences=trial_occurrences),
+                    contains=exp.or_(*is_part, copy=False),
+                    keys=cols(keys, "c"),
+                    combinations=COMBINATIONS[size](occurrences=snapshot.occurrences),
+                    same=equal_values(keys, "tried", "counted"),
+                    others=snapshot.k - 1,
+                )
+            )
+        parts = [template("SELECT trial FROM :failed AS f")(failed=subquery(query)) for query in failed]
+        snapshot.create(self._failed, template("SELECT DISTINCT trial FROM :all AS f")(all=subquery(union_all(*parts))))
+        return _FIRST_OF_PERSONS(trials=self._trials, failed=self._failed)
+
+    def _choose_signature_trials(self) -> exp.Select:
+        """The first row of each class that can be put back: k persons have the new signature then, and k or none the
+        old one."""
+        snapshot = self.snapshot
+        persons = snapshot.records.persons
+        snapshot.create(self._units, _UNITS(kept=snapshot.kept_persons, persons=persons, trials=self._trials))
+        signatures, names = snapshot.signatures(self._units)
+        return _FIRST_OF_CLASSES(
+            signatures=signatures,
+            key=cols(names),
+            persons=persons,
+            trials=self._trials,
+            joins=same_values(names, "moved", "joined"),
+            leaves=same_values(names, "own", "left_behind"),
+            others=snapshot.k - 1,
+            k=snapshot.k,
+        )

@@ -1,0 +1,186 @@
+"""The search for the best generalization of linked tables: one lattice over the quasi-identifiers of all of them.
+
+The persons who can stay grow with generalization: a combination at a higher generalization has all the persons of the
+combinations below it. So the searches of one table carry over, with their pruning and their proof; only the check, the
+measure and the verdict are others. Suppressed persons take the place of suppressed rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from sqlanon.linked.peeling import Peeling
+from sqlanon.linked.records import LinkedRecords
+from sqlanon.measures import Figures, Marginals, Measure
+from sqlanon.strategies.lattice.lattice import Progress
+from sqlanon.strategies.lattice.limits import Budget
+from sqlanon.strategies.lattice.search import LatticeSearch, Verdict
+from sqlanon.support.coding import Levels
+
+
+@dataclass(frozen=True)
+class LinkedFigures(Figures):
+    """The figures of a checked generalization: ``suppressed_rows`` counts persons."""
+
+    suppressed_by_table: tuple[int, ...] = ()
+    """By table, the rows that are not released."""
+    suppressed_child_rows: int = 0
+    """Of these, the child rows of kept persons, which are suppressed by themselves."""
+
+
+class LinkedLoss(Measure):
+    """The mean over the quasi-identifiers of all tables of the mean loss over the rows of their table."""
+
+    name = "loss"
+    needs_leaves = True
+
+    def __init__(self, records: LinkedRecords) -> None:
+        heights = tuple(attribute.height for attribute in records.attributes)
+        leaves = tuple(hierarchy.leaves for hierarchy in records.hierarchies)
+        unknown = (0,) * len(heights)
+        super().__init__(Marginals(records.persons, heights, leaves, unknown, records.leaf_sums), records.weights)
+        self._records = records
+        self._rows = [records.tables[t].rows for t in records.owners]
+        orphans = [records.tables[t].orphans for t in records.owners]
+        self._spans = [max(count - 1, 1) for count in leaves]
+        weight = math.fsum(self.weights)
+        self._shares = [own / weight for own in self.weights]
+        self._bounds = [
+            [share * (leaf_sum / span + lost) / max(rows, 1) for leaf_sum in leaf_sums]
+            for share, leaf_sums, span, lost, rows in zip(
+                self._shares, records.leaf_sums, self._spans, orphans, self._rows, strict=True
+            )
+        ]
+        self._person_share = math.fsum(share for share, t in zip(self._shares, records.owners, strict=True) if t == 0)
+
+    def bound(self, levels: Levels) -> float:
+        """The score if nobody were suppressed."""
+        return math.fsum([row[level] for row, level in zip(self._bounds, levels, strict=True)])
+
+    def bound_with(self, levels: Levels, suppressed_rows: int) -> float:
+        """No quasi-identifier of the person table loses less than the share of suppressed persons."""
+        least = suppressed_rows / self.marginals.rows
+        rows = zip(self._bounds, self._shares, self._records.owners, levels, strict=True)
+        return math.fsum([row[level] if t else max(row[level], share * least) for row, share, t, level in rows])
+
+    def lift(self, levels: Levels, figures: Figures) -> float:
+        """A suppressed row counts 1; the bound counts it by its leaves, which are fewer further down."""
+        return math.fsum(self._gain(i, level, figures) for i, level in enumerate(levels))
+
+    def _gain(self, attribute: int, level: int, figures: Figures) -> float:
+        """What the suppressed rows lose beyond the leaves under their labels."""
+        assert isinstance(figures, LinkedFigures)
+        if self.marginals.leaves[attribute] <= 1:
+            leaf_share = 0.0
+        elif level == self.marginals.heights[attribute]:
+            return 0.0
+        else:
+            leaf_share = figures.suppressed_leaves.get(attribute, 0.0) / self._spans[attribute]
+        suppressed = figures.suppressed_by_table[self._records.owners[attribute]]
+        return self._shares[attribute] * (suppressed - leaf_share) / max(self._rows[attribute], 1)
+
+    def most_suppressed(self, cost: float) -> int:
+        """The most persons that a generalization with at most this score suppresses."""
+        persons = self.marginals.rows
+        if not self._person_share:
+            return persons
+        return min(persons, math.floor(cost * (1 + 1e-9) * persons / self._person_share))
+
+    def losses(self, levels: Levels, figures: Figures) -> list[float]:
+        """The loss of each quasi-identifier."""
+        parts = [self._bounds[i][level] + self._gain(i, level, figures) for i, level in enumerate(levels)]
+        return [part / share for part, share in zip(parts, self._shares, strict=True)]
+
+    def score(self, levels: Levels, figures: Figures) -> float:
+        """The bound, and what suppressed rows lose beyond it."""
+        return self.bound(levels) + self.lift(levels, figures)
+
+
+@dataclass(frozen=True)
+class LinkedTask:
+    """The task of a strategy: the records of all tables, and the limits."""
+
+    records: LinkedRecords
+    progress: Progress
+    budget: Budget | None = None
+    checked: list[Levels] = field(default_factory=list)
+
+    @cached_property
+    def peeling(self) -> Peeling:
+        """Finds the persons who can stay."""
+        privacy = self.records.policy.privacy
+        return Peeling(self.records, privacy.k, privacy.known)  # type: ignore[arg-type]
+
+    @property
+    def allowed_persons(self) -> int:
+        """The most persons who may be suppressed."""
+        return int(self.records.policy.search.suppression_limit * self.records.persons)
+
+    @property
+    def allowed_rows(self) -> int:
+        """The most child rows that may be suppressed by themselves."""
+        return int(self.records.policy.search.row_suppression_limit * self.records.child_rows)
+
+    @cached_property
+    def lattice(self) -> LatticeSearch:
+        """The search of the lattice."""
+        search_section = self.records.policy.search
+        return LatticeSearch(
+            lattice=self.records.lattice,
+            measure=LinkedLoss(self.records),
+            checker=self.check,
+            draw_verdict=draw_verdict,
+            allowed_rows=self.allowed_persons,
+            progress=self.progress,
+            budget=self.budget or Budget(search_section.time_limit, search_section.max_checks),
+        )
+
+    def losses(self, levels: Levels) -> list[float]:
+        """The loss of each quasi-identifier at a checked generalization."""
+        figures = self.lattice.figures[levels]
+        measure = self.lattice.measure
+        assert isinstance(measure, LinkedLoss)
+        return measure.losses(levels, figures)
+
+    def check(self, levels: Levels) -> LinkedFigures:
+        """The figures of a generalization."""
+        persons = self.records.persons
+        kept = self.peeling.find(levels, self.allowed_persons, self.allowed_rows)
+        suppressed = kept.suppressed_persons
+        if not kept.is_complete or suppressed == persons or not (suppressed or kept.suppressed_rows):
+            by_table = tuple(0 for _ in self.records.tables)
+            return LinkedFigures(
+                int(suppressed < persons),
+                suppressed,
+                least_suppressed=kept.least_suppressed,
+                counted_share=1.0 if kept.is_complete else 0.5,
+                suppressed_by_table=by_table,
+            )
+        rows, leaves = self.peeling.snapshot.suppressed_figures()
+        return LinkedFigures(
+            1,
+            suppressed,
+            least_suppressed=kept.least_suppressed,
+            suppressed_leaves=leaves,
+            suppressed_by_table=tuple(rows),
+            suppressed_child_rows=kept.suppressed_rows,
+        )
+
+
+def draw_verdict(figures: Figures, allowed_persons: int) -> Verdict:
+    """The verdict on a generalization.
+
+    Persons who are suppressed with all their rows are suppressed at every lower generalization, too. Where rows are
+    suppressed by themselves, only ``least_suppressed`` is: which rows are best suppressed changes with the levels.
+    """
+    assert isinstance(figures, LinkedFigures)
+    is_feasible = figures.suppressed_rows <= allowed_persons and figures.classes > 0
+    if figures.least_suppressed is None:
+        return Verdict(is_feasible, infeasible_below=not is_feasible, feasible_above=is_feasible)
+    return Verdict(
+        is_feasible,
+        infeasible_below=figures.least_suppressed > allowed_persons,
+        feasible_above=is_feasible and not figures.suppressed_child_rows,
+    )

@@ -1,0 +1,413 @@
+"""The policy of linked tables: one table of persons, and tables whose rows belong to them.
+
+A policy file with ``[[table]]`` is read as a `LinkedPolicy`; without, as a `Policy`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+
+from sqlanon.errors import PolicyError, Problem
+from sqlanon.places.databases import DatabaseLocation, DataFiles
+from sqlanon.policy.models import Policy, read_file, without_file_folders
+from sqlanon.policy.privacy import PrivacySection
+from sqlanon.policy.problems import join_key, read_part, unknown_key
+from sqlanon.policy.redact import redact_attribute
+from sqlanon.policy.sections import AboutSection, Attribute, CatalogSection, CsvSection, SearchSection, SourceSection
+from sqlanon.policy.strategies import STRATEGIES
+from sqlanon.support.fields import (
+    ExactNumber,
+    FilePath,
+    Flaw,
+    Name,
+    RegistryName,
+    Section,
+    SparseSection,
+    as_list,
+    in_words,
+    nearest_word,
+    one_or_more,
+    policy_key,
+)
+
+Known: TypeAlias = int | Literal["all"]
+
+
+def _read_known(value: object) -> object:
+    if value == "all" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 3):
+        return value
+    raise ValueError(f'must be 1, 2, 3 or "all", not {in_words(value)}')
+
+
+class LinkedSource(SparseSection):
+    """The database of the tables, unless a table names its own; it is opened read-only."""
+
+    database: DatabaseLocation | None = policy_key("a DuckDB file, or env:NAME", example="hospital.duckdb")
+    csv: CsvSection | None = policy_key("how CSV files are written; what is not given is detected", example={"skip": 2})
+
+
+class LinkedAttribute(Attribute):
+    """A column of one of several tables. Keys link the tables, and are replaced in every release."""
+
+    role: Literal["identifying", "quasi", "sensitive", "insensitive", "key"] = policy_key(  # type: ignore[assignment]
+        "one of identifying, quasi, sensitive, insensitive, key", example="key", default=...
+    )
+
+
+class TableSection(SparseSection):
+    """A table: its location, its keys, and the roles of its columns.
+
+    Attributes
+    ----------
+    person:
+        The key of the person table; only that table has it.
+    key:
+        The columns that identify a row, if other tables reference it or rows are suppressed by themselves.
+    references:
+        The columns that name a row of another table, with the name of that table.
+    orphans:
+        Rows without a person are an error, or they are left out and counted as suppressed.
+    """
+
+    name: Name = policy_key("the table or view, and its name in the release", example="visits", default=...)
+    database: DatabaseLocation | None = policy_key(
+        "its database, if it is not the one of [source]", example="lab.duckdb"
+    )
+    table: Name | None = policy_key(
+        "its table or view, if it is named otherwise in the source", example="hospital.visits"
+    )
+    query: Name | None = policy_key("a query in place of a table", example="SELECT * FROM visits WHERE year = 2026")
+    files: Annotated[tuple[DataFiles, ...], as_list, one_or_more] = policy_key(
+        "data files in place of a database", example="visits/*.parquet", default=()
+    )
+    csv: CsvSection | None = policy_key("how CSV files are written; what is not given is detected", example={"skip": 2})
+    person: Annotated[tuple[Name, ...], as_list, one_or_more] = policy_key(
+        "the columns that identify a person; they make this the table of persons", example=["patient_id"], default=()
+    )
+    key: Annotated[tuple[Name, ...], as_list, one_or_more] = policy_key(
+        "the columns that identify a row", example=["visit_id"], default=()
+    )
+    references: dict[str, str] = policy_key(
+        "by column, the table whose row it names", example={"patient_id": "patients"}, default={}
+    )
+    orphans: Literal["error", "suppress"] = policy_key(
+        "rows without a person: an error, or suppress them", example="suppress", default="error"
+    )
+    undeclared: Literal["error", "drop"] = policy_key(
+        "a column without a role: an error, or not released", example="drop", default="error"
+    )
+    attributes: dict[str, LinkedAttribute] = policy_key(
+        "the role of each column", example={"ward": {"role": "quasi", "hierarchy": "suppress"}}, default={}
+    )
+
+    def _flaws(self) -> Iterator[Flaw]:
+        if self.person and self.references:
+            yield ("references",), "the table of persons references no other table: remove person or references"
+        elif not self.person and not self.references:
+            yield (
+                (),
+                'names no person: add person = [...] to the table of persons, or references = { column = "table" }',
+            )
+        keys = {name: place for place in ("person", "key", "references") for name in getattr(self, place)}
+        for name, place in keys.items():
+            attribute = self.attributes.get(name)
+            if attribute is None:
+                yield (place,), f'{name!r} has no role: add {name} = {{ role = "key" }} to its attributes'
+            elif attribute.role != "key":
+                yield ("attributes", name, "role"), f'must be "key", because {place} names the column'
+        for name, attribute in self.attributes.items():
+            if attribute.role == "key" and name not in keys:
+                message = "a key is named by person, key or references, and this one is not: give it another role"
+                yield ("attributes", name, "role"), message
+            if attribute.noise is not None:
+                yield ("attributes", name, "noise"), "is not supported with several tables: give a hierarchy"
+            if attribute.on_unknown == "suppress":
+                yield ("attributes", name, "on_unknown"), "is not supported with several tables: complete the hierarchy"
+
+    def names_of(self, role: str) -> tuple[str, ...]:
+        """The attributes with a role, in the order of the policy."""
+        return tuple(name for name, attribute in self.attributes.items() if attribute.role == role)
+
+
+class LinkedPrivacy(Section):
+    """The requirements of linked tables.
+
+    k^m-anonymity: M. Terrovitis, N. Mamoulis, P. Kalnis, "Privacy-preserving anonymization of set-valued data" (PVLDB
+    2008), with the person's own quasi-identifiers. Signatures: M. E. Nergiz, C. Clifton, A. E. Nergiz,
+    "Multirelational k-anonymity" (TKDE 2009).
+    """
+
+    k: Annotated[int, Field(strict=True, ge=1)] = policy_key(
+        "the fewest persons who look alike to an attacker", example=5, default=...
+    )
+    known: Annotated[
+        int | str,
+        PlainValidator(_read_known),
+        WithJsonSchema({"anyOf": [{"enum": ["all"]}, {"type": "integer", "minimum": 1, "maximum": 3}]}),
+    ] = policy_key("the number of child rows of a person that an attacker knows, or all", example=2, default=2)
+
+
+_Share: TypeAlias = Annotated[
+    ExactNumber, Field(ge=0, le=1), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})
+]
+
+
+class LinkedSearch(SparseSection):
+    """The search for the best generalization of all tables."""
+
+    strategy: Annotated[str, RegistryName(STRATEGIES)] = policy_key(
+        "the algorithm: a full-domain strategy", example="ola", default="optimal"
+    )
+    suppression_limit: _Share = policy_key(
+        "the share of the persons that may be left out, with all their rows",
+        example=0.05,
+        default=Decimal(0),
+        json_schema_extra={"default": 0},
+    )
+    row_suppression_limit: _Share = policy_key(
+        "the share of the child rows that may be left out by themselves",
+        example=0.05,
+        default=Decimal(0),
+        json_schema_extra={"default": 0},
+    )
+    measure: Literal["loss"] = policy_key("the quality measure", example="loss", default="loss")
+    time_limit: float | None = policy_key("stop after this time in seconds, with the best found by then", example=600)
+    max_checks: int | None = policy_key("stop after checking this number of generalizations", example=5000)
+
+    def _flaws(self) -> Iterator[Flaw]:
+        if STRATEGIES[self.strategy].traits.is_local:
+            message = f"{self.strategy!r} recodes below the full domain, which is not supported with several tables"
+            yield ("strategy",), f'{message}: use "optimal"'
+
+
+class LinkedRelease(SparseSection):
+    """The location of the released tables, which have the names of the policy's tables."""
+
+    database: FilePath | None = policy_key("a DuckDB file, written anew", example="release.duckdb")
+
+
+class LinkedPolicy(Section):
+    """The policy of several tables about the same persons.
+
+    Parameters
+    ----------
+    table:
+        The tables; exactly one has ``person``, the others reference it directly or through other tables.
+    source, privacy, search, release, catalog, about:
+        As in `Policy`.
+
+    Raises
+    ------
+    PolicyError
+        Lists every mistake of the policy with its place.
+    """
+
+    source: LinkedSource = Field(default_factory=LinkedSource)
+    table: tuple[TableSection, ...]
+    privacy: LinkedPrivacy
+    search: LinkedSearch = Field(default_factory=LinkedSearch)
+    release: LinkedRelease | None = None
+    catalog: CatalogSection | None = None
+    about: AboutSection | None = None
+
+    def __init__(self, /, **tree: Any) -> None:
+        super().__init__(**read_linked_tree(tree))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> LinkedPolicy:
+        """Read a policy from a TOML file, as `Policy.load` does."""
+        tree, folder = read_file(path)
+        return cls(**read_linked_tree(tree, folder))
+
+    @cached_property
+    def tables(self) -> tuple[TableSection, ...]:
+        """The tables, parents before children, the table of persons first."""
+        by_name, ordered = {section.name: section for section in self.table}, list[TableSection]()
+
+        def add(section: TableSection) -> None:
+            if section not in ordered:
+                for parent in section.references.values():
+                    add(by_name[parent])
+                ordered.append(section)
+
+        add(next(section for section in self.table if section.person))
+        for section in self.table:
+            add(section)
+        return tuple(ordered)
+
+    def fingerprint(self) -> str:
+        """The SHA-256 of the policy, which is independent of how it is written; see `Policy.fingerprint`."""
+        tree = self.model_dump(mode="json", exclude_none=True, exclude={"about": True})
+        return hashlib.sha256(json.dumps(without_file_folders(tree), separators=(",", ":")).encode()).hexdigest()
+
+    def redact(self) -> dict[str, Any]:
+        """The part of the policy that a manifest may show; see `Policy.redact`."""
+        return {
+            "tables": {
+                section.name: {name: redact_attribute(attribute) for name, attribute in section.attributes.items()}
+                for section in self.tables
+            },
+            "privacy": self.privacy.model_dump(mode="json", exclude_none=True),
+            "search": self.search.model_dump(mode="json", exclude_none=True),
+        }
+
+    def parent_of(self, section: TableSection) -> TableSection | None:
+        """The table whose rows a table's rows belong to; None for the table of persons."""
+        names = set(section.references.values())
+        return next((table for table in self.tables if table.name in names), None)
+
+    def policy_of(self, section: TableSection) -> Policy:
+        """The policy of one table by itself, as the stages before the search read it."""
+        is_elsewhere = bool(section.files) or section.database is not None
+        location: dict[str, Any] = {"database": section.database if is_elsewhere else self.source.database}
+        location["table"] = None if section.query or section.files else section.table or section.name
+        location |= {"query": section.query, "files": section.files, "csv": section.csv or self.source.csv}
+        location |= {"undeclared": section.undeclared, "person": False}
+        attributes = {
+            name: Attribute.model_construct(**{**dict(attribute), "role": "insensitive"})
+            if attribute.role == "key"
+            else attribute
+            for name, attribute in section.attributes.items()
+        }
+        return Policy.model_construct(
+            source=SourceSection().model_copy(update=location),
+            attributes=attributes,
+            privacy=PrivacySection.model_validate({"k": 1}),
+            search=SearchSection(),
+            population=None,
+            risk=None,
+            release=None,
+            catalog=None,
+            about=None,
+        )
+
+
+_SECTIONS: Mapping[str, type[Section]] = {
+    "source": LinkedSource,
+    "privacy": LinkedPrivacy,
+    "search": LinkedSearch,
+    "release": LinkedRelease,
+    "catalog": CatalogSection,
+    "about": AboutSection,
+}
+
+
+def is_linked(tree: Mapping[str, Any]) -> bool:
+    """Whether the tree of a policy is of several tables."""
+    return "table" in tree
+
+
+def read_linked_tree(
+    tree: Mapping[str, Any], folder: Path | None = None, known_problems: Sequence[Problem] = ()
+) -> dict[str, Any]:
+    """Read a whole policy of several tables. A `PolicyError` lists every mistake."""
+    context = {"folder": folder}
+    known = ["source", "table", *(key for key in _SECTIONS if key != "source")]
+    problems = [
+        *known_problems,
+        *(Problem(join_key("", key), unknown_key(key, known, "section")) for key in tree if key not in known),
+    ]
+    raw = {"privacy": {}, **{key: value for key, value in tree.items() if value is not None}}
+    parts: dict[str, Any] = {}
+    for key, model in _SECTIONS.items():
+        if key in raw:
+            part, part_problems = read_part(model, raw[key], key, context)
+            problems += part_problems
+            if part is not None:
+                parts[key] = part
+    tables = raw.get("table")
+    sections: list[TableSection] = []
+    if not isinstance(tables, list | tuple) or not tables:
+        problems.append(Problem("table", "must be one table or more: [[table]] with name, person or references"))
+        tables = ()
+    for i, value in enumerate(tables):
+        section, section_problems = read_part(TableSection, value, f"table[{i}]", context)
+        problems += section_problems
+        if section is not None:
+            sections.append(section)
+    if len(sections) == len(tables) and sections:
+        problems += _check_links(sections)
+    search = parts.get("search")
+    if isinstance(search, LinkedSearch) and search.row_suppression_limit:
+        problems += [
+            Problem(
+                f"table[{i}].key", "is missing: rows that are suppressed by themselves need a key; name its columns"
+            )
+            for i, section in enumerate(sections)
+            if not section.person and not section.key
+        ]
+    if problems:
+        raise PolicyError(problems)
+    return {**parts, "table": tuple(sections)}
+
+
+def _check_links(sections: Sequence[TableSection]) -> Iterator[Problem]:
+    """Check that the tables are a tree below one table of persons."""
+    if problems := [*_check_names(sections), *_check_persons(sections)]:
+        yield from problems
+        return
+    by_name = {section.name: section for section in sections}
+    if problems := [problem for i, section in enumerate(sections) for problem in _check_targets(i, section, by_name)]:
+        yield from problems
+        return
+    yield from _check_cycles(sections, by_name)
+    if not any(section.names_of("quasi") for section in sections):
+        advice = "give this role to the columns that other people may know about a person"
+        yield Problem("table", f'no attribute has role = "quasi", so nothing is generalized: {advice}')
+
+
+def _check_names(sections: Sequence[TableSection]) -> Iterator[Problem]:
+    names: set[str] = set()
+    for i, section in enumerate(sections):
+        if section.name.lower() in names:
+            message = f"two tables are named {section.name!r}, in any case: rename one, with table = ... for the source"
+            yield Problem(f"table[{i}].name", message)
+        names.add(section.name.lower())
+
+
+def _check_persons(sections: Sequence[TableSection]) -> Iterator[Problem]:
+    persons = [section.name for section in sections if section.person]
+    if len(persons) != 1:
+        having = f"{len(persons)} tables have it: {', '.join(persons)}" if persons else "no table has it"
+        yield Problem("table", f"exactly one table has person = [...], its key, and {having}")
+
+
+def _check_targets(i: int, section: TableSection, by_name: Mapping[str, TableSection]) -> Iterator[Problem]:
+    """Check the tables that a table references."""
+    place, targets = f"table[{i}].references", sorted(set(section.references.values()))
+    for column, target in section.references.items():
+        if target not in by_name:
+            guess = nearest_word(target, by_name)
+            advice = f"did you mean {guess!r}?" if guess else f"the tables are {', '.join(by_name)}"
+            yield Problem(f"{place}.{column}", f"there is no table {target!r}; {advice}")
+        elif not (by_name[target].person or by_name[target].key):
+            yield Problem(f"{place}.{column}", f"table {target!r} has no key: add key = [...] to it")
+    if len(targets) > 1:
+        message = f"the tables {', '.join(targets)}: a row belongs to a row of one table; keep one reference"
+        yield Problem(place, f"{message}, and give the other column another role")
+    elif targets and targets[0] in by_name:
+        key = by_name[targets[0]].person or by_name[targets[0]].key
+        if key and len(key) != len(section.references):
+            message = f"{len(section.references)} columns name a row of {targets[0]!r}, whose key has {len(key)}"
+            yield Problem(place, message)
+
+
+def _check_cycles(sections: Sequence[TableSection], by_name: Mapping[str, TableSection]) -> Iterator[Problem]:
+    for i, section in enumerate(sections):
+        path, names = section, [section.name]
+        while path.references:
+            path = by_name[next(iter(path.references.values()))]
+            if path.name in names:
+                message = f"{' > '.join([*names, path.name])} is a cycle: no row of these tables belongs to a person"
+                yield Problem(f"table[{i}].references", message)
+                break
+            names.append(path.name)

@@ -1,0 +1,179 @@
+"""The search of linked tables finds what the oracle finds, and releases what no attacker narrows below k persons."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlanon
+from oracles.oracle_linked import LinkedDatabase, Outcome, State, View, best, evaluate, loss
+from properties.linked_cases import LinkedCase, make_linked_case
+from sqlanon.errors import InfeasibleError
+from sqlanon.linked.anonymize import LinkedResult
+from sqlanon.linked.search import LinkedFigures, LinkedTask, draw_verdict
+from sqlanon.policy.linked import LinkedPolicy
+from sqlanon.support.coding import Levels
+from sqlanon.support.expressions import col, select
+from support.lanes import draw_tables, some
+
+MOST_GENERALIZATIONS = 60
+
+
+def small_cases(number: int) -> list[LinkedCase]:
+    """The first cases with few generalizations."""
+    drawn = map(make_linked_case, itertools.count())
+    few = (case for case in drawn if math.prod(h + 1 for h in case.database.heights) <= MOST_GENERALIZATIONS)
+    return list(itertools.islice(few, number))
+
+
+def anonymize(case: LinkedCase, row_limit: float = 0.0) -> LinkedResult | None:
+    """The result for a case; None if nothing meets its policy."""
+    connection = duckdb.connect()
+    case.fill(connection)
+    tree = case.policy()
+    tree["search"]["row_suppression_limit"] = row_limit
+    try:
+        return sqlanon.connect(connection).anonymize(LinkedPolicy(**tree))
+    except InfeasibleError:
+        return None
+
+
+def released_state(task: LinkedTask, database: LinkedDatabase) -> tuple[State, frozenset[tuple[int, int]]]:
+    """What the last check of a task keeps, and the rows of kept persons that are suppressed by themselves. Rows are
+    numbered by key in the database, too."""
+    snapshot = task.peeling.snapshot
+    rows = snapshot.runner.engine.rows
+    persons = frozenset(person for (person,) in rows(select([col("person")], snapshot.kept_persons.copy())))
+    suppressed = frozenset[tuple[int, int]]()
+    if snapshot.suppresses_rows:
+        query = select([col("position"), col("row")], snapshot.suppressed_rows.copy())
+        suppressed = frozenset((t, number) for t, number in rows(query) if database.person_of[t, number] in persons)
+    kept = frozenset(at for at, person in database.person_of.items() if person in persons and at not in suppressed)
+    return State(persons, kept), suppressed
+
+
+@pytest.mark.parametrize("case", small_cases(draw_tables(8, 60)))
+def test_the_optimum_is_that_of_the_oracle(case: LinkedCase) -> None:
+    expected = best(case.database, case.k, case.known, case.allowed_persons, case.weights)
+    result = anonymize(case)
+    if expected is None:
+        assert result is None
+        return
+    assert result is not None
+    assert result.optimal
+    assert result.levels == expected.levels
+    assert result.score == pytest.approx(expected.score, abs=1e-9)
+    assert result.suppressed_persons == expected.suppressed_persons
+
+
+@pytest.mark.parametrize("case", small_cases(draw_tables(4, 40)))
+def test_each_check_keeps_the_largest_set_of_persons(case: LinkedCase) -> None:
+    database = case.database
+    result = anonymize(replace(case, suppression_limit="1"))
+    if result is None:
+        return
+    for levels in itertools.product(*(range(height + 1) for height in database.heights)):
+        figures = result.task.check(levels)
+        outcome = evaluate(database, levels, case.k, case.known, case.weights)
+        state, _ = released_state(result.task, database)
+        assert state.persons == outcome.state.persons
+        assert figures.suppressed_rows == outcome.suppressed_persons
+        if state.persons:
+            assert result.task.lattice.measure.score(levels, figures) == pytest.approx(outcome.score, abs=1e-9)
+
+
+def check_with_rows(case: LinkedCase, result: LinkedResult, row_limit: float, levels: Levels) -> LinkedFigures:
+    """The figures of a generalization, whose state is held against the definitions."""
+    database, figures = case.database, result.task.check(levels)
+    if figures.counted_share < 1:
+        return figures
+    view = View(database, levels)
+    state, suppressed = released_state(result.task, database)
+    assert view.is_safe(state, case.k, case.known)
+    assert len(suppressed) == figures.suppressed_child_rows <= row_limit * len(database.person_of)
+    assert figures.suppressed_rows == len(database.everything.persons - state.persons)
+    for t, number in state.rows:
+        parent = next(row.parent for row in database.tables[t].rows if row.number == number)
+        assert not database.tables[t].parent or (database.tables[t].parent, parent) in state.rows
+    if figures.suppressed_rows <= case.allowed_persons:
+        assert view.can_return(state, case.k, case.known, suppressed) is None
+    if state.persons and figures.suppressed_rows <= case.allowed_persons:
+        score = loss(database, levels, state, case.weights)
+        assert result.task.lattice.measure.score(levels, figures) == pytest.approx(score, abs=1e-9)
+    return figures
+
+
+@pytest.mark.parametrize(
+    ("case", "row_limit"), list(zip(small_cases(draw_tables(4, 40)), itertools.cycle((0.1, 0.2, 0.34))))
+)
+def test_suppressed_rows_cannot_be_put_back_and_verdicts_hold(case: LinkedCase, row_limit: float) -> None:
+    result = anonymize(case, row_limit)
+    if result is None:
+        return
+    every = list(itertools.product(*(range(height + 1) for height in case.database.heights)))
+    figures = {levels: check_with_rows(case, result, row_limit, levels) for levels in every}
+    verdicts = {levels: draw_verdict(known, case.allowed_persons) for levels, known in figures.items()}
+    for levels, other in itertools.product(every, every):
+        if all(map(int.__le__, other, levels)) and verdicts[levels].infeasible_below:
+            assert not verdicts[other].is_feasible
+        if all(map(int.__ge__, other, levels)) and verdicts[levels].feasible_above:
+            assert verdicts[other].is_feasible
+    score = result.task.lattice.measure.score
+    scores = {levels: score(levels, figures[levels]) for levels in every if verdicts[levels].is_feasible}
+    assert result.score == pytest.approx(min(scores.values()), abs=1e-9)
+
+
+def test_one_table_is_searched_as_by_itself(tmp_path: Any) -> None:
+    people = "SELECT i AS id, i % 7 AS age, i % 3 AS ward FROM range(40) AS r(i)"
+    attributes = {
+        "age": {"role": "quasi", "hierarchy": {"intervals": [2, 4]}},
+        "ward": {"role": "quasi", "hierarchy": "suppress"},
+    }
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE people AS {people}")
+    with sqlanon.connect(connection) as db:
+        alone = db.anonymize(
+            sqlanon.Policy(
+                source={"table": "people"},
+                attributes={"id": {"role": "identifying"}, **attributes},
+                privacy={"k": 3},
+                search={"suppression_limit": 0.1},
+            )
+        )
+        linked = db.anonymize(
+            LinkedPolicy(
+                table=[{"name": "people", "person": "id", "attributes": {"id": {"role": "key"}, **attributes}}],
+                privacy={"k": 3},
+                search={"suppression_limit": 0.1},
+            )
+        )
+    assert linked.generalization == {f"people.{name}": level for name, level in alone.generalization.items()}
+    assert linked.score == pytest.approx(alone.score)
+    assert linked.suppressed_persons == alone.suppressed_rows
+
+
+@pytest.mark.parametrize(
+    "strategy", some(["k_minimal", "ola", "samarati", "flash", "incognito", "datafly"], every=6, few=1)
+)
+def test_other_full_domain_strategies_find_a_feasible_generalization(strategy: str) -> None:
+    for case in small_cases(4):
+        expected: Outcome | None = best(case.database, case.k, case.known, case.allowed_persons, case.weights)
+        connection = duckdb.connect()
+        case.fill(connection)
+        tree = case.policy()
+        tree["search"]["strategy"] = strategy
+        try:
+            result = sqlanon.connect(connection).anonymize(LinkedPolicy(**tree))
+        except InfeasibleError:
+            assert expected is None
+            continue
+        assert expected is not None
+        outcome = evaluate(case.database, result.levels, case.k, case.known, case.weights)
+        assert outcome.suppressed_persons <= case.allowed_persons
+        assert result.score >= expected.score - 1e-9
+        assert result.bound <= expected.score + 1e-9

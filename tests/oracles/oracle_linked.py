@@ -1,0 +1,258 @@
+"""k^m-anonymity and shared signatures over linked tables in plain Python: every combination is written out and counted.
+
+It imports nothing from sqlanon but the hierarchies of the other oracle. Tables are a tree: table 0 has one row per
+person, each row of another table names a row of its parent table.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from oracles.oracle import Hierarchy, Levels, Value
+
+Known = int | Literal["all"]
+Combination = tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a linked table: its number in the table, the number of its parent row, and its quasi-identifiers."""
+
+    number: int
+    parent: int | None
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class LinkedTable:
+    """One table with a hierarchy for each quasi-identifier; ``parent`` is the index of its parent table."""
+
+    name: str
+    parent: int | None
+    names: tuple[str, ...]
+    hierarchies: tuple[Hierarchy, ...]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class State:
+    """The persons and the child rows that are released: child rows as (table, number)."""
+
+    persons: frozenset[int]
+    rows: frozenset[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A generalization with what it suppresses: persons, and child rows of kept persons by themselves."""
+
+    levels: Levels
+    state: State
+    score: float
+    suppressed_persons: int
+    suppressed_rows: int
+
+
+@dataclass(frozen=True)
+class LinkedDatabase:
+    """Tables of one person table, parents before children."""
+
+    tables: tuple[LinkedTable, ...]
+
+    @cached_property
+    def heights(self) -> Levels:
+        """The height of each hierarchy, table by table."""
+        return tuple(hierarchy.height for table in self.tables for hierarchy in table.hierarchies)
+
+    @cached_property
+    def everything(self) -> State:
+        """All persons with all rows."""
+        persons = frozenset(row.number for row in self.tables[0].rows)
+        return State(persons, frozenset(self.person_of))
+
+    @cached_property
+    def person_of(self) -> Mapping[tuple[int, int], int]:
+        """The person of each child row."""
+        persons: dict[tuple[int, int], int] = {}
+        for t, table in enumerate(self.tables[1:], 1):
+            for row in table.rows:
+                assert table.parent is not None
+                assert row.parent is not None
+                persons[t, row.number] = persons[table.parent, row.parent] if table.parent else row.parent
+        return persons
+
+    @cached_property
+    def children_of(self) -> Mapping[tuple[int, int], list[tuple[int, int]]]:
+        """The direct child rows of each row; persons are rows of table 0."""
+        children: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        for t, table in enumerate(self.tables[1:], 1):
+            for row in table.rows:
+                assert table.parent is not None
+                assert row.parent is not None
+                children[table.parent, row.parent].append((t, row.number))
+        return children
+
+    def labels(self, levels: Levels) -> list[dict[int, tuple[Value, ...]]]:
+        """By table and row, the generalized quasi-identifiers."""
+        result, at = [], 0
+        for table in self.tables:
+            own = levels[at : at + len(table.names)]
+            at += len(table.names)
+            result.append(
+                {
+                    row.number: tuple(
+                        hierarchy.label(value, level)
+                        for hierarchy, value, level in zip(table.hierarchies, row.values, own, strict=True)
+                    )
+                    for row in table.rows
+                }
+            )
+        return result
+
+    def known_row(self, labels: list[dict[int, tuple[Value, ...]]], t: int, number: int) -> Hashable:
+        """What an attacker knows of a child row: its table, its labels and those of its ancestors below the person."""
+        known: list[tuple[Value, ...]] = []
+        at: int | None = t
+        while at:
+            known.append(labels[at][number])
+            row = next(row for row in self.tables[at].rows if row.number == number)
+            assert row.parent is not None
+            at, number = self.tables[at].parent, row.parent
+        return (t, tuple(known))
+
+
+def combinations_of(rows: Counter[Hashable], size: int) -> Iterator[Combination]:
+    """The distinct multisets of a size that a person's known rows contain."""
+    items = sorted(rows.elements(), key=repr)
+    yield from set(itertools.combinations(items, size))
+
+
+class View:
+    """What readers of a state can tell apart at a generalization."""
+
+    def __init__(self, database: LinkedDatabase, levels: Levels) -> None:
+        self.database = database
+        self.labels = database.labels(levels)
+        self.known = {at: database.known_row(self.labels, *at) for at in database.person_of}
+
+    def known_rows(self, state: State, person: int) -> Counter[Hashable]:
+        """The multiset of known rows of a person."""
+        persons = self.database.person_of
+        return Counter(self.known[at] for at in state.rows if persons[at] == person)
+
+    def signature(self, state: State, t: int, number: int) -> Hashable:
+        """The labels of a row with the nested multisets of its child rows."""
+        children = [at for at in self.database.children_of.get((t, number), ()) if at in state.rows]
+        nested = sorted(((at[0], self.signature(state, *at)) for at in children), key=repr)
+        return (self.labels[t][number], tuple(nested))
+
+    def groups(self, state: State, known: Known) -> dict[Hashable, set[int]]:
+        """The persons who support each combination that occurs; with ``all``, each signature."""
+        groups: dict[Hashable, set[int]] = defaultdict(set)
+        for person in state.persons:
+            own = self.labels[0][person]
+            if known == "all":
+                groups[self.signature(state, 0, person)].add(person)
+                continue
+            rows = self.known_rows(state, person)
+            for size in range(known + 1):
+                for combination in combinations_of(rows, size):
+                    groups[own, combination].add(person)
+        return groups
+
+    def is_safe(self, state: State, k: int, known: Known) -> bool:
+        """Whether every combination that occurs has k persons."""
+        return all(len(persons) >= k for persons in self.groups(state, known).values())
+
+    def peel(self, state: State, k: int, known: Known) -> State:
+        """Remove persons with an unsupported combination until none is left."""
+        while True:
+            weak = {person for persons in self.groups(state, known).values() if len(persons) < k for person in persons}
+            if not weak:
+                return state
+            state = self.without_persons(state, weak)
+
+    def without_persons(self, state: State, persons: set[int]) -> State:
+        """The state without some persons and their rows."""
+        person_of = self.database.person_of
+        return State(state.persons - persons, frozenset(at for at in state.rows if person_of[at] not in persons))
+
+    def can_return(self, state: State, k: int, known: Known, removed_rows: frozenset[tuple[int, int]]) -> str | None:
+        """A suppressed person or child row that could be put back alone, in words; None if there is none.
+
+        A person returns with all rows that are not suppressed by themselves; a row returns under a kept parent.
+        """
+        person_of, everything = self.database.person_of, self.database.everything
+        for person in everything.persons - state.persons:
+            rows = frozenset(at for at in everything.rows - removed_rows if person_of[at] == person)
+            if self.is_safe(State(state.persons | {person}, state.rows | rows), k, known):
+                return f"person {person}"
+        for at in everything.rows - state.rows:
+            t, number = at
+            parent = next(row.parent for row in self.database.tables[t].rows if row.number == number)
+            above = self.database.tables[t].parent
+            if person_of[at] not in state.persons or (above and (above, parent) not in state.rows):
+                continue
+            if self.is_safe(State(state.persons, state.rows | {at}), k, known):
+                return f"row {at}"
+        return None
+
+
+def loss(database: LinkedDatabase, levels: Levels, state: State, weights: Sequence[float]) -> float:
+    """The mean over quasi-identifiers of the mean over the rows of their table; a suppressed row counts 1."""
+    at, parts = 0, []
+    for t, table in enumerate(database.tables):
+        kept = state.persons if t == 0 else {number for table_, number in state.rows if table_ == t}
+        for i, hierarchy in enumerate(table.hierarchies):
+            values = {row.values[i] for row in table.rows}
+            leaves = hierarchy.leaves + (None in values)
+            total = 0.0
+            for row in table.rows:
+                total += (
+                    _loss_of_value(hierarchy, row.values[i], levels[at], leaves, values) if row.number in kept else 1.0
+                )
+            parts.append(total / len(table.rows) if table.rows else 0.0)
+            at += 1
+    return math.fsum(map(lambda x, w: x * w, parts, weights)) / math.fsum(weights)
+
+
+def _loss_of_value(hierarchy: Hierarchy, value: Value, level: int, leaves: int, values: set[Value]) -> float:
+    if leaves <= 1:
+        return 0.0
+    label = hierarchy.label(value, level)
+    ground = [*hierarchy.paths, *([None] if None in values else [])]
+    return (sum(hierarchy.label(other, level) == label for other in ground) - 1) / (leaves - 1)
+
+
+def evaluate(database: LinkedDatabase, levels: Levels, k: int, known: Known, weights: Sequence[float]) -> Outcome:
+    """The largest set of persons that can stay at a generalization, without suppressing child rows by themselves."""
+    view = View(database, levels)
+    state = view.peel(database.everything, k, known)
+    score = loss(database, levels, state, weights)
+    return Outcome(levels, state, score, len(database.everything.persons) - len(state.persons), 0)
+
+
+def best(
+    database: LinkedDatabase, k: int, known: Known, allowed_persons: int, weights: Sequence[float]
+) -> Outcome | None:
+    """The best generalization: the least loss, then the least height, then the first in lexicographic order."""
+    chosen: Outcome | None = None
+    for levels in itertools.product(*(range(height + 1) for height in database.heights)):
+        outcome = evaluate(database, levels, k, known, weights)
+        if not outcome.state.persons or outcome.suppressed_persons > allowed_persons:
+            continue
+        if chosen is None or _precedes(outcome, chosen):
+            chosen = outcome
+    return chosen
+
+
+def _precedes(outcome: Outcome, rival: Outcome) -> bool:
+    if abs(outcome.score - rival.score) > 1e-12 * max(abs(outcome.score), abs(rival.score)):
+        return outcome.score < rival.score
+    return (sum(outcome.levels), outcome.levels) < (sum(rival.levels), rival.levels)
