@@ -14,7 +14,7 @@ import typer
 from sqlanon.cli import options as opt
 from sqlanon.cli import printing
 from sqlanon.cli.help import AFTER, BEFORE, MORE, RELEASES, START, Command, Group, format_epilog
-from sqlanon.cli.options import load_policy, name_csv_option_in_errors, name_options_in_errors
+from sqlanon.cli.options import load_any_policy, load_policy, name_csv_option_in_errors, name_options_in_errors
 from sqlanon.errors import AuditError, PolicyError, Problem, SourceError
 from sqlanon.support.notices import count_noun
 from sqlanon.support.resources import POLICY_SCHEMA, __version__
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlanon.database import Database
     from sqlanon.pipeline import StageProgress
     from sqlanon.policy import Policy
-    from sqlanon.result import AnyRelease
+    from sqlanon.result import AnyRelease, Result
 
 app = typer.Typer(
     cls=Group,
@@ -112,13 +112,25 @@ def anonymize(
 ) -> None:
     """Find the best version of a table that meets the policy, audit it and publish it."""
     from sqlanon.cli.cost import measure_cost, measure_price
+    from sqlanon.cli.linked import anonymize_linked
     from sqlanon.cli.progress import show_progress
     from sqlanon.database import connect
     from sqlanon.disclosure.residual_risk import describe_narrowing, find_worst
+    from sqlanon.engines.limits import Limits
+    from sqlanon.policy.linked import LinkedPolicy
 
-    started, loaded = time.perf_counter(), load_policy(policy, settings, strategy, output)
-    if not dry_run:
-        _refuse_output(loaded, export, dialect)
+    started, loaded = time.perf_counter(), load_any_policy(policy, settings, strategy, output)
+    if isinstance(loaded, LinkedPolicy):
+        refused = {
+            "--force": force,
+            "--draft": draft,
+            "--export": export,
+            "--dialect": dialect,
+            "--keep-work": keep_work,
+        }
+        anonymize_linked(loaded, refused, dry_run=dry_run, as_json=as_json, limits=Limits(memory_limit, threads))
+        return
+    _refuse_output(loaded, export, dialect, dry_run)
     release, worst, price = None, None, None
     with connect(memory_limit=memory_limit, threads=threads) as db:
         with show_progress(time_limit=loaded.search.time_limit) as progress:
@@ -128,10 +140,7 @@ def anonymize(
             if dry_run:
                 output_figures: dict[str, Any] = {"dry_run": True}
             elif export is not None and dialect is not None:
-                folder = result.export(export, dialect, draft)
-                section = loaded.release
-                output_figures = {"export": str(folder), "table": "release" if section is None else section.table}
-                output_figures |= {"draft": True} if draft or loaded.is_draft else {}
+                output_figures = _export(result, loaded, export, dialect, draft)
             else:
                 progress("write", 0, result.checked, result.score)
                 release = result.publish(force=force, draft=draft)
@@ -161,9 +170,11 @@ def anonymize(
         printing.print_residual_risk(worst, price)
 
 
-def _refuse_output(policy: Policy, export: Path | None, dialect: str | None) -> None:
+def _refuse_output(policy: Policy, export: Path | None, dialect: str | None, dry_run: bool) -> None:
     """Refuse a policy and options that do not say where the release goes: to a target, or for a frequency set to an
     export folder, with a dialect."""
+    if dry_run:
+        return
     release = policy.release
     if policy.source.frequency_set and (export is None or dialect is None):
         message = (
@@ -177,6 +188,14 @@ def _refuse_output(policy: Policy, export: Path | None, dialect: str | None) -> 
         places = 'database = "release.duckdb", file = "release.parquet", postgres = ... or spark = true'
         message = f"say where the release goes: {places}; or give --output FILE"
         raise PolicyError([Problem("release", message)])
+
+
+def _export(result: Result, policy: Policy, folder: Path, dialect: str, draft: bool) -> dict[str, Any]:
+    """Write the statements of a release in a warehouse; return the folder and the table."""
+    section = policy.release
+    written = {"export": str(result.export(folder, dialect, draft))}
+    written |= {"table": "release" if section is None else section.table}
+    return written | ({"draft": True} if draft or policy.is_draft else {})
 
 
 def _release_figures(release: AnyRelease) -> dict[str, Any]:
@@ -507,10 +526,25 @@ def verify(
     threads: opt.Threads = None,
 ) -> None:
     """Check that a release is what it claims to be."""
+    from sqlanon.cli.linked import print_linked_verification, refuse_linked_options
     from sqlanon.cli.progress import show_progress
     from sqlanon.engines.limits import Limits
+    from sqlanon.linked.release import is_linked_file, verify_linked_file
     from sqlanon.publish.targets.base import release_location
 
+    path = Path(release)
+    if path.is_file() and is_linked_file(path):
+        for_one_table = {"--policy": policy, "--set": settings, "--table": table, "--sha256": sha256}
+        refuse_linked_options(path, for_one_table)
+        with show_progress("verifying the release"):
+            linked = verify_linked_file(path, Limits(memory_limit, threads))
+        if as_json:
+            printing.print_json(linked.to_dict())
+        else:
+            print_linked_verification(linked)
+        if not linked.verified:
+            raise typer.Exit(1)
+        return
     with name_options_in_errors(sha256="--sha256"), show_progress("verifying the release"):
         if policy is None:
             verification = release_location(release, table).verify(Limits(memory_limit, threads), sha256)

@@ -14,6 +14,7 @@ from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 
 if TYPE_CHECKING:
     from sqlanon.policy import Policy
+    from sqlanon.policy.linked import LinkedPolicy
 
 
 def argument(metavar: str, help: str) -> Any:
@@ -271,10 +272,23 @@ def name_options_in_errors(**options: str) -> Iterator[None]:
         raise kind(f"{name}: {message}") from None
 
 
-def load_policy(
+def load_any_policy(
     path: Path, settings: Sequence[str] | None = None, strategy: str | None = None, output: Path | None = None
-) -> Policy:
-    """Read a policy and override what the options set."""
+) -> Policy | LinkedPolicy:
+    """Read a policy of one or several tables and override what the options set."""
     from sqlanon.policy.settings import Overrides, load_overridden
 
     return load_overridden(path, Overrides(settings or (), strategy, output))
+
+
+def load_policy(
+    path: Path, settings: Sequence[str] | None = None, strategy: str | None = None, output: Path | None = None
+) -> Policy:
+    """Read a policy of one table and override what the options set."""
+    from sqlanon.policy.linked import LinkedPolicy
+    from sqlanon.policy.models import several_tables_error
+
+    policy = load_any_policy(path, settings, strategy, output)
+    if isinstance(policy, LinkedPolicy):
+        raise several_tables_error()
+    return policy

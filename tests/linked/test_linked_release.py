@@ -1,0 +1,307 @@
+"""A release of linked tables shows k persons to everybody who knows rows of one, and no key of the source."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlanon
+from sqlanon.errors import PolicyError, ReleaseError, SourceError
+from sqlanon.linked.release import verify_linked_file
+from sqlanon.policy.linked import LinkedPolicy
+from support.commands import cli
+from support.files import ROOT
+from support.pages import blocks
+
+PAGE = (ROOT / "docs" / "how-to" / "linked-tables.md").read_text(encoding="utf-8")
+
+POLICY = """
+[source]
+database = "hospital.duckdb"
+
+[[table]]
+name = "patients"
+person = ["patient_id"]
+[table.attributes]
+patient_id = { role = "key" }
+name       = { role = "identifying" }
+zip        = { role = "quasi", hierarchy = { mask = "right" } }
+
+[[table]]
+name = "visits"
+key = ["visit_id"]
+references = { patient_id = "patients" }
+[table.attributes]
+visit_id   = { role = "key" }
+patient_id = { role = "key" }
+admitted   = { role = "quasi", hierarchy = { dates = ["month", "year"] } }
+ward       = { role = "quasi", hierarchy = "suppress" }
+diagnosis  = { role = "sensitive" }
+
+[[table]]
+name = "labs"
+references = { visit_id = "visits" }
+[table.attributes]
+visit_id = { role = "key" }
+test     = { role = "quasi", hierarchy = "suppress" }
+value    = { role = "insensitive" }
+
+[privacy]
+k = 3
+known = 2
+
+[search]
+suppression_limit = 0.2
+
+[release]
+database = "release.duckdb"
+"""
+
+TABLES = """
+    CREATE TABLE patients AS
+    SELECT 1000 + i AS patient_id, 'name ' || i AS name, lpad((i * i % 30)::VARCHAR, 3, '0') AS zip
+    FROM range(60) AS r(i);
+    CREATE TABLE visits AS
+    SELECT
+        5000 + row_number() OVER () AS visit_id,
+        patient_id,
+        DATE '2024-01-01' + (hash(patient_id, j) % 500)::INTEGER AS admitted,
+        'ward ' || (hash(j, patient_id) % 3) AS ward,
+        'diagnosis ' || (hash(patient_id) % 5) AS diagnosis
+    FROM patients, range(3) AS r(j)
+    WHERE hash(patient_id, j) % 2 = 0;
+    CREATE TABLE labs AS
+    SELECT visit_id, 'test ' || (hash(visit_id, j) % 2) AS test, j + 0.5 AS value
+    FROM visits, range(2) AS r(j)
+    WHERE hash(visit_id, j) % 3 = 0
+"""
+
+
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a database, its policy and a release."""
+    folder = tmp_path_factory.mktemp("linked")
+    with duckdb.connect(str(folder / "hospital.duckdb")) as connection:
+        connection.execute(TABLES)
+    (folder / "policy.toml").write_text(POLICY, encoding="utf-8")
+    assert cli("anonymize", folder / "policy.toml").status == 0
+    return folder
+
+
+def rows(folder: Path, query: str, file: str = "release.duckdb") -> list[tuple[Any, ...]]:
+    """The rows of a query of a release."""
+    with duckdb.connect(str(folder / file), read_only=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+def known_of(folder: Path) -> dict[int, tuple[Any, Counter[Any]]]:
+    """By released person, what a reader can compare: own values, and the known rows of all tables."""
+    persons = {key: ((zip_,), Counter[Any]()) for key, zip_ in rows(folder, "SELECT patient_id, zip FROM patients")}
+    visits = {}
+    for visit, person, admitted, ward in rows(folder, "SELECT visit_id, patient_id, admitted, ward FROM visits"):
+        visits[visit] = person, (admitted, ward)
+        persons[person][1]["visit", admitted, ward] += 1
+    for visit, test in rows(folder, "SELECT visit_id, test FROM labs"):
+        person, shown = visits[visit]
+        persons[person][1][("lab", *shown, test)] += 1
+    return persons
+
+
+def test_no_attacker_who_knows_two_rows_has_fewer_than_k_candidates(hospital: Path) -> None:
+    persons, draw = known_of(hospital), random.Random(1)
+    assert len(persons) >= 48
+    for own, known in persons.values():
+        for _ in range(10):
+            wanted = Counter(draw.sample(list(known.elements()), min(2, known.total())))
+            candidates = [key for key, (other, more) in persons.items() if other == own and wanted <= more]
+            assert len(candidates) >= 3
+
+
+def test_keys_are_new_unrelated_and_valid(hospital: Path) -> None:
+    keys = [key for (key,) in rows(hospital, "SELECT patient_id FROM patients")]
+    assert sorted(keys) == list(range(1, len(keys) + 1))
+    orphans = "SELECT count(*) FROM {} ANTI JOIN {} USING ({})"
+    assert rows(hospital, orphans.format("visits", "patients", "patient_id")) == [(0,)]
+    assert rows(hospital, orphans.format("labs", "visits", "visit_id")) == [(0,)]
+    assert cli("anonymize", hospital / "policy.toml", "--output", hospital / "again.duckdb").status == 0
+    query = "SELECT zip, patient_id FROM patients ORDER BY ALL"
+    assert rows(hospital, query) != rows(hospital, query, "again.duckdb")
+    columns = "SELECT column_name FROM duckdb_columns() WHERE table_name = 'patients' AND NOT internal"
+    assert {name for (name,) in rows(hospital, columns)} == {"patient_id", "zip"}
+
+
+def test_diagnoses_stay_with_their_patients(hospital: Path) -> None:
+    """Every released patient has the diagnoses of one patient of the source."""
+    query = "SELECT patient_id, list_sort(list(diagnosis)) AS all_of FROM visits GROUP BY patient_id"
+    released = Counter(map(str, [values for _, values in rows(hospital, query)]))
+    source = Counter(map(str, [values for _, values in rows(hospital, query, "hospital.duckdb")]))
+    assert released <= source
+
+
+def test_macros_of_the_release_count_its_smallest_group(hospital: Path) -> None:
+    ((smallest,),) = rows(hospital, "SELECT k FROM sqlanon.km_anonymity('known_rows', 2)")
+    ((claimed,),) = rows(hospital, "SELECT smallest_group FROM sqlanon.linked_manifest")
+    assert smallest == claimed >= 3
+    ((whole,),) = rows(hospital, "SELECT k FROM sqlanon.relational_k('whole_rows')")
+    ((fewest,),) = rows(hospital, "SELECT min(persons) FROM sqlanon.signatures('whole_rows')")
+    assert whole == fewest <= smallest
+
+
+def test_json_has_the_figures_of_each_table(hospital: Path) -> None:
+    figures = json.loads(cli("anonymize", hospital / "policy.toml", "--json").out)
+    assert figures["known"] == 2
+    assert figures["smallest_group"] >= 3
+    assert figures["persons"] == figures["tables"]["patients"]["rows"] == 60
+    assert figures["released_persons"] == figures["tables"]["patients"]["released_rows"]
+    visits = figures["tables"]["visits"]
+    assert visits["released_rows"] == rows(hospital, "SELECT count(*) FROM visits")[0][0]
+    assert visits["rows"] == visits["released_rows"] + visits["suppressed_rows"]
+    assert visits["generalization"].keys() == {"admitted", "ward"}
+
+
+@pytest.mark.parametrize(
+    ("change", "check"),
+    [
+        ("DELETE FROM patients_v1 WHERE patient_id = 1", "rows of patients"),
+        ("UPDATE labs_v1 SET value = value + 1", "rows of labs"),
+        ("UPDATE visits_v1 SET patient_id = 0 WHERE visit_id = 1", "keys"),
+        ("CREATE TABLE more AS SELECT 1 AS x", "contents"),
+        ("CREATE OR REPLACE VIEW patients AS SELECT patient_id, 'x' AS zip FROM patients_v1", "contents"),
+        ("COMMENT ON TABLE patients_v1 IS 'name 3'", "contents"),
+        ("CREATE OR REPLACE MACRO sqlanon.km_anonymity(rel, m) AS TABLE (SELECT 99 AS k)", "contents"),
+        ("UPDATE sqlanon.linked_manifest SET smallest_group = 50", "smallest group"),
+        ("UPDATE sqlanon.linked_manifest SET k = 100", "100-anonymity"),
+    ],
+)
+def test_a_changed_release_does_not_verify(hospital: Path, tmp_path: Path, change: str, check: str) -> None:
+    changed, fresh = tmp_path / "changed.duckdb", tmp_path / "fresh.duckdb"
+    changed.write_bytes((hospital / "release.duckdb").read_bytes())
+    with duckdb.connect(str(changed)) as connection:
+        connection.execute(
+            change.replace("_v1", f"_v{rows(hospital, 'SELECT version FROM sqlanon.linked_manifest')[0][0]}")
+        )
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{changed}' AS changed (READ_ONLY)")
+        connection.execute(f"ATTACH '{fresh}' AS fresh (STORAGE_VERSION 'v1.4.0')")
+        connection.execute("COPY FROM DATABASE changed TO fresh")
+    failures = verify_linked_file(fresh).failures
+    assert any(failure.startswith(f"{check}: ") for failure in failures), failures
+    assert cli("verify", fresh).status == 1
+
+
+def test_the_release_verifies(hospital: Path) -> None:
+    assert cli("verify", hospital / "release.duckdb").status == 0
+    ended = cli("verify", hospital / "release.duckdb", "--json")
+    assert json.loads(ended.out)["verified"] is True
+
+
+def policy(**changes: Any) -> dict[str, Any]:
+    """A policy of two tables, changed."""
+    keys = {"id": {"role": "key"}}
+    tree = {
+        "table": [
+            {"name": "a", "person": "id", "attributes": {**keys, "x": {"role": "quasi", "hierarchy": "suppress"}}},
+            {"name": "b", "references": {"id": "a"}, "attributes": keys},
+        ],
+        "privacy": {"k": 2},
+    }
+    return {**tree, **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"table": []}, "must be one table or more"),
+        ({"privacy": {"k": 2, "known": 4}}, 'privacy.known: must be 1, 2, 3 or "all", not 4'),
+        ({"search": {"strategy": "mondrian"}}, "below the full domain"),
+        ({"table": [policy()["table"][1]]}, "exactly one table has person"),
+        ({"table": [policy()["table"][0]] * 2}, "two tables are named 'a'"),
+        (
+            {"table": [policy()["table"][0], {**policy()["table"][1], "references": {"id": "aa"}}]},
+            "there is no table 'aa'; did you mean 'a'?",
+        ),
+        ({"table": [{**policy()["table"][0], "attributes": {}}]}, "'id' has no role"),
+        ({"search": {"row_suppression_limit": 0.1}}, "table[1].key: is missing"),
+    ],
+)
+def test_a_wrong_policy_is_refused_with_its_place(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(PolicyError, match=re.escape(message)):
+        LinkedPolicy(**policy(**changes))
+
+
+def test_cycles_are_refused() -> None:
+    first = policy()["table"][0]
+    keys = {"id": {"role": "key"}, "other": {"role": "key"}}
+    b = {"name": "b", "key": "id", "references": {"other": "c"}, "attributes": keys}
+    c = {"name": "c", "key": "id", "references": {"other": "b"}, "attributes": keys}
+    with pytest.raises(PolicyError, match="b > c > b is a cycle"):
+        LinkedPolicy(**policy(table=[first, b, c]))
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ("INSERT INTO b VALUES (7)", "table 'b': 1 rows name no row of 'a'"),
+        ("INSERT INTO b VALUES (NULL)", "table 'b': 1 rows name no row of 'a'"),
+        ("INSERT INTO a VALUES (1, 'y')", r"table 'a': person = \['id'\] does not identify its rows: 1 keys"),
+        ("INSERT INTO a VALUES (NULL, 'y')", "and 1 rows have no key"),
+    ],
+)
+def test_broken_links_are_refused_with_their_table(tables: str, message: str) -> None:
+    connection = duckdb.connect()
+    connection.execute(
+        "CREATE TABLE a AS SELECT i AS id, 'x' AS x FROM range(4) AS r(i); CREATE TABLE b AS SELECT id FROM a"
+    )
+    connection.execute(tables)
+    with sqlanon.connect(connection) as db, pytest.raises(SourceError, match=message):
+        db.anonymize(LinkedPolicy(**policy()))
+
+
+def test_orphans_may_be_suppressed() -> None:
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE a AS SELECT i AS id, 'x' AS x FROM range(4) AS r(i)")
+    connection.execute("CREATE TABLE b AS SELECT i AS id FROM range(6) AS r(i)")
+    tree = policy()
+    tree["table"][1]["orphans"] = "suppress"
+    with sqlanon.connect(connection) as db:
+        figures = db.anonymize(LinkedPolicy(**tree)).to_dict()["tables"]["b"]
+    assert (figures["rows"], figures["released_rows"], figures["suppressed_rows"]) == (6, 4, 2)
+
+
+def test_other_commands_say_that_they_read_one_table(hospital: Path) -> None:
+    ended = cli("risk", hospital / "policy.toml")
+    assert ended.status == 2
+    assert "policy of several tables" in ended.err
+
+
+def test_nothing_feasible_is_said_with_the_closest(hospital: Path) -> None:
+    ended = cli("anonymize", hospital / "policy.toml", "--set", "privacy.k=61", "--dry-run")
+    assert ended.status == 1
+    assert "suppresses 60 of 60 persons (12 are allowed)" in ended.err
+
+
+def test_a_file_that_is_no_release_is_not_replaced(hospital: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.duckdb"
+    duckdb.connect(str(other)).close()
+    ended = cli("anonymize", hospital / "policy.toml", "--output", other)
+    assert ended.status != 0
+    assert "is not a release of linked tables" in ended.err
+    with pytest.raises(ReleaseError):
+        verify_linked_file(other)
+
+
+def test_the_page_publishes_a_release_and_its_queries_run(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute(TABLES)
+    (tmp_path / "policy.toml").write_text(blocks("toml", PAGE)[0], encoding="utf-8")
+    assert cli("anonymize", tmp_path / "policy.toml").status == 0
+    for query in blocks("sql", PAGE)[0].split(";"):
+        if "FROM" in query:
+            assert rows(tmp_path, query)
