@@ -1,4 +1,4 @@
--- The catalog: runs, hierarchies and releases, to query in SQL years later. It is private, as it has ground values.
+-- The catalog: runs, hierarchies and releases, to query in SQL years later. It is private because it has ground values.
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
@@ -69,7 +69,7 @@ CREATE TABLE IF NOT EXISTS sqlanon.releases (
     extends VARCHAR,                      -- run_id of the release that it extends
     replaced_at TIMESTAMP,                -- when another release replaced it
     version INTEGER,                      -- its number among the versions in one file
-    sha256 VARCHAR,                       -- of the file as it was published; on a server, of the rows
+    sha256 VARCHAR,                       -- of the published file; on a server, of the rows
     intended_at TIMESTAMP,                -- when a run began to publish it; NULL once it is published; if it is not
                                           -- published, the row is deleted
     noise VARCHAR,                        -- JSON: epsilon by attribute
@@ -103,7 +103,7 @@ CREATE TABLE IF NOT EXISTS sqlanon.source_samples (
 );
 
 -- The people of the sources of releases, as hashes made with the secret, for each column that can number people: at
--- most 4,000 people, those with the least hashes. They show whether a later source has the same people.
+-- most 4,000 people, those with the smallest hashes. They show whether a later source has the same people.
 CREATE TABLE IF NOT EXISTS sqlanon.source_people (
     run_id VARCHAR NOT NULL,
     column_name VARCHAR NOT NULL,         -- the column that numbers people
@@ -117,7 +117,7 @@ CREATE TABLE IF NOT EXISTS sqlanon.source_people (
     hashes UBIGINT[] NOT NULL             -- the least hash of the person's values, per other column
 );
 
--- The people in a release whose policy names persons: hashes made with the secret.
+-- The people in a release, if its policy names persons: hashes made with the secret.
 CREATE TABLE IF NOT EXISTS sqlanon.released_people (
     run_id VARCHAR NOT NULL,
     person UBIGINT NOT NULL
@@ -147,7 +147,7 @@ CREATE TABLE IF NOT EXISTS sqlanon.decoys (
 );
 
 -- One row per export for a warehouse, whether or not its statement was run there. Releases are not compared with
--- exports; a warning counts the rows of this table. Delete the rows of tables that were never made, or that nobody has.
+-- exports; a warning counts the rows of this table. Delete the rows of exports that were never run or handed out.
 CREATE TABLE IF NOT EXISTS sqlanon.exports (
     run_id VARCHAR NOT NULL,
     exported_at TIMESTAMP NOT NULL,

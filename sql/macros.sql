@@ -4,7 +4,7 @@
 --
 -- A relation is a text ('patients', or '"my schema"."my table"'), and columns are a list of texts, in any case. An
 -- unknown name is an error; it never groups by fewer columns.
--- Most macros return one row for the whole table. Those whose names end in _classes return one row for each class.
+-- Most macros return one row for the whole table. Macros with names in _classes return one row for each class.
 -- `person` is a column of person ids. With it, persons are counted instead of rows; all rows without an id count as one
 -- person.
 --
@@ -13,8 +13,8 @@
 -- among them too. Where a class is a STRUCT (class), its columns keep their names.
 --
 -- DuckDB 1.5 and 2.0 must write a macro to a release file, and read it back, in the same words: `verify` compares them.
--- So there are no lambdas, no JOINs (lists of tables and scalar subqueries instead), no casts to DOUBLE (fsum returns
--- one; what integer division returns depends on a setting), and no window functions with a second argument.
+-- So macros use no lambdas, no JOINs (lists of tables and scalar subqueries instead), no casts to DOUBLE (fsum returns
+-- one; the type of an integer division depends on a setting), and no window functions with a second argument.
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 

@@ -1,13 +1,13 @@
 -- The macro library: the levels of labels. The rules of macros.sql apply here, too.
 --
 -- A release has the table sqlanon.label_levels: for each label of a generalized attribute and each level from its own
--- up, the label at that level. The macros read it by text, so another relation with these four columns can take its
--- place: of an attached release, for example, levels := 'r.sqlanon.label_levels'.
+-- up, the label at that level. The macros read it by name, so another relation with these four columns can replace
+-- it: for an attached release, for example, levels := 'r.sqlanon.label_levels'.
 
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
--- The level of a label: 0 is the value itself. Of a range that is no label of the hierarchy, the lowest level at which
--- one label has all of it. NULL where that is not known, as of sets.
+-- The level of a label: 0 is the value itself. For a range that is not a label of the hierarchy, the lowest level at
+-- which one label contains all of it. NULL if that is unknown, as for sets.
 CREATE OR REPLACE MACRO sqlanon.level(attribute, label, levels := 'sqlanon.label_levels') AS (
     CASE
         WHEN NOT EXISTS (
@@ -22,7 +22,7 @@ CREATE OR REPLACE MACRO sqlanon.level(attribute, label, levels := 'sqlanon.label
     END
 );
 
--- The label one step up: the first one above that is another. NULL at the top, of NULL, and where it is not known.
+-- The next different label above a label. NULL at the top, for NULL, and if it is unknown.
 CREATE OR REPLACE MACRO sqlanon.parent(attribute, label, levels := 'sqlanon.label_levels') AS (
     CASE
         WHEN NOT EXISTS (
@@ -37,7 +37,7 @@ CREATE OR REPLACE MACRO sqlanon.parent(attribute, label, levels := 'sqlanon.labe
     END
 );
 
--- The label at a level, for GROUP BY. A label that is wider stays as it is; so does one without known levels.
+-- The label at a level, for GROUP BY. A wider label is unchanged; so is a label without known levels.
 CREATE OR REPLACE MACRO sqlanon.roll_up(attribute, label, level, levels := 'sqlanon.label_levels') AS (
     CASE
         WHEN NOT EXISTS (

@@ -66,7 +66,7 @@ CREATE OR REPLACE MACRO sqlanon.average_risk(rel, qi, person := NULL) AS TABLE (
 
 -- k-map (Sweeney): how many rows, or persons, of a population each class matches. The population is a relation with the
 -- same columns, generalized as rel is. k is the smallest number (0: a class matches none), null_map the number of rows
--- whose class matches none; and the number of classes of rel.
+-- in classes without a match; and the number of classes of rel.
 CREATE OR REPLACE MACRO sqlanon.k_map(rel, qi, population, population_person := NULL) AS TABLE (
     WITH "sqlanon population matches" AS (
         SELECT struct_pack(*COLUMNS(list_concat(qi, []::VARCHAR[]))) AS class, count(*) AS rows, 0 AS population_size
@@ -97,8 +97,8 @@ CREATE OR REPLACE MACRO sqlanon.k_map(rel, qi, population, population_person := 
 );
 
 -- delta-presence (Nergiz et al. 2007): the size of a class / the size of the same class in the population, over the
--- classes of both: the least and the greatest, and the number of classes. 0: nobody of a class of the population is in
--- rel; infinity: a class of rel matches nobody.
+-- classes of both: the least and the greatest, and the number of classes. 0: a class of the population has no row in
+-- rel; infinity: a class of rel has no match in the population.
 CREATE OR REPLACE MACRO sqlanon.delta_presence(
     rel, qi, population, person := NULL, population_person := NULL
 ) AS TABLE (

@@ -32,7 +32,7 @@ CREATE OR REPLACE MACRO sqlanon.reidentification_risk(rel, qi, threshold := 0.2)
 -- The journalist's risk (El Emam 2013). The risk of a row is 1 / the number of rows of the population that its class
 -- matches. The highest risk; the average (the greater of two: matched classes / population rows they match, and the mean
 -- over the rows of rel); the rows at the highest risk, and above a threshold; the expected number of re-identifications if
--- an attacker tries all rows (the marketer's risk times the rows). Rows that match nobody have risk 0
+-- an attacker tries all rows (the marketer's risk times the rows). Rows without a match have risk 0
 -- (classes_of_nobody, rows_of_nobody).
 CREATE OR REPLACE MACRO sqlanon.journalist_risk(rel, qi, population, threshold := 0.2) AS TABLE (
     WITH "sqlanon matched sizes" AS (

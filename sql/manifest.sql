@@ -19,7 +19,7 @@ CREATE TABLE sqlanon.manifest (
     smallest_class BIGINT NOT NULL,       -- its rows; where persons are counted, the fewest persons in a class
     smallest_class_rows BIGINT,           -- where persons are counted: the fewest rows in a class
     persons BIGINT,                       -- of the source, where persons are counted
-    released_persons BIGINT,              -- all of whose rows are released
+    released_persons BIGINT,              -- persons with all of their rows released
     suppressed_persons BIGINT,            -- with a suppressed row
     partly_released_persons BIGINT,       -- of these, with a released row, too
     measure VARCHAR NOT NULL,

@@ -49,7 +49,7 @@ SEVERAL_LEVELS = "at several levels"
 
 
 class Result:
-    """The best version of a table that a search found. `publish` writes it as a release.
+    """The best generalization of a table that a search found. `publish` writes it as a release.
 
     Attributes
     ----------
@@ -377,7 +377,7 @@ class Result:
         return self.relation().to_arrow_table()
 
     def sql(self, dialect: str = "duckdb") -> str:
-        """The statement that makes the release. It reads private tables of the `Database` that returned this result.
+        """The statement that makes the release. It reads work tables of the `Database` that returned this result.
 
         For a source in PostgreSQL or Spark, it is the statement that runs there, in its dialect. For a frequency set,
         it is the statement for the warehouse, and reads the tables that `export` writes.

@@ -110,7 +110,7 @@ def anonymize(
     memory_limit: opt.MemoryLimit = None,
     threads: opt.Threads = None,
 ) -> None:
-    """Find the best version of a table that meets the policy, audit it and publish it."""
+    """Find the best release of a table that meets the policy, audit it and publish it."""
     from sqlanon.cli.cost import measure_cost, measure_price
     from sqlanon.cli.linked import anonymize_linked
     from sqlanon.cli.progress import show_progress
@@ -280,7 +280,7 @@ def live(
     memory_limit: opt.MemoryLimit = None,
     threads: opt.Threads = None,
 ) -> None:
-    """Create a view in the private database that generalizes and suppresses whenever it is read."""
+    """Create a view in the source database that generalizes and suppresses whenever it is read."""
     loaded = load_policy(policy, settings)
     if drop:
         with open_database("opening the source", memory_limit, threads) as (db, _):

@@ -130,7 +130,7 @@ def _describe_files(hospital: Path, policy: Path, release: Path) -> list[str]:
     check = f"FROM sqlanon.k_anonymity('patients', [{columns}])"
     code = f"import duckdb; print(duckdb.connect({str(release)!r}, read_only=True).sql({check!r}))"
     descriptions = {
-        hospital: "the private tables",
+        hospital: "the source tables",
         policy: "the policy: edit it and run anonymize again",
         policy.with_name(FIRST_POLICY): "the policy of the tutorial, for the examples of the docs",
         release: "the release, to share",

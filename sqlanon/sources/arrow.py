@@ -1,4 +1,4 @@
-"""Bind data frames and Arrow data: objects with the Arrow C stream interface are copied once to a private table."""
+"""Bind data frames and Arrow data: objects with the Arrow C stream interface are copied once to the work database."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ KIND = _Arrow()
 
 
 def copy_arrow(engine: DuckDBEngine, data: Any, target: exp.Table) -> exp.Table:
-    """Copy a data frame, an Arrow table or a stream to a private table: the search reads it several times."""
+    """Copy a data frame, an Arrow table or a stream to the work database: the search reads it several times."""
     reader = open_arrow_reader(data)
     schema = reader.schema
     refuse_ambiguous_names(schema.names, f"the {describe_type(data)}")

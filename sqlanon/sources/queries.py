@@ -2,7 +2,7 @@
 
 An engine looks names up among the system's first (`DuckDBEngine.follow_search_path`). So the holder's queries and views
 mean the same there, unless the holder's connection has names of the system, temporary tables or settings of its own.
-Then the holder's connection reads them once, by a statement that calls no function, to a private table.
+Then the holder's connection reads them once, by a statement that calls no function, into a table of the work database.
 """
 
 from __future__ import annotations

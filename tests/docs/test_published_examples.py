@@ -7,7 +7,7 @@ import re
 from support.files import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "published_examples.md").read_text(encoding="utf-8")
-SHOWN, _, _ = PAGE.partition("## What cannot be reproduced")
+SHOWN, _, _ = PAGE.partition("## Examples that cannot be reproduced")
 
 
 def test_each_test_of_the_page_exists() -> None:
