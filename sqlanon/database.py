@@ -69,8 +69,8 @@ def connect(source: Connectable = None, *, memory_limit: str | None = None, thre
       docs/how-to/sources.md for what else DuckDB reads, such as SQLite, ``https://`` or DuckLake.
     - Beside a DuckDB connection sqlanon opens a second one: temporary macros and settings of the connection apply only
       to the user's own queries.
-    - A data frame is copied once to the work database: pandas (without its index; NaN, NaT and NA are NULL), polars, also
-      lazy (NaN stays NaN), narwhals, an Arrow table or reader, a DuckDB relation, or any object with
+    - A data frame is copied once to the work database: pandas (without its index; NaN, NaT and NA are NULL), polars,
+      also lazy (NaN stays NaN), narwhals, an Arrow table or reader, a DuckDB relation, or any object with
       ``__arrow_c_stream__``.
     - Spark is a session, classic or Connect, or an address: ``"sc://host:port"``, or a master such as ``"local[2]"``.
 
