@@ -43,5 +43,5 @@ def test_the_marks_and_the_commands_that_have_set() -> None:
         for command in app.registered_commands
         if command.callback is not None and "settings" in command.callback.__annotations__
     }
-    (sentence,) = re.findall(r"`--set` works with\s(.*?), too", PAGE, re.DOTALL)
+    (sentence,) = re.findall(r"`--set` works\swith\s(.*?), too", PAGE, re.DOTALL)
     assert having == {*re.findall(r"`(\w+)`", sentence), "anonymize"}
