@@ -17,11 +17,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.support.expressions import as_column, col, fragment, ident, number, subquery, table, template
+from sqlanon.support.expressions import as_column, col, count_rows, fragment, ident, number, subquery, table, template
 
 _COUNTS = table("sqlanon narrowing")
 
-_ROW_COUNT = fragment("count(*)")
 _PERSON_COUNT = fragment("count(DISTINCT :person)")
 
 _LABELS = template("""
@@ -218,7 +217,7 @@ class _StatementParts:
         self._names = [col(f"column_{i}") for i in range(len(columns))]
         output = [as_column(column, name.name) for column, name in zip(columns, self._names, strict=True)]
         positions = [number(position + 1) for position in range(2 + len(output))]
-        count = _ROW_COUNT() if person is None else _PERSON_COUNT(person=person)
+        count = count_rows() if person is None else _PERSON_COUNT(person=person)
         self._counts = template("""
             SELECT :label AS label, :ground AS ground, :columns, :count::DOUBLE AS persons
             FROM :rows
@@ -267,7 +266,7 @@ class _StatementParts:
 
 def smallest_group(rows: exp.Expr, keys: Sequence[exp.Expr], person: exp.Expr | None = None) -> exp.Select:
     """One number: the rows, or the persons, of the smallest group that agrees in the keys."""
-    count = _ROW_COUNT() if person is None else _PERSON_COUNT(person=person)
+    count = count_rows() if person is None else _PERSON_COUNT(person=person)
     return template("""
         SELECT coalesce(min(persons), 0)::BIGINT AS smallest
         FROM (SELECT :count AS persons FROM :rows GROUP BY :keys) AS c

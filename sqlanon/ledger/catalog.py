@@ -45,6 +45,8 @@ _OPEN_IN_PROCESS = "Unique file handle conflict"
 PATIENCE = 10.0
 """Seconds to wait for a catalog that another process has open: runs open it only briefly."""
 
+RELEASED_KEYS = template("SELECT key_hash FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run_id")
+
 
 def init_database(path: Path) -> None:
     """Install the catalog and the macro library in a new or existing DuckDB file."""

@@ -22,6 +22,7 @@ from sqlanon.audit.verification import Verification
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, NoMarkedRowsError, PolicyError, Problem, ReleaseError
+from sqlanon.ledger.catalog import RELEASED_KEYS
 from sqlanon.ledger.growth.marks import (
     KEY_HASH,
     EarlierAttribute,
@@ -295,8 +296,7 @@ class _Marking:
         attributes, shared = self._find_common_columns()
         hashes = None
         if key and self.search_input.policy.catalog is not None:
-            query = template("SELECT key_hash FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run_id")
-            hashes, secret = self._copy_hashes(f"keys_{self.i}", query)
+            hashes, secret = self._copy_hashes(f"keys_{self.i}", RELEASED_KEYS)
         present_rows = release.manifest.released_rows
         if hashes is not None and engine.rows(row_count(rows=hashes))[0][0]:
             if should_count:

@@ -17,6 +17,7 @@ from sqlglot import exp
 from sqlanon.engines.dialects.canonical_text import TEXT_TYPES, canonical_text, hash_text, rewrite_text
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.errors import UnreadableColumnsError
+from sqlanon.ledger.source_samples import parse_hash
 from sqlanon.policy import Policy
 from sqlanon.sources.persons import MIN_PERSONS
 from sqlanon.sources.relation import source_errors
@@ -29,7 +30,6 @@ from sqlanon.support.expressions import (
     col,
     create_table,
     drop_table,
-    fragment,
     number,
     select,
     template,
@@ -108,7 +108,6 @@ _SAMPLE = """
 """
 _SAMPLES = {dialect: template(_SAMPLE, dialect) for dialect in TEXT_TYPES}
 
-_PARSE_HASH = fragment("('0x' || :digits)::UBIGINT")
 _FETCHED_SAMPLE = template("""
     SELECT
         ('0x' || hash)::UBIGINT AS person, row_count, people, source_rows, most_rows, numbered, running,
@@ -119,7 +118,7 @@ _FETCHED_SAMPLE = template("""
 
 def person_hash(value: exp.Expr, type_: str, secret: str) -> exp.Expr:
     """The hash of a person in a DuckDB relation, as in samples."""
-    return _PARSE_HASH(digits=hash_text(canonical_text(value, type_, "duckdb"), text(_hash_key(secret)), "duckdb"))
+    return parse_hash(digits=hash_text(canonical_text(value, type_, "duckdb"), text(_hash_key(secret)), "duckdb"))
 
 
 def _hash_key(secret: str) -> str:
@@ -266,7 +265,7 @@ class SourcePeople:
         """Make the table of a sample."""
         query = _sample_query(all_columns, key, other_columns, _hash_key(secret))
         positions = range(len(other_columns))
-        least = exp.array(*(_PARSE_HASH(digits=col(f"least_{i}")) for i in positions))
+        least = exp.array(*(parse_hash(digits=col(f"least_{i}")) for i in positions))
         constant = exp.array(*(col(f"least_{i}").eq(col(f"greatest_{i}")) for i in positions))
         engine, server = self.run.engine, all_columns.engine
         if server is engine:

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from sqlanon.engines.dialects.canonical_text import HEX_FROM
 from sqlanon.engines.dialects.postgres import catalog_function, collate_bytewise
-from sqlanon.ledger.source_samples import HASHES, Counts, SampledRows, sampled_hash
+from sqlanon.ledger.source_samples import HASHES, Counts, SampledRows, parse_hash, sampled_hash
 from sqlanon.sources import source_errors
 from sqlanon.support.expressions import (
     anonymous,
@@ -23,7 +23,6 @@ from sqlanon.support.expressions import (
     col,
     cols,
     drop_table,
-    fragment,
     number,
     select,
     subquery,
@@ -154,7 +153,7 @@ class PostgresRows(SampledRows):
         places = range(len(self.columns))
         hashed = [as_column(_hash(col(f"c{i}")), f"h{i}") for i in places]
         query = select([*hashed], subquery(self._texts(subquery(taken, "taken"), self.columns), "t"))
-        hashes = exp.array(*(fragment("('0x' || :digits)::UBIGINT")(digits=col(f"h{i}")) for i in places))
+        hashes = exp.array(*(parse_hash(digits=col(f"h{i}")) for i in places))
         self._fetch(target, query, lambda arrow: select([as_column(hashes, HASHES)], arrow))
         return select([col(HASHES)], target.copy())
 

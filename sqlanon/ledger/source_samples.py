@@ -36,6 +36,9 @@ from sqlanon.support.expressions import (
     template,
 )
 
+parse_hash = fragment("('0x' || :digits)::UBIGINT")
+"""The number of a hash in hexadecimal digits."""
+
 HASHES = "hashes"
 
 # Independent of the type of a column: equal for 1, 1.0 and '1', a date and its midnight, a word in upper or lower ASCII

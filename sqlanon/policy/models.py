@@ -356,7 +356,7 @@ class Policy(Section):
     def with_output_file(self, path: Path) -> Policy:
         """Return the policy with another file as the location of its release."""
         section = self.release or ReleaseSection()
-        location: dict[str, Any] = dict.fromkeys(("database", "file", "postgres", "spark"))
+        location: dict[str, Any] = dict.fromkeys(ReleaseSection.LOCATION_KEYS)
         if section.postgres or section.spark:
             location["table"] = None  # its schema is on the server
         location["file" if path.suffix.lower() == ".parquet" else "database"] = path

@@ -501,6 +501,8 @@ class ReleaseSection(SparseSection):
     In Python, `publish` can name the location instead.
     """
 
+    LOCATION_KEYS: ClassVar = ("database", "file", "postgres", "spark")
+
     _optional = ("after", "decoys", "draft", "ledger", "keep", "postgres", "spark", "storage_version")
 
     database: FilePath | None = policy_key("a DuckDB file, written anew", example="release.duckdb")

@@ -15,7 +15,7 @@ from sqlanon.errors import PolicyError, Problem
 from sqlanon.policy.linked import LinkedPolicy, is_linked, read_linked_tree
 from sqlanon.policy.models import SECTIONS, Policy, read_file, read_tree, toml_parser
 from sqlanon.policy.problems import read_part, unknown_key
-from sqlanon.policy.sections import CsvSection
+from sqlanon.policy.sections import CsvSection, ReleaseSection
 from sqlanon.policy.strategies import strategy_traits
 from sqlanon.support.fields import nearest_word
 
@@ -77,7 +77,7 @@ def _replace_output(tree: Mapping[str, Any], output: Path, problems: list[Proble
     release = tree.get("release", {})
     if not isinstance(release, Mapping):
         return dict(tree)
-    dropped = {"database", "file", "postgres", "spark"}
+    dropped = {*ReleaseSection.LOCATION_KEYS}
     if release.get("postgres") or release.get("spark"):
         dropped.add("table")  # its schema is on the server
     retained = {name: value for name, value in release.items() if name not in dropped}

@@ -44,6 +44,7 @@ from sqlanon.support.expressions import (
     select,
     subquery,
     template,
+    value_or_zero,
 )
 
 INTEGER_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "BOOLEAN")
@@ -126,7 +127,7 @@ def digest_by_value(rows: exp.Table, types: Mapping[str, str], repeated: Collect
         is_same = col(name, "r").eq(col("value", alias))
         query = query.join(subquery(values, alias), on=is_same, join_type="left", copy=False)
         cells.append(col("cell", alias))
-    numbers = [fragment("coalesce(:cell, 0)")(cell=cell) for cell in cells]
+    numbers = [value_or_zero(value=cell) for cell in cells]
     line = reduce(lambda left, right: fragment("xor(:left, :right)")(left=left, right=right), numbers)
     return template("""
         SELECT coalesce(sum((line >> 32) * (line & 2147483647)), 0)::VARCHAR AS digest

@@ -50,6 +50,7 @@ from sqlanon.support.expressions import (
     as_column,
     cast,
     col,
+    count_rows,
     fragment,
     null_safe_equal,
     number,
@@ -86,7 +87,7 @@ DIGITS = 9
 
 Attributes = tuple[int, ...]
 
-_ROW_COUNT = {True: fragment("sum(n)::BIGINT"), False: fragment("count(*)")}
+_ROW_COUNT = {True: fragment("sum(n)::BIGINT"), False: count_rows}
 """The rows of a group, by whether the grouped rows have a count ``n``."""
 
 _DICTIONARY = template("""

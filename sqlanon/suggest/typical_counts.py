@@ -23,7 +23,18 @@ from sqlanon.sources.source import Source
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.recoding import ClassRecoding
 from sqlanon.support.coding import CodedAttribute, Column
-from sqlanon.support.expressions import Namer, aliased, all_of, cast, col, fragment, select_star, template, union_all
+from sqlanon.support.expressions import (
+    Namer,
+    aliased,
+    all_of,
+    cast,
+    col,
+    fragment,
+    select_star,
+    template,
+    union_all,
+    value_or_zero,
+)
 
 _MOST_COUNTS = 10
 _LEAST_SHARE = 0.01  # of the rows: differences are compared with at least this many
@@ -173,10 +184,9 @@ def compute_count_error(
         else:
             share_query = _RANGE_SHARES(label=label, released=released, **span, **_range_ends(kind))
         shares[i] = steps.create_table(work(f"shares_{i}"), share_query)
-    share = fragment("coalesce(:share, 0)")
     products = [
         reduce(lambda left, right: exp.Mul(this=left, expression=right),
-               [share(share=col("share", f"s{i}")) for i in count])
+               [value_or_zero(value=col("share", f"s{i}")) for i in count])
         for count in counts.counts
     ]  # fmt: skip
     estimate = fragment("coalesce(sum(:product), 0)::DOUBLE")

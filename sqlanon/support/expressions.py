@@ -493,5 +493,8 @@ def release_order(keys: Iterable[str]) -> list[exp.Expr]:
     return [*(col(key) for key in keys), *random_keys]
 
 
+count_rows = fragment("count(*)")
+value_or_zero = fragment("coalesce(:value, 0)")
+
 row_count = template("SELECT count(*) FROM :rows")
 """One row: the number of rows of a relation."""

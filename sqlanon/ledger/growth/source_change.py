@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlanon.audit.verification import Verification
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
+from sqlanon.ledger.catalog import RELEASED_KEYS
 from sqlanon.ledger.growth.marks import KEY_HASH, key_hash, recode_released_rows
 from sqlanon.ledger.people_samples import SourcePeople, person_hash
 from sqlanon.ledger.recording import read_ledger
@@ -177,8 +178,7 @@ class _PublishedRelease:
         source, key = self.run.source, self.policy.source.key
         if not key or source.access != "rows":
             return None
-        query = template("SELECT key_hash FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run_id")
-        before, secret = self._copy_hashes("keys_before", query)
+        before, secret = self._copy_hashes("keys_before", RELEASED_KEYS)
         gone, keys = self._count_gone(
             before, key_hash([_find_spelling(source, name) for name in key], secret), KEY_HASH
         )

@@ -45,6 +45,7 @@ from sqlanon.support.expressions import (
     table,
     template,
     union_all,
+    value_or_zero,
     values_query,
 )
 
@@ -162,7 +163,7 @@ def bound_rows_of_pairs(pairs: exp.Expr, values: Sequence[exp.Expr], parts: Sequ
 def count_rows_in_pairs(pairs: exp.Query) -> exp.Expr:
     """The number of rows in `group_pairs`: each group counts once in either release; the smaller count."""
     bound = subquery(bound_rows_of_pairs(subquery(pairs), []))
-    return fragment("coalesce(:bound, 0)")(bound=bound)
+    return value_or_zero(value=bound)
 
 
 # --- Temporal attack

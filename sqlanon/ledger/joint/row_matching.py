@@ -25,6 +25,7 @@ from sqlanon.support.expressions import (
     cast,
     col,
     cols,
+    count_rows,
     fragment,
     null_safe_equal,
     number,
@@ -122,9 +123,7 @@ class ReleaseLink:
 def group_rows(link: ReleaseLink, is_first: bool) -> exp.Select:
     """The groups of equal rows of a release: ``label_0`` .. as text, ``shared_0`` .., and ``row_count``."""
     (release, numbered), shared = link.side(is_first), link.shared
-    row_count = (
-        fragment("count(*)")() if link.count is None else fragment("sum(:count)::BIGINT")(count=col(link.count, "r"))
-    )
+    row_count = count_rows() if link.count is None else fragment("sum(:count)::BIGINT")(count=col(link.count, "r"))
     by = cols(dict.fromkeys([*(column for _, column in numbered), *shared]), "r")
     if not by:  # a release without rows has no group
         return template("""

@@ -11,7 +11,7 @@ from sqlanon.frequency.sets import ClassSpace, FrequencySets, class_columns
 from sqlanon.frequency.statements import MOVER, PERSONS, class_count
 from sqlanon.strategies.lattice.classes import CANDIDATE, KEPT, evaluated_classes
 from sqlanon.support.coding import Levels, code_column
-from sqlanon.support.expressions import all_of, as_column, col, fragment, number, template, union_all
+from sqlanon.support.expressions import all_of, as_column, col, number, template, union_all, value_or_zero
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def fewest_persons_query(space: ClassSpace, levels: Levels, visible: int) -> exp
 
 def _count_persons(space: ClassSpace) -> exp.Expr:
     count = class_count(PERSONS, MOVER if space.moving else None)
-    return as_column(fragment("coalesce(:count, 0)")(count=count), "persons")
+    return as_column(value_or_zero(value=count), "persons")
 
 
 def _is_chosen(kept: bool) -> exp.Expr:
