@@ -36,17 +36,23 @@ _TOPS = {"zip": _ZIP_LENGTH, "birth_date": _DECADE + 1, "sex": 1}
 
 # The classes of a table with their rows and matching voters (NULL: none).
 _CLASSES = template("""
+    WITH
+        patient_classes AS (
+            SELECT zip, birth_date, sex, count(*) AS row_count
+            FROM :people
+            GROUP BY zip, birth_date, sex
+        ),
+        generalized_voters AS (
+            SELECT :labels FROM :voters
+        ),
+        voter_classes AS (
+            SELECT zip, birth_date, sex, count(*) AS voter_count
+            FROM generalized_voters
+            GROUP BY zip, birth_date, sex
+        )
     SELECT zip, birth_date, sex, row_count, voter_count
-    FROM (
-        SELECT zip, birth_date, sex, count(*) AS row_count
-        FROM :people
-        GROUP BY zip, birth_date, sex
-    ) AS classes
-    LEFT JOIN (
-        SELECT zip, birth_date, sex, count(*) AS voter_count
-        FROM (SELECT :labels FROM :voters) AS generalized_voters
-        GROUP BY zip, birth_date, sex
-    ) AS voters USING (zip, birth_date, sex)
+    FROM patient_classes
+    LEFT JOIN voter_classes USING (zip, birth_date, sex)
 """)
 # An identified patient whom the list gives the right name, and the number of these patients. A hash of the address
 # chooses the patient, who is the same on every run.
@@ -69,15 +75,20 @@ _VICTIM = template("""
     LIMIT 1
 """)
 _MATCHING_ROWS = template("""
+    WITH
+        person AS (
+            SELECT :zip AS zip, :birth_date AS birth_date, :sex AS sex
+        ),
+        victim AS (
+            SELECT :labels FROM person
+        )
     SELECT
         victim.zip,
         victim.birth_date,
         victim.sex,
         count(people.diagnosis) AS rows,
         count(DISTINCT people.diagnosis) AS diagnoses
-    FROM (
-        SELECT :labels FROM (SELECT :zip AS zip, :birth_date AS birth_date, :sex AS sex) AS person
-    ) AS victim
+    FROM victim
     LEFT JOIN :people AS people
         ON people.zip = victim.zip AND people.birth_date = victim.birth_date AND people.sex = victim.sex
     GROUP BY victim.zip, victim.birth_date, victim.sex

@@ -17,7 +17,17 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.support.expressions import as_column, col, count_rows, fragment, ident, number, subquery, table, template
+from sqlanon.support.expressions import (
+    as_column,
+    col,
+    count_rows,
+    fragment,
+    number,
+    prepend_ctes,
+    subquery,
+    table,
+    template,
+)
 
 _COUNTS = table("sqlanon narrowing")
 
@@ -97,27 +107,32 @@ _NARROWING = template("""
 # Of n persons drawn from the N of a label, none has a value of m persons with about the probability
 # (1 - a / (N - (b - 1) / 2)) ^ b; a is the greater of n and m, b the lesser one.
 _BY_CHANCE = template("""
-    SELECT (sum(s.rows * s.expected) / sum(s.rows))::DOUBLE AS expected
-    FROM (
-        SELECT
-            g.rows,
-            sum(v.ground_values * (1 - power(
-                greatest(
-                    1 - greatest(g.persons, v.persons)
-                        / greatest(g.label_persons - (least(g.persons, v.persons) - 1) / 2, 1),
-                    0
-                ),
-                least(g.persons, v.persons)
-            ))) AS expected
-        FROM (
+    WITH
+        group_sizes AS (
             SELECT label, label_persons, persons, sum(persons) AS rows
             FROM :groups AS g
             GROUP BY label, label_persons, persons
-        ) AS g
-        JOIN (SELECT label, persons, count(*) AS ground_values FROM :grounds AS v GROUP BY label, persons) AS v
-            ON g.label IS NOT DISTINCT FROM v.label
-        GROUP BY g.label, g.persons, g.rows
-    ) AS s
+        ),
+        ground_sizes AS (
+            SELECT label, persons, count(*) AS ground_values FROM :grounds AS v GROUP BY label, persons
+        ),
+        expected_values AS (
+            SELECT
+                g.rows,
+                sum(v.ground_values * (1 - power(
+                    greatest(
+                        1 - greatest(g.persons, v.persons)
+                            / greatest(g.label_persons - (least(g.persons, v.persons) - 1) / 2, 1),
+                        0
+                    ),
+                    least(g.persons, v.persons)
+                ))) AS expected
+            FROM group_sizes AS g
+            JOIN ground_sizes AS v ON g.label IS NOT DISTINCT FROM v.label
+            GROUP BY g.label, g.persons, g.rows
+        )
+    SELECT (sum(rows * expected) / sum(rows))::DOUBLE AS expected
+    FROM expected_values
 """)
 
 _PINNED = template("""
@@ -261,7 +276,7 @@ class _StatementParts:
         ))  # fmt: skip
 
     def with_counts(self, query: exp.Select) -> exp.Select:
-        return query.with_(ident(_COUNTS.name), as_=self._counts, materialized=True, copy=False)
+        return prepend_ctes(query, {_COUNTS.name: self._counts}, materialized=True)
 
 
 def smallest_group(rows: exp.Expr, keys: Sequence[exp.Expr], person: exp.Expr | None = None) -> exp.Select:

@@ -84,14 +84,18 @@ def ordered_domain(values: exp.Table) -> exp.Select:
     larger of both sides' shares, over all values but the last.
     """
     return template("""
+        WITH
+            cumulated_shares AS (
+                SELECT v, sum(share) OVER (ORDER BY v) AS cumulated_share FROM :values
+            ),
+            prefix_sums AS (
+                SELECT v, cumulated_share, sum(cumulated_share) OVER (ORDER BY v) AS prefix_sum FROM cumulated_shares
+            )
         SELECT
-            array_agg(so_far ORDER BY v) AS cumulated,
-            list_prepend(0.0, array_agg(sum_so_far ORDER BY v)) AS sums,
-            (sum(greatest(so_far, 1 - so_far)) - 1) / nullif(count(*) - 1, 0) AS widest
-        FROM (
-            SELECT v, so_far, sum(so_far) OVER (ORDER BY v) AS sum_so_far
-            FROM (SELECT v, sum(share) OVER (ORDER BY v) AS so_far FROM :values) AS e
-        ) AS b
+            array_agg(cumulated_share ORDER BY v) AS cumulated,
+            list_prepend(0.0, array_agg(prefix_sum ORDER BY v)) AS sums,
+            (sum(greatest(cumulated_share, 1 - cumulated_share)) - 1) / nullif(count(*) - 1, 0) AS widest
+        FROM prefix_sums
     """)(values=values)
 
 

@@ -59,19 +59,20 @@ _PATHS_OF_ATTRIBUTE = template("""
 """)
 # Position ``low`` of a path is the label, 0 for the released label itself, and position ``high`` its ancestor.
 _LABEL_LEVELS = template("""
-    WITH ancestors AS (
+    WITH pairs AS (
+        SELECT
+            i,
+            attribute,
+            low,
+            CASE WHEN low = 0 THEN label ELSE list_extract(path, low) END AS label,
+            (first_level + high - 1)::INTEGER AS level,
+            list_extract(path, high) AS ancestor
+        FROM :paths AS paths, range(0, :end_position) AS labels(low), range(1, :end_position) AS ancestors(high)
+        WHERE high >= low AND high >= first_position AND (low = 0 OR low >= first_position)
+    ),
+    ancestors AS (
         SELECT i, attribute, label, level, min(ancestor) AS ancestor, bool_or(low = 0) AS is_released
-        FROM (
-            SELECT
-                i,
-                attribute,
-                low,
-                CASE WHEN low = 0 THEN label ELSE list_extract(path, low) END AS label,
-                (first_level + high - 1)::INTEGER AS level,
-                list_extract(path, high) AS ancestor
-            FROM :paths AS paths, range(0, :end_position) AS labels(low), range(1, :end_position) AS ancestors(high)
-            WHERE high >= low AND high >= first_position AND (low = 0 OR low >= first_position)
-        ) AS pairs
+        FROM pairs
         WHERE label IS NOT NULL
         GROUP BY i, attribute, label, level
         HAVING min(ancestor) = max(ancestor)

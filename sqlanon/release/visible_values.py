@@ -42,18 +42,19 @@ def count_different_rows(
     keys = [key for name, type_ in types.items() for key in distinguishing_parts(col(name), type_)]
     names = [f"k{i}" for i in range(len(keys))]
     return template("""
-        SELECT
-            coalesce(sum(surplus) FILTER (WHERE surplus > 0)::BIGINT, 0) AS added,
-            coalesce(sum(-surplus) FILTER (WHERE surplus < 0)::BIGINT, 0) AS missing
-        FROM (
-            SELECT sum(surplus) AS surplus
-            FROM (
+        WITH
+            signed_rows AS (
                 SELECT :keys, 1 AS surplus FROM :released
                 UNION ALL
                 SELECT :keys, -:count AS surplus FROM :recoded
-            ) AS rows_of_both
-            GROUP BY :names
-        ) AS differences
+            ),
+            differences AS (
+                SELECT sum(surplus) AS surplus FROM signed_rows GROUP BY :names
+            )
+        SELECT
+            coalesce(sum(surplus) FILTER (WHERE surplus > 0)::BIGINT, 0) AS added,
+            coalesce(sum(-surplus) FILTER (WHERE surplus < 0)::BIGINT, 0) AS missing
+        FROM differences
     """)(
         keys=[as_column(key, name) for key, name in zip(keys, names, strict=True)],
         names=[col(name) for name in names],

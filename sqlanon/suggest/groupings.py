@@ -113,13 +113,19 @@ def label_values(
 ) -> Sequence[Labelled] | None:
     """The distinct values of a column with their labels, the most frequent first; None if they exceed the limit."""
     query = template("""
+        WITH
+            "sqlanon texts" AS (
+                SELECT :value::VARCHAR AS value FROM :rows AS r WHERE :value IS NOT NULL
+            ),
+            "sqlanon values" AS (
+                SELECT value, count(*) AS row_count FROM "sqlanon texts" GROUP BY value
+            ),
+            "sqlanon words" AS (
+                SELECT * FROM :vocabulary AS vocabulary WHERE grouping IN (:grouping, :unknown)
+            )
         SELECT w.value, w.row_count, v.label_1, v.label_2
-        FROM (
-            SELECT value, count(*) AS row_count
-            FROM (SELECT :value::VARCHAR AS value FROM :rows AS r WHERE :value IS NOT NULL) AS s
-            GROUP BY value
-        ) AS w
-        LEFT JOIN (SELECT * FROM :vocabulary AS a WHERE grouping IN (:grouping, :unknown)) AS v ON :word = v.word
+        FROM "sqlanon values" AS w
+        LEFT JOIN "sqlanon words" AS v ON :word = v.word
         ORDER BY w.row_count DESC, w.value
         LIMIT coalesce(:limit, 9223372036854775807)
     """)(

@@ -62,9 +62,7 @@ _RANGE_SHARES = template("""
             :least AS least,
             :greatest AS greatest,
             :is_number AND (label LIKE '[%' OR label LIKE '<%') AS half_open
-        FROM (
-            SELECT DISTINCT :label::VARCHAR AS label FROM :released AS p
-        ) AS released
+        FROM (SELECT DISTINCT :label::VARCHAR AS label FROM :released AS p) AS released
         WHERE NOT label IN (SELECT label FROM :known)
     ),
     compared AS (
@@ -72,24 +70,25 @@ _RANGE_SHARES = template("""
     ),
     ranks AS (
         SELECT
-            e.label,
-            coalesce(l.rank, 1) AS first,
+            ends.label,
+            coalesce(first_value.rank, 1) AS first,
             CASE
-                WHEN e.half_open AND e.greatest = g.value THEN g.rank - 1
-                ELSE coalesce(g.rank, (SELECT max(rank) FROM :ranked))
+                WHEN ends.half_open AND ends.greatest = last_value.value THEN last_value.rank - 1
+                ELSE coalesce(last_value.rank, (SELECT max(rank) FROM :ranked))
             END AS last
-        FROM ends AS e
-        ASOF LEFT JOIN compared AS l ON e.least <= l.value
-        ASOF LEFT JOIN compared AS g ON e.greatest >= g.value
-    )
-    SELECT * FROM (
+        FROM ends
+        ASOF LEFT JOIN compared AS first_value ON ends.least <= first_value.value
+        ASOF LEFT JOIN compared AS last_value ON ends.greatest >= last_value.value
+    ),
+    shares AS (
         SELECT
             label,
             greatest(0, least(last, :high) - greatest(first, :low) + 1) / greatest(1, last - first + 1) AS share
         FROM ranks
         UNION ALL
         SELECT label, share FROM :known
-    ) AS shares
+    )
+    SELECT * FROM shares
 """)
 _COMPARED_AS = {"integer": "BIGINT", "number": "DOUBLE", "date": "TIMESTAMP"}
 
@@ -167,19 +166,24 @@ def compute_count_error(
         label = col(labels[i])
         if kind is None:
             share_query = template("""
-                WITH released AS (
-                    SELECT DISTINCT :label::VARCHAR AS label, :value AS value FROM :released AS p
-                )
-                SELECT * FROM (
-                    SELECT label, avg(CASE WHEN rank BETWEEN :low AND :high THEN 1 ELSE 0 END) AS share
-                    FROM (
-                        SELECT DISTINCT p.label, r.rank FROM released AS p JOIN :ranked AS r ON p.value = r.value
-                    ) AS set_values
-                    WHERE NOT label IN (SELECT label FROM :known)
-                    GROUP BY label
-                    UNION ALL
-                    SELECT label, share FROM :known
-                ) AS shares
+                WITH
+                    released AS (
+                        SELECT DISTINCT :label::VARCHAR AS label, :value AS value FROM :released AS p
+                    ),
+                    set_values AS (
+                        SELECT DISTINCT released.label, ranked.rank
+                        FROM released
+                        JOIN :ranked AS ranked ON released.value = ranked.value
+                    ),
+                    shares AS (
+                        SELECT label, avg(CASE WHEN rank BETWEEN :low AND :high THEN 1 ELSE 0 END) AS share
+                        FROM set_values
+                        WHERE NOT label IN (SELECT label FROM :known)
+                        GROUP BY label
+                        UNION ALL
+                        SELECT label, share FROM :known
+                    )
+                SELECT * FROM shares
             """)(label=label, value=col(f"r{position}"), released=released, **span)
         else:
             share_query = _RANGE_SHARES(label=label, released=released, **span, **_range_ends(kind))

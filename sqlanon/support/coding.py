@@ -356,14 +356,16 @@ def _add_entropies(coded: CodedAttribute, levels: Sequence[int]) -> exp.Subquery
     figures = [
         as_column(_AT_LEVEL(level=number(level), figure=col("entropy", "c")), f"entropy_{level}") for level in levels
     ]
-    log2 = _log2(cast(col("n", "g"), "DOUBLE") / col("rows", "g"))
+    log2 = _log2(cast(col("group_rows"), "DOUBLE") / col("rows"))
     entropies = template("""
-        SELECT :figures
-        FROM (
-            SELECT g.level, sum(g.rows::DOUBLE * :log2) AS entropy
-            FROM (SELECT r.level, r.rows, sum(r.rows) OVER (PARTITION BY r.level, r.code) AS n FROM (:rows) AS r) AS g
-            GROUP BY g.level
-        ) AS c
+        WITH
+            groups AS (
+                SELECT level, rows, sum(rows) OVER (PARTITION BY level, code) AS group_rows FROM (:rows) AS leaves
+            ),
+            entropies AS (
+                SELECT level, sum(rows::DOUBLE * :log2) AS entropy FROM groups GROUP BY level
+            )
+        SELECT :figures FROM entropies AS c
     """)(figures=figures, log2=log2, rows=rows)
     query = exp.Select(expressions=[exp.Star()]).from_(aliased(coded.table.copy(), "g"), copy=False)
     return subquery(query.join(subquery(entropies, "c"), join_type="cross", copy=False), "g")

@@ -134,28 +134,27 @@ def bound_rows_of_pairs(pairs: exp.Expr, values: Sequence[exp.Expr], parts: Sequ
     are columns in which the groups of a pair are equal: as no group is in two parts, their bounds add up.
     """
     return template("""
-        SELECT :values, sum(row_count)::BIGINT AS row_count
-        FROM (
-            SELECT :by, min(row_count) AS row_count
-            FROM (
-                SELECT :by, sum(row_count) AS row_count
-                FROM (
-                    SELECT :by, least(sum(row_count), min(first_rows)) AS row_count
-                    FROM :pairs AS p
-                    GROUP BY :by, first_group
-                ) AS first_groups
-                GROUP BY :by
+        WITH
+            first_groups AS (
+                SELECT :by, least(sum(row_count), min(first_rows)) AS row_count
+                FROM :pairs AS pairs
+                GROUP BY :by, first_group
+            ),
+            second_groups AS (
+                SELECT :by, least(sum(row_count), min(second_rows)) AS row_count
+                FROM :pairs AS pairs
+                GROUP BY :by, second_group
+            ),
+            bounds AS (
+                SELECT :by, sum(row_count) AS row_count FROM first_groups GROUP BY :by
                 UNION ALL
-                SELECT :by, sum(row_count) AS row_count
-                FROM (
-                    SELECT :by, least(sum(row_count), min(second_rows)) AS row_count
-                    FROM :pairs AS p
-                    GROUP BY :by, second_group
-                ) AS second_groups
-                GROUP BY :by
-            ) AS sides
-            GROUP BY :by
-        ) AS c
+                SELECT :by, sum(row_count) AS row_count FROM second_groups GROUP BY :by
+            ),
+            least_bounds AS (
+                SELECT :by, min(row_count) AS row_count FROM bounds GROUP BY :by
+            )
+        SELECT :values, sum(row_count)::BIGINT AS row_count
+        FROM least_bounds
         GROUP BY :values
     """)(values=values, by=[*values, *parts], pairs=pairs)
 
@@ -213,21 +212,28 @@ def new_rows(link: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:
         """)(columns=columns)
     # All levels are known: groups match by their keys. Where releases have most rows in common, few keys gain rows.
     return template("""
-        SELECT :columns, least(b.row_count, m.row_count) AS row_count
+        WITH
+            first_counts AS (
+                SELECT :keys, sum(row_count)::BIGINT AS row_count FROM "sqlanon first" AS groups GROUP BY :keys
+            ),
+            second_counts AS (
+                SELECT :keys, sum(row_count)::BIGINT AS row_count FROM "sqlanon second" AS groups GROUP BY :keys
+            ),
+            excess AS (
+                SELECT :second_keys, b.row_count - coalesce(a.row_count, 0) AS row_count
+                FROM second_counts AS b
+                LEFT JOIN first_counts AS a ON :keys_match
+                WHERE b.row_count > coalesce(a.row_count, 0)
+            )
+        SELECT :columns, least(b.row_count, excess.row_count) AS row_count
         FROM "sqlanon second" AS b
-        JOIN (
-            SELECT :second_keys, b.row_count - coalesce(a.row_count, 0) AS row_count
-            FROM (SELECT :keys, sum(row_count)::BIGINT AS row_count FROM "sqlanon second" AS t GROUP BY :keys) AS b
-            LEFT JOIN (SELECT :keys, sum(row_count)::BIGINT AS row_count FROM "sqlanon first" AS t GROUP BY :keys) AS a
-                ON :keys_match
-            WHERE b.row_count > coalesce(a.row_count, 0)
-        ) AS m ON :same_key
+        JOIN excess ON :same_key
     """)(
         columns=columns,
         keys=cols(link.key),
         second_keys=cols(link.key, "b"),
         keys_match=keys_match(link),
-        same_key=same_values(link.key, "b", "m"),
+        same_key=same_values(link.key, "b", "excess"),
     )
 
 

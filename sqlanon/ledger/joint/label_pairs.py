@@ -74,8 +74,7 @@ _NAMED_LABELS = template("""
 # --- Ranges
 
 _NODES = template("""
-    SELECT label, min(place) AS low, max(place) AS high, count(*) > count(place) AS has_null
-    FROM (
+    WITH placed_labels AS (
         SELECT
             unnest(list_value(:labels)) AS label,
             CASE
@@ -83,7 +82,9 @@ _NODES = template("""
                     dense_rank() OVER (ORDER BY TRY_CAST(level_0::VARCHAR AS DOUBLE) NULLS LAST, level_0 NULLS LAST)
             END AS place
         FROM :hierarchy
-    ) AS p
+    )
+    SELECT label, min(place) AS low, max(place) AS high, count(*) > count(place) AS has_null
+    FROM placed_labels
     GROUP BY label
 """)
 # First the ranges between nodes: several texts may be the same number, and then a range reaches from the least of their
@@ -91,37 +92,39 @@ _NODES = template("""
 # since the year 2000, and times for the seconds since midnight.
 _RANGES = template("""
     WITH
+        end_texts AS (
+            SELECT
+                label,
+                coalesce(:first_number_text, :first_text) AS first,
+                coalesce(:last_number_text, :last_text) AS second
+            FROM :labels AS l
+        ),
+        bounds AS (
+            SELECT label, :first_bound AS first, :last_bound AS last FROM end_texts
+        ),
         between_nodes AS MATERIALIZED (
-            SELECT r.label, min(a.low) AS low, max(b.high) AS high
-            FROM (
-                SELECT label, :first_bound AS first, :last_bound AS last
-                FROM (
-                    SELECT
-                        label,
-                        coalesce(:first_number_text, :first_text) AS first,
-                        coalesce(:last_number_text, :last_text) AS second
-                    FROM :labels AS l
-                ) AS e
-            ) AS r
-            JOIN :nodes AS a ON r.first = :first_node
-            JOIN :nodes AS b ON r.last = :last_node
-            ANTI JOIN :nodes AS n ON r.label = n.label
-            GROUP BY r.label
+            SELECT bounds.label, min(a.low) AS low, max(b.high) AS high
+            FROM bounds
+            JOIN :nodes AS a ON bounds.first = :first_node
+            JOIN :nodes AS b ON bounds.last = :last_node
+            ANTI JOIN :nodes AS n ON bounds.label = n.label
+            GROUP BY bounds.label
+        ),
+        numbered_values AS (
+            SELECT
+                coalesce(
+                    TRY_CAST(level_0::VARCHAR AS DOUBLE),
+                    date_diff('day', '2000-01-01'::DATE, TRY_CAST(level_0::VARCHAR AS DATE))::DOUBLE,
+                    epoch(TRY_CAST(level_0::VARCHAR AS TIME))
+                ) AS number,
+                TRY_CAST(level_0::VARCHAR AS DOUBLE) IS NULL AS dated,
+                dense_rank() OVER (ORDER BY TRY_CAST(level_0::VARCHAR AS DOUBLE), level_0) AS place
+            FROM :hierarchy
+            WHERE NOT level_0 IS NULL
         ),
         ordered AS (
             SELECT number, dated, min(place) AS low, max(place) AS high
-            FROM (
-                SELECT
-                    coalesce(
-                        TRY_CAST(level_0::VARCHAR AS DOUBLE),
-                        date_diff('day', '2000-01-01'::DATE, TRY_CAST(level_0::VARCHAR AS DATE))::DOUBLE,
-                        epoch(TRY_CAST(level_0::VARCHAR AS TIME))
-                    ) AS number,
-                    TRY_CAST(level_0::VARCHAR AS DOUBLE) IS NULL AS dated,
-                    dense_rank() OVER (ORDER BY TRY_CAST(level_0::VARCHAR AS DOUBLE), level_0) AS place
-                FROM :hierarchy
-                WHERE NOT level_0 IS NULL
-            ) AS p
+            FROM numbered_values
             WHERE NOT number IS NULL
             GROUP BY number, dated
         ),
@@ -145,14 +148,18 @@ _RANGES = template("""
         by_value AS (
             SELECT
                 e.label,
-                CASE WHEN e.first IS NULL THEN e.low ELSE a.low END AS low,
-                CASE WHEN e.last IS NULL THEN e.high WHEN e.half_open THEN h.high ELSE c.high END AS high
+                CASE WHEN e.first IS NULL THEN e.low ELSE first_value.low END AS low,
+                CASE
+                    WHEN e.last IS NULL THEN e.high
+                    WHEN e.half_open THEN value_below.high
+                    ELSE last_value.high
+                END AS high
             FROM ends AS e
-            ASOF LEFT JOIN ordered AS a ON e.first <= a.number
-            ASOF LEFT JOIN ordered AS c ON e.last >= c.number
-            ASOF LEFT JOIN ordered AS h ON e.last > h.number
+            ASOF LEFT JOIN ordered AS first_value ON e.first <= first_value.number
+            ASOF LEFT JOIN ordered AS last_value ON e.last >= last_value.number
+            ASOF LEFT JOIN ordered AS value_below ON e.last > value_below.number
             ANTI JOIN :nodes AS n ON e.label = n.label
-            ANTI JOIN between_nodes AS x ON e.label = x.label
+            ANTI JOIN between_nodes AS b ON e.label = b.label
             WHERE NOT e.first IS NULL OR NOT e.last IS NULL
         )
     SELECT label, low, high
@@ -394,8 +401,8 @@ def find_ranges(labels: exp.Query, nodes: exp.Expr, hierarchy: exp.Expr) -> exp.
     first_day, last_day = label_bounds(label, "date")
     first_time, last_time = label_bounds(label, "time")
     return _RANGES(
-        first_bound=_strip_padding(col("first", "e")),
-        last_bound=_strip_padding(fragment("coalesce(e.second, e.first)")()),
+        first_bound=_strip_padding(col("first", "end_texts")),
+        last_bound=_strip_padding(fragment("coalesce(end_texts.second, end_texts.first)")()),
         first_number_text=extract_part(label, numbers, 1),
         first_text=extract_part(label, texts, 1),
         last_number_text=extract_part(label, numbers, 2),

@@ -229,28 +229,32 @@ def _least_suppressed(space: ClassSpace) -> exp.Expr:
 # Classes that violate a shield are suppressed, which may make others violate one: repeat until all comply. In the last
 # round all do, or none does, and then none is kept.
 _SHIELDED = template("""
-    WITH RECURSIVE alone AS MATERIALIZED (
-        SELECT * FROM :evaluated AS j
+    WITH RECURSIVE evaluated AS MATERIALIZED (
+        SELECT * FROM :evaluated AS classes
     ),
     rounds AS (
         SELECT :columns, 0 AS round
-        FROM alone
+        FROM evaluated
         WHERE kept
         UNION ALL
         SELECT :columns, round + 1 AS round
         FROM (
             SELECT *, bool_and(complies) OVER () AS all_comply
-            FROM (SELECT :columns, round, :complies AS complies FROM rounds) AS t
-        ) AS w
+            FROM (SELECT :columns, round, :complies AS complies FROM rounds) AS checked_classes
+        ) AS checked_round
         WHERE complies AND NOT all_comply
-    )
-    SELECT a.* EXCLUDE (kept), s.complies IS NOT NULL AS kept
-    FROM alone AS a
-    LEFT JOIN (
+    ),
+    checked_rounds AS (
+        SELECT :columns, round, :complies AS complies FROM rounds
+    ),
+    complying AS (
         SELECT :names, complies
-        FROM (SELECT :columns, round, :complies AS complies FROM rounds) AS t
+        FROM checked_rounds
         WHERE round = (SELECT max(round) FROM rounds) AND complies
-    ) AS s ON :same_class
+    )
+    SELECT evaluated.* EXCLUDE (kept), complying.complies IS NOT NULL AS kept
+    FROM evaluated
+    LEFT JOIN complying ON :same_class
 """)
 
 
@@ -264,7 +268,7 @@ def _evaluate_shields(space: ClassSpace, levels: Levels, evaluated: exp.Query) -
         columns=[col(name) for name in (*names, *counts)],
         complies=all_of(_complies(shield, below_top, space.moving) for shield in shields),
         names=[col(name) for name in names],
-        same_class=all_of(col(name, "a").eq(col(name, "s")) for name in names),
+        same_class=all_of(col(name, "evaluated").eq(col(name, "complying")) for name in names),
     )
 
 

@@ -286,13 +286,17 @@ class _CellSuppression:
             nodes.append(as_column(_COMMON_OR_BLANK(node=col(name, "r"), blank=blank), name))
         # The choice of each class by partition, with blanks where its block differs.
         query = template("""
-            SELECT *
-            FROM (
-                SELECT p.partition, p.class, :nodes
-                FROM :blocks AS p
-                JOIN (SELECT DISTINCT class, :nodes_of_rows FROM :rows) AS r ON p.class = r.class
-                WHERE p.block > 0
-            ) AS b
+            WITH
+                class_nodes AS (
+                    SELECT DISTINCT class, :nodes_of_rows FROM :rows
+                ),
+                choices AS (
+                    SELECT p.partition, p.class, :nodes
+                    FROM :blocks AS p
+                    JOIN class_nodes AS r ON p.class = r.class
+                    WHERE p.block > 0
+                )
+            SELECT * FROM choices
         """)(nodes=nodes, blocks=blocks, nodes_of_rows=self._nodes(), rows=self.rows)
         # Blocks that differ in an attribute that cannot be blanked have no choice.
         return query.where(*(is_not_null(node) for node in self._nodes()), copy=False)

@@ -259,30 +259,37 @@ class LabelReader:
 # Each value at which a quantile is reached gives a border, rounded.
 _QUANTILE_GRID = template("""
     WITH
+        ground_values AS (
+            SELECT
+                level_0 AS value,
+                row_number() OVER (ORDER BY :order NULLS FIRST, level_0 NULLS FIRST) - 1 AS position
+            FROM :hierarchy
+        ),
         positions AS MATERIALIZED (
-            SELECT :value AS value, position
-            FROM (
-                SELECT
-                    level_0 AS value,
-                    row_number() OVER (ORDER BY :order NULLS FIRST, level_0 NULLS FIRST) - 1 AS position
-                FROM :hierarchy
-            ) AS h
+            SELECT :value AS value, position FROM ground_values
         ),
         counts AS (
-            SELECT p.value, sum(v.rows)::BIGINT AS n
+            SELECT p.value, sum(node.rows)::BIGINT AS row_count
             FROM positions AS p
-            JOIN :nodes AS v ON v.low = p.position AND v.level = 0
+            JOIN :nodes AS node ON node.low = p.position AND node.level = 0
             WHERE p.value IS NOT NULL
             GROUP BY p.value
         ),
         cumulated AS MATERIALIZED (
-            SELECT value, n, (sum(n) OVER (ORDER BY value))::HUGEINT AS so_far, (sum(n) OVER ())::HUGEINT AS whole
+            SELECT
+                value,
+                row_count,
+                (sum(row_count) OVER (ORDER BY value))::HUGEINT AS rows_up_to,
+                (sum(row_count) OVER ())::HUGEINT AS all_rows
             FROM counts
+        ),
+        cell_counts AS (
+            SELECT *, greatest(least(:max_cells, all_rows // :least_class), 2) AS cells FROM cumulated
         ),
         quantiles AS (
             SELECT value
-            FROM (SELECT *, greatest(least(:max_cells, whole // :least_class), 2) AS cells FROM cumulated) AS c
-            WHERE least(so_far * cells // whole, cells - 1) > (so_far - n) * cells // whole
+            FROM cell_counts
+            WHERE least(rows_up_to * cells // all_rows, cells - 1) > (rows_up_to - row_count) * cells // all_rows
         ),
         gaps AS (
             SELECT
@@ -294,28 +301,37 @@ _QUANTILE_GRID = template("""
             FROM quantiles
         ),
         borders AS MATERIALIZED (
-            SELECT border, row_number() OVER (ORDER BY border) AS i
-            FROM (SELECT DISTINCT :border AS border FROM gaps WHERE gap > 0) AS b
+            SELECT border, row_number() OVER (ORDER BY border) AS border_number
+            FROM (SELECT DISTINCT :border AS border FROM gaps WHERE gap > 0) AS rounded
             WHERE border IS NOT NULL
         ),
         cells AS MATERIALIZED (
             SELECT
                 position,
-                CASE WHEN value IS NOT NULL THEN (SELECT count(*) FROM borders AS b WHERE b.border <= p.value) END AS i
+                CASE
+                    WHEN value IS NOT NULL THEN (SELECT count(*) FROM borders AS b WHERE b.border <= p.value)
+                END AS borders_below
             FROM positions AS p
+        ),
+        cell_ends AS (
+            SELECT
+                *,
+                (:first_cell + coalesce(borders_below, -1 - position))::INTEGER AS cell,
+                CASE
+                    WHEN borders_below IS NULL THEN position
+                    ELSE min(position) OVER (PARTITION BY borders_below)
+                END AS cell_low,
+                CASE
+                    WHEN borders_below IS NULL THEN position
+                    ELSE max(position) OVER (PARTITION BY borders_below)
+                END AS cell_high
+            FROM cells
         )
-    SELECT v.node, c.cell, c.cell_low, c.cell_high, :texts
-    FROM (
-        SELECT
-            *,
-            (:first_cell + CASE WHEN i IS NULL THEN -1 - position ELSE i END)::INTEGER AS cell,
-            CASE WHEN i IS NULL THEN position ELSE min(position) OVER (PARTITION BY i) END AS cell_low,
-            CASE WHEN i IS NULL THEN position ELSE max(position) OVER (PARTITION BY i) END AS cell_high
-        FROM cells
-    ) AS c
-    JOIN :nodes AS v ON v.low = c.position AND v.level = 0
-    LEFT JOIN borders AS a ON a.i = c.i
-    LEFT JOIN borders AS z ON z.i = c.i + 1
+    SELECT node.node, cell_ends.cell, cell_ends.cell_low, cell_ends.cell_high, :texts
+    FROM cell_ends
+    JOIN :nodes AS node ON node.low = cell_ends.position AND node.level = 0
+    LEFT JOIN borders AS lower_border ON lower_border.border_number = cell_ends.borders_below
+    LEFT JOIN borders AS upper_border ON upper_border.border_number = cell_ends.borders_below + 1
 """)
 _POWER_OF_TEN = fragment("pow(10, floor(log10(gap::DOUBLE)))")
 _ROUND_STEP = fragment(
@@ -339,7 +355,7 @@ def quantile_grid(
 ) -> exp.Select:
     """A grid of rounded quantiles. Before rounding, each cell has as many rows as the smallest class or more."""
     value, border = _value_and_border(reader)
-    texts = _quantile_texts(reader, col("border", "a"), col("border", "z"))
+    texts = _quantile_texts(reader, col("border", "lower_border"), col("border", "upper_border"))
     return _QUANTILE_GRID(
         value=value,
         border=border,

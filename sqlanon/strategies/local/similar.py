@@ -117,20 +117,25 @@ _PROPOSALS = template("""
 # The classes that are united in a round: ``class_id``, and ``into``, the lesser of both. They are those that propose
 # each other; and a class without a proposal takes in the one that fits it best. No class is in two unions.
 class_unions = template("""
-    SELECT *
-    FROM (
-        SELECT greatest(p.class_id, p.partner) AS class_id, least(p.class_id, p.partner) AS "into"
-        FROM :proposals AS p
-        JOIN :proposals AS q ON p.partner = q.class_id AND p.class_id = q.partner AND p.class_id < q.class_id
-        UNION ALL
-        SELECT greatest(class_id, partner) AS class_id, least(class_id, partner) AS "into"
-        FROM (
+    WITH
+        mutual AS (
+            SELECT p.class_id, p.partner
+            FROM :proposals AS p
+            JOIN :proposals AS q ON p.partner = q.class_id AND p.class_id = q.partner AND p.class_id < q.class_id
+        ),
+        best_fits AS (
             SELECT arg_min(p.class_id, (p.large, p.added_price, p.class_id)) AS class_id, p.partner
             FROM :proposals AS p
             ANTI JOIN :proposals AS q ON p.partner = q.class_id
             GROUP BY p.partner
-        ) AS t
-    ) AS u
+        ),
+        unions AS (
+            SELECT class_id, partner FROM mutual
+            UNION ALL
+            SELECT class_id, partner FROM best_fits
+        )
+    SELECT greatest(class_id, partner) AS class_id, least(class_id, partner) AS "into"
+    FROM unions
 """)
 united_blocks = template("""
     SELECT m.combination, m.block, coalesce(u."into", m.class_id) AS class_id

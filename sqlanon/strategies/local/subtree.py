@@ -98,13 +98,17 @@ def paths(combinations: exp.Table, trees: Sequence[Tree], attribute: int) -> exp
     ``cost``, which rises with the level."""
     nodes = [col(level_column(attribute, level)) for level in trees[attribute].levels]
     return template("""
-        SELECT d.ground, v.node, v.level, v.cost
-        FROM (
-            SELECT ground, unnest(:nodes) AS node
-            FROM (SELECT DISTINCT :ground AS ground, :nodes_of_levels FROM :combinations) AS g
-        ) AS d
-        JOIN :costs AS v ON d.node = v.node
-        WHERE v.released
+        WITH
+            ground_values AS (
+                SELECT DISTINCT :ground AS ground, :nodes_of_levels FROM :combinations
+            ),
+            ancestors AS (
+                SELECT ground, unnest(:nodes) AS node FROM ground_values
+            )
+        SELECT ancestors.ground, costs.node, costs.level, costs.cost
+        FROM ancestors
+        JOIN :costs AS costs ON ancestors.node = costs.node
+        WHERE costs.released
     """)(
         nodes=exp.Array(expressions=nodes),
         ground=col(ground_column(trees, attribute)),
