@@ -99,7 +99,7 @@ def test_bootstraps_redraw_one_cell_in_ten_from_its_own_column() -> None:
     assert unchanged == pytest.approx(0.9**2 + (1 - 0.9**2) / 50, abs=0.02)
 
 
-def test_policies_in_toml_say_the_same(tmp_path: Path) -> None:
+def test_toml_policies_equal_benchmark_policies(tmp_path: Path) -> None:
     for tree in (
         people_policy(tmp_path / "it's.duckdb", tmp_path / "release.duckdb"),
         case_policy("Adult-9", 50, 0.01, tmp_path / "release.duckdb", measure="entropy"),
@@ -129,7 +129,7 @@ def test_the_loss_of_others_is_counted_as_ours() -> None:
 
 
 @pytest.mark.thorough
-def test_our_own_release_scores_what_it_claims(data: Path, tmp_path: Path) -> None:
+def test_benchmark_release_has_its_claimed_score(data: Path, tmp_path: Path) -> None:
     tree = case_policy("Adult-8", 5, 0.05, tmp_path / "release.duckdb")
     with sqlanon.connect() as db:
         result = db.anonymize(sqlanon.Policy(**tree))

@@ -550,9 +550,7 @@ def lane(number: int) -> list[pytest.MarkDecorator]:
 
 @pytest.mark.least(len(SLOW))
 @pytest.mark.parametrize("number", [pytest.param(i, marks=lane(i)) for i in range(ROWS)])
-def test_a_release_is_what_its_policy_asks_for(
-    number: int, connection: duckdb.DuckDBPyConnection, tmp_path: Path
-) -> None:
+def test_release_meets_its_policy(number: int, connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     row = feature_pairs.covering_rows()[number]
     case, records = draw_case(number, row, tmp_path)
     store(connection, "t", records)

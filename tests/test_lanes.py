@@ -33,7 +33,7 @@ def test_a_share_of_the_cases_is_spread_over_all(
     assert lanes.share(list(range(number))) == expected
 
 
-def test_a_mark_says_how_many_cases_run_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mark_sets_the_minimum_number_of_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "EXAMPLES", 0.1)
     assert lanes.share(list(range(9)), 3) == [0, 3, 6]
 

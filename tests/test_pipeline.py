@@ -152,7 +152,7 @@ print(*(name for name in others if name in sys.modules))
 
 @pytest.mark.thorough
 @pytest.mark.frames
-def test_a_plain_run_loads_only_what_it_passes_through(tmp_path: Path) -> None:
+def test_plain_run_imports_only_the_modules_it_uses(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PLAIN, str(tmp_path / "release.duckdb")]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == ""

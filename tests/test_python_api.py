@@ -192,7 +192,7 @@ def test_the_lattice_is_a_relation(hospital: Path, policy: sqlanon.Policy) -> No
 
 
 @pytest.mark.thorough
-def test_the_lattice_tells_the_truth(hospital: Path, policy: sqlanon.Policy) -> None:
+def test_lattice_inferences_are_true(hospital: Path, policy: sqlanon.Policy) -> None:
     """Also of generalizations that were never checked: what is inferred holds."""
     with sqlanon.connect(hospital) as db:
         result = db.anonymize(policy)
@@ -235,7 +235,7 @@ def test_progress_is_reported(hospital: Path, policy: sqlanon.Policy) -> None:
 
 
 @pytest.mark.slow
-def test_reprs_say_what_a_thing_is(hospital: Path, policy: sqlanon.Policy, tmp_path: Path) -> None:
+def test_reprs_describe_their_object(hospital: Path, policy: sqlanon.Policy, tmp_path: Path) -> None:
     with sqlanon.connect(hospital) as db:
         result = db.anonymize(policy)
         release = result.publish(tmp_path / "release.duckdb")
@@ -325,7 +325,7 @@ def test_plan_finds_mistakes(hospital: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_risk(hospital: Path) -> None:
+def test_risk_matches_its_printed_statements(hospital: Path) -> None:
     with sqlanon.connect(hospital) as db:
         risk = db.risk(make_policy(ROLES, k=6, table="patients"))
         sizes = connection_of(db).execute("SELECT count(*) FROM hospital.patients GROUP BY zip, age").fetchall()
@@ -514,9 +514,7 @@ def test_nearly_unique_columns_are_named(hospital: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_release_without_a_catalog_says_once_that_it_was_compared_with_nothing(
-    hospital: Path, tmp_path: Path
-) -> None:
+def test_release_without_catalog_warns_once_about_missing_comparison(hospital: Path, tmp_path: Path) -> None:
     with sqlanon.connect(hospital) as db:
         result = db.anonymize(make_policy(ROLES, k=3, table="patients"))
         result.publish(tmp_path / "draft.duckdb", draft=True)

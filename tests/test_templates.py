@@ -52,7 +52,7 @@ def test_a_query_stands_for_a_table_and_no_filling_changes_the_next() -> None:
 
 
 @pytest.mark.parametrize("text", ["regexp_replace(a, '[[:space:]]', '')", "a = 'at :name'"])
-def test_a_template_with_what_looks_like_a_placeholder_inside_a_text_is_refused(text: str) -> None:
+def test_placeholder_inside_a_text_literal_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a template cannot have :name inside a text: '"):
         template(f"SELECT {text} AS b FROM :rows")(rows=table("t"))
 

@@ -314,7 +314,7 @@ def test_a_withdrawn_person_has_no_row_and_classes_have_persons_enough(
 
 
 @pytest.mark.thorough
-def test_the_catalog_forgets_what_was_withdrawn(tmp_path: Path) -> None:
+def test_withdrawal_removes_persons_from_the_catalog(tmp_path: Path) -> None:
     """Neither values nor hashes of the person stay in its tables."""
     change(tmp_path / "h.duckdb", CREATE.replace("20 + (i % 60) % 20", "if(i % 60 IN (1, 21, 41), 77, 20 + i % 20)"))
     with sqlanon.connect() as db:

@@ -77,7 +77,7 @@ def tree_of(types: dict[str, tuple[str, tuple[str, ...]]], strategy: str, suppre
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("strategy", "suppressed"), [("optimal", "mask"), ("optimal", "drop"), ("samarati", "mask")])
-def test_postgres_releases_what_duckdb_does(schemas: Any, tmp_path: Path, strategy: str, suppressed: str) -> None:  # noqa: F811
+def test_postgres_and_duckdb_release_equal_rows(schemas: Any, tmp_path: Path, strategy: str, suppressed: str) -> None:  # noqa: F811
     """Of NaN with and without a sign, too: PostgreSQL takes them for equal, and keeps the sign."""
     rows, names = odd_rows(POSTGRES), names_of(POSTGRES)
     theirs = dict(zip(names, ["integer", *POSTGRES, *POSTGRES, *POSTGRES], strict=True))
@@ -165,7 +165,7 @@ def spark_table() -> pa.Table:
 @pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize(("strategy", "suppressed"), [("optimal", "mask"), ("optimal", "drop"), ("local", "mask")])
-def test_spark_releases_what_duckdb_does(session: Any, tmp_path: Path, strategy: str, suppressed: str) -> None:
+def test_spark_and_duckdb_release_equal_rows(session: Any, tmp_path: Path, strategy: str, suppressed: str) -> None:
     pq.write_table(spark_table(), tmp_path / "odd.parquet")
     for name in ("clinic", "shared"):
         session.sql(f"DROP SCHEMA IF EXISTS {name} CASCADE")

@@ -387,7 +387,7 @@ def test_the_holders_own_macros_count_in_the_holders_query(live: bool, tmp_path:
         2,
     ),
 )
-def test_a_query_means_what_it_does_on_the_users_connection(
+def test_source_query_resolves_names_like_the_users_connection(
     setup: str, query: str, expected: list[Any], tmp_path: Path
 ) -> None:
     with duckdb.connect() as connection:

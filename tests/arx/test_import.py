@@ -257,7 +257,7 @@ def test_a_requirement_without_a_counterpart_is_named_where_it_is_read(
     assert text in comment
 
 
-def test_without_a_requirement_the_policy_is_refused_and_says_why(tmp_path: Path) -> None:
+def test_import_without_requirement_explains_the_refusal(tmp_path: Path) -> None:
     path = write(tmp_path / "clinic.deid", files(input__config_xml=config(("(5)-map",))))
     done = import_project(path, tmp_path / "out")
     assert any("no requirement was imported" in line for line in done.left_out)
@@ -279,7 +279,7 @@ def test_without_a_requirement_the_policy_is_refused_and_says_why(tmp_path: Path
         ("KL-Divergence", "loss", True),
     ],
 )
-def test_quality_models(
+def test_quality_models_become_measures(
     metric: str, measure: str, is_said: bool, import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]
 ) -> None:
     policy, done = import_with_policy(files(input__config_xml=config(metric=metric)))
@@ -314,7 +314,7 @@ def test_attributes_without_a_hierarchy_are_reported(
 
 @pytest.mark.cases(2)
 @pytest.mark.parametrize("limit", ["NaN", "Infinity", "-1", "2", "1E-999999", "many", ""])
-def test_a_suppression_limit_that_is_none_suppresses_nothing(
+def test_invalid_suppression_limit_becomes_zero(
     limit: str, import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]
 ) -> None:
     policy, done = import_with_policy(files(input__config_xml=config(limit=limit)))
@@ -325,7 +325,7 @@ def test_a_suppression_limit_that_is_none_suppresses_nothing(
 @pytest.mark.parametrize(
     "text", [f"{'9' * 5000}-anonymity", "(1.0E99999999)-sample-uniqueness", "(1.2.3)-avg-reidentification-risk"]
 )
-def test_numbers_that_are_none_are_no_criteria(text: str) -> None:
+def test_invalid_numbers_are_not_imported_as_criteria(text: str) -> None:
     assert isinstance(read_criterion(text), str)
 
 
@@ -339,7 +339,9 @@ def test_an_attribute_that_is_defined_twice_is_refused(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("separator", [",", "\t", "|"])
-def test_other_separators(separator: str, import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
+def test_other_separators_are_read(
+    separator: str, import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]
+) -> None:
     quoted = {
         name: "\n".join(separator.join(f'"{field}"' for field in line.split(";")) for line in content.splitlines())
         for name, content in HIERARCHIES.items()
@@ -367,7 +369,7 @@ def test_texts_of_another_encoding_are_read_with_it_and_refused_without(
     assert "größe" in policy.attributes
 
 
-def test_names_of_attributes_are_no_paths(import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
+def test_attribute_names_are_not_used_as_paths(import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
     data = DATA.replace("age;zip;", "a/b;a_b;", 1)
     attributes = (
         {**ATTRIBUTES[0], "name": "a/b", "ref": "hierarchies/a/b.csv"},

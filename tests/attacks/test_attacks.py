@@ -120,7 +120,7 @@ def test_the_sql_shows_the_victims(name: str, all_of_them: Attacks) -> None:
 
 
 @pytest.mark.slow
-def test_two_releases_at_other_levels_tell_more_than_each(all_of_them: Attacks) -> None:
+def test_joining_releases_at_different_levels_finds_more_victims(all_of_them: Attacks) -> None:
     """The cost is everybody's own: joined on it, everybody has a ZIP and an age group."""
     outcome = all_of_them["complementary_release"]
     assert outcome.worst is not None
@@ -164,7 +164,7 @@ def test_a_release_in_the_order_of_the_source_is_found(folder: Path, tmp_path: P
 
 
 @pytest.mark.slow
-def test_without_a_policy_it_says_what_is_needed(folder: Path) -> None:
+def test_attack_without_policy_names_the_missing_policy(folder: Path) -> None:
     outcomes = sqlanon.attack([folder / "one.duckdb", folder / "two.duckdb"])
     assert outcomes["homogeneity"].skipped is None
     for name in ("complementary_release", "temporal", "composition"):
@@ -208,7 +208,7 @@ def test_one_table_cannot_be_a_table_from_outside(folder: Path, policy: sqlanon.
         sqlanon.attack(folder / "one.duckdb", outside="voters")
 
 
-def test_wrong_requests(folder: Path) -> None:
+def test_wrong_requests_are_refused(folder: Path) -> None:
     with pytest.raises(PolicyError, match="unknown attack 'guessing'") as error:
         sqlanon.attack(folder / "one.duckdb", only=["guessing"], known=-1)
     assert len(error.value.problems) == 2
@@ -234,7 +234,7 @@ def test_a_view_in_place_of_the_rows_is_refused(folder: Path, tmp_path: Path, po
 
 
 @pytest.mark.thorough
-def test_parquet_too(folder: Path, policy: sqlanon.Policy) -> None:
+def test_parquet_releases_have_the_victims_of_duckdb_releases(folder: Path, policy: sqlanon.Policy) -> None:
     path = publish(folder, "three.parquet", policy_of(folder, "three.parquet", {"zip": 4, 'my "age"': 1}))
     outcomes = sqlanon.attack([folder / "one.duckdb", path], policy, only=["complementary_release", "homogeneity"])
     same = sqlanon.attack([folder / "one.duckdb", folder / "two.duckdb"], policy, only=["complementary_release"])
@@ -319,7 +319,7 @@ def test_attack_sql_is_the_same_sql(folder: Path, policy: sqlanon.Policy, all_of
     assert "needs two releases" in sqlanon.attack_sql(folder / "one.duckdb", only=["temporal"])
 
 
-def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attack_command_prints_outcomes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     command_line = ["attack", "one.duckdb", "two.duckdb"]
     done = cli(*command_line, "--only", "homogeneity,temporal", "--json")
@@ -388,7 +388,7 @@ def test_all_attacks_run_on_releases_of_all_kinds_of_policies(name: str, folder:
 
 
 @pytest.mark.slow
-def test_detail_that_could_be_kept_is_no_breach(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unneeded_detail_is_not_a_breach(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One group of 30 needs coarse ages, and so all of a full-domain release have them; nobody is a victim of that."""
     with duckdb.connect(folder / "uneven.duckdb") as connection:
         rows = """SELECT i AS name, if(i < 30, i, 40 + 10 * (i % 2)) AS age, if(i < 30, 'a', 'b') AS ward

@@ -59,7 +59,7 @@ def rows_of(connection: duckdb.DuckDBPyConnection, query: exp.Expr) -> list[tupl
 @pytest.mark.slow
 @quick
 @given(releases())
-def test_complementary_release_is_what_plain_python_finds(case: dict[str, Any]) -> None:
+def test_complementary_release_victims_match_plain_python(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
         link_arguments = built(connection, case)
         rows = rows_of(connection, complementary_release(*link_arguments))
@@ -71,7 +71,7 @@ def test_complementary_release_is_what_plain_python_finds(case: dict[str, Any]) 
 
 @quick
 @given(releases())
-def test_temporal_is_what_plain_python_finds(case: dict[str, Any]) -> None:
+def test_temporal_victims_match_plain_python(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
         found_rows = new_rows(connection, *built(connection, case))
         turned = {"then": case["first"], "now": case["second"], **{n: case[n] for n in ("shared", "attributes", "k")}}
@@ -164,7 +164,7 @@ def test_linked_on_the_problem_they_are_not(db: duckdb.DuckDBPyConnection) -> No
 
 
 @pytest.mark.slow
-def test_a_release_that_is_based_on_the_earlier_one_tells_no_more(db: duckdb.DuckDBPyConnection) -> None:
+def test_release_based_on_earlier_one_has_no_victims(db: duckdb.DuckDBPyConnection) -> None:
     """Sweeney's remedy: no value is finer than the earlier release's."""
     based = [
         ("person" if race != "black" or year == "1965" else race, "1960-69", *values) for race, year, *values in GT1
@@ -231,7 +231,7 @@ RANGED = (*[st.lists(st.tuples(LABELS, st.sampled_from("xy")), max_size=7)] * 2,
 @pytest.mark.thorough
 @quick
 @given(*RANGED)
-def test_ranges_meet_what_they_have_values_in_common_with(first: list[Row], second: list[Row], k: int) -> None:
+def test_ranges_match_labels_that_share_values(first: list[Row], second: list[Row], k: int) -> None:
     of_parts = oracle.most_rows(
         ((in_common(label, two), x), (label, x), (two, y), n, m)
         for (label, x), n in Counter(first).items()
@@ -304,7 +304,7 @@ def test_ranges_of_each_type_hold_the_values_between_their_ends(type_: str) -> N
 
 @quick
 @given(releases(shared=1))
-def test_composition_is_what_plain_python_finds(case: dict[str, Any]) -> None:
+def test_composition_victims_match_plain_python(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
         linked, _ = built(connection, case)
         rows = rows_of(connection, composition(linked))
@@ -317,7 +317,7 @@ def test_composition_is_what_plain_python_finds(case: dict[str, Any]) -> None:
 @pytest.mark.slow
 @quick
 @given(releases())
-def test_positions_are_what_plain_python_finds(case: dict[str, Any]) -> None:
+def test_position_victims_match_plain_python(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
         linked, k = built(connection, case)
         few, (places_, agreeing, chance) = oracle.by_position(**case)
@@ -329,7 +329,7 @@ def test_positions_are_what_plain_python_finds(case: dict[str, Any]) -> None:
 
 @quick
 @given(releases(shared=1), st.booleans())
-def test_the_chance_by_class_is_what_plain_python_finds(case: dict[str, Any], in_order: bool) -> None:
+def test_chance_by_class_matches_plain_python(case: dict[str, Any], in_order: bool) -> None:
     with duckdb.connect() as connection:
         linked, _ = built(connection, case)
         first, second = ([name for _, name in linked.side(is_first)[1]] for is_first in (True, False))
@@ -351,7 +351,7 @@ def test_classes_follow_one_another_if_each_is_one_run(rows: list[Row]) -> None:
 @pytest.mark.slow
 @quick
 @given(releases(shared=0, only_shared=True))
-def test_linking_is_what_plain_python_finds(case: dict[str, Any]) -> None:
+def test_linked_rows_match_plain_python(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
         linked, k = built(connection, case)
         victims, figures = oracle.linking(case["first"], case["second"], case["attributes"], k)
@@ -416,7 +416,7 @@ def test_the_smaller_k_of_two_releases_counts() -> None:
 
 
 @pytest.mark.slow
-def test_in_the_order_of_classes_places_say_no_more_than_labels() -> None:
+def test_rows_in_class_order_have_no_position_victims() -> None:
     """The same release twice, by class, and inside each class in the same order or in another one."""
     classes = [("young", problem) for problem in "abcdefgh"] + [("old", problem) for problem in "ijklmnop"]
     columns = [SimpleNamespace(name=name, type="VARCHAR", role=role) for name, role in (("age", "quasi"), ("ill", ""))]
@@ -509,12 +509,12 @@ def test_a_label_that_meets_no_other_is_not_that_of_null() -> None:
 @pytest.mark.parametrize(
     ("test", "cases"),
     [
-        (test_complementary_release_is_what_plain_python_finds, [releases()]),
-        (test_temporal_is_what_plain_python_finds, [releases()]),
-        (test_ranges_meet_what_they_have_values_in_common_with, RANGED),
-        (test_composition_is_what_plain_python_finds, [releases(shared=1)]),
-        (test_positions_are_what_plain_python_finds, [releases()]),
-        (test_linking_is_what_plain_python_finds, [releases(shared=0, only_shared=True)]),
+        (test_complementary_release_victims_match_plain_python, [releases()]),
+        (test_temporal_victims_match_plain_python, [releases()]),
+        (test_ranges_match_labels_that_share_values, RANGED),
+        (test_composition_victims_match_plain_python, [releases(shared=1)]),
+        (test_position_victims_match_plain_python, [releases()]),
+        (test_linked_rows_match_plain_python, [releases(shared=0, only_shared=True)]),
     ],
 )
 def test_many_more_tables(test: Any, cases: Sequence[st.SearchStrategy[Any]]) -> None:

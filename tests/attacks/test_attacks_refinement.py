@@ -32,7 +32,7 @@ def values_by_class(connection: duckdb.DuckDBPyConnection, query: Any) -> dict[R
 @pytest.mark.slow
 @settings(max_examples=examples(25), deadline=None)
 @given(st.data())
-def test_both_are_what_plain_python_finds(data: st.DataObject) -> None:
+def test_minimality_and_refinement_match_plain_python(data: st.DataObject) -> None:
     pair = [data.draw(trees()) for _ in range(2)]
     levels = [data.draw(st.integers(0, tree.height)) for tree in pair]
     ground = [st.sampled_from([path[0] for path in tree.paths]) for tree in pair]
@@ -82,7 +82,7 @@ def test_the_two_of_q1_have_hiv() -> None:
 
 
 @pytest.mark.slow
-def test_a_class_that_need_not_be_whole_tells_nothing_of_its_parts() -> None:
+def test_splittable_class_has_no_refinement_victims() -> None:
     """But its values could be finer."""
     with duckdb.connect() as connection:
         release = of_q(connection, ["HIV", "flu", "flu", "flu", "flu", "gout", "HIV"])
@@ -91,7 +91,7 @@ def test_a_class_that_need_not_be_whole_tells_nothing_of_its_parts() -> None:
 
 
 @pytest.mark.slow
-def test_a_class_that_is_whole_for_k_tells_nothing() -> None:
+def test_class_kept_whole_for_k_has_no_victims() -> None:
     with duckdb.connect() as connection:
         release = of_q(connection, ["HIV", "HIV", "flu", "flu", "flu", "gout", "HIV"])
         assert values_by_class(connection, minimality(release, 3)) == {}

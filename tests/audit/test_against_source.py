@@ -83,7 +83,7 @@ def test_suppressed_rows_are_those_of_the_source(claimed: int, found_rows: int, 
         (SuppressionLimit(50, 2, 20), 5, None, False),  # more than were counted
     ],
 )
-def test_no_more_is_suppressed_than_is_allowed(
+def test_suppression_stays_within_the_limit(
     limit: SuppressionLimit, rows: int, persons: int | None, passed: bool
 ) -> None:
     searched: Any = SimpleNamespace(suppressed_rows=rows, suppressed_persons=persons)
@@ -216,7 +216,7 @@ def test_failures_are_attributed_to_a_possible_change_only(change: SourceChange,
     assert (explained.source_change, explained.verified) == (change, False)
 
 
-def test_a_catalog_of_other_decoys_is_no_change_of_the_source() -> None:
+def test_catalog_with_other_decoys_leaves_source_unchanged() -> None:
     unknown = replace(SAME, missing_rows=None)
     of_catalog = replace(verification(True), checks=(Check("a", True, ""), Check(CATALOG_CHECK, False, "")))
     assert explain_failure(of_catalog, unknown, 1) == of_catalog
@@ -349,7 +349,7 @@ TREE += [("0214*", 2, "*"), ("05001", 1, "0500*"), ("05001", 2, "050**"), ("0500
         ([*TREE[:1], ("02139", 2, "all"), *TREE[2:]], 0, 0, 1),
     ],
 )
-def test_levels_of_labels_make_a_tree_of_what_is_released(
+def test_label_levels_form_a_tree_of_released_labels(
     rows: list[tuple[Any, ...]], strange: int, repeated: int, contradicted: int, engine: DuckDBEngine
 ) -> None:
     types = {"attribute": "VARCHAR", "label": "VARCHAR", "level": "INT", "ancestor": "VARCHAR"}

@@ -148,7 +148,7 @@ def test_one_check_alone_refuses_a_false_claim(case: str, plain: Subject) -> Non
     assert plain.refused(**changes) == expected
 
 
-def test_parts_of_a_release_meet_what_each_class_must_meet(plain: Subject) -> None:
+def test_parts_of_a_release_meet_class_requirements(plain: Subject) -> None:
     """The rows that an extension adds: the average risk is of the whole release."""
     draft, connection = plain.draft, plain.draft.run.engine.connection
     statement, macros = draft.recoding.statement, draft.run.install_macros()
@@ -162,7 +162,7 @@ def test_parts_of_a_release_meet_what_each_class_must_meet(plain: Subject) -> No
         assert [check.name for check in checks if not check.passed] == refused
 
 
-def test_a_hidden_score_is_no_false_claim(plain: Subject) -> None:
+def test_hidden_score_passes_the_audit(plain: Subject) -> None:
     assert plain.refused(score=None) == plain.refused() == set()
 
 

@@ -69,7 +69,7 @@ def claim(assignments: str) -> str:
 
 
 @pytest.mark.thorough
-def test_the_release_has_what_the_cases_change(copy: Path) -> None:
+def test_release_contains_the_texts_that_cases_change(copy: Path) -> None:
     change(copy, FIGURES)
     compact_file(copy)
     assert failed_checks(verify_file(copy)) == set()
@@ -131,7 +131,7 @@ def test_rows_of_the_source_are_counted_again(copy: Path, policy: sqlanon.Policy
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("type_", ["FLOAT", "DOUBLE"])
-def test_a_zero_with_a_sign_tells_rows_apart(type_: str, tmp_path: Path) -> None:
+def test_signed_zero_distinguishes_rows(type_: str, tmp_path: Path) -> None:
     path = tmp_path / "r.duckdb"
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t AS SELECT 'a' AS ward, 0::{type_} AS cost FROM range(4)")

@@ -67,7 +67,7 @@ def test_a_release_that_breaks_an_earlier_one_is_only_published_with_force(folde
 
 
 @pytest.mark.thorough
-def test_anonymize_says_what_it_did(anonymized_folder: tuple[Path, Ended]) -> None:
+def test_anonymize_prints_its_figures(anonymized_folder: tuple[Path, Ended]) -> None:
     folder, ended = anonymized_folder
     assert (ended.status, ended.err) == (0, "")
     verification = verify_file(folder / "release.duckdb")
@@ -129,7 +129,7 @@ def test_another_strategy_drops_the_keys_of_the_policys_own(folder: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_dry_run_refuses_what_cannot_be_published(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dry_run_refuses_unpublishable_policies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.result.Result.refusals", ("age gives zip away",))
     ended = cli("anonymize", folder / "policy.toml", "--dry-run")
     assert (ended.status, ended.out) == (1, "")
@@ -210,7 +210,7 @@ def test_the_figures_of_the_contract_on_adult_and_progress_on_a_terminal(data: P
 
 
 @pytest.mark.slow
-def test_risk_says_how_risky_the_source_is(folder: Path) -> None:
+def test_risk_prints_the_risk_of_the_source(folder: Path) -> None:
     with duckdb.connect(folder / "hospital.duckdb", read_only=True) as connection:
         sizes = [n for (n,) in connection.execute("SELECT count(*) FROM patients GROUP BY zip, age").fetchall()]
     ended = cli("risk", folder / "policy.toml", "--json")
@@ -239,7 +239,7 @@ def verdict(done: Ended) -> str:
 
 
 @pytest.mark.slow
-def test_verify(published_release: Path) -> None:
+def test_verify_prints_passed_checks(published_release: Path) -> None:
     release, policy = published_release / "release.duckdb", published_release / "policy.toml"
     outcome = cli("verify", release)
     assert (outcome.status, outcome.err) == (0, "")
@@ -307,7 +307,7 @@ def test_relative_paths_are_relative_to_the_policy_and_those_of_the_command_line
 
 
 @pytest.mark.thorough
-def test_demo(tmp_path: Path) -> None:
+def test_demo_publishes_into_its_folder(tmp_path: Path) -> None:
     ended = cli("demo", "--dir", tmp_path / "demo", "--rows", "1000")
     assert (ended.status, ended.err) == (0, "")
     assert str(tmp_path / "demo") in ended.out.replace("\n", "")
@@ -406,7 +406,7 @@ def test_plan_reads_no_rows_of_parquet(folder: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_plan_reads_no_rows_of_csv_beyond_what_tells_the_schema(folder: Path) -> None:
+def test_plan_reads_only_the_csv_rows_that_decide_the_schema(folder: Path) -> None:
     """A line far down has a field too many."""
     lines = ["name,zip,age,illness", *(f"Person {i},0213{i % 9},{i % 90},illness {i % 7}" for i in range(200_000))]
     lines[150_000] += ",more"
@@ -551,7 +551,7 @@ WRONG = {
 
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_request_is_2_and_says_what_is_wrong(name: str, folder: Path) -> None:
+def test_wrong_request_exits_with_2_and_an_explanation(name: str, folder: Path) -> None:
     old, new, message = WRONG[name]
     before = (folder / "hospital.duckdb").read_bytes()
     ended = cli("anonymize", rewrite(folder, old, new), "--json")
@@ -607,7 +607,7 @@ def make_database(path: Path) -> None:
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("name", ["r.duckdb", "r.parquet"])
 @pytest.mark.parametrize("make", some([make_text, make_binary, make_empty, make_directory, make_database, None], 3))
-def test_verify_of_what_is_no_release_is_2(make: Callable[[Path], None] | None, name: str, folder: Path) -> None:
+def test_verify_exits_with_2_on_other_files(make: Callable[[Path], None] | None, name: str, folder: Path) -> None:
     path = folder / name
     if make is not None:
         make(path)

@@ -38,7 +38,7 @@ def policy(tmp_path: Path) -> Path:
 
 
 @pytest.mark.thorough
-def test_it_names_what_is_gone_and_what_would_keep_it(policy: Path) -> None:
+def test_warning_names_the_emptied_column_and_a_remedy(policy: Path) -> None:
     outcome = cli("anonymize", policy, "--dry-run")
     assert (outcome.status, outcome.err) == (0, "")
     *_, first, second, third, last = outcome.out.splitlines()
@@ -97,7 +97,7 @@ def test_columns_that_no_strategy_keeps_are_only_named(policy: Path) -> None:
     assert outcome.out.splitlines()[-1] == "age and sex are fully suppressed."
 
 
-def test_nothing_is_tried_where_nothing_is_gone(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_remedy_is_searched_without_emptied_columns(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.suggest.trials.try_finer", None)
     outcome = cli("anonymize", policy, "--dry-run", "--set", "privacy.k=1")
     assert outcome.status == 0 and "suppressed." not in outcome.out

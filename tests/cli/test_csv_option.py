@@ -42,7 +42,7 @@ def test_the_suggested_policy_has_the_keys_and_runs(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_refusal_says_how_the_command_takes_the_key(folder: Path) -> None:
+def test_refusal_names_the_command_option_for_the_key(folder: Path) -> None:
     done = cli("suggest", "people.csv", cwd=folder)
     assert done.status == 2
     assert "line 85 has the byte 0xE4" in done.err

@@ -17,7 +17,7 @@ GROUP = typer.main.get_command(app)
 COMMANDS = GROUP.list_commands(typer.Context(GROUP))  # type: ignore[attr-defined]
 
 
-def test_the_version() -> None:
+def test_version_option_prints_the_package_version() -> None:
     assert cli("--version").out == f"sqlanon {sqlanon.__version__}\n"
 
 

@@ -118,9 +118,7 @@ def test_a_terminal_without_unicode_has_a_bar_of_its_own_letters() -> None:
 
 
 @pytest.mark.slow
-def test_the_engine_says_how_far_a_statement_is_and_prints_nothing(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_engine_reports_progress_without_printing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     engine = DuckDBEngine.open_private(tmp_path)
     engine.connection.execute("CREATE TABLE numbers AS SELECT range AS i FROM range(3000000)")
     query = parse_one("SELECT count(DISTINCT hash(i, j)) FROM numbers, range(4) AS r(j)", read="duckdb")

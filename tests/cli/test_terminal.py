@@ -147,7 +147,7 @@ def test_lines_are_folded_between_words_on_a_terminal(monkeypatch: pytest.Monkey
     ]
 
 
-def test_percent() -> None:
+def test_percentages_keep_significant_digits() -> None:
     assert [format_percent(0, 7), format_percent(7, 7), format_percent(1, 100_000)] == ["0 %", "100 %", "0.001 %"]
 
 

@@ -211,7 +211,7 @@ def check_figures(case: Case, right: Expected, result: Any, solution: oracle.Sol
 @quick
 @given(cases())
 @example((SHORT, SHORT_OWN))
-def test_random_tables(drawn: tuple[Case, list[Row]]) -> None:
+def test_decoys_of_random_tables_pass_all_checks(drawn: tuple[Case, list[Row]]) -> None:
     check(*drawn)
 
 
@@ -256,7 +256,7 @@ def statistic(pairs: Iterable[tuple[str, str]], shares: Mapping[str, float]) -> 
 
 
 @pytest.mark.slow
-def test_the_distribution_of_what_is_drawn() -> None:
+def test_drawn_decoys_follow_the_distribution_of_donors() -> None:
     """Each attribute as the donors have it, and independent of the others.
 
     χ² over 25 pairs, with the shares known: 24 degrees of freedom. It raises a false alarm in about one of 10^9 runs in
@@ -374,7 +374,7 @@ def policy_with_catalog(little: Path, **sections: Any) -> sqlanon.Policy:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("ending", ["duckdb", pytest.param("parquet", marks=pytest.mark.slow)])
-def test_a_release_says_what_k_counts(little: Path, ending: str) -> None:
+def test_manifest_states_that_k_counts_decoys(little: Path, ending: str) -> None:
     requested_policy = policy_with_catalog(little)
     path = little / f"release.{ending}"
     with sqlanon.connect() as db:
@@ -402,7 +402,7 @@ def test_a_release_says_what_k_counts(little: Path, ending: str) -> None:
 
 
 @pytest.mark.thorough
-def test_nothing_in_a_release_tells_a_decoy(little: Path) -> None:
+def test_release_does_not_reveal_decoys(little: Path) -> None:
     _, path, _ = publish_and_read(little)
     with duckdb.connect(path, read_only=True) as connection:
         tables = connection.execute("SELECT schema_name, table_name FROM duckdb_tables()").fetchall()
@@ -420,7 +420,7 @@ def test_nothing_in_a_release_tells_a_decoy(little: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_catalog_alone_tells_them(little: Path) -> None:
+def test_only_the_catalog_identifies_decoys(little: Path) -> None:
     requested_policy = policy_with_catalog(little)
     with sqlanon.connect() as db:
         result = db.anonymize(requested_policy)
@@ -448,7 +448,7 @@ def test_decoys_without_a_catalog_warn(little: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_line_says_so(little: Path) -> None:
+def test_command_line_reports_decoys(little: Path) -> None:
     tree = "\n".join(
         [
             '[source]\ndatabase = "source.duckdb"\ntable = "t"\n[attributes]',
@@ -478,7 +478,7 @@ def test_the_command_line_says_so(little: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_class_is_too_small(little: Path) -> None:
+def test_every_class_with_decoys_reaches_k(little: Path) -> None:
     """It is said that there are none; which is another thing than not to have asked."""
     requested_policy = policy_with_catalog(little, search={"suppression_limit": 0, "measure": "height"})
     with sqlanon.connect() as db:
@@ -495,7 +495,7 @@ def test_no_class_is_too_small(little: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_who_does_not_ask_gets_none(little: Path) -> None:
+def test_default_policy_adds_no_decoys(little: Path) -> None:
     requested_policy = policy_with_catalog(little, release={"table": "t"})
     with sqlanon.connect() as db:
         result = db.anonymize(requested_policy)
@@ -639,7 +639,7 @@ def failed_checks(requested_policy: sqlanon.Policy, path: Path) -> set[str]:
         ("decoys = 7, rows = 41", {"decoys"}),  # two classes of four have six at most
     ], 3),
 )  # fmt: skip
-def test_a_manifest_that_says_something_else(little: Path, claims: str, wrong: set[str]) -> None:
+def test_manifest_with_changed_decoy_claims_fails(little: Path, claims: str, wrong: set[str]) -> None:
     _, path, _ = publish_and_read(little)
     rewrite(path, f"UPDATE sqlanon.manifest SET {claims}")
     names = {check.name for check in verify_file(path).checks if check.passed is False}

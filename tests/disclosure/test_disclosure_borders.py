@@ -110,7 +110,7 @@ def test_classes_with_similar_values_are_those_of_plain_python(seed: int, engine
 
 
 @pytest.mark.parametrize(("seed", "persons"), [(0, False), (1, True)])
-def test_narrowing_is_what_all_pairs_of_rows_or_persons_say(seed: int, persons: bool, engine: DuckDBEngine) -> None:
+def test_narrowing_matches_all_pairs_of_rows_or_persons(seed: int, persons: bool, engine: DuckDBEngine) -> None:
     draw = random.Random(seed)
     grounds = {"a": "uvw", "b": "xy", None: "z"}
     rows = []
@@ -369,7 +369,7 @@ def test_a_release_is_refused_whose_classes_have_too_few_persons(
     ("mode", "smallest", "refusals"),
     [(None, 1, 1), (None, 2, 0), (None, None, 0), ("warn", 1, 0), ("error", 2, 1), ("error", None, 1)],
 )
-def test_columns_that_narrow_are_refused_as_the_policy_says(
+def test_narrowing_columns_are_refused_at_the_policy_limit(
     mode: str | None, smallest: int | None, refusals: int, visits: ReleaseDraft
 ) -> None:
     search_input = visits.search_input

@@ -47,7 +47,7 @@ def change_policy(policy: sqlanon.Policy, **sections: Any) -> sqlanon.Policy:
 @pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(st.data())
-def test_it_is_what_all_pairs_of_persons_say(data: st.DataObject) -> None:
+def test_narrowing_matches_all_pairs_of_persons(data: st.DataObject) -> None:
     value = st.sampled_from([None, "a", "b", "c"])
     drawn = data.draw(st.lists(st.tuples(value, value, value, value), max_size=30)) * data.draw(st.integers(1, 3))
     persons = data.draw(st.booleans())
@@ -166,7 +166,7 @@ def warnings_of(query: str, attributes: dict[str, Any], **source: Any) -> tuple[
 
 
 @pytest.mark.slow
-def test_the_visits_of_one_person_are_no_dependency() -> None:
+def test_visits_of_one_person_do_not_count_as_dependency() -> None:
     """All visits of a person have one cost and one country, which says nothing of the country of others."""
     country = {"role": "quasi", "hierarchy": "suppress", "min_level": 1}
     attributes = {"country": country, "age": ROLES["age"], "cost": {"role": "insensitive"}}
@@ -245,7 +245,7 @@ def test_a_column_that_leaves_one_person_alone_is_refused_unless_the_policy_acce
 
 
 @pytest.mark.thorough
-def test_a_sensitive_column_is_no_reason_to_refuse(hospital: Path) -> None:
+def test_narrowing_by_sensitive_columns_is_accepted(hospital: Path) -> None:
     """Others should not know it: a group of one row that agrees in it is what diversity asks for."""
     policy = policy_of(hospital, k=5)
     sensitive = change_policy(policy, attributes=ROLES | {"district": {"role": "sensitive"}})
@@ -256,7 +256,7 @@ def test_a_sensitive_column_is_no_reason_to_refuse(hospital: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_it_can_be_refused(hospital: Path) -> None:
+def test_policy_can_refuse_narrowing(hospital: Path) -> None:
     policy = policy_of(hospital, dependencies="error")
     with sqlanon.connect() as db, pytest.raises(AuditError, match="'district' narrows 'zip'"):
         db.anonymize(policy).publish()

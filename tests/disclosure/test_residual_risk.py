@@ -74,7 +74,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
 
 
 @pytest.mark.thorough
-def test_the_worst_is_what_the_attacks_count(release: Release) -> None:
+def test_worst_residual_risk_equals_attack_counts(release: Release) -> None:
     attacks = attack(release.path, only=["homogeneity", "background_knowledge"])
     shares = {
         (name, finding.figures["attribute"]): finding.share
@@ -179,7 +179,7 @@ def test_serious_follows_the_policy() -> None:
 
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("seed", range(8))
-def test_one_statement_counts_what_the_queries_of_the_attacks_find(seed: int) -> None:
+def test_residual_risk_statement_matches_attack_queries(seed: int) -> None:
     """Labels and values may be NULL, and two values may have half of a class each."""
     draw = random.Random(seed)
     rows = [

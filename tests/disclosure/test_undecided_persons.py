@@ -152,7 +152,7 @@ def test_the_command_line_refuses_files_and_databases(tmp_path: Path, kind: str)
 
 
 @pytest.mark.thorough
-def test_risk_says_that_its_figures_count_rows() -> None:
+def test_risk_warns_that_figures_count_rows() -> None:
     with sqlanon.connect(visits()) as db:
         undecided = db.risk(policy_of("mrn", "identifying"))
         decided = [db.risk(policy_of("mrn", "identifying", person=person)) for person in (False, "mrn")]
@@ -165,7 +165,7 @@ def test_risk_says_that_its_figures_count_rows() -> None:
 
 
 @pytest.mark.thorough
-def test_compare_says_that_its_figures_count_rows() -> None:
+def test_compare_warns_that_figures_count_rows() -> None:
     with sqlanon.connect(visits()) as db:
         undecided = db.compare(policy_of("mrn", "identifying"), ["datafly", "k_minimal"])
         assert [row[-2] for row in undecided.fetchall()] == [None, None]  # no error

@@ -89,7 +89,7 @@ def test_a_plan_names_health_without_reading_a_row(stays: duckdb.DuckDBPyConnect
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("role", ["sensitive", "insensitive"])
-def test_names_and_addresses_of_many_people_are_no_unchanged_columns(
+def test_names_and_addresses_of_many_people_are_not_released_unchanged(
     stays: duckdb.DuckDBPyConnection, role: str
 ) -> None:
     (warning,) = warnings(stays, {"surname": role, "doctor": role})  # six doctors are categories
@@ -151,7 +151,7 @@ def test_a_reader_of_a_release_learns_which_groups_give_insensitive_health_away(
 
 
 @pytest.mark.parametrize("name", ["diagnosis", "tumor_size", "patient_name", "email", "ssn", "hh_id"])
-def test_suggest_calls_insensitive_only_what_is_the_same_in_all_rows(name: str) -> None:
+def test_suggest_marks_only_constant_columns_insensitive(name: str) -> None:
     for type_ in ("VARCHAR", "BIGINT", "BOOLEAN", "DATE"):
         for values, distinct in ((100, 2), (100, 60), (100, 100), (99, 1)):
             (proposal,) = propose(

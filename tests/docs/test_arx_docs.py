@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs" / "how-to" / "arx.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.thorough
-def test_the_commands(data: Path, tmp_path: Path) -> None:
+def test_arx_commands_run(data: Path, tmp_path: Path) -> None:
     shutil.copy(data / "arx" / "example.deid", tmp_path)
     (commands,) = blocks("sh", PAGE)
     for line in commands.splitlines():

@@ -86,7 +86,7 @@ def check_views(rows: list[int], folder: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_duckdb(public: Path) -> None:
+def test_duckdb_prints_the_documented_rows(public: Path) -> None:
     check(sys.executable, "DuckDB", public)
 
 
@@ -153,7 +153,7 @@ def other_process(how: str, cwd: Path) -> str:
 
 
 @pytest.mark.thorough
-def test_who_blocks_whom(public: Path) -> None:
+def test_readers_and_writers_block_each_other_as_documented(public: Path) -> None:
     with duckdb.connect(public / "first.duckdb", read_only=True) as reader:
         (rows,) = reader.execute("SELECT count(*) FROM patients").fetchall()[0]
         assert other_process(", read_only=True", public) == str(rows)
@@ -163,7 +163,7 @@ def test_who_blocks_whom(public: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_name_is_in_two_schemas(public: Path) -> None:
+def test_relation_names_are_unique_across_schemas(public: Path) -> None:
     """SQLAlchemy's driver takes them for one table, with the columns of both."""
     with duckdb.connect(public / "first.duckdb", read_only=True) as connection:
         names = connection.execute(
@@ -226,7 +226,7 @@ def test_the_page_names_the_versions_that_are_tested() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("tool", ["DuckDB", "pandas, polars, Arrow", "SQLAlchemy", "Parquet"])
-def test_python_tools(tool: str, public: Path) -> None:
+def test_python_tools_print_the_documented_rows(tool: str, public: Path) -> None:
     check(python_of("clients"), tool, public)
 
 
@@ -333,7 +333,7 @@ print(count(sqlalchemy.create_engine("duckdb:///first.duckdb?access_mode=read_on
 
 
 @pytest.mark.thorough
-def test_duckdb_1(public: Path) -> None:
+def test_duckdb_1_prints_the_documented_rows(public: Path) -> None:
     python = python_of("duckdb_1")
     assert printed_text(python, "import duckdb; print(duckdb.__version__)", public) == "1.5.5"
     check(python, "DuckDB", public)
@@ -367,7 +367,7 @@ def test_the_command_line(public: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_node(public: Path) -> None:
+def test_node_prints_the_documented_rows(public: Path) -> None:
     folder = node_modules()
     text = program("node", "js")
     (public / "node_modules").symlink_to(folder / "node_modules")

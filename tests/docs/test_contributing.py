@@ -91,7 +91,7 @@ def test_named_paths_exist() -> None:
     assert len(words) > 50 and missing == []
 
 
-def test_its_names_are_those_of_the_code() -> None:
+def test_contributing_names_exist_in_the_code() -> None:
     """Of what a recipe says and its code does not show."""
     for name, path in (
         ("StrategyInfo", "policy/strategies.py"),
@@ -169,7 +169,7 @@ def publish_and_read(db: sqlanon.Database, policy: sqlanon.Policy, path: Path) -
 
 @pytest.mark.thorough
 @with_recipe("others")
-def test_a_requirement(registered_recipe: ModuleType, tmp_path: Path) -> None:
+def test_requirement_recipe_is_audited(registered_recipe: ModuleType, tmp_path: Path) -> None:
     policy = policy_of("A requirement", tmp_path)
     assert policy.privacy.others == (registered_recipe.Others(attribute="illness", rows=2),)
     with sqlanon.connect() as db:
@@ -184,7 +184,7 @@ def test_a_requirement(registered_recipe: ModuleType, tmp_path: Path) -> None:
 @pytest.mark.thorough
 @with_recipe("steepest")
 @pytest.mark.usefixtures("registered_recipe")
-def test_a_measure(tmp_path: Path) -> None:
+def test_measure_recipe_scores_a_release(tmp_path: Path) -> None:
     policy = policy_of("A measure", tmp_path)
     assert policy.search.measure == "steepest"
     with sqlanon.connect() as db:
@@ -197,7 +197,7 @@ def test_a_measure(tmp_path: Path) -> None:
 @with_recipe("descent")
 @pytest.mark.thorough
 @pytest.mark.usefixtures("registered_recipe")
-def test_a_strategy(tmp_path: Path) -> None:
+def test_strategy_recipe_publishes_a_release(tmp_path: Path) -> None:
     policy = policy_of("A strategy", tmp_path)
     assert policy.search.strategy == "descent"
     with sqlanon.connect() as db:
@@ -208,7 +208,7 @@ def test_a_strategy(tmp_path: Path) -> None:
 
 @with_recipe("listing")
 @pytest.mark.thorough
-def test_a_source(registered_recipe: ModuleType, tmp_path: Path) -> None:
+def test_source_recipe_is_read(registered_recipe: ModuleType, tmp_path: Path) -> None:
     policy = policy_of("A source", tmp_path)
     (tmp_path / "hospital.duckdb").unlink()  # the rows are those of the listing
     with sqlanon.connect(registered_recipe.Listing(ROWS)) as db:
@@ -218,7 +218,7 @@ def test_a_source(registered_recipe: ModuleType, tmp_path: Path) -> None:
 
 @with_recipe("vault")
 @pytest.mark.slow
-def test_an_engine(registered_recipe: ModuleType, tmp_path: Path) -> None:
+def test_engine_recipe_runs_a_policy(registered_recipe: ModuleType, tmp_path: Path) -> None:
     policy = policy_of("An engine", tmp_path)
     (tmp_path / "hospital.duckdb").unlink()
     connection = duckdb.connect()

@@ -142,7 +142,7 @@ def test_a_model_that_cannot_be_released_gives_nothing(warehouse: duckdb.DuckDBP
 
 
 @pytest.mark.slow
-def test_a_draft_is_no_model(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_draft_does_not_become_a_model(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """The table could not show the mark."""
     write(tmp_path, {"patients.toml": FILES["patients.toml"].replace("[release]", "[release]\ndraft = true")})
     with pytest.raises(sqlanon.ReleaseError, match="cannot show that it is a draft"):

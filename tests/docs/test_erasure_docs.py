@@ -35,7 +35,7 @@ table = "visits"
 
 
 @pytest.mark.thorough
-def test_the_code_prints_what_its_comments_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_prints_the_commented_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (code,) = blocks("python", PAGE)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
@@ -44,7 +44,7 @@ def test_the_code_prints_what_its_comments_say(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.thorough
-def test_the_commands_run_and_print_what_the_page_quotes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_print_the_quoted_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "policy.toml").write_text(POLICY, encoding="utf-8")
     (code,) = blocks("python", PAGE)

@@ -23,7 +23,7 @@ LIVE = (ROOT / "docs" / "how-to" / "live.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.thorough
-def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_page_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / FOLDER).mkdir()
     make_hospital(tmp_path / FOLDER / "hospital.duckdb")
     (tmp_path / FOLDER / "first.toml").write_text(blocks("toml", FIRST_POLICY)[0], encoding="utf-8")
@@ -51,7 +51,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("storage", ["v1.0.0", pytest.param("v2.0.0", marks=NO_SECURE)])
-def test_readers_cannot_do_what_the_page_forbids(tmp_path: Path, storage: str) -> None:
+def test_readers_are_denied_the_documented_accesses(tmp_path: Path, storage: str) -> None:
     """Rows that are estimated in plans, in views of both kinds; a temporary table in the place of the private one."""
     path = tmp_path / "t.duckdb"
     with duckdb.connect() as connection:
@@ -68,7 +68,7 @@ def test_readers_cannot_do_what_the_page_forbids(tmp_path: Path, storage: str) -
 
 
 @pytest.mark.slow
-def test_a_temporary_macro_takes_no_functions_place_as_the_page_says() -> None:
+def test_temporary_macro_does_not_replace_functions() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS q UNION ALL SELECT 2 UNION ALL SELECT 2")
         with sqlanon.connect(connection) as db:

@@ -18,7 +18,7 @@ BLOCKS = re.findall(r"^`(\S+?)`[^\n]*:\n\n```csv\n(.*?)^```$|^```console\n(.*?)^
 
 
 @pytest.mark.slow
-def test_each_command_prints_what_the_page_shows(tmp_path: Path) -> None:
+def test_commands_print_the_documented_output(tmp_path: Path) -> None:
     commands = 0
     for name, content, console in BLOCKS:
         if name:

@@ -86,7 +86,7 @@ def run_command(arguments: list[str], hospital: Path) -> str:
 
 
 @pytest.mark.thorough
-def test_the_commands(tutorial_output: dict[str, str]) -> None:
+def test_tutorial_commands_print_the_documented_figures(tutorial_output: dict[str, str]) -> None:
     suggest, risk, plan, anonymize, *verifications, attack = tutorial_output.values()
     assert "[attributes]" in suggest
     assert risk.startswith("5,000 rows in ")
@@ -111,7 +111,7 @@ def test_the_policy_with_several_requirements(workshop: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_sql(first_release: Path) -> None:
+def test_tutorial_sql_reads_the_release(first_release: Path) -> None:
     (script,) = blocks("sql", FIRST_POLICY)
     statements = [text for line in script.splitlines() if (text := line.partition("--")[0].strip())]
     with duckdb.connect(first_release, read_only=True) as connection:
@@ -130,7 +130,7 @@ def test_the_sql(first_release: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_catalog_is_what_the_page_says(first_release: Path) -> None:
+def test_catalog_tables_match_the_page(first_release: Path) -> None:
     catalog = first_release.with_name("sqlanon.catalog.duckdb")
     if os.name == "posix":
         assert catalog.stat().st_mode & 0o777 == 0o600
@@ -142,7 +142,9 @@ def test_the_catalog_is_what_the_page_says(first_release: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_python(workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_example_prints_the_documented_figures(
+    workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (program,) = blocks("python", FROM_PYTHON)
     folder = shutil.copytree(workshop, tmp_path / "workshop")  # releases of other tests would stand beside its own
     (folder / "sqlanon-demo" / "sqlanon.catalog.duckdb").unlink(missing_ok=True)
@@ -312,7 +314,7 @@ def test_the_policies_of_the_strategies(number: int, hospital: Path, tmp_path: P
 
 
 @pytest.mark.thorough
-def test_the_comparison(hospital: Path) -> None:
+def test_comparison_of_strategies_matches_the_page(hospital: Path) -> None:
     (command,) = blocks("sh", STRATEGIES)
     compare(command, hospital)
 

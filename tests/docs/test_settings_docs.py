@@ -18,7 +18,7 @@ PAGE = (ROOT / "docs" / "how-to" / "settings.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.thorough
-def test_the_commands(tmp_path: Path) -> None:
+def test_settings_commands_print_the_documented_output(tmp_path: Path) -> None:
     (tmp_path / FOLDER).mkdir()
     make_hospital(tmp_path / FOLDER / "hospital.duckdb", rows=2000)
     (tmp_path / FOLDER / "first.toml").write_text(blocks("toml", FIRST_POLICY)[0], encoding="utf-8")

@@ -46,7 +46,7 @@ def test_the_commands_run_and_the_checklist_quotes_them(tmp_path: Path, monkeypa
 
 
 @pytest.mark.thorough
-def test_the_checklist_quotes_what_is_printed_of_bad_releases(tmp_path: Path) -> None:
+def test_checklist_quotes_messages_about_bad_releases(tmp_path: Path) -> None:
     make_first(tmp_path)
     assert cli("anonymize", "first.toml", cwd=tmp_path).status == 0
     finer = ["attributes.birth_date.max_level=3", "search.suppression_limit=0.5"]

@@ -76,7 +76,7 @@ def test_every_page_is_built_and_in_the_navigation(site: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_no_link_is_broken(site: Path, pages: dict[Path, Page]) -> None:
+def test_all_links_resolve(site: Path, pages: dict[Path, Page]) -> None:
     broken = []
     checked = 0
     for path, page in pages.items():
@@ -95,7 +95,7 @@ def test_no_link_is_broken(site: Path, pages: dict[Path, Page]) -> None:
     assert checked > 500 and broken == []
 
 
-def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, Page]) -> None:
+def test_pages_load_only_local_files(site: Path, pages: dict[Path, Page]) -> None:
     elsewhere = [
         (path.name, address) for path, page in pages.items() for address in page.loaded if urlsplit(address).netloc
     ]

@@ -165,7 +165,7 @@ def test_the_tables_are_found(superset: Client, database: int) -> None:
     assert kinds["birth_date_labels"] == "table"
 
 
-def test_the_dataset_has_the_columns_and_what_they_are(superset: Client, dataset: int, prepared_folder: Path) -> None:  # noqa: F811  (the fixture)
+def test_dataset_has_columns_with_descriptions(superset: Client, dataset: int, prepared_folder: Path) -> None:  # noqa: F811  (the fixture)
     columns = superset.get(f"/api/v1/dataset/{dataset}")["result"]["columns"]
     with duckdb.connect(prepared_folder / "first.duckdb", read_only=True) as connection:
         expected = connection.execute(

@@ -34,7 +34,7 @@ def run(command: str) -> str:
 
 
 @pytest.mark.slow
-def test_its_steps(folder: Path) -> None:
+def test_warehouse_steps_run(folder: Path) -> None:
     plan, anonymize = (line for block in blocks("sh", PAGE) for line in block.splitlines())
     (query,) = blocks("sql", PAGE)
     assert query.strip() + ";" in run(plan)
@@ -60,6 +60,6 @@ def test_its_steps(folder: Path) -> None:
     assert {path.name for path in Path("for_snowflake").iterdir()} <= names | {"sqlanon_2_sex.parquet"}
 
 
-def test_it_names_every_dialect() -> None:
+def test_warehouse_page_names_every_dialect() -> None:
     (line,) = re.findall(r"^Dialects: (.*)\.$", PAGE, re.MULTILINE)
     assert tuple(re.findall(r"`(\w+)`", line)) == DIALECTS

@@ -105,7 +105,7 @@ def test_concat_that_passes_over_null_is_refused() -> None:
         translate_query(exp.Concat(expressions=[col("x"), col("y")]), "spark")
 
 
-def test_a_dialect_that_nothing_is_known_of_is_refused() -> None:
+def test_unknown_dialect_is_refused() -> None:
     with pytest.raises(UntranslatableError, match=r"'oracle'.*spark"):
         translate_query(col("x"), "oracle")
 

@@ -267,7 +267,7 @@ def relations(server: Server, schema: str = "shared") -> dict[str, str]:
 
 
 @pytest.mark.thorough
-def test_no_statement_asks_for_rows_of_the_source(small: Server) -> None:
+def test_statements_fetch_no_source_rows(small: Server) -> None:
     before = len(small.log())
     with sqlanon.connect() as db:
         policy = sqlanon.Policy(**small_tree())
@@ -395,7 +395,7 @@ def test_a_reader_sees_the_release_and_not_the_source(small: Server) -> None:
                 db.anonymize(sqlanon.Policy(**tree))
 
 
-def test_comments_tell_readers_what_was_done(small: Server) -> None:
+def test_comments_describe_the_release_to_readers(small: Server) -> None:
     release = publish()
     comment = small.rows("SELECT obj_description('shared.r'::regclass, 'pg_class')")[0][0]
     assert f"{release.manifest.released_rows} rows in {release.manifest.classes} classes" in comment
@@ -498,7 +498,7 @@ def test_names_may_have_quotes_and_dots(schemas: Server) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["quality", "class_sizes", "age_labels"])
-def test_names_of_what_only_files_have_are_free(small: Server, name: str) -> None:
+def test_file_only_relation_names_are_available_as_columns(small: Server, name: str) -> None:
     attributes = small_tree()["attributes"]
     attributes["age"]["min_level"] = 1
     release = publish(attributes=attributes, release={"postgres": HERE, "table": f"shared.{name}"})
@@ -517,7 +517,7 @@ def test_nothing_but_a_release_is_replaced(small: Server) -> None:
 
 
 @pytest.mark.thorough
-def test_a_view_that_is_replaced_keeps_what_others_have_of_it(small: Server) -> None:
+def test_replaced_view_keeps_grants_and_dependent_views(small: Server) -> None:
     publish()
     small.run(
         "DROP ROLE IF EXISTS watcher",
@@ -647,7 +647,7 @@ def test_a_failure_while_reading_names_the_server(schemas: Server) -> None:
 
 
 @pytest.mark.thorough
-def test_ctrl_c_ends_what_the_server_is_about(small: Server, tmp_path: Path) -> None:
+def test_ctrl_c_cancels_the_statement_on_the_server(small: Server, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     slow = 'query = "SELECT t.*, pg_sleep(1)::text AS s FROM clinic.t AS t"\nundeclared = "drop"'
     policy.write_text(
@@ -732,7 +732,7 @@ def test_a_release_does_not_go_into_the_schema_of_its_source(small: Server, monk
         (lambda address: re.sub(r":\d+/", ":no-port/", address), "not well formed"),
     ],
 )
-def test_errors_do_not_tell_the_address(
+def test_errors_do_not_reveal_the_address(
     small: Server, monkeypatch: pytest.MonkeyPatch, change: Any, message: str
 ) -> None:
     address = change(small.address())

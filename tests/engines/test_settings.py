@@ -122,7 +122,7 @@ def test_a_memory_limit_that_is_too_little_is_refused(size: str) -> None:
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1.5, "2", True, 1025, 10**11])
-def test_threads_that_are_no_number_of_them_are_refused(threads: Any) -> None:
+def test_invalid_thread_counts_are_refused(threads: Any) -> None:
     with pytest.raises(SourceError, match=r"threads: .* from 1 to"):
         sqlanon.connect("nowhere.duckdb", threads=threads)
 

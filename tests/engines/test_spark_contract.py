@@ -120,7 +120,7 @@ def watched_fetches(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
 @pytest.mark.least(2)
 @pytest.mark.parametrize("way", [*WAYS][::-1])
-def test_no_row_is_fetched(
+def test_source_rows_are_never_fetched(
     session: Any, way: str, watched_fetches: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a source comes what is grouped. A column that no requirement looks at comes with the release alone, and what

@@ -79,7 +79,7 @@ def test_values_come_back_as_they_went(engine: SparkEngine) -> None:
     assert none == (None,) * len(TYPES)
 
 
-def test_floats_that_are_no_numbers(engine: SparkEngine) -> None:
+def test_nan_and_infinity_are_fetched(engine: SparkEngine) -> None:
     uploaded = engine.upload("floats", pa.table({"x": [float("nan"), float("inf"), -0.0]}))
     with engine.stream(select_star(uploaded)) as reader:
         values = reader.read_all()["x"].to_pylist()
@@ -222,7 +222,9 @@ def test_dropped_tables_free_the_executors(spark_cluster: Cluster) -> None:
         (f"SELECT * FROM parquet.`/{SECRET}`", "the file or folder does not exist (PATH_NOT_FOUND)"),
     ],
 )
-def test_errors_tell_no_values(engine: SparkEngine, text: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_errors_reveal_no_values(
+    engine: SparkEngine, text: str, message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(sqlanon.SourceError) as error, engine.translate_errors():
         engine.rows(query(text))
     assert str(error.value).startswith(f"source.spark: Spark says: {message}")
@@ -249,7 +251,7 @@ def test_the_kind_of_error_is_the_callers(engine: SparkEngine) -> None:
         _ = 1 / 0
 
 
-def test_a_result_that_is_too_large_says_what_to_raise(spark: Any) -> None:
+def test_too_large_result_names_the_setting_to_raise(spark: Any) -> None:
     with (
         closing(SparkEngine(spark)) as engine,
         pytest.raises(sqlanon.SourceError, match=r"raise spark\.driver\.maxResultSize"),

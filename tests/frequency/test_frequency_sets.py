@@ -41,7 +41,7 @@ def _everything_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @settings(quick, max_examples=examples(4))
 @given(case=random_cases.cases())
-def test_the_optimum(case: Case) -> None:
+def test_optimal_search_matches_the_oracle(case: Case) -> None:
     search_checks.check(case, "optimal")
 
 
@@ -56,14 +56,14 @@ def test_the_answer_many(strategy: str, data: st.DataObject) -> None:
 @pytest.mark.slow
 @settings(quick, max_examples=examples(4))
 @given(case=privacy_cases.privacy_cases())
-def test_requirements(case: PrivacyCase) -> None:
+def test_requirements_match_the_oracle(case: PrivacyCase) -> None:
     privacy_checks.check(case)
 
 
 @pytest.mark.thorough
 @settings(thorough, max_examples=examples(60))
 @given(case=privacy_cases.privacy_cases())
-def test_requirements_many(case: PrivacyCase) -> None:
+def test_requirements_match_the_oracle_many(case: PrivacyCase) -> None:
     privacy_checks.check(case)
 
 

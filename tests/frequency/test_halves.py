@@ -60,14 +60,14 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 @settings(quick, max_examples=examples(10))
 @given(case=random_cases.cases())
-def test_the_optimum(case: Case) -> None:
+def test_optimal_search_with_halves_matches_the_oracle(case: Case) -> None:
     search_checks.check(case, "optimal")
 
 
 @pytest.mark.slow
 @settings(quick, max_examples=examples(5))
 @given(case=privacy_cases.privacy_cases())
-def test_requirements(case: PrivacyCase) -> None:
+def test_requirements_with_halves_match_the_oracle(case: PrivacyCase) -> None:
     privacy_checks.check(case)
 
 
@@ -112,19 +112,19 @@ def test_generalizations_refuted_by_half_of_the_classes_have_no_figures(
 @pytest.mark.slow
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("measure", ["discernibility", "average_class_size", "distinct"])
-def test_measures_that_learn_from_what_fails_count_all_classes(shares: list[float], measure: str) -> None:
+def test_measures_that_learn_from_failures_count_all_classes(shares: list[float], measure: str) -> None:
     people_lattice(measure)
     assert shares == []
 
 
 @pytest.mark.thorough
-def test_strategies_that_tell_of_what_fails_count_all_classes(shares: list[float]) -> None:
+def test_strategies_that_explain_failures_count_all_classes(shares: list[float]) -> None:
     people_lattice(strategy="samarati")
     assert shares == []
 
 
 @pytest.mark.slow
-def test_no_table_of_a_half_is_left() -> None:
+def test_tables_of_halves_are_dropped() -> None:
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE people AS {people(20_000)}")
     with sqlanon.connect(connection) as database:

@@ -88,7 +88,7 @@ def bounds_of(labels: Iterable[str | None], kind: RangeKind) -> dict[str | None,
         ),
     ],
 )
-def test_each_form(kind: RangeKind, expected: dict[str, tuple[Any, Any]]) -> None:
+def test_each_label_form_has_bounds(kind: RangeKind, expected: dict[str, tuple[Any, Any]]) -> None:
     assert bounds_of(expected, kind) == expected
 
 
@@ -102,7 +102,7 @@ NO_RANGES: Sequence[str | None] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["integer", "number", "date"])
-def test_labels_that_are_no_ranges_have_no_bounds(kind: RangeKind) -> None:
+def test_other_labels_have_no_bounds(kind: RangeKind) -> None:
     assert bounds_of(NO_RANGES, kind) == dict.fromkeys(NO_RANGES, (None, None))
     assert bounds_of(["1980-13"], "date") == {"1980-13": (None, None)}
 
@@ -171,7 +171,7 @@ def days_of(granularity: str, day: date) -> tuple[date, date]:
 @pytest.mark.slow
 @few
 @given(st.lists(st.dates(max_value=date(9999, 12, 26)), min_size=1, max_size=2, unique=True))
-def test_calendar_levels(values: list[date]) -> None:
+def test_bounds_of_calendar_labels_contain_their_days(values: list[date]) -> None:
     bench = Bench()
     for levels in (("day", "month", "quarter", "year", "decade"), ("day", "week")):
         bench.build(DatesRule(dates=levels), values, "DATE")

@@ -97,7 +97,7 @@ def test_mask_of_nearly_nothing_has_one_level(bench: Bench, values: list[str | N
     assert bench.labels() == dict.fromkeys(values, ("*",))
 
 
-def test_mask_of_a_novel_asks_for_levels(bench: Bench) -> None:
+def test_mask_of_long_texts_requires_levels(bench: Bench) -> None:
     assert "levels = 5" in bench.refused(MaskRule(mask="right"), ["a" * 2000], "VARCHAR")
     assert bench.build(MaskRule(mask="right", levels=1), ["a" * 2000], "VARCHAR").height == 2
 
@@ -221,7 +221,7 @@ def test_floats_next_to_a_bound(bench: Bench) -> None:
     assert bench.labels()[0.7][0].endswith("0.7, 0000000000000000.8)")
 
 
-def test_floats_are_what_they_look_like(bench: Bench) -> None:
+def test_floats_are_generalized_as_printed(bench: Bench) -> None:
     bench.build(intervals(0.1), [struct.unpack("f", struct.pack("f", 0.7))[0]], "FLOAT")
     assert [row[1] for row in bench.rows()] == ["[0.7, 0.8)"]
 
@@ -377,7 +377,7 @@ def test_intervals_of_dates_equal_plain_python(
 # --- dates
 
 
-def test_calendar_levels(bench: Bench) -> None:
+def test_dates_have_calendar_labels(bench: Bench) -> None:
     rule = DatesRule(dates=("day", "month", "quarter", "year", "decade"))
     bench.build(rule, [date(1980, 1, 2), date(987, 12, 31), None], "DATE")
     assert bench.labels() == {
@@ -449,7 +449,7 @@ def test_dates_equal_plain_python(bench: Bench, values: list[date]) -> None:
         assert week == f"{calendar.year:04}-W{calendar.week:02}"
 
 
-def test_partial_dates_have_the_label_of_the_shortest_period_that_they_tell(bench: Bench) -> None:
+def test_partial_dates_have_the_label_of_their_shortest_period(bench: Bench) -> None:
     bench.build(
         DatesRule(dates=("month", "quarter", "year", "decade")), ["1981", "1980-05", "1980-12-31", None], "VARCHAR"
     )
@@ -504,13 +504,13 @@ def test_malformed_partial_dates_are_unknown(bench: Bench, text: str) -> None:
 # --- suppress, categories, files, tables
 
 
-def test_suppress(bench: Bench) -> None:
+def test_suppress_rule_has_only_the_top_label(bench: Bench) -> None:
     hierarchy = bench.build(SuppressRule(), ["a", "b", None], "VARCHAR")
     assert (hierarchy.height, hierarchy.leaves, hierarchy.top) == (1, 3, "*")
     assert bench.build(SuppressRule(), [], "INTEGER[]").leaves == 0
 
 
-def test_categories(bench: Bench) -> None:
+def test_categories_build_a_nested_hierarchy(bench: Bench) -> None:
     tree = {"warm": {"reddish": ["red", "pink"]}, "cold": {"bluish": ["blue"]}}
     hierarchy = bench.build(categories(tree), ["red", None], "VARCHAR")
     assert (hierarchy.height, hierarchy.leaves, hierarchy.top) == (3, 4, "*")
@@ -536,7 +536,7 @@ def test_categories_of_other_types(bench: Bench) -> None:
     assert "keys that are not of type INTEGER: '1.5', 'seven'" in message
 
 
-def test_a_category_under_two_parents_is_no_tree(bench: Bench) -> None:
+def test_category_under_two_parents_is_refused(bench: Bench) -> None:
     tree = {"A": {"same": ["a"]}, "B": {"same": ["b"]}}
     assert "between levels 1 and 2: 'same' lies under 'A' and 'B'" in bench.refused(categories(tree), [], "VARCHAR")
 
@@ -672,7 +672,7 @@ def test_a_hierarchy_of_height_0(bench: Bench, file: Callable[..., FileRule]) ->
 
 
 @pytest.mark.slow
-def test_a_table(bench: Bench) -> None:
+def test_table_columns_become_levels(bench: Bench) -> None:
     bench.connection.execute("CREATE SCHEMA geo")
     bench.connection.execute(
         "CREATE TABLE geo.\"my.table; x\" AS FROM (VALUES (1, 5, DATE '2000-01-01'), "
@@ -704,7 +704,7 @@ def test_tables_that_are_refused(bench: Bench) -> None:
 # --- lists of rules
 
 
-def test_rules_compose(bench: Bench, file: Callable[..., FileRule]) -> None:
+def test_composed_rules_continue_each_other(bench: Bench, file: Callable[..., FileRule]) -> None:
     counties = file("0213;Middlesex;MA;all\n0214;Suffolk;MA;all\n1000;New York;NY;all")
     bench.connection.execute(
         "CREATE TABLE counties AS SELECT '02139' AS zip, 'Middlesex' AS county, 'x' AS x "
@@ -771,7 +771,7 @@ def test_the_query_is_made_without_data() -> None:
         hierarchy_query([TableRule(table="t")], VALUES, "VARCHAR")
 
 
-def test_known_heights(tmp_path: Path) -> None:
+def test_static_heights_need_no_data(tmp_path: Path) -> None:
     assert find_static_height([MaskRule(mask="right", levels=2)]) is None
     assert find_static_height([TableRule(table="t")]) is None
     assert find_static_height([FileRule(file=tmp_path / "no.csv")]) is None

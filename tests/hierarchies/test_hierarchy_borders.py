@@ -133,7 +133,7 @@ REFUSED: list[tuple[str, str, list[Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("content", "column_type", "values", "words"), REFUSED)
-def test_a_file_that_is_no_hierarchy_of_the_column_is_refused(
+def test_file_that_does_not_fit_the_column_is_refused(
     content: str, column_type: str, values: list[Any], words: list[str], bench: Bench, tmp_path: Path
 ) -> None:
     (tmp_path / "h.csv").write_text(content, encoding="utf-8")
@@ -158,7 +158,7 @@ def test_a_file_lists_ground_values_with_or_without_rows(
     assert bench.build(FileRule(file=tmp_path / "h.csv"), values, column_type).leaves == leaves
 
 
-def test_values_that_only_a_population_has_are_no_leaves_and_need_no_label(bench: Bench) -> None:
+def test_population_only_values_need_no_label(bench: Bench) -> None:
     """They have no rows."""
     bench.put(["a", "*", None, "c"], "VARCHAR")
     bench.connection.execute("""UPDATE "the values" SET rows = 0 WHERE value IS NULL OR value IN ('*', 'c')""")

@@ -25,7 +25,7 @@ def generalize(values: list[str | None], population_values: list[str], attribute
         return db.anonymize(policy).generalization["a"]
 
 
-def test_a_value_like_the_top_that_only_the_population_has_is_no_problem() -> None:
+def test_population_only_value_may_equal_the_top_label() -> None:
     assert generalize(["ab", "ab", "ac", "ac"], ["*"], MASK) == 0
 
 

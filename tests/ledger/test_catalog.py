@@ -146,7 +146,7 @@ def nothing_around(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "name"), [(letter, "c.duckdb"), (folder_there, "c.duckdb"), (nothing_around, "no/where/c.duckdb")]
 )
-def test_init_of_what_is_no_database_is_an_error_and_changes_nothing(
+def test_init_of_another_file_fails_and_changes_nothing(
     make: Any, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / name
@@ -310,7 +310,7 @@ def test_a_catalog_in_a_database_of_ones_own(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_release_or_the_source_is_no_catalog(after: tuple[Path, Any]) -> None:
+def test_release_or_source_is_refused_as_catalog(after: tuple[Path, Any]) -> None:
     """Policies, ground values and the secret would go to the readers of the release."""
     folder = after[0].parent
     release, source = folder / "release.duckdb", folder / "hospital.duckdb"
@@ -385,9 +385,7 @@ def test_without_a_catalog_nothing_is_written(folder: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_no_file_of_the_catalog_can_be_read_by_others_at_any_time(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_catalog_files_are_always_private(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The write-ahead log holds what the catalog does; and a new file is private before anything is in it."""
     seen: dict[str, int] = {}
     real = catalog.DuckDBEngine.execute
@@ -487,7 +485,7 @@ def test_init_of_a_database_that_is_held_is_a_clear_error(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_catalog_file_that_is_no_database_is_a_clear_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_catalog_file_of_another_format_is_a_clear_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     letter(folder / "sqlanon.catalog.duckdb")
     assert cli("anonymize", folder / "policy.toml").status == 2
     assert "sqlanon.catalog.duckdb" in capsys.readouterr().err

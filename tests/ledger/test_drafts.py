@@ -45,7 +45,7 @@ def ledger(place: Path) -> list[tuple[str, bool, bool]]:
 
 
 @pytest.mark.thorough
-def test_a_draft_says_so_wherever_it_is_read(folder: Path) -> None:
+def test_draft_is_marked_in_every_view(folder: Path) -> None:
     assert ledger(folder) == [("one", False, True), ("two", True, True)]
     with duckdb.connect(str(folder / "two.duckdb"), read_only=True) as connection:
         (marked,) = connection.execute("SELECT policy->>'draft' FROM sqlanon.manifest").fetchall()
@@ -87,7 +87,7 @@ def test_a_draft_does_not_take_the_place_of_a_release(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_catalog_is_needed_to_spare_a_release(folder: Path) -> None:
+def test_release_is_not_overwritten_without_a_catalog(folder: Path) -> None:
     requested_policy = policy(folder, "one", FINE_RACE).model_copy(update={"catalog": None})
     with pytest.raises(ReleaseError, match="a draft does not replace"):
         draft(requested_policy)
@@ -120,7 +120,7 @@ def test_drafts_and_releases_in_one_place(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_based_on_a_draft(folder: Path) -> None:
+def test_draft_is_refused_as_base(folder: Path) -> None:
     with pytest.raises(PolicyError, match="'two' is a draft"):
         publish(policy(folder, "three", {}, release={"after": ["two"]}))
     after_all = draft(policy(folder, "three", {}, release={"after": "all"}))

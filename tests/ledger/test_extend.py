@@ -281,7 +281,7 @@ def test_a_release_that_was_changed_is_not_extended(hospital: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_ledger_says_what_was_extended(hospital: Path) -> None:
+def test_ledger_records_the_extended_release(hospital: Path) -> None:
     insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)))
     extend(hospital)
     with duckdb.connect(str(hospital / "private.duckdb"), read_only=True) as connection:
@@ -327,7 +327,7 @@ def test_policies_that_cannot_be_extended_are_refused(hospital: Path, more: dict
 
 
 @pytest.mark.slow
-def test_keys_must_tell_rows_apart(hospital: Path) -> None:
+def test_extension_keys_must_be_unique(hospital: Path) -> None:
     insert(hospital, (None, 21, "m", "02131", "none"))
     with (
         sqlanon.connect() as db,

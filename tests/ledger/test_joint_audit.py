@@ -37,7 +37,7 @@ __all__ = ["hospital"]
 @pytest.mark.slow
 @settings(max_examples=examples(4), deadline=None)
 @given(releases(), st.booleans())
-def test_the_joint_audit_finds_what_plain_python_finds(case: dict[str, Any], ordered: bool) -> None:
+def test_joint_audit_matches_plain_python(case: dict[str, Any], ordered: bool) -> None:
     """Whatever the order in which attributes are compared; rows that are gone by what was made for new ones."""
     with duckdb.connect() as connection:
         link, k = built(connection, case)
@@ -159,14 +159,14 @@ def check_sets(case: tuple[list[Any], list[Any], int]) -> None:
 
 @settings(max_examples=examples(4), deadline=None)
 @given(st.integers(1, 2).flatmap(with_sets))
-def test_sets_meet_what_they_have_values_in_common_with(case: Any) -> None:
+def test_set_labels_match_labels_that_share_values(case: Any) -> None:
     check_sets(case)
 
 
 @pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(st.integers(1, 3).flatmap(with_sets))
-def test_sets_of_many_releases_meet_what_they_have_values_in_common_with(case: Any) -> None:
+def test_set_labels_of_many_releases_match_labels_that_share_values(case: Any) -> None:
     check_sets(case)
 
 

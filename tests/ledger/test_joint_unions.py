@@ -89,7 +89,9 @@ def test_all_queries_of_a_refusal_list_rows_beside_masked_ones(tmp_path: Path) -
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("search", "release"), [({}, MASKED), ({"strategy": "mondrian"}, {})])
-def test_attack_finds_what_the_audit_refuses(tmp_path: Path, search: dict[str, Any], release: dict[str, Any]) -> None:
+def test_attack_finds_victims_in_refused_unions(
+    tmp_path: Path, search: dict[str, Any], release: dict[str, Any]
+) -> None:
     load(tmp_path, 1, 200)
     publish(policy(tmp_path, "one", search, **release))
     change(tmp_path / "people.duckdb", CHANGES["joins"])
@@ -130,7 +132,7 @@ def test_overlapping_classes_do_not_hide_a_row_that_joins_leaves_or_changes(
             publish(policy(folder, "two", {"strategy": strategy}))
 
 
-def test_rows_without_a_value_are_no_masked_rows() -> None:
+def test_null_values_are_not_masked_rows() -> None:
     """The label of a NULL is NULL below the top, where masked rows have the top label."""
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE r AS FROM (VALUES ('*', NULL), ('*', 'F'), ('*', '*')) AS v(zip, sex)")

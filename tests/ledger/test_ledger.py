@@ -39,7 +39,7 @@ def with_one(hospital_of_before: tuple[Path, Path]) -> Path:
     return folder_again(*hospital_of_before)
 
 
-def test_two_releases_that_tell_more_together_are_refused(with_one: Path) -> None:
+def test_release_that_reveals_more_beside_another_is_refused(with_one: Path) -> None:
     with pytest.raises(AuditError, match=r"together with .*one\.duckdb") as refused:
         publish(policy(with_one, "two", FINE_ZIP))
     assert "complementary release" in str(refused.value)
@@ -160,7 +160,7 @@ def test_a_release_that_is_gone_cannot_be_based_on(with_one: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_it_may_be_left_out_of_the_ledger(hospital: Path) -> None:
+def test_release_may_be_left_out_of_the_ledger(hospital: Path) -> None:
     publish(policy(hospital, "one", FINE_RACE, release={"ledger": False}))
     publish(policy(hospital, "two", FINE_ZIP))
     with duckdb.connect(str(hospital / "private.duckdb"), read_only=True) as connection:
@@ -331,7 +331,7 @@ def test_a_release_with_parts_of_k_persons_is_published_after_an_earlier_one(tmp
 
 
 @pytest.mark.slow
-def test_no_generalization_hides_what_an_earlier_release_shows_of_few_rows(tmp_path: Path) -> None:
+def test_release_is_infeasible_beside_an_earlier_one_with_unique_ages(tmp_path: Path) -> None:
     """One row alone has each age there, as it is. Joined on the cost, it has the illness that is released now."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute(
@@ -470,7 +470,7 @@ def test_releases_in_another_catalog_of_any_name_are_reported(hospital: Path, pl
 
 
 @pytest.mark.thorough
-def test_files_that_are_no_catalogs_are_ignored(hospital: Path) -> None:
+def test_other_files_are_ignored_as_catalogs(hospital: Path) -> None:
     """Views of that name, broken files, pipes, links that lead nowhere: nothing is told, and nothing is waited for."""
     with duckdb.connect(hospital / "strange.catalog.duckdb") as connection:
         connection.execute("CREATE SCHEMA sqlanon")

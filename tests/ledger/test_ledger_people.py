@@ -105,7 +105,7 @@ def test_the_people_of_a_release_are_known_wherever_they_came_from(
 
 
 @pytest.mark.thorough
-def test_numbers_of_other_people_from_1_on_are_no_people_in_common(tmp_path: Path) -> None:
+def test_equal_sequential_ids_do_not_prove_common_people(tmp_path: Path) -> None:
     """All numbers of the one are in the other. But no column says the same of them more often than chance does."""
     make_tables(tmp_path, make_people(1), make_people(2))
     publish(policy_of(tmp_path, "visits", in_csv(tmp_path, "visits")))

@@ -101,7 +101,7 @@ def test_a_refused_release_by_force_where_only_the_earlier_one_generalizes(hospi
 @pytest.mark.parametrize(
     "search", [{"measure": "entropy"}, {"measure": "loss", "aggregate": "geometric"}, {"measure": "precision"}]
 )
-def test_the_marks_are_no_value_that_is_lost(hospital: Path, search: dict[str, Any]) -> None:
+def test_mark_columns_do_not_count_as_lost_values(hospital: Path, search: dict[str, Any]) -> None:
     """The score is that of the same rows by a policy without `after`: the marks were counted as an attribute."""
     search = {"suppression_limit": 0.5, **search}
     publish(policy(hospital, "one", FINE_RACE))

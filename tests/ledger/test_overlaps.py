@@ -298,7 +298,7 @@ def test_too_many_overlapping_pairs_are_refused(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.thorough
-def test_attack_says_where_classes_are_too_many_to_subtract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attack_reports_too_many_classes_to_subtract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes on with what it can compare."""
     draw = random.Random(0)
     load(tmp_path, [draw.randrange(60) for _ in range(100)], alone=False)
@@ -312,7 +312,7 @@ def test_attack_says_where_classes_are_too_many_to_subtract(tmp_path: Path, monk
 
 
 @pytest.mark.slow
-def test_classes_that_counts_tell_apart_meet_the_requirements(tmp_path: Path) -> None:
+def test_classes_distinguished_by_counts_meet_the_requirements(tmp_path: Path) -> None:
     """0-14 without 0-9 is ten people with HIV. Noise has no part in it, and no release by other bands can be a base."""
     load(tmp_path, AGES, alone=False)
     with duckdb.connect(tmp_path / "people.duckdb") as connection:
@@ -325,7 +325,7 @@ def test_classes_that_counts_tell_apart_meet_the_requirements(tmp_path: Path) ->
 
 
 @pytest.mark.thorough
-def test_queries_and_attacks_list_the_classes_that_counts_tell_apart(tmp_path: Path) -> None:
+def test_queries_and_attacks_list_classes_distinguished_by_counts(tmp_path: Path) -> None:
     """And no others: those of 10 to 14 years all have HIV."""
     load(tmp_path, AGES, alone=False)
     with duckdb.connect(tmp_path / "people.duckdb") as connection:
@@ -383,9 +383,7 @@ def test_a_group_that_meets_several_counts_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_refusal_says_what_was_found_where_the_rest_takes_too_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refusal_names_findings_before_the_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The two classes that share one row are named, although the flows of new rows are not followed."""
     load(tmp_path, AGES)
     publish(tmp_path, "one", {"intervals": [10]})

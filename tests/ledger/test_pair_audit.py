@@ -87,7 +87,7 @@ def swap_releases(case: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("is_forward_first", [True, False], ids=["forward first", "reverse first"])
 @pytest.mark.parametrize("seed", range(10))
-def test_the_audit_of_two_releases_finds_what_plain_python_finds(seed: int, is_forward_first: bool) -> None:
+def test_pair_audit_matches_plain_python(seed: int, is_forward_first: bool) -> None:
     case = case_of(seed)
     with duckdb.connect() as connection:
         linked, k = built(connection, case)

@@ -88,9 +88,7 @@ def people_of(connection: duckdb.DuckDBPyConnection, rows: list[Row], name: str)
 @pytest.mark.thorough
 @settings(max_examples=examples(60))
 @given(tables, tables, st.sampled_from(SECRETS))
-def test_samples_and_what_they_share_are_those_of_plain_python(
-    first: list[Row], second: list[Row], secret: str
-) -> None:
+def test_samples_and_their_intersection_match_plain_python(first: list[Row], second: list[Row], secret: str) -> None:
     with duckdb.connect() as connection, pytest.MonkeyPatch.context() as patch:
         patch.setattr(people_samples, "SAMPLED_PEOPLE", MOST)
         expected = [sample_people(rows, secret) for rows in (first, second)]

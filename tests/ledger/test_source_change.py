@@ -219,7 +219,7 @@ def test_another_policy_is_not_taken_for_another_source(visits: Path) -> None:
 
 
 @pytest.mark.slow
-def test_extend_counts_what_the_release_still_shows(tmp_path: Path) -> None:
+def test_extend_counts_deleted_rows_that_are_still_released(tmp_path: Path) -> None:
     folder = publish(tmp_path, person=False)
     change(folder / "h.duckdb", "DELETE FROM visits WHERE id < 3", CHANGE_A_VALUE, GROW)
     with sqlanon.connect() as db:
@@ -238,7 +238,7 @@ def test_extend_names_withdrawn_persons_where_it_is_refused(visits: Path) -> Non
 
 
 @pytest.mark.thorough
-def test_the_command_line_says_what_holds_and_what_to_do(
+def test_command_line_explains_the_change_and_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -272,7 +272,7 @@ def test_a_report_names_the_changed_source_without_figures(visits: Path) -> None
     assert "withdrawn" not in page
 
 
-def test_a_sample_without_anybody_who_left_says_nothing_of_the_others() -> None:
+def test_sample_without_departed_persons_proves_nothing() -> None:
     then = datetime(2026, 5, 1)
     assert SourceChange(then, 5000, 4999, withdrawn_persons=0, is_estimate=True).may_have_lost_rows
     assert SourceChange(then, 5000, 5000).may_have_lost_rows

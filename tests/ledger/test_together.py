@@ -59,7 +59,7 @@ def go(folder: Path, *costs: int) -> None:
 
 
 @pytest.mark.thorough
-def test_rows_that_came_or_are_gone_are_no_fewer_than_k(folder: Path) -> None:
+def test_added_and_removed_rows_number_at_least_k(folder: Path) -> None:
     publish(folder, "one", 3)
     come(folder, (100, 100), (101, 101))
     message = refusal_message(folder, "two", 3)

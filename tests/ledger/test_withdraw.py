@@ -101,7 +101,7 @@ def test_the_ledger_knows_which_version_is_out_and_which_was_replaced(visits: Pa
 
 
 @pytest.mark.thorough
-def test_a_removal_that_singles_somebody_out_is_refused_with_what_is_lost(visits: Path) -> None:
+def test_removal_that_singles_out_a_person_is_refused_with_its_cost(visits: Path) -> None:
     before = (visits / "r.duckdb").read_bytes()
     change(visits / "h.duckdb", DELETE_A_VISIT)
     with pytest.raises(AuditError, match="1 row is gone, fewer than 7 in one class") as error:
@@ -132,7 +132,7 @@ def test_changed_rows_are_published_as_they_are_now(visits: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_withdrawn_where_no_row_has_left(visits: Path) -> None:
+def test_withdraw_without_departed_rows_changes_nothing(visits: Path) -> None:
     change(visits / "h.duckdb", GROW, CHANGE_A_VALUE)
     with sqlanon.connect() as db:
         withdrawal = db.withdraw(policy_of(visits))
@@ -220,7 +220,7 @@ def test_a_result_that_others_have_overtaken_is_not_published(visits: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_release_of_which_nothing_is_left_is_to_be_removed(visits: Path) -> None:
+def test_release_without_remaining_rows_must_be_removed(visits: Path) -> None:
     change(visits / "h.duckdb", "DELETE FROM visits", GROW)
     with sqlanon.connect() as db, pytest.raises(ReleaseError, match=r"none of its rows is in the source any more"):
         db.withdraw(policy_of(visits))

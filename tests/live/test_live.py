@@ -127,7 +127,7 @@ def test_the_alarms_go_off_without_a_barrier(reader: duckdb.DuckDBPyConnection) 
 
 
 @pytest.mark.slow
-def test_statistics_tell_nothing_of_suppressed_rows(reader: duckdb.DuckDBPyConnection) -> None:
+def test_statistics_do_not_reveal_suppressed_rows(reader: duckdb.DuckDBPyConnection) -> None:
     for column in ("ward", "diagnosis", "cost", "since"):
         of_table = str(reader.execute(f"SELECT stats({column}) FROM patients LIMIT 1").fetchone())
         assert any(secret in of_table for secret in ("7", "SECRET", "-5", "1900")), column
@@ -150,7 +150,7 @@ QUESTIONS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("question", some(QUESTIONS, 4))
-def test_a_reader_filters_only_what_is_shown(reader: duckdb.DuckDBPyConnection, question: str) -> None:
+def test_reader_filters_apply_to_visible_rows_only(reader: duckdb.DuckDBPyConnection, question: str) -> None:
     """A condition, or an aggregate, on the view is one on all that it shows, copied."""
     reader.execute("CREATE TEMP TABLE copied AS SELECT ward, diagnosis, cost, since FROM patients_live")
     columns = "ward, count(*), sum(cost)" if "GROUP" in question else "ward, diagnosis, cost, since"
@@ -162,7 +162,7 @@ def test_a_reader_filters_only_what_is_shown(reader: duckdb.DuckDBPyConnection, 
 
 
 @pytest.mark.thorough
-def test_the_order_of_the_rows_tells_nothing(tmp_path: Path) -> None:
+def test_row_order_is_independent_of_the_table(tmp_path: Path) -> None:
     """It is the same whatever the order of the table is, in which people came."""
     orders = []
     for place in ("there", "back"):
@@ -197,7 +197,7 @@ def test_settings_of_a_reader_change_no_class(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_hostile_names(connection: duckdb.DuckDBPyConnection) -> None:
+def test_hostile_names_make_a_live_view(connection: duckdb.DuckDBPyConnection) -> None:
     schema, name, column = 'my "schema"', "t; drop 'x", '"><script>.col'
     quote = {identifier: '"' + identifier.replace('"', '""') + '"' for identifier in (schema, name, column)}
     table = f"{quote[schema]}.{quote[name]}"
@@ -240,7 +240,7 @@ def make_policy_of_types(k: int) -> sqlanon.Policy:
 
 
 @pytest.mark.slow
-def test_types(connection: duckdb.DuckDBPyConnection) -> None:
+def test_level_0_keeps_types_and_labels_are_text(connection: duckdb.DuckDBPyConnection) -> None:
     """Level 0 keeps its type, labels are text; an ENUM, which carries its whole dictionary, becomes text."""
     connection.execute("CREATE TYPE rank AS ENUM ('low', 'high', 'SECRET')")
     connection.execute(
@@ -308,7 +308,7 @@ def test_a_forbidden_label_is_never_shown(connection: duckdb.DuckDBPyConnection)
 
 
 @pytest.mark.slow
-def test_no_rows_later_and_none_now(connection: duckdb.DuckDBPyConnection) -> None:
+def test_emptied_and_empty_tables_show_no_rows(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT 1 AS q, 2 AS s FROM range(4)")
     l_and_t = {
         "l_diversity": [{"attribute": "s", "kind": "entropy", "l": 1}],
@@ -452,7 +452,7 @@ def test_a_failed_replacement_is_rolled_back(connection: duckdb.DuckDBPyConnecti
 
 
 @pytest.mark.thorough
-def test_dropping(connection: duckdb.DuckDBPyConnection) -> None:
+def test_drop_removes_only_the_named_view(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT i % 4 AS q FROM range(40) AS t(i)")
     policy = make_policy({"q": "suppress"})
     live(connection, policy)
@@ -598,7 +598,7 @@ def test_a_source_that_is_in_no_database(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_temporary_table_is_none_of_the_database(connection: duckdb.DuckDBPyConnection) -> None:
+def test_temporary_table_is_refused_as_live_source(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TEMP TABLE t AS SELECT 1 AS q FROM range(4)")
     with pytest.raises(SourceError, match="a temporary table"):
         live(connection, make_policy({"q": "suppress"}))
@@ -626,7 +626,7 @@ def policy_file(tmp_path: Path) -> Path:
     return tmp_path / "policy.toml"
 
 
-def test_the_command(policy_file: Path) -> None:
+def test_live_command_prints_its_figures(policy_file: Path) -> None:
     ended = cli("live", policy_file)
     status, output = ended.status, ended.out
     assert status == 0

@@ -83,7 +83,7 @@ OTHER_TYPES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("column", some(["age", "diagnosis", "others"], 3))
-def test_a_column_of_another_type_tells_nothing(altered_view: duckdb.DuckDBPyConnection, column: str) -> None:
+def test_changed_column_type_reveals_no_values(altered_view: duckdb.DuckDBPyConnection, column: str) -> None:
     """To compare the values to those of the hierarchies, the engine would cast them, and tell those that do not fit."""
     types = dict(altered_view.execute("SELECT column_name, column_type FROM (DESCRIBE t)").fetchall())
     for name in [name for name in types if name not in ("age", "diagnosis")] if column == "others" else [column]:
@@ -101,7 +101,7 @@ def test_a_column_of_another_type_tells_nothing(altered_view: duckdb.DuckDBPyCon
 
 
 @pytest.mark.slow
-def test_a_type_that_is_kept_is_no_other_one(connection: duckdb.DuckDBPyConnection) -> None:
+def test_unchanged_column_type_is_accepted(connection: duckdb.DuckDBPyConnection) -> None:
     values = [
         "1::UTINYINT",
         "2::HUGEINT",
@@ -231,7 +231,7 @@ def test_a_view_whose_table_is_gone_is_dropped_by_the_name_in_the_policy(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["live_views", "LIVE_Definitions"])
-def test_names_of_what_is_beside_the_views_are_refused(name: str) -> None:
+def test_names_of_support_tables_are_refused(name: str) -> None:
     with duckdb.connect() as connection, pytest.raises(SourceError, match="cannot be called"):
         connection.execute("CREATE TABLE t AS SELECT 1 AS q FROM range(3)")
         live(connection, make_policy({"q": "suppress"}), name)

@@ -115,7 +115,7 @@ def persons_of(rows: list[Record], release: oracle_privacy.Release) -> tuple[int
 
 
 @pytest.mark.parametrize("kind", some([*LISTED, "k"], 1))
-def test_a_view_shows_what_plain_python_releases_of_the_current_table(kind: str) -> None:
+def test_view_matches_plain_python_release_of_the_current_table(kind: str) -> None:
     seen: Counter[str] = Counter()
 
     @some_of_each

@@ -65,7 +65,7 @@ def test_a_release_below_the_full_domain_is_scored_by_it(tmp_path: Path) -> None
 
 
 @pytest.mark.thorough
-def test_its_score_is_published_verified_and_reported(tmp_path: Path) -> None:
+def test_custom_score_is_published_verified_and_reported(tmp_path: Path) -> None:
     policy = write(tmp_path, patients(1), "optimal", 0.2, "steepest")
     done = cli("anonymize", "policy.toml", "--json", cwd=tmp_path)
     document = json.loads(done.out)

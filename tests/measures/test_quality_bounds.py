@@ -58,7 +58,7 @@ def check_neighbours(measure: Measure, figures: dict[Levels, Figures], levels: L
 
 
 @pytest.mark.parametrize(("measure", "aggregate"), OBJECTIVES)
-def test_bounds_hold(measure: str, aggregate: str | None) -> None:
+def test_bounds_never_exceed_the_score(measure: str, aggregate: str | None) -> None:
     for number in (0, 5, 10, 20, 1, 2, 3):  # the first four have unknown values
         case = plain_case(number)
         weights = {next(iter(case.hierarchies)): 3.0} if aggregate in ("mean", "sum") else None

@@ -22,7 +22,7 @@ ROWS = [(0, 0, 5), (1, 10, 10), (2, 20, 14)]
 
 
 @pytest.mark.parametrize("columns", [1, 2])
-def test_links(columns: int) -> None:
+def test_linking_risk_matches_plain_python(columns: int) -> None:
     text = ", ".join(f"x AS x_{j}, y AS y_{j}" for j in range(columns))
     ranges = ", ".join(f"20.0 AS delta_{j}" for j in range(columns))
     with duckdb.connect() as connection:

@@ -178,7 +178,7 @@ def test_a_result_reports_the_expected_error_of_noise(usual: sqlanon.Result) -> 
 
 
 @pytest.mark.thorough
-def test_a_share_of_the_budget_is_what_a_run_says(source: Path) -> None:
+def test_reported_budget_share_is_spent(source: Path) -> None:
     changes: dict[str, Any] = {name: {"role": "quasi", "noise": {}} for name in ("height", "weight")}
     tree = with_privacy(policy_for(source), epsilon=3.5).model_dump()
     tree["attributes"] |= changes
@@ -598,7 +598,7 @@ def test_released_rows_of_a_view_are_judged_by_the_values_of_the_whole_source() 
 
 
 @pytest.mark.slow
-def test_confident_releases_verify_and_say_what_was_suppressed(source: Path, tmp_path: Path) -> None:
+def test_confident_releases_verify_and_report_suppression(source: Path, tmp_path: Path) -> None:
     policy = with_privacy(policy_for(source, search={"suppression_limit": 0.5}), confidence=0.9)
     with sqlanon.connect() as db:
         result = db.anonymize(policy)
@@ -985,9 +985,7 @@ def test_a_confident_release_is_part_of_its_source(source: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_without_opendp_it_is_an_error_at_once_that_says_what_to_install(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_opendp_names_the_extra_at_once(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "opendp"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "opendp", None)
@@ -1133,7 +1131,7 @@ def test_a_run_that_is_stopped_while_it_draws_ends_without_a_traceback(name: str
 
 
 @pytest.mark.thorough
-def test_risk_says_what_each_epsilon_would_cost(source: Path, usual: sqlanon.Result) -> None:
+def test_risk_reports_the_cost_of_each_epsilon(source: Path, usual: sqlanon.Result) -> None:
     with sqlanon.connect() as db:
         noise = db.risk(policy_for(source), epsilons=(0.5, 2, 1)).noise
     records = read_columns(usual, 3).records
@@ -1236,7 +1234,7 @@ def test_anonymize_prints_the_figures_of_noise(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_anonymize_says_the_figures_of_noise(folder: Path) -> None:
+def test_anonymize_prints_noise_figures(folder: Path) -> None:
     text = POLICY.replace("epsilon = 1.5", "epsilon = 1.5\nconfidence = 0.9")
     (folder / "policy.toml").write_text(text)
     ended = cli("anonymize", folder / "policy.toml")
@@ -1275,7 +1273,7 @@ def test_risk_prints_the_errors_of_each_epsilon(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["0", "a", "1,,2", *rarely("-1", "", "nan", "inf", "1;2")])
-def test_risk_refuses_what_is_no_epsilon(wrong: str, folder: Path) -> None:
+def test_risk_refuses_invalid_epsilons(wrong: str, folder: Path) -> None:
     ended = cli("risk", folder / "policy.toml", "--epsilon", wrong)
     assert ended.status == 2
     assert "epsilon" in ended.err.lower()
@@ -1301,7 +1299,7 @@ def test_plan_shows_the_stage_without_reading_a_row(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_compare_leaves_out_what_cannot_make_classes(folder: Path) -> None:
+def test_compare_leaves_out_noisy_attributes(folder: Path) -> None:
     ended = cli("compare", folder / "policy.toml", "--strategies", "optimal,mondrian", "--json")
     assert ended.status == 0, ended.err
     assert [entry["strategy"] for entry in json.loads(ended.out)] == ["optimal", "mondrian"]
@@ -1387,7 +1385,7 @@ def test_bounds_are_values_of_the_type(type_: str, bounds: list[float]) -> None:
         check_noise("(1), (2), (3), (4)", type_, {"bounds": bounds}, lambda result: result)
 
 
-def test_risk_counts_what_is_to_get_noise() -> None:
+def test_risk_counts_attributes_before_noise() -> None:
     table = pyarrow.table({"q": ["a", "b"] * 50, "x": list(range(100))})
     policy = make_policy({"q": "suppress", "x": {"role": "quasi", "noise": {"epsilon": 1.0}}}, k=5, table=None)
     with sqlanon.connect(table) as db:

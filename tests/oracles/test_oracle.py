@@ -124,7 +124,7 @@ def test_measure_by_hand(
     assert oracle.score(release, measure, aggregate, weights) == pytest.approx(expected, rel=1e-14, abs=0)
 
 
-def test_entropy_counts_what_is_suppressed() -> None:
+def test_entropy_counts_suppressed_rows() -> None:
     rows = [*[("asian", "02138")] * 2, ("black", "02139"), ("white", "02139"), ("white", "?")]
     release = Release(Table.of(rows, {"race": RACE, "zip": ZIP}), (0, 1), 2)
     # race: level 0 loses nothing, the suppressed are black, white, white. zip: 02138 × 2 and 02139 × 2 under
@@ -157,12 +157,12 @@ def test_null_joins_the_others_at_the_top_only() -> None:
     assert oracle.solve(rows, {"zip": ZIP}, 2, "0.34", "loss").levels == (1,)
 
 
-def test_no_rows_is_no_solution() -> None:
+def test_empty_release_is_not_a_solution() -> None:
     assert oracle.solve([], {"race": RACE}, 1, "1", "loss") is None
     assert oracle.solve([("asian",)], {"race": RACE}, 2, "1", "loss") is None
 
 
-def test_level_limits() -> None:
+def test_level_limits_restrict_solutions() -> None:
     rows, hierarchies = figure_3()
     solution = oracle.solve(rows, hierarchies, 2, "0", "height", level_limits={"zip": (2, 2)})
     assert solution is not None

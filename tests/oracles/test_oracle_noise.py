@@ -69,7 +69,7 @@ def test_several_attributes_are_near_by_their_scales() -> None:
     assert noise.linked_records(records, [1, 10], [0, 1]) == [0]
 
 
-def test_an_attribute_without_range_says_nothing() -> None:
+def test_attribute_without_range_reveals_nothing() -> None:
     records = [Noisy("a", (7.0, 0.0), (7.0, 9.0)), Noisy("a", (7.0, 10.0), (7.0, 9.0))]
     assert noise.linked_records(records, [1, 1], [0, 1], strict=True) == [1]
 
@@ -119,7 +119,7 @@ def test_remaining_rows_of_a_class_are_judged_again() -> None:
     assert survive(k=2, k_anonymity=[{"quasi": [], "k": 4}]) == {1, 2, 3, 4}
 
 
-def test_a_shield_takes_what_another_left_alone() -> None:
+def test_second_shield_suppresses_rows_kept_by_the_first() -> None:
     """Over x all six are together; once c is gone, with fewer than 3 of y = 2, x has fewer than 5 and all go."""
     shows = {"a": (1, 1), "b": (1, 1), "c": (1, 2)}
     records = [Noisy(place, (0.0,), (0.0,)) for place in "aabbcc"]

@@ -122,7 +122,9 @@ def test_diversity_of_a_class() -> None:
         ((55, 25), 2.2, 2, False),  # 55 < 55; in binary floating point 2.2 × 25 is more
     ],
 )
-def test_recursive_diversity(counts: tuple[int, ...], c: float, least: int, expected: bool) -> None:
+def test_recursive_diversity_compares_top_and_tail_counts(
+    counts: tuple[int, ...], c: float, least: int, expected: bool
+) -> None:
     assert distances.is_recursive_diverse(dict(enumerate(counts)), c, least) is expected
 
 
@@ -160,7 +162,7 @@ def test_null_is_a_sensitive_value() -> None:
     assert table.distributions == {"s": {None: Fraction(3, 4), "flu": Fraction(1, 4)}}
 
 
-def test_joint_diversity() -> None:
+def test_joint_diversity_counts_pairs_of_values() -> None:
     """Each attribute is diverse in the class; who knows one of them knows the other."""
     table = Source(
         [{"x": "a", "s": s, "t": t} for s, t in ("p1", "p2", "q3")] + [{"x": "b", "s": s, "t": 1} for s in "pq"],
@@ -180,7 +182,7 @@ def test_persons_are_counted_once() -> None:
     assert table.values(table.rows, "s") == {"flu": 3, "cold": 2}, "those without an id are one person"
 
 
-def test_population() -> None:
+def test_population_limits_are_checked_by_class() -> None:
     people = rows("a", "a", "b", "b", "b", "e", "-")
     table = source("a flu", "a flu", "b flu", "c flu", population=people)
     assert kept_values(table, {"k_map": 2}) == {"a", "b"}

@@ -66,7 +66,7 @@ def test_a_newcomer_is_found() -> None:
     assert ("victim", "k") in ways(together, 3, persons=[Person(("c",), (False, True))])
 
 
-def test_masked_rows_of_both_releases_are_no_finding() -> None:
+def test_rows_masked_in_both_releases_are_safe() -> None:
     together = Together([Released(rows(("ab", "flu", 3), ("abc", "HIV", 1)))] * 2, labels("abc"))
     assert not ways(together, 3)
 
@@ -79,7 +79,7 @@ def test_many_rows_can_be_a_newcomer_who_is_sure() -> None:
     assert ("victim", "k") not in ways(together, 3, persons=[Person(("a",), (False, True))])
 
 
-def test_three_releases_tell_more_than_two() -> None:
+def test_three_releases_reveal_more_than_two() -> None:
     """Each two of them can have two persons in a cell; all three have one of each value."""
     releases = [
         Released(rows((first, "flu", 2), (second, "flu", 2)))

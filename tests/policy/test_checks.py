@@ -59,7 +59,7 @@ def test_columns_that_are_never_released_have_no_other_role(role: str, column: s
     assert problems(attributes=columns, risk={"weights": column}) == weights
 
 
-def test_other_columns_are_no_key() -> None:
+def test_key_uses_only_the_named_columns() -> None:
     assert problems(source={"key": "number"}) == problems(source={"person": "number"}) == []
     assert problems(risk={"household": "home", "weights": "heft"}) == []
     assert problems(risk={"household": "home", "weights": "HOME"}) == ["risk.household"]
@@ -187,7 +187,7 @@ def test_patterns_of_paths_match_as_a_shell_does(pattern: str) -> None:
     ]
 
 
-def test_no_file_is_read_and_written(tmp_path: Path) -> None:
+def test_source_file_is_refused_as_output(tmp_path: Path) -> None:
     source, target = tmp_path / "one.duckdb", tmp_path / "other.duckdb"
     source.write_bytes(b"")
     (tmp_path / "linked.duckdb").hardlink_to(source)

@@ -184,7 +184,7 @@ NAMES_WHAT_IS_LOST = re.compile(r"(: the ledger then refuses|; without)")
 @pytest.mark.parametrize(
     "row", [row for rows in TABLE.values() for row in rows], ids=lambda row: f"{row.feature.label}|{row.beside.label}"
 )
-def test_no_message_advises_less_protection_without_naming_what_is_lost(row: Row) -> None:
+def test_advice_to_weaken_protection_names_the_loss(row: Row) -> None:
     assert "leave one of" not in row.message, "which of them protects people?"
     if row.feature in GUARANTEES and row.message not in NOT_USED:
         assert not ADVICE.search(row.message) or NAMES_WHAT_IS_LOST.search(row.message), row.message

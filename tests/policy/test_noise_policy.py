@@ -140,9 +140,7 @@ def test_noise_at_the_limits_is_allowed(noise: dict[str, Any], privacy: dict[str
         ({"epsilon": 2}, {"epsilon_total": 10.5}, "privacy.epsilon_total"),
     ],
 )
-def test_noise_that_hides_little_is_refused_unless_the_policy_says_so(
-    noise: dict[str, Any], privacy: dict[str, Any], place: str
-) -> None:
+def test_weak_noise_is_refused_unless_accepted(noise: dict[str, Any], privacy: dict[str, Any], place: str) -> None:
     where, message = only_problem(**tree(noise, privacy))
     assert where == place
     assert "above 10 noise hides little" in message and "links most rows" in message
@@ -190,7 +188,7 @@ def test_the_budget_of_a_record_is_shared_out(
     budgets=st.lists(st.none() | st.integers(1, 99).map(lambda n: n / 100), min_size=1, max_size=6),
     left=st.integers(1, 500),
 )
-def test_no_share_is_more_than_the_record_has(budgets: list[float | None], left: int) -> None:
+def test_budget_shares_stay_within_the_record_budget(budgets: list[float | None], left: int) -> None:
     record = sum(round(100 * budget) for budget in budgets if budget is not None) / 100
     record += left / 100 if None in budgets else 0
     attributes = {f"n{i}": noisy({} if budget is None else {"epsilon": budget}) for i, budget in enumerate(budgets)}
@@ -313,7 +311,7 @@ def test_mu_argus_makes_no_classes() -> None:
     assert "mu-argus" in message and "noise" in message and "optimal" in message
 
 
-def test_a_shield_is_over_what_is_generalized() -> None:
+def test_shield_covers_generalized_attributes_only() -> None:
     shields = [{"quasi": ["zip"], "k": 6}, {"quasi": ["age", "height"], "k": 7}]
     place, message = only_problem(**tree(privacy={"k_anonymity": shields}))
     assert place == "privacy.k_anonymity[1].quasi[1]"
@@ -608,7 +606,7 @@ def schema() -> Schema:
     return Schema(json.loads(json.dumps(Policy.model_json_schema())))
 
 
-def test_the_json_schema_accepts_what_the_policy_accepts(schema: Schema) -> None:
+def test_json_schema_accepts_valid_policies(schema: Schema) -> None:
     noises: list[dict[str, Any]] = [
         {},
         {"epsilon": 1},
@@ -638,7 +636,7 @@ def test_the_json_schema_accepts_what_the_policy_accepts(schema: Schema) -> None
         ({}, {"epsilon": 0}),
     ],
 )
-def test_the_json_schema_refuses_what_the_policy_refuses(noise: Any, privacy: dict[str, Any], schema: Schema) -> None:
+def test_json_schema_refuses_invalid_policies(noise: Any, privacy: dict[str, Any], schema: Schema) -> None:
     wrong = tree(noise, privacy)
     assert problems(**wrong)
     assert not schema.accepts(wrong)

@@ -46,7 +46,7 @@ def test_nothing_overridden_is_the_policy_of_the_file(tmp_path: Path) -> None:
         (["attributes.'a=b'={ role = 'identifying' }"], "[privacy]", "'a=b' = { role = 'identifying' }\n[privacy]"),
     ],
 )
-def test_a_setting_is_what_the_file_would_say(settings: Sequence[str], old: str, new: str, tmp_path: Path) -> None:
+def test_setting_equals_the_same_key_in_the_file(settings: Sequence[str], old: str, new: str, tmp_path: Path) -> None:
     changed = load_policy(tmp_path, *settings)
     assert old in HOSPITAL_POLICY
     (tmp_path / "policy.toml").write_text(HOSPITAL_POLICY.replace(old, new))
@@ -74,7 +74,7 @@ def test_a_setting_is_what_the_file_would_say(settings: Sequence[str], old: str,
         ("privacy.k=" + "[" * 5000, "its value is not TOML"),
     ],
 )
-def test_a_wrong_setting_says_what_is_meant(setting: str, message: str, tmp_path: Path) -> None:
+def test_wrong_setting_suggests_the_closest_key(setting: str, message: str, tmp_path: Path) -> None:
     messages = problems(tmp_path, setting)
     assert len(messages) == 1 and message in messages[0]
 
@@ -104,7 +104,7 @@ def test_a_list_is_given_whole(tmp_path: Path) -> None:
     assert "3" in str(changed.requirements)
 
 
-def test_another_strategy_leaves_out_what_only_the_first_knows(tmp_path: Path) -> None:
+def test_strategy_override_drops_settings_of_the_first_strategy(tmp_path: Path) -> None:
     text = HOSPITAL_POLICY.replace("[search]", '[search]\nstrategy = "mondrian"\nsummary = "set"')
     assert load_policy(tmp_path, text=text, strategy="optimal").search.strategy == "optimal"
     changed = load_policy(tmp_path, "search.summary=set", strategy="mondrian")

@@ -138,7 +138,7 @@ def test_the_policy_of_the_contract(tmp_path: Path) -> None:
     assert policy.catalog == CatalogSection(database=tmp_path / "private.duckdb")
 
 
-def test_defaults() -> None:
+def test_unset_keys_have_defaults() -> None:
     policy = Policy(**tree())
     assert policy.search == SearchSection()
     assert (policy.search.strategy, policy.search.measure, policy.search.aggregate) == (
@@ -320,7 +320,7 @@ def test_spellings_of_intervals_in_toml(tmp_path: Path) -> None:
     assert policy.attributes["c"].hierarchy == (days,)
 
 
-def test_rules_compose() -> None:
+def test_composed_rules_are_parsed() -> None:
     assert hierarchy([{"mask": "left", "levels": 2}, {"table": "x"}, "suppress"]) == (
         MaskRule(mask="left", levels=2),
         TableRule(table="x"),
@@ -610,7 +610,7 @@ def test_names_that_differ_in_case_only() -> None:
         ({"source": "a.duckdb", "release": "hard.duckdb"}, "release.database", "is the source"),
     ],
 )
-def test_no_file_is_read_and_written(
+def test_source_file_is_refused_as_output(
     sections: dict[str, str], place: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -639,7 +639,7 @@ def test_no_file_is_read_and_written(
         ("s3://data/*.parquet", "data/out.parquet", False),
     ],
 )
-def test_the_release_is_no_file_of_the_source(files: str, file: str, same: bool) -> None:
+def test_source_file_is_refused_as_release(files: str, file: str, same: bool) -> None:
     sections = tree(source={"files": files}, release={"file": file})
     if same:
         place, message = only_problem(**sections)
@@ -649,7 +649,7 @@ def test_the_release_is_no_file_of_the_source(files: str, file: str, same: bool)
         Policy(**sections)
 
 
-def test_the_release_is_no_hierarchy_file() -> None:
+def test_hierarchy_file_is_refused_as_release() -> None:
     place, message = only_problem(**zip_with(hierarchy={"file": "zip.csv"}), release={"database": "zip.csv"})
     assert place == "release.database"
     assert "hierarchy file of attributes.zip" in message
@@ -734,7 +734,7 @@ def test_a_missing_policy_is_not_mistaken_for_an_unlike_one(tmp_path: Path) -> N
         Policy.load(tmp_path / "Polcy.toml")
 
 
-def test_a_byte_order_mark_is_no_harm(tmp_path: Path) -> None:
+def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     file = tmp_path / "policy.toml"
     file.write_text(CONTRACT, encoding="utf-8-sig")
     assert Policy.load(file).privacy.k == 5

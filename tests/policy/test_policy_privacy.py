@@ -188,13 +188,13 @@ def test_each_requirement_is_enough_by_itself(kind: str) -> None:
 
 
 @pytest.mark.parametrize("privacy", [{}, {kind: [] for kind in LISTED}])
-def test_no_requirement_at_all(privacy: dict[str, Any]) -> None:
+def test_policy_without_requirements_is_refused(privacy: dict[str, Any]) -> None:
     place, message = only_problem(**tree(privacy))
     assert place == "privacy"
     assert "at least one requirement" in message
 
 
-def test_defaults() -> None:
+def test_unset_privacy_keys_have_defaults() -> None:
     diversity = LDiversity(attribute="a", kind="entropy", l=2)
     assert (diversity.c, diversity.joint) == (None, False)
     assert BetaLikeness(attribute="a", beta=1).kind == "enhanced"
@@ -581,7 +581,7 @@ def test_mistakes_of_a_population_are_named(population: Any, place: str, words: 
 
 
 @pytest.mark.parametrize("kind", OF_POPULATION)
-def test_requirements_that_need_a_population_ask_for_one(kind: str) -> None:
+def test_population_requirements_need_a_population_section(kind: str) -> None:
     privacy = {"k_map": 2, "delta_presence": {"max": 1}, "null_map": {"max": 0}, "wrong_map": {"max": 0}}
     place, message = only_problem(**tree({kind: privacy[kind]}) | {"population": None})
     assert place == f"privacy.{kind}"
@@ -691,7 +691,7 @@ def test_mistakes_of_the_person_column_are_named(person: Any, words: str) -> Non
     assert words in message
 
 
-def test_the_persons_of_a_population_are_no_quasi_attribute() -> None:
+def test_population_person_cannot_be_quasi_identifier() -> None:
     # A population has columns for the quasi attributes only: another of its columns may have any name.
     Policy(**tree({"k_map": 2}, population={"table": "voters", "person": "income"}))
     place, message = only_problem(**tree({"k_map": 2}, population={"table": "voters", "person": "Age"}))
@@ -845,7 +845,7 @@ def test_a_redacted_policy_shows_only_set_requirements() -> None:
 # --- schema ------------------------------------------------------------------------------------------
 
 
-def test_the_json_schema_accepts_what_the_policy_accepts(schema: Schema) -> None:
+def test_json_schema_accepts_valid_requirements(schema: Schema) -> None:
     sections = tree(
         EVERY_REQUIREMENT.model_dump(mode="json"),
         population={"files": "voters.csv", "person": "id"},
@@ -881,7 +881,7 @@ def test_the_json_schema_accepts_what_the_policy_accepts(schema: Schema) -> None
         ({"k": 2}, {"source": {"table": "t", "person": ""}}),
     ],
 )
-def test_the_json_schema_refuses_what_the_policy_refuses(
+def test_json_schema_refuses_invalid_requirements(
     privacy: dict[str, Any], sections: dict[str, Any], schema: Schema
 ) -> None:
     wrong = tree(privacy, **sections)

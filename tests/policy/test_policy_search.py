@@ -52,7 +52,7 @@ def test_a_policy_is_read_without_the_code_of_a_strategy() -> None:
     assert not [module for module in loaded if module.split(".")[1] in ("search", "recode", "engines", "sources")]
 
 
-def test_a_policy_that_asks_for_nothing_new_has_the_fingerprint_that_it_had() -> None:
+def test_unset_new_keys_keep_the_fingerprint() -> None:
     diverse = {"attribute": "ill", "kind": "distinct", "l": 2}
     document = tree({"suppression_limit": 0.05}, {"k": 5, "l_diversity": [diverse]})
     policy = sqlanon.Policy(**document, release={"database": "/x/r.duckdb"})

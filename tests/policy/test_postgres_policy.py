@@ -81,7 +81,7 @@ def test_addresses_without_a_password_may_stand_in_a_policy(address: str) -> Non
     assert policy.source.postgres == address
 
 
-def test_a_password_is_no_part_of_a_place() -> None:
+def test_password_is_left_out_of_locations() -> None:
     assert server_address("postgresql://holder:a?b@db/hospital") == "postgresql://db/hospital"
 
 
@@ -173,7 +173,7 @@ def test_the_same_place_by_options() -> None:
     assert server_address("postgresql://me@db:1/?dbname=x") == server_address("postgresql://you:pw@db:1/x")
 
 
-def test_without_the_extra_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_names_the_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "adbc_driver_postgresql", None)
     monkeypatch.setitem(sys.modules, "adbc_driver_postgresql.dbapi", None)
     policy = make_policy(ZIP, source={"postgres": HERE, "table": "t"}, table=None)
@@ -242,7 +242,7 @@ def test_a_file_has_no_table_and_a_server_needs_one(tmp_path: Path) -> None:
         ("inet", None),
     ],
 )
-def test_types(remote_type: str, local_type: str | None) -> None:
+def test_source_types_are_validated(remote_type: str, local_type: str | None) -> None:
     assert pg.to_duckdb_type(remote_type) == local_type
 
 

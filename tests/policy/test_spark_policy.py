@@ -64,7 +64,7 @@ def test_a_token_is_refused_and_not_repeated(address: str) -> None:
         "env:HERE",
     ],
 )
-def test_addresses(address: str) -> None:
+def test_spark_addresses_are_validated(address: str) -> None:
     policy = make_policy(ZIP, source={"spark": address, "table": "t"}, table=None)
     assert policy.source.spark == address
     assert is_spark(address) == (address != "env:HERE")

@@ -217,7 +217,7 @@ def test_two_runs_give_the_same(live: duckdb.DuckDBPyConnection, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_no_more_than_has_to_be_is_suppressed(live: duckdb.DuckDBPyConnection) -> None:
+def test_suppression_is_minimal(live: duckdb.DuckDBPyConnection) -> None:
     """Every class of at least k stays whole: a superset of the rows would hold a smaller class."""
     chance = random.Random(11)
     fill(live, "letter VARCHAR, number INTEGER", [((chance.choice("abcd"), chance.randrange(9)), 1) for _ in range(99)])
@@ -394,7 +394,7 @@ def check_solution(rows: list[tuple[Any, ...]], data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-def test_a_release_with_no_rows_is_no_solution(live: duckdb.DuckDBPyConnection) -> None:
+def test_empty_release_is_not_a_solution(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, "letter VARCHAR", [(("a",), 2)])
     for suppressed in ("drop", "mask"):
         sections = {"search": {"suppression_limit": 1}, "release": {"suppressed": suppressed}}
@@ -528,7 +528,7 @@ def test_an_unknown_value_takes_no_kept_class_with_it(
 
 
 @pytest.mark.slow
-def test_nothing_is_masked_where_an_attribute_has_no_top(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_rows_without_top_label_are_not_masked(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """A hierarchy of height 0 has no label that could hide an unknown value."""
     only = tmp_path / "only.csv"
     only.write_text("a\n", encoding="utf-8")

@@ -150,7 +150,7 @@ def test_a_full_disk_for_temporary_files_is_named(disk: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_command_line_says_which_disk_is_full(work: Path, disk: Path) -> None:
+def test_full_disk_is_named_in_one_line(work: Path, disk: Path) -> None:
     """Of a run that has no room for temporary files, or a catalog, a release: a line and status 2, no traceback."""
     path = policy_on_disk(work, disk, "database")
     (disk / "spill").mkdir()

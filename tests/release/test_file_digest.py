@@ -80,7 +80,7 @@ def test_the_digest_is_that_of_the_macro(engine: DuckDBEngine, type_: str, besid
         assert digest_of(engine, repeating) == expected
 
 
-def test_only_what_reads_the_same_where_it_is_equal_is_hashed_once(engine: DuckDBEngine) -> None:
+def test_values_with_distinct_texts_are_hashed_separately(engine: DuckDBEngine) -> None:
     """-0.0 equals 0.0, a month 30 days, and 'A' 'a' in some columns."""
     for type_ in ("DOUBLE", "FLOAT", "INTERVAL", "INTEGER[]", "VARCHAR COLLATE NOCASE", "BIGINT", "VARCHAR"):
         make(engine, type_)

@@ -154,7 +154,7 @@ def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path
         2,
     ),
 )
-def test_rows_are_compared_by_what_a_reader_can_tell_apart(query: str, parts: Sequence[str], folder: Path) -> None:
+def test_rows_are_compared_as_readers_see_them(query: str, parts: Sequence[str], folder: Path) -> None:
     """A zero gets a sign; a row takes the place of another."""
     release = publish(folder, PLACES[".duckdb"])
     forge(release.path, query)
@@ -315,7 +315,7 @@ def test_a_kept_version_that_contradicts_itself_is_found(folder: Path, claim: st
 
 
 @pytest.mark.slow
-def test_a_publication_that_may_not_have_happened_says_nothing_of_a_file(folder: Path) -> None:
+def test_uncertain_publication_does_not_fail_the_file(folder: Path) -> None:
     """The hash that a stopped run was about to publish is not held against what is there."""
     release = publish(folder, PLACES[".duckdb"])
     requested_policy = policy(folder, PLACES[".duckdb"])

@@ -382,7 +382,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", some(["SIGINT", "SIGTERM"], 2))
-def test_a_signal_interrupts_what_runs_and_not_the_cleaning(name: str) -> None:
+def test_signal_interrupts_the_run_but_not_its_cleanup(name: str) -> None:
     process = subprocess.Popen([sys.executable, "-c", CLEANING], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "here\n"

@@ -186,7 +186,7 @@ def test_a_run_that_is_killed_at_any_step_of_publishing_in_postgres(folder: Path
 
 
 @pytest.mark.slow
-def test_a_new_release_is_compared_with_what_a_killed_run_may_have_published(folder: Path) -> None:
+def test_new_release_is_compared_with_publications_of_killed_runs(folder: Path) -> None:
     """Its place cannot be read: it counts as out. Then it can, and the ledger has it, or forgets it."""
     (folder / "there").mkdir()
     first, second = policy(folder, "one", file_release("r.duckdb")), policy(folder, "two", file_release("two.duckdb"))

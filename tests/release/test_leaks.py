@@ -80,7 +80,7 @@ def released_needles(source: duckdb.DuckDBPyConnection) -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_no_private_value_is_in_a_release(
+def test_releases_contain_no_private_values(
     release: Path, suppression_kind: str, source: duckdb.DuckDBPyConnection
 ) -> None:
     content = release.read_bytes()
@@ -252,7 +252,7 @@ def failing_run(
 @pytest.mark.thorough
 @pytest.mark.parametrize("command", some(["anonymize", "risk"], 2))
 @pytest.mark.parametrize("name", some(FAILING, 3))
-def test_no_private_value_is_in_the_error_of_a_failing_run(
+def test_errors_contain_no_private_values(
     name: str,
     command: str,
     folder: Path,

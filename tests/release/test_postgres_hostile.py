@@ -386,7 +386,7 @@ def test_a_schema_that_is_renamed_between_two_statements_runs_nothing(
 
 
 @pytest.mark.thorough
-def test_a_schema_that_is_renamed_does_not_hide_what_is_beside_the_release(
+def test_renamed_schema_does_not_hide_other_relations(
     forged_release: tuple[Server, Manifest],
 ) -> None:
     """The checks of the schema are of the schema with the relations that are read, whatever it is called by then."""

@@ -348,7 +348,7 @@ def reads(server: Server, name: str, role: str = READER) -> bool:
 
 
 @pytest.mark.slow
-def test_a_reader_reads_what_the_holder_grants_and_no_version(empty: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_sees_granted_views_and_no_version_tables(empty: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     defaults = f"ALTER DEFAULT PRIVILEGES IN SCHEMA {SCHEMA}"
     empty.run(f"{defaults} GRANT SELECT ON TABLES TO {READER}", f"{defaults} GRANT ALL ON TABLES TO {OTHER}")
     monkeypatch.setenv("READER", empty.address(READER, "x"))
@@ -429,7 +429,7 @@ def in_postgres(source: dict[str, Any], place: str) -> sqlanon.Policy:
 
 
 @pytest.mark.slow
-def test_messages_say_which_right_is_missing(empty: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_name_the_missing_right(empty: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTHER", empty.address(OTHER, "x"))
     publish()
     for missing, message in (
@@ -453,7 +453,7 @@ def test_messages_say_which_right_is_missing(empty: Server, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-def test_without_the_right_to_temporary_tables_what_needs_none_works(
+def test_commands_without_temporary_tables_need_no_right_to_them(
     empty: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTHER", empty.address(OTHER, "x"))

@@ -120,7 +120,7 @@ OTHER_ENGINE = "UPDATE sqlanon.manifest SET engine = 'duckdb 1.5.0, python 3.11.
 
 
 @pytest.mark.slow
-def test_verify_finds_a_view_that_renames_columns_whoever_wrote_it(copy: Path) -> None:
+def test_verify_finds_views_that_rename_columns(copy: Path) -> None:
     rows = "SELECT zip, age, birth, illness, stay FROM patients_v1"
     change(copy, "DROP VIEW class_sizes", "CREATE VIEW class_sizes AS SELECT 1 AS one")
     change(copy, f"CREATE OR REPLACE VIEW patients(age, zip, birth, illness, stay) AS {rows}", OTHER_ENGINE)
@@ -180,7 +180,7 @@ def test_a_file_may_be_renamed_and_attached_under_any_name(copy: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", some(["quality", "Class_Sizes", "AGE_labels"], 3))
-def test_a_table_cannot_have_the_name_of_what_a_release_has_itself(name: str, folder: Path, tmp_path: Path) -> None:
+def test_reserved_relation_names_are_refused(name: str, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(sqlanon.PolicyError, match=r"release\.table: .* is .*: give the table another name"):
         policy(folder, table=name)
     with pytest.raises(sqlanon.ReleaseError, match="choose another name for the table"):
@@ -208,7 +208,7 @@ def test_class_sizes_and_quality_are_those_of_the_rows(published_release: sqlano
 
 
 @pytest.mark.slow
-def test_the_overview_says_what_was_done_to_each_attribute(published_release: sqlanon.Release) -> None:
+def test_overview_describes_each_attribute(published_release: sqlanon.Release) -> None:
     overview = {row[0]: row[1:] for row in fetch(published_release.path, "FROM release_overview")}
     assert list(overview) == list(ATTRIBUTES)
     assert overview["name"] == ("identifying", None, None, "left out")
@@ -260,7 +260,7 @@ def test_columns_and_tables_have_comments_that_a_tool_shows(published_release: s
         3,
     ),
 )
-def test_verify_finds_what_is_not_true_of_the_rows(statements: list[str], copy: Path) -> None:
+def test_verify_finds_descriptions_that_contradict_the_rows(statements: list[str], copy: Path) -> None:
     change(copy, *statements)
     compact_file(copy)
     assert failed_alone(copy) == {"comments and views"}
@@ -328,7 +328,7 @@ def test_labels_of_files_have_ends_where_they_hold_their_values(
 
 
 @pytest.mark.thorough
-def test_the_top_and_names_have_no_ends_and_null_is_no_label(tmp_path: Path) -> None:
+def test_top_and_named_labels_have_no_bounds_and_null_has_no_entry(tmp_path: Path) -> None:
     assert labels_of("(1), (2), (NULL)", {"intervals": [10]}, tmp_path, min_level=2) == [("*", 1, None, None)]
     labels = labels_of("('ab'), ('aa'), (NULL), ('b1')", {"mask": "right"}, tmp_path, min_level=1, max_level=1)
     assert labels == [("a*", 1), ("b*", 2)]
@@ -437,7 +437,7 @@ def suppressed_counts(tmp_path: Path, values: str, columns: list[str], k: int = 
 
 
 @pytest.mark.thorough
-def test_two_attributes_do_not_tell_what_one_may_not(tmp_path: Path) -> None:
+def test_two_attributes_do_not_reveal_hidden_counts_of_one(tmp_path: Path) -> None:
     """Of a state 20 are missing, and of one of its two cities 17: of the other one 3."""
     cities = [("MA", "Boston"), ("MA", "Cambridge"), ("NY", "NYC"), ("NY", "Albany")]
     rare = {"Boston": [4, 4, 4, 4, 1], "Cambridge": [3], "NYC": [4, 4, 4, 4, 4], "Albany": [3]}

@@ -436,7 +436,7 @@ def test_verify_finds_a_macro_that_lies(copy: Path) -> None:
         3,
     ),
 )
-def test_verify_finds_what_else_can_carry_a_private_value(statement: str, copy: Path) -> None:
+def test_verify_finds_other_objects_that_can_carry_private_values(statement: str, copy: Path) -> None:
     change(copy, statement)
     assert failed_alone(copy) & {"contents", "macros", "comments and views"}
 
@@ -592,7 +592,7 @@ def test_a_release_verifies_in_every_time_zone(zone: str, tmp_path: Path) -> Non
         "('1:', 'x'), ('1', ':x')",
     ],
 )
-def test_the_digest_tells_tables_apart_that_look_alike(values: str, published_release: sqlanon.Release) -> None:
+def test_digest_distinguishes_similar_tables(values: str, published_release: sqlanon.Release) -> None:
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{published_release.path}' AS r (READ_ONLY)")
         digests = set()
@@ -672,14 +672,14 @@ def test_commands_for_a_foreign_file_quote_its_name(name: str, command: str, tmp
     assert command in str(caught.value)
 
 
-def test_a_parquet_file_without_a_manifest_is_no_release(published_parquet: sqlanon.Release, tmp_path: Path) -> None:
+def test_parquet_file_without_manifest_is_refused(published_parquet: sqlanon.Release, tmp_path: Path) -> None:
     path = Path(shutil.copy(published_parquet.path, tmp_path / "copy.parquet"))
     rewrite(path, f"FROM '{path}'", with_manifest=False)
     with pytest.raises(ReleaseError, match="no manifest"):
         verify_file(path)
 
 
-def test_a_truncated_parquet_file_is_no_release(published_parquet: sqlanon.Release, tmp_path: Path) -> None:
+def test_truncated_parquet_file_is_refused(published_parquet: sqlanon.Release, tmp_path: Path) -> None:
     path = tmp_path / "copy.parquet"
     path.write_bytes(published_parquet.path.read_bytes()[:-9])
     with pytest.raises(ReleaseError):

@@ -176,7 +176,7 @@ def test_the_ledger_does_not_know_them(live: duckdb.DuckDBPyConnection, tmp_path
 
 
 @pytest.mark.slow
-def test_frames(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_frames_equal_the_released_table(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     pytest.importorskip("pandas", reason="the extra pandas is not installed")
     pytest.importorskip("polars", reason="the extra polars is not installed")
     with sqlanon.connect(live) as db:

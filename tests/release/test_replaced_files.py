@@ -135,7 +135,7 @@ def test_a_publication_that_is_overtaken_is_tried_again(overtaken: int, attempts
 
 
 @pytest.mark.parametrize("name", ["catalog.duckdb", "linked.duckdb", "source.csv"])
-def test_the_source_and_the_catalog_are_no_release(name: str, draft: ReleaseDraft, tmp_path: Path) -> None:
+def test_source_and_catalog_are_never_replaced(name: str, draft: ReleaseDraft, tmp_path: Path) -> None:
     catalog = tmp_path / "catalog.duckdb"
     catalog.write_bytes(b"")
     (tmp_path / "linked.duckdb").symlink_to(catalog)

@@ -266,7 +266,7 @@ def test_readers_always_find_the_view(place: Any) -> None:
 
 
 @pytest.mark.thorough
-def test_a_draft_that_is_replaced_is_no_draft_any_more(place: Any) -> None:
+def test_replaced_draft_loses_its_mark(place: Any) -> None:
     patients(place, 60)
     with sqlanon.connect(place) as db:
         result = db.anonymize(policy_of())

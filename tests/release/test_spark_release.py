@@ -168,7 +168,7 @@ def test_readers_find_rows_and_comments(place: Any, tmp_path: Path) -> None:
     assert "quasi-identifier" in comments["age"]
 
 
-def test_statements_behind_verify_give_what_it_saw(place: Any) -> None:
+def test_verify_statements_reproduce_its_results(place: Any) -> None:
     patients(place, 200)
     release = publish(place)
     digest, combinations, *row_statements = release.verify_sql()
@@ -326,7 +326,7 @@ def _files(spark: Any, name: str) -> list[Path]:
     return sorted(Path(json.loads(place)["location"].removeprefix("file:")).glob("*.parquet"))
 
 
-def test_order_tells_nothing_of_the_source(place: Any) -> None:
+def test_row_order_is_independent_of_the_source(place: Any) -> None:
     """Rows that are all alike but for a number, in the order of the source: where it is in a file, and in which."""
     rows = 40_000
     place.sql(f"CREATE TABLE clinic.t USING PARQUET AS SELECT 'a' AS zip, id AS number FROM range(0, {rows}, 1, 4)")

@@ -230,7 +230,7 @@ def test_a_release_is_held_against_one_in_memory(hospital: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_its_releases_are_audited(policy: sqlanon.Policy) -> None:
+def test_releases_of_a_custom_target_are_audited(policy: sqlanon.Policy) -> None:
     LOST.append(1)
     with sqlanon.connect() as db, pytest.raises(AuditError, match=r"399 rows are in the release \(expected: 400\)"):
         db.anonymize(policy).publish("memory:clinic")

@@ -79,7 +79,7 @@ def test_displays_are_plain_and_escaped(displayed: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_displays_say_what_a_thing_is(displayed: dict[str, Any]) -> None:
+def test_displays_describe_their_object(displayed: dict[str, Any]) -> None:
     texts = {name: Seen(display._repr_html_()).text for name, display in displayed.items()}
     for part in (
         "4-anonymity, distinct 2-diversity of ill",
@@ -113,7 +113,7 @@ def test_reprs_are_one_short_line(displayed: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_a_failed_verification_says_so(displayed: dict[str, Any]) -> None:
+def test_failed_verification_is_displayed_as_failed(displayed: dict[str, Any]) -> None:
     verification = displayed["verification"]
     broken = type(verification)(
         verification.path,

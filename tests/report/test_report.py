@@ -71,7 +71,7 @@ def records(charts: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", some(range(6), 3))
-def test_distributions_are_what_plain_python_counts(seed: int) -> None:
+def test_distributions_match_plain_python(seed: int) -> None:
     rng = random.Random(seed)
     values = [rng.choice(["a", "b", " ", "", None, "<b>", "z", *map(str, range(seed * 8))]) for _ in range(300)]
     few = rng.choice([1, 2, 5, 20])
@@ -144,7 +144,7 @@ def test_overlapping_ranges_are_spread_over_bins() -> None:
     assert all(n >= 5 for _, n in chart.bars)
 
 
-def test_medians_that_are_no_integers_are_no_ranges() -> None:
+def test_fractional_medians_are_not_read_as_ranges() -> None:
     """They have no width to draw, and each is a bar of its own."""
     with duckdb.connect() as connection:
         connection.execute(
@@ -163,7 +163,7 @@ def test_ranges_of_values_that_are_nearly_all_the_same() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_sizes_are_what_plain_python_counts(seed: int) -> None:
+def test_class_sizes_match_plain_python(seed: int) -> None:
     rng = random.Random(seed)
     rows = [(rng.choice("ab"), rng.choice([None, 1, 2, 3])) for _ in range(rng.choice([0, 1, 40]))]
     with duckdb.connect() as connection:
@@ -183,7 +183,7 @@ def test_sizes_are_what_plain_python_counts(seed: int) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("maximised", [False, True])
 @pytest.mark.parametrize("limit", some([10_000, 7, 60], 3))
-def test_the_frontier_is_what_plain_python_finds(maximised: bool, limit: int) -> None:
+def test_frontier_matches_plain_python(maximised: bool, limit: int) -> None:
     rng = random.Random(limit)
     nodes = [
         ([a, b], a + b, rng.choice(["satisfies", "satisfies", "violates", "open"]), rng.randrange(40), rng.randrange(9))
@@ -266,7 +266,7 @@ PUBLIC = ("public", *SLOW)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLIC)
-def test_no_private_value_is_in_a_page(name: str, pages: Pages, source: duckdb.DuckDBPyConnection) -> None:
+def test_pages_contain_no_private_values(name: str, pages: Pages, source: duckdb.DuckDBPyConnection) -> None:
     parsed = read(pages[name])
     everything = "\n".join([parsed.text, *parsed.scripts, *map(str, leaves(parsed.charts)), *dict(parsed.attributes)])
     everything += pages[name].read_text(encoding="utf-8")
@@ -290,7 +290,7 @@ def test_the_search_finds_private_values_in_the_private_page(pages: Pages, sourc
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", PUBLIC)
-def test_no_count_below_k_is_in_a_public_page(name: str, pages: Pages) -> None:
+def test_public_page_hides_counts_below_k(name: str, pages: Pages) -> None:
     drawn = list(records(read(pages[name]).charts))
     rows = [record["rows"] for record in drawn if "rows" in record]
     assert len(rows) > 20
@@ -318,7 +318,7 @@ def test_only_the_private_page_shows_the_source(pages: Pages) -> None:
 
 
 @pytest.mark.thorough
-def test_the_verdict_of_what_needs_the_source(pages: Pages) -> None:
+def test_requirements_that_need_the_source_hide_their_distance(pages: Pages) -> None:
     """A release alone cannot tell; with the source it holds, and how far it is from its limit is not told."""
     assert "not verifiable alone: against the release's own" in read(pages["duckdb"]).text
     for name in ("public", "beside"):
@@ -327,7 +327,7 @@ def test_the_verdict_of_what_needs_the_source(pages: Pages) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_of_a_policy_shows_what_its_release_shows(pages: Pages) -> None:
+def test_policy_page_equals_release_page(pages: Pages) -> None:
     policy, release = read(pages["public"]).charts, read(pages["duckdb"]).charts
     assert policy == release
 
@@ -544,7 +544,7 @@ def workshop(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_command(workshop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_command_writes_the_page(workshop: Path, capsys: pytest.CaptureFixture[str]) -> None:
     policy, release = workshop / "policy.toml", workshop / "release.duckdb"
     assert cli("report", policy, "-o", workshop / "page.html").status == 0
     assert not release.exists(), "nothing is published"

@@ -102,7 +102,7 @@ NAMES = ["public", "private", "release", "local", "large", "hostile"]
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_draws_and_asks_for_nothing(name: str, scheme: str, pages: dict[str, Path], browser: Browser) -> None:
+def test_page_draws_without_network_requests(name: str, scheme: str, pages: dict[str, Path], browser: Browser) -> None:
     assert pages[name].stat().st_size < 3 * MEGABYTE
     browser.scheme(scheme)
     browser.open(pages[name])
@@ -209,7 +209,7 @@ def test_a_page_is_accessible(name: str, scheme: str, pages: dict[str, Path], br
 
 
 @pytest.mark.thorough
-def test_axe_notices_what_is_not(pages: dict[str, Path], browser: Browser) -> None:
+def test_axe_detects_planted_problems(pages: dict[str, Path], browser: Browser) -> None:
     """The control of the test above."""
     axe = pytest.importorskip("axe_core_python", reason="axe is not there: pip install axe-core-python")
     browser.open(pages["public"])
@@ -235,7 +235,7 @@ def explore(browser: Browser, k: int, limit: float, levels: tuple[int, ...]) -> 
 
 
 @pytest.mark.thorough
-def test_the_explorer_says_what_anonymize_finds(pages: dict[str, Path], browser: Browser) -> None:
+def test_explorer_figures_match_anonymize(pages: dict[str, Path], browser: Browser) -> None:
     """Offline, from the one file: sliders are moved, and each time a real run has the same figures."""
     browser.scheme("light")
     browser.open(pages["private"])

@@ -94,7 +94,7 @@ POINTS = [(2, (0, 0, 0)), (5, (1, 1, 0)), (7, (1, 2, 1)), (31, (2, 3, 0)), (3, (
 
 
 @pytest.mark.thorough
-def test_the_page_shows_what_anonymize_finds(db: sqlanon.Database, data: dict[str, Any]) -> None:
+def test_page_figures_match_anonymize(db: sqlanon.Database, data: dict[str, Any]) -> None:
     seen = set()
     for k, levels in POINTS:
         page_figures = figures(data, levels, k)
@@ -113,7 +113,7 @@ def test_the_page_shows_what_anonymize_finds(db: sqlanon.Database, data: dict[st
 
 
 @pytest.mark.thorough
-def test_all_points_are_what_anonymize_finds(db: sqlanon.Database, data: dict[str, Any]) -> None:
+def test_all_points_match_anonymize(db: sqlanon.Database, data: dict[str, Any]) -> None:
     """The least loss over the page's generalizations is what an unbounded search finds, and so are its levels."""
     for k, limit in ((2, 0.0), (4, 0.03), (11, 0.0125), (20, 0.25), (60, 0.05)):
         result = db.anonymize(policy_of(k, limit))
@@ -183,9 +183,7 @@ def test_a_large_lattice_is_cut_to_a_box_around_the_chosen(
     assert "Find the best levels" not in controls(explorer)
 
 
-def test_the_time_is_limited_and_what_is_carried_is_whole(
-    db: sqlanon.Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_time_limit_leaves_complete_points(db: sqlanon.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.report.explorer.SECONDS", -1.0)
     explorer = build_explorer(db.anonymize(policy_of(5))._draft)
     assert explorer.data is not None

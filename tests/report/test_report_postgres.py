@@ -74,7 +74,7 @@ def test_the_public_page_is_the_same(results: tuple[sqlanon.Result, sqlanon.Resu
     assert "odd one" not in pages[1].text
 
 
-def test_the_private_page_has_what_was_counted(results: tuple[sqlanon.Result, sqlanon.Result], tmp_path: Path) -> None:
+def test_private_page_has_the_counts(results: tuple[sqlanon.Result, sqlanon.Result], tmp_path: Path) -> None:
     pages = []
     for i, result in enumerate(results):
         assert result.report(tmp_path / f"{i}.html", private=True)
@@ -88,7 +88,7 @@ def test_the_private_page_has_what_was_counted(results: tuple[sqlanon.Result, sq
     assert "In the source it was not counted." not in pages[0].text
 
 
-def test_charts(results: tuple[sqlanon.Result, sqlanon.Result]) -> None:
+def test_charts_of_postgres_and_duckdb_are_equal(results: tuple[sqlanon.Result, sqlanon.Result]) -> None:
     local_chart, remote_chart = (result.chart for result in results)
     for name in ("classes", "risk"):
         assert getattr(remote_chart, name)(private=True).to_dict() == getattr(local_chart, name)(private=True).to_dict()

@@ -65,7 +65,7 @@ def risk(facts: ReportFacts, title: str) -> ResidualRisk:
 
 
 @pytest.mark.thorough
-def test_the_shares_are_what_plain_python_counts(facts: ReportFacts) -> None:
+def test_shares_match_plain_python(facts: ReportFacts) -> None:
     diagnosis = [i // 10 % 3 if i // 10 < 9 else i % 4 for i in range(200)]
     values = [{diagnosis[j] for j in range(200) if j // 10 == i // 10} for i in range(200)]
     alone, few = sum(len(value) == 1 for value in values), sum(len(value) <= 2 for value in values)
@@ -137,7 +137,7 @@ def test_a_share_of_few_rows_is_not_shown() -> None:
 
 
 @pytest.mark.thorough
-def test_a_calm_page_says_so_and_names_unknown_figures(facts: ReportFacts) -> None:
+def test_page_without_findings_names_unknown_figures(facts: ReportFacts) -> None:
     text = render_page(facts)
     nothing, unknown = text.index("<h3>Nothing to report</h3>"), text.index("<h3>What this page cannot know</h3>")
     assert nothing < text.index("Being unique in the population") < unknown
@@ -217,7 +217,7 @@ def test_hostile_names_stay_text_in_findings() -> None:
 
 
 @pytest.mark.slow
-def test_a_draft_says_so(facts: ReportFacts) -> None:
+def test_page_of_a_draft_is_marked(facts: ReportFacts) -> None:
     claims = replace(facts.claims, policy={**facts.claims.policy, "draft": True})
     text = render_page(replace(facts, claims=claims))
     assert '<p class="private">DRAFT. This release is for trying out' in text
@@ -230,7 +230,7 @@ def test_a_draft_says_so(facts: ReportFacts) -> None:
 
 
 @pytest.mark.slow
-def test_a_public_page_says_what_is_left_of_each_column() -> None:
+def test_public_page_describes_the_remaining_detail_of_each_column() -> None:
     """Of a local strategy, too, and without the source; labels that few rows have are not counted."""
     with duckdb.connect() as connection:
         connection.execute(
@@ -271,7 +271,7 @@ def connection_rows(facts: ReportFacts) -> dict[str, list[str]]:
 
 
 @pytest.mark.slow
-def test_a_private_page_compares_with_earlier_releases_and_says_what_narrows(tmp_path: Path) -> None:
+def test_private_page_compares_earlier_releases_and_names_narrowing_columns(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "stays.duckdb")) as connection:
         connection.execute(TABLE.replace("'e' || (i % 2) AS entry", "'w' || (i // 10) || 'x' AS entry"))
     (tmp_path / "policy.toml").write_text(
@@ -301,7 +301,7 @@ def test_a_private_page_compares_with_earlier_releases_and_says_what_narrows(tmp
         ]
 
 
-def test_a_population_table_is_no_missing_population() -> None:
+def test_population_table_counts_as_population() -> None:
     sizes = ClassSizes.from_classes({1: 3, 5: 2})
     without, with_table = (uniques_in_source(sizes, None, 13, has_population=has_table) for has_table in (False, True))
     assert without.remedy.startswith("Set `population` in `[risk]`")
@@ -309,7 +309,7 @@ def test_a_population_table_is_no_missing_population() -> None:
 
 
 @pytest.mark.thorough
-def test_columns_of_two_values_are_no_finding_of_background_knowledge() -> None:
+def test_binary_columns_are_no_background_knowledge_finding() -> None:
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE t AS SELECT i % 2 AS q, 's' || (i % 3 // 2) AS s, 'one' AS c FROM range(90) AS r(i)"

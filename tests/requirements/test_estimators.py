@@ -242,7 +242,7 @@ def test_towards_the_whole_population_the_estimates_become_the_samples_uniquenes
 
 
 @pytest.mark.parametrize("name", get_args(Estimator))
-def test_the_ends(name: Estimator) -> None:
+def test_estimates_at_the_limits_of_sampling(name: Estimator) -> None:
     assert population_uniqueness({}, 1000, name) == 0
     assert population_uniqueness({1: 0, 3: 0}, 0, name) == 0
     assert population_uniqueness({2: 5, 9: 1}, 1000, name) == 0

@@ -114,7 +114,7 @@ INCOME_2 = ((3, 5, 9), (6, 8, 11), (4, 7, 10))
 @pytest.mark.parametrize(
     ("table", "ninths", "t"), some([(INCOME_1, (27, 12, 17), 0.375), (INCOME_2, (12, 12, 6), 0.16666666666666666)], 2)
 )
-def test_income_table(
+def test_income_table_matches_the_published_distances(
     connection: duckdb.DuckDBPyConnection, table: Sequence[Sequence[int]], ninths: Sequence[int], t: float
 ) -> None:
     whole = shares(Counter(value for some in table for value in some))
@@ -152,7 +152,7 @@ DISEASES_2 = (
 
 
 @pytest.mark.thorough
-def test_similar_diseases(connection: duckdb.DuckDBPyConnection) -> None:
+def test_similar_diseases_are_diverse_and_not_close(connection: duckdb.DuckDBPyConnection) -> None:
     """Tables 4 and 5, with a tree like figure 1: three stomach diseases are 3-diverse, and tell what is ill."""
     attributes = {"x": SUPPRESS, "s": {"role": "sensitive", "hierarchy": file_of(connection, "diseases", DISEASES)}}
     classes(connection, *DISEASES_1)
@@ -173,7 +173,7 @@ def test_similar_diseases(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 @pytest.mark.slow
-def test_skewness(connection: duckdb.DuckDBPyConnection) -> None:
+def test_skewed_class_is_diverse_and_not_close(connection: duckdb.DuckDBPyConnection) -> None:
     """One in a hundred of the table is positive, and every second of one class: 2-diverse, and not close."""
     classes(connection, ["negative", "positive"] * 50, ["negative"] * 9850 + ["positive"] * 50)
     assert passes(connection, X_AND_S, {"l_diversity": [{**S, "kind": "distinct", "l": 2}]})
@@ -255,7 +255,7 @@ Inpatients = tuple[duckdb.DuckDBPyConnection, dict[str, Any]]
 
 
 @pytest.mark.thorough
-def test_homogeneity(inpatients: Inpatients) -> None:
+def test_homogeneous_class_is_k_anonymous_and_not_diverse(inpatients: Inpatients) -> None:
     """Figure 2: 4-anonymous, and all four of their thirties have cancer."""
     assert passes(*inpatients, {"k": 4}, FIGURE_2)
     assert not passes(*inpatients, {"k": 5}, FIGURE_2)
@@ -268,7 +268,7 @@ def test_homogeneity(inpatients: Inpatients) -> None:
 
 
 @pytest.mark.slow
-def test_three_diverse(inpatients: Inpatients) -> None:
+def test_figure_3_is_3_diverse(inpatients: Inpatients) -> None:
     """Figure 3: every class has one value twice and two once."""
     assert passes(*inpatients, {"l_diversity": [{**S, "kind": "distinct", "l": 3}]}, FIGURE_3)
     assert not passes(*inpatients, {"l_diversity": [{**S, "kind": "distinct", "l": 4}]}, FIGURE_3)
@@ -282,7 +282,9 @@ def test_three_diverse(inpatients: Inpatients) -> None:
     ("c", "least", "expected"),
     some([(1, 2, False), (1.01, 2, True), (2, 3, False), (2.01, 3, True), (1000, 4, False), (0.001, 1, True)], 3),
 )
-def test_recursive_diversity(inpatients: Inpatients, c: float, least: int, expected: bool) -> None:
+def test_recursive_diversity_follows_definition_4_2(
+    inpatients: Inpatients, c: float, least: int, expected: bool
+) -> None:
     """Definition 4.2, r1 < c (r_l + ... + r_m): 2 < c (1 + 1) for l = 2, 2 < c 1 for l = 3, 2 < 0 for l = 4."""
     diverse = {"l_diversity": [{**S, "kind": "recursive", "c": c, "l": least}]}
     assert passes(*inpatients, diverse, FIGURE_3) is expected
@@ -345,7 +347,7 @@ def test_several_attributes_in_one_line(connection: duckdb.DuckDBPyConnection) -
 
 
 @pytest.mark.thorough
-def test_k_map(connection: duckdb.DuckDBPyConnection) -> None:
+def test_k_map_counts_the_population(connection: duckdb.DuckDBPyConnection) -> None:
     """Everybody is alone in the table, and one of two in the town."""
     people = [("02138", "ann"), ("02138", "bob"), ("02139", "cid"), ("02139", "dan"), ("02141", "eve")]
     create(connection, "people", "ZIP VARCHAR, name VARCHAR", people)
@@ -486,7 +488,7 @@ COUNTRIES = """
 
 
 @pytest.mark.slow
-def test_delta_presence(connection: duckdb.DuckDBPyConnection) -> None:
+def test_delta_presence_bounds_population_shares(connection: duckdb.DuckDBPyConnection) -> None:
     """Three of six Americans and two of three Europeans are in the private table: (1/2, 2/3)-present."""
     create(connection, "people", "zip VARCHAR, country VARCHAR", [row[:2] for row in PUBLIC])
     create(connection, "t", "zip VARCHAR, country VARCHAR", [row[:2] for row in PUBLIC if row[2]])
@@ -551,7 +553,7 @@ def test_distributions_are_of_persons_and_values(connection: duckdb.DuckDBPyConn
 
 
 @pytest.mark.slow
-def test_delta_disclosure(connection: duckdb.DuckDBPyConnection) -> None:
+def test_delta_disclosure_bounds_log_ratios(connection: duckdb.DuckDBPyConnection) -> None:
     """flu is a third of the table and half of a class: ln(3/2) = 0.405; cold ln(3/4) = -0.288, b: ln(1/2), ln(5/4)."""
     classes(connection, ["flu", "cold"] * 3, ["flu"] + ["cold"] * 5)
     for delta, expected in ((0.694, True), (0.693, False)):
@@ -561,7 +563,7 @@ def test_delta_disclosure(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 @pytest.mark.slow
-def test_beta_likeness(connection: duckdb.DuckDBPyConnection) -> None:
+def test_beta_likeness_bounds_relative_gain(connection: duckdb.DuckDBPyConnection) -> None:
     """rare: 1 in 10 of the table, 1 in 4 of a class: gain 1.5, under -ln 0.1 = 2.3.
     usual: 9 in 10 of the table, all of the other: gain 0.111, above -ln 0.9 = 0.105."""
     classes(connection, ["rare", "usual", "usual", "usual"] * 2, ["usual"] * 12)
@@ -576,7 +578,7 @@ def test_beta_likeness(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 @pytest.mark.slow
-def test_alpha_k(connection: duckdb.DuckDBPyConnection) -> None:
+def test_alpha_k_bounds_the_share_of_a_value(connection: duckdb.DuckDBPyConnection) -> None:
     classes(connection, ["flu", "cold", "flu", None], [None, None, None, "flu", "cold"])
     for alpha, expected in ((0.6, True), (0.59, False)):
         assert passes(connection, X_AND_S, {"alpha_k": [{**S, "alpha": alpha}]}) is expected
@@ -614,7 +616,7 @@ def test_conditions_on_the_kept_table(connection: duckdb.DuckDBPyConnection) -> 
 XYZ = dict.fromkeys("xyz", SUPPRESS)
 
 
-def test_shields(connection: duckdb.DuckDBPyConnection) -> None:
+def test_shields_hold_together_after_suppression(connection: duckdb.DuckDBPyConnection) -> None:
     """Suppressing for one makes classes of the other too small: only what holds for both stays."""
     rows = [("a", "a", i) for i in range(4)] + [("a", "b", 1), ("a", "b", 2), ("c", "b", 3)]
     create(connection, "t", "x VARCHAR, y VARCHAR, z INTEGER", rows)
@@ -632,7 +634,7 @@ def test_shields(connection: duckdb.DuckDBPyConnection) -> None:
     assert passes(connection, XYZ, {"k_anonymity": shields}, {"x": 1})
 
 
-def test_where_shields_leave_nothing_in_the_end_nothing_is_kept(connection: duckdb.DuckDBPyConnection) -> None:
+def test_shields_may_suppress_every_row(connection: duckdb.DuckDBPyConnection) -> None:
     """The 8 rows in the middle have 10 beside them for each shield, until both ends are suppressed for the other."""
     create(connection, "t", "x VARCHAR, y VARCHAR", [("a", "b")] * 2 + [("c", "b")] * 8 + [("c", "d")] * 2)
     privacy = {"k": 2, "k_anonymity": [{"quasi": ["x"], "k": 10}, {"quasi": ["y"], "k": 10}]}

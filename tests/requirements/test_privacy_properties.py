@@ -25,14 +25,14 @@ from support.lanes import examples, some
 @pytest.mark.parametrize("kind", KINDS)
 @settings(thorough, max_examples=examples(8))
 @given(data=st.data())
-def test_each_requirement(kind: str, strategy: str, data: st.DataObject) -> None:
+def test_each_requirement_matches_the_oracle(kind: str, strategy: str, data: st.DataObject) -> None:
     check(data.draw(privacy_cases.privacy_cases(kind)), strategy)
 
 
 @pytest.mark.slow
 @settings(quick, max_examples=examples(6))
 @given(case=privacy_cases.privacy_cases())
-def test_requirements_together(case: PrivacyCase) -> None:
+def test_combined_requirements_match_the_oracle(case: PrivacyCase) -> None:
     check(case)
 
 
@@ -46,7 +46,7 @@ def test_requirements_together_many(case: PrivacyCase) -> None:
 @pytest.mark.slow
 @thorough
 @given(case=privacy_cases.privacy_cases())
-def test_k_minimal(case: PrivacyCase) -> None:
+def test_k_minimal_search_matches_the_oracle(case: PrivacyCase) -> None:
     check(case, "k_minimal")
 
 

@@ -61,7 +61,7 @@ def test_classes_that_only_the_population_has_cost_nothing(strategy: str) -> Non
 @pytest.mark.thorough
 @pytest.mark.parametrize("countries", [{"Europe": ["DE", "FR"]}, {"*": ["DE", "FR"]}])
 @pytest.mark.parametrize("only", [False, True])
-def test_strangers_are_no_candidates_under_a_top_label_that_names_its_values(
+def test_strangers_do_not_match_a_top_label_that_names_its_values(
     countries: dict[str, list[str]], only: bool, tmp_path: Path
 ) -> None:
     """Of a hundred people six live in Europe. Only ``*`` may be any of them."""

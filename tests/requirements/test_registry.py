@@ -215,7 +215,7 @@ def test_other_policies_are_the_same_with_it() -> None:
         register(Others)
 
 
-def test_it_is_registered_once() -> None:
+def test_requirement_is_registered_once() -> None:
     with pytest.raises(ValueError, match="'others'"):
         register(Others)
 

@@ -136,7 +136,7 @@ def test_the_audit_of_recursive_diversity_is_strict_at_its_border(c: float, pass
     ("kind", "values", "passed"),
     [("distinct", "xy", True), ("distinct", "xx", False), ("entropy", "xy", None), ("entropy", "xx", False)],
 )
-def test_too_few_distinct_values_fail_whoever_has_them(kind: str, values: str, passed: bool | None) -> None:
+def test_too_few_distinct_values_fail_for_any_persons(kind: str, values: str, passed: bool | None) -> None:
     """A release alone does not show whose rows are whose: it shows the distinct values, and not their shares."""
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t AS SELECT 'a' AS ward, unnest({[*values]}) AS illness")

@@ -70,7 +70,7 @@ def by_class(rows: list[Row], person: bool, share: float | None) -> dict[Row, tu
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("person", [False, True])
 @pytest.mark.parametrize("share", [None, 0.25, 1.0])
-def test_classes_weigh_what_their_rows_or_persons_do(
+def test_class_weight_is_the_sum_of_its_rows_or_persons(
     seed: int, person: bool, share: float | None, connection: duckdb.DuckDBPyConnection
 ) -> None:
     rows = draw_rows(seed)

@@ -436,7 +436,7 @@ def test_the_statements_are_those_that_are_run(live: duckdb.DuckDBPyConnection) 
 
 
 @pytest.mark.slow
-def test_the_command(tmp_path: Path) -> None:
+def test_leakage_command_prints_gains(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("sex,zip\n" + "F,1\n" * 27 + "M,1\n" * 32 + "M,2\n")
     (tmp_path / "sex.csv").write_text("F;0.5\nM;0.5\n")
     (tmp_path / "policy.toml").write_text("""

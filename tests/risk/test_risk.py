@@ -421,7 +421,7 @@ def test_k_alone_scans_each_column_twice(live: duckdb.DuckDBPyConnection) -> Non
 
 
 @pytest.mark.thorough
-def test_json(live: duckdb.DuckDBPyConnection) -> None:
+def test_risk_report_serializes_to_json(live: duckdb.DuckDBPyConnection) -> None:
     privacy = {"k": 3, "average_risk": 0.1, "delta_presence": {"min": 0.1, "max": 5}}
     people = {"population": {"table": "people"}}
     plain = json.loads(json.dumps(assess(live, request_policy(privacy, **people)).to_dict()))
@@ -479,7 +479,7 @@ def run_risk(policy: Path, *options: str) -> str:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("persons", some([True, False], 2))
-def test_the_command(persons: bool, folder: Path) -> None:
+def test_risk_command_prints_figures(persons: bool, folder: Path) -> None:
     policy = folder / "policy.toml"
     policy.write_text(POLICY.format(person='person = "who"' if persons else ""), encoding="utf-8")
     lines = run_risk(policy).splitlines()
@@ -643,7 +643,7 @@ quick = settings(max_examples=examples(8), deadline=None, derandomize=True, supp
 @pytest.mark.slow
 @quick
 @given(case=privacy_cases.privacy_cases())
-def test_requirements_together(case: PrivacyCase) -> None:
+def test_risk_of_combined_requirements_matches_the_oracle(case: PrivacyCase) -> None:
     check(case)
 
 

@@ -239,7 +239,7 @@ def test_the_series_near_a_whole_class(size: int) -> None:
     assert individual_risk(size, 1.0) == individual_risk(size, 2.0) == 1 / size
 
 
-def test_francdat(live: duckdb.DuckDBPyConnection) -> None:
+def test_individual_risk_of_francdat_matches_sdcmicro(live: duckdb.DuckDBPyConnection) -> None:
     """The example of Capobianchi, Polettini and Lucarelli that sdcMicro has: f, F and the risk of its eight rows."""
     keys = [1, 2, 2, 3, 4, 5, 6, 1]
     weights = [18, 45.5, 39, 17, 541, 8, 5, 92]
@@ -255,7 +255,7 @@ def test_francdat(live: duckdb.DuckDBPyConnection) -> None:
 
 
 @pytest.mark.slow
-def test_sixty_persons(live: duckdb.DuckDBPyConnection) -> None:
+def test_leakage_of_sixty_persons_matches_print(live: duckdb.DuckDBPyConnection) -> None:
     """27 women and 33 men; print has 0.99 and 0.16, whose digits are cut off."""
     fill(live, [("F" if i < 27 else "M", None, None, None, i, None) for i in range(60)])
     (leak,) = assess(live, policy(1)).leakage
@@ -345,7 +345,7 @@ def test_the_journalist_and_the_size_of_the_population(section: Any, live: duckd
         assert getattr(risk.population, estimator.__name__) == (None if math.isnan(expected) else expected)
 
 
-def test_a_policy_that_limits_uniqueness_tells_the_population(live: duckdb.DuckDBPyConnection) -> None:
+def test_uniqueness_limit_requires_population_figures(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [(letter, None, None, None, i, None) for i, letter in enumerate(["a", "a", "b"])])
     attributes = {NAMES[0]: {"role": "quasi", "hierarchy": "suppress"}}
     limit = {"limit": 0.1, "population": 300, "estimator": "zayatz"}
@@ -399,7 +399,7 @@ def test_mistakes_of_the_risk_section_are_named(section: dict[str, Any], message
     assert message in str(raised.value)
 
 
-def test_a_policy_without_the_section_is_what_it_was() -> None:
+def test_policy_without_risk_section_is_unchanged() -> None:
     attributes = {"age": {"role": "quasi", "hierarchy": "suppress"}, "w": {"role": "insensitive"}}
     plain = sqlanon.Policy(attributes=attributes, privacy={"k": 2})
     risk_policy = sqlanon.Policy(attributes=attributes, privacy={"k": 2}, risk={"weights": "w", "population": 10})
@@ -559,7 +559,7 @@ def test_population_uniques_are_counted_by_level(
 
 
 @pytest.mark.slow
-def test_levels_of_what_has_none(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_attributes_without_levels_have_empty_ranges(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, [("a", None, None, 1, 1, "h")])
     with connect_to(live) as db:
         for first, second in [(NAMES[0], NAMES[0]), (NAMES[0], "who"), ("nothing", NAMES[1])]:
@@ -579,7 +579,7 @@ def test_levels_of_what_has_none(live: duckdb.DuckDBPyConnection, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_the_histogram() -> None:
+def test_histogram_groups_class_sizes_by_powers_of_two() -> None:
     sizes = ClassSizes.from_classes({1: 3, 2: 2, 3: 1, 5: 1, 16: 2, 17: 1})
     assert sizes.histogram == {"1": 3, "2": 2, "3-4": 1, "5-8": 1, "9-16": 2, "17-32": 1}
     assert ClassSizes.from_classes({}).histogram == {}

@@ -56,7 +56,7 @@ def publish(db: duckdb.DuckDBPyConnection, path: Path, **policy: Any) -> Path:
 
 
 @pytest.mark.thorough
-def test_attacks_tell_how_many_rows_are_decoys(
+def test_attacks_report_the_number_of_decoys(
     people: duckdb.DuckDBPyConnection, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """k counts them, and so do the victims: who reads these has to know."""
@@ -97,7 +97,7 @@ def test_composition_finds_every_sensitive_attribute(people: duckdb.DuckDBPyConn
 
 
 @pytest.mark.thorough
-def test_the_victims_of_what_came_and_went_have_the_names_of_the_attributes(
+def test_victims_of_added_and_removed_rows_have_attribute_names(
     people: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     """Also where one of the releases lacks an attribute that comes before others."""

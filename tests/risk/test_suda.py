@@ -139,7 +139,7 @@ NAMES = ('my "col"', "score", "class", "q0", "Größe", "a'b")
 @pytest.mark.slow
 @settings(max_examples=examples(24), deadline=None)
 @given(st.data())
-def test_it_is_what_brute_force_finds(data: st.DataObject) -> None:
+def test_result_equals_brute_force(data: st.DataObject) -> None:
     m = data.draw(st.integers(1, 5))
     values = st.sampled_from([None, "", "a", "A", "b"][: data.draw(st.integers(2, 5))])
     rows = data.draw(st.lists(st.tuples(*[values] * m), max_size=12))
@@ -151,7 +151,7 @@ def test_it_is_what_brute_force_finds(data: st.DataObject) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("type_", ["DATE", "DECIMAL(9, 2)", "DOUBLE", "TIMESTAMP"])
-def test_other_types(type_: str) -> None:
+def test_other_types_match_brute_force(type_: str) -> None:
     values = ["2020-01-01", "2020-02-01", None] if type_ in ("DATE", "TIMESTAMP") else ["1.50", "2", None]
     texts = [(values[i % 3], values[i // 3 % 3], values[i * i % 3]) for i in range(7)]
     with table_of(texts, NAMES[:3], type_) as connection, sqlanon.connect(connection) as db:
@@ -223,7 +223,7 @@ def test_the_contributions_of_the_example(order: str) -> None:
     ]
 
 
-def test_dis() -> None:
+def test_dis_scales_with_sample_uniques() -> None:
     assert compute_dis(0, 4, 0.1) is None
     assert compute_dis(3, 0, 0.1) == 1
     assert compute_dis(10, 20, 0.5) == pytest.approx(1 / 3)
@@ -254,7 +254,7 @@ def test_mistakes_are_refused_before_the_first_statement() -> None:
 
 
 @pytest.mark.slow
-def test_the_statements_run_and_say_the_same() -> None:
+def test_printed_statements_reproduce_the_result() -> None:
     """They are shown for attributes of up to three values."""
     rows = [("a", "x", "u"), ("a", "x", "v"), ("a", "y", "u"), ("b", "y", "u"), ("b", "y", None), ("b", "y", None)]
     with table_of(rows, "abc") as connection, sqlanon.connect(connection) as db:
@@ -272,7 +272,7 @@ def names_in(connection: duckdb.DuckDBPyConnection, query: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_nothing_is_left_in_the_database_of_the_user() -> None:
+def test_suda_leaves_no_tables_in_the_users_database() -> None:
     with table_of(GUIDE, "abcd") as connection:
         with sqlanon.connect(connection) as db:
             db.suda(policy_of("abcd")).records.fetchall()
@@ -294,7 +294,7 @@ def test_adult_has_the_msus_of_plain_python(data: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_command(tmp_path: Path) -> None:
+def test_suda_command_prints_scores(tmp_path: Path) -> None:
     with table_of(GUIDE, "abcd") as connection:
         connection.execute(f"COPY t TO '{tmp_path / 'people.parquet'}'")
     lines = ["[source]", 'files = "people.parquet"', "[attributes]"]

@@ -176,7 +176,7 @@ def test_a_file_is_refused_where_it_is_unclear_which_lines_are_bad(case: str, tm
 
 
 @pytest.mark.slow
-def test_an_invalid_utf_8_byte_is_no_bad_line(tmp_path: Path) -> None:
+def test_invalid_utf_8_byte_is_not_a_bad_line(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes((HEADER + ROWS + "5,m\n6,w,Fieber ä\n").encode("latin-1"))
     assert refusal(tmp_path / "people.csv").startswith("line 43 has the byte 0xE4, which is not valid UTF-8")
     assert read(tmp_path / "people.csv", encoding="latin-1")[0][-1] == (6, "w", "Fieber ä")
@@ -391,7 +391,7 @@ def test_risk_and_plan_warn(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_plan_says_how_far_it_reads(tmp_path: Path) -> None:
+def test_plan_reports_how_far_it_reads(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text(HEADER + "5,m\n" + "21,m,asthma\n" * 30_000 + "5\n")
     (tmp_path / "policy.toml").write_text(POLICY)
     done = cli("plan", "policy.toml", cwd=tmp_path)

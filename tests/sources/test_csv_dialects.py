@@ -111,7 +111,7 @@ def test_rows_that_look_like_comments_are_refused(row: str, tmp_path: Path) -> N
     assert copied_rows([str(path)]).total() == 23
 
 
-def test_a_quoted_number_sign_is_no_comment(tmp_path: Path) -> None:
+def test_quoted_number_sign_does_not_start_a_comment(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text(",".join(COLUMNS) + "\nn0,1,ill1\n" * 20 + "# half\n" + 'n0,1,"ill #1"\n' * 3)
     assert copied_rows([str(path)]) == {("n0", 1, "ill1"): 20, ("n0", 1, "ill #1"): 3}

@@ -60,7 +60,7 @@ KEYS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", KEYS)
-def test_a_key_says_how_a_file_is_written(case: str, tmp_path: Path) -> None:
+def test_keys_set_the_csv_format(case: str, tmp_path: Path) -> None:
     content, keys, rows = KEYS[case]
     (tmp_path / "people.csv").write_text(content)
     assert copy_rows(tmp_path / "people.csv", **keys) == rows
@@ -113,7 +113,7 @@ def test_a_file_of_shift_jis_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_byte_order_mark_within_quotes_is_no_letter_of_a_name(tmp_path: Path) -> None:
+def test_quoted_byte_order_mark_is_removed_from_the_name(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text('"\ufeffage";town\n21;Oslo\n53;Rome\n')
     with sqlanon.connect(str(path)) as db:

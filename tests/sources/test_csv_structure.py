@@ -234,7 +234,7 @@ def test_no_source_line_becomes_a_value_of_a_release(header: str, tmp_path: Path
         ("||", "the delimiter '|' twice between names"),
     ],
 )
-def test_lines_with_an_unusual_separator_are_no_values(tmp_path: Path, separator: str, message: str) -> None:
+def test_lines_with_an_unusual_separator_are_split(tmp_path: Path, separator: str, message: str) -> None:
     rows = [("age", "sex", "ill"), *((str(20 + i), "mf"[i % 2], "flu") for i in range(20))]
     file = tmp_path / "x.csv"
     file.write_text("".join(separator.join(row) + "\n" for row in rows))

@@ -118,7 +118,7 @@ def test_days_before_march_of_1900_are_those_that_excel_shows(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("serial", [-1, 0, 60, 2_958_466])
-def test_numbers_that_are_no_days_are_refused(serial: int, tmp_path: Path) -> None:
+def test_invalid_day_numbers_are_refused(serial: int, tmp_path: Path) -> None:
     path = people(tmp_path, [["day", "n"], [serial, 1]], formats={"A2": "yyyy-mm-dd"})
     assert "people.xlsx: cell A2 has the number" in refusal(path)
 
@@ -147,7 +147,7 @@ def test_days_before_the_first_one_of_the_workbook_are_refused(tmp_path: Path) -
         ("General", 43861, 43861),
     ],
 )
-def test_the_format_of_a_cell_says_what_a_number_is(code: str, number: float, value: Any, tmp_path: Path) -> None:
+def test_cell_format_decides_the_type_of_a_number(code: str, number: float, value: Any, tmp_path: Path) -> None:
     path = people(tmp_path, [["x", "y"], [number, 1]], formats={"A2": code})
     assert value_of(path)[1] == [value]
 
@@ -203,7 +203,7 @@ def test_a_formula_is_its_result(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_workbook_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_invalid_workbook_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "people.xlsx"
     path.write_bytes(b"PK\x03\x04 and no more")
     assert refusal(path) == "people.xlsx cannot be read as an Excel workbook: the file is broken"
@@ -346,7 +346,7 @@ def test_a_formula_of_totals_without_a_result_is_one_of_totals(tmp_path: Path) -
     [[["Ann", 21, "w"], ["Total", 74, "w"]], [["Total", 21, None], ["Bo", 53, "m"]], [["Ann", 21], ["Summer", 74]]],
     ids=["a text beside", "not the last row", "another word"],
 )
-def test_other_rows_are_no_totals(rows: list[list[Any]], tmp_path: Path) -> None:
+def test_other_rows_are_not_taken_for_totals(rows: list[list[Any]], tmp_path: Path) -> None:
     assert len(read(people(tmp_path, [["name", "age", "sex"], *rows]))[1]) == 2
 
 
@@ -395,7 +395,7 @@ def test_a_range_is_the_table(range_: str, tmp_path: Path) -> None:
         ("Patients!A9", "row 9 of sheet 'Patients' has no cells with values"),
     ],
 )
-def test_a_range_that_is_none_is_refused(sheet: str, message: str, tmp_path: Path) -> None:
+def test_invalid_range_is_refused(sheet: str, message: str, tmp_path: Path) -> None:
     assert message in refusal(people(tmp_path, [HEADER, *ROWS]), sheet)
 
 
@@ -610,7 +610,7 @@ cells = st.one_of(
 @pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(cells, cells), min_size=1, max_size=6), st.booleans())
-def test_each_cell_shows_what_openpyxl_reads(
+def test_cells_match_openpyxl(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[Any, Any]], from_1904: bool
 ) -> None:
     content = workbook([["a", "b", "c", "d"], *[[*row, "x", "y"] for row in rows]], from_1904=from_1904)

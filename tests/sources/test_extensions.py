@@ -73,7 +73,10 @@ def connection_with(name: str) -> duckdb.DuckDBPyConnection:
             patch.setattr(extensions, "_install", no_network)
             extensions.load_extension(DuckDBEngine(connection), name, "source", "this")
     except sqlanon.SourceError:
-        pytest.skip(f"DuckDB {duckdb.__version__} has no extension {name} here; test_with_extensions has one")
+        pytest.skip(
+            f"DuckDB {duckdb.__version__} has no extension {name} here; "
+            "test_extension_tests_pass_with_packaged_extensions has one"
+        )
     return connection
 
 
@@ -229,7 +232,7 @@ def test_a_value_of_another_type_in_sqlite_is_not_quoted(lite: Path) -> None:
     assert "make a view there that casts the column" in message
 
 
-def test_a_live_connection_uses_what_it_has_attached(lite: Path, expected_rows: list[Any]) -> None:
+def test_live_connection_uses_its_attached_databases(lite: Path, expected_rows: list[Any]) -> None:
     with connection_with("sqlite_scanner") as connection:
         connection.execute(f"ATTACH '{lite}' AS hospital (READ_ONLY)")
         with sqlanon.connect(connection) as db:
@@ -514,9 +517,7 @@ def test_the_password_of_mysql_is_in_the_environment_and_nowhere_else(
 # --- where an extension cannot be had
 
 
-def test_an_extension_that_is_missing_is_named_with_what_to_do(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_extension_is_named_with_a_remedy(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extensions, "_load", no_network)
     monkeypatch.setattr(extensions, "_find_packaged_file", lambda name: None)
     with sqlite3.connect(tmp_path / "x.db") as connection:
@@ -547,7 +548,7 @@ def test_an_extension_that_is_missing_is_named_with_what_to_do(
 
 
 @pytest.mark.thorough
-def test_with_extensions() -> None:
+def test_extension_tests_pass_with_packaged_extensions() -> None:
     """All of this file, with the newest DuckDB for which PyPI has extensions."""
     if extensions._find_packaged_file("sqlite_scanner") is not None:
         pytest.skip("this environment has the extensions")

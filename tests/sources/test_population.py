@@ -181,7 +181,7 @@ def test_masked_rows_match_the_whole_population(top: bool, tmp_path: Path) -> No
 
 
 @pytest.mark.thorough
-def test_a_person_in_several_combinations_does_not_prune_what_presence_allows(tmp_path: Path) -> None:
+def test_person_in_several_combinations_does_not_prune_feasible_levels(tmp_path: Path) -> None:
     """At the top two of five persons are there, which is too few; below, each class has enough: one is in both."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS FROM (VALUES (1, 'x'), (1, 'y'), (2, 'y')) v(who, place)")
@@ -216,7 +216,7 @@ def test_persons_are_found_again_where_types_differ(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("by_file", [True, False])
-def test_a_null_of_the_population_alone_is_no_leaf_of_the_source(by_file: bool, tmp_path: Path) -> None:
+def test_population_only_null_is_not_a_source_leaf(by_file: bool, tmp_path: Path) -> None:
     """Of four values two look alike: a third is lost. With a NULL of its own, the source has five."""
     labels = {"a": "x", "b": "x", "c": "y", "d": "y"}
     (tmp_path / "letters.csv").write_text("".join(f"{leaf};{label};*\n" for leaf, label in labels.items()))

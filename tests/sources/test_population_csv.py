@@ -34,7 +34,7 @@ def policy_of(tmp_path: Path) -> Any:
 
 
 @pytest.mark.slow
-def test_a_population_is_read_as_its_keys_say(policy_of: Any) -> None:
+def test_population_is_read_with_its_own_keys(policy_of: Any) -> None:
     with sqlanon.connect() as db:
         result = db.anonymize(policy_of(KEYS), record=False)
     assert result.generalization == {"town": 0}, "each town has nine people of the register"

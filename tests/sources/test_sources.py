@@ -115,7 +115,7 @@ def test_table_or_view_of_a_file(file: Path, tmp_path: Path, name: str, released
         4,
     ),
 )
-def test_query(file: Path, tmp_path: Path, query: str, released_table: Released) -> None:
+def test_query_is_released(file: Path, tmp_path: Path, query: str, released_table: Released) -> None:
     rows, _ = released_table(file, ROLES, tmp_path, source={"query": query, "undeclared": "drop"})
     assert rows == ROWS
 
@@ -173,7 +173,7 @@ def test_the_file_is_only_read(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_policy_says_where(file: Path, tmp_path: Path, released_table: Released) -> None:
+def test_policy_names_the_source(file: Path, tmp_path: Path, released_table: Released) -> None:
     source = {"database": str(file), "table": "people"}
     assert released_table(None, ROLES, tmp_path, source=source)[0] == ROWS
 
@@ -279,7 +279,7 @@ def csv_text(separator: str = ",", end: str = "\n") -> str:
 @pytest.mark.parametrize(
     ("separator", "end"), some([(separator, end) for separator in (",", ";", "\t", "|") for end in ("\n", "\r\n")], 3)
 )
-def test_csv(tmp_path: Path, separator: str, end: str, released_table: Released) -> None:
+def test_csv_file_is_released(tmp_path: Path, separator: str, end: str, released_table: Released) -> None:
     """02139 stays text: the attribute has a mask."""
     path = write(tmp_path / "people.csv", csv_text(separator, end))
     rows, types = released_table(path, ROLES, tmp_path, table=None)
@@ -302,14 +302,14 @@ def test_zip_stays_text_for_a_hierarchy_file(tmp_path: Path, released_table: Rel
 
 
 @pytest.mark.thorough
-def test_gzipped_csv(tmp_path: Path, released_table: Released) -> None:
+def test_gzipped_csv_file_is_released(tmp_path: Path, released_table: Released) -> None:
     path = tmp_path / "people.csv.gz"
     path.write_bytes(gzip.compress(csv_text(";").encode()))
     assert released_table(path, ROLES, tmp_path, table=None)[0] == ROWS
 
 
 @pytest.mark.thorough
-def test_quoted_csv(tmp_path: Path, released_table: Released) -> None:
+def test_quoted_csv_fields_are_released(tmp_path: Path, released_table: Released) -> None:
     lines = '"zip","a ""b"", c"\n' + '"02139","it, ""s""\nhere"\n' * 3 + "02138,\n" * 3
     path = write(tmp_path / "people.csv", lines)
     rows, types = released_table(path, {"zip": "mask", 'a "b", c': "suppress"}, tmp_path, table=None)
@@ -344,7 +344,7 @@ def test_null_in_csv(tmp_path: Path, released_table: Released) -> None:
 
 
 @pytest.mark.thorough
-def test_several_files(tmp_path: Path, released_table: Released) -> None:
+def test_several_files_are_read_as_one_table(tmp_path: Path, released_table: Released) -> None:
     for name in ("a1", "a2"):
         write(tmp_path / f"{name}.csv", csv_text())
     twice = Counter({row: 2 * n for row, n in ROWS.items()})
@@ -374,7 +374,7 @@ def test_files_that_do_not_fit_together(tmp_path: Path) -> None:
             db.anonymize(make_policy(ROLES, source={"files": files}))
 
 
-def test_file_that_is_not_what_its_name_says(tmp_path: Path) -> None:
+def test_file_of_another_format_than_its_extension_is_refused(tmp_path: Path) -> None:
     for name in ("people.parquet", "people.csv.gz"):
         path = write(tmp_path / name, csv_text())
         with sqlanon.connect(path) as db, pytest.raises(SourceError):
@@ -407,7 +407,7 @@ ARROW = pa.table({"zip": ["02130", "02131"] * 4, "age": pa.array([0, 1] * 4, pa.
 
 
 @pytest.mark.thorough
-def test_parquet(tmp_path: Path, released_table: Released) -> None:
+def test_parquet_files_are_released(tmp_path: Path, released_table: Released) -> None:
     pq.write_table(ARROW, tmp_path / "a1.parquet")
     pq.write_table(ARROW, tmp_path / "a[2].parquet")
     assert released_table(tmp_path / "a1.parquet", ROLES, tmp_path, table=None)[0] == ROWS
@@ -424,7 +424,7 @@ def test_parquet_names_that_differ_in_case_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_parquet_names_inside_of_structs_are_no_columns(tmp_path: Path) -> None:
+def test_fields_of_parquet_structs_are_not_columns(tmp_path: Path) -> None:
     path = tmp_path / "people.parquet"
     nested = {"inner": [{"zip": "x", "b": [{"age": 1}]}] * 8, "list": [[{"zip": 1}]] * 8, "map": [{"age": 1}] * 8}
     pq.write_table(pa.table({"zip": ARROW["zip"], **nested, "age": ARROW["age"]}), path)
@@ -459,7 +459,7 @@ def test_empty_arrow_table_is_infeasible() -> None:
 
 
 @pytest.mark.thorough
-def test_wide_table(tmp_path: Path) -> None:
+def test_wide_table_keeps_its_column_order(tmp_path: Path) -> None:
     names = [f"c{i}" for i in range(120)]
     wide = pa.table({name: [i % 7, i % 7, 1, 1] for i, name in enumerate(names)})
     quasi = dict.fromkeys(names[::24], "suppress")
@@ -514,7 +514,7 @@ def state(connection: duckdb.DuckDBPyConnection) -> dict[str, list[tuple[Any, ..
         3,
     ),
 )
-def test_live_connection(
+def test_live_connection_is_released_and_unchanged(
     live: duckdb.DuckDBPyConnection, tmp_path: Path, setup: str, source: dict[str, str], released_table: Released
 ) -> None:
     live.execute(setup)
@@ -550,7 +550,7 @@ def test_live_connection_of_several(live: duckdb.DuckDBPyConnection) -> None:
 
 
 @pytest.mark.slow
-def test_python_variables_are_no_tables(live: duckdb.DuckDBPyConnection) -> None:
+def test_python_variables_are_not_read_as_tables(live: duckdb.DuckDBPyConnection) -> None:
     arrow_people = ARROW
     assert live.execute("SELECT count(*) FROM arrow_people").fetchall() == [(arrow_people.num_rows,)]
     with sqlanon.connect(live) as db, pytest.raises(SourceError):
@@ -871,7 +871,7 @@ def test_null_is_a_value(live: duckdb.DuckDBPyConnection, tmp_path: Path, releas
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("ending", some(["parquet", "csv"], 2))
-def test_paths_are_no_patterns_and_their_folders_no_columns(tmp_path: Path, ending: str) -> None:
+def test_paths_are_read_literally_without_partition_columns(tmp_path: Path, ending: str) -> None:
     """``f[1]`` is that folder, not ``f1``; ``year=2020`` is no column."""
     for folder, rows in (("f[1]/year=2020", 8), ("f1", 90)):
         (tmp_path / folder).mkdir(parents=True)

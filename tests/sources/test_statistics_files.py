@@ -80,7 +80,7 @@ def test_numbers_dates_and_texts_of_spss_are_read_as_they_are() -> None:
 
 @pytest.mark.thorough
 @needs_pyreadstat
-def test_user_missing_values_are_kept_as_values_where_the_policy_says_so() -> None:
+def test_policy_can_keep_user_missing_values() -> None:
     _, columns = read("survey.sav", choices=ReadingChoices(value_labels=False, user_missing="keep"))
     assert columns["sex"] == [1, 2, 9, None, 1, 2]
     assert columns["age"] == [34, 98, 999, 18, None, 41]
@@ -140,7 +140,7 @@ def test_the_missing_codes_of_stata_become_null_or_are_kept_with_their_labels() 
 
 @pytest.mark.thorough
 @needs_pyreadstat
-def test_a_float_of_stata_is_no_longer_decimal_than_it_was() -> None:
+def test_stata_floats_keep_their_decimal_digits() -> None:
     types, columns = read("floats.dta")
     assert types == {"dose": "FLOAT", "whole": "BIGINT"}
     assert columns["whole"] == [1, 2, None]
@@ -308,7 +308,7 @@ def test_labels_of_a_column_that_has_none_are_refused(labels: tuple[str, ...], m
 
 @needs_pyreadstat
 @pytest.mark.thorough
-def test_suggest_decides_and_says_so_and_its_policy_runs(tmp_path: Path) -> None:
+def test_suggest_reports_its_decision_and_its_policy_runs(tmp_path: Path) -> None:
     (tmp_path / "small.sav").write_bytes((FOLDER / "small.sav").read_bytes())
     assert cli("suggest", "small.sav", "-o", "policy.toml", cwd=tmp_path).status == 0
     text = (tmp_path / "policy.toml").read_text(encoding="utf-8")

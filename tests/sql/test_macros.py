@@ -228,7 +228,7 @@ def digest(query: str) -> str:
         return text
 
 
-def test_the_digest_is_what_its_comment_says() -> None:
+def test_digest_matches_its_documented_definition() -> None:
     """Done again here in plain Python."""
     numbers = [1, 12, None, 0, -1, -(2**63), 2**63 - 1, 2**31, -(2**40) + 5]
     rows = [(number, None if i == 2 else f"ä{i}", i % 2 == 0) for i, number in enumerate(numbers)]

@@ -66,7 +66,7 @@ LIST = "['CLASS', 'say \"hi\"']"
 @pytest.mark.thorough
 @settings(max_examples=examples(100), deadline=None)
 @given(first=ROWS, second=ROWS, known_values=st.integers(0, 2))
-def test_macros_find_what_the_builders_find(
+def test_macros_match_the_attack_builders(
     first: list[Any], second: list[Any], known_values: int, db: Connection
 ) -> None:
     check_macros(first, second, known_values, db)
@@ -159,7 +159,7 @@ def test_a_column_that_has_the_name_of_a_figure_is_refused(db: Connection) -> No
             call_macro(db, call)
 
 
-def test_no_table_has_no_victims(db: Connection) -> None:
+def test_empty_list_of_tables_has_no_victims(db: Connection) -> None:
     fill(db, r=[], o=[])
     assert call_macro(db, "homogeneous_classes('r', ['class'], 'value_of')") == []
     assert call_macro(db, "complementary_classes('r', 'o', ['class'], ['value_of'])") == []

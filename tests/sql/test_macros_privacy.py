@@ -336,7 +336,7 @@ def test_li_et_al_incomes(classes: Sequence[Sequence[int]], distances: list[floa
     assert close(of_x(db, "t_closeness", distance="ordered"), [(max(distances), 3)])
 
 
-def test_homogeneity(db: Connection) -> None:
+def test_homogeneous_class_has_l_diversity_1(db: Connection) -> None:
     """A class of one value has l = 1, however large it is."""
     table_of(db, ["flu"] * 5, ["flu", "cold"])
     assert close(of_x(db, "l_diversity"), [(1, 1.0, INFINITY, 2)])
@@ -352,14 +352,14 @@ def test_a_class_of_equally_frequent_values_is_as_diverse_as_they_are_many(value
     assert math.log(entropy_l) >= math.log(values) - 1e-12
 
 
-def test_skewness(db: Connection) -> None:
+def test_skewed_class_is_diverse_and_not_close(db: Connection) -> None:
     """Half of a class positive, one in a hundred in the table: diverse, and not close."""
     table_of(db, ["yes", "no"], ["no"] * 98 + ["yes"] * 0)
     assert of_x(db, "l_diversity_classes")[0][2] == 2
     assert close(of_x(db, "t_closeness_classes")[0], (0, 2, 0.49))
 
 
-def test_similarity(db: Connection) -> None:
+def test_similar_values_are_diverse_and_not_close(db: Connection) -> None:
     """Three values with one parent: diverse, and by their tree as far from the table as one value."""
     table_of(db, ["ulcer", "gastritis", "cancer"], ["flu", "cold", "cough"])
     tree = [

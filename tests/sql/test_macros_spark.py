@@ -42,7 +42,7 @@ def text_of(value: Any) -> str:
 
 
 @pytest.mark.parametrize("example", EXAMPLES[1:], ids=range(len(EXAMPLES) - 1))
-def test_an_example_shows_what_it_gives(example: str, functions: Any) -> None:
+def test_examples_show_their_results(example: str, functions: Any) -> None:
     query, _, expected = example.partition(";\n")
     sql = functions.sql(query)
     rows = [
@@ -74,7 +74,7 @@ MACROS = """
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_they_say_what_the_macros_say(seed: int, functions: Any) -> None:
+def test_spark_functions_match_the_duckdb_macros(seed: int, functions: Any) -> None:
     rng = random.Random(seed)
     rows = [(rng.choice(["a", "A", "é", None]), rng.choice([None, "x", "y", "Y"])) for _ in range(rng.randrange(5, 60))]
     connection = duckdb.connect()
@@ -97,7 +97,7 @@ def test_they_say_what_the_macros_say(seed: int, functions: Any) -> None:
     functions.catalog.dropTempView("few")
 
 
-def test_nothing_is_an_answer_too(functions: Any) -> None:
+def test_empty_tables_have_results(functions: Any) -> None:
     none = "CAST(array() AS ARRAY<BIGINT>)"
     assert tuple(functions.sql(f"SELECT * FROM sqlanon.k_anonymity({none})").collect()[0]) == (None, 0, 0, 0)
     assert tuple(functions.sql(f"SELECT * FROM sqlanon.average_risk({none})").collect()[0]) == (None, None, 0)

@@ -64,7 +64,7 @@ def test_json_has_an_object_for_each_strategy(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_table(folder: Path) -> None:
+def test_compare_prints_one_row_for_each_strategy(folder: Path) -> None:
     ended = cli("compare", rewrite(folder, "0.1", '0.1\nmeasure = "distinct"'), "--strategies", "optimal, datafly")
     assert (ended.status, ended.err) == (0, "")
     header, *rows = [re.split(r"\s{2,}", line) for line in ended.out.splitlines()]
@@ -125,7 +125,7 @@ def test_a_statement_without_end_is_interrupted() -> None:
 
 
 @pytest.mark.slow
-def test_a_search_that_is_stopped_shows_its_best_and_says_so(folder: Path) -> None:
+def test_stopped_search_shows_its_best_result_and_is_marked(folder: Path) -> None:
     more = ("--set", "search.time_limit=0.000001", "--strategies", "optimal,datafly")
     ended = cli("compare", folder / "policy.toml", *more)
     assert ended.status == 0
@@ -134,7 +134,7 @@ def test_a_search_that_is_stopped_shows_its_best_and_says_so(folder: Path) -> No
 
 
 @pytest.mark.slow
-def test_nothing_is_published_or_recorded(folder: Path) -> None:
+def test_compare_publishes_and_records_nothing(folder: Path) -> None:
     before = {path.name for path in folder.iterdir()}
     assert cli("compare", folder / "policy.toml", "--strategies", "optimal").status == 0
     assert {path.name for path in folder.iterdir()} == before == {"hospital.duckdb", "policy.toml"}
@@ -169,7 +169,7 @@ def test_an_unsuitable_strategy_does_not_stop_the_comparison(folder: Path) -> No
     assert cli("compare", path, "--strategies", "iab").status == 1
 
 
-def test_where_nothing_is_found_the_answer_is_no(folder: Path) -> None:
+def test_compare_without_results_exits_with_1(folder: Path) -> None:
     path = rewrite(folder, "k = 5", "k = 401")
     ended = cli("compare", path, "--strategies", "optimal,datafly", "--json")
     assert ended.status == 1

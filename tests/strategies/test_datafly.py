@@ -116,7 +116,7 @@ def test_the_example_of_sweeney() -> None:
 @pytest.mark.parametrize(
     ("weights", "expected"), [({"ZIP": 4.0}, (1, 0)), ({"ZIP": 4.0, "race": 4.0}, (0, 1)), ({"race": 0.5}, (1, 0))]
 )
-def test_weights_decide_what_is_generalized_next(weights: dict[str, float], expected: Levels) -> None:
+def test_weights_decide_the_next_generalized_attribute(weights: dict[str, float], expected: Levels) -> None:
     """4 ZIPs of weight 4 are fewer than 3 races: then the races are generalized first, and that is enough for k = 2."""
     case = replace(FIGURE_3, measure="loss", weights=weights)
     with anonymize_case(case, "datafly") as (result, _):

@@ -176,7 +176,7 @@ def test_no_key_is_above_a_score_by_each_measure(measure: str, aggregate: str | 
         check_keys(Case(rows_of(draw), TREES, k, limit, measure, aggregate, weights), step)
 
 
-def test_bounds_rise_with_what_has_to_be_suppressed() -> None:
+def test_bounds_rise_with_necessary_suppression() -> None:
     """Without a limit nothing is hopeless: the bound of a box still rises with the rows that are suppressed in it."""
     case = Case(rows_of(random.Random(3)), TREES, 3, "1", "loss", None, None)
     with keys_compared({}) as seen:

@@ -364,7 +364,7 @@ def met_by_paths(table: Stop, search: LatticeSearch) -> set[Levels]:
 
 
 @pytest.mark.parametrize("strategy", WIDE)
-def test_where_nothing_satisfies_only_an_exhaustive_search_says_so(strategy: str) -> None:
+def test_only_exhaustive_search_proves_infeasibility(strategy: str) -> None:
     case = stop(1, "rows")
     none = replace(case, case=replace(case.case, k=len(case.case.rows) + 1, limit="0.5"))
     outcome = search_by(strategy, none.search())
@@ -446,7 +446,7 @@ def test_verdicts_follow_from_figures(number: int) -> None:
     assert {word for word, holds_ in words.items() if holds_} == expected
 
 
-def test_a_box_without_what_is_pruned_is_covered_once() -> None:
+def test_box_without_pruned_candidates_is_covered_once() -> None:
     low, high = (0, 1, 0), (2, 3, 1)
     ranges = [range(a, b + 1) for a, b in zip(low, high, strict=True)]
     every = [*itertools.product(*ranges)]

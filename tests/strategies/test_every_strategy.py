@@ -313,7 +313,7 @@ SLOW_NUMBERS = tuple(LARGE_VARIANTS)
 
 
 @pytest.mark.parametrize("number", QUICK_VARIANTS)
-def test_local_strategies(number: int) -> None:
+def test_local_strategies_match_their_golden_results(number: int) -> None:
     golden, variants = golden_results_of(number), QUICK_VARIANTS[number]
     assert dict(local_results(number, variants)) == {name: golden[name] for name in variants}
 

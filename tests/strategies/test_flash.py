@@ -45,7 +45,7 @@ def test_the_first_path_is_bisected() -> None:
     assert outcome.optimal
 
 
-def test_it_takes_few_checks() -> None:
+def test_flash_takes_few_checks() -> None:
     """Fewer than there are generalizations, and never more than one for each that is not tagged."""
     search = search_of(MIXED)
     outcome = search_by("flash", search)

@@ -76,7 +76,7 @@ def test_a_policy_without_them_has_the_fingerprint_that_it_had() -> None:
 
 
 @pytest.mark.thorough
-def test_the_manifest_tells_how_many_and_not_which(people: Any, tmp_path: Path) -> None:
+def test_manifest_counts_forbidden_labels_without_naming_them(people: Any, tmp_path: Path) -> None:
     policy = make_policy({"town": town_attribute("harbour", "Kiel"), "age": "suppress"})
     assert policy.redact()["attributes"]["town"]["forbidden"] == 2
     with connect_to(people) as db:
@@ -233,7 +233,7 @@ def test_masked_rows_are_dropped_where_the_top_is_forbidden(people: Any) -> None
     assert any("the policy forbids the top label of town" in warning for warning in dropped.warnings)
 
 
-def test_the_plan_asks_for_them(people: Any) -> None:
+def test_plan_checks_forbidden_labels(people: Any) -> None:
     with connect_to(people) as db:
         plan = db.plan(make_policy({"town": town_attribute("harbour"), "age": "suppress"}))
     assert plan.nodes is None

@@ -80,7 +80,7 @@ def test_generalizations_ruled_out_by_a_subset_are_never_checked() -> None:
 @pytest.mark.slow
 @settings(quick, max_examples=draw_tables(20, usual=6))
 @given(limited_case=limit_search())
-def test_its_lowest_are_those_of_k_minimal(limited_case: Limited) -> None:
+def test_lowest_generalizations_equal_k_minimal(limited_case: Limited) -> None:
     satisfying = search_by("incognito", limited_case.search()).satisfying
     minimal = search_by("k_minimal", limited_case.search()).minimal
     assert satisfying is not None
@@ -125,7 +125,7 @@ def test_not_monotone_under_suppression_each_is_checked() -> None:
 
 
 @pytest.mark.parametrize("checks", [1, 3])
-def test_a_stop_tells_of_no_set(checks: int) -> None:
+def test_stopped_search_claims_no_minimal_set(checks: int) -> None:
     outcome = search_by("incognito", search_of(PATIENTS, checks=checks))
     assert outcome.stopped == f"max_checks = {checks}"
     assert outcome.satisfying is None

@@ -63,7 +63,7 @@ def test_the_binding_requirement_is_the_one_without_which_the_fewest_rows_are_su
 
 
 @pytest.mark.thorough
-def test_the_message_says_what_can_help() -> None:
+def test_message_names_sufficient_remedies() -> None:
     """A limit that it names is enough."""
     privacy = {"k": 2, "l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}]}
     assert str(infeasible_error(privacy)).endswith(
@@ -154,7 +154,7 @@ def test_persons_are_counted() -> None:
 
 
 @pytest.mark.thorough
-def test_the_command_line_says_it_and_exits_with_1(tmp_path: Any) -> None:
+def test_infeasible_policy_exits_with_1_and_the_message(tmp_path: Any) -> None:
     with duckdb.connect(str(tmp_path / "h.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS SELECT 'F' AS sex, 'a' AS dx FROM range(4)")
     (tmp_path / "policy.toml").write_text(

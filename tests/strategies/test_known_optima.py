@@ -165,7 +165,7 @@ def counted_again(recount: Recount, entry: Entry, levels: Levels) -> tuple[int, 
 
 
 @pytest.mark.thorough
-def test_counting_again_agrees_with_what_is_listed(recount: Recount) -> None:
+def test_recounted_optima_match_the_list(recount: Recount) -> None:
     """The check above leans on it."""
     entry = next(entry for entry in entries() if entry["suppression_limit"] and entry["model"] == "k")
     first = entry["optima"][0]

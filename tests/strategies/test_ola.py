@@ -74,7 +74,7 @@ def check_choice(
 @ALL
 @settings(quick, max_examples=draw_tables(20, usual=8))
 @given(limited_case=limit_search())
-def test_nothing_is_missed_and_every_stop_is_honest(strategy: str, limited_case: Limited) -> None:
+def test_ola_finds_every_minimum_and_reports_stops(strategy: str, limited_case: Limited) -> None:
     check(limited_case, strategy)
 
 
@@ -82,7 +82,7 @@ def test_nothing_is_missed_and_every_stop_is_honest(strategy: str, limited_case:
 @ALL
 @settings(thorough, max_examples=draw_tables(20, usual=60))
 @given(limited_case=limit_search())
-def test_nothing_is_missed_and_every_stop_is_honest_many(strategy: str, limited_case: Limited) -> None:
+def test_ola_finds_every_minimum_and_reports_stops_many(strategy: str, limited_case: Limited) -> None:
     check(limited_case, strategy)
 
 
@@ -112,7 +112,7 @@ def check_privacy(case: PrivacyCase, strategy: str) -> None:
 @ALL
 @thorough_privacy
 @given(case=privacy_cases.privacy_cases())
-def test_nothing_is_missed_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
+def test_ola_finds_every_minimum_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)
 
 

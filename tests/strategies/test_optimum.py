@@ -24,7 +24,7 @@ from support.policies import make_policy
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("measure", "aggregate"), ASKED)
-def test_it_is_the_best_of_all_by_each_measure(measure: str, aggregate: str | None) -> None:
+def test_optimum_is_the_best_generalization_by_each_measure(measure: str, aggregate: str | None) -> None:
     draw = random.Random(7)
     for limit in ("0.1", "0.3", "0.5"):
         for k in (2, 3, 4):

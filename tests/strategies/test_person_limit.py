@@ -182,7 +182,7 @@ def test_same_answer_as_a_plain_search(strategy: str, case: PrivacyCase) -> None
 
 
 @pytest.mark.thorough
-def test_random_cases_have_what_is_to_be_found() -> None:
+def test_random_cases_distinguish_row_and_person_limits() -> None:
     """In some the limit of rows and that of persons differ in what they allow, either way."""
     outcomes: set[tuple[bool, bool]] = set()
 

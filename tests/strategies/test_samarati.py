@@ -244,7 +244,9 @@ def test_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     ("samarati-binary", 0.0, (0, 4, 1, 2, 3, 2, 0, 0)),
     ("datafly", 0.05, (0, 3, 0, 1, 1, 1, 1, 0)),
 ], 2))  # fmt: skip
-def test_adult(data: Path, strategy: str, limit: float, expected: tuple[int, ...]) -> None:
+def test_height_of_adult_matches_the_published_figure(
+    data: Path, strategy: str, limit: float, expected: tuple[int, ...]
+) -> None:
     quasi = ("sex", "age", "race", "marital-status", "education", "native-country", "workclass", "salary-class")
     entry = {"dataset": "adult", "quasi": quasi, "model": "k", "k": 5, "suppression_limit": limit, "measure": "loss",
              "aggregate": None}  # fmt: skip

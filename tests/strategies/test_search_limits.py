@@ -93,7 +93,7 @@ def test_a_time_limit_stops_after_the_check_that_is_under_way(strategy: str) -> 
     assert outcome.levels is not None and not outcome.optimal
 
 
-def test_the_first_check_is_made_whatever_the_limits_say() -> None:
+def test_first_check_ignores_the_limits() -> None:
     search = search_of(MIXED, seconds=1e-9)
     outcome = search_by("optimal", search)
     assert (outcome.levels, len(search.figures)) == (search.lattice.top, 1)
@@ -115,7 +115,7 @@ ROLES = {"a": {"intervals": [5, 10, 20, 40]}, "b": {"intervals": [5, 10, 20]}, "
 
 
 @pytest.mark.slow
-def test_a_result_tells_what_is_proven(connection: Any) -> None:
+def test_result_states_whether_it_is_proven(connection: Any) -> None:
     with sqlanon.connect(connection) as db:
         whole = db.anonymize(make_policy(ROLES, k=5))
         early = db.anonymize(make_policy(ROLES, k=5, search={"max_checks": 2}))
@@ -140,7 +140,7 @@ def test_a_result_tells_what_is_proven(connection: Any) -> None:
 
 
 @pytest.mark.slow
-def test_the_bound_of_what_is_maximised_is_above_the_score(connection: Any) -> None:
+def test_bound_of_maximised_measures_is_above_the_score(connection: Any) -> None:
     search = {"measure": "distinct", "max_checks": 2}
     with sqlanon.connect(connection) as db:
         best = db.anonymize(make_policy(ROLES, k=5, search={"measure": "distinct"}))
@@ -150,7 +150,7 @@ def test_the_bound_of_what_is_maximised_is_above_the_score(connection: Any) -> N
 
 
 @pytest.mark.slow
-def test_k_minimal_tells_the_least_that_anything_scores(connection: Any) -> None:
+def test_k_minimal_reports_the_lowest_possible_height(connection: Any) -> None:
     """By height, the lowest k-minimal generalization is the lowest of all that satisfy."""
     search = {"measure": "height", "strategy": "k_minimal"}
     with sqlanon.connect(connection) as db:

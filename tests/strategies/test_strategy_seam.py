@@ -102,7 +102,7 @@ def problems(**search: Any) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_the_policy_knows_what_it_is() -> None:
+def test_policy_knows_the_registered_strategy() -> None:
     assert "descent" in sqlanon.Policy.model_json_schema()["$defs"]["SearchSection"]["properties"]["strategy"]["enum"]
     (message,) = problems(strategy="whole-classes")
     assert message.startswith("privacy.average_risk: strategy whole-classes decides class by class")

@@ -58,7 +58,7 @@ def apart(rows: Sequence[Row], subset: Sequence[int]) -> tuple[int, float | None
 @pytest.mark.slow
 @settings(max_examples=examples(4), deadline=None)
 @given(st.data())
-def test_it_is_what_all_pairs_of_rows_say(data: st.DataObject) -> None:
+def test_separation_matches_all_pairs_of_rows(data: st.DataObject) -> None:
     m, size = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 6))
     values = st.sampled_from([None, "", "a", "A", "b", "c"])
     rows = data.draw(st.lists(st.tuples(*[values] * m), max_size=10))
@@ -87,8 +87,8 @@ PAPER = [
 
 
 @pytest.mark.slow
-def test_it_is_what_all_pairs_of_many_tables_say() -> None:
-    again = test_it_is_what_all_pairs_of_rows_say.hypothesis.inner_test
+def test_separation_matches_all_pairs_of_rows_in_many_tables() -> None:
+    again = test_separation_matches_all_pairs_of_rows.hypothesis.inner_test
     settings(max_examples=examples(100), deadline=None)(given(st.data())(again))()
 
 
@@ -156,7 +156,7 @@ def macro(connection: duckdb.DuckDBPyConnection, relation: str, names: Sequence[
 
 
 @pytest.mark.slow
-def test_the_macro(tmp_path: Path) -> None:
+def test_separation_macro_handles_any_column_names(tmp_path: Path) -> None:
     init_database(tmp_path / "db.duckdb")
     names = ["age", 'my "sex"', "sqlanon class size"]
     with duckdb.connect(tmp_path / "db.duckdb") as connection:
@@ -193,13 +193,13 @@ def test_the_macro(tmp_path: Path) -> None:
         "total_costs annual-income-usd capital_gain PrimaryDiagnosis icd_code drug_1 hiv_status bloodType",
     }.items(),
 )
-def test_the_roles_that_names_tell(role: str, names: str) -> None:
+def test_column_names_suggest_roles(role: str, names: str) -> None:
     roles = {name: kind.role if (kind := find_kind(name)) else None for name in names.split()}
     assert roles == dict.fromkeys(names.split(), role)
 
 
 @pytest.mark.parametrize("name", ["x", "flag", "sport", "report", "status", "mailed", "", "名前", "'; DROP TABLE t"])
-def test_names_that_tell_nothing(name: str) -> None:
+def test_uninformative_names_suggest_no_role(name: str) -> None:
     assert find_kind(name) is None
 
 
@@ -293,7 +293,7 @@ def printed_text(*arguments: str, cwd: Path) -> str:
 
 
 @pytest.mark.thorough
-def test_the_hospital(tmp_path: Path) -> None:
+def test_suggested_hospital_policy_publishes_a_verified_release(tmp_path: Path) -> None:
     """From nothing to a release that is verified."""
     make_hospital(tmp_path / "hospital.duckdb", rows=2000)
     text = printed_text("suggest", "hospital.duckdb", "patients", cwd=tmp_path)
@@ -323,7 +323,7 @@ def test_the_quasi_identifiers_of_adult_are_suggested(data: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_no_value_of_the_table_is_in_it(tmp_path: Path) -> None:
+def test_suggested_policy_contains_no_values(tmp_path: Path) -> None:
     """Not even the least and the greatest: widths tell how far they are apart, and that is rounded."""
     with duckdb.connect() as connection:
         connection.execute(
@@ -348,7 +348,7 @@ HOSTILE = [
 
 
 @pytest.mark.thorough
-def test_hostile_names(tmp_path: Path) -> None:
+def test_policy_for_hostile_names_runs(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         columns = ", ".join(f"i % {2 + j} AS {quote_name(name)}" for j, name in enumerate(HOSTILE))
         connection.execute('CREATE SCHEMA "my.schema"')
@@ -385,7 +385,7 @@ ODD = """
 
 
 @pytest.mark.thorough
-def test_odd_types(tmp_path: Path) -> None:
+def test_every_odd_type_gets_a_role(tmp_path: Path) -> None:
     """Every type has a role, and the policy runs; what has no place in intervals is suppressed or not."""
     with duckdb.connect() as connection:
         connection.execute(ODD)
@@ -470,7 +470,7 @@ def test_persons_with_several_rows_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("ending", ["csv", pytest.param("parquet", marks=pytest.mark.slow)])
-def test_files(ending: str, tmp_path: Path) -> None:
+def test_policy_for_files_has_full_paths(ending: str, tmp_path: Path) -> None:
     """A ZIP keeps its zero; the policy has the file's whole path, and runs from anywhere."""
     with duckdb.connect() as connection:
         connection.execute(

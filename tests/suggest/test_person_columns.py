@@ -62,7 +62,7 @@ def test_no_name_hides_a_key(key: str) -> None:
 
 
 @pytest.mark.thorough
-def test_the_policy_says_why_a_column_is_a_person(tmp_path: Path) -> None:
+def test_policy_explains_the_person_column(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(VISITS.format(key="pid"))
         connection.execute(f"COPY (SELECT pid, sex, zip FROM t) TO '{tmp_path / 'visits.csv'}'")

@@ -113,13 +113,13 @@ def test_codes_of_missing_values_are_proposed_but_not_active(values: list[Any], 
 @pytest.mark.parametrize(
     "values", [[60, 70, 80, 90, 99], [-20, -15, -9, 0, 5], [98, 99, 100, 101, 102], ["a", "b", "c", "d", "e"]]
 )
-def test_values_among_others_are_no_codes(values: list[Any], tmp_path: Path) -> None:
+def test_values_among_others_are_not_read_as_codes(values: list[Any], tmp_path: Path) -> None:
     text, _ = suggest_policy(tmp_path, people(score=[values[i % 5] for i in range(200)]))
     assert "may stand for missing values" not in text
 
 
 @pytest.mark.thorough
-def test_nothing_is_read_of_other_sources(tmp_path: Path) -> None:
+def test_other_sources_have_no_second_reading(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("age,town\n" + "".join(f"{20 + i % 60},x{i % 3}\n" for i in range(200)))
     with sqlanon.connect(str(tmp_path / "people.csv")) as db:
         text = db.suggest()

@@ -102,7 +102,7 @@ FLAGS = """
 
 
 @pytest.mark.slow
-def test_a_flag_is_no_date_and_no_identifier_whatever_its_name_mentions(tmp_path: Path) -> None:
+def test_flag_is_neither_date_nor_identifier(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(FLAGS)
         text, policy = suggest_policy(connection, tmp_path)
@@ -142,7 +142,7 @@ PROFILES = st.builds(
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(PROFILES, min_size=1, max_size=60, unique_by=lambda profile: profile.name))
-def test_every_column_has_a_role_and_what_is_left_out_has_a_reason(columns: list[Profile]) -> None:
+def test_every_column_has_a_role_and_omissions_have_reasons(columns: list[Profile]) -> None:
     proposals = propose(columns)
     assert [proposal.column for proposal in proposals] == columns
     quasi = [proposal for proposal in proposals if proposal.role == "quasi"]
@@ -155,7 +155,7 @@ def test_every_column_has_a_role_and_what_is_left_out_has_a_reason(columns: list
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(PROFILES, min_size=1, max_size=60, unique_by=lambda profile: profile.name))
-def test_a_note_says_what_the_role_is_or_why_it_is_another(columns: list[Profile]) -> None:
+def test_note_explains_the_role(columns: list[Profile]) -> None:
     for proposal in propose(columns):
         assert ("released unchanged" in proposal.reason) is (proposal.role == "sensitive")
         kinds = [kind for kind in KINDS if proposal.reason.startswith(f"by its name: {kind.name}")]

@@ -285,7 +285,7 @@ def test_a_source_that_cannot_be_one(source: dict[str, Any], place: str, message
     assert message in problems(source=source)[place]
 
 
-def test_the_catalog_is_no_frequency_set(tmp_path: Path) -> None:
+def test_catalog_is_refused_as_frequency_set(tmp_path: Path) -> None:
     messages = problems(
         source={"frequency_set": str(tmp_path / "*.parquet"), "table": "t"},
         catalog={"database": str(tmp_path / "c.parquet")},
@@ -506,7 +506,7 @@ def test_the_release_is_in_random_order(initial_result: sqlanon.Result, connecti
 
 
 @pytest.mark.slow
-def test_macros_of_the_database_change_nothing_of_what_is_exported(
+def test_database_macros_do_not_change_the_export(
     initial_result: sqlanon.Result, connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     folder = initial_result.export(tmp_path / "export", "duckdb")
@@ -585,7 +585,7 @@ def test_trino_must_sort(initial_result: sqlanon.Result, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_audit_finds_what_has_changed_since(
+def test_audit_finds_later_changes(
     initial_result: sqlanon.Result, connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     connection.execute("DELETE FROM patients WHERE zip = '00003' AND cost > 0 AND (age <> 21 OR cost > 1)")
@@ -758,7 +758,7 @@ def run(*arguments: object, status: int = 0) -> str:
     return done.output
 
 
-def test_anonymize_exports(policy_file: Path, tmp_path: Path) -> None:
+def test_anonymize_writes_exported_statements(policy_file: Path, tmp_path: Path) -> None:
     outcome = run("anonymize", policy_file, "--export", tmp_path / "x", "--dialect", "snowflake")
     assert "400 of 400 rows to be released" in outcome and str(tmp_path / "x") in outcome.replace("\n", "")
     assert 'CREATE TABLE "shared"."patients" AS' in (tmp_path / "x" / "release.sql").read_text()

@@ -83,7 +83,7 @@ def test_the_fewest_blanks(case: Case, limits: list[int], draw: list[int]) -> No
 @pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(5, usual=5))
 @given(SOME_ROWS, LIMITS, DRAWS)
-def test_in_rounds(case: Case, limits: list[int], draw: list[int]) -> None:
+def test_blanking_in_rounds_is_sound(case: Case, limits: list[int], draw: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "EXACT", 0)
         check(case, limits, draw, exact=False)
@@ -154,7 +154,7 @@ def matches(rows: Counter[Any], row: tuple[str, ...]) -> int:
 
 
 @pytest.mark.thorough
-def test_a_blank_is_no_wildcard(tmp_path: Path) -> None:
+def test_blank_does_not_match_other_values(tmp_path: Path) -> None:
     """One blank is enough for those who count it as any value; a reader finds a class of 1, and one of 4."""
     rows = [*[("a", "x")] * 4, ("b", "x"), *[("c", "y")] * 10]
     wild = Counter({("a", "x"): 4, ("*", "x"): 1, ("c", "y"): 10})
@@ -166,7 +166,7 @@ def test_a_blank_is_no_wildcard(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_weights_say_which_cell_is_blanked(tmp_path: Path) -> None:
+def test_weights_decide_the_blanked_cell(tmp_path: Path) -> None:
     rows = [*[("a", "x")] * 3, *[("b", "x")] * 2, *[("a", "y")] * 2, *[("c", "z")] * 60]
     dear = {"role": "quasi", "hierarchy": "suppress", "weight": 5.0}
     light = {"role": "quasi", "hierarchy": "suppress"}
@@ -207,7 +207,7 @@ def test_every_requirement_is_met(case: PrivacyCase) -> None:
 
 
 @pytest.mark.thorough
-def test_adult(data: Path) -> None:
+def test_cells_release_all_but_3_rows_of_adult(data: Path) -> None:
     """Of 1,346 rows that would be left out all but 3 are released."""
     with sqlanon.connect() as db:
         whole = db.anonymize(adult(data, 5, 0.05))

@@ -197,7 +197,7 @@ def test_a_result_suppresses_as_many_as_allowed_and_no_more(name: str, monkeypat
     assert (allowed, error.suppressed_persons or least) == (least - 1, least)
 
 
-def test_a_release_without_a_class_is_none_whatever_may_be_suppressed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_release_without_classes_is_infeasible_at_any_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     with place_rows(replace(SMALLS["rows"], k=31, limit=30), 4) as case, pytest.raises(InfeasibleError) as raised:
         case.result(monkeypatch)
     assert (raised.value.suppressed_rows, raised.value.allowed_rows) == (30, 30)
@@ -215,7 +215,7 @@ RECODINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("options", "expected"), RECODINGS)
-def test_a_recoding_releases_what_its_result_says(options: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_recoding_releases_the_figures_of_its_result(options: dict[str, Any], expected: dict[str, Any]) -> None:
     trees: Any = [
         SimpleNamespace(is_ordered=i in options.get("ordered", ()), open_ends=options.get("open_ends", False))
         for i in range(3)

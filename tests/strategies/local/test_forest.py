@@ -92,7 +92,7 @@ def test_suppressed_cells_are_within_the_factor_of_the_fewest_many() -> None:
     check_factor(range(1000, 1000 + examples(500)), 9)
 
 
-def test_groups_are_as_small_as_the_proof_says() -> None:
+def test_group_sizes_stay_below_the_proven_bound() -> None:
     for seed in range(60):
         draw = random.Random(seed)
         points, sizes = draw_table(draw, draw.choice([10, 30, 60]))
@@ -212,7 +212,7 @@ def test_too_many_combinations_are_refused(most: str, message: str, monkeypatch:
         released_rows([ALONE], 2)
 
 
-def test_it_needs_a_key_and_counts_no_persons() -> None:
+def test_forest_needs_a_key_and_refuses_persons() -> None:
     with pytest.raises(sqlanon.PolicyError) as caught:
         make_policy(ASKED, k=2, search={"strategy": "forest"}, source={"table": "t", "person": "name"})
     assert "source.key: is missing: strategy forest divides equal rows by it" in str(caught.value)

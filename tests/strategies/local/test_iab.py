@@ -251,7 +251,7 @@ def check_release(question: Question) -> None:
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(8, usual=20))
 @given(question=questions())
-def test_the_release(question: Question) -> None:
+def test_release_passes_all_checks(question: Question) -> None:
     check_release(question)
 
 

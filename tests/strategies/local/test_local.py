@@ -42,7 +42,7 @@ PATIENT_ATTRIBUTES = {
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=40))
 @given(SOME_ROWS, LIMITS)
-def test_it_is_sound_and_never_worse_than_its_start(case: Case, limits: list[int]) -> None:
+def test_local_release_is_sound_and_never_worse_than_its_start(case: Case, limits: list[int]) -> None:
     check_sound(local, case, limits, "local")
 
 

@@ -268,7 +268,7 @@ def test_a_class_shows_its_set() -> None:
 
 
 @pytest.mark.thorough
-def test_a_set_lists_what_k_rows_have() -> None:
+def test_set_lists_only_values_of_k_rows() -> None:
     """One row has a, and one e, as one has their groups."""
     statement = """CREATE TABLE t AS FROM (VALUES
         ('a', 'p'), ('e', 'p'), ('b', 'q'), ('c', 'q'), ('b', 'r'), ('c', 'r'))
@@ -282,7 +282,7 @@ def test_a_set_lists_what_k_rows_have() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", some([{"time_limit": 1e-9}, {"max_checks": 1}], 2))
-def test_it_may_be_stopped_at_any_time(limit: dict[str, Any]) -> None:
+def test_mondrian_may_be_stopped_at_any_time(limit: dict[str, Any]) -> None:
     """The parts so far meet the requirements; there is always a first round."""
     with run_mondrian(PATIENTS, PLAIN_TREES, {"k": 2}, ends="exact", **limit) as (result, _, _):
         assert (result.checked, result.classes, result.optimal) == (1, 2, False)
@@ -301,7 +301,7 @@ FIGURES = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("summary", "cuts", "k"), FIGURES)
-def test_adult(data: Path, summary: str, cuts: str, k: int) -> None:
+def test_adult_loses_little_and_nothing_is_suppressed(data: Path, summary: str, cuts: str, k: int) -> None:
     """Little is lost, and nothing is suppressed."""
     with sqlanon.connect() as db:
         result = db.anonymize(adult(data, k, 0, **MONDRIAN, summary=summary, cuts=cuts, ends="exact"))
@@ -312,7 +312,7 @@ def test_adult(data: Path, summary: str, cuts: str, k: int) -> None:
 
 
 @pytest.mark.thorough
-def test_it_is_the_same_with_any_number_of_threads(data: Path, tmp_path: Path) -> None:
+def test_mondrian_result_is_independent_of_threads(data: Path, tmp_path: Path) -> None:
     ask = adult(data, 10, 0, **MONDRIAN, summary="set", cuts="relaxed")
     digests = set()
     for threads in (1, 4):

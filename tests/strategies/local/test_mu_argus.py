@@ -160,7 +160,7 @@ def test_identification_is_for_mu_argus() -> None:
 
 
 @pytest.mark.slow
-def test_the_release_says_what_it_guarantees(tmp_path: Path) -> None:
+def test_manifest_states_the_guarantee_of_mu_argus(tmp_path: Path) -> None:
     attributes = {name: {"role": "quasi", "hierarchy": "suppress"} for name in NAMES}
     rows = list(itertools.product("ab", "cd", "ef", "gh"))
     with duckdb.connect() as connection:

@@ -231,7 +231,7 @@ def test_combinations_are_numbered_in_the_order_of_their_codes() -> None:
         assert query(statement, **tables) == [*beside, (0, 4), (1, 1), (2, 1), (2, 2)]
 
 
-def test_nodes_know_what_is_under_them() -> None:
+def test_nodes_count_the_values_under_them() -> None:
     """Of five ground values, in an order of their own, four are of the source, and one of these is unknown."""
     names = ["v", "w", "x", "y", "z"]
     above = {"v": "p", "w": "q", "x": "p", "y": "q", "z": "q"}

@@ -37,7 +37,7 @@ def check_best(case: Case, limits: list[int], most: int) -> None:
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=40))
 @given(SOME_ROWS, LIMITS)
-def test_it_is_sound_and_never_worse_than_the_full_domain(case: Case, limits: list[int]) -> None:
+def test_k_similar_is_sound_and_never_worse_than_the_full_domain(case: Case, limits: list[int]) -> None:
     check_sound(as_ancestors, case, limits, "k-similar")
 
 

@@ -102,7 +102,7 @@ def test_labels_of_numbers_sort_as_text(values: st.SearchStrategy[Any]) -> None:
 
 
 @pytest.mark.slow
-def test_numbers_are_what_the_engine_writes() -> None:
+def test_numbers_match_the_text_of_the_engine() -> None:
     values = [7, -7, 2.5, 1e-05, 1.5e-05, 1e16, -1.25e17, 0.0001, 1e15, 1e300, 7.0, Decimal("12.50"), Decimal("0.00")]
     types = [{Decimal: "DECIMAL(9, 2)", float: "DOUBLE", int: "BIGINT"}[type(value)] for value in values]
     parts = ", ".join(f"CAST(CAST(? AS {type_}) AS VARCHAR)" for type_ in types)
@@ -117,7 +117,7 @@ def test_numbers_are_what_the_engine_writes() -> None:
 
 
 @pytest.mark.slow
-def test_widths_follow_from_what_is_released() -> None:
+def test_padding_width_follows_from_released_labels() -> None:
     labels = ["7-9", "12", "1000-2000", "8"]
     assert sorted_of(labels, ["7-9", "12"]) == {"7-9": "07-09", "12": "12", "1000-2000": "1000-2000", "8": "08"}
     assert sorted_of(labels, labels)["7-9"] == "0007-0009"
@@ -233,7 +233,7 @@ def test_medians_sort_where_they_are_text(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("summary", ["range", "median"])
-def test_values_that_are_no_numbers_are_in_no_range(summary: str, tmp_path: Path) -> None:
+def test_values_that_are_not_numbers_are_in_no_range(summary: str, tmp_path: Path) -> None:
     rows = released_rows([1.0, 2.5, math.nan, 30.0], pa.float64(), tmp_path, strategy="mondrian", summary=summary)
     labels = [label for _, label in rows]
     assert labels[2:] == ["*", "*"]

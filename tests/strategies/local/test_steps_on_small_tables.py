@@ -65,7 +65,7 @@ class ArgusOfPersons(Argus):
 
 
 @pytest.mark.parametrize("small", ARGUS)
-def test_mu_argus_does_what_a_plain_one_does(small: Small) -> None:
+def test_mu_argus_matches_plain_python(small: Small) -> None:
     small = small if small.start else best_levels(small)
     with small_task(small) as task:
         combinations = select_combinations(
@@ -312,7 +312,7 @@ def test_cuts_are_those_of_a_plain_search(small: Small, raises: int, monkeypatch
         assert plain.placed(subtree(task).assignment) == Splits(plain, raises).run(small.start)
 
 
-def test_a_limit_ends_the_search_with_a_cut_that_is_no_worse() -> None:
+def test_limited_search_returns_a_cut_that_is_not_worse() -> None:
     small = replace(COUNTED[-1][0], max_checks=5, start=(1, 1))
     with small_task(small) as task:
         plain = Counts(task, small)

@@ -257,7 +257,7 @@ def test_classes_end_on_their_grid_as_in_plain_python(kind: str, level: int | No
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_sets_list_what_is_frequent_as_in_plain_python(exact: bool) -> None:
+def test_sets_of_frequent_values_match_plain_python(exact: bool) -> None:
     small = Small(draw_rows(3, 60, [WORDS, B], 0.6), [WORDS, B], forbidden=[["f", "q", '{" j", h}'], []])
     with classes_of(small, {"b, c": None} if exact else {}) as (task, plain):
         nodes = plain.nodes[0]
