@@ -197,7 +197,7 @@ class Published:
 
     @cached_property
     def kept(self) -> set[str] | None:
-        """The notes of the rows that are not suppressed, or None if masked rows cannot be told from kept ones."""
+        """Notes of the rows that are not suppressed, or None if masked rows cannot be distinguished from kept ones."""
         if self.case.is_local and self.shows_masked:
             return None
         if self.case.row["decoys"] == "yes":

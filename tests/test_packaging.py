@@ -36,7 +36,7 @@ SQL = sql_files(ROOT / "sql")
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """What a command prints; it must succeed. It does not see this checkout."""
+    """Output of a command; it must succeed. It does not see this checkout."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     done = subprocess.run(
         [str(part) for part in command], cwd=cwd, env=environment, check=False, capture_output=True, text=True

@@ -332,7 +332,7 @@ def test_risk_matches_its_printed_statements(hospital: Path) -> None:
         statements = duckdb.connect().extract_statements(db.risk_sql(make_policy(ROLES, k=6, table="patients")))
         answers = [connection_of(db).execute(statement).fetchall() for statement in statements]
     counts = [n for (n,) in sizes]
-    # One of them tells the classes, and last what breaks 6-anonymity.
+    # One of them shows the classes, and last the rows that break 6-anonymity.
     figures = (risk.rows, risk.classes, risk.smallest_class, risk.rows, risk.smallest_class, risk.uniques)
     (row,) = (rows[0] for rows in answers if rows and rows[0][:6] == figures)
     assert row[-1] == risk.rows_below_k

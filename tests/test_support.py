@@ -1,4 +1,4 @@
-"""What the tests rely on themselves: names that they set exist, and oracles know nothing of the package."""
+"""Assumptions of the tests: names that they set exist, and oracles know nothing of the package."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def dotted_path(node: ast.expr, names: dict[str, str]) -> str | None:
 
 
 def paths(tree: ast.Module) -> Iterator[str]:
-    """What a file sets: ``setattr(owner, "name", ...)``, and pairs of a module and a name in it."""
+    """Names set by a file: ``setattr(owner, "name", ...)``, and pairs of a module and a name in it."""
     names = {name: path or name for name, path in imported_names(tree)}
     for node in tree.body:  # NAME, OTHER = "sqlanon.one", "sqlanon.other"
         if isinstance(node, ast.Assign):

@@ -139,7 +139,7 @@ def _nest_columns(footer: pb.Struct) -> None:
 
 
 def _endless(path: Path, name: str) -> None:
-    """A page that ends where it begins: whoever walks the pages never ends."""
+    """Page header that points to itself, so that reading pages never ends."""
     body, footer = pb.parts(path)
     reader = pb._Reader(body)
     reader.at = len(b"PAR1")

@@ -1,4 +1,4 @@
-"""Odd values of all types, as SQL: above all those that an engine takes for equal and a reader can tell apart."""
+"""Odd values of all types, as SQL: above all those that engines treat as equal and readers can distinguish."""
 
 from __future__ import annotations
 

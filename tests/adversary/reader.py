@@ -1,6 +1,6 @@
 """A hostile reader of released files: plain Python, and nothing of sqlanon.
 
-Cells are told apart by all that can be seen of them: bits of numbers, bytes of texts, types. What is found is listed in
+Cells are distinguished by everything visible: bits of numbers, bytes of texts, types. Findings are listed in
 words; a sound release gives an empty list.
 """
 
@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 @dataclass
 class Seen:
-    """What a reader sees: rows of cells in the order of the file, and texts of all kinds beside them."""
+    """A release as a reader sees it: rows of cells in file order, and texts of all kinds beside them."""
 
     columns: list[str]
     rows: list[tuple[Any, ...]]
@@ -65,7 +65,7 @@ def read(path: Path, name: str) -> Seen:
 
 
 def of_relation(connection: duckdb.DuckDBPyConnection, relation: str) -> Seen:
-    """What can be seen of a relation: its values, their texts, hashes and types."""
+    """Everything visible in a relation: its values, their texts, hashes and types."""
     arrow = connection.sql(f"SELECT * FROM {relation}").to_arrow_table()
     names = arrow.column_names
     eyes = ", ".join(f"{name}::VARCHAR, hash({name}), typeof({name})" for name in map(_quote_name, names))
@@ -127,7 +127,7 @@ def _beyond(connection: duckdb.DuckDBPyConnection, table: str, column: str, stat
 
 
 def _is_end(end: Any, text: str) -> bool:
-    """Whether statistics may have this of a text, of which they keep the first bytes, or of a number."""
+    """Whether statistics may contain this prefix of a text, or this number."""
     if isinstance(end, str):
         start = re.sub(r"(\\x00)+$", "", end)
         if _number(end) is not None and _number(end) == _number(text):
@@ -241,7 +241,7 @@ def findings(
     sensitive: Mapping[str, int] | None = None,
     private: Sequence[str] = (),
 ) -> list[str]:
-    """What breaks the promise, as this reader tells rows apart.
+    """Broken promises, with rows distinguished as this reader does.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a forger can change in a manifest without notice is listed as a claim."""
+"""Every undetected change of a manifest by a forger is listed as a claim."""
 
 from __future__ import annotations
 

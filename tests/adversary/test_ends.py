@@ -61,7 +61,7 @@ ATTRIBUTES: dict[str, Any] = {
     "town": {"categories": {"north": ["Bonn", "Kiel", "Oslo"], "south": ["Rome", "Nice", "Bari", "Pisa"]}},
     "job": "suppress",
 }
-"""Of each kind of column and rule that makes ranges or sets; the last two have no order."""
+"""Every kind of column and rule that makes ranges or sets; the last two have no order."""
 
 Value = Any
 Ends = tuple[Value, Value]  # of a label: an end is None where it is open
@@ -97,7 +97,7 @@ DATED = {"birth", "admitted", "seen"}
 
 
 def first_values(name: str, label: str) -> tuple[Value, Value] | None:
-    """The first value of a label and the first one beyond it, None where it is open; None of what is no range."""
+    """First value of a label and first value beyond it (None where open), or None for other labels."""
     read: Callable[[str], Any] = date.fromisoformat if name in DATED else number
     if name == "at":
         match = re.fullmatch(r"\[(.+), (.+)\)|<(.+)|≥(.+)", label)

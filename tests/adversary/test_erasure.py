@@ -168,7 +168,7 @@ def test_the_longest_text_is_withdrawn_where_all_texts_are_fully_masked(tmp_path
 
 @pytest.mark.thorough
 def test_a_fully_masked_column_stays_so_where_all_rows_are_published_again(tmp_path: Path) -> None:
-    """The manifest shows its level as 1 of 1: that is no level of the mask."""
+    """The manifest shows its level as 1 of 1, although the mask has no such level."""
     change(tmp_path / "h.duckdb", LONG[0])
     policy = masked_policy(
         tmp_path, "right", min_level=5, t_closeness=[{"attribute": "illness", "distance": "equal", "t": 1}]

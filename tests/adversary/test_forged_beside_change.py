@@ -188,7 +188,7 @@ def check_not_excused(db: sqlanon.Database, place: Any, wanted: sqlanon.Policy, 
 
 
 def check_excused(db: sqlanon.Database, place: Any, wanted: sqlanon.Policy) -> None:
-    """The release as it was published: what follows is caught for what was forged."""
+    """The release before the forgery: later failures are caused by the forgery."""
     verification = db.verify(place, wanted, "shared.r")
     assert failed_checks(verification) == {SOURCE_CHECK}, verification.failures
     assert verification.source_change is not None

@@ -66,7 +66,7 @@ def folder(published_release: Path, tmp_path: Path) -> Iterator[Path]:
 
 
 def verdict(work: Callable[[], Any]) -> str:
-    """What a verb says of a release: nothing where all is well."""
+    """Message of a command about a release; empty if all is well."""
     try:
         outcome = work()
     except SqlanonError as error:
@@ -177,7 +177,7 @@ def test_somebody_exchanges_the_file_between_two_statements(folder: Path) -> Non
                 answer = verdict(publish)
             where = f"before {statements.texts[number : number + 1]}: {answer}"
             assert MARK not in answer, where
-            # What is exchanged after the publication stays: the ledger has the SHA-256 of what was published.
+            # Changes after the publication stay: the ledger has the SHA-256 of the published file.
             assert path.read_bytes() == forged or (not answer and verify_file(path).verified), where
 
 

@@ -103,7 +103,7 @@ def members(cell: Any) -> list[str]:
 
 
 def breaks_open_ends(cell: Any, below: Value, above: Value) -> bool:
-    """Whether a cell tells values beyond an open end apart."""
+    """Whether a cell distinguishes values beyond an open end."""
     for label in members(cell):
         low, high = ends(label, type(below))
         if low is not None and not below <= low <= (above if high is None else high):

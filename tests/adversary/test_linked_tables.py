@@ -19,7 +19,7 @@ Label = tuple[str, ...]
 
 
 def label_of(person: tuple[Any, ...], levels: dict[str, int]) -> Label:
-    """What a release shows of a person."""
+    """Values that a release shows of a person."""
     _, age, zip_code, sex = person[:4]
     width = (0, 10, 20, 0)[levels["age"]]
     low = age - age % width if width else 0

@@ -137,7 +137,7 @@ def release_of(place: Path, name: str, shape: str, epsilon: float) -> sqlanon.Po
 
 
 def side_of(place: Path, name: str, shape: str, epsilon: float, truth: dict[str, list[int]]) -> Side:
-    """What a reader of a release knows of each row, with the ranges of classes that only the holder has."""
+    """Knowledge of a reader about each row, with the ranges of classes that only the data holder has."""
     rows = fetch(place / f"{name}.duckdb", "SELECT age, kg FROM visits")
     if shape == "value":
         return [(age, age, kg, kg) for age, kg in rows]
@@ -187,7 +187,7 @@ def test_the_rows_that_are_counted_are_those_of_all_pairs(seed: int, tmp_path: P
 
 
 def counts_in(message: str) -> tuple[int, ...]:
-    """What a refusal counts: linked rows of that release and of this one, those gone and new, and combinations."""
+    """Counts in a refusal: linked rows of that release and of this one, removed and added rows, and combinations."""
     forms = (
         r"(\d+) rows? of that release can be fewer",
         r"(\d+) rows? of this one can be fewer",

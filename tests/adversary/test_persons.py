@@ -25,7 +25,7 @@ Visits = list[tuple[int, str, int, str | None, float | None]]
 
 
 def visits(seed: int) -> Visits:
-    """Rows of persons who mostly stay where they are: a few move, and some have rows that nobody else is like."""
+    """Rows of persons who mostly stay where they are: a few move, and some have unique rows."""
     rng, rows = random.Random(seed), []
     for person in range(rng.randint(12, 20)):
         who = None if person == 11 else f"p{person}"
@@ -100,7 +100,7 @@ def check(
 
 
 SUPPRESSING = 11
-"""The seed of a table of which some persons are best suppressed."""
+"""Seed of a table in which suppressing some persons is best."""
 
 WAYS: list[dict[str, Any]] = [
     *({"strategy": name} for name, strategy in STRATEGIES.items() if not strategy.traits.may_split_equal_rows),

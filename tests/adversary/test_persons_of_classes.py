@@ -25,7 +25,7 @@ def check_release(db: sqlanon.Database, source: Mapping[str, Any], seed: int, fo
     released = cases.released_rows(file)
     assert len(released) == result.released_rows > 0
     assert cases.fewest_persons(released, rows) >= K
-    # The test tells persons from rows: without persons, a class of one or two people is released.
+    # The test distinguishes persons from rows: without persons, a class of one or two people is released.
     of_rows = sqlanon.Policy(**tree, source={**source, "person": False})
     db.anonymize(of_rows).publish(folder / "rows.duckdb", "visits")
     assert cases.fewest_persons(cases.released_rows(folder / "rows.duckdb"), rows) < K

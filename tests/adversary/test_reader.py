@@ -1,4 +1,4 @@
-"""What a hostile reader finds in releases: nothing. And that this reader finds what is there."""
+"""A hostile reader finds nothing in releases, and finds every planted leak."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_no_row_is_distinguished_by_a_sign_in_a_live_view(nan: str) -> None:
 
 
 def test_the_reader_finds_planted_leaks(tmp_path: Path) -> None:
-    """Its eyes are open: a sign, a small class, a value that is told, an end of statistics, an unused entry."""
+    """The reader detects a sign, a small class, a disclosed value, a bound in statistics and an unused entry."""
     path = tmp_path / "bad.parquet"
     with duckdb.connect() as connection:
         connection.execute(NANS.format(nan="-('nan'::DOUBLE)"))

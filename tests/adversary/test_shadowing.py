@@ -164,7 +164,7 @@ def outcome(
     setting: Iterable[str] = (),
     also: Callable[[sqlanon.Database, sqlanon.Policy, Path], Any] = lambda *_: None,
 ) -> dict[str, Any]:
-    """What is found, released and verified of the same rows, wherever they are and whatever is beside them."""
+    """Results, releases and verifications are equal for equal rows, wherever they are and whatever is beside them."""
     path.mkdir(exist_ok=True)
     file = path / "hospital.duckdb"
     names = list(shadowed)
@@ -216,7 +216,7 @@ FOUND: dict[str, dict[str, Any]] = {}
 
 
 def clean(case: str, folder: Path) -> dict[str, Any]:
-    """What is found where nothing is beside the source, once for all tests."""
+    """Results for a source with nothing beside it, once for all tests."""
     if case not in FOUND:
         FOUND[case] = outcome("table", CASES[case], folder / case, shadowed=())
     return FOUND[case]
@@ -440,7 +440,7 @@ def test_functions_of_python_under_names_of_the_system_are_refused() -> None:
 
 
 def looked_at(db: sqlanon.Database, policy: sqlanon.Policy, release: Path) -> dict[str, Any]:
-    """What is told of the source and of the release otherwise."""
+    """Other messages about the source and the release."""
     risk = db.risk(policy)
     is_file, table = policy.source.database is not None, policy.source.table
     attacks = sqlanon.attack(release, policy) if is_file else {}

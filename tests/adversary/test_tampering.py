@@ -1,6 +1,6 @@
 """Mutation tests of `verify`: a release is changed in one way, and each way is found, by itself and with the policy.
 
-What was changed is written anew where that is SQL, so that no block that is not in use gives it away.
+SQL changes are written into a new file, so that unused blocks do not reveal them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def with_policy(request: pytest.FixtureRequest) -> bool:
 
 
 def find_failures(path: Path, policy: sqlanon.Policy | None) -> str:
-    """What is found wrong with a release; empty where it is verified."""
+    """Failed checks of a release; empty if it is verified."""
     try:
         if policy is None:
             return "; ".join(verify_file(path).failures)
@@ -150,7 +150,7 @@ def with_checksum(path: Path, header: int, place: int, content: bytes) -> None:
 
 
 def _checksum(data: bytes) -> int:
-    """DuckDB's: words of 8 bytes, each times a prime, by XOR; the rest by a hash, of which there is none here."""
+    """DuckDB's hash: words of 8 bytes, each times a prime, by XOR; longer values are not supported."""
     assert len(data) % 8 == 0
     result = 5381
     for at in range(0, len(data), 8):
@@ -171,7 +171,7 @@ def with_wal(path: Path) -> None:
 
 
 def with_deleted_rows(path: Path) -> None:
-    """A table that was there, and is no more: its blocks are."""
+    """A dropped table whose blocks are still in the file."""
     with duckdb.connect(path) as connection:
         connection.execute(
             f"CREATE TABLE gone AS SELECT '{SECRET}' || i || md5(i::VARCHAR) AS x FROM range(300000) r(i)"
@@ -499,8 +499,8 @@ OF_THE_SOURCE: Mapping[str, tuple[Change, str]] = {
         "against the source: manifest",
     ),
 }
-"""What agrees with itself: the release alone cannot tell, its source can. (The words that are said of attributes follow
-the manifest: they are found alone, too, where they are not changed with it.)"""
+"""Consistent changes: only the source reveals them, the release alone does not. (Descriptions of attributes follow
+the manifest: alone they are detected, too, unless they are changed with it.)"""
 
 
 # Parquet files
@@ -755,7 +755,7 @@ PARQUET: Mapping[str, tuple[Change, str]] = {
 }
 
 WAITING: Mapping[str, tuple[Change, str]] = {}
-"""What is found once `verify --policy` compares rows, and not digests: several values that are changed so that the
+"""Findings of `verify --policy`, which compares rows and not digests: several values are changed so that the
 digest stays as it is. The attack itself has its test where the digest has its own."""
 
 

@@ -25,7 +25,7 @@ from sqlanon.sources.relation import bind_relation
 from support.databases import DUCKDB_1
 
 SEVERAL_FORMS = ("FLOAT", "DOUBLE", "INTERVAL", "VARIANT")
-"""Types with values that the engine takes for equal and a reader can tell apart."""
+"""Types with values that engines treat as equal and readers can distinguish."""
 
 NO_COLUMNS = ("NULL", "TYPE")
 """Types that no table has a column of."""
@@ -45,7 +45,7 @@ def rows_of(values: list[str]) -> str:
 
 
 def equal_pairs(connection: duckdb.DuckDBPyConnection, relation: str) -> set[tuple[int, int]]:
-    """The rows whose values the engine takes for equal, in whatever way it is asked."""
+    """The rows whose values the engine treats as equal, in any query."""
     groups = connection.execute(f"SELECT list(i ORDER BY i) FROM {relation} GROUP BY x").fetchall()
     pairs = {(a, b) for (group,) in groups for a in group for b in group if a < b}
     joined = (
@@ -178,7 +178,7 @@ def test_equal_values_look_equal(
 @pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
 @pytest.mark.parametrize("way", ["arrow", "parquet", "list in parquet", "struct in parquet"])
 def test_numbers_from_elsewhere(connection: duckdb.DuckDBPyConnection, tmp_path: Path, kind: str, way: str) -> None:
-    """Statistics of a Parquet file leave NaN out: an engine may take that to mean that there is none."""
+    """Statistics of a Parquet file leave NaN out: an engine may conclude that the column has none."""
     arrow = odd_floats(kind)
     column = arrow.column("x").combine_chunks()
     if way.startswith("list"):

@@ -74,7 +74,7 @@ def publish(place: Path, name: str, policy: sqlanon.Policy) -> Path:
 
 
 def rows_of_statements(sql: str) -> list[list[dict[str, Any]]]:
-    """What the statements show, each SELECT by itself, run by any client."""
+    """Results of the printed statements, each SELECT by itself, run by any client."""
     with duckdb.connect() as connection:
         tables = []
         for statement in connection.extract_statements(sql):
@@ -157,7 +157,7 @@ def test_a_release_in_the_order_of_the_source_is_found(folder: Path, tmp_path: P
     assert outcome.worst is not None
     assert outcome.worst.figures["ordered"]
     assert outcome.worst.figures["agreeing"] == 1.0
-    # ZIP and age of everybody: these are no eight times there.
+    # ZIP and age of all persons: these do not occur eight times in the other release.
     assert (
         outcome.victims == sum(row["rows"] for (rows,) in [rows_of_statements(outcome.worst.sql)] for row in rows) > 0
     )
@@ -247,7 +247,7 @@ def test_parquet_releases_have_the_victims_of_duckdb_releases(folder: Path, poli
 
 @pytest.mark.slow
 def test_medians_are_not_compared(folder: Path, policy: sqlanon.Policy) -> None:
-    """They do not tell of which values a class is: it says so, instead of finding nothing."""
+    """They do not name the values of a class: the attack reports this instead of finding nothing."""
     search = {"strategy": "mondrian", "summary": "median"}
     path = publish(folder, "median", policy_of(folder, "median", {}, search=search))
     outcomes = sqlanon.attack([folder / "one.duckdb", path], policy, "voters")
@@ -389,7 +389,7 @@ def test_all_attacks_run_on_releases_of_all_kinds_of_policies(name: str, folder:
 
 @pytest.mark.slow
 def test_unneeded_detail_is_not_a_breach(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One group of 30 needs coarse ages, and so all of a full-domain release have them; nobody is a victim of that."""
+    """One group of 30 needs coarse ages, so all rows of a full-domain release have them; this creates no victims."""
     with duckdb.connect(folder / "uneven.duckdb") as connection:
         rows = """SELECT i AS name, if(i < 30, i, 40 + 10 * (i % 2)) AS age, if(i < 30, 'a', 'b') AS ward
             FROM range(130) AS t(i)"""

@@ -1,4 +1,4 @@
-"""What the classes of one release give away: the builders against plain Python, and the literature's examples."""
+"""Disclosures of the classes of one release: the builders against plain Python, and examples of the literature."""
 
 from __future__ import annotations
 

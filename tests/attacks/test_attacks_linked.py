@@ -210,13 +210,13 @@ def test_one_row_that_is_added_to_a_class_is_found(db: duckdb.DuckDBPyConnection
 
 NODES = {**{str(i): {i} for i in range(6)}, "low": {0, 1, 2}, "high": {3, 4, 5}, "*": set(range(6))}
 RANGES = {f"{a}-{b}": set(range(a, b + 1)) for a in range(6) for b in range(a + 1, 6)}
-RANGES |= {"[1, 4)": {1, 2, 3}, "<3": {0, 1, 2}, "≥2": {2, 3, 4, 5}, "4-19": {4, 5}}  # ends that are no values
+RANGES |= {"[1, 4)": {1, 2, 3}, "<3": {0, 1, 2}, "≥2": {2, 3, 4, 5}, "4-19": {4, 5}}  # ends that are not values
 RANGES |= {"02": {2}, "004": {4}, "01-03": {1, 2, 3}, "002-5": {2, 3, 4, 5}}  # padded, so that they sort
 LABELS = st.sampled_from([*NODES, *RANGES])
 
 
 def in_common(first: str, second: str) -> str | None:
-    """What two labels tell together; None: they have no value in common."""
+    """Values that two labels share, or None if they share none."""
     values_of = NODES | RANGES
     if values_of[first] <= values_of[second]:
         return first
@@ -485,7 +485,7 @@ def test_a_voter_whom_one_row_fits_is_found_and_after_generalization_is_not() ->
 
 @pytest.mark.slow
 def test_whom_a_masked_row_fits_too_is_not_identified() -> None:
-    """Each of the two rows fits nobody else."""
+    """Each of the two rows matches exactly one person."""
     with duckdb.connect() as connection:
         tree = make(connection, "h", ["level_0", "level_1"], [("a", "*"), ("b", "*")])
         masked = make(connection, "masked", ["v"], [("a",), ("*",)])

@@ -1,4 +1,4 @@
-"""What a release claims, at the borders of the rules: its score, its suppressed rows by value, its smallest class."""
+"""Claims of a release at the borders of the rules: its score, its suppressed rows by value, its smallest class."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def manifest_of(draft: ReleaseDraft) -> Manifest:
 def test_suppressed_rows_are_shown_where_readers_have_one_version(
     keep: int, expected_labels: list[Any], draft: ReleaseDraft
 ) -> None:
-    """Rows that only one of two versions has could be told from their sums."""
+    """Subtracting the sums of two versions would reveal rows that only one of them has."""
     assert released_as(draft, keep=keep).suppressed_by_label(table("kept")) == expected_labels
 
 

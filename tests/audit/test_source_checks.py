@@ -200,7 +200,7 @@ def test_persons_are_counted_again(changes: dict[str, Any], expected: set[str], 
 
 @pytest.mark.slow
 def test_requirements_on_a_population_are_checked_with_it() -> None:
-    """Three persons of the population match ward b, and two match ward c, of whom one is in the source."""
+    """Three persons of the population match ward b, and two match ward c; one of the two is in the source."""
     population = {"query": "SELECT unnest(['a', 'a', 'a', 'b', 'b', 'b', 'c', 'c']) AS ward"}
     source = "SELECT unnest(['a', 'a', 'b', 'b', 'b', 'c']) AS ward"
     sections = {"population": population, "search": {"suppression_limit": 0.2}}

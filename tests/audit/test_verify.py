@@ -120,7 +120,7 @@ def test_a_manifest_of_another_version_hides_no_change(
 
 @pytest.mark.thorough
 def test_rows_of_the_source_are_counted_again(copy: Path, policy: sqlanon.Policy) -> None:
-    """A source with a row more, of which one more was suppressed, is what the release claims to be of."""
+    """A source with one more row and one more suppressed row agrees with the claims of the release."""
     change(copy, claim("rows = rows + 1, suppressed_rows = suppressed_rows + 1"))
     compact_file(copy)
     with sqlanon.connect() as db:

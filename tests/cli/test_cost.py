@@ -1,4 +1,4 @@
-"""What `anonymize` says of columns of which nothing is left, and of the strategy that would keep them."""
+"""Warnings of `anonymize` about emptied columns and the strategy that would keep them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_warning_names_the_emptied_column_and_a_remedy(policy: Path) -> None:
     assert first == "age is fully suppressed."
     assert second.startswith("`mondrian with sets` would keep it (loss 0.") and " instead of 0.5):" in second
     assert last == f"To compare all strategies: sqlanon compare {policy}"
-    # What it says to add does what it says.
+    # The suggested setting has the announced effect.
     options = third.removeprefix("  add ").split()
     printed = json.loads(cli("anonymize", policy, *options, "-o", policy.with_name("r.duckdb"), "--json").out)
     assert printed["fully_suppressed"] == [] and "alternative" not in printed

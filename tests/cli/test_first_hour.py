@@ -1,4 +1,4 @@
-"""What the command line answers to the mistakes of the first hour: texts that a person has read and approved."""
+"""Answers of the command line to the mistakes of the first hour: texts that a person has read and approved."""
 
 from pathlib import Path
 

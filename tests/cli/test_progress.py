@@ -1,4 +1,4 @@
-"""What a terminal shows of a running job, and that nothing else is shown anything."""
+"""Progress of a running job on terminals, and only on terminals."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_every_long_command_shows_progress_with_json_too(
     monkeypatch.setattr("sqlanon.cli.progress.show_line", record_line)
     terminal = SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("sqlanon.cli.progress.sys", terminal)
-    assert cli(*command.split(), cwd=tmp_path).status != 0  # there is no source
+    assert cli(*command.split(), cwd=tmp_path).status != 0  # without a source
     assert lines == [COMMANDS[command]]
     lines.clear()
     if command.split(maxsplit=1)[0] not in ("suggest", "report"):  # they print no JSON

@@ -170,7 +170,7 @@ print_bars(("rows in a class", "classes"), {{"1": 3, "1025-2048": 1234567}})
 
 
 def shown_at(width: int, *arguments: str | Path, folder: Path | None = None, **environment: str) -> str:
-    """What a process shows on a terminal of this width."""
+    """Output of a process on a terminal of this width."""
     pty, fcntl, termios = (pytest.importorskip(name) for name in ("pty", "fcntl", "termios"))
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
@@ -270,7 +270,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def piped_output(folder: Path, *arguments: str, **environment: str) -> str:
-    """What a command prints into a pipe."""
+    """Output of a command into a pipe."""
     env = os.environ | {"PYTHONUTF8": "1", "COLUMNS": "20", "FORCE_COLOR": "", "TERM": "xterm-256color"} | environment
     done = subprocess.run(
         [sys.executable, "-m", "sqlanon", *arguments], cwd=folder, env=env, capture_output=True, check=True

@@ -46,7 +46,7 @@ quick = settings(max_examples=examples(1), deadline=None, derandomize=True, supp
 thorough = settings(quick, derandomize=not SEARCHING, max_examples=examples(25), print_blob=True)
 
 OWN = {"value_0": pa.string(), 'my "col': pa.date32(), "q0": pa.decimal128(9, 2)}
-"""What is released as it is, under names that queries have themselves."""
+"""Columns released unchanged, under names that queries use themselves."""
 
 VALUES: Mapping[str, Sequence[Any]] = {
     "value_0": ("a", "A", "it's", None),
@@ -60,7 +60,7 @@ VALUES: Mapping[str, Sequence[Any]] = {
 
 @dataclass(frozen=True)
 class Expected:
-    """What a release with decoys has to have: its real rows, how many decoys by class, and their possible values."""
+    """Expected content of a release with decoys: real rows, number of decoys by class, and their possible values."""
 
     real: Counter[Row]
     decoys: Mapping[Row, int]
@@ -265,7 +265,7 @@ def test_drawn_decoys_follow_the_distribution_of_donors() -> None:
     limit = 1e-9
     shares = {"a": 0.4, "b": 0.3, "c": 0.1, "d": 0.1, "e": 0.1}
     connection = duckdb.connect()
-    # Two areas; in both a large class of which each value is there twice (s and t alike), and 300 persons alone.
+    # Two areas; both have a large class with each value twice (s and t alike), and 300 single persons.
     connection.execute(
         """
         CREATE TABLE t AS
@@ -479,7 +479,7 @@ def test_command_line_reports_decoys(little: Path) -> None:
 
 @pytest.mark.slow
 def test_every_class_with_decoys_reaches_k(little: Path) -> None:
-    """It is said that there are none; which is another thing than not to have asked."""
+    """The manifest states zero decoys, which differs from a policy without decoys."""
     requested_policy = policy_with_catalog(little, search={"suppression_limit": 0, "measure": "height"})
     with sqlanon.connect() as db:
         result = db.anonymize(requested_policy)
@@ -643,7 +643,7 @@ def test_manifest_with_changed_decoy_claims_fails(little: Path, claims: str, wro
     _, path, _ = publish_and_read(little)
     rewrite(path, f"UPDATE sqlanon.manifest SET {claims}")
     names = {check.name for check in verify_file(path).checks if check.passed is False}
-    assert wrong <= names <= wrong | {"comments and views"}  # they tell of the same figures
+    assert wrong <= names <= wrong | {"comments and views"}  # they describe the same figures
 
 
 @pytest.mark.thorough
@@ -696,7 +696,7 @@ def test_values_that_are_equal_and_look_different(tmp_path: Path) -> None:
     for (name, value, rows), failures in changes.items():
         path = Path(shutil.copy(tmp_path / "release.duckdb", tmp_path / f"{name}_{rows}.duckdb"))
         changed = f"if(rowid IN ({place} {rows}), INTERVAL '{value}', {name})"
-        rewrite(  # neither an UPDATE nor compression tells apart what is equal
+        rewrite(  # neither an UPDATE nor compression distinguishes equal values
             path,
             "SET force_compression = 'uncompressed'",
             f"CREATE TEMP TABLE changed AS SELECT * REPLACE ({changed} AS {name}) FROM t_v1",
@@ -758,7 +758,7 @@ def test_another_source_than_it_was_made_of(little: Path) -> None:
     with duckdb.connect(little / "source.duckdb") as connection:
         connection.execute("UPDATE t SET illness = 'other' WHERE place = 'p1'")
     assert failed_checks(requested_policy, path) == {"unchanged source"}
-    (little / "private.duckdb").unlink()  # without the ledger, nobody knows that it was published like this
+    (little / "private.duckdb").unlink()  # without the ledger, the published form is unknown
     assert "recoded source" in failed_checks(requested_policy, path)
 
 

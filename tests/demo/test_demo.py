@@ -1,4 +1,4 @@
-"""The demo: the hospital it makes, the attack it runs, the story it tells."""
+"""The demo: its hospital, its attack and its story."""
 
 from __future__ import annotations
 

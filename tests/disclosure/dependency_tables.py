@@ -164,7 +164,7 @@ def _key(maker: _Maker) -> None:
 
 
 def _coarser_copy(maker: _Maker, noise: float = 0) -> None:
-    """A copy in few values of a quasi-identifier of which nothing is left."""
+    """A copy, in few values, of an emptied quasi-identifier."""
     values = maker.random.randint(4, 60)
     name = maker.add_quasi("hidden", values, "number", nulls=False)
     maker.table.attributes[name] = {"role": "quasi", "hierarchy": "suppress", "min_level": 1}

@@ -181,7 +181,7 @@ SOURCE = """
 
 
 def test_columns_that_follow_from_a_quasi_identifier_narrow_it(engine: DuckDBEngine) -> None:
-    """A district has 8 of 40 postcodes; the rent follows from the postcode, of which it shows about two in a part."""
+    """A district has 8 of 40 postcodes; the rent follows from the postcode and shows about two in a part."""
     engine.connection.execute(f"CREATE TABLE source AS {SOURCE}; CREATE SCHEMA work")
     types = dict(engine.connection.execute("SELECT column_name, data_type FROM duckdb_columns()").fetchall())
 

@@ -261,7 +261,7 @@ def test_policy_can_refuse_narrowing(hospital: Path) -> None:
     with sqlanon.connect() as db, pytest.raises(AuditError, match="'district' narrows 'zip'"):
         db.anonymize(policy).publish()
     assert not (hospital.parent / "release.duckdb").exists()
-    # What is only warned of changes no fingerprint.
+    # Mere warnings change no fingerprint.
     assert policy_of(hospital, dependencies="warn").fingerprint() == policy_of(hospital).fingerprint()
     assert policy.fingerprint() != policy_of(hospital).fingerprint()
 
@@ -352,7 +352,7 @@ KEYS = """
     SELECT * EXCLUDE (cost), 'd' || ((name * 7919) % 1000) // 4 || '-' || name AS serial, hash(name + 3) AS token
     FROM ({people})
 """
-"""Two columns of which each value is one person's: of the one the district can be read, the other is of no use."""
+"""Two columns with one value for each person: the district follows from the first, the second is useless."""
 
 
 def with_keys(place: Path, low: int = 0, **privacy: Any) -> sqlanon.Policy:
@@ -419,7 +419,7 @@ def test_plan_shows_how_it_is_measured(strategy: str, hospital: Path) -> None:
         (stage,) = [candidate for candidate in db.plan(policy).stages if candidate.name == "dependencies"]
     assert "alike_before" in stage.sql[-1]
     assert "narrowing_rows" in stage.sql[-2]
-    # What is released as it is stands there, and zip with its label and as it is.
+    # Unchanged columns are listed, and zip with its label and its value.
     assert all(f'"{name}"' in stage.sql[-2] for name in ("district", "diagnosis", "cost", "zip"))
 
 

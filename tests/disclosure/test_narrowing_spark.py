@@ -1,4 +1,4 @@
-"""Dependencies of a source in Spark are not measured: its holder is told."""
+"""Dependencies of a source in Spark are not measured, and the data holder is warned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a release still shows is said where it is published and verified, as the attacks count it."""
+"""Residual risks are reported at publication and verification, as the attacks count them."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_classes_of_enough_persons_need_no_decision() -> None:
 
 @pytest.mark.slow
 def test_padded_texts_are_one_person() -> None:
-    """Five rows of one person, each padded in its own way, are no class of five persons."""
+    """Five rows of one person, each padded differently, do not form a class of five persons."""
     connection = duckdb.connect()
     connection.execute("""
         CREATE TABLE visits AS

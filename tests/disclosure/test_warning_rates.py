@@ -51,7 +51,7 @@ def test_a_dependency_of_each_kind_is_found(kind: str) -> None:
 
 
 TABLES = max(40, examples(200))
-"""All 200 before a release; fewer in CI, but so many that one false alarm is one too many."""
+"""All 200 before a release; fewer in CI, but enough that a single false alarm is a failure."""
 
 
 @pytest.mark.thorough

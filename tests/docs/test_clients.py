@@ -31,7 +31,7 @@ FROM (
 ) AS r JOIN duckdb_columns() AS c ON c.table_name = r.name AND c.schema_name = 'main'
 GROUP BY r.name ORDER BY r.name
 """
-"""What is in a release for its readers: its relations with their comments, and their columns with theirs."""
+"""Readable content of a release: its relations and columns with their comments."""
 LOCKED = {"enable_external_access": "false", "lock_configuration": "true"}
 
 
@@ -41,7 +41,7 @@ def program(tool: str, language: str = "python") -> str:
 
 
 def last_comment(text: str, sign: str = "#") -> str:
-    """What a program of the page says that it prints: its last comment."""
+    """Output that a program of the page announces: its last comment."""
     return re.findall(rf"{sign} (.*)$", text, re.MULTILINE)[-1]
 
 
@@ -79,7 +79,7 @@ def check_views(rows: list[int], folder: Path) -> None:
     with duckdb.connect(folder / "first.duckdb", read_only=True) as connection:
         expected = [connection.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0] for name in VIEWS]
     assert rows == expected
-    assert all(rows[:3])  # what was suppressed may be too little to tell
+    assert all(rows[:3])  # the suppressed part may be too small to detect
 
 
 # --- DuckDB itself
@@ -145,7 +145,7 @@ def test_a_locked_reader_has_nothing_but_the_release(
 
 
 def other_process(how: str, cwd: Path) -> str:
-    """What a second process counts that opens the release, or the end of its error."""
+    """Count by a second process that opens the release, or the end of its error."""
     opened = f"duckdb.connect('first.duckdb'{how})"
     text = f"import duckdb; print(*{opened}.execute('SELECT count(*) FROM patients').fetchone())"
     done = run([sys.executable, "-c", text], cwd)
@@ -263,7 +263,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a release whose names and labels are no simple words."""
+    """A folder with a release whose names and labels need quotes."""
     folder = tmp_path_factory.mktemp("hostile")
     with duckdb.connect() as source:
         source.execute(f'CREATE TABLE {HOSTILE} ("a ""b\'" VARCHAR, "select" INTEGER, "<i>" VARCHAR)')

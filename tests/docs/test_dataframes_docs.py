@@ -36,7 +36,7 @@ def cells(kind: str) -> list[dict[str, Any]]:
 
 
 def test_the_notebook_has_no_outputs() -> None:
-    """They would change at every run. Its links go to pages that there are."""
+    """They would change at every run. Its links go to existing pages."""
     for cell in cells("code"):
         assert (cell["outputs"], cell["execution_count"], cell["metadata"]) == ([], None, {})
     text = "".join(line for cell in cells("markdown") for line in cell["source"])

@@ -97,7 +97,7 @@ def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[duckd
 
 
 def materialize(session: duckdb.DuckDBPyConnection) -> None:
-    """What the materialization runs; dbt would rename the table."""
+    """Statement of the materialization; dbt would rename the table."""
     text = (PACKAGE / "macros" / "anonymized.sql").read_text(encoding="utf-8")
     (code,) = re.findall(r'language="python"\) -%}\n(.*?)\n *{%- endcall', text, re.S)
     arguments = {"policy": "patients.toml", "query": "SELECT * FROM main.stg_patients -- é 😀 ' \"", "table": '"made"'}
@@ -154,7 +154,7 @@ def test_draft_does_not_become_a_model(warehouse: duckdb.DuckDBPyConnection, tmp
 
 
 def dbt(folder: Path, *command: str) -> tuple[int, str]:
-    """What a command of dbt says; it sees sqlanon in the checkout."""
+    """Output of a dbt command; it sees sqlanon in the checkout."""
     main = [python_of("dbt", with_sqlanon=True), "-m", "dbt.cli.main", "--no-use-colors", *command]
     quiet = {"DBT_SEND_ANONYMOUS_USAGE_STATS": "false", "DO_NOT_TRACK": "1"}
     done = run([*main, "--profiles-dir", "."], folder, ROOT, **quiet)
@@ -319,7 +319,7 @@ def test_a_test_finds_the_classes_that_the_macros_find(tested_project: Path, nam
         ((classes,),) = connection.execute(f"SELECT count(*) FROM sqlanon.equivalence_classes({CLASSES})").fetchall()
     assert sorted(map(repr, failing)) == sorted(map(repr, broken))
     assert node["failures"] == len(broken)
-    assert 0 < len(broken) < classes  # it tells classes apart
+    assert 0 < len(broken) < classes  # it distinguishes classes
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""What the README and the pages of docs/ show is true: their policies, commands, Python and SQL run as they stand."""
+"""The README and the pages of docs/ are true: their policies, commands, Python and SQL run unchanged."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def commands() -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def tutorial_output(hospital: Path) -> dict[str, str]:
-    """What the tutorial's commands print, by command, in this process and of a smaller hospital."""
+    """Output of the tutorial's commands, by command, in this process and with a smaller hospital."""
     return {" ".join(arguments): run_command(arguments, hospital) for arguments in commands()}
 
 
@@ -79,7 +79,7 @@ def first_release(hospital: Path) -> Path:
 
 
 def run_command(arguments: list[str], hospital: Path) -> str:
-    """What a command of the tutorial prints."""
+    """Output of a command of the tutorial."""
     done = cli(*arguments, cwd=hospital.parents[1])
     assert (done.status, done.err) == (0, ""), arguments
     return done.out

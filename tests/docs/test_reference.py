@@ -40,7 +40,7 @@ def test_the_command_prints_the_schema() -> None:
 
 
 def test_the_schema_is_for_editors_of_toml() -> None:
-    """TOML has no null; and a key that nothing says of what it is helps nobody."""
+    """TOML has no null; and a key without a description is useless."""
     schema = editor_schema()
     assert '"null"' not in json.dumps(schema)
     for name, definition in schema["$defs"].items():

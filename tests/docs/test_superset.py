@@ -1,6 +1,6 @@
 """A release in Apache Superset, in an environment of its own: a database, a dataset, a chart, and a picture of it.
 
-It takes minutes and a gigabyte, so it runs only when it is asked for::
+It takes minutes and a gigabyte, so it runs only on request::
 
     SQLANON_SUPERSET=1 python -m pytest tests/docs/test_superset.py
 
@@ -60,7 +60,7 @@ QUIET = [
 
 
 class Client:
-    """What a browser would ask of Superset's REST interface."""
+    """A browser's requests to Superset's REST interface."""
 
     def __init__(self, address: str) -> None:
         self.address = address

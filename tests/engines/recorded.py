@@ -1,4 +1,4 @@
-"""What the program asks of DuckDB, written down: the queries that could run where the rows are, and their answers."""
+"""Recorded statements to DuckDB: the queries that could run in the source database, and their answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ THERE = re.compile(
 """The tables that may be where the rows are: the source, and what is counted of it that may be as large."""
 
 AFTER = frozenset({"audited", "staged", "verified", "release_file", "sqlanon_staged", "sqlanon_verified"})
-"""Where releases are: what is asked of these is asked of them."""
+"""Databases with releases: their statements are recorded."""
 
 
 @dataclass
@@ -107,7 +107,7 @@ def _all_of(engine: DuckDBEngine, source_table: exp.Table) -> pa.Table:
 
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
-    """Have all that is asked of DuckDB be written down."""
+    """Record every statement to DuckDB."""
     execute, rows = DuckDBEngine.execute, DuckDBEngine.rows
 
     def executing(self: DuckDBEngine, statement: exp.Expr, parameters: Any = ()) -> None:
@@ -125,7 +125,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
         yield
 
 
-# --- what is asked for ------------------------------------------------------------------------------
+# --- statements ---------------------------------------------------------------------------------------
 
 _TREE = {"categories": {"bad": ["cancer", "Gout"], "mild": ["flu", "cold", "grippe", "Flu"]}}
 ATTRIBUTES: dict[str, Any] = {

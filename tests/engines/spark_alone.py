@@ -66,7 +66,7 @@ def _addresses(process: Path) -> set[str]:
     sockets = set()
     for path in (process / "fd").iterdir():
         try:
-            target = os.readlink(path)  # noqa: PTH115  (it is no path)
+            target = os.readlink(path)  # noqa: PTH115  (not a path)
         except OSError:
             continue
         if target.startswith("socket:["):

@@ -153,7 +153,7 @@ def turn(seed: int) -> int:
 def drawn_case(
     draw: random.Random, wanted: str, number: int, attempt: int, folder: Path, searching: Searching
 ) -> SparkCase | None:
-    """A table and a policy with a requirement, if that can be asked for; the later the attempt, the easier."""
+    """A table and a policy with a requirement, if possible; the later the attempt, the easier."""
     names = draw.sample(NAMES, 6)
     quasi = {name: draw.choice(list(KINDS)) for name in names[: draw.choice([1, 2, 2, 3])]}
     sensitive = {name: draw.choice(list(KINDS)) for name in names[3 : draw.choice([3, 4, 5])]}
@@ -181,7 +181,7 @@ def drawn_case(
     case = SparkCase(table, tree)
     try:
         case.policy()
-    except sqlanon.PolicyError:  # not all can be asked for together
+    except sqlanon.PolicyError:  # not all can be combined
         return None
     return case
 
@@ -215,8 +215,8 @@ def found_classes(case: SparkCase) -> int:
 
 
 def random_table(draw: random.Random, columns: Mapping[str, str], quasi: Sequence[str], most: int) -> pa.Table:
-    """Up to 8 combinations of the quasi-identifiers, each of at most so many rows, and a few others. NULLs in most
-    columns, few values in each."""
+    """Up to 8 combinations of the quasi-identifiers, each with a limited number of rows, and a few others. NULLs in
+    most columns, few values in each."""
     pools = {}
     for name, kind in columns.items():
         some = draw.sample(list(KINDS[kind].values), min(len(KINDS[kind].values), draw.choice([1, 2, 3, 5, 8])))
@@ -280,7 +280,7 @@ def sensitive_attribute(draw: random.Random, name: str, kind: str, folder: Path)
 def random_privacy(
     draw: random.Random, quasi: Sequence[str], attributes: Mapping[str, Any], wanted: str, most: int
 ) -> dict[str, Any]:
-    """One to so many requirements; one of a wanted kind among them, if it can be asked for."""
+    """A limited number of requirements; one of a wanted kind among them, if possible."""
     sensitive = [name for name, spec in attributes.items() if spec["role"] == "sensitive"]
     sections: dict[str, Any] = {}
     can = [*SINGLE, *(LISTED if sensitive else []), "k_anonymity"]
@@ -364,10 +364,10 @@ def full_domain(draw: random.Random, number: int) -> dict[str, Any]:
 
 
 BELOW = ["mondrian", "k-similar", "subtree", "local", "mu-argus", "cells"]
-"""The strategies that place rows one by one; ``cells`` is no name of a strategy."""
+"""Strategies that assign rows one by one; ``cells`` is not the name of a strategy."""
 
 FULL_DOMAIN, BELOW_IT = 29, 14
-"""In so many cases each requirement, measure and strategy comes in turn."""
+"""Number of cases in which each requirement, measure and strategy comes in turn."""
 
 
 def below_full_domain(draw: random.Random, number: int) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def into_spark(session: Any, table: pa.Table, name: str, parquet: Path | None = 
 
 
 def outcome(source: Any, policy: sqlanon.Policy, folder: Path) -> dict[str, Any]:
-    """What comes of a policy: the figures, and the digest of the released rows; or what is said where nothing does."""
+    """Result of a policy: the figures and the digest of the released rows, or the message of its error."""
     try:
         with sqlanon.connect(source) as db:
             result = db.anonymize(policy)

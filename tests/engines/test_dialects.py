@@ -272,7 +272,7 @@ SCALARS: Mapping[str, exp.Expr] = {
     "try m as DECIMAL(3,1)": exp.TryCast(this=_M, to=cast(_M, "DECIMAL(3,1)").to),
     "finite": _call("ISFINITE", _Y),
 }
-"""Of each kind of node that stands for a value, and of each function."""
+"""Every kind of value node, and every function."""
 
 
 def _order(*terms: exp.Expr) -> list[exp.Expr]:
@@ -506,7 +506,7 @@ def test_values_that_spark_would_convert_are_an_error(
 
 @pytest.fixture(scope="module")
 def recorded_statements(tmp_path_factory: pytest.TempPathFactory) -> list[Asked]:
-    """What is asked of rows by jobs that together ask for everything: of each kind a few."""
+    """Recorded row queries of jobs that together use everything: a few of each kind."""
     recorder = Recorder(most=max(2, round(2 * EXAMPLES)))
     with recording(recorder):
         for job in JOBS:
@@ -515,7 +515,7 @@ def recorded_statements(tmp_path_factory: pytest.TempPathFactory) -> list[Asked]
 
 
 ANY_NUMBERS = frozenset({"record", "mover", "id"})
-"""Columns whose numbers tell rows apart, in no order."""
+"""Columns whose numbers distinguish rows, in no order."""
 
 
 @pytest.mark.thorough

@@ -23,7 +23,7 @@ from sqlanon.engines.federation import FederatedEngine, RemoteTables
 from sqlanon.errors import SourceError
 from sqlanon.support.expressions import create_table, table
 
-# What may come here
+# Permitted transfers
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_shadow_can_be_bound_and_is_never_read(rows: str, around: str) -> None
 
 
 class FakeServer:
-    """Stands for Spark: tells what it was asked, and gives an answer."""
+    """Stands for Spark: records its statements and answers them."""
 
     dialect = "spark"
     STREAMS_BATCHES = KEEPS_SUBQUERY_ORDER = RUNS_RECURSIVE_WINDOWS = False

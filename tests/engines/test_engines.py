@@ -102,7 +102,7 @@ def test_an_engine_with_tables_elsewhere_satisfies_it_too(of_duckdb: DuckDBEngin
 
 
 def test_one_row_is_looked_up_by_several_columns(of_duckdb: DuckDBEngine) -> None:
-    """A query is asked by several columns, of a table here and of one elsewhere, and does not change."""
+    """Several columns share a query over a local and a remote table, and it does not change."""
     server = KioskEngine(duckdb.connect())
     engine = FederatedEngine(of_duckdb, RemoteTables(server, 10))
     for backend in (of_duckdb, server):

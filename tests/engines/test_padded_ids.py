@@ -1,4 +1,4 @@
-"""Ids that differ in the white space around them are one person in every engine, and an empty text is no id.
+"""Ids that differ in surrounding white space are one person in every engine, and an empty text is not an id.
 
 A table without padding, whose ids Python has stripped, says what is to be counted.
 """

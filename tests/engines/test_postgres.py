@@ -277,7 +277,7 @@ def test_statements_fetch_no_source_rows(small: Server) -> None:
     over_source = [
         statement for statement in parts if '"clinic"."t"' in statement and "to_regclass" not in statement.lower()
     ]
-    # Which column numbers people, if one does, is asked for in figures of columns.
+    # Figures of columns show which column numbers people, if one does.
     people = [statement for statement in over_source if '"rows_there"' in statement]
     of_columns = re.compile(r'\s*COPY \((SELECT COUNT\(DISTINCT|WITH .*\) SELECT "c"\."attribute" AS )', re.DOTALL)
     assert len(people) >= 2
@@ -290,7 +290,7 @@ def test_statements_fetch_no_source_rows(small: Server) -> None:
     assert len(released) == 1 and "sqlanon_shipped" in released[0] and "COPY" not in released[0]
     # Anonymize counts once, verify once more, and reads back what it recoded there.
     assert len(grouped) == 2 and len(person_counts) == 1 and len(recoded) == 1
-    # What narrows is measured in a table that stays there: of it, only figures of groups are asked for.
+    # Narrowing is measured in a table that stays on the server: only figures of groups are fetched.
     temporary = [statement for statement in over_source if 'TEMPORARY TABLE "sqlanon_narrowing"' in statement]
     measured = [
         statement for statement in parts if '"pg_temp"."sqlanon_narrowing"' in statement and "ANALYZE" not in statement
@@ -328,7 +328,7 @@ def test_rows_with_nulls_are_recoded_by_hash_joins(schemas: Server) -> None:
     for name in ("zip", "age", "born"):
         attributes[name]["max_level"] = 0
     with sqlanon.connect() as db:
-        # Labels of thousands of values are looked up behind the sort, of which the planner knows little.
+        # Labels of thousands of values are looked up behind the sort, whose size the planner cannot estimate.
         result = db.anonymize(sqlanon.Policy(**small_tree(attributes=attributes, privacy={"k": 1})))
         source = result._search_input.source
         assert isinstance(source, PostgresSource)
@@ -612,7 +612,7 @@ def test_values_that_readers_can_distinguish_are_counted_apart(schemas: Server) 
         "SELECT DISTINCT format_type(atttypid, atttypmod) FROM pg_attribute "
         "WHERE attrelid = 'shared.r'::regclass AND attnum > 0"
     )
-    assert kinds == [("text",)]  # an enumeration would tell of moods that nobody has
+    assert kinds == [("text",)]  # an enumeration would reveal moods without rows
 
 
 def test_types_without_equality_are_refused_and_a_query_can_cast_them(schemas: Server) -> None:

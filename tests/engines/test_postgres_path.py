@@ -30,7 +30,7 @@ TYPES = [
     *("regproc", "regtype", "date", "timestamp", "timestamptz", "uuid", "text[]", "int4[]", "int8[]", "bool[]"),
     *("date[]", "aclitem[]", "oid[]"),
 ]
-"""Of the arguments of traps."""
+"""Types of the arguments of traps."""
 
 PAIRS = ["text", "name", "int4", "int8", "float8", "oid", "bool"]
 

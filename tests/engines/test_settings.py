@@ -1,4 +1,4 @@
-"""What a run may take of the machine: memory and threads, where it spills to, and that no answer depends on it."""
+"""Limits of a run: memory and threads, and its folder for spilling; no answer depends on them."""
 
 from __future__ import annotations
 

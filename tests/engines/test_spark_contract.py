@@ -27,7 +27,7 @@ WAYS: dict[str, tuple[int, dict[str, Any]]] = {
     "large": (5, {}),  # each column's values first, then coded combinations
     "huge": (5, {"fetch_limit": 1}),  # these stay in Spark, and generalizations are counted there
 }
-"""The ways of the counts: from so many rows on a source is large; and ``[source]``."""
+"""The ways of the counts: the number of rows from which a source is large; and ``[source]``."""
 
 
 def take(way: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Watched:
     stayed: list[str] = field(default_factory=list)
 
     def planted(self) -> set[str]:
-        """What was fetched of the planted values."""
+        """Planted values that were fetched."""
         texts = (str(value) for table in self.fetched for column in table.columns for value in column.to_pylist())
         return {text for text in texts if PLANTED in text}
 
@@ -123,8 +123,8 @@ def watched_fetches(monkeypatch: pytest.MonkeyPatch) -> Watched:
 def test_source_rows_are_never_fetched(
     session: Any, way: str, watched_fetches: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a source comes what is grouped. A column that no requirement looks at comes with the release alone, and what
-    is not released never."""
+    """Only grouped values of a source are fetched. A column without requirements comes with the release alone, and
+    unreleased columns never."""
     source = take(way, monkeypatch)
     table = planted_table()
     into_spark(session, table, "planted")

@@ -43,7 +43,7 @@ def _quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-# What it gives and takes
+# Values in both directions
 
 
 TYPES: dict[str, tuple[pa.DataType, Any, str]] = {
@@ -150,7 +150,7 @@ def test_small_tables_are_broadcast(engine: SparkEngine) -> None:
     assert "BroadcastHashJoin" in engine.rows(query(f"EXPLAIN {joined}"))[0][0]
 
 
-# What is kept
+# Cached tables
 
 
 def test_kept_rows_are_computed_once(engine: SparkEngine) -> None:
@@ -179,7 +179,7 @@ def _kept_rdds(cluster: Cluster) -> set[int]:
     return {rdd.id() for rdd in cluster.session.sparkContext._jsc.sc().getRDDStorageInfo()}
 
 
-# Java frees what nobody refers to any more when it likes: what earlier tests kept is not counted.
+# Java frees unreferenced objects whenever it likes: leftovers of earlier tests are not counted.
 
 
 def test_cached_rows_are_freed(spark_cluster: Cluster) -> None:

@@ -18,13 +18,13 @@ from support.thresholds import SMALL_SET, SMALL_SPARK
 
 
 def cached_rdds(session: Any) -> set[int]:
-    """What the executors keep, by the numbers of the RDDs."""
+    """Cached RDDs of the executors, by their numbers."""
     return set(session.sparkContext._jsc.getPersistentRDDs())
 
 
 @pytest.fixture
 def own_session(session: Any) -> Iterator[Any]:
-    """The session, with settings that are none of ours."""
+    """Session with non-default settings."""
     theirs = {"spark.sql.session.timeZone": "America/New_York", "spark.sql.ansi.enabled": "false"}
     before = {name: session.conf.get(name, None) for name in theirs}
     for name, value in theirs.items():
@@ -49,7 +49,7 @@ def test_publish_leaves_no_temporary_objects(own_session: Any, huge: sqlanon.Pol
     before, earlier = state(own_session), cached_rdds(own_session)
     with sqlanon.connect(own_session) as db:
         result = db.anonymize(huge)
-        assert state(own_session) != before  # it can be told
+        assert state(own_session) != before  # the difference is visible
         assert cached_rdds(own_session) - earlier
         result.publish(tmp_path / "r.duckdb")
         db.plan(huge)
@@ -61,7 +61,7 @@ def test_publish_leaves_no_temporary_objects(own_session: Any, huge: sqlanon.Pol
 def test_failed_publish_leaves_no_files(
     own_session: Any, huge: sqlanon.Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever in a run it is: at any of the questions that Spark is asked."""
+    """The failure may be at any statement of a run."""
     before, earlier, run_statement = state(own_session), cached_rdds(own_session), SparkEngine._run
     calls, fails_at = [0], [10**9]
 
@@ -225,7 +225,7 @@ def test_kinds_of_sources(session: Any, tmp_path: Path) -> None:
     ],
 )
 def test_unsupported_policies_are_refused(session: Any, source: dict[str, Any], says: str) -> None:
-    """Errors are told before anything is counted, where they can be; and never with a value of a row."""
+    """Errors are raised before anything is counted, where possible, and never contain a value of a row."""
     into_spark(session, planted_table(), "planted")
     tree = plain_policy().model_dump(exclude_none=True) | {"source": {"spark": "local[1]", **source}}
     with sqlanon.connect(session) as db, pytest.raises(sqlanon.SqlanonError, match=says) as error:
@@ -243,7 +243,7 @@ def test_unsupported_policies_are_refused(session: Any, source: dict[str, Any], 
     ],
 )
 def test_features_that_need_rows_are_refused(session: Any, extra: dict[str, Any]) -> None:
-    """What a policy of a source in Spark may not ask for, it may not ask for on a session either."""
+    """Policies refused for a source in Spark are refused for a session, too."""
     into_spark(session, planted_table(), "planted")
     policy = sqlanon.Policy(**{**plain_policy().model_dump(exclude_none=True), **extra})
     with sqlanon.connect(session) as db, pytest.raises(sqlanon.PolicyError, match="Spark"):

@@ -29,7 +29,7 @@ from support.thresholds import SMALL_SET, SMALL_SPARK
 SCHEMA = "sqlanon_names"
 TABLE = named_table("columns_of_a_name")
 GRAMMAR = {"in", "as", "values", "exists", "cast", "over", "filter", "by", "on", "and", "or", "not", "then", "decimal"}
-"""Words before a parenthesis that are no function's name."""
+"""Words before a parenthesis that are not function names."""
 HOSTILE_VIEWS = ("source", "released", "raw", "rows", "s", "r", "h0", "l0", "x", "q", "counted", "query", "shipped")
 VARIABLES = ("zip", "age", "ill", "label", "code", "value", "secret", "one", "so_far", "n", "known", "masked", "c0")
 
@@ -56,7 +56,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> sqlanon.Policy:
 
 
 def record_statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The statements that Spark is asked from now on."""
+    """Statements that Spark runs from now on."""
     statements: list[str] = []
     frame = SparkEngine._frame
 
@@ -69,7 +69,7 @@ def record_statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def publish_and_read(session: Any, policy: sqlanon.Policy, schema_options: str = "") -> tuple[Any, ...]:
-    """What comes of a policy: what is found, and the digest of the rows."""
+    """Result of a policy: the generalization and the digest of the rows."""
     second_session = session.newSession()  # of the same catalog, and of no settings
     second_session.sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
     if schema_options:

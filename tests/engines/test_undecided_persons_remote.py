@@ -62,7 +62,7 @@ def test_a_source_in_postgres_is_refused(postgres: Server, role: str | None) -> 
     assert UNDECIDED + SMALL_CLASSES in str(refused.value)
 
 
-# Half of the persons share their values in groups of six, ten a ZIP code; and some rows are of nobody.
+# Half of the persons share their values in groups of six, ten a ZIP code; some rows have no person.
 IN_CLASSES = f"""
     CREATE TABLE visits AS
     SELECT CASE WHEN hash(mrn) % 7 = 0 THEN NULL ELSE mrn END AS mrn, sex,

@@ -1,4 +1,4 @@
-"""The bounds that a label tells, held against plain Python over the values under it."""
+"""The bounds of a label, compared with plain Python over the values under it."""
 
 from __future__ import annotations
 

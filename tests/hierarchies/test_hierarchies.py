@@ -815,13 +815,13 @@ def test_the_hierarchies_of_real_tables(bench: Bench, data: Path, name: str) -> 
         assert hierarchy.height == find_static_height((rule,)) == len(next(iter(rows))) - 1
 
 
-# What it costs
+# Costs
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", ["", "a;x;X;*\n", "a;x;X;*\nb;y;X;*\nc;z;Z;*\n"], ids=["suppress", "one", "three"])
 def test_a_sound_hierarchy_takes_two_statements(bench: Bench, tmp_path: Path, keys: str) -> None:
-    """One that makes it, and one that tells that nothing is wrong with it."""
+    """One statement that builds it, and one that checks it."""
     file = tmp_path / "h.csv"
     file.write_text(keys)
     bench.put(["a", None], "VARCHAR")

@@ -1,4 +1,4 @@
-"""Hierarchies at the borders of their rules: composed rules against plain Python, and tables that are no tree."""
+"""Hierarchies at the borders of their rules: composed rules against plain Python, and tables that are not trees."""
 
 from __future__ import annotations
 

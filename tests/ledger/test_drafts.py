@@ -34,7 +34,7 @@ def folder_of_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pa
 
 @pytest.fixture
 def folder(folder_of_before: tuple[Path, Path]) -> Path:
-    """A release, one, and a draft, two, that tells more beside it."""
+    """A release `one`, and a draft `two` that reveals more beside it."""
     return folder_again(*folder_of_before)
 
 
@@ -95,7 +95,7 @@ def test_release_is_not_overwritten_without_a_catalog(folder: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_release_is_compared_with_releases_and_not_with_drafts(folder: Path) -> None:
-    with pytest.raises(AuditError, match=r"one\.duckdb"):  # the place of a draft is no way around it
+    with pytest.raises(AuditError, match=r"one\.duckdb"):  # the location of a draft does not circumvent it
         publish(policy(folder, "two", FINE_ZIP))
     (folder / "one.duckdb").unlink()
     change(folder / "private.duckdb", "DELETE FROM sqlanon.releases WHERE NOT coalesce(draft, false)")

@@ -141,7 +141,7 @@ def test_each_part_meets_all_requirements(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_new_rows_meet_a_shield_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each zip there are enough released rows; of the new ones there are too few at first."""
+    """Every zip has enough released rows; the new rows are too few at first."""
     change(tmp_path / "hospital.duckdb", "CREATE TABLE patients (id INT, age INT, sex TEXT, zip TEXT, illness TEXT)")
     insert(tmp_path, *ROWS)
     shield = {"k_anonymity": [{"quasi": ["zip"], "k": 4}]}

@@ -199,7 +199,7 @@ def test_a_release_outside_the_ledger_takes_the_place_of_one_that_is_in_it(with_
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["mondrian", "local", "subtree"])
 def test_releases_below_the_full_domain_are_held_against_others(with_one: Path, strategy: str) -> None:
-    """Whether it is refused or let through, it is so by what the two files tell, ranges and all."""
+    """The values of the two files decide whether it is refused or accepted, including ranges."""
     local = policy(with_one, "two", {}, search={"strategy": strategy, "suppression_limit": 0.5})
     try:
         _, release = publish(local)
@@ -301,7 +301,7 @@ def test_persons_are_counted_where_the_policy_counts_them(tmp_path: Path) -> Non
 
 @pytest.mark.thorough
 def test_a_release_with_parts_of_k_persons_is_published_after_an_earlier_one(tmp_path: Path) -> None:
-    """One person has seven rows: parts of two persons may have fewer than eight. One person alone is no part."""
+    """One person has seven rows: parts of two persons may have fewer than eight. One person alone is not a part."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE p AS SELECT greatest(i - 6, 0) who, i id, 0 sex, 0 AS cost FROM range(9) t(i)")
 
@@ -471,7 +471,7 @@ def test_releases_in_another_catalog_of_any_name_are_reported(hospital: Path, pl
 
 @pytest.mark.thorough
 def test_other_files_are_ignored_as_catalogs(hospital: Path) -> None:
-    """Views of that name, broken files, pipes, links that lead nowhere: nothing is told, and nothing is waited for."""
+    """Views of that name, broken files, pipes, broken links: they are ignored without waiting."""
     with duckdb.connect(hospital / "strange.catalog.duckdb") as connection:
         connection.execute("CREATE SCHEMA sqlanon")
         connection.execute("CREATE VIEW sqlanon.releases AS SELECT error('it was read') AS source")

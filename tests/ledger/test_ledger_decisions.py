@@ -257,7 +257,7 @@ def test_rows_that_a_new_version_lacks_are_counted_by_class(connection: duckdb.D
         (11, 2, 0, 8, 1),
         (10, 2, 1, 7, 1),
         (10, 0, 0, 10, 0),
-        (9, 2, 0, 8, 0),  # a suppressed row has left, of which the ledger has no key
+        (9, 2, 0, 8, 0),  # a suppressed row has left, and the ledger has no key of it
     ],
 )
 def test_suppressed_rows_are_not_new(

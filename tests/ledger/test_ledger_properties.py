@@ -157,7 +157,7 @@ def restrict_source(request: Asked, source: Source) -> Source:
 
 
 def first_release(case: LedgerCase, i: int) -> Release:
-    """What the oracle says that an earlier release is."""
+    """An earlier release according to the oracle."""
     request = case.firsts[i]
     source = replace(restrict_source(request, case.at(i)), person=None)
     return Release(source, tuple(level or 0 for level in request.levels.values()), request.privacy)
@@ -251,11 +251,11 @@ def check_after(case: LedgerCase) -> None:
 def check_published(
     state: World, policy: sqlanon.Policy, result: Any, expected: Counter[Any], lost: list[bool]
 ) -> None:
-    """The release holds what the oracle says, verifies, and breaks no earlier one; what only seems so is told.
+    """The release matches the oracle, verifies, and breaks no earlier one; apparent breaches are reported.
 
-    Where an earlier release that is whole shows as it is what is a quasi-identifier now, so that few rows of it look
-    alike by themselves, no generalization helps: who joins the two has these rows with all that is new in this release.
-    That is refused.
+    Where an earlier whole release shows a present quasi-identifier unchanged, so that few rows of it look
+    alike by themselves, no generalization helps: joining the two yields these rows with the new columns of this
+    release. That is refused.
     """
     case, request = state.case, state.case.last
     trees, grew = case.source.quasi, only_grew(case)
@@ -274,7 +274,7 @@ def check_published(
         if finding.combinations and not gone:
             assert oracle_ledger.exposes(first, {*first.levels, *request.levels}, min(first.k or LEAST, new.k or LEAST))
         assert gone or not finding.added
-    # What the files alone tell is told, and nothing of the kind where the table only grew.
+    # Findings in the files alone are reported, and none where the table only grew.
     is_reported = any(has_few and gone for has_few, gone in zip(few, lost, strict=True))
     assert is_reported == any("deleted or changed since" in warning for warning in result.warnings)
     assert not is_reported or not grew or case.keyed or set(request.privacy) != {"k"}

@@ -28,7 +28,7 @@ NEW_ROWS = "INSERT INTO patients VALUES ('black', '1965-09-07', 'male', '02139',
 
 @pytest.mark.thorough
 def test_a_run_that_was_published_twice(hospital: Path) -> None:
-    """The hashes of its keys were asked for twice, under one name."""
+    """The hashes of its keys were requested twice, under one name."""
     change(hospital, "CREATE OR REPLACE TABLE patients AS SELECT *, row_number() OVER () AS id FROM patients")
     key = {"source": {"key": ["id"]}}
     with sqlanon.connect() as db:
@@ -115,7 +115,7 @@ def test_mark_columns_do_not_count_as_lost_values(hospital: Path, search: dict[s
 
 @pytest.mark.thorough
 def test_earlier_releases_that_were_not_compared_are_reported(hospital: Path) -> None:
-    """An earlier release that was moved was not looked at, and nobody was told."""
+    """An earlier release that was moved was skipped without a warning."""
     publish(policy(hospital, "one", FINE_RACE))
     result, _ = publish(policy(hospital, "two", FINE_ZIP), force=True)
     assert [warning for warning in result.warnings if "one.duckdb" in warning and "by force" in warning]
@@ -128,7 +128,7 @@ def test_earlier_releases_that_were_not_compared_are_reported(hospital: Path) ->
 
 @pytest.mark.thorough
 def test_a_release_of_the_same_content_as_an_earlier_one(hospital: Path) -> None:
-    """The ledger was asked by content alone, and told what the other release was based on: verify said no."""
+    """The ledger was searched by content alone and returned the base of the other release: verify failed."""
     _, first = publish(policy(hospital, "one", FINE_RACE))
     change(hospital, NEW_ROWS)
     requested_policy = policy(hospital, "two", FINE_RACE, release={"after": ["one"]})
@@ -150,7 +150,7 @@ def test_a_table_is_the_same_with_its_schema(hospital: Path) -> None:
 
 @pytest.mark.thorough
 def test_deleted_rows_are_reported(hospital: Path) -> None:
-    """What is found is safe by the rows of the source; what the files alone seem to tell is a warning.
+    """The rows of the source prove the release safe; findings in the files alone are a warning.
 
     Of six rows that an earlier release shows, one is left, which is suppressed; the eight new ones look like two more.
     """

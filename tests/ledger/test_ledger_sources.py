@@ -269,7 +269,7 @@ def test_rows_in_common_are_estimated(seed: int, skew: float, share_kept: float,
 
 
 def test_a_column_of_more_values_than_half_of_the_rows_may_be_a_key() -> None:
-    """A copy may have other keys: its rows are looked up without them, too, but with all that is no key."""
+    """A copy may have other keys: its rows are looked up by all other columns, too."""
     values = {"visit": 11, "age": 10}
     rows: Any = SimpleNamespace(columns=[*values], match_values=lambda _, place, column: (1.0, values[column]))
     pairs, value_counts = source_match._pair_columns(rows, table("sampled"), [*values])

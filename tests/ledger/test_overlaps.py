@@ -1,4 +1,4 @@
-"""Classes that overlap without containment: counts of both releases tell how many rows two of them share."""
+"""Classes that overlap without containment: the counts of both releases reveal the size of their intersection."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_rows_that_are_counted_are_those_of_greatest_flows(data: st.DataObject) 
 @pytest.mark.thorough
 @pytest.mark.parametrize("ill", ["sensitive", "identifying"])
 def test_attack_subtracts_the_counts_of_overlapping_classes(tmp_path: Path, ill: str) -> None:
-    """Of the same hierarchy: whoever is 36 to 39 years old in a class from 30 on, and in one up to 39."""
+    """Same hierarchy: people of 36 to 39 years in a class from 30 on, and in one up to 39."""
     breaches = 0
     for seed in range(6):
         folder = tmp_path / str(seed)

@@ -20,6 +20,6 @@ def test_pairs_that_are_accepted_are_safe() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["same", "coarser", "grown after"])
 def test_usual_pairs_that_are_safe_are_accepted(kind: str) -> None:
-    """Of the same rows, coarser, or based on the earlier release."""
+    """The same rows, coarser, or based on the earlier release."""
     verdicts = Counter(pair.verdict for seed in range(examples(6)) for pair in pairs(draw_case(seed, [kind])))
     assert verdicts["accepted safe"] and not verdicts["refused safe"] and not verdicts["accepted UNSAFE"]

@@ -37,7 +37,7 @@ def verify(folder: Path, **more: Any) -> Any:
 
 
 def source_change(folder: Path, **more: Any) -> SourceChange:
-    """What a verification finds of the source, where nothing else is wrong."""
+    """Findings of a verification about the source, without other failures."""
     verification = verify(folder, **more)
     assert failed_checks(verification) == {SOURCE_CHECK}, verification.failures
     assert isinstance(verification.source_change, SourceChange)

@@ -145,6 +145,6 @@ def test_an_unreadable_release_of_a_stopped_run_prevents_publishing(folder: Path
     (folder / "there").mkdir()
     publish(folder, "there/one", 3)
     (folder / "there").rename(folder / "elsewhere")
-    publish(folder, "two", 3)  # a release that is gone is open to nobody
+    publish(folder, "two", 3)  # a deleted release has no readers
     change(folder / "private.duckdb", "UPDATE sqlanon.releases SET intended_at = published_at WHERE path LIKE '%one%'")
     assert "an interrupted run may have published it, and it cannot be read" in refusal_message(folder, "three", 3)

@@ -195,7 +195,7 @@ def test_a_measure_of_classes_keeps_the_levels_and_takes_the_whole_source(tmp_pa
 
 @pytest.mark.slow
 def test_suppressed_rows_are_not_shown_by_label_beside_the_old_version(tmp_path: Path) -> None:
-    """Readers of both versions would tell who was withdrawn from who was suppressed."""
+    """Readers of both versions would distinguish withdrawn persons from suppressed ones."""
     options = {"person": False, "search": {"measure": "discernibility", "suppression_limit": 0.5}}
     change(tmp_path / "h.duckdb", CREATE.replace("180", "177"))
     with sqlanon.connect() as db:
@@ -318,7 +318,7 @@ def test_a_changed_release_is_not_published_again(visits: Path) -> None:
 def test_an_interruption_leaves_the_old_version_or_the_new_one(
     visits: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """A run that ends at the last step: the ledger says of which release it is, and the next run goes on from it."""
+    """A run that ends at the last step: the ledger names its release, and the next run continues from it."""
     commit = FileTarget.commit
 
     def interrupt_run(*arguments: Any) -> Any:

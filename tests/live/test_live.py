@@ -112,7 +112,7 @@ ALARMS = {
 @pytest.mark.thorough
 @pytest.mark.parametrize("look", some(LOOKS, 4))
 def test_no_condition_of_a_reader_meets_a_suppressed_row(reader: duckdb.DuckDBPyConnection, look: str) -> None:
-    """A condition that fails on the values of a suppressed row would tell them in its message."""
+    """A condition that fails on the values of a suppressed row would reveal them in its message."""
     for name, alarm in ALARMS.items():
         if look == "window" and name in ("ward", "diagnosis", "cost"):  # error() has no place there
             continue
@@ -593,7 +593,7 @@ def test_a_source_that_is_in_no_database(tmp_path: Path) -> None:
     with (
         sqlanon.connect() as db,
         pytest.raises(SourceError, match="a live view needs a table in a DuckDB database"),
-    ):  # nobody is asked there
+    ):  # without a prompt
         db.live(elsewhere)
 
 

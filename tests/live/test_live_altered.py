@@ -1,4 +1,4 @@
-"""Live views of a table whose columns change their types, or go: nothing is told, and other views are not held up."""
+"""Live views of a table whose columns change their types or vanish: nothing is revealed, and other views still work."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ OTHER_TYPES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("column", some(["age", "diagnosis", "others"], 3))
 def test_changed_column_type_reveals_no_values(altered_view: duckdb.DuckDBPyConnection, column: str) -> None:
-    """To compare the values to those of the hierarchies, the engine would cast them, and tell those that do not fit."""
+    """Comparing the values to those of the hierarchies would cast them, and the error would reveal invalid ones."""
     types = dict(altered_view.execute("SELECT column_name, column_type FROM (DESCRIBE t)").fetchall())
     for name in [name for name in types if name not in ("age", "diagnosis")] if column == "others" else [column]:
         for type_, (usual, odd) in [*OTHER_TYPES.items()][:: 1 if column == "others" else 2]:

@@ -31,7 +31,7 @@ some_of_each = settings(quick, max_examples=8, phases=[Phase.generate])  # shrin
 
 @st.composite
 def cases(draw: st.DrawFn, kind: str) -> PrivacyCase:
-    """A table, and requirements of which a view can keep all: one of a kind, k at times, and others."""
+    """A table with requirements that a view can keep: one of a kind, k at times, and others."""
     source = draw(privacy_cases.sources(population=False))
     more = draw(st.lists(st.sampled_from([*LISTED, "k", "k"]), max_size=2))
     privacy = draw(privacy_cases.requirements(source, [kind, *more]))
@@ -59,7 +59,7 @@ def changed_cases(draw: st.DrawFn, kind: str) -> tuple[PrivacyCase, list[tuple[s
     row = st.fixed_dictionaries({name: values_later(case, type_, name) for name, type_ in types.items()})
     for change_kind in draw(st.lists(st.sampled_from(["insert", "insert", "delete", "update"]), max_size=3)):
         n = len(case.source.rows)
-        if change_kind == "insert":  # heaps, so that classes grow past what is asked
+        if change_kind == "insert":  # heaps, so that classes grow beyond their limits
             heaps = draw(st.lists(st.tuples(row, st.integers(1, 5)), min_size=1, max_size=4))
             changes.append((change_kind, [row for row, times in heaps for _ in range(times)]))
         elif change_kind == "delete":
@@ -72,7 +72,7 @@ def changed_cases(draw: st.DrawFn, kind: str) -> tuple[PrivacyCase, list[tuple[s
 
 
 def apply(connection: Any, rows: list[Record], change: tuple[str, Any]) -> list[Record]:
-    """Change the table, and a list of its rows likewise: a column tells which is which."""
+    """Change the table and a list of its rows alike: a column identifies each row."""
     kind, subject = change
     if kind == "insert":
         numbered = [{**row, "row number": 1000 + len(rows) + i} for i, row in enumerate(subject)]
@@ -93,7 +93,7 @@ def apply(connection: Any, rows: list[Record], change: tuple[str, Any]) -> list[
 
 
 def expected_view(case: PrivacyCase, rows: list[Record], levels: Mapping[str, int]) -> oracle_privacy.Release:
-    """What a live view has to show: of rows whose sensitive values have a place in the hierarchies that are needed."""
+    """Expected rows of a live view: those whose sensitive values are in the hierarchies that are needed."""
     source = case.source
     needed = [
         requirement["attribute"]

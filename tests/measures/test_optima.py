@@ -12,7 +12,7 @@ from sqlanon.measures import MEASURES
 from support.databases import connect_to, live_connection
 from support.policies import make_policy
 
-# Seven rows, of which two may be suppressed. Below: p and q are g, r and s are h. At level 0 the classes p and q are
+# Seven rows; two may be suppressed. Below: p and q are g, r and s are h. At level 0 the classes p and q are
 # kept, of three and two rows, and r and s are suppressed; at level 1 there are classes of five and two rows.
 ROWS = "pppqqrs"
 OPTIMA = {

@@ -304,7 +304,7 @@ def test_the_granularity_covers_the_grid_of_the_range(type_: str, noise: dict[st
 
 @pytest.mark.slow
 def test_a_granularity_in_decimals_is_released_in_floats() -> None:
-    """0.1 is no binary fraction: the released value is the double that is nearest to a multiple of it."""
+    """0.1 is not a binary fraction: the released value is the double nearest to a multiple of it."""
     values = ", ".join(f"({i * 0.7!r})" for i in range(60))
 
     def check(result: sqlanon.Result) -> None:
@@ -316,7 +316,7 @@ def test_a_granularity_in_decimals_is_released_in_floats() -> None:
 
 @pytest.mark.slow
 def test_zero_has_no_sign() -> None:
-    """-0.0 is no other value than 0.0, and reads as one."""
+    """-0.0 equals 0.0, and reads like it."""
 
     def check(result: sqlanon.Result) -> None:
         values = column(result)
@@ -569,7 +569,7 @@ def test_where_too_many_are_suppressed_for_confidence_it_is_infeasible() -> None
         connection.execute(f"CREATE TABLE t AS SELECT 'a' AS q, v::DOUBLE AS x FROM (VALUES {values}) AS r(v)")
         attributes = {"q": "suppress", "x": {"role": "quasi", "noise": {"epsilon": 1000.0}}}
         with sqlanon.connect(connection) as db:
-            for limit in (0.5, 1):  # of nobody there is no release
+            for limit in (0.5, 1):  # without rows, no release is possible
                 policy = make(attributes, {"k": 4, "confidence": 0.99}, search={"suppression_limit": limit})
                 with pytest.raises(sqlanon.InfeasibleError) as caught:
                     db.anonymize(policy)
@@ -720,7 +720,7 @@ def test_persons_are_counted_beside_noise(tmp_path: Path) -> None:
             assert len(read_columns(result, 1).records) == 20
             release = result.publish(tmp_path / "r.duckdb", "t")
             assert db.verify(release.path, policy).verified
-            with pytest.raises(sqlanon.InfeasibleError):  # of six persons there is no class
+            with pytest.raises(sqlanon.InfeasibleError):  # six persons form no class
                 db.anonymize(make_policy(attributes, k=6, source={"table": "t", "person": "who"}, table=None))
     assert "who" not in str(fetch(release.path, "SELECT columns FROM sqlanon.manifest"))
 
@@ -749,7 +749,7 @@ def test_the_manifest_describes_noise(
     ]  # it changes with one record where the noisy values do not
     assert manifest_types["noise"] == manifest_types["confidence"] == manifest_types["policy"]  # JSON, as text
     for text in (manifest_text(release), manifest_text(parquet)):
-        # What one outlier decides: it tells how far from all others it is.
+        # Effect of one outlier: it shows its distance from all others.
         assert "expected" not in text and "observed" not in text and "strict" not in text
         for value in ("Odd One", "251.5", "180.1", "1901-02-03", str(source)):
             assert value not in text
@@ -891,7 +891,7 @@ GRID = {"height": "{value}", "weight": "round({value} * 2) / 2", "born": "{value
 def test_verify_with_the_policy_finds_values_with_too_little_noise(
     name: str, share: float, copy: Path, source: Path
 ) -> None:
-    """All original values, or with a fifth of their noise; where the grid can be told, on it."""
+    """All original values, or with a fifth of their noise; on the grid, where the grid is known."""
     new = (
         f"o.{name} + {share} * (p.{name} - o.{name})"
         if name != "born"
@@ -904,13 +904,13 @@ def test_verify_with_the_policy_finds_values_with_too_little_noise(
         f"UPDATE patients_v1 SET {name} = n.value FROM (SELECT p.id, {value} AS value FROM patients AS p "
         f"JOIN s.patients AS o USING (id)) AS n WHERE patients_v1.id = n.id",
     )
-    assert failures(copy) == ()  # alone it cannot be told
+    assert failures(copy) == ()  # the file alone does not reveal it
     assert failures(copy, policy_for(source)) != ()
 
 
 @pytest.mark.slow
 def test_verify_with_the_policy_finds_floats_without_noise_on_their_grid(copy: Path, source: Path) -> None:
-    """Originals rounded to multiples of 1/4, which is a multiple of every granularity here: only their size tells."""
+    """Originals rounded to multiples of 1/4, a multiple of every granularity here: only their size reveals them."""
     tamper(
         copy,
         source,
@@ -993,7 +993,7 @@ def test_missing_opendp_names_the_extra_at_once(source: Path, monkeypatch: pytes
         with pytest.raises(sqlanon.SqlanonError) as caught:
             db.anonymize(policy_for(source))
         assert "pip install '.[dp]'" in str(caught.value)
-        # What needs no noise to be drawn needs no OpenDP either.
+        # Without drawn noise, OpenDP is not needed.
         db.risk(policy_for(source))
         db.plan(policy_for(source))
 
@@ -1032,7 +1032,7 @@ class Mechanism:
 
 @pytest.mark.thorough
 def test_no_private_value_reaches_opendp(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked for noise alone: as many zeros as there are records, for each attribute."""
+    """Only noise is drawn: as many zeros as records, for each attribute."""
     inputs: list[Any] = []
     real = dp.m.make_laplace
     monkeypatch.setattr(dp.m, "make_laplace", lambda *some, **keywords: Mechanism(real(*some, **keywords), inputs))

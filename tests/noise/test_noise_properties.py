@@ -60,7 +60,7 @@ def anonymize(db: sqlanon.Database, policy: sqlanon.Policy) -> sqlanon.Result | 
 
 
 def check(case: NoiseCase, publish: bool = False) -> None:
-    """Everything that the brief says of a run, against the same run without noise and the oracle.
+    """Figures and released values of a run, against the same run without noise and the oracle.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def got_noise(case: NoiseCase, before: Shown) -> list[frozenset[int]]:
 
 
 def judged_again(case: NoiseCase, before: Shown) -> list[frozenset[int]]:
-    """Those that still have k rows. Where values are unknown, no other requirement is asked of a case."""
+    """Classes that still have k rows. Where values are unknown, a case has no other requirement."""
     return [members for members in got_noise(case, before) if len(members) >= case.privacy["k"]]
 
 

@@ -23,7 +23,7 @@ from support.lanes import some
 from support.policies import make_policy
 
 FALSE_ALARM = 1e-6
-"""Of each test, however many bounds it looks at."""
+"""False alarm rate of each test, for any number of bounds."""
 
 
 # --- bounds of chance -------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ def kolmogorov(draws: Sequence[float], cdf: Callable[[float], float] = laplace_c
 
 
 def kolmogorov_bound(n: int, tests: int = 1) -> float:
-    """What it exceeds with a probability of at most `FALSE_ALARM`: P(D > d) <= 2 exp(-2 n d²)."""
+    """Bound that D exceeds with a probability of at most `FALSE_ALARM`: P(D > d) <= 2 exp(-2 n d²)."""
     return math.sqrt(math.log(2 * tests / FALSE_ALARM) / (2 * n))
 
 
@@ -82,7 +82,7 @@ def correlation_bound(n: int, tests: int = 1) -> float:
 
 
 def records_of(rows: str, epsilons: Sequence[float], **more: dict[str, object]) -> list[Noisy]:
-    """What a run shows of attributes x_0, x_1, ... of a query with classes by q."""
+    """Figures of a run for attributes x_0, x_1, ... of a query with classes by q."""
     attributes: dict[str, object] = {"q": "suppress"}
     for j, epsilon in enumerate(epsilons):
         attributes[f"x_{j}"] = {"role": "quasi", "noise": {"epsilon": epsilon, **more.get(f"x_{j}", {})}}
@@ -298,7 +298,7 @@ def test_two_copies_averaged_are_no_better_than_one_column(rows: int) -> None:
         assert mixed > 1
 
 
-# Of sizes that are no round numbers in binary, and of both ends.
+# Sizes that are not round in binary, with both ends.
 BUDGETS = [
     *(n / 100 for n in range(1, 100, 7)), *(n / 7 for n in range(1, 40, 6)), 1, 2, 3, 4, 8, 10, 1e-3, 1e-4, 1e-6,
     math.pi, math.e, 1 / 3, 0.1 + 0.2, 50, 100, 1000, 1024, 1025, 1e4, 1e6,
@@ -316,7 +316,7 @@ def test_opendp_accounts_for_no_more_than_epsilon(epsilon: float) -> None:
 
 @pytest.mark.thorough
 def test_the_mechanisms_of_a_run_stay_within_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the mechanisms that a run makes: the cost of moving by the whole range is at most the attribute's ε."""
+    """Mechanisms of a run: the cost of moving by the whole range is at most the attribute's ε."""
     costs: list[float] = []
     real = dp.m.make_laplace
 
@@ -364,7 +364,7 @@ def test_values_of_a_class_are_indistinguishable() -> None:
 
 @pytest.mark.thorough
 def test_both_ends_of_a_class_release_the_same_values() -> None:
-    """What one value can become and the other cannot would tell them apart for certain (Mironov 2012): with few steps
+    """A result that only one of two values can have would distinguish them for certain (Mironov 2012): with few steps
     and much noise every multiple of the granularity nearby comes up for both."""
     rows = 8000
     drawn = records_of(f"SELECT 'a' AS q, (i % 2 * 0.3)::DOUBLE AS x_0 FROM range({rows}) AS r(i)", [1000.0])

@@ -44,7 +44,7 @@ from sqlanon.support.expressions import full_name, mark_row_level, table
 from support.servers.spark import Cluster, needs_spark
 
 FALSE_ALARM = 1e-6
-"""Of each test that may fail by chance."""
+"""False alarm rate of each test that may fail by chance."""
 
 EPOCH = date(1970, 1, 1)
 PAY = 'pa`y"'
@@ -225,13 +225,13 @@ def test_the_same_is_found_and_claimed_as_with_duckdb(which: str, request: pytes
             duckdb_result.classes,
             duckdb_result.smallest_class,
         )
-        # What needs the rows is not measured there.
+        # Figures that need the rows are not measured in Spark.
         warnings = tuple(
             warning
             for warning in spark_result.warnings
             if "its rows are in Spark" not in warning and warning != NOT_COMPARED
         )
-        # Their order depends on estimated numbers of values, of which each engine has its own.
+        # Their order depends on estimated numbers of values, which differ between engines.
         assert (spark_result.suppressed_rows, sorted(warnings)) == (
             duckdb_result.suppressed_rows,
             sorted(duckdb_result.warnings),
@@ -329,7 +329,7 @@ def test_noise_is_discrete_laplace_and_drawn_once(spark: Any) -> None:
 def p_value(draws: list[int], scale: float, bins: int = 10) -> float:
     """χ² of draws against the discrete Laplace law, P(n) = (1 - a) / (1 + a) a^|n| with a = exp(-1 / scale).
 
-    The bins are so many on each side of 0 and it, of the width of a fifth of the scale, and what is beyond.
+    The bins cover each side of 0 and it, have the width of a fifth of the scale, and include the tails.
     """
     a, n, width = math.exp(-1 / scale), len(draws), max(int(scale / 5), 1)
     beyond = a ** (bins * width + 1) / (1 + a)

@@ -63,7 +63,7 @@ class Hierarchy:
         return value is None or value in self.paths
 
     def label(self, value: Value, level: int) -> Value:
-        """What a value becomes. NULL stays NULL below the top level and becomes the top value there."""
+        """Generalized value. NULL stays NULL below the top level and becomes the top value there."""
         if value in self.paths:
             return self.paths[value][level]
         if level == self.height:

@@ -1,4 +1,4 @@
-"""Attacks, in plain Python on lists of rows: slow and obvious. What the queries find must be the same."""
+"""Attacks, in plain Python on lists of rows: slow and obvious. The queries must find the same."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Attribute:
 
 
 def meet(a: Row, b: Row, shared: Sequence[tuple[int, int]], attributes: Sequence[Attribute]) -> Row | None:
-    """The finest values that two rows tell together, if they can be the same row."""
+    """The finest values that two rows show together, if they can be the same row."""
     if any(a[i] != b[j] for i, j in shared):
         return None
     values: list[Any] = []
@@ -162,8 +162,8 @@ def most_unmatched(
     attributes: Sequence[Attribute],
     places: Sequence[int | None],
 ) -> dict[tuple[Row, Row], int]:
-    """Of each group of `now`, alike at some places, the most rows that no row of `then` is, where as many rows as
-    possible are the same: all but those that are needed for so many. By an example and its look."""
+    """For each group of `now` with equal values at some places: most rows without a counterpart in `then`, if as many
+    rows as possible are the same: all but the needed ones. By an example and its look."""
     most, new_rows = _most_matched(then, now, shared, attributes), {}
     for look, row in {_looks(row, places): row for row in now}.items():
         remaining = [candidate for candidate in now if _looks(candidate, places) != look]
@@ -243,7 +243,7 @@ def new_in_unions(
 
 
 def _key(row: Row, shared: Sequence[tuple[int, int]], common: Sequence[Attribute], second: bool) -> Row:
-    """What both releases can tell of a row: shared values, and labels at the coarser level."""
+    """Values of a row that both releases show: shared values, and labels at the coarser level."""
     parts = [row[pair[second]] for pair in shared]
     for attribute in common:
         label = row[(attribute.second if second else attribute.first) or 0]
@@ -271,7 +271,7 @@ def _classes(rows: Sequence[Row], quasi: int) -> dict[Row, Counter[Any]]:
 
 
 def background_knowledge(rows: Sequence[Row], quasi: int, known_values: int) -> dict[Row, tuple[int, int]]:
-    """Classes with at most so many values and one more: values, rows."""
+    """Classes with at most one value more than the limit: values, rows."""
     classes = _classes(rows, quasi)
     return {key: (len(n), n.total()) for key, n in classes.items() if len(n) <= known_values + 1}
 
@@ -453,7 +453,7 @@ def _parts(members: Sequence[Row], i: int, tree: Tree, level: int) -> list[list[
 def greatest_flows(
     first: Mapping[int, int], second: Mapping[int, int], edges: Sequence[tuple[int, int]]
 ) -> list[dict[tuple[int, int], int]]:
-    """All greatest flows between two sides with limits, of all that there are."""
+    """All maximum flows between two sides with limits, by exhaustive search."""
     greatest, flows = 0, list[dict[tuple[int, int], int]]()
     choices = [range(min(first[a], second[b]) + 1) for a, b in edges]
     for flow in itertools.product(*choices):

@@ -20,7 +20,7 @@ TOLERANCE = Fraction(1, 10**12)
 
 
 def exact(number: float | str) -> Fraction:
-    """What a person wrote: 0.1 is a tenth.
+    """The exact decimal number: 0.1 is a tenth.
 
     >>> exact(0.1), exact(4)
     (Fraction(1, 10), Fraction(4, 1))
@@ -100,7 +100,7 @@ def hierarchical_distance(p: Shares, q: Shares, tree: Hierarchy) -> Fraction:
     That costs level / height of the node where it is matched; what is left over moves up.
     """
     assert set(p) <= set(q)
-    # A node is told by any of the ground values under it.
+    # Any ground value under a node identifies it.
     surplus = {value: p.get(value, Fraction(0)) - share for value, share in q.items()}
     cost = Fraction(0)
     for level in range(1, tree.height + 1):

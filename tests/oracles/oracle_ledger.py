@@ -1,7 +1,7 @@
 """Releases that are based on earlier ones, and releases that break one another, in plain Python: slow and obvious.
 
-It imports nothing from sqlanon. What a release is based on is told by the rows that the earlier ones show, as files of
-rows; whether two break one another is asked of these files alone, with the attacks of `oracle_attacks`.
+It imports nothing from sqlanon. The base of a release follows from the rows that the earlier ones show, as files of
+rows; breaches between two are found in these files alone, with the attacks of `oracle_attacks`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from oracles.oracle import Figures, Hierarchy, Levels, Row, Solution
 from oracles.oracle_privacy import Record, Source
 
 LEAST = 2
-"""Where no k is promised, nobody is to be alone."""
+"""Without a promised k, every row must have another one like it."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ def marks(
     columns:
         Those that are looked at, in the order of the source.
     key, keys:
-        The column of ids, and those of the rows that are in each, where that is known; else rows that read alike in
-        what is in both are in it as far as it has so many: first those that earlier files have, too, then by values.
+        The column of ids, and those of the rows that are in each, where that is known; else rows with equal
+        shared values are in it up to that number: first those that earlier files have, too, then by values.
     """
     bits = [0] * len(source.rows)
     for i, file in enumerate(files):
@@ -109,8 +109,8 @@ def floors(source: Source, files: Sequence[File]) -> dict[str, int]:
 class Based(oracle_privacy.Release):
     """A release whose classes are made of parts: rows that the same earlier releases have. Each part meets all.
 
-    ``privacy`` is what parts are asked; `based` makes it. The keys of ``classes``, ``kept_records`` and ``kept`` are
-    labels, and the mark behind them.
+    ``privacy`` has the requirements of parts; `based` makes it. The keys of ``classes``, ``kept_records`` and ``kept``
+    are labels, and the mark behind them.
     """
 
     marks: Sequence[int] = ()
@@ -167,8 +167,8 @@ def promised_rows(privacy: Mapping[str, Any], quasi: Iterable[str]) -> int:
 
 
 def asked_of_parts(source: Source, privacy: Mapping[str, Any], files: Sequence[File]) -> dict[str, Any]:
-    """What parts of classes are asked: beside each earlier release the smaller promise of the two, so the greatest of
-    these; whole classes are asked the policy's own k, where it is more.
+    """Requirements of parts of classes: beside each earlier release the smaller promise of the two, so the greatest of
+    these; whole classes need the policy's own k, where it is more.
     """
     k, promised_k = privacy.get("k"), promised_rows(privacy, source.quasi)
     least = max(min(promised_k, file.k or LEAST) for file in files)
@@ -230,7 +230,7 @@ def paths(tree: Hierarchy) -> attacks.Tree:
 
 @dataclass(frozen=True)
 class Broken:
-    """What two releases, side by side, tell of fewer rows than they promise; empty where they tell nothing."""
+    """Groups of fewer rows than promised that two releases show side by side; empty if there are none."""
 
     combinations: Mapping[Row, int]
     added: Mapping[Row, int]
@@ -296,7 +296,7 @@ def _compare_columns(
     attributes = []
     for name, tree in trees.items():
         if name not in first.levels and name not in second.levels:
-            continue  # it is shared as it is, or in one of them alone, where it is no quasi-identifier
+            continue  # shared unchanged, or in one of them alone, where it is not a quasi-identifier
         attributes.append(
             attacks.Attribute(
                 first_columns.index(name) if name in first_columns else None,

@@ -167,7 +167,7 @@ def half_width(b: float, beta: float, attributes: int) -> float:
 def near(records: Records, epsilons: Sequence[float], beta: float) -> list[int]:
     """n_i: how many originals of its class are, in every attribute, within the half-width of a record with noise.
 
-    An attribute without a range has no noise and tells nothing, even where rounding moves its value.
+    An attribute without a range has no noise and reveals nothing, even where rounding moves its value.
     """
     b, members = scales(records, epsilons), classes(records)
     counts = []
@@ -189,8 +189,8 @@ def too_few(records: Records, epsilons: Sequence[float], beta: float, k: int) ->
 def kept_records(
     records: Records, suppressed: Collection[int], meets: Callable[[list[int]], bool], shields: Sequence[Shield] = ()
 ) -> set[int]:
-    """What is left of the records when some are suppressed: no class that breaks a requirement, nor what a shield
-    then takes, again and again until none is taken."""
+    """Records left after suppression: without classes that break a requirement, nor those that a shield
+    then suppresses, repeated until none is suppressed."""
     left = {
         place: [i for i in members if i not in suppressed] for place, members in classes(records).items()
     }  # fmt: skip

@@ -26,7 +26,7 @@ def nearest_matches(noisy: Sequence[tuple[Hashable, float, float]], values: Sequ
 def interval(
     released: float, low: float, high: float, epsilon: float, confidence: float, rounding: float
 ) -> tuple[float, float]:
-    """What a released value can be of, with so much confidence: around it, once it is in the range of its class.
+    """Possible originals of a released value with this confidence: around it, once it is in the range of its class.
 
     >>> interval(12, 0, 10, 5, 1 - math.exp(-1), 0.5)
     (7.5, 12.5)
@@ -37,7 +37,7 @@ def interval(
 
 
 Side = Sequence[tuple[Hashable, Hashable, float, float]]
-"""Of each row of a release the label that both releases show, its class, and the least and the greatest value that it
+"""For each row of a release: the label that both releases show, its class, and the least and greatest value that it
 can have."""
 
 

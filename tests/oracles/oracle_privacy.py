@@ -115,7 +115,7 @@ class Source:
 
     @cached_property
     def distributions(self) -> dict[str, Shares]:
-        """Of each sensitive attribute over the whole source."""
+        """Distribution of each sensitive attribute over the whole source."""
         return {name: distances.shares(self.values(self.rows, name)) for name in self.sensitive}
 
 
@@ -131,7 +131,7 @@ def is_diverse(counts: Counts, spec: Mapping[str, Any]) -> bool:
 
 
 def l_diversity(source: Source, records: Sequence[Record], spec: Mapping[str, Any]) -> bool:
-    """Of the class, or of each of its parts that agrees in all other sensitive attributes."""
+    """Counts of the class, or of each of its parts that agrees in all other sensitive attributes."""
     parts: dict[Row, list[Record]] = defaultdict(list)
     names = [name for name in source.sensitive if spec.get("joint") and name != spec["attribute"]]
     for record in records:
@@ -209,7 +209,7 @@ class Release:
         return {labels: of_persons(some, self.source.population_person) for labels, some in classes.items()}
 
     def presence(self, labels: Row) -> Fraction | None:
-        """Released / population; None if there is nobody in the population."""
+        """Released / population; None for an empty population."""
         population_count = self.population.get(labels, 0)
         return Fraction(self.source.count(self.classes[labels]), population_count) if population_count else None
 
@@ -292,11 +292,11 @@ class Release:
 
     @cached_property
     def counts(self) -> list[int]:
-        """Of the kept classes: rows, or persons."""
+        """Size of the kept classes: rows, or persons."""
         return [self.source.count(records) for records in self.kept_records.values()]
 
     def holds_as_a_whole(self) -> bool:
-        """The conditions on the kept table, and that nobody of the population is missing where δ-presence says so."""
+        """The conditions on the kept table, and on missing people of the population for δ-presence."""
         privacy, counts = self.privacy, self.counts
 
         def allowed_share(key: str) -> Fraction:
@@ -321,12 +321,12 @@ class Release:
 
     @property
     def null_map(self) -> int:
-        """Released rows whose class matches nobody of the population."""
+        """Released rows whose class matches no row of the population."""
         return sum(n for labels, n in self.kept.items() if labels not in self.population)
 
     @property
     def wrong_map(self) -> int:
-        """Released rows whose class matches rows of the population, but none of their own person; NULL is nobody's."""
+        """Released rows whose class matches rows of the population, but not their own person; NULL is no match."""
         source = self.source
         assert source.person is not None and source.population_person is not None
         people = people_by_class(source.people, source.quasi, self.levels)

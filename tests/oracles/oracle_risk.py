@@ -21,7 +21,7 @@ def classes_of(rows: Iterable[Row], places: Sequence[int]) -> dict[tuple[Hashabl
 
 
 def sizes_of(rows: Sequence[Row], places: Sequence[int], person: int | None = None) -> list[tuple[int, int]]:
-    """Of each class its size, in rows or persons, and its rows."""
+    """For each class its size, in rows or persons, and its rows."""
     groups = classes_of(rows, places).values()
     return [(len(group) if person is None else len({row[person] for row in group}), len(group)) for group in groups]
 
@@ -60,7 +60,7 @@ def entropy(chances: Iterable[float]) -> float:
 
 
 def expected_gain(rows: Sequence[Row], places: Sequence[int], chances: Sequence[float]) -> float:
-    """What it takes to find a row, less what it takes on average once its class is known."""
+    """Effort of finding a row, less the average effort once its class is known."""
     classes: dict[tuple[Any, ...], list[float]] = defaultdict(list)
     for row, chance in zip(rows, chances, strict=True):
         classes[tuple([row[place] for place in places])].append(chance)
@@ -73,7 +73,7 @@ def expected_gain(rows: Sequence[Row], places: Sequence[int], chances: Sequence[
 
 
 def value_gains(values: Sequence[Any], chances: Sequence[float]) -> dict[Any, tuple[int, float, float | None]]:
-    """Of each value its rows, its probability, and the relative entropy of what is believed once it is known."""
+    """For each value its rows, its probability, and the relative entropy of beliefs once it is known."""
     gains = {}
     for value in set(values):
         rows = [i for i, candidate in enumerate(values) if candidate == value]
@@ -104,7 +104,7 @@ def leakage_of_persons(rows: Sequence[Row], places: Sequence[int], person: int) 
 
 
 def leakages(rows: Sequence[Row], quasi: int, most: int = 3, person: int | None = None) -> dict[tuple[int, ...], float]:
-    """Of all sets of up to so many places."""
+    """All sets of places up to this size."""
     sets = [combination for size in range(1, most + 1) for combination in combinations(range(quasi), size)]
     if person is None:
         return {attributes: leakage(rows, attributes) for attributes in sets}
@@ -135,7 +135,7 @@ def individual(size: int, weight: float) -> float:
 
 
 def households(homes: Sequence[Hashable], risks: Sequence[float]) -> list[float]:
-    """The risk of each row by its household: 1 − Π (1 − r); None is no household."""
+    """The risk of each row by its household: 1 − Π (1 − r); None is not a household."""
     safe: dict[Hashable, float] = defaultdict(lambda: 1.0)
     for home, risk in zip(homes, risks, strict=True):
         safe[home] *= 1 - risk

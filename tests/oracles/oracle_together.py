@@ -9,8 +9,8 @@ release does not have stands for all of its values.
 
 **A world** is one way in which the releases came to be: for each release a source table, whose rows have ground values
 within the labels and the shared values of the released rows. Equal rows of two source tables are the same person. Of
-all such tables readers take those with the fewest persons: as many rows as possible are the same ones. What two
-releases then have in common cannot be told from what they have; what is left is new, gone or changed.
+all such tables readers take those with the fewest persons: as many rows as possible are the same ones. Rows
+with equal shared values cannot be distinguished; the remaining rows are new, gone or changed.
 
 So a person is in one *cell*: a class of each release, or ``None`` where the release lacks the person (who is new, gone
 or suppressed). The classes of a cell have ground values in common, the cell's *region*, and its persons have equal
@@ -32,15 +32,15 @@ world, and in each world fewer than k (or fewer than l sensitive values).
     the releases fewer than k rows can be this person in some world; or those that can have fewer than l sensitive
     values.
 
-Two more are listed, but not unsafe by themselves, as nobody knows that there are such persons:
+Two more are listed, but are safe by themselves, as readers do not know of such persons:
 
 ``possible``
     A cell is small.
 ``region``
     A region is small.
 
-Cells that are a class of every release with the region of all ground values say nothing of anybody's
-quasi-identifiers: rows that are masked in each release are no finding.
+Cells that are a class of every release with the region of all ground values reveal no
+quasi-identifiers: rows that are masked in each release are not a finding.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ class _Worlds:
         self._count(self._start)
 
     def _count(self, left: State) -> int:
-        """The fewest persons for these rows; and with which cells there can be so few."""
+        """The fewest persons for these rows, and the cells that allow this number."""
         if left in self._fewest:
             return self._fewest[left]
         steps = [(cell, self._count(remaining) + 1, remaining) for cell, remaining in self._next(left)]

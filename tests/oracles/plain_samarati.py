@@ -39,7 +39,7 @@ def distinct_values(table: Table) -> list[list[int]]:
 
 
 def data_of(case: Case, lattice: Lattice) -> SourceFacts:
-    """What a strategy may ask of a case's table; the vectors one by one."""
+    """Interface of a strategy to a case's table; the vectors one by one."""
     table = Table.of(case.rows, case.hierarchies)
 
     def parts() -> Iterator[Collection[Levels]]:
@@ -79,7 +79,7 @@ def random_tree(drawn: random.Random) -> Hierarchy:
 
 
 def random_case(drawn: random.Random, k: int, limit: str) -> Case:
-    """A table of 2 to 4 attributes and k to 30 rows: some combinations, of which some repeat."""
+    """A table of 2 to 4 attributes and k to 30 rows, with some repeated combinations."""
     trees = {f"a{i}": random_tree(drawn) for i in range(drawn.randint(2, 4))}
     rows: list[Row] = []
     for _ in range(drawn.randint(2, 8)):
@@ -90,7 +90,7 @@ def random_case(drawn: random.Random, k: int, limit: str) -> Case:
 
 
 def misses(case: Case) -> tuple[bool, bool, bool] | None:
-    """What the algorithm gets wrong in a case: it finds not every k-minimal generalization, none, or one that is not
+    """Error of the algorithm in a case: it misses a k-minimal generalization, finds none, or finds one that is not
     k-minimal. None where there is nothing to do, or nothing to find."""
     solution = oracle.k_minimal(**case.arguments)
     if solution is None or sum(solution.levels) == 0:

@@ -117,7 +117,7 @@ def test_diversity_of_a_class() -> None:
         ((5, 3, 2), 1, 2, False),  # 5 < 5: strict
         ((5, 3, 2), 2.5, 3, False),  # 5 < 2.5 × 2
         ((5, 3, 2), 3, 3, True),
-        ((5, 3, 2), 100, 4, False),  # there is no fourth
+        ((5, 3, 2), 100, 4, False),  # without a fourth
         ((5,), 0.5, 1, True),  # 1-diversity always holds
         ((55, 25), 2.2, 2, False),  # 55 < 55; in binary floating point 2.2 × 25 is more
     ],
@@ -245,7 +245,7 @@ def entries_with_models() -> list[dict[str, Any]]:
 
 
 def parameters() -> list[Any]:
-    """The slow lane takes every third; all are where more examples are asked for."""
+    """The slow lane takes every third; longer runs take all."""
     quick = (0.05, "loss", "mean")
     words = ("suppression_limit", "measure", "aggregate")
     cases = [

@@ -48,7 +48,7 @@ ROLES: dict[str, Any] = {
 @pytest.mark.parametrize("column", ["id", "ID", "Id"])
 @pytest.mark.parametrize("attribute", ["id", "iD"])
 def test_columns_that_are_never_released_have_no_other_role(role: str, column: str, attribute: str) -> None:
-    """Of a key, of persons, and of households, whatever the case of their names."""
+    """Checks of a key, of persons, and of households, in any letter case."""
     columns = {"ID": None, attribute: ROLES[role]}
     is_sound = role == "identifying"
     assert problems(attributes=columns, source={"key": column}) == ([] if is_sound else ["source.key"])

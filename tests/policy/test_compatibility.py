@@ -176,7 +176,7 @@ NOT_USED = (
     "is not used: only {kinds} use it, and `risk` with a [risk] section; add one of them under [privacy], or leave "
     "the section out",
 )
-"""What protects nobody as it stands."""
+"""Settings without any protection."""
 
 NAMES_WHAT_IS_LOST = re.compile(r"(: the ledger then refuses|; without)")
 

@@ -252,7 +252,7 @@ def test_relative_paths_are_relative_to_the_policy(tmp_path: Path, monkeypatch: 
     )
     monkeypatch.chdir(tmp_path)
     policy = Policy.load(Path("a [draft]") / "q1.v2.toml")
-    # A bracket in a folder's name is no pattern.
+    # A bracket in a folder's name is not a pattern.
     assert policy.source.files == (
         f"{tmp_path}/a [[]draft]/data/*.csv",
         "/abs/x.csv",
@@ -697,7 +697,7 @@ def test_whatever_is_written_the_answer_is_a_policy_or_its_problems(
             assert Policy(**policy.model_dump()) == policy
 
 
-# --- files that are no policy ------------------------------------------------------------------------
+# --- files that are not policies ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -707,7 +707,7 @@ def test_a_policy_of_everything_is_written_and_read(mode: str, tmp_path: Path) -
     policy = load(tmp_path, EVERYTHING)
     document = policy.model_dump(mode=mode)
     assert Policy(**(json.loads(json.dumps(document)) if mode == "json" else document)) == policy
-    # What is left out in the policy is left out in the dump.
+    # Keys unset in the policy are unset in the dump.
     assert set(Policy(**tree({"k": 2})).model_dump(mode=mode, exclude_none=True)["privacy"]) == {"k"}
 
 

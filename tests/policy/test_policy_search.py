@@ -1,4 +1,4 @@
-"""The policy's [search]: which strategies there are, and what each cannot be asked for."""
+"""The policy's [search]: the strategies, and the settings that each refuses."""
 
 from __future__ import annotations
 

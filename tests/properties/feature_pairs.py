@@ -239,7 +239,7 @@ def pairs_of(row: Row) -> set[Pair]:
 
 
 CANDIDATES = 12
-"""Number of random rows of which the one with the most new pairs is taken."""
+"""Number of random rows from which the one with the most new pairs is taken."""
 
 COST: Mapping[Value, float] = {
     ("strategy", "subtree"): 2,

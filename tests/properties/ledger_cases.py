@@ -1,4 +1,4 @@
-"""Hypothesis strategies: a small source, one or two releases of it, what changes in it, and what is asked next."""
+"""Hypothesis strategies: a small source, one or two releases of it, changes of its rows, and the next policy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FULL_DOMAIN = (
     "flash",
     "datafly",
 )
-OF_EACH = {  # what these can be asked for
+OF_EACH = {  # requirements of each
     "k_minimal": ("height", "relative_height", "suppression"),
     "samarati": ("height", "relative_height", "suppression"),
     "samarati-binary": ("height", "relative_height", "suppression"),
@@ -119,7 +119,7 @@ def firsts(draw: st.DrawFn, source: Source) -> Asked:
 
 @st.composite
 def lasts(draw: st.DrawFn, source: Source, fixed: bool) -> Asked:
-    """What is asked then."""
+    """The next policy."""
     names = draw(st.lists(st.sampled_from([*source.quasi]), min_size=1, unique=True))
     request = draw(firsts(source))
     if not fixed:

@@ -105,7 +105,7 @@ class Plain:
 
     @property
     def allowed(self) -> int:
-        """Of the rows that are in combinations."""
+        """Limit for the rows that are in combinations."""
         return self.task.allowed_rows - (self.task.row_count - sum(self.n.values()))
 
     def placed(self, relation: exp.Table) -> dict[int, Nodes]:
@@ -168,7 +168,7 @@ def adult(data: Path, k: int, limit: float, **search: Any) -> sqlanon.Policy:
 
 
 def check_privacy(case: PrivacyCase, **search: Any) -> None:
-    """Whatever is asked of classes, and whoever is counted: what is found meets it, and loses no more than the optimum
+    """With any class requirements, for rows or persons: the result meets them, and loses no more than the optimum
     of the full domain."""
     of_population = {"k_map", "delta_presence", "null_map", "wrong_map"}
     refused = {*of_population, "average_risk", "sample_uniqueness", "population_uniqueness"}

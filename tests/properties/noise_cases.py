@@ -31,7 +31,7 @@ NAMES = ("x_0", 'y"0', "class")
 
 @dataclass(frozen=True)
 class Column:
-    """An attribute with noise: its type, what is asked of it, and its values in the order of the rows."""
+    """An attribute with noise: its type, its settings, and its values in the order of the rows."""
 
     type: str
     noise: Mapping[str, Any]
@@ -75,7 +75,7 @@ def number(value: Any) -> Fraction:
 
 @st.composite
 def pools(draw: st.DrawFn) -> tuple[str, list[Any], list[dict[str, Any]]]:
-    """A type, values of it, and things that may be asked of it beside ε."""
+    """A type, values of it, and possible settings beside ε."""
     kind = draw(st.sampled_from(["small", "whole", "decimal", "date", "float", "odd float"]))
     if kind == "small":
         type_ = draw(st.sampled_from(["TINYINT", "SMALLINT", "INTEGER", "BIGINT"]))
@@ -207,7 +207,7 @@ class Shown:
 
 
 def fetch_release(query: Callable[[str], list[Any]], case: NoiseCase) -> Shown:
-    """A release with its rows told apart by their ``id``, which has to be there once each.
+    """A release whose rows are identified by their ``id``, which occurs once each.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def fetch_release(query: Callable[[str], list[Any]], case: NoiseCase) -> Shown:
 
 
 def shown_by(result: sqlanon.Result, case: NoiseCase) -> Shown:
-    """What the statement of a result makes: that is what is published."""
+    """Rows of the statement of a result: the published ones."""
     connection = result._run.engine.connection
     return fetch_release(
         lambda names: connection.execute(f"SELECT {names} FROM ({result.sql()}) AS s").fetchall(), case
@@ -233,7 +233,7 @@ def shown_by(result: sqlanon.Result, case: NoiseCase) -> Shown:
 
 
 def shown_in(path: Path, case: NoiseCase) -> Shown:
-    """What is in a file."""
+    """Content of a file."""
     with duckdb.connect(str(path), read_only=True) as connection:
         return fetch_release(lambda names: connection.execute(f"SELECT {names} FROM released").fetchall(), case)
 

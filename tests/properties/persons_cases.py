@@ -104,7 +104,7 @@ def in_spark(session: Any, rows: Sequence[Sequence[Any]], folder: Path) -> None:
 
 
 def outcome(db: sqlanon.Database, policy: sqlanon.Policy, file: Path) -> dict[str, Any]:
-    """What a search finds and releases; and what is seen when it is verified with its policy."""
+    """Result and release of a search, and its verification with the policy."""
     try:
         result = db.anonymize(policy)
     except sqlanon.InfeasibleError as error:

@@ -20,7 +20,7 @@ WIDE = [name for name, strategy in STRATEGIES.items() if not strategy.traits.is_
 
 
 def search_by(strategy: str, search: LatticeSearch) -> Outcome:
-    """What a strategy of the full domain finds in a search, whatever that asks."""
+    """Result of a full-domain strategy in a search, for any requirements."""
     module = STRATEGIES[strategy].module
     assert module is not None
     return import_module(module).run.__wrapped__(search)

@@ -51,7 +51,7 @@ HARD_TABLES = [
 
 
 def quick_and_slow(cases: Iterable[Any], quick: Collection[Any]) -> list[Any]:
-    """Cases of a test, of which those in ``quick`` run in the quick lane."""
+    """Cases of a test; those in ``quick`` run in the quick lane."""
     return [case if case in quick else pytest.param(case, marks=pytest.mark.slow) for case in cases]
 
 

@@ -35,7 +35,7 @@ thorough = settings(quick, derandomize=not SEARCHING, max_examples=examples(25),
 
 
 def columns_of(source: Source) -> dict[str, pa.DataType]:
-    """The columns of a source with their types; a hierarchy's ground values tell it where there is no other value."""
+    """The columns of a source with their types; ground values of a hierarchy decide where no other value exists."""
     names = [*source.quasi, *source.sensitive, *([source.person] if source.person else [])]
     trees = {**source.quasi, **source.sensitive}
     types = {}

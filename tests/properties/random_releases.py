@@ -3,9 +3,9 @@
     python tests/properties/random_releases.py [--pairs 5000] [--seed 0] [--kinds grown coarser] [--folder DIR]
 
 Each pair is held against `oracle_together`. Printed are, by kind of case: how many pairs were accepted and safe,
-accepted and unsafe, refused and safe, refused and unsafe; and how many are unsafe of three releases each two of which
+accepted and unsafe, refused and safe, refused and unsafe; and the number of unsafe triples whose pairs
 are accepted and safe. For a pair on which the audit and the oracle differ, a script goes to the folder: it prints the
-pair with what the oracle says.
+pair with the findings of the oracle.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ KINDS = (
     *("same", "grown", "grown after", "erased", "changed", "coarser", "coarser grown"),
     *("strategy", "k", "hierarchy", "attributes", "mixed", "mixed", "mixed", "mixed"),
 )
-"""What the second policy has of its own, or what becomes of the table; a mixed case has several releases of all
+"""Differences of the second policy, or changes of the table; a mixed case has several releases of all
 kinds."""
 
 STEP = 500
-"""After so many pairs what was counted is printed, in case the run is stopped."""
+"""Number of pairs after which the counts are printed, in case the run is stopped."""
 
 MIXED = 6
 """The releases of a mixed case."""
@@ -368,7 +368,7 @@ def pairs(case: Case) -> list[Pair]:
 
 
 def triples(drawn: Sequence[Pair]) -> Iterator[tuple[Release, ...]]:
-    """Three releases, each two of which are accepted and safe."""
+    """Three releases; each pair is accepted and safe."""
     steps = {release.step: release for pair in drawn for release in pair.releases}
     good = {tuple(release.step for release in pair.releases) for pair in drawn if pair.verdict == "accepted safe"}
     for three in itertools.combinations(sorted(steps), 3):
@@ -382,7 +382,7 @@ def is_unsafe(results: Sequence[Finding]) -> bool:
 
 
 def findings(case: Case, releases: Sequence[Release]) -> list[Finding]:
-    """What is unsafe, of all that readers of these releases have."""
+    """Unsafe findings in all releases that readers have."""
     tables, policies = zip(*(case.steps[release.step] for release in releases), strict=True)
     shared = [name for name in SHARED if all(name in request.shown for request in policies)]
     names = [name for name in case.domains if any(name in request.quasi for request in policies)]

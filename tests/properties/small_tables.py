@@ -127,8 +127,8 @@ def small_table(number: int, for_local: bool = False) -> SmallTable:
     policy has a higher one that does not.
 
     With ``for_local`` the table is larger, and each class can be checked by itself, as local strategies need: half of
-    these tables have no requirement but k. From number 12 on they have few combinations, of which the best
-    generalization suppresses several, and from 16 on many.
+    these tables have no requirement but k. From number 12 on they have few combinations, and the best
+    generalization suppresses several, from 16 on many.
     """
     candidates = (_draw(random.Random(f"{number} {i}"), number, for_local) for i in count())
     return next(table for table in candidates if _is_discriminating(table, number, for_local))
@@ -237,7 +237,7 @@ def _tree(rng: random.Random, size: Size) -> Hierarchy:
 
 def _combinations(rng: random.Random, trees: list[Hierarchy], unknown: bool, size: Size) -> list[Row]:
     """Up to 30 rows, or 60 for local strategies: repeated combinations, so that classes have about k rows, and random
-    ones. Of a wide table each is repeated seldom; of few combinations, those that are not large differ little."""
+    ones. A wide table repeats each seldom; the small ones of few combinations differ little."""
 
     def row(odd: bool = False) -> Row:
         values_of_row: list[Value] = []

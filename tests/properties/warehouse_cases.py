@@ -1,4 +1,4 @@
-"""A table that bites, and a policy for it: what warehouses are asked by hand."""
+"""A difficult table and a policy for it: statements to run in warehouses by hand."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_suppressed_rows_are_masked_where_the_policy_permits_the_top(
 @pytest.mark.parametrize(
     ("letters", "privacy", "masked"),
     [
-        ("aaaaaabc", {"k": 3}, 0),  # two masked rows are no class of three
+        ("aaaaaabc", {"k": 3}, 0),  # two masked rows do not form a class of three
         ("aaaab", {"k": 1, "sample_uniqueness": 0.2}, 1),
         ("aaaab", {"k": 1, "sample_uniqueness": 0.19}, 0),
         ("aaaabc", {"k": 1, "average_risk": 0.34, "sample_uniqueness": 0.0}, 2),

@@ -51,7 +51,7 @@ def read_release(path: Path) -> tuple[Rows, dict[str, str]]:
 
 
 def rows_of_statement(live: duckdb.DuckDBPyConnection, result: sqlanon.Result) -> tuple[Rows, dict[str, str]]:
-    """What the statement of a result gives: as what is released."""
+    """Rows of the statement of a result, as released."""
     relation = live.sql(result.sql())
     return Counter(relation.fetchall()), dict(zip(relation.columns, map(str, relation.types), strict=True))
 
@@ -359,7 +359,7 @@ def test_unknown_values_are_an_error_by_default(live: duckdb.DuckDBPyConnection)
     assert "2 rows" in str(caught.value)
 
 
-# What is feasible
+# Feasibility
 
 
 columns = st.lists(st.tuples(st.sampled_from(["a", "b", "c", "d", None]), st.integers(0, 20)), min_size=1, max_size=25)

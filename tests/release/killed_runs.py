@@ -57,7 +57,7 @@ def make(path: Path, force: bool = False) -> tuple[sqlanon.Result, Any]:
 
 
 def query_catalog(folder: Path, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-    """What the catalog has, by an engine that knows nothing of sqlanon."""
+    """Content of the catalog, read without sqlanon."""
     with duckdb.connect(folder / "private.duckdb", read_only=True) as catalog:
         return catalog.execute(query, parameters).fetchall()
 

@@ -28,7 +28,7 @@ def place(session: Any) -> Iterator[Any]:
 
 
 def patients(spark: Any, rows: int = 600, seed: int = 0) -> None:
-    """``clinic.t``: its first column is private, and so is what is told of its last."""
+    """``clinic.t``: its first column is private, and so is the description of its last."""
     draw = random.Random(seed)
     columns: dict[str, pa.Array] = {
         "name": pa.array([f"{PRIVATE} {i}" for i in range(rows)]),

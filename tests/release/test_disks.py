@@ -1,4 +1,4 @@
-"""Disks that are full, and places that cannot be written: what is said, and what stays as it was."""
+"""Full disks and unwritable locations: the messages, and the unchanged files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def leave(disk: Path, free: int) -> None:
-    """Fill a disk, but for so many bytes."""
+    """Fill a disk except for this number of bytes."""
     filler = disk / "filler"
     filler.unlink(missing_ok=True)
     with filler.open("wb") as file:
@@ -151,7 +151,7 @@ def test_a_full_disk_for_temporary_files_is_named(disk: Path) -> None:
 
 @pytest.mark.thorough
 def test_full_disk_is_named_in_one_line(work: Path, disk: Path) -> None:
-    """Of a run that has no room for temporary files, or a catalog, a release: a line and status 2, no traceback."""
+    """A run without room for temporary files, a catalog or a release prints one line and exits with 2, no traceback."""
     path = policy_on_disk(work, disk, "database")
     (disk / "spill").mkdir()
     leave(disk, 0)

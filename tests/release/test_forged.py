@@ -127,7 +127,7 @@ def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path
         assert honest.verified
         forge(release.path)
         forge(moved)
-        # By itself it cannot be told from an honest one.
+        # By itself it cannot be distinguished from an honest one.
         assert release.verify().verified
         expected = {"against the source: recoded source", "against the ledger: sha256"}
         verification = db.verify(release.path, requested_policy)
@@ -278,7 +278,7 @@ def test_a_ledger_without_a_hash_does_not_refuse(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_later_release_is_not_held_against_a_file_that_was_changed(folder: Path) -> None:
-    """Its manifest and its digest are as they were: its rows are in another order."""
+    """Its manifest and its digest are unchanged: its rows are in another order."""
     release = publish(folder, PLACES[".parquet"])
     fingerprint = release.manifest.fingerprint()
     forge(release.path, f"FROM '{release.path}' ORDER BY cost DESC")
@@ -290,7 +290,7 @@ def test_a_later_release_is_not_held_against_a_file_that_was_changed(folder: Pat
 
 @pytest.mark.slow
 def test_a_log_beside_the_file_is_a_change(folder: Path) -> None:
-    """DuckDB reads it into the file, whose bytes are as they were."""
+    """DuckDB reads it into the file, whose bytes are unchanged."""
     release = publish(folder, PLACES[".duckdb"])
     with duckdb.connect(release.path) as connection:
         connection.execute("PRAGMA disable_checkpoint_on_shutdown")

@@ -136,7 +136,7 @@ def place(
 
 # Killed
 
-# The last thing that a killed run does. It is told where to die: before, after, or in the middle of a function.
+# The last step of a killed run. It is given a point to die at: before, after, or in the middle of a function.
 KILLED = """
 import os, signal, sys
 from importlib import import_module
@@ -206,7 +206,7 @@ def start(place: Place, *arguments: str | Path) -> subprocess.Popen[str]:
 
 
 def check_after_a_kill(place: Place, published: bool | None) -> None:
-    """The source is as it was, the release is the old or the new one, whole, and the next run cleans up."""
+    """The source is unchanged, the release is the old or the new one, whole, and the next run cleans up."""
     place.check_source()
     new = place.digest() != place.old.manifest.digest
     assert published is None or new is published
@@ -610,7 +610,7 @@ def test_the_directory_of_a_dead_run_is_removed_by_the_next(parent: Path) -> Non
 
 @pytest.mark.slow
 def test_leftovers_of_a_killed_removal_are_removed(parent: Path) -> None:
-    """The order in which a tree is removed is nobody's promise: the lock may be gone before a private value is."""
+    """The order in which a tree is removed is undefined: the lock may be removed before a private value."""
     left = dead(parent)
     (left / "lock").unlink(missing_ok=True)
     with private_directory(parent, PREFIX):

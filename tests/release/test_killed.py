@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SI
 
 KILLED = Path(__file__).with_name("killed.py")
 END = 100_000
-"""No run has so many steps."""
+"""No run takes this number of steps."""
 
 
 def start(*arguments: str | Path | int) -> subprocess.Popen[str]:
@@ -66,7 +66,7 @@ def file_target(folder: Path, name: str) -> Target:
 
 
 def check_ledger(folder: Path, target: Target, publications: int) -> None:
-    """Of the place, the ledger has what readers have, with its keys and hierarchies, and nothing else that stands."""
+    """The ledger records the location as readers have it, with its keys and hierarchies, and no other release."""
     claims = target.claims()
     assert claims.verified, claims.failures
     rows = query_catalog(
@@ -95,7 +95,7 @@ def check_ledger(folder: Path, target: Target, publications: int) -> None:
 
 
 def opened_ledger(path: Path) -> list[Publication]:
-    """What a run does first that publishes: it reads the ledger."""
+    """First step of a publishing run: it reads the ledger."""
     document = sqlanon.Policy.load(path)
     assert document.catalog is not None
     with sqlanon.connect() as db:
@@ -133,7 +133,7 @@ def check_each_step(folder: Path, target: Target, begin: str, names: tuple[str, 
 
 @pytest.mark.thorough
 def test_killed_without_the_ledger_it_leaves_no_release_that_is_gone(folder: Path) -> None:
-    """What it replaced is no release any more; and of the release itself the ledger knows nothing."""
+    """The replaced release is not a release any more; and the ledger does not know the new one."""
     target = file_target(folder, "r.duckdb")
     unrecorded = policy(folder, "unrecorded", f"{target.section}ledger = false\n", 30)
     make(policy(folder, "first", target.section))

@@ -1,4 +1,4 @@
-"""What must not be in a release: searched byte by byte, in files that are written uncompressed.
+"""Private values must not be in a release: searched byte by byte, in files that are written uncompressed.
 
 Compressed values hide from such a search, so every search has its control: the same needles are found in the source,
 written the same way, and released values are found in the release.
@@ -71,7 +71,7 @@ def release(
 
 
 def released_needles(source: duckdb.DuckDBPyConnection) -> list[bytes]:
-    """What must be in the release, or the search is worth nothing."""
+    """Values that must be in the release, or the search proves nothing."""
     condition = "FROM people WHERE city <> 'Farawaytown-c5'"
     texts = ["note", "illness", "drug::VARCHAR", "history[1]::VARCHAR", "wards.first::VARCHAR", "sex", "code"]
     needles_ = [value.encode() for text in texts for value in values(source, f"SELECT DISTINCT {text} {condition}")]
@@ -157,7 +157,7 @@ def test_a_release_has_no_default_index_type_or_sequence(release: Path) -> None:
     assert not release.with_name(release.name + ".wal").exists()
 
 
-# What is said when a run fails
+# Messages of failing runs
 
 PEOPLE = [f"Secret Person {i}" for i in range(40)]
 POLICY = """
@@ -231,7 +231,7 @@ def failing_run(
     command: str = "anonymize",
     **parts: Any,
 ) -> str:
-    """What a run says that has to fail."""
+    """Output of a run that has to fail."""
     attributes = SUPPRESSING + '\nage = { role = "insensitive" }'
     text = POLICY.format(
         **{"source": 'database = "people.duckdb"\ntable = "people"', "attributes": attributes, "k": 5, **parts}

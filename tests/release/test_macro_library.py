@@ -15,7 +15,7 @@ from support.policies import make_policy
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of the bytecode, which Python writes; no run of this process has prepared anything."""
+    """State of the bytecode that Python writes; no run of this process has prepared anything."""
     monkeypatch.setattr(macro_library, "_CONTENT", {})
     monkeypatch.setattr(macro_library, "_cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(macro_library.sys, "dont_write_bytecode", False)

@@ -79,7 +79,7 @@ LAID = (
     ),
     "CREATE FUNCTION shared.hashtext(text) RETURNS integer LANGUAGE sql AS 'SELECT traps.constant(1)'",
 )
-"""What the intruder attempts, each for itself."""
+"""Attempts of the intruder, one at a time."""
 
 OTHERS_LAID = (
     "CREATE VIEW shared.sqlanon_manifest AS SELECT 'r'::text AS table_name, 1 AS version, '{}'::text AS manifest "
@@ -127,7 +127,7 @@ CRITICAL = {
     "the rows are written": 'INSERT INTO "shared"."r_v1"',
     "it is checked whether there are manifests": "PG_ADVISORY_XACT_LOCK(HASHTEXT('sqlanon shared'))",
 }
-"""Of a first publication, before what something is laid out."""
+"""State of a first publication, before anything is laid out."""
 
 
 @pytest.mark.thorough
@@ -228,7 +228,7 @@ FORGED: dict[str, tuple[str, ...]] = {
         INDEXED.format("shared.child"),
     ),
 }
-"""What a forger makes of a release that is its own, by a name."""
+"""Forgeries of a release that the forger owns, by name."""
 
 NOT_BY_A_PLAIN_READ = {"a constraint", "a type with a cast"}
 """What ``SELECT *`` does not evaluate: other queries and settings do."""

@@ -245,7 +245,7 @@ TAMPERING: dict[str, tuple[str, tuple[str, ...]]] = {
     "a writer of the table": ("rights", ("GRANT INSERT ON tampered.r_v1 TO PUBLIC",)),
     "a writer of the manifests": ("rights", (f"GRANT DELETE ON tampered.sqlanon_manifest TO {OTHER}",)),
 }
-"""What is changed, by a name: the check that finds it, and the statements."""
+"""Changes by name: the check that finds each, and its statements."""
 
 
 @pytest.mark.thorough

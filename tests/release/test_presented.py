@@ -1,4 +1,4 @@
-"""What a release file has for those who look: the stable view, views that tell about it, labels, comments, versions."""
+"""Content of a release file for its readers: the stable view, views that describe it, labels, comments, versions."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_reserved_relation_names_are_refused(name: str, folder: Path, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-# What tells about a release
+# Descriptions of a release
 
 
 @pytest.mark.slow
@@ -336,7 +336,7 @@ def test_top_and_named_labels_have_no_bounds_and_null_has_no_entry(tmp_path: Pat
 
 @pytest.mark.thorough
 def test_labels_of_suppressed_rows_alone_are_nowhere(tmp_path: Path) -> None:
-    """They would tell that somebody with such a value was in the source."""
+    """They would reveal that a person with such a value was in the source."""
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 10 * (i % 3) AS v FROM range(30) AS r(i) UNION ALL SELECT 770")
         with sqlanon.connect(connection) as db:
@@ -349,12 +349,12 @@ def test_labels_of_suppressed_rows_alone_are_nowhere(tmp_path: Path) -> None:
     assert [row[0] for row in fetch(path, "FROM v_labels")] == ["000-009", "010-019", "020-029"]
 
 
-# What was suppressed
+# Suppressed rows
 
 
 def plain_suppression(source: list[Any], released: list[Any], k: int) -> list[tuple[Any, int, int]]:
-    """What may be told by the labels of one attribute, in plain Python: all that is k or more, if whoever knows the
-    rule, the sum and the labels could still think of each label that is not told that none of its rows is missing."""
+    """Labels of one attribute that may be listed, in plain Python: all of at least k, if a reader who knows the
+    rule, the sum and the labels could still believe for each unlisted label that none of its rows is missing."""
     before, after = Counter(source), Counter(released)
     suppressed_counts = [(label, before[label] - after[label], after[label]) for label in after]
     suppressed_counts = [row for row in suppressed_counts if row[1] >= k and row[2] >= k]
@@ -438,7 +438,7 @@ def suppressed_counts(tmp_path: Path, values: str, columns: list[str], k: int = 
 
 @pytest.mark.thorough
 def test_two_attributes_do_not_reveal_hidden_counts_of_one(tmp_path: Path) -> None:
-    """Of a state 20 are missing, and of one of its two cities 17: of the other one 3."""
+    """A state misses 20 rows, and one of its two cities 17: so the other one misses 3."""
     cities = [("MA", "Boston"), ("MA", "Cambridge"), ("NY", "NYC"), ("NY", "Albany")]
     rare = {"Boston": [4, 4, 4, 4, 1], "Cambridge": [3], "NYC": [4, 4, 4, 4, 4], "Albany": [3]}
     rows = [f"('{state}', '{city}', 'z', 150)" for state, city in cities]
@@ -482,7 +482,7 @@ def test_with_the_policy_they_are_counted_again(folder: Path, copy: Path, publis
         assert db.verify(published_release.path, requested_policy).verified
         change(copy, "DELETE FROM sqlanon.suppression")
         compact_file(copy)
-        assert verify_file(copy).verified  # alone it cannot be told
+        assert verify_file(copy).verified  # the file alone does not reveal it
         failures = db.verify(copy, requested_policy).failures
     assert any("suppression by value" in failure for failure in failures)
 
@@ -555,7 +555,7 @@ def test_a_kept_version_that_was_changed_is_found_and_not_carried_on(statement: 
 
 @pytest.mark.thorough
 def test_versions_that_are_kept_are_held_against_one_another(folder: Path) -> None:
-    """Generalized in another way, the two tell more together than each of them: the one is no version beside the
+    """With another generalization the two reveal more together than each of them: the one is not a version beside the
     other. Where only the newest is kept, a warning says so."""
     path = folder / "four.duckdb"
     at: dict[str, Any] = {"database": str(path)}
@@ -579,7 +579,7 @@ def test_versions_that_are_kept_are_held_against_one_another(folder: Path) -> No
 
 @pytest.mark.thorough
 def test_suppression_is_not_published_beside_a_base_publication(folder: Path) -> None:
-    """The rows of that one, taken from the sums, would tell what it left out."""
+    """The rows of that one, subtracted from the sums, would reveal the omitted ones."""
     first = policy(folder, database=str(folder / "five.duckdb"))
     assert fetch(publish(first).path, "FROM suppression_by")
     tree = policy(folder, database=str(folder / "six.duckdb"), after=["five"]).model_dump(mode="json")

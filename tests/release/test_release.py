@@ -113,7 +113,7 @@ def test_a_copy_is_as_good_as_the_release(copy: Path) -> None:
     assert failed_alone(copy) == set()
 
 
-# What is in the file
+# Content of the file
 
 
 @pytest.mark.slow
@@ -373,7 +373,7 @@ def test_comments_in_other_words_fail(copy: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["decoys", "guarantee", "heights", "digest_algorithm", "format"])
 def test_a_manifest_without_a_column_is_refused(copy: Path, name: str) -> None:
-    """A default in its place would be a claim that nobody makes."""
+    """A default in its place would be an unfounded claim."""
     change(copy, f"ALTER TABLE sqlanon.manifest DROP COLUMN {name}")
     with pytest.raises(BrokenReleaseError, match=f"its manifest is broken: it lacks {name}$"):
         verify_file(copy)
@@ -403,7 +403,7 @@ def literal_rows(path: Path) -> str:
 
 
 def test_verify_finds_a_view_in_place_of_the_table(copy: Path) -> None:
-    """A view shows to each reader what it likes: it could tell a verifier from an analyst."""
+    """A view can show different rows to each reader: it could distinguish a verifier from an analyst."""
     values = f"SELECT * FROM (VALUES {literal_rows(copy)}) AS v(city, age, illness, stay)"
     change(copy, "DROP TABLE patients_v1", f"CREATE VIEW patients_v1 AS {values}")
     assert "contents" in failed_alone(copy)
@@ -511,8 +511,8 @@ def test_verify_with_the_policy_finds_a_k_lowered_in_the_manifest(source: Path, 
 
 @pytest.mark.thorough
 def test_verify_with_the_policy_finds_a_release_that_was_weakened_to_match(source: Path, copy: Path) -> None:
-    """The rows, the digest, the figures and k are all changed together, by "another version", whose words nobody can
-    check: only the source can tell."""
+    """The rows, the digest, the figures and k are all changed together, by "another version", whose words cannot be
+    checked: only the source reveals it."""
     city = "SELECT any_value(city) FROM patients_v1 WHERE city <> (SELECT city FROM patients_v1 WHERE rowid = 5)"
     change(copy, f"UPDATE patients_v1 SET city = ({city}) WHERE rowid = 5")  # labels are checked in any version
     lower_k(copy)
@@ -560,7 +560,7 @@ def test_verify_with_another_policy_fails(source: Path, copy: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("zone", some(["Asia/Tokyo", "America/New_York", "UTC"], 3))
 def test_a_release_verifies_in_every_time_zone(zone: str, tmp_path: Path) -> None:
-    """A timestamp with a time zone is a moment: how a session writes it is no part of the content."""
+    """A timestamp with a time zone is a moment: its form in a session does not belong to the content."""
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE t AS SELECT i % 2 AS ward, TIMESTAMPTZ '2020-01-01 12:00:00+00' + INTERVAL 1 HOUR AS seen, "

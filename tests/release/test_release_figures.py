@@ -1,4 +1,4 @@
-"""What a release shows beside its rows follows from them: another value of one person changes none of it."""
+"""Figures of a release follow from its rows: another value of one person changes none of them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ OF_LEVELS = ("height", "relative_height", "entropy")
 
 
 def release_of(rows: list[Row], policy: sqlanon.Policy) -> tuple[Counter[Any], dict[str, Any]] | None:
-    """The rows of a release, and what its manifest shows; None where there is no solution."""
+    """The rows of a release, and its manifest; None if infeasible."""
     with TemporaryDirectory() as folder, duckdb.connect() as connection:
         path = Path(folder) / "release.parquet"
         connection.execute("CREATE TABLE t (age INTEGER, town VARCHAR, illness VARCHAR)")
@@ -67,7 +67,7 @@ def release_of(rows: list[Row], policy: sqlanon.Policy) -> tuple[Counter[Any], d
 
 
 def figures(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What is shown, but for when it was published."""
+    """The manifest without the time of publication."""
     return {name: value for name, value in manifest.items() if name != "published_at"}
 
 
@@ -99,7 +99,7 @@ def policies(draw: st.DrawFn) -> sqlanon.Policy:
 
 @st.composite
 def neighbours(draw: st.DrawFn) -> tuple[list[Row], list[Row]]:
-    """Two tables that differ in one value of one person: mostly in one that the first labels do not tell apart."""
+    """Two tables that differ in one value of one person: mostly in one that the first labels do not distinguish."""
     blocks = st.sampled_from((*BLOCKS[:1] * 3, *BLOCKS[1:]))
     ages = blocks.flatmap(st.sampled_from)
     regions = st.sampled_from((*CITIES.values(), (None,)))
@@ -119,7 +119,7 @@ def check(pair: tuple[list[Row], list[Row]], policy: sqlanon.Policy) -> None:
     released_rows = release_of(pair[0], policy)
     assume(released_rows is not None)
     assert released_rows is not None
-    # Of a column that is all NULL nobody sees the level.
+    # A column that is all NULL hides its level.
     assume(all(any(row[i] is not None for row in released_rows[0]) for i in range(2)))
     second_release = release_of(pair[1], policy)
     assume(second_release is not None and released_rows[0] == second_release[0])
@@ -167,7 +167,7 @@ def test_the_score_is_shown_where_it_follows_from_the_release(measure: str, expe
 
 @pytest.mark.thorough
 def test_a_height_is_shown_where_labels_show_it() -> None:
-    """With a mask it is the length of the longest text: of a suppressed person, nobody sees how long it is."""
+    """With a mask it is the length of the longest text: the length of a suppressed person's text stays hidden."""
     rows: list[Row] = [(20, "AB", "flu")] * 4
     attributes = {"age": {"intervals": [5, 10]}, "town": "mask", "illness": "sensitive"}
     policy = make_policy(attributes, k=2, search={"suppression_limit": 0.5})

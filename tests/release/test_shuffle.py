@@ -1,7 +1,7 @@
 """The place of a row among those of its class says nothing about its place in the source: tried by matching places.
 
-Every row of the source tells its place, in a column that is released as it is. The figures below have a known
-distribution for a random order; what is seven standard deviations away is a trace of the old order.
+Every source row holds its position, in a column that is released unchanged. The figures below have a known
+distribution for a random order; seven standard deviations are a trace of the old order.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def test_a_release_shows_nothing_of_the_order_of_its_source(
     ),
 )
 def test_an_old_order_that_is_left_is_found(order: str, trace: str) -> None:
-    """The control: these figures tell a poor shuffle from a good one."""
+    """The control: these figures distinguish a poor shuffle from a good one."""
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE poor AS SELECT i AS place FROM range({ROWS}) AS r(i) ORDER BY {order}")
         assert trace in traces(connection, "poor")

@@ -117,7 +117,7 @@ def test_a_forgery_would_be_evaluated(place: Any, was_evaluated: Callable[[], bo
 
 
 def squat(spark: Any) -> None:
-    """What a role with the right to create does: all names that a publication may use are views that evaluate."""
+    """Actions of a role with the right to create: all names that a publication may use are views that evaluate."""
     rows = ", ".join(f"CAST(NULL AS STRING) AS {name}" for name in COLUMNS[1:])
     for name in ("r", *(f"r_v{i}" for i in range(1, 4))):
         spark.sql(f"CREATE VIEW IF NOT EXISTS shared.{name} AS SELECT {_BOOM} AS zip, {rows}")

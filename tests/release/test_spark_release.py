@@ -234,7 +234,7 @@ def test_a_release_with_noise(place: Any) -> None:
         verification = release.verify()
         assert verification.verified, verification.failures
         assert release.manifest.noise["cost"]["epsilon"] == result.epsilon == 2.0
-        # What it says instead of a check that it could not pass.
+        # Message in place of a check that could not pass.
         with pytest.raises(sqlanon.ReleaseError, match="verified against its source only as a file"):
             db.verify(place, policy, "shared.r")
         again = result.publish()  # nothing is drawn anew
@@ -277,7 +277,7 @@ def test_a_release_with_masked_rows(place: Any) -> None:
 
 
 def test_the_page_of_spark(place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its program runs with its policy, on a table that it tells of."""
+    """Its program runs with its policy, on a table described by it."""
     draw = random.Random(3)
     people = [(f"p{i}", draw.choice(["10115", "10117"]), draw.randint(20, 60), draw.choice("mf")) for i in range(300)]
     values = [(*person, draw.choice(["flu", "cold"])) for person in people]
@@ -297,7 +297,7 @@ def test_the_page_of_spark(place: Any, tmp_path: Path, monkeypatch: pytest.Monke
     assert place.table("shared.patients").columns == ["zip", "age", "sex", "diagnosis"]
 
 
-# What is written
+# Written files
 
 
 def test_nothing_of_the_source_is_written_beside_the_rows(place: Any) -> None:
@@ -497,7 +497,7 @@ def test_an_error_at_any_statement_leaves_nothing(
     before, names = count_rows(place), names_in(place)
     for at in (0, 1, 2, 3, 6, VIEW):
         for afterwards in (False, True):
-            if (at, afterwards) in ((0, True), (VIEW, True)):  # nobody knows of the table; the view is swapped
+            if (at, afterwards) in ((0, True), (VIEW, True)):  # the table is unknown; the view is swapped
                 continue
             stop_at_statement(at, KeyboardInterrupt(), for_good=False, afterwards=afterwards)
             with pytest.raises(KeyboardInterrupt):
@@ -506,7 +506,7 @@ def test_an_error_at_any_statement_leaves_nothing(
             assert names_in(place) == names
     assert count_rows(place) == before
     assert release_location(place, "shared.r").verify().verified
-    # The view is there, and somebody is told that it is not: then nothing behind it is removed.
+    # The view exists, but an error says that it does not: then nothing behind it is removed.
     stop_at_statement(VIEW, KeyboardInterrupt(), for_good=False, afterwards=True)
     with pytest.raises(KeyboardInterrupt):
         publish(place, policy_of(dict(ATTRIBUTES) | {"cost": "identifying"}))
@@ -705,7 +705,7 @@ def test_leaks_beside_the_rows_are_seen(place: Any) -> None:
 
 
 def _make_folder(spark: Any) -> dict[str, str]:
-    """What the release consists of, as Spark says that it is made."""
+    """Parts of the release, according to Spark."""
     names = ("r_v1_manifest", "r_v1", "r")
     return {name: spark.sql(f"SHOW CREATE TABLE shared.{name}").collect()[0][0] for name in names}
 
@@ -761,7 +761,7 @@ def _rewrite_manifest(spark: Any, changes: dict[str, str]) -> None:
 
 
 def _put_back(spark: Any, saved_tables: dict[str, str]) -> None:
-    """What was published, without its rows."""
+    """The published objects, without their rows."""
     views = {row["viewName"] for row in spark.sql("SHOW VIEWS IN shared").collect()}
     for name in (*saved_tables, "r_v7"):
         spark.sql(f"DROP {'VIEW' if name in views else 'TABLE'} IF EXISTS shared.{name}")
@@ -810,7 +810,7 @@ def test_requirements_are_looked_at_in_parts(place: Any, monkeypatch: pytest.Mon
     assert not [name for name in names_in(place, "default") if name.startswith("sqlanon")]
 
 
-# What is refused
+# Refusals
 
 
 def test_unsuitable_locations_are_refused(place: Any) -> None:
@@ -867,7 +867,7 @@ def test_a_second_release_is_refused_by_the_ledger(place: Any, tmp_path: Path) -
 
 @pytest.mark.thorough
 def test_a_release_beside_one_in_a_file_is_refused_by_the_ledger(place: Any, tmp_path: Path) -> None:
-    """Not all columns of it are here: nothing could be told of both."""
+    """Some of its columns are missing: the two cannot be compared."""
     patients(place, 60)
     with sqlanon.connect(place) as db:
         result = db.anonymize(policy_of(catalog={"database": str(tmp_path / "c.duckdb")}))

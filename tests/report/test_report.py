@@ -1,4 +1,4 @@
-"""The report: what it tells is right, and it tells no more than the release does."""
+"""The report: its statements are right, and it reveals no more than the release does."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def records(charts: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from json.loads(match)
 
 
-# What is counted
+# Counts
 
 
 @pytest.mark.slow
@@ -221,7 +221,7 @@ def test_frontier_matches_plain_python(maximised: bool, limit: int) -> None:
         assert {(out, sign * score) for _, _, _, out, score, frontier, _ in points if frontier} == corners
 
 
-# What is told, and what is not
+# Published and hidden statements
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +232,7 @@ def source() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 class Pages:
-    """The pages of a table full of needles: of a policy, private, and of its releases. Made when asked for."""
+    """The pages of a table full of needles: of a policy, private, and of its releases. Made on first use."""
 
     def __init__(self, db: sqlanon.Database, folder: Path) -> None:
         policy = make_policy(ATTRIBUTES, k=4, table="people", search={"suppression_limit": 0.02})
@@ -275,7 +275,7 @@ def test_pages_contain_no_private_values(name: str, pages: Pages, source: duckdb
     assert len(texts) > 2 * ROWS
     assert [name for name, value in texts.items() if value.decode() in everything] == []
     assert "QX71" in everything
-    # Of a text that is different in each row nothing is shown, though it is released.
+    # A text that differs in every row is not shown, though it is released.
     assert "Note number" not in everything
 
 
@@ -319,7 +319,7 @@ def test_only_the_private_page_shows_the_source(pages: Pages) -> None:
 
 @pytest.mark.thorough
 def test_requirements_that_need_the_source_hide_their_distance(pages: Pages) -> None:
-    """A release alone cannot tell; with the source it holds, and how far it is from its limit is not told."""
+    """A release alone does not show it; with the source it holds, and its distance from its limit stays hidden."""
     assert "not verifiable alone: against the release's own" in read(pages["duckdb"]).text
     for name in ("public", "beside"):
         assert "0.9-closeness of illnessholdsverified with the source" in read(pages[name]).text
@@ -527,7 +527,7 @@ def test_a_policy_of_any_kind_has_the_page_of_its_release(kind: str, tmp_path: P
     assert bool(row_counts) == (kind != "persons")
 
 
-# What can be asked wrongly, and what is missing
+# Wrong requests, and missing files
 
 
 @pytest.fixture
@@ -716,7 +716,7 @@ def test_a_strange_manifest_has_its_page(rules: Any, plain: Path, tmp_path: Path
 
 @pytest.mark.slow
 def test_a_release_in_postgres_shows_itself(plain: Path) -> None:
-    """No server is asked: there is none."""
+    """No server is queried: none exists."""
     spot = PostgresLocation("postgresql://me:secret@127.0.0.1:1/hospital", "shared", HOSTILE[1])
     display = PostgresRelease(spot, read_release_facts(plain).claims)._repr_html_()
     assert Parsed(display).tags.keys() == {"table", "caption", "thead", "tbody", "tr", "th", "td"}
@@ -813,7 +813,7 @@ for kind in ("svg", "png", "html"):
     assert not re.search(r"<(script|link)[^>]*(src|href)=", page), "it loads nothing from a network"
 
 
-# What follows from what is told
+# Consequences of published statements
 
 
 @pytest.mark.thorough

@@ -62,7 +62,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def large(path: Path) -> None:
-    """Of a search that looked at 100,000 generalizations."""
+    """Progress of a search that evaluated 100,000 generalizations."""
     with duckdb.connect() as connection:
         columns = ", ".join(f"'aaaaaaaa' || (i % 3) AS c{j}" for j in range(5))
         connection.execute(f"CREATE TABLE t AS SELECT {columns} FROM range(100) AS r(i)")
@@ -222,7 +222,7 @@ EXPLORED = [(5, 0.02, None), (12, 0.04, (2, 3, 0, 1)), (25, 0.2, (5, 2, 1, 0)), 
 
 
 def explore(browser: Browser, k: int, limit: float, levels: tuple[int, ...]) -> dict[str, Any]:
-    """What the page says where the sliders are moved there."""
+    """Text of the page after moving the sliders to these levels."""
     moves = {"k": k, "limit": round(limit * 1000), **{f"level-{i}": level for i, level in enumerate(levels)}}
     for place, value in moves.items():
         browser.value(

@@ -46,7 +46,7 @@ def policy(**sections: Any) -> sqlanon.Policy:
 
 @pytest.fixture(scope="module")
 def results(postgres: Server) -> Iterator[tuple[sqlanon.Result, sqlanon.Result]]:
-    """Of the table in DuckDB, and of the same in PostgreSQL."""
+    """The same page for the table in DuckDB and in PostgreSQL."""
     postgres.run("DROP SCHEMA IF EXISTS ward CASCADE", "CREATE SCHEMA ward")
     postgres.load("ward.t", COLUMNS, ROWS)
     with duckdb.connect() as connection:

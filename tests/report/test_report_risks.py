@@ -1,4 +1,4 @@
-"""What could still go wrong: the figures are right, the worst comes first, and no page tells more than its release."""
+"""Remaining risks: the figures are right, the worst comes first, and no page reveals more than its release."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_shares_match_plain_python(facts: ReportFacts) -> None:
     assert assessment.share == few / 200 == 0.45
     assert (
         "two values of diagnosis" in assessment.finding
-    )  # entry has two values in all: to rule out one tells the other
+    )  # entry has two values in all: ruling out one reveals the other
     assert "entry" not in assessment.finding
     whole = Counter(diagnosis)
     in_ward = Counter((i // 10, diagnosis[i]) for i in range(200))
@@ -116,7 +116,7 @@ def test_values_that_few_rows_share_are_not_counted_one_by_one(facts: ReportFact
                 db.anonymize(make_policy({"q": "suppress", "s": "insensitive"}, k=5, table="t"))._unpublished().facts()
             )
     alone = risk(single_facts, "Columns that single out rows")
-    assert alone.number == "under 1.7 %"  # 5 of 300: three rows are not told apart from four
+    assert alone.number == "under 1.7 %"  # 5 of 300: three rows cannot be distinguished from four
     assert "1 %" not in alone.finding.replace("1.7 %", "")
 
 
@@ -231,7 +231,7 @@ def test_page_of_a_draft_is_marked(facts: ReportFacts) -> None:
 
 @pytest.mark.slow
 def test_public_page_describes_the_remaining_detail_of_each_column() -> None:
-    """Of a local strategy, too, and without the source; labels that few rows have are not counted."""
+    """Local strategies, too, and without the source; labels that few rows have are not counted."""
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE t AS SELECT 20 + i % 40 AS age, 'z' || (i % 4) AS zip, DATE '1980-01-01' + i::INT AS born, "

@@ -153,7 +153,7 @@ DISEASES_2 = (
 
 @pytest.mark.thorough
 def test_similar_diseases_are_diverse_and_not_close(connection: duckdb.DuckDBPyConnection) -> None:
-    """Tables 4 and 5, with a tree like figure 1: three stomach diseases are 3-diverse, and tell what is ill."""
+    """Tables 4 and 5, with a tree like figure 1: three stomach diseases are 3-diverse, and reveal the ill organ."""
     attributes = {"x": SUPPRESS, "s": {"role": "sensitive", "hierarchy": file_of(connection, "diseases", DISEASES)}}
     classes(connection, *DISEASES_1)
     for kind in ("distinct", "entropy"):
@@ -162,7 +162,7 @@ def test_similar_diseases_are_diverse_and_not_close(connection: duckdb.DuckDBPyC
     def close(t: float) -> bool:
         return passes(connection, attributes, {"t_closeness": [{**S, "distance": "hierarchical", "t": t}]})
 
-    # Of the table 5 in 9 are digestive: the class of three such has 4 in 9 too many.
+    # 5 in 9 of the table are digestive: the class of three such has 4 in 9 too many.
     assert close(4 / 9)
     assert not close(4 / 9 - 1e-9)
     connection.execute("DROP TABLE t")
@@ -189,7 +189,7 @@ def test_skewed_class_is_diverse_and_not_close(connection: duckdb.DuckDBPyConnec
         assert passes(connection, X_AND_S, privacy) is expected
 
 
-# A million rows, one binary quasi-identifier. Of the smaller class, and of the greater one the other way round, 41,040
+# A million rows, one binary quasi-identifier. In the smaller class, and in the greater one the other way round, 41,040
 # rows are b1 in place of a1 (as far as can be), and as many in place of b2 (half as far).
 MILLION = {
     0: {"a1": 212_040, "a2": 171_000, "b1": 88_920, "b2": 212_040},
@@ -398,7 +398,7 @@ def test_null_map_and_wrong_map(connection: duckdb.DuckDBPyConnection) -> None:
 
 @pytest.mark.slow
 def test_a_limit_on_the_null_map(connection: duckdb.DuckDBPyConnection) -> None:
-    """Of five rows one has a zip that nobody in town has; one level up, somebody has one like it."""
+    """One of five rows has a zip that does not occur in town; one level up, somebody has one like it."""
     create(connection, "people", "zip VARCHAR", [("02138",), ("02139",), ("02142",)])
     create(connection, "t", "zip VARCHAR", [("02138",), ("02138",), ("02138",), ("02139",), ("02141",)])
     attributes = {"zip": {"role": "quasi", "hierarchy": {"mask": "right"}}}
@@ -457,7 +457,7 @@ def test_the_wrong_map_by_level(
 
 @pytest.mark.slow
 def test_unknown_values_match_at_the_top(connection: duckdb.DuckDBPyConnection) -> None:
-    """In the population ann has a zip that is in no hierarchy: everybody's at the top, and nobody's below."""
+    """In the population ann has a zip that is in no hierarchy: it matches every row at the top, and none below."""
     create(connection, "people", "zip VARCHAR, who VARCHAR", [("?", "ann"), ("02139", "bob")])
     create(connection, "t", "zip VARCHAR, who VARCHAR", [("02138", "ann"), ("02139", "bob"), ("?", "cid")])
     tree = file_of(connection, "zips", "02138;0213*;* 02139;0213*;*")

@@ -168,7 +168,7 @@ def test_presence_with_suppression() -> None:
     some([(kind, measure) for kind in ("entropy", "recursive", "equal") for measure in ("loss", "entropy")], 3),
 )
 def test_classes_that_only_the_population_has_lose_nothing(kind: str, measure: str) -> None:
-    """b goes, because it has one value only. That nobody of c, d and e is in the table costs no row."""
+    """b is suppressed, because it has one value only. The absence of c, d and e from the table costs no row."""
     people: list[Record] = [{"x": x} for x in "abcde" * 4]
     source = Source(
         of_words("a flu", "a cold", "a flu", "a cold", "b flu"), {"x": X}, {"s": DISEASES}, population=people

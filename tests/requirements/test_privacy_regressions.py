@@ -64,7 +64,7 @@ def test_classes_that_only_the_population_has_cost_nothing(strategy: str) -> Non
 def test_strangers_do_not_match_a_top_label_that_names_its_values(
     countries: dict[str, list[str]], only: bool, tmp_path: Path
 ) -> None:
-    """Of a hundred people six live in Europe. Only ``*`` may be any of them."""
+    """Six of a hundred people live in Europe. Only ``*`` may be any of them."""
     (tmp_path / "tree.csv").write_text(
         "DE\n" if only else "".join(f"{v};{k}\n" for k, vs in countries.items() for v in vs)
     )

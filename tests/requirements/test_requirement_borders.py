@@ -41,7 +41,7 @@ def test_a_share_of_persons_is_audited_as_one_of_persons(tmp_path: Path) -> None
 
 @pytest.mark.thorough
 def test_a_release_alone_does_not_show_its_persons(tmp_path: Path) -> None:
-    """It shows that there are too few of them where there are too few rows."""
+    """Too few rows imply too few distinct values."""
     path = tmp_path / "r.duckdb"
     policy = sqlanon.Policy(
         source={"table": "t", "person": "who"},

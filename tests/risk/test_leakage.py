@@ -109,7 +109,7 @@ TABLES = st.integers(2, 5).flatmap(lambda n: st.lists(st.tuples(*[SMALL_VALUES] 
 @MANY
 @given(rows=TABLES, most=st.integers(1, 3), at_once=st.integers(1, 3), persons=st.booleans())
 def test_sets_of_any_size_are_all_known_in_the_end(rows: list[Any], most: int, at_once: int, persons: bool) -> None:
-    """What is not counted contains a set that makes as many classes as all, and leaks as much."""
+    """Every omitted set contains a set that makes as many classes as all attributes, and leaks as much."""
     sets = PlainSets(rows, at_once, persons=persons)
     quasi = sets.quasi
     ranked, search = leakage_search.search_leakage(sets, quasi, most, 60, [])
@@ -293,7 +293,7 @@ def test_priors_with_mistakes(
 
 
 def test_priors_are_of_quasi_identifiers() -> None:
-    """An attribute that is wrong itself is told of once."""
+    """An attribute that is wrong itself is reported once."""
     attributes = {"sex": {"role": "quasi", "hierarchy": "sufress"}, "ill": {"role": "sensitive"}}
     attributes["zip"] = {"role": "quasi", "hierarchy": "suppress"}
     wrong_priors = {name: {"table": "shares"} for name in ("sex", "ill", "zipp")}
@@ -382,7 +382,7 @@ def test_values_at_each_level(rows: list[tuple[Any, ...]], has_prior: bool, live
 @FEW
 @given(rows=ROWS)
 def test_values_of_persons_at_each_level(rows: list[tuple[Any, ...]], live: duckdb.DuckDBPyConnection) -> None:
-    """The last column numbers the persons: a value leaks as much as it tells persons apart."""
+    """The last column numbers the persons: a value leaks as much as it distinguishes persons."""
     fill(live, rows)
     attributes = {"n": {"role": "quasi", "hierarchy": {"intervals": [2]}}}
     source = {"table": "t", "undeclared": "drop", "person": "share"}

@@ -29,7 +29,7 @@ from support.commands import cli
 from support.databases import connect_to, connection_of, insert, live_connection
 from support.lanes import SEARCHING, examples, some
 
-# Two quasi-identifiers with NULLs; a diagnosis; whose row it is: p1 is in two classes, and two rows are of nobody.
+# Two quasi-identifiers with NULLs; a diagnosis; a person: p1 is in two classes, and two rows have no person.
 ROWS = """
     x1 y1 flu  p1
     x1 y1 flu  p1
@@ -180,7 +180,7 @@ def test_requirements_without_classes_hold(live: duckdb.DuckDBPyConnection) -> N
 
 @pytest.mark.slow
 def test_persons_are_counted(live: duckdb.DuckDBPyConnection) -> None:
-    """A: p1, p2, p3. B: p1, p4. C: p5 and nobody. D: p6. Seven persons, nobody among them."""
+    """A: p1, p2, p3. B: p1, p4. C: p5 and NULL. D: p6. Seven persons, with the row of NULL as one."""
     privacy = {"k": 3, "k_anonymity": [{"quasi": ["x"], "k": 3}], "average_risk": 0.6, "sample_uniqueness": 0.1}
     risk = assess(live, request_policy(privacy, persons=True))
     assert (risk.rows, risk.classes, risk.smallest_class, risk.uniques) == (10, 4, 1, 1)
@@ -208,13 +208,13 @@ def test_values_are_of_persons(live: duckdb.DuckDBPyConnection) -> None:
     alpha = {"alpha_k": [{**OF_DIAGNOSIS, "alpha": 0.7}]}
     name = "share of at most 0.7 of each diagnosis"
     assert assess(live, request_policy(alpha)).requirements == (RequirementRisk(name, False, 3, 7),)
-    # C: NULL of p5, NULL and cold of nobody
+    # C: NULL of p5, NULL and cold without a person
     assert assess(live, request_policy(alpha, persons=True)).requirements == (RequirementRisk(name, False, 2, 3),)
 
 
 @pytest.mark.slow
 def test_a_person_in_two_classes_counts_once_in_the_distribution_of_the_table(live: duckdb.DuckDBPyConnection) -> None:
-    """Flu: p1, p3, p4; cold: p2 and nobody; NULL: p5 and nobody; gout: p6. B has flu only: 5/8 away."""
+    """Flu: p1, p3, p4; cold: p2 and NULL; NULL: p5 and NULL; gout: p6. B has flu only: 5/8 away."""
     near, far = ({"t_closeness": [{**OF_DIAGNOSIS, "distance": "equal", "t": t}]} for t in (0.626, 0.624))
     holds = [assess(live, request_policy(privacy, persons=True)).requirements[0].classes for privacy in (near, far)]
     # A: flu 2/3, cold 1/3: 3/8. C: cold 1/3, NULL 2/3: 1/2. D: 7/8.
@@ -253,7 +253,7 @@ def test_sensitive_values_beside_a_population(live: duckdb.DuckDBPyConnection) -
 
 
 def test_a_population_in_another_file(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """With numbers where the source has text; a value that is no number of the source's type is an error."""
+    """With numbers where the source has text; a value that does not fit the source's type is an error."""
     with duckdb.connect(tmp_path / "source.duckdb") as connection:
         connection.execute("CREATE TABLE t AS SELECT 7 AS x UNION ALL SELECT 8")
     with duckdb.connect(tmp_path / "people.duckdb") as connection:
@@ -283,7 +283,7 @@ def test_the_estimate_of_population_uniqueness(live: duckdb.DuckDBPyConnection) 
     assert not assess_requirement(limit=0.05, sampling_fraction=1).holds
     sizes, n = (4, 3, 2, 1), 10
     for population in (20, 1000):
-        # Of a class with j people, one is in the sample: hypergeometric, by the shares of sizes in the sample.
+        # One person of a class of j is in the sample: hypergeometric, by the shares of sizes in the sample.
         alone = [j * math.comb(population - j, n - 1) / math.comb(population, n) for j in sizes]
         expected = 1 / n * alone[-1] / sum(alone)
         zayatz = assess_requirement(limit=0.02, population=population, estimator="zayatz")
@@ -379,7 +379,7 @@ def test_an_empty_table(persons: bool, live: duckdb.DuckDBPyConnection, tmp_path
     assert (risk.persons, risk.smallest_class_rows) == ((0, 0) if persons else (None, None))
     assert [requirement.requirement for requirement in risk.requirements if not requirement.holds] == [
         "(0.1, 0.5)-presence"
-    ]  # nobody is there
+    ]  # empty
     assert {requirement.classes for requirement in risk.requirements} == {0, None}
     assert {requirement.figure for requirement in risk.requirements if requirement.limit is not None} == {0.0}
     assert len(risk.requirements) == 15 + persons
@@ -505,7 +505,7 @@ def test_risk_command_prints_figures(persons: bool, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command_with_a_matrix_beside_a_population(folder: Path) -> None:
-    """Of the population's three combinations two are of one person; by y alone, of two, one."""
+    """Two of the population's three combinations are of one person; by y alone, one of two."""
     with duckdb.connect(folder / "hospital.duckdb") as connection:
         connection.execute("CREATE TABLE town (x VARCHAR, y VARCHAR)")
         insert(connection, "town", [("x1", "y1"), ("x2", "y1"), ("x2", "y2"), ("x2", "y2")])

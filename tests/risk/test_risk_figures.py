@@ -112,7 +112,7 @@ def test_figures_of_random_tables(
 def test_the_ways_of_large_tables_give_the_same(
     rows: list[tuple[Any, ...]], quasi: int, copies: int, small: int, live: duckdb.DuckDBPyConnection
 ) -> None:
-    """What is nearly unique, few-valued, very frequent or worth to be kept is so at any size here."""
+    """Columns that are nearly unique, few-valued, very frequent or worth keeping stay so at any size here."""
     rows = rows * copies
     fill(live, rows)
     with pytest.MonkeyPatch.context() as patch:
@@ -288,7 +288,7 @@ def test_adult_in_the_population_of_the_usa(data: Path) -> None:
 
 @pytest.mark.slow
 def test_the_journalist_and_a_population_table(live: duckdb.DuckDBPyConnection) -> None:
-    """Classes of 2, 1 and 1 rows, which match 4, 5 and nobody. |J|/ΣF = 2/9; Σ f/F = 2/4 + 1/5."""
+    """Classes of 2, 1 and 1 rows, which match 4, 5 and 0 persons. |J|/ΣF = 2/9; Σ f/F = 2/4 + 1/5."""
     fill(live, [(letter, None, None, None, i, None) for i, letter in enumerate(["a", "a", "b", "z"])])
     live.execute(
         "CREATE OR REPLACE TABLE people AS SELECT unnest(['a', 'a', 'a', 'a', 'b', 'b', 'b', 'b', 'b', "

@@ -176,7 +176,7 @@ def several(risk: dict[str, Any] | None = None, person: bool = False, privacy: d
 def test_the_risks_of_rows_are_those_of_the_table(
     section: dict[str, Any], privacy: dict[str, Any] | None, person: bool, people: duckdb.DuckDBPyConnection
 ) -> None:
-    """One share of the population for both, wherever the policy tells it."""
+    """One share of the population for both, wherever the policy sets it."""
     people.execute(SEVERAL)
     requested_policy = several({"household": "home", **section}, person, privacy)
     with connect_to(people) as db:
@@ -217,7 +217,7 @@ def test_the_risks_of_rows_need_a_population_that_has_the_source(people: duckdb.
         [
             ({"sampling_fraction": 0.25}, None, False, 0.25, "policy"),
             ({"population": 40}, None, False, 0.25, "policy"),
-            ({"population": 40}, None, True, 7 / 40, "policy"),  # persons 0 to 5, and nobody
+            ({"population": 40}, None, True, 7 / 40, "policy"),  # persons 0 to 5, and rows without a person
             ({}, {"population_uniqueness": {"limit": 1, "population": 100}}, False, 0.1, "policy"),
             ({}, None, False, 0.01, "default"),
         ],

@@ -1,8 +1,8 @@
 """Small CSV files with random damage: read as Python's csv module reads them, or refused.
 
-`python tests/sources/fuzz_files.py --files 100000 --seed 1` damages so many files and lists what is wrong: an error
-that is none of sqlanon's, a value that is not as in the file, whole lines as values of one column. The exit status is 1
-if anything is. `--again SEED:NUMBER` shows one file.
+`python tests/sources/fuzz_files.py --files 100000 --seed 1` damages that number of files and lists faults: an error
+that is not sqlanon's, a value that differs from the file, whole lines as values of one column. The exit status is 1
+if there are any. `--again SEED:NUMBER` shows one file.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def reference_rows(text: str, delimiter: str, quote: str, escape: str) -> list[l
 
 
 def flaws(file: Damaged, reader: Reader) -> Iterator[str]:
-    """What is wrong with how sqlanon reads a file; what it refuses is not."""
+    """Faults in the way sqlanon reads a file; refusals are none."""
     try:
         layout, rows = reader.read(file.content, are_texts=False)
     except SqlanonError as error:

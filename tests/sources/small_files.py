@@ -520,7 +520,7 @@ def _row(row: tuple[Any, ...], types: list[str]) -> str:
 
 
 def _runs(lines: list[str]) -> list[str]:
-    """Lines; equal ones of which many follow one another stand once."""
+    """Lines; a run of many equal ones stands once."""
     texts: list[str] = []
     for line, group in groupby(lines):
         count = len(list(group))

@@ -262,7 +262,7 @@ def test_the_rows_without_bad_lines_are_read_back_or_refused(
     )
 )
 def test_no_line_is_lost_or_changed(parts: list[str]) -> None:
-    """What is written is what was read but for whole lines, in order, and each record in it is good."""
+    """The copy has the lines of the original without the dropped ones, in order, and each record in it is good."""
     lines = "".join(["a,b,c\n", *parts]).splitlines(keepends=True)
     target = io.StringIO(newline="")
     try:

@@ -42,7 +42,7 @@ LATE = [
 
 
 def copy_file(path: str, as_a_whole: bool = False) -> tuple[Any, bool]:
-    """What is copied of a file with a column x, and whether the whole file was sniffed for it."""
+    """Copied text of a file with a column x, and whether the whole file was sniffed for it."""
     queries: list[str] = []
     with duckdb.connect() as connection:
         engine = DuckDBEngine(connection).use_utc()
@@ -130,7 +130,7 @@ def test_a_file_like_its_first_rows_is_read_once(tmp_path: Path, values: tuple[s
 
 @pytest.mark.thorough
 def test_columns_that_are_not_released_are_not_copied(tmp_path: Path) -> None:
-    """But for the one that tells persons apart. The policy is held against all that are there."""
+    """All but the one that distinguishes persons. The policy is compared with all existing ones."""
     lines = [f"Person {i},{i % 2},{i},x,{i // 2}\n" for i in range(8)]
     path = write(tmp_path / "people.csv", "name,age,cost,more,Id\n" + "".join(lines))
     roles = {"name": "identifying", "Age": "suppress", "cost": "insensitive"}

@@ -111,7 +111,7 @@ def expected_rows(data: Path) -> list[tuple[Any, ...]]:
 
 @pytest.fixture(scope="module")
 def expected_release(data: Path) -> tuple[object, ...]:
-    """What is found for these."""
+    """Extensions found for these."""
     return find_release({"database": str(data / "patients.duckdb"), "table": "patients"})[:3]
 
 
@@ -131,7 +131,7 @@ def released_rows(source: dict[str, Any], folder: Path, **more: Any) -> list[tup
 
 
 def find_release(source: dict[str, Any]) -> tuple[object, ...]:
-    """What is found for a source, and what the ledger knows it by."""
+    """Extension found for a source, and its name in the ledger."""
     with sqlanon.connect() as db:
         result = db.anonymize(policy(source))
         return result.generalization, result.score, result.released_rows, result._run.identity

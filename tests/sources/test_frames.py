@@ -91,7 +91,7 @@ def test_a_frame_gives_the_same_release_as_a_table(name: str) -> None:
 
 
 def types_and_rows(frame: Any) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """What the engine gets of a frame: its types, and its rows as texts."""
+    """A frame as the engine receives it: its types, and its rows as texts."""
     with sqlanon.connect(frame) as db:
         relation = connection_of(db).sql("SELECT COLUMNS(*)::VARCHAR FROM sqlanon_work.arrow")
         return [str(name) for name in connection_of(db).sql("FROM sqlanon_work.arrow").types], relation.fetchall()

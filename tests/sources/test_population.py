@@ -1,4 +1,4 @@
-"""The population table: where it is, what it is matched by, and what is told of it."""
+"""The population table: its location, its matching columns, and messages about it."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_the_source_is_a_live_connection(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_value_of_the_population_alone_matches_nothing_below_the_top(tmp_path: Path) -> None:
-    """It is in no hierarchy: for the release there is no such person, and no error either."""
+    """It is in no hierarchy: the release ignores the person, without an error."""
     source = hospital(tmp_path / "hospital.duckdb", with_voters=True)
     with duckdb.connect(str(source)) as connection:
         connection.execute("UPDATE voters SET zip = '99999' WHERE age = 38")
@@ -132,7 +132,7 @@ def test_a_number_that_would_be_rounded_is_refused(tmp_path: Path) -> None:
 
 
 def test_null_map_and_wrong_map_count_rows(tmp_path: Path) -> None:
-    """Anna matches herself; Bert matches somebody else only; Cleo matches nobody."""
+    """Anna matches herself; Bert matches somebody else only; Cleo matches no row."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS FROM (VALUES ('anna', 31), ('bert', 45), ('cleo', 52)) v(who, age)")
         connection.execute("CREATE TABLE voters AS FROM (VALUES ('anna', 31), ('dora', 45), (NULL, 45)) v(who, age)")

@@ -478,7 +478,7 @@ def live() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def state(connection: duckdb.DuckDBPyConnection) -> dict[str, list[tuple[Any, ...]]]:
-    """What a user may notice of a connection: databases, settings, tables and views."""
+    """Visible state of a connection: databases, settings, tables and views."""
     queries = {
         "databases": "SELECT database_name FROM duckdb_databases()",
         "settings": "SELECT name, value FROM duckdb_settings()",
@@ -737,7 +737,7 @@ def test_every_scalar_type_as_a_quasi_identifier(tmp_path: Path, type_: str, sto
 def test_every_scalar_type_with_labels_and_suppression(
     live: duckdb.DuckDBPyConnection, tmp_path: Path, type_: str
 ) -> None:
-    """What is suppressed is matched by value at level 0; labels are VARCHAR."""
+    """Suppressed rows are matched by value at level 0; labels are VARCHAR."""
     live.execute(f"CREATE TABLE t (x {type_}, y {type_})")
     first, second = SCALARS[type_][:2]
     for x, n in ((first, 3), (second, 1), (None, 3)):
@@ -769,7 +769,7 @@ def test_floats_that_read_alike_are_one_value(
 
 @pytest.mark.thorough
 def test_intervals_that_are_equal_are_one_value(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """They are to GROUP BY: a release must not tell them apart."""
+    """They are equal to GROUP BY: a release must not distinguish them."""
     live.execute("CREATE TABLE t AS SELECT unnest(['30 days', '1 month', '720 hours'])::INTERVAL AS x")
     publish_and_read(live, {"x": "suppress"}, tmp_path, k=3)
     with duckdb.connect(str(tmp_path / "release.duckdb"), read_only=True) as release:
@@ -827,7 +827,7 @@ def test_types_that_a_release_cannot_hold_are_named(
         assert len(rows) == 3
 
 
-# What makes values look equal
+# Values that look equal
 
 
 @pytest.mark.thorough
@@ -872,7 +872,7 @@ def test_null_is_a_value(live: duckdb.DuckDBPyConnection, tmp_path: Path, releas
 @pytest.mark.thorough
 @pytest.mark.parametrize("ending", some(["parquet", "csv"], 2))
 def test_paths_are_read_literally_without_partition_columns(tmp_path: Path, ending: str) -> None:
-    """``f[1]`` is that folder, not ``f1``; ``year=2020`` is no column."""
+    """``f[1]`` is that folder, not ``f1``; ``year=2020`` is not a column."""
     for folder, rows in (("f[1]/year=2020", 8), ("f1", 90)):
         (tmp_path / folder).mkdir(parents=True)
         path = tmp_path / folder / f"p.{ending}"

@@ -1,6 +1,6 @@
 """The macros of the privacy requirements, as a stranger calls them: from a file, on tables of another database.
 
-What they should give is counted here again, in plain Python.
+Their expected results are counted here again, in plain Python.
 """
 
 from __future__ import annotations
@@ -447,7 +447,7 @@ def macro_rows(
 
 @pytest.fixture(scope="module")
 def hostile(db: Connection) -> None:
-    """Table plain; table hostile, of as many rows, with a column of each name, none of which is what plain has."""
+    """Table plain; table hostile, of as many rows, with a column of each name, all different from those of plain."""
     db.execute("""
         CREATE TABLE src.plain AS
         SELECT i, hash(i) % 4 AS a, i % 3 AS other, hash(i + 100) % 5 AS b, hash(i + 200) % 17 AS d
@@ -584,7 +584,7 @@ def test_an_empty_table_has_figures_of_nothing(db: Connection) -> None:
 
 
 def test_all_is_far_from_an_empty_source(db: Connection) -> None:
-    """What is compared with nothing must not look close."""
+    """A class compared with an empty table must not look close."""
     table_of(db, [1, 1], [1, 2], type_="INTEGER")
     db.execute("CREATE OR REPLACE VIEW src.nobody AS FROM src.x LIMIT 0")
     for distance in ("equal", "ordered"):

@@ -196,7 +196,7 @@ def test_a_stopped_dive_is_honest(case: Case) -> None:
 @settings(thorough, max_examples=examples(15))
 @given(case=privacy_cases.privacy_cases())
 def test_a_dive_is_honest_with_any_requirement(case: PrivacyCase) -> None:
-    """What is checked together is compared with what is found alone, too."""
+    """Batched checks are compared with single ones, too."""
     together = Checker.check_together
 
     def check_together(self: Checker, several: Sequence[Levels]) -> list[Figures]:

@@ -1,7 +1,7 @@
 """Every strategy of the full domain, stopped after every number of checks: all that it claims is compared with
 exhaustive search. The tables are searched in plain Python, in milliseconds.
 
-In some tables no requirement but k is asked; in others classes count by a condition that larger ones may break, or all
+Some tables have no requirement but k; in others classes count by a condition that larger ones may break, or all
 classes together have to meet one. Levels have limits and gaps.
 """
 
@@ -65,7 +65,7 @@ def hash_of(row: Row) -> int:
 
 @dataclass(frozen=True)
 class Stop:
-    """A table, what is asked of it, and the answers of exhaustive search."""
+    """A table, its requirements, and the answers of exhaustive search."""
 
     case: Case
     kind: str  # rows, risk or balance
@@ -97,7 +97,7 @@ class Stop:
 
     @cached_property
     def figures(self) -> dict[Levels, Figures]:
-        """Of all generalizations, also of those that may not be released."""
+        """Scores of all generalizations, including those that may not be released."""
         by_levels = {}
         for levels, release in self.releases.items():
             least = None

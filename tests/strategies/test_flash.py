@@ -1,4 +1,4 @@
-"""Strategy flash: its criteria, and its paths. What it finds and proves is held against the oracle in test_ola."""
+"""Strategy flash: its criteria, and its paths. Its results and proofs are compared with the oracle in test_ola."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_the_schema_describes_them() -> None:
 
 
 def test_a_label_that_the_hierarchy_does_not_have_is_a_mistake(people: Any) -> None:
-    """It would never be found, and nobody would know."""
+    """It would never be found, without any notice."""
     with pytest.raises(sqlanon.HierarchyError) as caught:
         levels_of(people, town_attribute("Keil", "Emden", "alps"))
     (problem,) = caught.value.problems
@@ -134,7 +134,7 @@ def test_a_label_that_the_hierarchy_does_not_have_is_a_mistake(people: Any) -> N
         [
             ([], 0),
             (["Kiel"], 1),
-            (["Emden", "Isny", "alps"], 0),  # of the hierarchy, and of nobody
+            (["Emden", "Isny", "alps"], 0),  # in the hierarchy, and in no row
             (["Kiel", "hills"], 2),
             (["hills"], 0),
             (["Celle", "Ulm", "inland", "south", "north"], 3),

@@ -147,7 +147,7 @@ def test_population_classes_without_released_rows_are_named() -> None:
 
 @pytest.mark.slow
 def test_persons_are_counted() -> None:
-    """Sixteen rows of one person are no two persons."""
+    """Sixteen rows of one person do not count as two persons."""
     error = infeasible_error({"k": 2}, source={"person": "person"})
     assert "The requirement is 2-anonymity" in str(error)
     assert error.suppressed_rows == 16
@@ -181,7 +181,7 @@ def test_infeasible_policy_exits_with_1_and_the_message(tmp_path: Any) -> None:
 
 @pytest.mark.slow
 def test_two_requirements_with_nearly_the_same_parameter_stay_two() -> None:
-    """Their names tell all digits: else one would stand for both."""
+    """Their names have all digits: else one would stand for both."""
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 'F' AS sex, 'a' AS dx FROM range(4)")
         policy = sqlanon.Policy(

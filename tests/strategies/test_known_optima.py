@@ -54,7 +54,7 @@ def is_slow(entry: Entry) -> bool:
 
 
 def parameters() -> list[Any]:
-    """The slow lane takes every third of those that take long; all are where more examples are asked for."""
+    """The slow lane takes every third of those that take long; longer runs take all."""
     words = ("dataset", "model", "k", "suppression_limit", "measure", "aggregate")
     cases = [
         pytest.param(

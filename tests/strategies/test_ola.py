@@ -34,7 +34,7 @@ ALL = pytest.mark.parametrize("strategy", ["ola", "flash", "incognito"])
 
 
 def check(limited_case: Limited, strategy: str) -> None:
-    """What is found satisfies, what is called proven is true, and at the end nothing is missing."""
+    """Results are feasible, claimed proofs are true, and at the end nothing is missing."""
     case, satisfying = limited_case.case, limited_case.satisfying()
     best, minimal = oracle.best(satisfying, case.measure), {figures.levels for figures in minimal_of(satisfying)}
     scores = {figures.levels: figures.score for figures in satisfying}
@@ -168,7 +168,7 @@ def test_ola_is_worse_than_optimal_where_a_higher_one_suppresses_less() -> None:
 
 @ALL
 def test_no_generalization_is_checked_twice(strategy: str) -> None:
-    """Of 8 generalizations three tell it all: the top, and the two that the border is between."""
+    """Three of 8 generalizations decide: the top, and the two on either side of the border."""
     case = replace(HIGHER_IS_BETTER, limit="0", measure="loss")
     checks: list[Levels] = []
     search = search_of(case)

@@ -132,7 +132,7 @@ def cases(draw: st.DrawFn) -> PrivacyCase:
 
 
 def check(case: PrivacyCase, strategy: str) -> None:
-    """What is found is within the limit; the best, or all k-minimal ones, where the strategy says so."""
+    """The result is within the limit; the best, or all k-minimal ones, where the strategy claims it."""
     nodes = list(oracle.lattice(case.source.table))
     joins_suffice = case.privacy.keys() == {"k"}
     good = {levels for levels in nodes if hard_cases.satisfies(case, levels)}
@@ -200,7 +200,7 @@ def test_random_cases_distinguish_row_and_person_limits() -> None:
     assert outcomes == {(True, True), (True, False), (False, True), (False, False)}
 
 
-# Names, of which no ranges are released.
+# Names, which are never released as ranges.
 TOWNS = Hierarchy({f"t{zip_}": (f"t{zip_}", f"t{zip_[0]}", "*") for zip_ in ZIPS.paths})
 
 
@@ -219,7 +219,7 @@ def groupings(things: list[str]) -> Iterator[list[list[str]]]:
 
 
 def least_loss(rows: list[Record], k: int, allowed: int) -> float:
-    """The least loss of groups of zips that each have k persons, where so many persons may lose a row."""
+    """The least loss of groups of zips that each have k persons, within the limit of persons who lose a row."""
     zips = sorted({str(row["zip"]) for row in rows})
     whose = {zip_: {row["who"] for row in rows if row["zip"] == zip_} for zip_ in zips}
     count = {zip_: sum(row["zip"] == zip_ for row in rows) for zip_ in zips}

@@ -55,7 +55,7 @@ def test_a_minimal_generalization_beside_distance_vectors_is_found() -> None:
 
 @pytest.mark.thorough
 def test_among_vectors_only_k_minimal_generalizations_are_missed() -> None:
-    """By exhaustive search of tables of which benchmarks/samarati_misses.py makes more. With joins none is."""
+    """Tables found by exhaustive search; benchmarks/samarati_misses.py makes more. With joins none is."""
     drawn = random.Random(1)
     cases = [random_case(drawn, 3, "0") for _ in range(150)]
     wrong = [miss for miss in map(misses, cases) if miss is not None]

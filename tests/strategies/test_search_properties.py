@@ -19,7 +19,7 @@ from support.lanes import draw_tables, examples
 
 
 def recode_case(case: Case, levels: oracle.Levels) -> Counter[Row]:
-    """What the release has to hold: the kept classes with their labels."""
+    """Expected rows of the release: the kept classes with their labels."""
     return Counter(Release(Table.of(case.rows, case.hierarchies), levels, case.k).kept)
 
 

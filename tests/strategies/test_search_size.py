@@ -133,7 +133,7 @@ CHECKS = {  # by table, measure and k: for each limit
 
 
 def known_limits() -> list[Any]:
-    """The limits take turns; all are where more examples are asked for."""
+    """The limits take turns; longer runs take all."""
     return [
         pytest.param(
             table, measure, k, limit, checks,

@@ -147,7 +147,7 @@ def test_a_first_check_that_takes_long_is_interrupted_with_advice(connection: An
 
 @pytest.mark.slow
 def test_a_statement_of_subtree_that_takes_long_is_interrupted(connection: Any) -> None:
-    """What it had by then is released."""
+    """The best result until then is released."""
     calls = []
 
     def endless(self: _CutSearch, *arguments: Any) -> Any:

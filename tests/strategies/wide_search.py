@@ -26,7 +26,7 @@ def values(attribute: int, level: int) -> float:
 
 
 def made_up(levels: Levels) -> Figures:
-    """The figures of a table that there is not: the more combinations, the more rows are in small classes."""
+    """The figures of an imaginary table: the more combinations, the more rows are in small classes."""
     cells = math.prod(values(i, level) ** (0.5 + i % 3 / 4) for i, level in enumerate(levels))
     suppressed = int(ROWS * -math.expm1(-(cells - 1) * K / ROWS))
     leaves = {i: suppressed * LEAF_SUMS[i][level] / ROWS for i, level in enumerate(levels) if 0 < level < HEIGHTS[i]}

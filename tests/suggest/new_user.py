@@ -54,7 +54,7 @@ HASH = "CREATE MACRO h(i, salt, n) AS (hash(i * 31 + salt * 1000003) % n)::INTEG
 
 @dataclass
 class Visit:
-    """What a new user did with a table, and what came of it; ``obstacles``: what did not work at once."""
+    """Steps of a new user with a table, and their outcome; ``obstacles``: steps that failed at first."""
 
     name: str
     commands: list[tuple[str, float]] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Visit:
     best: float = 1.0
     best_strategy: str = ""
     hidden: tuple[str, ...] = ()
-    """Columns of which nothing is left in the release."""
+    """Columns that are empty in the release."""
     kept_elsewhere: tuple[str, ...] = ()
     """Those of them that another strategy would keep."""
     compared: dict[str, float] = field(default_factory=dict)
@@ -118,7 +118,7 @@ def visit(name: str, table: Path, strategies: str | None = None) -> Visit:
         seen.kept_elsewhere = _kept_elsewhere(policy, seen.hidden)
     more = [] if strategies is None else ["--strategies", strategies]
     compared = json.loads(_run(seen, folder, "compare", "policy.toml", "--json", *more, timed=False) or "[]")
-    # What does not guarantee k is no release of this policy.
+    # A release without k does not satisfy this policy.
     seen.compared = {
         row["strategy"]: row["loss"] for row in compared if row["loss"] is not None and row["guarantees_k"]
     }

@@ -131,7 +131,7 @@ def table_of_people(seed: int) -> Made:
 
 
 def _rows(repeats: float) -> str:
-    """Which rows a person has, so that there are so many on average, and not the same number of each."""
+    """Rows of each person, for an average number of rows, and not the same number for each."""
     whole, share = int(repeats), round(1000 * (repeats - int(repeats)))
     if whole == 1:
         return f"v < 1 + (h(i, 50, 1000) < {share})::INTEGER"

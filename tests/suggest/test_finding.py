@@ -175,7 +175,7 @@ def test_separation_macro_handles_any_column_names(tmp_path: Path) -> None:
             macro(connection, "t", ["age", "unknown"])
 
 
-# --- what names tell
+# --- information in names
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ UNSURE = (
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", some(UNSURE.split(), 8))
 def test_a_sensitive_word_beside_unknown_words_is_not_taken_for_sensitive(name: str, tmp_path: Path) -> None:
-    """What is released as it is must be recognized with confidence: a doubt makes a quasi-identifier."""
+    """Columns released unchanged must be recognized with confidence: a doubt makes a quasi-identifier."""
     kind = find_kind(name)
     assert kind is None or kind.role != "sensitive"
     with duckdb.connect() as connection:
@@ -324,7 +324,7 @@ def test_the_quasi_identifiers_of_adult_are_suggested(data: Path, tmp_path: Path
 
 @pytest.mark.slow
 def test_suggested_policy_contains_no_values(tmp_path: Path) -> None:
-    """Not even the least and the greatest: widths tell how far they are apart, and that is rounded."""
+    """Not even the least and the greatest: widths show their distance, and that is rounded."""
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE t AS SELECT 'secret' || (i % 40) AS word, 700123 + 37 * i AS n, 1234.5 + i / 7 AS d, "

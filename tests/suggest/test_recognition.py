@@ -37,7 +37,7 @@ def test_names_with_affixes_and_in_seven_languages(kind: str, names: str) -> Non
 
 @pytest.mark.parametrize("name", ["isalary", "patient_income_tax", "sdiagnosis", "cost_raw", "c_religion", "my_hiv"])
 def test_a_part_of_a_name_makes_no_column_sensitive(name: str) -> None:
-    """What is released as it is, its whole name must say."""
+    """The whole name must support an unchanged release."""
     kind = find_kind(name)
     assert kind is None or kind.role != "sensitive"
 

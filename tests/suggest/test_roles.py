@@ -53,7 +53,7 @@ def test_health_is_recognized_by_more_than_diagnosis(name: str) -> None:
     assert kind is not None and kind.name == HEALTH and kind.role == "sensitive"
 
 
-# Columns of real tables that have a word of health in them, and of which health says nothing certain.
+# Columns of real tables with a word of health in their names, but without certain health data.
 NO_HEALTH = (
     "treatedIndex drug_store_distance health_insurance healthcare_exp_2020 tree_health annual_deaths death_rate "
     "life_exp_at_birth infant_mortality vapPress alcoholfitted transmission diameter stage grade growth dmi Dm5 "

@@ -183,7 +183,7 @@ def test_where_no_strategy_ends_in_time_the_finest_is_proposed() -> None:
 
 
 def test_a_search_that_was_stopped_is_chosen_only_where_it_is_far_better() -> None:
-    """What it found by then depends on the machine."""
+    """The result until then depends on the machine."""
     ended = trial("ended", 0.4)
     assert choose_trial([ended, trial("stopped", 0.21, stopped=True)]) == ended
     far_better = trial("stopped", 0.19, stopped=True)

@@ -1,4 +1,4 @@
-"""A real browser for tests: Debian's chromium, without a window, told what to do through a pair of pipes.
+"""A real browser for tests: Debian's chromium, without a window, controlled through a pair of pipes.
 
 Its protocol is JSON with a NUL after each message, so that nothing but Python and the browser is needed.
 """
@@ -44,7 +44,7 @@ class Browser:
     Attributes
     ----------
     requests:
-        The addresses that were asked for since `open`: the page's own first.
+        The requested addresses since `open`: the page's own first.
     refused:
         Those that the page's security policy stopped, before anything was asked.
     complaints:
@@ -97,7 +97,7 @@ class Browser:
         os.close(self._read)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Ask the browser for something, and wait for the answer."""
+        """Send a DevTools command and return its result."""
         self._number += 1
         number = self._number
         message: dict[str, Any] = {"id": number, "method": method, "params": parameters}
@@ -157,7 +157,7 @@ class Browser:
             time.sleep(0.05)
 
     def value(self, expression: str) -> Any:
-        """The value of an expression of the page, as if its user had asked for it."""
+        """Value of an expression of the page, with the rights of a user action."""
         answer = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=True
         )
@@ -195,7 +195,7 @@ class Browser:
         return folder / str(name)
 
     def _event(self, method: str, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """What an event told, since `_told` was cleared or later."""
+        """Message of an event, since `_told` was cleared or later."""
 
         def is_it(message: dict[str, Any]) -> bool:
             return message.get("method") == method and wanted(message["params"])

@@ -17,7 +17,7 @@ from sqlanon.cli import main
 
 @dataclass(frozen=True)
 class Ended:
-    """What a command did."""
+    """Outcome of a command."""
 
     status: int
     out: str

@@ -53,7 +53,7 @@ class Schema:
 
     def __init__(self, whole: Mapping[str, Any]) -> None:
         self.whole = whole
-        # Each is told what the word says, the value, and the schema around the word.
+        # Each message receives the text of the word, the value, and the schema around the word.
         self.words: Mapping[str, Callable[[Any, Any, Mapping[str, Any]], bool]] = {
             "type": lambda says, value, _: any(self.is_of(value, kind) for kind in _as_list(says)),
             "$ref": lambda says, value, _: self.accepts(value, whole["$defs"][says.removeprefix("#/$defs/")]),

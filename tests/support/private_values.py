@@ -14,7 +14,7 @@ ROWS = 400
 
 
 ODD = 5
-"""Rows that have to be suppressed: nobody is like them, and their levels are limited."""
+"""Rows that have to be suppressed: they are unique, and their levels are limited."""
 
 
 REGIONS = {"north region": ["Nordhaven-c1", "Nordkap-c2"], "south region": ["Suedhafen-c3", "Suedkap-c4"]}
@@ -118,7 +118,7 @@ def needles(source: duckdb.DuckDBPyConnection, suppressed: str = "drop") -> dict
     for column in ("ssn", "income"):
         for value in values(source, f"SELECT DISTINCT {column} FROM people"):
             secrets[f"{column} {value} in binary"] = struct.pack("<q", value)
-    # What occurs in suppressed rows only; where these are masked, what is no quasi-identifier is released.
+    # Values of suppressed rows only; where these are masked, columns without a role as quasi-identifier are released.
     odd = "FROM people WHERE city = 'Farawaytown-c5'"
     texts = ["illness", "drug::VARCHAR", "history[1]::VARCHAR", "wards.first::VARCHAR", "note"]
     for column in ["sex", *(texts if suppressed == "drop" else [])]:

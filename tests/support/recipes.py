@@ -26,12 +26,12 @@ REGISTRIES: tuple[tuple[Callable[[], tuple[Any, ...]], Callable[[Any], None]], .
     (lambda: tuple(sources.KINDS.values()), sources.unregister_source),
     (lambda: tuple(target.KINDS.values()), target.unregister),
 )
-"""Of each seam what is registered, and what takes one out. An engine comes with its source."""
+"""Registered names of each seam, and a function that removes one. An engine comes with its source."""
 
 
 @contextmanager
 def registrations() -> Iterator[None]:
-    """What is registered meanwhile is taken out at the end."""
+    """Names registered meanwhile are removed at the end."""
     before = [names() for names, _ in REGISTRIES]
     try:
         yield

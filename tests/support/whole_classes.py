@@ -16,7 +16,7 @@ def place(task: LocalTask) -> LocalOutcome:
 
 
 class WholeClasses:
-    """What it finds is as good as the optimum of the full domain."""
+    """Its result is as good as the optimum of the full domain."""
 
     name = "whole-classes"
     description = "the optimum of the full domain, placed row by row"

@@ -142,7 +142,7 @@ REPLACED = {
     "databricks": r"\$[\w{]|\{\{|\{%|\{#",
     "snowflake": r"\$\{|\{\{|\{%|\{#|<%|&[\w{]",
 }
-"""What an engine, or a client or template language in front of it, replaces in any part of a text."""
+"""Text that an engine, or a client or template language in front of it, replaces in any part of a text."""
 
 
 def literal_text(value: exp.Expr) -> str:

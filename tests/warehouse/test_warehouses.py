@@ -112,7 +112,7 @@ def make_rows(connection: duckdb.DuckDBPyConnection, name: str) -> Counter[tuple
 
 
 def check_same(source_policy: sqlanon.Policy, connection: duckdb.DuckDBPyConnection, folder: Path) -> int:
-    """Of the rows and of their frequency set the same is found, and released; and the audit agrees. The masked rows."""
+    """The rows and their frequency set have the same result and release; and the audit agrees. The masked rows."""
     set_policy = from_set(source_policy, folder / "f.parquet", source={"table": source_policy.source.table})
     ask(connection, set_policy, folder / "f.parquet")
     with sqlanon.connect(connection) as db, sqlanon.connect() as second_db:
@@ -413,7 +413,7 @@ def test_verbs_that_read_rows_name_the_warehouse(connection: duckdb.DuckDBPyConn
 
 @pytest.fixture(scope="module")
 def initial_result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlanon.Result]:
-    """What is found of the warehouse's rows before a test changes them."""
+    """Findings in the warehouse's rows before a test changes them."""
     path = tmp_path_factory.mktemp("found") / "f.parquet"
     policy = from_set(make_policy(ATTRIBUTES, k=6, table="patients", search={"suppression_limit": 0.3}), path)
     with duckdb.connect() as connection, sqlanon.connect() as db:
@@ -458,7 +458,7 @@ def test_an_export_overwrites_nothing(initial_result: sqlanon.Result, tmp_path: 
 
 @pytest.mark.slow
 def test_an_export_is_in_the_ledger(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """What it makes cannot be compared with releases: both sides say so, as long as the ledger has it."""
+    """Its result cannot be compared with releases: both sides say so, as long as the ledger has it."""
     policy = from_set(make_policy(FEW, k=6, table="patients"), tmp_path / "f.parquet")
     ask(connection, policy, tmp_path / "f.parquet")
     parts = policy.model_dump(exclude_unset=True) | {"catalog": {"database": tmp_path / "c.duckdb"}}

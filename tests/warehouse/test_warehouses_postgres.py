@@ -97,7 +97,7 @@ def test_printed_sql_runs_in_postgres_and_releases_the_same(postgres: Server, tm
         order = ", ".join(f"CAST({quote_name(name)} AS VARCHAR)" for name in columns)
         ours = Counter(release.execute(f"SELECT {order} FROM {file.table}").fetchall())
     assert Counter(postgres.rows(f"SELECT {text} FROM shared.r")) == ours
-    # A release that breaks what is asked is seen: two rows of a class of their own, and of one value.
+    # A release that breaks a requirement is detected: two rows of a class of their own, and of one value.
     postgres.run(
         f"UPDATE shared.r SET {quote_name(names[0])} = 'alone' WHERE ctid IN (SELECT ctid FROM shared.r LIMIT 1)"
     )

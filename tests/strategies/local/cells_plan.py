@@ -61,7 +61,7 @@ class Plan(Plain):
         return min(self.cost(dict(zip(reads, choice, strict=True))) for choice in every)
 
     def found(self, placed: dict[int, Nodes]) -> dict[Read, Blanks | None]:
-        """What was chosen for each class: all its rows alike."""
+        """The choice for each class: all its rows alike."""
         choice: dict[Read, Blanks | None] = {}
         for read, combinations in self.classes.items():
             chosen = {placed.get(combination) for combination in combinations}

@@ -34,7 +34,7 @@ def check_sound(strategy: Callable[[LocalTask], LocalOutcome], case: Case, limit
 
 
 def check_private(name: str, case: PrivacyCase) -> None:
-    """Whatever is asked of classes, the release passes its audit, and shows no less than the full-domain optimum."""
+    """With any class requirements, the release passes its audit, and shows no less than the full-domain optimum."""
     case = replace(case, measure="loss", aggregate=None)
     with tempfile.TemporaryDirectory() as directory, open_database(case.source) as db:
         ask = policy_of(case, "optimal", Path(directory))
@@ -52,5 +52,5 @@ def check_private(name: str, case: PrivacyCase) -> None:
 
 
 def of_classes(case: PrivacyCase) -> bool:
-    """Whether all that is asked is asked of classes: local strategies refuse the rest."""
+    """Whether all requirements are on classes: local strategies refuse others."""
     return bool(case.source.rows) and {*case.privacy} <= {*LISTED, "k"}

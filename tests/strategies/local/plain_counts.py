@@ -45,7 +45,7 @@ class Counts(Plain):
         return by_class
 
     def holding(self, placed: Mapping[int, Nodes]) -> dict[int, Nodes]:
-        """The greatest part in which every class meets what is asked, over all attributes and over those of shields."""
+        """The greatest part whose classes meet all requirements, over all attributes and over those of shields."""
         retained = {}
         for members in self.classes(placed).values():
             if self.count(members) >= self.k:

@@ -18,7 +18,7 @@ Table = tuple[tuple[int, ...], ...]  # a level for each row and attribute
 
 @dataclass(frozen=True)
 class Question:
-    """Rows of quasi-identifiers (in the order of ``hierarchies``) and one other released value, and what is asked.
+    """Rows of quasi-identifiers (in the order of ``hierarchies``), one other released value, and the requirements.
 
     ``shields`` are attributes with their k; ``highest`` is a `max_level`, and ``forbidden`` labels, by attribute.
     """
@@ -107,7 +107,7 @@ class Question:
         return None if any(self.violating(table, good)) else self.tuples(table, good)
 
     def reachable(self, most: int) -> set[Table]:
-        """All tables that steps lead to; too many are no case for a test."""
+        """All tables that steps lead to; cases with too many are skipped."""
         indices = range(len(self.trees))
         first = tuple(tuple(self.above(row, i, -1) or 0 for i in indices) for row in self.known)
         seen, waiting = {first}, [first]

@@ -110,14 +110,14 @@ class Plain:
         return Column(nodes, by_combination, tree.is_ordered, scale, tree.leaves - 1.0, cells, level, members)
 
     def count(self, part: Iterable[int]) -> int:
-        """What has to be k in a class."""
+        """The number that must be k in a class."""
         return self.rows(part)
 
     def rows(self, part: Iterable[int]) -> int:
         return sum(self.n[combination] for combination in part)
 
     def first(self) -> list[Part]:
-        """What can be released as one, where it is large enough."""
+        """Parts that can be released as one, where they are large enough."""
         groups = defaultdict(list)
         for combination in self.n:
             tops = [[place for place, node in enumerate(column.above(combination)) if node.released]
@@ -157,7 +157,7 @@ class Plain:
         return (self.cut_of_set if self.summary == "set" else self.cut_of_hierarchy)(column, part)
 
     def gain(self, column: Column, part: Part, cut: tuple[Part, Part]) -> float:
-        """What is saved if ranges are released, or sets."""
+        """Gain of releasing ranges, or sets."""
         return (self.lost(column, part) - sum(self.lost(column, side) for side in cut)) * column.scale
 
     def lost(self, column: Column, part: Part) -> float:

@@ -45,7 +45,7 @@ def common(plain: Plain, group: list[int]) -> Nodes | None:
 
 
 def least_loss(plain: Plain, k: int) -> float:
-    """Of all groupings, some combinations left out or none."""
+    """All groupings, with some combinations suppressed or none."""
     best = math.inf
     for groups in partitions(sorted(plain.n)):
         placed: dict[int, Nodes] = {}

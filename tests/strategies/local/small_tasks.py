@@ -43,13 +43,13 @@ SEARCH = {
 
 @dataclass(frozen=True)
 class Small:
-    """Rows of quasi-identifiers in the order of ``hierarchies``, and what is asked of them.
+    """Rows of quasi-identifiers in the order of ``hierarchies``, and the requirements.
 
     A value that its hierarchy does not list is unknown. With ``persons``, the person of each row, ``limit`` is of
     persons. ``spans`` are the lowest and the highest level of each attribute; ``forbidden`` its labels that may not be
     released. ``ordered`` attributes have an order, that of their values as text. Their ``grids`` have the nodes of a
-    level as cells; or, where that is negative, so many values a cell, the first and the last one open. The value ``x``
-    is in a cell by itself that is no range.
+    level as cells; or, where that is negative, its number of values a cell, the first and the last one open. The
+    value ``x`` is in a cell by itself that is not a range.
     """
 
     rows: Sequence[Row]
@@ -164,7 +164,7 @@ def _search_input(small: Small, trees: Sequence[Tree]) -> Any:
 
 
 def _requirements(small: Small) -> Requirements:
-    """What is asked of groups of combinations by themselves: what shields ask is asked of all attributes."""
+    """Requirements of groups of combinations by themselves: those of shields apply to all attributes."""
     most = [max(k for _, k in small.shields)] if small.shields else []
     return Requirements(tuple(KAnonymity(k) for k in (*most, small.k)))
 

@@ -1,4 +1,4 @@
-"""Cell suppression: the fewest blanks where that can be told, and classes as a reader sees them."""
+"""Cell suppression: the fewest blanks where a proof exists, and classes as a reader sees them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ module = importlib.import_module("sqlanon.strategies.local.cells")
 
 
 def check(case: Case, limits: Sequence[int], draw: Sequence[int], *, exact: bool) -> None:
-    """What is found is sound; and of the least weight, where that is claimed and can be told."""
+    """Results are sound, and of the least weight where that is claimed and proven."""
     with task_of(case, limits, suppression="cells", suppression_limit=1.0) as task:
         levels = tuple(
             tree.floor + some % (tree.ceiling - tree.floor + 1) for some, tree in zip(draw, task.trees, strict=False)

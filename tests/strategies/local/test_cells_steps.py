@@ -105,7 +105,7 @@ class Steps(Counts):
         return groups
 
     def large_enough(self, choice: Choice, fixed: Choice | None = None) -> Choice:
-        """What of a choice is in a class that meets what is asked, together with what has its place."""
+        """Rows of a choice in a class that meets the requirements, together with the assigned rows."""
         groups = self.together([*choice.items(), *(fixed or {}).items()])
         return {old: new for old, new in choice.items() if self.count(groups[new]) >= self.least}
 
@@ -204,7 +204,7 @@ CASES = [
     ("weights", (1, 1, 0), 5, SOME), ("no blanks", (0, 0, 0), 8, ALL),
     # Beside kept rows that read as blank.
     ("tops", (0, 1, 0), 8, ALL), ("tops", (0, 0, 0), 0, ALL),
-    # Of two partitions with as many blanks, a suppressed row counting as all blank, the one that suppresses less.
+    # The better of two partitions with as many blanks, a suppressed row counting as all blank, suppresses fewer rows.
     ("ties", (0, 0), 8, ALL),
     # Kept classes meet the shields; blanked ones are large enough by themselves. Persons count once.
     ("shields", (0, 0, 1), 8, ALL), ("shields", (0, 0, 0), 0, ALL), ("persons", (0, 0), 8, ALL),

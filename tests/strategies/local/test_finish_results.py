@@ -1,4 +1,4 @@
-"""What a local strategy placed, as a result: its figures, scores and bounds are those of a plain reader."""
+"""Assignment of a local strategy as a result: its figures, scores and bounds are those of a plain reader."""
 
 from __future__ import annotations
 

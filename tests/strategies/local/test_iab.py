@@ -88,7 +88,7 @@ def publish(question: Question) -> Counter[Row] | None:
     return Counter(rows)
 
 
-# --- The worked run of the paper: 22 tuples, six of which violate 2-anonymity
+# --- The worked run of the paper: 22 tuples, six violate 2-anonymity
 
 
 def letters(letter: str, count: int, *sizes: int) -> Hierarchy:
@@ -239,7 +239,7 @@ def test_the_most_distinct_tuples(question: Question) -> None:
 
 
 def check_release(question: Question) -> None:
-    """It passes its audit, and its classes meet all that is asked as readers see them."""
+    """It passes its audit, and its classes meet all requirements as readers see them."""
     expected = question.best(question.reachable(60))
     rows = publish(question)
     assert (rows is None) == (expected is None)
@@ -296,7 +296,7 @@ def test_it_stops_at_a_limit_with_the_best_so_far() -> None:
 
 @pytest.mark.slow
 def test_persons_are_counted() -> None:
-    """Three rows of two persons are no class of three."""
+    """Three rows of two persons do not form a class of three."""
     people = pa.table({"zip": ["a"] * 3 + ["b"] * 2, "person": [1, 1, 2, 3, 4]})
     with sqlanon.connect(people) as db:
         policy = sqlanon.Policy(

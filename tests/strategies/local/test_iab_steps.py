@@ -20,7 +20,7 @@ A, B, C = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3)
 
 
 Key = tuple[int, int, int]
-"""Of a table: its tuples, negative; its violating ones; and its number. The least is next."""
+"""Rank of a table: its tuples, negative; its violating ones; and its number. The least is next."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ UNKNOWN = {"role": "quasi", "hierarchy": WARDS, "on_unknown": "suppress"}
 def find_release(
     rows: Sequence[tuple[Any, ...]], attributes: dict[str, Any], folder: Path, k: int = 2, **search: Any
 ) -> tuple[sqlanon.Result, Counter[Any]]:
-    """What is found, and the rows that are published."""
+    """The result, and the published rows."""
     types = ["INTEGER" if isinstance(value, int) else "VARCHAR" for value in rows[0]]
     columns = ", ".join(f"{name} {type_}" for name, type_ in zip(attributes, types, strict=True))
     with duckdb.connect() as connection:

@@ -102,7 +102,7 @@ def test_another_source_does_not_verify_though_the_search_has_a_time_limit(tmp_p
 @pytest.mark.thorough
 @pytest.mark.parametrize(("summary", "typed"), [("range", False), ("median", True)])
 def test_ranges_are_at_no_level(tmp_path: Path, summary: str, typed: bool) -> None:
-    """Their lowest common ancestor is the top, all of them: that is no level that was released."""
+    """Their lowest common ancestor is the top, all of them: no such level was released."""
     policy = make_local_policy("suppress", "mondrian", summary=summary, ends="exact")
     with fill([0, 3, 6, 9, 12, 15, 18, 21]) as connection, sqlanon.connect(connection) as db:
         result = db.anonymize(policy)

@@ -104,7 +104,7 @@ def test_parts_and_labels_are_those_of_a_plain_mondrian_thoroughly(
 
 
 def check_privacy(case: PrivacyCase, summary: str, cuts: str) -> None:
-    """What is released meets every requirement; and it is found wherever the top generalization meets them."""
+    """The release meets every requirement, and exists wherever the top generalization meets them."""
     refused = {"k_map", "null_map", "wrong_map", "delta_presence", "average_risk", "sample_uniqueness"}
     privacy = {name: requirement for name, requirement in case.privacy.items() if name not in refused} or {"k": 2}
     case = replace(case, privacy=privacy, measure="loss", aggregate=None, source=replace(case.source, population=None))
@@ -244,7 +244,7 @@ def test_ten_patients_are_all_released(privacy: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_null_and_dates() -> None:
-    """NULL is in no range, and a range of dates can be read; a month is no range."""
+    """NULL is in no range, and a range of dates can be read; a month is not a range."""
     statement = """CREATE TABLE t AS FROM (VALUES
         (DATE '2020-01-05', 1), (DATE '2020-01-07', 1), (DATE '2021-03-01', 1), (DATE '2021-03-01', 1), (NULL, 2),
         (NULL, 2), (NULL, 3), (DATE '2022-01-01', 3)) AS v(day, ward)"""

@@ -82,7 +82,7 @@ NAMES = ("race", "birth", "sex", "zip")
 
 
 def classes_of(rows: Sequence[tuple[str, ...]], identification: dict[str, str], limit: float) -> Counter[Any]:
-    """What is released, at k = 2."""
+    """The released rows, at k = 2."""
     rules: dict[str, Any] = {
         "race": "suppress",
         "birth": {"mask": "right"},
@@ -114,7 +114,7 @@ def smallest(sizes: Counter[Any], names: Sequence[str]) -> int:
 
 @pytest.mark.slow
 def test_combinations_are_safe_and_a_patient_is_alone() -> None:
-    """Gender and ZIP are in no combination together, so that nobody sees that one of them is single."""
+    """Gender and ZIP are in no combination together, so that a unique pair stays undetected."""
     sizes = classes_of(PATIENTS, {"birth": "most", "race": "more"}, 0.1)
     assert sizes == Counter({
         ("*", "1964", "female", "02138"): 2, ("*", "1965", "female", "02138"): 2, ("*", "1965", "male", "02141"): 2,
@@ -135,7 +135,7 @@ def test_all_combinations_of_three_are_safe_and_everybody_is_alone() -> None:
 
 @pytest.mark.slow
 def test_cells_of_a_rare_row_are_blanked() -> None:
-    """Of two single rows, the cells in most unsafe combinations go; what is left of them reads alike."""
+    """The cells of two single rows in most unsafe combinations are blanked; then both read alike."""
     sizes = classes_of(PATIENTS, {"birth": "most", "zip": "more"}, 0.2)
     assert sizes["white", "*", "*", "*"] == 2
     assert sum(sizes.values()) == len(PATIENTS)

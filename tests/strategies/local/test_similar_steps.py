@@ -51,7 +51,7 @@ def test_united_groups_have_the_lesser_number() -> None:
 
 
 def test_blocks_of_two_classes_that_lose_something_are_divided() -> None:
-    """Group 0 has just so many rows, group 2 one fewer; group 4 loses nothing; group 6 has too many members."""
+    """Group 0 has exactly k rows, group 2 one fewer; group 4 loses nothing; group 6 has too many members."""
     members = [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4), (6, 6), (7, 6), (8, 6)]
     classes = [(0, 6, 5), (2, 5, 5), (4, 9, 0), (6, 9, 5)]
     blocks = similar.divisible_blocks(members=table("members"), classes=table("classes"), rows=6, max_block=2)
@@ -158,7 +158,7 @@ def test_few_combinations_are_grouped_as_no_others_lose_less(small: Small) -> No
         assert plain.loss(plain.placed(nodes)) == pytest.approx(least_loss(plain, small.k), abs=1e-8)
 
 
-# What a group that does not hold is to join
+# Partner of an infeasible group
 
 
 THREE, TWO = [A, B, C], [A, B]

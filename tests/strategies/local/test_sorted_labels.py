@@ -241,7 +241,7 @@ def test_values_that_are_not_numbers_are_in_no_range(summary: str, tmp_path: Pat
 
 
 def members(label: str) -> list[str]:
-    """The values of a set, read as docs/reference/strategies.md says; what is no set is itself."""
+    """The values of a set, read as docs/reference/strategies.md says; any other label is its own value."""
     if not label.startswith("{"):
         return [label]
     assert label.endswith("}")

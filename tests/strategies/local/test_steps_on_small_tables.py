@@ -185,7 +185,7 @@ class Splits:
         return {its: self.plain.count(some) >= self.k for its, some in members.items()}
 
     def price(self, nodes: dict[int, Nodes], is_kept: dict[Nodes, bool]) -> tuple[int, int]:
-        """What the rows of these combinations cost, and how many of them are suppressed."""
+        """Cost of the rows of these combinations, and the number of suppressed ones."""
         price = lost = 0
         for combination, its in nodes.items():
             cost = sum(by[node] for by, node in zip(self.costs, its, strict=True)) if is_kept[its] else self.suppressed

@@ -162,7 +162,7 @@ def classes_of(small: Small, renamed: Mapping[str, str | None]) -> Iterator[tupl
 
 
 def summarize_classes(task: LocalTask, tree: Tree, summary: Summary) -> dict[int, Shown]:
-    """By class what it is released as; each of them as one number, above those of the hierarchy if it is no node."""
+    """The released label of each class, as a number above those of the hierarchy if it is not a node."""
     name = summary.__name__
     summary_table = task.runner.create_table(
         table(name), summary(table("classes"), 0, tree, make_allowed_nodes(task, f"{name}_of")[0])
@@ -217,7 +217,7 @@ def test_classes_are_ancestors_ranges_and_medians_as_in_plain_python(name: str) 
 
 
 def grid_of(task: LocalTask, kind: str) -> dict[int, dict[str, Any]]:
-    """Makes ``grid``: cells of two values; closed, half open, or with open ends and one that is no range."""
+    """Makes ``grid``: cells of two values; closed, half open, or with open ends and one that is not a range."""
     cells = {}
     lowest = exp.select("node", "low").from_("nodes_0").where("level = 0").order_by("low")
     for node, place in task.engine.rows(lowest):

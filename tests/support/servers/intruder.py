@@ -1,4 +1,4 @@
-"""A hostile role on a PostgreSQL server: it may create in the schemas of releases, and its traps tell as whom they run.
+"""A hostile role on a PostgreSQL server: it may create in the schemas of releases; its traps log their role.
 
 A trap writes to the log of the server: that stays when a transaction is rolled back, or may write nothing.
 """

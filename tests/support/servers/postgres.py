@@ -69,7 +69,7 @@ class Server:
         self.run("DROP TABLE loaded")
 
     def log(self, start: int = 0) -> str:
-        """What the server has logged, from a byte on."""
+        """Server log, from a byte on."""
         with self._log.open("rb") as log:
             log.seek(start)
             return log.read().decode()
@@ -93,7 +93,7 @@ def binaries() -> Path | None:
 
 
 def psql(server: Server, script: str, database: str = "postgres", path: str | None = "pg_catalog") -> str:
-    """What a script prints, run as people run one; on the path of the database, if none is given."""
+    """Output of a script, run as people run one; on the path of the database, if none is given."""
     folder = binaries()
     assert folder is not None
     environment = {**os.environ, "PGPASSWORD": PASSWORD, "PGOPTIONS": "" if path is None else f"-csearch_path={path}"}

