@@ -8,9 +8,15 @@ from decimal import Decimal
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
-from sqlanon.frequency.packing import assign_words
+import sqlanon
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.frequency import packing
+from sqlanon.frequency.packing import assign_words, pack_combinations, refuse_too_many
+from sqlanon.frequency.population import population_size
 from sqlanon.frequency.statements import (
     count_persons,
     number_movers,
@@ -20,7 +26,8 @@ from sqlanon.frequency.statements import (
     sum_rows_of_largest_persons,
 )
 from sqlanon.frequency.suppression_limit import SuppressionLimit, floor_share
-from sqlanon.support.expressions import table
+from sqlanon.frequency.uncoded import uncoded_distribution
+from sqlanon.support.expressions import select_star, table
 
 Row = tuple[Any, ...]
 
@@ -134,3 +141,57 @@ def test_numbers_share_words_of_63_bits(bits: list[int], words: int) -> None:
 
 def test_the_bits_of_a_number_hold_its_highest_value() -> None:
     assert [assign_words([most]).places[0][2] for most in (0, 1, 2, 3, 4, 7, 8)] == [1, 1, 2, 2, 3, 3, 4]
+
+
+def test_values_of_a_single_row_are_packed_as_0() -> None:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE source AS SELECT unnest(['a', 'b', 'b', 'c', 'c', 'c', NULL]) AS v")
+        runner = StatementRunner(DuckDBEngine(connection))
+        packed = pack_combinations(runner, table, table("source"), ["v"], singles_apart=True)
+        codes = dict(connection.execute(f"FROM {packed.numbers[0].name}").fetchall())
+    assert {value for value, code in codes.items() if code == 0} == {"a", None}
+    assert len({codes["b"], codes["c"]}) == 2
+
+
+def test_sets_of_attributes_are_refused_beyond_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four attributes there are four sets of one and six of two."""
+    monkeypatch.setattr(packing, "_MAX_SUBSETS", 10)
+    refuse_too_many(4, 2, "size")
+    monkeypatch.setattr(packing, "_MAX_SUBSETS", 9)
+    with pytest.raises(sqlanon.PolicyError, match="there are 10 sets of up to 2 of 4 attributes"):
+        refuse_too_many(4, 2, "size")
+
+
+def test_a_sample_may_be_the_whole_population() -> None:
+    attributes = {"zip": {"role": "quasi", "hierarchy": "suppress"}}
+    policy = sqlanon.Policy(attributes=attributes, privacy={"k": 2}, risk={"population": 10})
+    assert population_size(policy, 10) == 10
+    with pytest.raises(sqlanon.SourceError, match="is 10, but the source alone has 11"):
+        population_size(policy, 11)
+
+
+def test_null_is_a_sensitive_value_of_rows_without_codes() -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE pairs AS FROM (VALUES (1, 'a', 2), (1, NULL, 3), (2, NULL, 1)) AS t(q0, value, n)"
+        )
+        connection.execute("CREATE TABLE numbers AS FROM (VALUES ('a', 1, 0.3), (NULL, 0, 0.7)) AS t(value, v, share)")
+        counts = uncoded_distribution(select_star(table("pairs")), table("numbers"), 1, 0)
+        rows = connection.execute(select_star(counts).sql("duckdb")).fetchall()
+    assert sorted((place, value, n) for place, value, _, n in rows) == [(1, 0, 3), (1, 1, 2), (2, 0, 1)]
+
+
+def test_sensitive_values_beyond_an_open_end_stay_distinct() -> None:
+    """An open end merges labels of a release, and sensitive values are released unchanged: 95 and 99 are a quarter
+    apart, in a hierarchy of two levels."""
+    rows = pa.table({"zip": list("aaaabbbb"), "age": [95] * 4 + [99] * 4})
+    attributes = {
+        "zip": {"role": "quasi", "hierarchy": "suppress"},
+        "age": {"role": "sensitive", "hierarchy": {"intervals": [10], "above": 90}},
+    }
+    close = {"attribute": "age", "distance": "hierarchical"}
+    with sqlanon.connect(rows) as database:
+        for t, level in ((0.24, 1), (0.26, 0)):
+            privacy = {"k": 2, "t_closeness": [{**close, "t": t}]}
+            result = database.anonymize(sqlanon.Policy(source={"table": "t"}, attributes=attributes, privacy=privacy))
+            assert result.generalization == {"zip": level}

@@ -25,6 +25,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.measures import Figures
 from sqlanon.pipeline import prepare
 from sqlanon.recode.stage import Recoding, recode, recode_at
+from sqlanon.sources.source import RemotePersons
 from sqlanon.strategies.compare import with_search_keys
 from sqlanon.strategies.lattice import task as full_domain
 from sqlanon.strategies.lattice.checker import Checker, policy_measure
@@ -92,6 +93,14 @@ class Prepared:
             result = run_search(self._steps, prepared, ignore_progress)
             return result, recode(self._steps, prepared, result), prepared
 
+    @property
+    def search_input(self) -> SearchInput:
+        return self._prepared
+
+    @property
+    def runner(self) -> StatementRunner:
+        return self._steps
+
     def task(self) -> SearchTask:
         return SearchTask(self._steps, self._prepared, ignore_progress)
 
@@ -141,8 +150,11 @@ class RememberingChecker(Checker):
 
 
 @contextmanager
-def prepared_table(table: SmallTable, remembers: bool = True) -> Iterator[Prepared]:
-    """Prepare a table in a database of its own; ``remembers``: strategies share what was checked."""
+def prepared_table(
+    table: SmallTable, remembers: bool = True, sections: Mapping[str, Any] | None = None, remote_persons: bool = False
+) -> Iterator[Prepared]:
+    """Prepare a table in a database of its own; ``remembers``: strategies share what was checked. ``sections`` are
+    further keys of the policy, by section. ``remote_persons``: persons are counted as on a server."""
     with (
         tempfile.TemporaryDirectory() as name,
         duckdb.connect() as connection,
@@ -152,9 +164,12 @@ def prepared_table(table: SmallTable, remembers: bool = True) -> Iterator[Prepar
         for relation, rows in tables_of(table.source).items():
             connection.register("arrow_table", rows)
             connection.execute(f"CREATE TABLE {relation} AS FROM arrow_table")
-        with sqlanon.connect(connection) as db, db._workspace.run(policy(table, Path(name)), counted=True) as run:
-            steps = StatementRunner(run.engine)
-            prepared = prepare(steps, policy(table, Path(name)), run.source, run.work, run.population)
+        requested = policy(table, Path(name), sections or {})
+        with sqlanon.connect(connection) as db, db._workspace.run(requested, counted=True) as run:
+            steps, source = StatementRunner(run.engine), run.source
+            if remote_persons:
+                source = replace(source, persons=RemotePersons(run.engine, source.relation))
+            prepared = prepare(steps, requested, source, run.work, run.population)
             yield Prepared(steps, prepared, patch, remembers)
 
 
@@ -170,10 +185,12 @@ def tables_of(source: Source) -> dict[str, Any]:
     }
 
 
-def policy(table: SmallTable, directory: Path) -> sqlanon.Policy:
+def policy(table: SmallTable, directory: Path, sections: Mapping[str, Any]) -> sqlanon.Policy:
     tree = policy_of(table.case, "optimal", directory).model_dump(mode="json", exclude_none=True)
     tree["source"] |= {"undeclared": "drop", "key": [ROW]}
     tree["search"]["max_checks"] = 10_000
+    for section, keys in sections.items():
+        tree[section] |= keys
     for name, (low, high), labels in zip(table.source.quasi, table.level_limits, table.forbidden, strict=True):
         tree["attributes"][name] |= {"min_level": low, "max_level": high, "forbidden": list(labels)}
     return sqlanon.Policy(**tree)
