@@ -363,7 +363,11 @@ def all_columns(alias: str) -> exp.Column:
 
 def union_all(*queries: exp.Query) -> exp.Query:
     """The union of one or more queries, without copying them."""
-    return exp.union(*queries, distinct=False, copy=False) if len(queries) > 1 else queries[0]
+    if len(queries) == 1:
+        return queries[0]
+    # A query with common table expressions needs parentheses, which others do without.
+    parts = [exp.Subquery(this=query) if query.args.get("with_") else query for query in queries]
+    return exp.union(*parts, distinct=False, copy=False)
 
 
 def prepend_ctes(
