@@ -90,7 +90,7 @@ def test_suppression_stays_within_the_limit(
     assert _check_suppression_limit(prepare_search(limit), searched, rows).passed is passed
 
 
-COUNTED: Any = SimpleNamespace(persons=20, released=17, suppressed=3, partly_released=1, smallest_class=4)
+COUNTED: Any = SimpleNamespace(persons=20, fully_released=17, suppressed=3, partly_released=1, smallest_class=4)
 CLAIMED = {
     "persons": 20,
     "released_persons": 17,
