@@ -227,7 +227,8 @@ def _least_suppressed(space: ClassSpace) -> exp.Expr:
 
 
 # Classes that violate a shield are suppressed, which may make others violate one: repeat until all comply. In the last
-# round all do, or none does, and then none is kept.
+# round all do, or none does, and then none is kept. (The recursive step is the last one: engines that cannot run it look
+# for it there.)
 _SHIELDED = template("""
     WITH RECURSIVE evaluated AS MATERIALIZED (
         SELECT * FROM :evaluated AS classes
@@ -243,18 +244,14 @@ _SHIELDED = template("""
             FROM (SELECT :columns, round, :complies AS complies FROM rounds) AS checked_classes
         ) AS checked_round
         WHERE complies AND NOT all_comply
-    ),
-    checked_rounds AS (
-        SELECT :columns, round, :complies AS complies FROM rounds
-    ),
-    complying AS (
-        SELECT :names, complies
-        FROM checked_rounds
-        WHERE round = (SELECT max(round) FROM rounds) AND complies
     )
     SELECT evaluated.* EXCLUDE (kept), complying.complies IS NOT NULL AS kept
     FROM evaluated
-    LEFT JOIN complying ON :same_class
+    LEFT JOIN (
+        SELECT :names, complies
+        FROM (SELECT :columns, round, :complies AS complies FROM rounds) AS checked_rounds
+        WHERE round = (SELECT max(round) FROM rounds) AND complies
+    ) AS complying ON :same_class
 """)
 
 
