@@ -227,8 +227,8 @@ def _least_suppressed(space: ClassSpace) -> exp.Expr:
 
 
 # Classes that violate a shield are suppressed, which may make others violate one: repeat until all comply. In the last
-# round all do, or none does, and then none is kept. (The recursive step is the last one: engines that cannot run it look
-# for it there.)
+# round all do, or none does, and then none is kept. The recursive step is the last one: for engines that cannot run it,
+# it is found there.
 _SHIELDED = template("""
     WITH RECURSIVE evaluated AS MATERIALIZED (
         SELECT * FROM :evaluated AS classes
