@@ -199,7 +199,7 @@ def test_errors_of_the_population_name_the_population(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE t AS SELECT 1 AS q")
         attributes = make_policy({"q": "suppress"}).attributes
         for population, message in (
-            ({"table": "nope"}, r"^population\.table: there is no"),
+            ({"table": "nope"}, r"^population\.table: no table or view is named 'nope'"),
             ({"query": "SELECT 1; SELECT 2"}, r"^population\.query: must be one SELECT"),
         ):
             policy = sqlanon.Policy(
