@@ -20,6 +20,7 @@ from sqlanon.frequency.counting import fetch_marginal_figures, make_coded_values
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.build import AttributeValues, build_hierarchy, summarize_values
 from sqlanon.hierarchies.levels import find_forbidden_levels, find_level_problems, find_permitted_levels
+from sqlanon.linked.shifts import draw_shifts, find_shift_problems, moved_columns
 from sqlanon.policy import Policy
 from sqlanon.policy.linked import LinkedPolicy, TableSection
 from sqlanon.sources.columns import Columns, match_columns
@@ -33,6 +34,7 @@ from sqlanon.support.expressions import (
     as_column,
     col,
     cols,
+    drop_table,
     is_null,
     null_safe_equal,
     row_count,
@@ -58,6 +60,13 @@ class LinkedTable:
     rows: int = 0
     orphans: int = 0
     """Rows without a person: they have no record."""
+    moved_rows: exp.Table | None = None
+    """Its linked rows with moved dates, which take the place of the source rows; see `shifts`."""
+
+    @property
+    def relation(self) -> exp.Expr:
+        """Its rows."""
+        return self.run.source.relation if self.moved_rows is None else self.moved_rows
 
     @property
     def name(self) -> str:
@@ -105,12 +114,12 @@ class LinkedTable:
         if self.parent is None:
             same = self.same_key("child", "own")
             query = template("SELECT 1 FROM :rows AS child JOIN :numbers AS own ON :same")
-            joined = query(rows=self.run.source.relation, numbers=self.numbers, same=same)
+            joined = query(rows=self.relation, numbers=self.numbers, same=same)
         else:
             pairs = enumerate(self.references)
             same = all_of(col(column, "child").eq(col(f"key_{i}", "parent")) for i, column in pairs)
             query = template("SELECT 1 FROM :rows AS child JOIN :parents AS parent ON :same")
-            joined = query(rows=self.run.source.relation, parents=self.parent.numbers, same=same)
+            joined = query(rows=self.relation, parents=self.parent.numbers, same=same)
         joined.set("expressions", [])
         return joined
 
@@ -184,6 +193,8 @@ def encode_tables(workspace: Workspace, policy: LinkedPolicy) -> LinkedRecords:
         tables.append(_bind_table(workspace, policy, section, tables))
     for table in tables:
         _number_rows(table)
+    if policy.shift is not None:
+        _shift_dates(policy, tables, policy.shift)
     problems = [problem for table in tables for problem in _build_hierarchies(policy, table)]
     if problems:
         raise HierarchyError(problems)
@@ -270,6 +281,43 @@ def _refuse_wrong_key(runner: StatementRunner, table: LinkedTable) -> None:
             f"table {table.name!r}: {place} = {table.key} does not identify its rows: {repeated:,} keys belong to "
             f"several rows, and {without:,} rows have no key; name columns that identify each row"
         )
+
+
+def _shift_dates(policy: LinkedPolicy, tables: Sequence[LinkedTable], most: int) -> None:
+    """Replace the rows of tables with dates by rows with moved dates. Creates ``moved_rows`` for each of them.
+
+    ``shifts``, the days of each person, is drawn for each run and dropped at once.
+    """
+    problems: list[Problem] = []
+    for table in tables:
+        place, types = f"table[{policy.table.index(table.section)}]", table.run.source.columns
+        problems += find_shift_problems(table.section, place, table.columns.by_attribute, types, most)
+    if problems:
+        raise HierarchyError(problems)
+    runner, shifts = StatementRunner(tables[0].run.engine), tables[0].run.work("shifts")
+    runner.create_table(shifts, draw_shifts(persons=tables[0].numbers, most=most))
+    try:
+        for table in tables:
+            if any(attribute.shift is not None for attribute in table.section.attributes.values()):
+                _move_dates(table, shifts)
+    finally:
+        runner.engine.execute(drop_table(shifts.copy()))
+
+
+def _move_dates(table: LinkedTable, shifts: exp.Table) -> None:
+    same_person = col("person", "own" if table.parent is None else "parent").eq(col("person", "shifts"))
+    query = table.joined().join(shifts.as_("shifts"), on=same_person, copy=False)
+    types = table.run.source.columns
+    columns = moved_columns(table.section, table.columns.by_attribute, types, "child", "shifts")
+    query = query.select(*columns, copy=False)
+    try:
+        moved = StatementRunner(table.run.engine).create_table(table.run.work("moved_rows"), query)
+    except Exception as error:  # each engine has errors of its own, which quote the date
+        if type(error).__name__ not in ("ConversionException", "OutOfRangeException"):
+            raise
+        message = "a date is too far in the past or future to be moved: correct it, or remove shift"
+        raise SourceError(f"table {table.name!r}: {message}") from None
+    table.moved_rows = moved
 
 
 def _build_hierarchies(policy: LinkedPolicy, table: LinkedTable) -> list[Problem]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
@@ -22,6 +22,7 @@ from sqlanon.policy.models import Policy, read_file, without_file_folders
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join_key, read_part, unknown_key
 from sqlanon.policy.redact import redact_attribute
+from sqlanon.policy.rules import DatesRule
 from sqlanon.policy.sections import AboutSection, Attribute, CatalogSection, CsvSection, SearchSection, SourceSection
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.support.fields import (
@@ -58,9 +59,16 @@ class LinkedSource(SparseSection):
 class LinkedAttribute(Attribute):
     """A column of one of several tables. Keys link the tables, and are replaced in every release."""
 
+    _can_shift: ClassVar[bool] = True
+
     role: Literal["identifying", "quasi", "sensitive", "insensitive", "key"] = policy_key(  # type: ignore[assignment]
         "one of identifying, quasi, sensitive, insensitive, key", example="key", default=...
     )
+
+    def _flaws(self) -> Iterator[Flaw]:
+        yield from super()._flaws()
+        if any(isinstance(rule, DatesRule) and rule.shift for rule in (self.hierarchy or ())[1:]):
+            yield ("hierarchy",), "shift moves the values themselves: give it to the first rule"
 
 
 class TableSection(SparseSection):
@@ -229,6 +237,12 @@ class LinkedPolicy(Section):
         return cls(**read_linked_tree(tree, folder))
 
     @cached_property
+    def shift(self) -> int | None:
+        """The most days by which all dates of a person are moved; None if they are not."""
+        shifts = (attribute.shift for section in self.table for attribute in section.attributes.values())
+        return next((shift for shift in shifts if shift is not None), None)
+
+    @cached_property
     def tables(self) -> tuple[TableSection, ...]:
         """The tables, parents before children, the table of persons first."""
         by_name, ordered = {section.name: section for section in self.table}, list[TableSection]()
@@ -360,6 +374,7 @@ def _check_links(sections: Sequence[TableSection]) -> Iterator[Problem]:
         yield from problems
         return
     yield from _check_cycles(sections, by_name)
+    yield from _check_shifts(sections)
     if not any(section.names_of("quasi") for section in sections):
         advice = "give this role to the columns that other people may know about a person"
         yield Problem("table", f'no attribute has role = "quasi", so nothing is generalized: {advice}')
@@ -399,6 +414,20 @@ def _check_targets(i: int, section: TableSection, by_name: Mapping[str, TableSec
         if key and len(key) != len(section.references):
             message = f"{len(section.references)} columns name a row of {targets[0]!r}, whose key has {len(key)}"
             yield Problem(place, message)
+
+
+def _check_shifts(sections: Sequence[TableSection]) -> Iterator[Problem]:
+    """Check that all dates are moved by the same days."""
+    shifts = [
+        (f"table[{i}].attributes.{name}.hierarchy", attribute.shift)
+        for i, section in enumerate(sections)
+        for name, attribute in section.attributes.items()
+        if attribute.shift is not None
+    ]
+    for place, shift in shifts:
+        if shift != shifts[0][1]:
+            message = f"all dates of a person are moved by the same days, and {shifts[0][0]} has shift = {shifts[0][1]}"
+            yield Problem(place, f"shift = {shift}: {message}; give all the same shift")
 
 
 def _check_cycles(sections: Sequence[TableSection], by_name: Mapping[str, TableSection]) -> Iterator[Problem]:

@@ -46,6 +46,10 @@ _RANKS: Mapping[str, float] = {"day": 0, "week": 0.5, "month": 1, "quarter": 2, 
 """Each granularity contains all of lower ranks, except that no other one contains whole weeks."""
 
 
+MOST_DAYS = 36_500
+"""The most days by which dates can be moved: a hundred years."""
+
+
 def width_flaws(widths: Sequence[Decimal], days: bool) -> Iterator[Flaw]:
     """Check that each interval lies within one of the next level; ``days``: the widths are days."""
     for index, width in enumerate(widths):
@@ -228,15 +232,37 @@ class DatesRule(_LevelsRule):
 
     Partial dates are texts, and keep their text at finer levels: 1981 is 1981 at the level of months.
 
+    Attributes
+    ----------
+    shift:
+        With several tables: all dates of a person are moved by one random number of days, at most this, before they
+        are generalized. ``dates = { shift = 30 }`` has no calendar levels.
+
     >>> DatesRule(dates=("month", "year")).dates
     ('month', 'year')
+    >>> DatesRule.model_validate({"dates": {"shift": 30}}).shift
+    30
     """
 
     kind: ClassVar[str] = "dates"
-    public: ClassVar[frozenset[str]] = frozenset({"levels", "dates"})
+    public: ClassVar[frozenset[str]] = frozenset({"levels", "dates", "shift"})
     dates: tuple[Granularity, ...] = policy_key(
-        "calendar levels, from fine to coarse", example=["month", "year"], min_length=1, default=...
+        "calendar levels, from fine to coarse", example=["month", "year"], default=()
     )
+    shift: Annotated[int, Field(strict=True, ge=1, le=MOST_DAYS)] | None = policy_key(
+        "with several tables: the most days by which all dates of a person are moved together", example=30
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spellings(cls, data: Any) -> Any:
+        """Read ``{dates = {shift = 30}}`` as ``{shift = 30}`` without calendar levels."""
+        if not isinstance(data, dict) or not isinstance(data.get("dates"), dict):
+            return data
+        outer = {key: value for key, value in data.items() if key != "dates"}
+        if data["dates"].keys() != {"shift"} or "shift" in outer:
+            raise ValueError('has only shift as a table; write levels as a list: dates = ["month", "year"], shift = 30')
+        return {**outer, **data["dates"]}
 
     @field_validator("dates")
     @classmethod
@@ -244,6 +270,19 @@ class DatesRule(_LevelsRule):
         if flaws := list(date_flaws(dates)):
             raise Flaws(flaws)
         return dates
+
+    def _flaws(self) -> Iterator[Flaw]:
+        if not self.dates and self.shift is None:
+            yield ("dates",), "must not be empty"
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        plain = dict(handler.resolve_ref_schema(handler(schema)))
+        # Editors read the schema for policies of one table, which have no shift.
+        properties = {name: part for name, part in plain["properties"].items() if name != "shift"}
+        properties["dates"] = {**properties["dates"], "minItems": 1}
+        properties["dates"].pop("default", None)
+        return {**plain, "properties": properties, "required": ["dates"]}
 
 
 class SuppressRule(_Rule):

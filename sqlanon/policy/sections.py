@@ -17,7 +17,7 @@ from sqlanon.policy.compatibility import SEARCH, VERSIONS, PolicySections, find_
 from sqlanon.policy.noise import Noise
 from sqlanon.policy.query_files import with_folder
 from sqlanon.policy.reading import THOUSANDS, ColumnType, reading_flaws
-from sqlanon.policy.rules import Hierarchy, IntervalsRule
+from sqlanon.policy.rules import DatesRule, Hierarchy, IntervalsRule
 from sqlanon.policy.strategies import STRATEGIES, Traits
 from sqlanon.support.encodings import check_encoding
 from sqlanon.support.fields import (
@@ -63,6 +63,8 @@ class Attribute(SparseSection):
     """A column of the source table: its role, and for a quasi-identifier its hierarchy or noise."""
 
     _optional = ("forbidden", "identification", "noise", *READING_KEYS)
+    _can_shift: ClassVar[bool] = False
+    """Whether its dates can be moved: those of a person together, in all tables."""
 
     role: Role = policy_key("one of identifying, quasi, sensitive, insensitive", example="quasi", default=...)
     hierarchy: Hierarchy | None = policy_key("one rule, or a list of rules that compose", example={"mask": "right"})
@@ -108,6 +110,11 @@ class Attribute(SparseSection):
         return bool(self._set_keys(*READING_KEYS))
 
     @property
+    def shift(self) -> int | None:
+        """The most days by which its dates are moved; None if they are not."""
+        return next((rule.shift for rule in self.hierarchy or () if isinstance(rule, DatesRule) and rule.shift), None)
+
+    @property
     def has_open_ends(self) -> bool:
         """Whether a rule of the hierarchy has open ends, so that level 0 has labels and is text."""
         return any(isinstance(rule, IntervalsRule) and rule.has_open_ends for rule in self.hierarchy or ())
@@ -117,6 +124,11 @@ class Attribute(SparseSection):
             yield (), 'a quasi-identifier needs a hierarchy or noise; the simplest is hierarchy = "suppress"'
         if self.max_level is not None and self.min_level > self.max_level:
             yield ("min_level",), f"{self.min_level} is more than max_level, {self.max_level}"
+        if self.shift is not None and not self._can_shift:
+            message = (
+                "shift moves the dates of a person in several tables by the same days, and this policy has one table"
+            )
+            yield ("hierarchy",), f"{message}: remove shift, or write the policy with [[table]]"
         yield from reading_flaws(self.type, self.format, self.pivot)
         if self.role == "identifying":
             advice = "controls how values are read, and identifying attributes are not read: remove it"

@@ -1,0 +1,51 @@
+"""Date shifting: all dates of a person are moved by one random number of days, before they are generalized."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sqlglot import exp
+
+from sqlanon.errors import Problem
+from sqlanon.hierarchies.parts import CAST_IT, ColumnKind, column_kind
+from sqlanon.policy.linked import TableSection
+from sqlanon.support.expressions import as_column, cast, col, fragment, template
+
+draw_shifts = template("""
+    SELECT person, (floor(random() * (2 * :most + 1)) - :most)::INTEGER AS days FROM :persons AS persons
+""")
+"""For each person the days by which all of its dates are moved: equally likely from -most to most."""
+
+_MOVED = fragment(":value + to_days(:days)")
+
+
+def find_shift_problems(
+    section: TableSection, place: str, columns: Mapping[str, str], types: Mapping[str, str], most: int
+) -> Iterator[Problem]:
+    """Columns of a table that cannot be moved, and dates that would be released unmoved beside moved ones.
+
+    A date that is not moved shows by how many days the others of its person are. ``columns`` are by attribute.
+    """
+    for name, attribute in section.attributes.items():
+        type_ = types[columns[name]]
+        is_date = column_kind(type_) in (ColumnKind.DATE, ColumnKind.ZONED)
+        if attribute.shift is not None and not is_date:
+            message = f"shift needs a column of dates or timestamps, not {type_}: {CAST_IT}"
+            yield Problem(f"{place}.attributes.{name}.hierarchy", message)
+        elif attribute.shift is None and is_date and attribute.role not in ("identifying", "key"):
+            message = "other dates of a person are moved, and an unmoved one would show by how many days"
+            role = ' with role = "sensitive"' if attribute.role == "insensitive" else ""
+            remedy = f"give it shift = {most}, too, as in hierarchy = {{ dates = {{ shift = {most} }} }}{role}"
+            yield Problem(f"{place}.attributes.{name}", f"{message}: {remedy}, or make it identifying")
+
+
+def moved_columns(
+    section: TableSection, columns: Mapping[str, str], types: Mapping[str, str], rows: str, shifts: str
+) -> Iterator[exp.Expr]:
+    """The columns of a table that later stages read, with moved dates."""
+    for name, attribute in section.attributes.items():
+        if attribute.role != "identifying":
+            value: exp.Expr = col(columns[name], rows)
+            if attribute.shift is not None:
+                value = cast(_MOVED(value=value, days=col("days", shifts)), types[columns[name]])
+            yield as_column(value, columns[name])
