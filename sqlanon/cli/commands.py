@@ -529,15 +529,14 @@ def verify(
     from sqlanon.cli.linked import print_linked_verification, refuse_linked_options
     from sqlanon.cli.progress import show_progress
     from sqlanon.engines.limits import Limits
-    from sqlanon.linked.release import is_linked_file, verify_linked_file
+    from sqlanon.linked.targets.base import find_location, verify_tables
     from sqlanon.publish.targets.base import release_location
 
-    path = Path(release)
-    if path.is_file() and is_linked_file(path):
+    if (location := find_location(release)) is not None:
         for_one_table = {"--policy": policy, "--set": settings, "--table": table, "--sha256": sha256}
-        refuse_linked_options(path, for_one_table)
+        refuse_linked_options(release, for_one_table)
         with show_progress("verifying the release"):
-            linked = verify_linked_file(path, Limits(memory_limit, threads))
+            linked = verify_tables(location, Limits(memory_limit, threads))
         if as_json:
             printing.print_json(linked.to_dict())
         else:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlanon.cli.printing import print_json
 from sqlanon.errors import PolicyError, Problem
+from sqlanon.places.addresses import format_location
 from sqlanon.support.notices import count_noun
 from sqlanon.support.terminal import format_percent, print_lines, print_table
 
 if TYPE_CHECKING:
     from sqlanon.engines.limits import Limits
     from sqlanon.linked.anonymize import LinkedResult
-    from sqlanon.linked.release import LinkedRelease, LinkedVerification
+    from sqlanon.linked.release import LinkedRelease
+    from sqlanon.linked.verification import LinkedVerification
     from sqlanon.policy.linked import LinkedPolicy
 
 
@@ -35,8 +36,8 @@ def anonymize_linked(
     if refused := [name for name, value in options.items() if value]:
         message = "is for a policy of one table, and this one has several: leave it out"
         raise PolicyError([Problem(name, message) for name in refused], "the command")
-    if not dry_run and (policy.release is None or policy.release.database is None):
-        message = 'say where the release goes: database = "release.duckdb"; or give --output FILE'
+    if not dry_run and (policy.release is None or not policy.release.has_location):
+        message = 'say where the release goes: database = "release.duckdb"; or give --output FILE or FOLDER'
         raise PolicyError([Problem("release", message)])
     release = None
     with connect(memory_limit=limits.memory_limit, threads=limits.threads) as db:
@@ -85,7 +86,7 @@ def _print_result(result: LinkedResult, release: LinkedRelease | None) -> None:
     if release is None:
         print_lines("dry run: not published")
     else:
-        print_lines(f"release: {release.path}")
+        print_lines(f"release: {format_location(release.path)}")
 
 
 def print_linked_verification(verification: LinkedVerification) -> None:
@@ -96,8 +97,8 @@ def print_linked_verification(verification: LinkedVerification) -> None:
     print_lines("verified" if verification.verified else "NOT verified")
 
 
-def refuse_linked_options(path: Path, options: Mapping[str, object]) -> None:
+def refuse_linked_options(release: str, options: Mapping[str, object]) -> None:
     """Refuse options of `sqlanon verify` that are for releases of one table."""
     if refused := [name for name, value in options.items() if value]:
-        message = f"is for releases of one table, and {path} has several: leave it out"
+        message = f"is for releases of one table, and {release} has several: leave it out"
         raise PolicyError([Problem(name, message) for name in refused], "the command")

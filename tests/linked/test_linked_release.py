@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,79 +18,17 @@ from sqlanon.linked.release import verify_linked_file
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
 from support.files import ROOT
+from support.linked_hospital import TABLES, fewest_candidates, known_of, make_hospital
 from support.pages import blocks
 
 PAGE = (ROOT / "docs" / "how-to" / "linked-tables.md").read_text(encoding="utf-8")
-
-POLICY = """
-[source]
-database = "hospital.duckdb"
-
-[[table]]
-name = "patients"
-person = ["patient_id"]
-[table.attributes]
-patient_id = { role = "key" }
-name       = { role = "identifying" }
-zip        = { role = "quasi", hierarchy = { mask = "right" } }
-
-[[table]]
-name = "visits"
-key = ["visit_id"]
-references = { patient_id = "patients" }
-[table.attributes]
-visit_id   = { role = "key" }
-patient_id = { role = "key" }
-admitted   = { role = "quasi", hierarchy = { dates = ["month", "year"] } }
-ward       = { role = "quasi", hierarchy = "suppress" }
-diagnosis  = { role = "sensitive" }
-
-[[table]]
-name = "labs"
-references = { visit_id = "visits" }
-[table.attributes]
-visit_id = { role = "key" }
-test     = { role = "quasi", hierarchy = "suppress" }
-value    = { role = "insensitive" }
-
-[privacy]
-k = 3
-known = 2
-
-[search]
-suppression_limit = 0.2
-
-[release]
-database = "release.duckdb"
-"""
-
-TABLES = """
-    CREATE TABLE patients AS
-    SELECT 1000 + i AS patient_id, 'name ' || i AS name, lpad((i * i % 30)::VARCHAR, 3, '0') AS zip
-    FROM range(60) AS r(i);
-    CREATE TABLE visits AS
-    SELECT
-        5000 + row_number() OVER () AS visit_id,
-        patient_id,
-        DATE '2024-01-01' + (hash(patient_id, j) % 500)::INTEGER AS admitted,
-        'ward ' || (hash(j, patient_id) % 3) AS ward,
-        'diagnosis ' || (hash(patient_id) % 5) AS diagnosis
-    FROM patients, range(3) AS r(j)
-    WHERE hash(patient_id, j) % 2 = 0;
-    CREATE TABLE labs AS
-    SELECT visit_id, 'test ' || (hash(visit_id, j) % 2) AS test, j + 0.5 AS value
-    FROM visits, range(2) AS r(j)
-    WHERE hash(visit_id, j) % 3 = 0
-"""
 
 
 @pytest.fixture(scope="module")
 def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a database, its policy and a release."""
     folder = tmp_path_factory.mktemp("linked")
-    with duckdb.connect(str(folder / "hospital.duckdb")) as connection:
-        connection.execute(TABLES)
-    (folder / "policy.toml").write_text(POLICY, encoding="utf-8")
+    make_hospital(folder)
     assert cli("anonymize", folder / "policy.toml").status == 0
     return folder
 
@@ -101,27 +39,10 @@ def rows(folder: Path, query: str, file: str = "release.duckdb") -> list[tuple[A
         return connection.execute(query).fetchall()
 
 
-def known_of(folder: Path) -> dict[int, tuple[Any, Counter[Any]]]:
-    """By released person, what a reader can compare: own values, and the known rows of all tables."""
-    persons = {key: ((zip_,), Counter[Any]()) for key, zip_ in rows(folder, "SELECT patient_id, zip FROM patients")}
-    visits = {}
-    for visit, person, admitted, ward in rows(folder, "SELECT visit_id, patient_id, admitted, ward FROM visits"):
-        visits[visit] = person, (admitted, ward)
-        persons[person][1]["visit", admitted, ward] += 1
-    for visit, test in rows(folder, "SELECT visit_id, test FROM labs"):
-        person, shown = visits[visit]
-        persons[person][1][("lab", *shown, test)] += 1
-    return persons
-
-
 def test_no_attacker_who_knows_two_rows_has_fewer_than_k_candidates(hospital: Path) -> None:
-    persons, draw = known_of(hospital), random.Random(1)
+    persons = known_of(partial(rows, hospital))
     assert len(persons) >= 48
-    for own, known in persons.values():
-        for _ in range(10):
-            wanted = Counter(draw.sample(list(known.elements()), min(2, known.total())))
-            candidates = [key for key, (other, more) in persons.items() if other == own and wanted <= more]
-            assert len(candidates) >= 3
+    assert fewest_candidates(persons) >= 3
 
 
 def test_keys_are_new_unrelated_and_valid(hospital: Path) -> None:
