@@ -529,14 +529,15 @@ def verify(
     from sqlanon.cli.linked import print_linked_verification, refuse_linked_options
     from sqlanon.cli.progress import show_progress
     from sqlanon.engines.limits import Limits
-    from sqlanon.linked.targets.base import find_location, verify_tables
+    from sqlanon.linked.release import is_linked_file, verify_linked_file
     from sqlanon.publish.targets.base import release_location
 
-    if (location := find_location(release)) is not None:
+    path = Path(release)
+    if path.is_file() and is_linked_file(path):
         for_one_table = {"--policy": policy, "--set": settings, "--table": table, "--sha256": sha256}
-        refuse_linked_options(release, for_one_table)
+        refuse_linked_options(path, for_one_table)
         with show_progress("verifying the release"):
-            linked = verify_tables(location, Limits(memory_limit, threads))
+            linked = verify_linked_file(path, Limits(memory_limit, threads))
         if as_json:
             printing.print_json(linked.to_dict())
         else:
@@ -566,7 +567,7 @@ def attack(
     policy: opt.AttackPolicy = None,
     outside: opt.OutsideTable = None,
     only: opt.AttackNames = None,
-    known: opt.KnownValues = 1,
+    known: opt.KnownValues = None,
     sql: opt.VictimSql = False,
     as_json: opt.AsJson = False,
     memory_limit: opt.MemoryLimit = None,
@@ -574,12 +575,26 @@ def attack(
 ) -> None:
     """Run the published attacks on releases and count the affected rows."""
     from sqlanon import attacks
+    from sqlanon.cli.linked import attack_linked, refuse_linked_options
     from sqlanon.cli.progress import show_progress
+    from sqlanon.engines.limits import Limits
+    from sqlanon.linked.release import is_linked_file
 
+    if linked := next((path for path in map(Path, releases) if is_linked_file(path)), None):
+        refuse_linked_options(linked, {"--outside": outside, "--only": only, "--known": known is not None})
+        paths = [Path(release) for release in releases]
+        attack_linked(paths, policy, with_sql=sql, as_json=as_json, limits=Limits(memory_limit, threads))
+        return
     loaded = None if policy is None else load_policy(policy)
     with show_progress("attacking the releases"):
         findings = attacks.attack(
-            releases, loaded, outside, opt.split_names(only), known, memory_limit=memory_limit, threads=threads
+            releases,
+            loaded,
+            outside,
+            opt.split_names(only),
+            1 if known is None else known,
+            memory_limit=memory_limit,
+            threads=threads,
         )
     if as_json:
         printing.print_json(findings.to_dict())

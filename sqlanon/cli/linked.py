@@ -1,22 +1,22 @@
-"""`sqlanon anonymize` and `sqlanon verify` for several tables."""
+"""`sqlanon anonymize`, `sqlanon verify` and `sqlanon attack` for several tables."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlanon.cli.printing import print_json
+from sqlanon.cli.printing import format_count, print_json
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.places.addresses import format_location
 from sqlanon.support.notices import count_noun
-from sqlanon.support.terminal import format_percent, print_lines, print_table
+from sqlanon.support.terminal import format_percent, print_lines, print_sql, print_table
 
 if TYPE_CHECKING:
     from sqlanon.engines.limits import Limits
     from sqlanon.linked.anonymize import LinkedResult
-    from sqlanon.linked.release import LinkedRelease
-    from sqlanon.linked.verification import LinkedVerification
+    from sqlanon.linked.attack import LinkedAttack
+    from sqlanon.linked.release import LinkedRelease, LinkedVerification
     from sqlanon.policy.linked import LinkedPolicy
 
 
@@ -36,8 +36,8 @@ def anonymize_linked(
     if refused := [name for name, value in options.items() if value]:
         message = "is for a policy of one table, and this one has several: leave it out"
         raise PolicyError([Problem(name, message) for name in refused], "the command")
-    if not dry_run and (policy.release is None or not policy.release.has_location):
-        message = 'say where the release goes: database = "release.duckdb"; or give --output FILE or FOLDER'
+    if not dry_run and (policy.release is None or policy.release.database is None):
+        message = 'say where the release goes: database = "release.duckdb"; or give --output FILE'
         raise PolicyError([Problem("release", message)])
     release = None
     with connect(memory_limit=limits.memory_limit, threads=limits.threads) as db:
@@ -86,7 +86,7 @@ def _print_result(result: LinkedResult, release: LinkedRelease | None) -> None:
     if release is None:
         print_lines("dry run: not published")
     else:
-        print_lines(f"release: {format_location(release.path)}")
+        print_lines(f"release: {release.path}")
 
 
 def print_linked_verification(verification: LinkedVerification) -> None:
@@ -97,8 +97,63 @@ def print_linked_verification(verification: LinkedVerification) -> None:
     print_lines("verified" if verification.verified else "NOT verified")
 
 
-def refuse_linked_options(release: str, options: Mapping[str, object]) -> None:
-    """Refuse options of `sqlanon verify` that are for releases of one table."""
+def attack_linked(
+    releases: Sequence[Path], policy: Path | None, *, with_sql: bool, as_json: bool, limits: Limits
+) -> None:
+    """Attack a release of several tables, and print what the attacker finds."""
+    from sqlanon.cli.options import load_any_policy
+    from sqlanon.cli.progress import show_progress
+    from sqlanon.linked.attack import attack_linked as attack_release
+    from sqlanon.policy.linked import LinkedPolicy
+
+    if len(releases) > 1:
+        message = "has several tables, and is attacked by itself: give one release of several tables"
+        raise PolicyError([Problem(str(releases[0]), message)], "the command")
+    loaded = None if policy is None else load_any_policy(policy)
+    if loaded is not None and not isinstance(loaded, LinkedPolicy):
+        message = f"is a policy of one table, and {releases[0]} has several: give the policy of the release"
+        raise PolicyError([Problem("--policy", message)], "the command")
+    with show_progress("attacking the release"):
+        attack = attack_release(releases[0].absolute(), loaded, limits)
+    if as_json:
+        print_json(attack.to_dict())
+        return
+    _print_attack(attack)
+    if with_sql:
+        for finding in attack.attacks["known_rows"].findings:
+            known = describe_known(finding.figures["known"])
+            print_sql(f"\n-- an attacker who knows {known}: the victims\n{finding.sql}")
+
+
+def _print_attack(attack: LinkedAttack) -> None:
+    owner = "release" if attack.before is None else "source"
+    sample = f"a sample of {attack.after[0].persons:,} of " if attack.is_sample else ""
+    print_lines(f"attacked: {sample}{count_noun(attack.persons, 'person')} of the {owner}")
+    rows = []
+    for i, after in enumerate(attack.after):
+        before = [] if attack.before is None else [format_count(attack.before[i].unique_persons, after.persons)]
+        unique = format_count(after.unique_persons, after.persons)
+        fewest = "" if after.fewest_matches is None else f"{after.fewest_matches:,}"
+        rows.append([describe_known(after.known), *before, unique, fewest])
+    headers = ["known of a person", "unique in the release", "fewest matches"]
+    headers[1:1] = [] if attack.before is None else ["unique in the source"]
+    print_table(headers, rows)
+    manifest = attack.manifest
+    print_lines(
+        f"The release protects against an attacker who knows {describe_known(manifest.known)}: "
+        f"{count_noun(manifest.k, 'person')} or more match"
+    )
+
+
+def describe_known(known: int | str) -> str:
+    """The child rows of a person that an attacker knows, in words."""
+    if known == "all":
+        return "all child rows"
+    return count_noun(int(known), "child row") if known else "no child row"
+
+
+def refuse_linked_options(path: Path, options: Mapping[str, object]) -> None:
+    """Refuse options of `sqlanon verify` and `sqlanon attack` that are for releases of one table."""
     if refused := [name for name, value in options.items() if value]:
-        message = f"is for releases of one table, and {release} has several: leave it out"
+        message = f"is for releases of one table, and {path} has several: leave it out"
         raise PolicyError([Problem(name, message) for name in refused], "the command")

@@ -206,7 +206,7 @@ OutsideTable = Annotated[
 ]
 AttackNames = Annotated[str | None, option("--only ATTACK,...", "Attacks to run. Default: all.")]
 KnownValues = Annotated[
-    int, option("--known M", "Sensitive values that the attacker can rule out. Default: 1.", integer(0))
+    int | None, option("--known M", "Sensitive values that the attacker can rule out. Default: 1.", integer(0))
 ]
 VictimSql = Annotated[bool, option("--sql", "Print the statements that show the victims, too.")]
 ReportSubject = Annotated[

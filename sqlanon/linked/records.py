@@ -14,7 +14,6 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlanon.engines.limits import Limits
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, InfeasibleError, Problem, SourceError
 from sqlanon.frequency.counting import fetch_marginal_figures, make_coded_values
@@ -160,11 +159,6 @@ class LinkedRecords:
         return tuple(t for t, table in enumerate(self.tables) for _ in table.own)
 
     @property
-    def limits(self) -> Limits:
-        """The memory and the threads of the engine."""
-        return self.tables[0].run.engine.limits
-
-    @property
     def persons(self) -> int:
         """The number of persons."""
         return self.tables[0].rows
@@ -194,11 +188,21 @@ def encode_tables(workspace: Workspace, policy: LinkedPolicy) -> LinkedRecords:
     HierarchyError
         Lists the problems of all hierarchies.
     """
+    return encode_bound_tables(policy, bind_tables(workspace, policy))
+
+
+def bind_tables(workspace: Workspace, policy: LinkedPolicy) -> list[LinkedTable]:
+    """Bind the tables of a policy, and number their rows. Raises the `SourceError` of `encode_tables`."""
     tables: list[LinkedTable] = []
     for section in policy.tables:
         tables.append(_bind_table(workspace, policy, section, tables))
     for table in tables:
         _number_rows(table)
+    return tables
+
+
+def encode_bound_tables(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> LinkedRecords:
+    """Build the hierarchies of tables, and encode their rows. Raises the `HierarchyError` of `encode_tables`."""
     if policy.shift is not None:
         _shift_dates(policy, tables, policy.shift)
     problems = [problem for table in tables for problem in _build_hierarchies(policy, table)]

@@ -204,6 +204,41 @@ class View:
         return None
 
 
+def fewest_matches(
+    view: View, attacked: State, searched: State, known: Known, table: int | None = None
+) -> dict[int, int | None]:
+    """By attacked person, the fewest searched persons who match what an attacker knows: up to ``known`` child rows, or
+    all as well as up to two. None if nobody matches. With a table, only its rows are known, without their child rows.
+    """
+    if table is not None:
+        attacked, searched = (
+            State(state.persons, frozenset(at for at in state.rows if at[0] == table)) for state in (attacked, searched)
+        )
+    fewest: dict[int, int | None] = dict.fromkeys(attacked.persons)
+    kinds: tuple[Known, ...] = (2, "all") if known == "all" else (known,)
+    for kind in kinds:
+        if kind == "all" and table is not None:
+            groups, targets = (_groups_by_all_rows(view, state) for state in (attacked, searched))
+        else:
+            groups, targets = (view.groups(state, kind) for state in (attacked, searched))
+        for combination, persons in groups.items():
+            matches = len(targets.get(combination, ()))
+            for person in persons:
+                best = fewest[person]
+                if matches and (best is None or matches < best):
+                    fewest[person] = matches
+    return fewest
+
+
+def _groups_by_all_rows(view: View, state: State) -> dict[Hashable, set[int]]:
+    """The persons who share all known rows, each by itself."""
+    groups: dict[Hashable, set[int]] = defaultdict(set)
+    for person in state.persons:
+        rows = view.known_rows(state, person)
+        groups[view.labels[0][person], tuple(sorted(rows.elements(), key=repr))].add(person)
+    return groups
+
+
 def loss(database: LinkedDatabase, levels: Levels, state: State, weights: Sequence[float]) -> float:
     """The mean over quasi-identifiers of the mean over the rows of their table; a suppressed row counts 1."""
     at, parts = 0, []

@@ -1,0 +1,421 @@
+"""An attack that joins child rows: how many persons match what an attacker knows of a person.
+
+The attacker knows a person's quasi-identifiers and some of the person's child rows, and looks for the persons with the
+same quasi-identifiers who have these rows. Of each person the worst rows are known: those that the fewest persons have.
+The attacked persons may be those of a source, with the labels of a release, and the searched persons those of the
+release.
+
+Tables: ``rows_N`` (``row_key``, ``parent_key``, ``row_values``) for each table of a database, ``persons`` (``person``,
+``class_values``), ``known_rows`` (``person``, ``position`` of the table, ``known_row``) and ``whole_rows``, in which a
+row has the rows that belong to it; ``matches``: ``person``, ``class_id``, and the fewest persons who match, or NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from sqlanon.engines.base import Engine
+from sqlanon.linked.records import LinkedTable
+from sqlanon.linked.release import quoted_values
+from sqlanon.linked.support import COMBINATIONS, combination_keys, equal_values
+from sqlanon.policy.linked import Known
+from sqlanon.support.coding import Levels
+from sqlanon.support.expressions import (
+    Namer,
+    as_column,
+    cast,
+    col,
+    cols,
+    create_table,
+    drop_table,
+    null_safe_equal,
+    number,
+    row_count,
+    select,
+    subquery,
+    table,
+    template,
+    text,
+    union_all,
+)
+
+MOST_ATTACKED = 100_000
+"""Of more persons, a random sample of this size is attacked: the same one on every run."""
+
+_SEED = 36
+
+_SAMPLE = template("""
+    SELECT person, class_values
+    FROM :persons AS persons
+    ORDER BY md5(concat(:seed, '/', person)), person
+    LIMIT :most
+""")
+_CLASSES = template("""
+    SELECT class_values, row_number() OVER ()::INTEGER AS class_id
+    FROM (SELECT DISTINCT class_values FROM :persons AS persons) AS classes
+""")
+_PERSONS_OF_CLASSES = template("""
+    SELECT persons.person, classes.class_id
+    FROM :persons AS persons
+    JOIN :classes AS classes ON persons.class_values = classes.class_values
+""")
+_NUMBERED_ROWS = template("""
+    SELECT class_id, known_row, row_number() OVER () AS row_id
+    FROM (
+        SELECT DISTINCT persons.class_id, r.known_row
+        FROM :rows AS r
+        JOIN :persons AS persons ON r.person = persons.person
+    ) AS distinct_rows
+""")
+# Equal rows of a person are numbered up to the number of rows that an attacker knows.
+_OCCURRENCES = template("""
+    WITH counted AS (
+        SELECT r.person, persons.class_id, numbers.row_id, least(count(*), :copies) AS copies
+        FROM :rows AS r
+        JOIN :persons AS persons ON r.person = persons.person
+        JOIN :numbers AS numbers ON persons.class_id = numbers.class_id AND r.known_row = numbers.known_row
+        GROUP BY r.person, persons.class_id, numbers.row_id
+    )
+    SELECT person, class_id, row_id AS known_row, unnest(range(1, copies + 1))::SMALLINT AS copy
+    FROM counted
+""")
+# 0 is the number of all rows that no attacked person has.
+_SIGNATURES = template("""
+    WITH numbered AS (
+        SELECT r.person, coalesce(numbers.row_id, 0) AS row_id
+        FROM :rows AS r
+        JOIN :persons AS p ON r.person = p.person
+        LEFT JOIN :numbers AS numbers ON p.class_id = numbers.class_id AND r.known_row = numbers.known_row
+    ),
+    listed AS (
+        SELECT person, list_sort(list(row_id)) AS row_ids FROM numbered GROUP BY person
+    )
+    SELECT persons.person, persons.class_id, coalesce(listed.row_ids, []) AS signature
+    FROM :persons AS persons
+    LEFT JOIN listed ON persons.person = listed.person
+""")
+_MATCHES_OF_CLASSES = template("""
+    SELECT persons.person, persons.class_id, classes.matches
+    FROM :persons AS persons
+    LEFT JOIN (
+        SELECT class_id, count(*) AS matches FROM :targets AS t GROUP BY class_id
+    ) AS classes ON persons.class_id = classes.class_id
+""")
+# A person whom one person matches already is not attacked with more rows.
+_MATCHES_OF_COMBINATIONS = """
+    WITH hidden AS (
+        SELECT person FROM :matches AS m WHERE matches > 1
+    ),
+    hidden_rows AS (
+        SELECT * FROM :occurrences AS o SEMI JOIN hidden USING (person)
+    ),
+    target_rows AS (
+        SELECT * FROM :targets AS t SEMI JOIN hidden_rows USING (class_id, known_row)
+    ),
+    combinations AS (:combinations),
+    target_combinations AS (:target_combinations),
+    shared AS (
+        SELECT :keys, count(*) AS persons FROM target_combinations AS t GROUP BY :keys
+    ),
+    fewest AS (
+        SELECT c.person, min(shared.persons) AS persons
+        FROM combinations AS c
+        JOIN shared ON :same
+        GROUP BY c.person
+    )
+    SELECT m.person, m.class_id, least(m.matches, fewest.persons) AS matches
+    FROM :matches AS m
+    LEFT JOIN fewest ON m.person = fewest.person
+"""
+_MATCHES_OF_SIGNATURES = template("""
+    WITH shared AS (
+        SELECT class_id, signature, count(*) AS persons FROM (:target_signatures) AS t GROUP BY class_id, signature
+    )
+    SELECT m.person, m.class_id, least(m.matches, shared.persons) AS matches
+    FROM :matches AS m
+    JOIN (:signatures) AS s ON m.person = s.person
+    LEFT JOIN shared ON s.class_id = shared.class_id AND s.signature = shared.signature
+""")
+_FIGURES = template("""
+    SELECT
+        count(*) AS persons,
+        count(matches) AS matched_persons,
+        count(*) FILTER (WHERE matches = 1) AS unique_persons,
+        count(*) FILTER (WHERE matches < :k) AS persons_below_k,
+        min(matches) AS fewest_matches,
+        coalesce(avg(coalesce(1 / matches, 0)), 0)::DOUBLE AS average_risk
+    FROM :matches AS m
+""")
+
+
+@dataclass(frozen=True)
+class VisibleTable:
+    """A table as an attacker sees it.
+
+    Attributes
+    ----------
+    name, parent:
+        Its name, and the position of its parent table; None for the table of persons.
+    engine:
+        The engine that reads its rows.
+    rows:
+        ``row_key``, ``parent_key`` and the quasi-identifiers ``value_0``, ``value_1``, ...
+    """
+
+    name: str
+    parent: int | None
+    engine: Engine
+    rows: exp.Select
+
+    @property
+    def described_rows(self) -> exp.Select:
+        """``row_key``, ``parent_key`` and ``row_values``, a text that differs wherever a value differs."""
+        names = [name for name in self.rows.named_selects if name.startswith("value_")]
+        described = template("SELECT row_key, parent_key, :values AS row_values FROM :rows AS r")
+        return described(values=quoted_values(names), rows=self.rows)
+
+
+@dataclass(frozen=True)
+class PersonRecords:
+    """The persons of a database with their child rows, as texts, in tables of a run."""
+
+    persons: exp.Table
+    known_rows: exp.Table
+    whole_rows: exp.Table
+
+
+@dataclass(frozen=True)
+class Matches:
+    """How many persons match what an attacker knows of persons.
+
+    Attributes
+    ----------
+    known:
+        The child rows of a person that the attacker knows: up to a number, or all.
+    persons, matched_persons, unique_persons, persons_below_k:
+        The attacked persons; of these, those whom any person matches, those whom one person matches, and those whom
+        fewer than k persons match.
+    fewest_matches:
+        The fewest persons who match; None if nobody does.
+    average_risk:
+        The mean of 1 / matches over the attacked persons; 0 for persons whom nobody matches.
+    """
+
+    known: Known
+    persons: int
+    matched_persons: int
+    unique_persons: int
+    persons_below_k: int
+    fewest_matches: int | None
+    average_risk: float
+
+    @property
+    def share(self) -> float:
+        """The share of the attacked persons whom one person matches."""
+        return self.unique_persons / self.persons if self.persons else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return {
+            "unique_persons": self.unique_persons,
+            "share": self.share,
+            "fewest_matches": self.fewest_matches,
+            "persons_below_k": self.persons_below_k,
+            "highest_risk": 1 / self.fewest_matches if self.fewest_matches else 0.0,
+            "average_risk": self.average_risk,
+        }
+
+
+class MatchingRun:
+    """Counts matches in tables of an engine, which ``work`` names."""
+
+    def __init__(self, engine: Engine, work: Namer, most_attacked: int = MOST_ATTACKED) -> None:
+        self.engine, self.work, self.most_attacked = engine, work, most_attacked
+
+    def create(self, name: str, query: exp.Query, engine: Engine | None = None) -> exp.Table:
+        """Create an intermediate table, in place of an earlier one."""
+        target = self.work(name)
+        self.engine.execute(drop_table(target.copy(), exists=True))
+        (engine or self.engine).execute(create_table(target.copy(), query))
+        return target
+
+    def describe(self, prefix: str, tables: Sequence[VisibleTable]) -> PersonRecords:
+        """Create the records of the persons of a database; parents come before their children."""
+        rows = [
+            self.create(f"{prefix}_rows_{i}", visible.described_rows, visible.engine)
+            for i, visible in enumerate(tables)
+        ]
+        persons = template("SELECT row_key AS person, row_values AS class_values FROM :rows AS r")(rows=rows[0])
+        nothing = template(
+            "SELECT row_key AS person, 0::TINYINT AS position, '' AS known_row FROM :rows AS r WHERE false"
+        )(rows=rows[0])
+        known, whole = [nothing], [nothing.copy()]
+        for i, visible in enumerate(tables):
+            if visible.parent is None:
+                continue
+            position = as_column(cast(number(i), "TINYINT"), "position")
+            own_rows = subquery(_known_rows(i, tables, rows), "r")
+            known.append(select([col("person"), position, col("known_row")], own_rows))
+            if tables[visible.parent].parent is None:
+                whole_row = as_column(col("whole_row"), "known_row")
+                person = as_column(col("parent_key"), "person")
+                nested = subquery(_whole_rows(i, tables, rows), "r")
+                whole.append(select([person, position.copy(), whole_row], nested))
+        return PersonRecords(
+            self.create(f"{prefix}_persons", persons),
+            self.create(f"{prefix}_known_rows", union_all(*known)),
+            self.create(f"{prefix}_whole_rows", union_all(*whole)),
+        )
+
+    def count_matches(
+        self,
+        attacked: PersonRecords,
+        searched: PersonRecords,
+        knowledge: Sequence[Known],
+        k: int = 1,
+        position: int | None = None,
+    ) -> list[Matches]:
+        """Count the matches for each number of known rows, in ascending order; of one child table, if a position is
+        given, which are then known without the rows that belong to them."""
+        sample = self.create("attacked_sample", _SAMPLE(persons=attacked.persons, seed=_SEED, most=self.most_attacked))
+        classes = self.create("attacked_classes", _CLASSES(persons=sample))
+        persons = self.create("attacked_persons", _PERSONS_OF_CLASSES(persons=sample, classes=classes))
+        targets = self.create("searched_persons", _PERSONS_OF_CLASSES(persons=searched.persons, classes=classes))
+        matches = self.create("matches_0", _MATCHES_OF_CLASSES(persons=persons, targets=targets))
+        known_rows = [_rows_of(records.known_rows, position) for records in (attacked, searched)]
+        copies = max((known for known in knowledge if known != "all"), default=0)
+        occurrences = self._count_occurrences(known_rows, [persons, targets], int(copies)) if copies else []
+        results, size = [], 0
+        for known in knowledge:
+            if known == "all":
+                is_flat = position is not None
+                rows = known_rows if is_flat else [attacked.whole_rows, searched.whole_rows]
+                matches = self.create("matches_all", self._match_signatures(rows, [persons, targets], matches))
+            while known != "all" and size < int(known):
+                size += 1
+                matches = self.create(
+                    f"matches_{size}", _match_combinations(size, occurrences[0], occurrences[1], matches)
+                )
+            names = ("persons", "matched_persons", "unique_persons", "persons_below_k", "fewest_matches")
+            *counts, risk = self.engine.rows(_FIGURES(matches=matches, k=k))[0]
+            results.append(Matches(known, **dict(zip(names, counts, strict=True)), average_risk=float(risk)))
+        return results
+
+    def count_persons(self, records: PersonRecords) -> int:
+        """The number of persons."""
+        return int(self.engine.rows(row_count(rows=records.persons))[0][0])
+
+    def _count_occurrences(
+        self, rows: Sequence[exp.Expr], persons: Sequence[exp.Table], copies: int
+    ) -> list[exp.Table]:
+        """The occurrences of the attacked and of the searched persons, in rows that attacked persons have."""
+        numbers = self.create("attacked_numbers", _NUMBERED_ROWS(rows=rows[0], persons=persons[0]))
+        return [
+            self.create(f"{side}_occurrences", _OCCURRENCES(rows=r, persons=p, numbers=numbers, copies=copies))
+            for side, r, p in zip(("attacked", "searched"), rows, persons, strict=True)
+        ]
+
+    def _match_signatures(
+        self, rows: Sequence[exp.Expr], persons: Sequence[exp.Table], matches: exp.Table
+    ) -> exp.Select:
+        numbers = self.create("attacked_numbers", _NUMBERED_ROWS(rows=rows[0], persons=persons[0]))
+        signatures, target_signatures = (
+            _SIGNATURES(rows=r, persons=p, numbers=numbers) for r, p in zip(rows, persons, strict=True)
+        )
+        return _MATCHES_OF_SIGNATURES(signatures=signatures, target_signatures=target_signatures, matches=matches)
+
+
+def _rows_of(rows: exp.Table, position: int | None) -> exp.Expr:
+    if position is None:
+        return rows
+    return template("SELECT person, known_row FROM :rows AS r WHERE position = :position")(rows=rows, position=position)
+
+
+def _match_combinations(size: int, occurrences: exp.Table, targets: exp.Table, matches: exp.Table) -> exp.Select:
+    keys = combination_keys(size)
+    return template(_MATCHES_OF_COMBINATIONS)(
+        matches=matches,
+        occurrences=occurrences,
+        targets=targets,
+        combinations=COMBINATIONS[size](occurrences=table("hidden_rows")),
+        target_combinations=COMBINATIONS[size](occurrences=table("target_rows")),
+        keys=cols(keys),
+        same=equal_values(keys, "c", "shared"),
+    )
+
+
+def _known_rows(i: int, tables: Sequence[VisibleTable], rows: Sequence[exp.Table]) -> exp.Select:
+    """The rows of a table with ``row_key``, ``person`` and ``known_row``, the values of the row and of its ancestors
+    below the person."""
+    visible = tables[i]
+    assert visible.parent is not None
+    if tables[visible.parent].parent is None:
+        query = template("""
+            SELECT row_key, parent_key AS person, concat(:name, '(', row_values, ')') AS known_row FROM :rows AS r
+        """)
+        return query(name=visible.name, rows=rows[i])
+    query = template("""
+        SELECT child.row_key, parent.person, concat(parent.known_row, :name, '(', child.row_values, ')') AS known_row
+        FROM :rows AS child
+        JOIN :parents AS parent ON child.parent_key = parent.row_key
+    """)
+    return query(name=visible.name, rows=rows[i], parents=_known_rows(visible.parent, tables, rows))
+
+
+def _whole_rows(i: int, tables: Sequence[VisibleTable], rows: Sequence[exp.Table]) -> exp.Select:
+    """The rows of a table with ``row_key``, ``parent_key`` and ``whole_row``, their values and nested child rows."""
+    whole = template("""
+        SELECT row_key, parent_key, concat(:name, '(', row_values, ')') AS whole_row FROM :rows AS r
+    """)(name=tables[i].name, rows=rows[i])
+    for j, child in enumerate(tables):
+        if child.parent == i:
+            whole = template("""
+                SELECT parent.row_key, parent.parent_key, concat(parent.whole_row, '[', nested.rows, ']') AS whole_row
+                FROM :parents AS parent
+                LEFT JOIN (
+                    SELECT parent_key, string_agg(whole_row, ';' ORDER BY whole_row) AS rows
+                    FROM :children AS children
+                    GROUP BY parent_key
+                ) AS nested ON parent.row_key = nested.parent_key
+            """)(parents=whole, children=_whole_rows(j, tables, rows))
+    return whole
+
+
+# --- The tables of a source
+
+
+def source_tables(tables: Sequence[LinkedTable], levels: Levels | None = None) -> list[VisibleTable]:
+    """The tables of a source: their values, or their labels at the levels of a release."""
+    return [
+        VisibleTable(
+            bound.name, None if bound.parent is None else tables.index(bound.parent), bound.run.engine,
+            _source_rows(bound, levels),
+        )
+        for bound in tables
+    ]  # fmt: skip
+
+
+def _source_rows(bound: LinkedTable, levels: Levels | None) -> exp.Select:
+    query = bound.joined()
+    nothing: exp.Expr = cast(exp.null(), "INTEGER")
+    row_key = col("row", "own") if bound.key else nothing
+    parent_key = nothing.copy() if bound.parent is None else col("row", "parent")
+    if bound.parent is not None and bound.key:
+        query = query.join(bound.numbers.as_("own"), on=bound.same_key("child", "own"), copy=False)
+    query = query.select(as_column(row_key, "row_key"), as_column(parent_key, "parent_key"), copy=False)
+    for i, column in enumerate(bound.columns.generalized):
+        value: exp.Expr = col(column, "child")
+        if levels is not None:
+            attribute, level = bound.attributes[i], levels[bound.own[i]]
+            if level == attribute.height and level >= attribute.lowest_labelled:
+                value = text(bound.hierarchies[i].top or "")
+            elif attribute.has_inner_labels(level):
+                on = null_safe_equal(value, col("value", f"coded_{i}"), attribute.nullable)
+                query = query.join(attribute.table.as_(f"coded_{i}"), on=on, copy=False)
+                value = col(f"label_{level}", f"coded_{i}")
+        query = query.select(as_column(value, f"value_{i}"), copy=False)
+    return query

@@ -1,0 +1,177 @@
+"""The attack on linked tables counts the persons who match known child rows, as an oracle does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from oracles.oracle_linked import Known, LinkedDatabase, State, View, evaluate, fewest_matches
+from properties.linked_cases import LinkedCase, make_linked_case
+from sqlanon.database import connect
+from sqlanon.errors import InfeasibleError, PolicyError, ReleaseError
+from sqlanon.linked.attack import LinkedAttack, attack_linked
+from sqlanon.linked.matching import Matches
+from sqlanon.policy.linked import LinkedPolicy
+from support.commands import cli
+from support.linked_hospital import POLICY, make_linked_hospital
+
+
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a database, its policy and a release."""
+    folder = tmp_path_factory.mktemp("attack")
+    make_linked_hospital(folder)
+    assert cli("anonymize", folder / "policy.toml").status == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def attack(hospital: Path) -> LinkedAttack:
+    return attack_linked(hospital / "release.duckdb", LinkedPolicy.load(hospital / "policy.toml"))
+
+
+# With the oracle
+
+
+def release_case(case: LinkedCase, folder: Path) -> tuple[LinkedAttack, LinkedAttack, tuple[int, ...]] | None:
+    """The attacks on a case's release with and without its policy, and its levels; None if nothing meets the policy."""
+    database = folder / "source.duckdb"
+    with duckdb.connect(str(database)) as connection:
+        case.fill(connection)
+    policy = LinkedPolicy(**case.policy(source={"database": database}))
+    with connect() as db:
+        try:
+            result = db.anonymize(policy)
+        except InfeasibleError:
+            return None
+        path = result.publish(folder / "release.duckdb").path
+        levels = result.levels
+    return attack_linked(path, policy), attack_linked(path), levels
+
+
+def expected_matches(
+    database: LinkedDatabase, levels: Sequence[int], states: tuple[State, State], knowledge: Sequence[Known]
+) -> Iterator[tuple[int, ...]]:
+    """For each number of known rows: the attacked persons, the matched, the unique ones, and the fewest matches."""
+    view = View(database, tuple(levels))
+    for known in knowledge:
+        fewest = fewest_matches(view, *states, known)
+        matches = [count for count in fewest.values() if count is not None]
+        yield len(fewest), len(matches), matches.count(1), min(matches, default=0)
+
+
+def figures(matches: Sequence[Matches]) -> list[tuple[int, ...]]:
+    return [
+        (found.persons, found.matched_persons, found.unique_persons, found.fewest_matches or 0) for found in matches
+    ]
+
+
+def check_case(number: int, folder: Path) -> None:
+    case = make_linked_case(number)
+    released = release_case(case, folder)
+    if released is None:
+        return
+    attack, alone, levels = released
+    database, knowledge = case.database, [matches.known for matches in attack.after]
+    everybody, nothing = database.everything, (0,) * len(levels)
+    state = evaluate(database, levels, case.k, case.known, case.weights).state
+    assert attack.before is not None
+    assert figures(attack.before) == [*expected_matches(database, nothing, (everybody, everybody), knowledge)]
+    assert figures(attack.after) == [*expected_matches(database, levels, (everybody, state), knowledge)]
+    assert figures(alone.after) == [*expected_matches(database, levels, (state, state), knowledge)]
+    for matches in attack.after:
+        if case.known == "all" or (matches.known != "all" and matches.known <= case.known):
+            assert matches.fewest_matches is None or matches.fewest_matches >= case.k
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_matches_are_those_of_the_oracle(number: int, tmp_path: Path) -> None:
+    check_case(number, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(2, 200))
+def test_matches_of_more_cases_are_those_of_the_oracle(number: int, tmp_path: Path) -> None:
+    check_case(number, tmp_path)
+
+
+# Of a hospital
+
+
+def test_visits_identify_patients_in_the_source_and_not_in_the_release(attack: LinkedAttack) -> None:
+    assert attack.before is not None
+    assert [matches.known for matches in attack.after] == [0, 1, 2, "all"]
+    assert attack.before[0].unique_persons == 0
+    assert attack.before[2].unique_persons > 30
+    assert attack.after[2].unique_persons == 0
+    assert attack.after[2].fewest_matches == attack.manifest.smallest_group
+
+
+def test_the_statements_show_the_victims(hospital: Path) -> None:
+    attack = attack_linked(hospital / "release.duckdb")
+    for finding in attack.attacks["known_rows"].findings:
+        with duckdb.connect() as connection:
+            rows = connection.execute(finding.sql).fetchall()
+        assert len({row[-1] for row in rows}) == finding.victims
+    assert attack.attacks["known_rows"].findings[-1].victims > 0
+
+
+def test_a_sample_is_attacked_if_there_are_many_persons(hospital: Path) -> None:
+    path, policy = hospital / "release.duckdb", LinkedPolicy.load(hospital / "policy.toml")
+    attacks = [attack_linked(path, policy, most_attacked=20) for _ in range(2)]
+    assert attacks[0].after == attacks[1].after
+    assert (attacks[0].after[0].persons, attacks[0].persons, attacks[0].is_sample) == (20, 60, True)
+
+
+@pytest.mark.slow
+def test_moved_dates_are_attacked_as_they_are_released(hospital: Path, tmp_path: Path) -> None:
+    text = POLICY.replace('["month", "year"]', '["month", "year"], shift = 30')
+    text = text.replace("hospital.duckdb", str(hospital / "hospital.duckdb"))
+    (tmp_path / "policy.toml").write_text(text, encoding="utf-8")
+    assert cli("anonymize", tmp_path / "policy.toml").status == 0
+    attack = attack_linked(tmp_path / "release.duckdb", LinkedPolicy.load(tmp_path / "policy.toml"))
+    assert attack.persons == attack.manifest.released_persons
+    assert attack.before is not None and attack.before[0].persons == 60
+
+
+# The command
+
+
+def test_the_command_prints_both_sides(hospital: Path) -> None:
+    ended = cli("attack", hospital / "release.duckdb", "--policy", hospital / "policy.toml")
+    assert ended.status == 0
+    assert "attacked: 60 persons of the source" in ended.out
+    assert "unique in the source  unique in the release" in ended.out
+    assert "protects against an attacker who knows 2 child rows: 3 persons or more match" in ended.out
+
+
+def test_json_has_the_keys_of_the_attacks_on_one_table(hospital: Path) -> None:
+    path = hospital / "release.duckdb"
+    printed: dict[str, Any] = json.loads(cli("attack", path, "--json").out)["known_rows"]
+    assert printed.keys() >= {"releases", "victims", "share", "sql", "findings", "known", "persons"}
+    assert [finding["known"] for finding in printed["findings"]] == [0, 1, 2, "all"]
+    assert "before" not in printed
+    with_policy = json.loads(cli("attack", path, "--policy", hospital / "policy.toml", "--json").out)["known_rows"]
+    assert with_policy["findings"][1]["before"]["share"] > 0.5
+
+
+def test_wrong_requests_are_refused(hospital: Path, tmp_path: Path) -> None:
+    path = hospital / "release.duckdb"
+    for arguments, message in (
+        (("--known", "2"), "--known: is for releases of one table"),
+        (("--only", "linking"), "--only: is for releases of one table"),
+        ((str(path),), "is attacked by itself"),
+    ):
+        ended = cli("attack", path, *arguments)
+        assert (ended.status, message in ended.err) == (2, True), ended.err
+    other = tmp_path / "other.toml"
+    other.write_text(POLICY.replace('"suppress"', '{ mask = "left" }', 1), encoding="utf-8")
+    with pytest.raises(PolicyError, match="other tables, quasi-identifiers or hierarchies"):
+        attack_linked(path, LinkedPolicy.load(other))
+    with pytest.raises(ReleaseError, match="does not exist"):
+        attack_linked(tmp_path / "none.duckdb")
