@@ -734,6 +734,7 @@ class Database:
         folder: str | os.PathLike[str] | None = None,
         hierarchies: str | os.PathLike[str] | None = None,
         csv: Mapping[str, object] | None = None,
+        person: str | None = None,
     ) -> str:
         """A policy to start from: the commented text of a TOML file.
 
@@ -744,9 +745,11 @@ class Database:
         Parameters
         ----------
         table:
-            A table. Not needed for files and data frames.
+            A table. Not needed for files and data frames. Without it, a DuckDB file gets a policy of all its tables
+            about the same persons, as `LinkedPolicy` reads it.
         files:
-            Files of one table, or patterns of them, if `connect` was given no source.
+            Files of one table, or patterns of them, if `connect` was given no source; or a folder whose files are
+            tables about the same persons.
         folder:
             The folder of the policy file; its paths are relative to it. Default: they are absolute.
         hierarchies:
@@ -755,15 +758,18 @@ class Database:
             of the table.
         csv:
             The format of CSV files: keys of ``[source.csv]``, which the policy has, too. Default: it is detected.
+        person:
+            Of several tables, the one that has one row for each person. Default: it is found.
 
         Raises
         ------
         PolicyError
-            ``csv`` has an unknown key or a wrong value.
+            ``csv`` has an unknown key or a wrong value, or ``person`` is no table.
         SourceError
-            The table cannot be found or read; or files are given although there is a source.
+            The table cannot be found or read; files are given although there is a source; or several tables have no
+            column in common that links them.
         """
-        return self._suggest(table, files, folder, hierarchies, csv).text
+        return self._suggest(table, files, folder, hierarchies, csv, person).text
 
     def _suggest(
         self,
@@ -772,8 +778,9 @@ class Database:
         folder: str | os.PathLike[str] | None,
         hierarchies: str | os.PathLike[str] | None,
         csv: Mapping[str, object] | None,
+        person: str | None = None,
     ) -> Suggestion:
-        from sqlanon.suggest import Location, suggest
+        from sqlanon.suggest import Location, is_of_tables, suggest, suggest_tables
 
         database, paths = self._workspace.connected_section.get("database"), self._resolve_files(files)
         policy_folder, files_folder = (
@@ -784,6 +791,11 @@ class Database:
             raise SourceError("source.csv: applies to CSV files, and the source is none: leave it out")
         with source_errors():
             location = Location(table, database, paths, policy_folder, files_folder, reading=reading)
+            if is_of_tables(location):
+                return suggest_tables(self._workspace.run, location, person)
+            if person is not None:
+                message = "is for a database or folder of several tables, and this is one table: leave it out"
+                raise PolicyError([Problem("person", message)])
             return suggest(self._workspace.run, location)
 
     def live(self, policy: Policy, name: str | None = None, progress: StageProgress | None = None) -> LiveView:

@@ -425,6 +425,7 @@ def suggest(
     force: opt.ReplacePolicy = False,
     csv: opt.Csv = None,
     hierarchies: opt.HierarchyFolder = None,
+    person: opt.PersonTable = None,
     memory_limit: opt.MemoryLimit = None,
     threads: opt.Threads = None,
 ) -> None:
@@ -439,24 +440,28 @@ def suggest(
             message = f"must end in .toml, as policies do, and {output.name!r} does not"
             raise PolicyError([Problem("--output", message)])
         refuse_existing(output, force)
-    are_files = len(inputs) > 1 and all(file_kind(name) for name in inputs)
+    is_folder = len(inputs) == 1 and file_kind(inputs[0]) is None and Path(inputs[0]).is_dir()
+    are_files = is_folder or (len(inputs) > 1 and all(file_kind(name) for name in inputs))
     if not are_files and len(inputs) > 2:
         raise PolicyError([Problem("suggest", "give a database and one of its tables, or data files of one table")])
     source, table = (None, None) if are_files else (inputs[0], inputs[1] if len(inputs) > 1 else None)
     keys, job = parse_csv_settings(csv or ()), "reading the source and trying strategies on a sample"
     with (
-        name_options_in_errors(source__table=Path(inputs[0]).name),
+        name_options_in_errors(source__table=Path(inputs[0]).name, person="--person"),
         name_csv_option_in_errors(),
         open_database(job, memory_limit, threads, source) as (db, _),
     ):
         folder = None if output is None else output.absolute().parent
-        suggestion = db._suggest(table, inputs if are_files else (), folder, hierarchies, keys)
+        suggestion = db._suggest(table, inputs if are_files else (), folder, hierarchies, keys, person)
     _print_warnings(suggestion.warnings)
     if output is None:
         print_sql(suggestion.text)
         return
-    write_private(output, f"#:schema ./{SCHEMA}\n{suggestion.text}")
-    write_schema(output.absolute().with_name(SCHEMA), force)
+    if suggestion.is_linked:  # the schema is of policies of one table
+        write_private(output, suggestion.text)
+    else:
+        write_private(output, f"#:schema ./{SCHEMA}\n{suggestion.text}")
+        write_schema(output.absolute().with_name(SCHEMA), force)
     for name, reason in suggestion.unreleased.items():
         print_lines(f"not released: {make_printable(name)} ({make_printable(reason)})")
     print_lines(f"{output}: a policy to start from. Read it, then run: sqlanon anonymize {shlex.quote(str(output))}")

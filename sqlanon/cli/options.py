@@ -101,9 +101,13 @@ SuggestInputs = Annotated[
     list[str],
     argument(
         "INPUT...",
-        "A DuckDB file and one of its tables; data files of one table, or patterns of them; an Excel file and a "
-        "sheet or its range of cells.",
+        "A DuckDB file, and one of its tables unless all are about the same persons; a folder of CSV or Parquet "
+        "files of such tables; data files of one table, or patterns of them; an Excel file and a sheet or its range "
+        "of cells.",
     ),
+]
+PersonTable = Annotated[
+    str | None, option("--person TABLE", "Of several tables, the one with one row for each person. Default: found.")
 ]
 PolicyOutput = Annotated[Path | None, option("--output -o FILE", "Write the policy to FILE, its schema beside it.")]
 ReplacePolicy = Annotated[bool, option("--force", "Replace FILE if it exists.")]

@@ -50,7 +50,7 @@ def policy_text(
         size += f" (about one in {findings.step:,} was read)"
     best = choose_trial(findings.trials)
     lines = [
-        *_comment(
+        *comment_lines(
             f"A policy to start from, written by `sqlanon suggest` for a table of {size}. sqlanon goes by names, types "
             "and figures; you know what the columns mean. Read every line before you share a release. Keep this file "
             "as private as the table."
@@ -58,11 +58,11 @@ def policy_text(
         "",
         *_source_section(source, findings),
         "",
-        *_comment("identifying: never released. quasi: others may know it, so it is generalized."),
-        *_comment("sensitive: others must not learn it. insensitive: neither. Both are released unchanged."),
+        *comment_lines("identifying: never released. quasi: others may know it, so it is generalized."),
+        *comment_lines("sensitive: others must not learn it. insensitive: neither. Both are released unchanged."),
         *_column_comments(proposals, findings),
         "[attributes]",
-        *(line for proposal in proposals for line in _attribute(proposal)),
+        *(line for proposal in proposals for line in attribute_lines(proposal)),
         "",
         "[privacy]",
         f"k = {K}  # everyone shares their values with at least k - 1 others",
@@ -75,7 +75,7 @@ def policy_text(
         "time_limit = 60  # seconds; then the best release so far is taken",
         "",
         "[release]",
-        *_pairs(release),
+        *key_lines(release),
     ]
     return "\n".join(lines) + "\n"
 
@@ -84,8 +84,8 @@ def _source_section(source: Mapping[str, object], findings: Findings) -> list[st
     decisions = ("person", "value_labels", "user_missing", "csv")
     lines = ["[source]"]
     if "query" in source:
-        lines += _comment("Texts such as 12 and NA become numbers and NULL: intervals need numbers.")
-    lines += _pairs({name: value for name, value in source.items() if name not in decisions})
+        lines += comment_lines("Texts such as 12 and NA become numbers and NULL: intervals need numbers.")
+    lines += key_lines({name: value for name, value in source.items() if name not in decisions})
     if (columns := source.get("value_labels")) is not None:
         reason = "The columns whose labels are read: each of their values has one. false: codes are read."
         if columns is False:
@@ -93,10 +93,10 @@ def _source_section(source: Mapping[str, object], findings: Findings) -> list[st
                 "No column has a label for each of its values, so codes are read. A list names columns whose labels "
                 "are read."
             )
-        lines += [*_comment(reason), *_pairs({"value_labels": columns})]
+        lines += [*comment_lines(reason), *key_lines({"value_labels": columns})]
     if "user_missing" in source:
         reason = 'User-missing values, such as 9 for no answer, are NULL. "keep": they are values like others.'
-        lines += [*_comment(reason), *_pairs({"user_missing": source["user_missing"]})]
+        lines += [*comment_lines(reason), *key_lines({"user_missing": source["user_missing"]})]
     if (person := findings.person) is not None:
         reason = (
             f"{person.distinct:,} values of {toml_key(person.name)} number people, who have "
@@ -106,10 +106,11 @@ def _source_section(source: Mapping[str, object], findings: Findings) -> list[st
         if person.missing:
             rows = "row without a value counts" if person.missing == 1 else "rows without a value count"
             reason += f" The {person.missing:,} {rows} as one person in each class."
-        lines += [*_comment(reason), f"person = {toml_value(person.name)}"]
+        lines += [*comment_lines(reason), f"person = {toml_value(person.name)}"]
     if isinstance(csv := source.get("csv"), Mapping):
         warnings = [_first_sentence(warning.removeprefix("source.csv: ")) for warning in findings.warnings]
-        lines += ["", "[source.csv]", *(line for warning in warnings for line in _comment(warning)), *_pairs(csv)]
+        lines += ["", "[source.csv]"]
+        lines += [*(line for warning in warnings for line in comment_lines(warning)), *key_lines(csv)]
     return lines
 
 
@@ -117,29 +118,29 @@ def _column_comments(proposals: Sequence[Proposal], findings: Findings) -> list[
     """Comments on columns that are not released, that single out rows, or that narrow others."""
     lines: list[str] = []
     if withheld := [proposal.column.name for proposal in proposals if proposal.role == "identifying"]:
-        lines += _comment(f"Not released, {len(withheld)} of {len(proposals)} columns: {_join(withheld)}.")
+        lines += comment_lines(f"Not released, {len(withheld)} of {len(proposals)} columns: {join_keys(withheld)}.")
     sets = [figures for figures in findings.combinations if len(figures[0]) > 1 and figures[2]]
     if sets:
         sets.sort(key=lambda figures: (-figures[1], len(figures[0])))  # otherwise in the order of the columns
         rows = f"{sets[0][2]:,} rows" + (" read" if findings.step > 1 else "")
-        lines += _comment(f"Distinct combinations in the {rows} (the more, the easier to recognize):")
+        lines += comment_lines(f"Distinct combinations in the {rows} (the more, the easier to recognize):")
         for attributes, distinct, _ in sets[:_MOST_SETS]:
-            lines += _comment(f"  {distinct:,}: {_join(attributes)}", "    ")
+            lines += comment_lines(f"  {distinct:,}: {join_keys(attributes)}", "    ")
     if findings.narrowing:
-        lines += _comment(
+        lines += comment_lines(
             "Whoever knows these sensitive columns of a person can narrow generalized values down. If others may know "
             "one, make it quasi:"
         )
     for narrowing in findings.narrowing:
         values = f"of {narrowing.before:,.1f} values of {toml_key(narrowing.quasi)}, {narrowing.after:,.1f} are left"
-        lines += _comment(f"  {_join(narrowing.columns)}: {values}", "    ")
+        lines += comment_lines(f"  {join_keys(narrowing.columns)}: {values}", "    ")
     if findings.unmeasured:
-        names = _join(findings.unmeasured)
-        lines += _comment(f"Columns that reveal these were not searched for; `anonymize` does it: {names}")
+        names = join_keys(findings.unmeasured)
+        lines += comment_lines(f"Columns that reveal these were not searched for; `anonymize` does it: {names}")
     return lines
 
 
-def _attribute(proposal: Proposal) -> list[str]:
+def attribute_lines(proposal: Proposal) -> list[str]:
     """The line of an attribute, with its reason beside it if it fits, otherwise above."""
     rule, name = proposal.hierarchy if proposal.shown is None else proposal.shown, toml_key(proposal.column.name)
     is_released = proposal.role != "identifying"
@@ -155,7 +156,7 @@ def _attribute(proposal: Proposal) -> list[str]:
         line += f"  # {proposal.reason}"
     else:
         notes.append(proposal.reason)
-    return [*(comment for note in notes for comment in _comment(f"{name}: {note}")), line]
+    return [*(comment for note in notes for comment in comment_lines(f"{name}: {note}")), line]
 
 
 def _strategy(findings: Findings, best: Trial | None) -> list[str]:
@@ -163,7 +164,7 @@ def _strategy(findings: Findings, best: Trial | None) -> list[str]:
     if best is None:
         return _strategy_without_figures(findings.trials)
     rows = f"a sample of {best.rows:,}" if best.rows < findings.rows else f"all {findings.rows:,}"
-    lines = _comment(
+    lines = comment_lines(
         f"Strategies tried on {rows} rows with k = {K} alone. Loss: 0 if nothing is lost, 1 if everything is. Counts: "
         "the mean error of typical counts from the release."
     )
@@ -174,11 +175,11 @@ def _strategy(findings: Findings, best: Trial | None) -> list[str]:
         lines.append("  ".join([f"#   {name:<{name_width}}", *cells]))
     for trial in findings.trials:
         if trial.stopped or trial.error is not None or trial.fully_suppressed:
-            lines += _comment(f"  {trial.name}: {', '.join(_remarks(trial))}", "    ")
+            lines += comment_lines(f"  {trial.name}: {', '.join(_remarks(trial))}", "    ")
     if any(trial.stopped for trial in findings.trials):
-        lines += _comment("Stopped strategies may lose less with more time: sqlanon compare shows it.")
+        lines += comment_lines("Stopped strategies may lose less with more time: sqlanon compare shows it.")
     if not best.is_full_domain:
-        lines += _comment("`extend` and `live` need a full-domain strategy, such as optimal.")
+        lines += comment_lines("`extend` and `live` need a full-domain strategy, such as optimal.")
     return lines + _search_keys(best, explain_choice(best, findings.trials))
 
 
@@ -187,14 +188,14 @@ def _strategy_without_figures(trials: Sequence[Trial]) -> list[str]:
     started = next((trial for trial in trials if trial.stopped and trial.seconds > 0), None)
     if started is None:
         return []
-    lines = _comment("No trial of a strategy finished within the time limit: sqlanon compare has more time.")
+    lines = comment_lines("No trial of a strategy finished within the time limit: sqlanon compare has more time.")
     return lines + _search_keys(started, "it usually keeps the most")
 
 
 def _search_keys(trial: Trial, reason: str) -> list[str]:
     (key, strategy), *options = trial.search.items()
     defaults = ("range", "rows")
-    lines = _pairs({name: value for name, value in options if value not in defaults})
+    lines = key_lines({name: value for name, value in options if value not in defaults})
     return [f"{key} = {toml_value(strategy)}  # {reason}", *lines]
 
 
@@ -209,7 +210,7 @@ def _figures(trial: Trial) -> tuple[str, str, str, str]:
 def _remarks(trial: Trial) -> list[str]:
     if trial.error is not None:
         return [_STOPPED if trial.stopped else _first_sentence(trial.error)]
-    suppressed = [f"{_join(trial.fully_suppressed)} fully suppressed"] if trial.fully_suppressed else []
+    suppressed = [f"{join_keys(trial.fully_suppressed)} fully suppressed"] if trial.fully_suppressed else []
     return [*([_STOPPED] if trial.stopped else []), *suppressed]
 
 
@@ -240,22 +241,23 @@ def _diversity(diversity: Diversity, best: Trial | None) -> list[str]:
         cost = "It costs nothing here." if is_equal else f"Loss {trial.loss:.2g} instead of {best.loss:.2g}."
         suppressed = [column for column in trial.fully_suppressed if column not in best.fully_suppressed]
         if suppressed:
-            cost += f" Not active: {_join(suppressed)} would be fully suppressed."
+            cost += f" Not active: {join_keys(suppressed)} would be fully suppressed."
         elif not diversity.affordable:
             cost += " Not active: you decide."
     key, entry = require_distinct_values(diversity.attribute, DISTINCT_VALUES)
-    section = [f"[[privacy.{key}]]", *_pairs(entry)]
+    section = [f"[[privacy.{key}]]", *key_lines(entry)]
     mark = "" if diversity.affordable else "# "
-    return [*_comment(f"{risk} {cost}"), *(f"{mark}{line}" for line in section)]
+    return [*comment_lines(f"{risk} {cost}"), *(f"{mark}{line}" for line in section)]
 
 
-def _comment(text: str, indent: str = "") -> list[str]:
+def comment_lines(text: str, indent: str = "") -> list[str]:
     """A comment, folded between words. Names in it are written as in TOML, so that nothing ends its line."""
     lines = textwrap.wrap(text, _WIDTH - 2 - len(indent), break_long_words=False, break_on_hyphens=False)
     return [f"# {indent if i else ''}{line}" for i, line in enumerate(lines)]
 
 
-def _pairs(section: Mapping[str, object]) -> list[str]:
+def key_lines(section: Mapping[str, object]) -> list[str]:
+    """The lines of keys with their values."""
     return [_fold(f"{toml_key(key)} = ", value) for key, value in section.items()]
 
 
@@ -284,7 +286,8 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
-def _join(names: Sequence[str]) -> str:
+def join_keys(names: Sequence[str]) -> str:
+    """Names as TOML writes them, with commas."""
     return ", ".join(map(toml_key, names))
 
 

@@ -89,7 +89,12 @@ class Proposal:
 
 def propose(columns: Sequence[Profile]) -> list[Proposal]:
     """Propose a role for each column, among them a quasi-identifier if any column can be one."""
-    return _require_a_quasi_identifier(_limit_quasi_identifiers([_propose_role(column) for column in columns]))
+    return require_a_quasi_identifier(propose_roles(columns, MOST))
+
+
+def propose_roles(columns: Sequence[Profile], most: int) -> list[Proposal]:
+    """Propose a role for each column, with this number of quasi-identifiers at most."""
+    return _limit_quasi_identifiers([_propose_role(column) for column in columns], most)
 
 
 def _propose_role(column: Profile) -> Proposal:
@@ -273,14 +278,14 @@ def _plain_number(number: Decimal) -> int | Decimal:
     return int(number) if number == int(number) else number.normalize()
 
 
-def _limit_quasi_identifiers(proposals: list[Proposal]) -> list[Proposal]:
-    """Release no more than `MOST` quasi-identifiers: known columns first, then those with few distinct values."""
+def _limit_quasi_identifiers(proposals: list[Proposal], most: int) -> list[Proposal]:
+    """Release no more than ``most`` quasi-identifiers: known columns first, then those with few distinct values."""
     quasi = [proposal for proposal in proposals if proposal.role == "quasi"]
-    retained = sorted(quasi, key=lambda proposal: (not proposal.known, proposal.column.distinct))[:MOST]
+    retained = sorted(quasi, key=lambda proposal: (not proposal.known, proposal.column.distinct))[:most]
 
     def withhold(proposal: Proposal) -> Proposal:
         spec = toml_value({"role": "quasi", "hierarchy": proposal.hierarchy})
-        reason = f"{proposal.reason}; beyond the {MOST} quasi-identifiers of this policy, to add it: {spec}"
+        reason = f"{proposal.reason}; beyond the {most} quasi-identifiers of this table, to add it: {spec}"
         return replace(proposal, role="identifying", hierarchy=None, reason=reason)
 
     return [
@@ -289,7 +294,7 @@ def _limit_quasi_identifiers(proposals: list[Proposal]) -> list[Proposal]:
     ]
 
 
-def _require_a_quasi_identifier(proposals: list[Proposal]) -> list[Proposal]:
+def require_a_quasi_identifier(proposals: list[Proposal]) -> list[Proposal]:
     """Make a column a quasi-identifier if there is none: policies need one."""
     order = ("insensitive", "sensitive", "identifying")
     candidates = [proposal for proposal in proposals if not proposal.column.is_nested]

@@ -47,11 +47,15 @@ _MOST_PAIRS = 240  # of an unchanged column and a quasi-identifier that are meas
 
 @dataclass(frozen=True)
 class Suggestion:
-    """The text of a policy, warnings about its source files, and the columns that it does not release, with reasons."""
+    """The text of a policy, warnings about its source files, and the columns that it does not release, with reasons.
+
+    ``is_linked``: it is a policy of several tables.
+    """
 
     text: str
     warnings: tuple[str, ...] = ()
     unreleased: Mapping[str, str] = field(default_factory=dict)
+    is_linked: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,7 @@ def _suggest(begin: Callable[[Policy], Run], location: Location) -> Suggestion:
         if not location.columns and (columns := find_readings(run)):
             return _suggest(begin, replace(location, columns=columns))
         profile, warnings = profile_table(run), sort_messages(run.notices)
-        converted = None if location.query is not None else _convert_numbers(begin, run, profile, location)
+        converted = None if location.query is not None else convert_numbers(begin, run, profile, location)
         if converted is None:
             readings = {**location.columns, **find_missing_codes(run, profile, location.columns)}
             proposals = [
@@ -136,19 +140,13 @@ def _suggest(begin: Callable[[Policy], Run], location: Location) -> Suggestion:
                 for proposal in propose(profile.profiles)
             ]
             person = find_person(run, profile, proposals)
-            proposals = _add_labels(run, profile, _withhold_person(proposals, person), folder, location)
+            proposals = add_labels(run, profile, _withhold_person(proposals, person), folder, location)
             combinations = _count_combinations(run, profile, proposals)
             quasi = [proposal.column.name for proposal in proposals if proposal.role == "quasi"]
             narrowing, unmeasured = _find_narrowing(run, profile, proposals, quasi, person)
     if converted is not None:
         return _suggest(begin, converted)
-    section = location.run_section
-    files = use_files(proposals, folder, location.show_path)
-    proposals = _replace_unfit(begin, files, proposals, "its hierarchy file does not fit, and is not used", section)
-    plain = [replace(proposal, hierarchy=proposal.hierarchy and SUPPRESS) for proposal in proposals]
-    proposals = _replace_unfit(begin, proposals, plain, "some values do not fit into intervals or dates", section)
-    if folder.output is None:
-        proposals = [_advise_files(proposal) for proposal in proposals]
+    section, proposals = location.run_section, fit_hierarchies(begin, proposals, folder, location)
     of_person = {} if person is None else {"person": person.name}
     trials, diversity = _run_trials(begin, proposals, section | of_person)
     file_name = re.sub(r"\W+", "_", location.name).strip("_") or "table"
@@ -170,7 +168,7 @@ def _refuse_without_table(begin: Callable[[Policy], Run], database: Path) -> Non
     raise SourceError(f"{database.name}: name a table, as in `{command}`{tables}")
 
 
-def _convert_numbers(
+def convert_numbers(
     begin: Callable[[Policy], Run], run: Run, profile: TableProfile, location: Location
 ) -> Location | None:
     """The location with a query that converts texts such as "12" and "NA" to numbers, which intervals need.
@@ -220,7 +218,7 @@ def _withhold_person(proposals: Sequence[Proposal], person: PersonColumn | None)
     ]
 
 
-def _add_labels(
+def add_labels(
     run: Run, profile: TableProfile, proposals: Sequence[Proposal], folder: FileFolder, location: Location
 ) -> list[Proposal]:
     """The proposals with hierarchies of texts: in new files, or as categories if their grouping is known."""
@@ -278,6 +276,17 @@ def _find_narrowing(
         None if person is None else person.name,
     )
     return narrowing, quasi[count:]
+
+
+def fit_hierarchies(
+    begin: Callable[[Policy], Run], proposals: Sequence[Proposal], folder: FileFolder, location: Location
+) -> list[Proposal]:
+    """The proposals with existing hierarchy files, and with hierarchies that are trees over all values."""
+    section, files = location.run_section, use_files(proposals, folder, location.show_path)
+    proposals = _replace_unfit(begin, files, proposals, "its hierarchy file does not fit, and is not used", section)
+    plain = [replace(proposal, hierarchy=proposal.hierarchy and SUPPRESS) for proposal in proposals]
+    proposals = _replace_unfit(begin, proposals, plain, "some values do not fit into intervals or dates", section)
+    return [*proposals] if folder.output is not None else [_advise_files(proposal) for proposal in proposals]
 
 
 def _replace_unfit(

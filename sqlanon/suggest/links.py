@@ -1,0 +1,222 @@
+"""The links between tables: which columns name rows of which table, and which table has the persons.
+
+Declared foreign keys come first. Of a table without any, a column is a reference if its values occur in a column that
+identifies the rows of another table, and its name says so: by chance, small numbers occur everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from sqlglot import exp
+
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.hierarchies.parts import ColumnKind, column_kind
+from sqlanon.sources.column_figures import NEARLY_UNIQUE_SHARE, exact_counts_query
+from sqlanon.sources.column_kinds import (
+    AGE,
+    BIRTH,
+    FAMILY,
+    NAME,
+    NUMBER_WORDS,
+    RACE,
+    SEX,
+    find_kind,
+    is_person_number,
+    split_words,
+)
+from sqlanon.sources.constraints import Constraints
+from sqlanon.sources.run import Run
+from sqlanon.suggest.profile import Profile, TableProfile
+from sqlanon.suggest.suggest import Location
+from sqlanon.support.expressions import all_of, as_column, col, select, subquery, template
+
+_LEAST_SHARE = 0.9
+"""Of the values of a column that is named like the key of a table: the others are rows without a person."""
+_FEWEST_VALUES = 20  # distinct texts that occur in another table by more than chance
+_TRAITS = (AGE, BIRTH, FAMILY, NAME, RACE, SEX)
+_GENERIC = re.compile(r"(?:id|uid|pid|nr|no|num|number|nummer|key|code|uuid|guid)")
+"""Names of keys that say nothing about their table."""
+_KEY_KINDS = (ColumnKind.INTEGER, ColumnKind.TEXT)
+_PREFIXES = re.compile(r"^(?:tbl|dim|fact|t|dbo|src|raw|stg)_")
+_IRREGULAR = {"people": "person", "personen": "person"}
+
+
+def singular_words(name: str) -> str:
+    """The words of the name of a table, for one row.
+
+    >>> [singular_words(name) for name in ("Patients", "tbl_diagnoses", "visit", "labResults")]
+    ['patient', 'diagnosis', 'visit', 'lab_result']
+    """
+    words = _PREFIXES.sub("", split_words(name))
+    if words in _IRREGULAR:
+        return _IRREGULAR[words]
+    for ending, singular in (("ies", "y"), ("noses", "nosis"), ("sses", "ss"), ("ss", "ss"), ("s", "")):
+        if words.endswith(ending):
+            return words.removesuffix(ending) + singular
+    return words
+
+
+@dataclass(frozen=True)
+class BoundTable:
+    """A table of the source: its name in the policy, its profile, and the columns that identify its rows."""
+
+    name: str
+    location: Location
+    run: Run
+    profile: TableProfile
+    constraints: Constraints
+    keys: tuple[tuple[str, ...], ...]
+    """The declared keys, else the columns whose values differ in all rows; the one that its rows are known by first."""
+
+    @property
+    def rows(self) -> int:
+        return self.profile.rows
+
+    @property
+    def columns(self) -> Mapping[str, Profile]:
+        return {column.name: column for column in self.profile.profiles}
+
+    @property
+    def singular(self) -> str:
+        """The words of its name, for one row."""
+        return singular_words(self.name)
+
+    def row_names(self, key: str) -> frozenset[str]:
+        """The words by which a column may name its rows, beside its key itself."""
+        names = {self.singular, *(f"{self.singular}_{end}" for end in (key, "id", "nr", "no", "key"))}
+        return frozenset(names | {name.replace("_", "") for name in names})
+
+    @property
+    def is_named_like_persons(self) -> bool:
+        """Whether its name or its key names the persons whom the tables are about."""
+        return is_person_number(f"{self.singular}_id") or any(map(is_person_number, chain.from_iterable(self.keys[:1])))
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """The kinds of its columns that describe persons."""
+        kinds = (find_kind(name) for name in self.columns)
+        return frozenset(kind.name for kind in kinds if kind is not None and kind.name in _TRAITS)
+
+
+@dataclass(frozen=True)
+class Link:
+    """Columns of a table that name rows of another table by its key.
+
+    ``unlinked`` rows name no row of it, and ``reason`` says how the link was found.
+    """
+
+    child: str
+    columns: tuple[str, ...]
+    parent: str
+    key: tuple[str, ...]
+    unlinked: int
+    reason: str
+
+
+def find_keys(run: Run, profile: TableProfile, constraints: Constraints) -> tuple[tuple[str, ...], ...]:
+    """The keys of a table: declared ones, else the columns that differ in all rows, those named like keys first."""
+    if constraints.keys:
+        return constraints.keys
+    candidates = [
+        column.name
+        for column in profile.profiles
+        if (column_kind(column.type) in _KEY_KINDS or column.type == "UUID")
+        and column.values == profile.rows
+        and column.distinct >= NEARLY_UNIQUE_SHARE * profile.rows
+        and ((kind := find_kind(column.name)) is None or kind.role == "identifying")
+    ]
+    if not candidates or not profile.rows:
+        return ()
+    (counts,) = StatementRunner(run.engine).fetch_rows(exact_counts_query(run.source.relation, candidates), [])
+    unique = [name for name, distinct in zip(candidates, counts, strict=True) if distinct == profile.rows]
+    unique.sort(key=lambda name: NUMBER_WORDS.fullmatch(split_words(name)) is None)
+    return tuple((name,) for name in unique)
+
+
+def find_links(tables: Sequence[BoundTable]) -> list[Link]:
+    """The references between tables: of each table the declared ones, else those that names and values show."""
+    by_name = {table.location.table or table.name: table for table in tables}
+    links: list[Link] = []
+    for child in tables:
+        declared = [
+            Link(
+                child.name,
+                foreign_key.columns,
+                parent.name,
+                foreign_key.key,
+                _count_unlinked(child, foreign_key.columns, parent, foreign_key.key),
+                "as its foreign key declares",
+            )
+            for foreign_key in child.constraints.foreign_keys
+            if (parent := by_name.get(foreign_key.table)) is not None and parent is not child
+        ]
+        links += declared or [link for parent in tables for link in _find_references(child, parent)]
+    return links
+
+
+def _find_references(child: BoundTable, parent: BoundTable) -> Iterator[Link]:
+    """The columns of a table whose names and values say that they name rows of another table."""
+    if child is parent or not child.rows:
+        return
+    for key in parent.keys:
+        if len(key) != 1:
+            continue
+        target = parent.columns[key[0]]
+        for column in child.profile.profiles:
+            if not column.values or not _are_comparable(column, target) or _names_own_rows(column.name, child):
+                continue
+            match = _compare_names(column.name, parent, key[0])
+            is_text = column_kind(column.type) is ColumnKind.TEXT or column.type == "UUID"
+            if match == 0 and not (is_text and column.distinct >= _FEWEST_VALUES and _may_number(column)):
+                continue
+            unlinked = _count_unlinked(child, (column.name,), parent, key)
+            missing = unlinked - (child.rows - column.values)
+            if missing == 0 or (match > 1 and missing <= (1 - _LEAST_SHARE) * column.values):
+                reason = "by its name and its values" if match else "by its values"
+                yield Link(child.name, (column.name,), parent.name, key, unlinked, reason)
+
+
+def _names_own_rows(column: str, table: BoundTable) -> bool:
+    """Whether a column is a key of its table, and named after it."""
+    words = split_words(column)
+    return (column,) in table.keys and words in table.row_names(words)
+
+
+def _may_number(column: Profile) -> bool:
+    kind = find_kind(column.name)
+    return kind is None or kind.role == "identifying"
+
+
+def _are_comparable(column: Profile, target: Profile) -> bool:
+    kind = column_kind(column.type)
+    return kind is column_kind(target.type) and (kind in _KEY_KINDS or column.type == target.type == "UUID")
+
+
+def _compare_names(column: str, parent: BoundTable, key: str) -> int:
+    """How clearly a name says that a column names rows of a table: 2 by name of key or table, 1 by its end, 0 not."""
+    words, key_words = split_words(column), split_words(key)
+    is_generic = _GENERIC.fullmatch(key_words) is not None
+    row_names = parent.row_names(key_words)
+    if words in row_names or (words == key_words and not is_generic):
+        return 2
+    ends = row_names if is_generic else {*row_names, key_words}
+    return int(any(words.endswith(f"_{end}") for end in ends))
+
+
+def _count_unlinked(child: BoundTable, columns: Sequence[str], parent: BoundTable, key: Sequence[str]) -> int:
+    """The rows of a table whose columns name no row of another table."""
+    keys: list[exp.Expr] = [as_column(col(name), f"key_{i}") for i, name in enumerate(key)]
+    query = template("""
+        SELECT count(*)
+        FROM :rows AS child
+        ANTI JOIN :keys AS parent ON :same
+    """)(
+        rows=child.run.source.relation,
+        keys=subquery(select(keys, parent.run.source.relation.copy())),
+        same=all_of(col(name, "child").eq(col(f"key_{i}", "parent")) for i, name in enumerate(columns)),
+    )
+    return int(StatementRunner(child.run.engine).fetch_rows(query, [])[0][0])
