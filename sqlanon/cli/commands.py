@@ -534,15 +534,14 @@ def verify(
     from sqlanon.cli.linked import print_linked_verification, refuse_linked_options
     from sqlanon.cli.progress import show_progress
     from sqlanon.engines.limits import Limits
-    from sqlanon.linked.release import is_linked_file, verify_linked_file
+    from sqlanon.linked.targets.base import find_location, verify_tables
     from sqlanon.publish.targets.base import release_location
 
-    path = Path(release)
-    if path.is_file() and is_linked_file(path):
+    if (location := find_location(release)) is not None:
         for_one_table = {"--policy": policy, "--set": settings, "--table": table, "--sha256": sha256}
-        refuse_linked_options(path, for_one_table)
+        refuse_linked_options(release, for_one_table)
         with show_progress("verifying the release"):
-            linked = verify_linked_file(path, Limits(memory_limit, threads))
+            linked = verify_tables(location, Limits(memory_limit, threads))
         if as_json:
             printing.print_json(linked.to_dict())
         else:
@@ -583,12 +582,19 @@ def attack(
     from sqlanon.cli.linked import attack_linked, refuse_linked_options
     from sqlanon.cli.progress import show_progress
     from sqlanon.engines.limits import Limits
-    from sqlanon.linked.release import is_linked_file
+    from sqlanon.linked.targets.base import find_location
 
-    if linked := next((path for path in map(Path, releases) if is_linked_file(path)), None):
-        refuse_linked_options(linked, {"--outside": outside, "--only": only, "--known": known is not None})
-        paths = [Path(release) for release in releases]
-        attack_linked(paths, policy, with_sql=sql, as_json=as_json, limits=Limits(memory_limit, threads))
+    if locations := {release: found for release in releases if (found := find_location(release)) is not None}:
+        name = next(iter(locations))
+        for_one_table = {
+            "RELEASE": len(releases) > 1,
+            "--outside": outside,
+            "--only": only,
+            "--known": known is not None,
+        }
+        refuse_linked_options(name, for_one_table)
+        limits = Limits(memory_limit, threads)
+        attack_linked(locations[name], policy, with_sql=sql, as_json=as_json, limits=limits)
         return
     loaded = None if policy is None else load_policy(policy)
     with show_progress("attacking the releases"):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlanon.cli.printing import format_count, print_json
 from sqlanon.errors import PolicyError, Problem
+from sqlanon.places.addresses import format_location
 from sqlanon.support.notices import count_noun
 from sqlanon.support.terminal import format_percent, print_lines, print_sql, print_table
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from sqlanon.engines.limits import Limits
     from sqlanon.linked.anonymize import LinkedResult
     from sqlanon.linked.attack import LinkedAttack
-    from sqlanon.linked.release import LinkedRelease, LinkedVerification
+    from sqlanon.linked.release import LinkedRelease
+    from sqlanon.linked.targets.base import LinkedLocation
+    from sqlanon.linked.verification import LinkedVerification
     from sqlanon.policy.linked import LinkedPolicy
 
 
@@ -36,8 +39,8 @@ def anonymize_linked(
     if refused := [name for name, value in options.items() if value]:
         message = "is for a policy of one table, and this one has several: leave it out"
         raise PolicyError([Problem(name, message) for name in refused], "the command")
-    if not dry_run and (policy.release is None or policy.release.database is None):
-        message = 'say where the release goes: database = "release.duckdb"; or give --output FILE'
+    if not dry_run and (policy.release is None or not policy.release.has_location):
+        message = 'say where the release goes: database = "release.duckdb"; or give --output FILE or FOLDER'
         raise PolicyError([Problem("release", message)])
     release = None
     with connect(memory_limit=limits.memory_limit, threads=limits.threads) as db:
@@ -86,7 +89,7 @@ def _print_result(result: LinkedResult, release: LinkedRelease | None) -> None:
     if release is None:
         print_lines("dry run: not published")
     else:
-        print_lines(f"release: {release.path}")
+        print_lines(f"release: {format_location(release.path)}")
 
 
 def print_linked_verification(verification: LinkedVerification) -> None:
@@ -98,7 +101,7 @@ def print_linked_verification(verification: LinkedVerification) -> None:
 
 
 def attack_linked(
-    releases: Sequence[Path], policy: Path | None, *, with_sql: bool, as_json: bool, limits: Limits
+    location: LinkedLocation, policy: Path | None, *, with_sql: bool, as_json: bool, limits: Limits
 ) -> None:
     """Attack a release of several tables, and print what the attacker finds."""
     from sqlanon.cli.options import load_any_policy
@@ -106,15 +109,12 @@ def attack_linked(
     from sqlanon.linked.attack import attack_linked as attack_release
     from sqlanon.policy.linked import LinkedPolicy
 
-    if len(releases) > 1:
-        message = "has several tables, and is attacked by itself: give one release of several tables"
-        raise PolicyError([Problem(str(releases[0]), message)], "the command")
     loaded = None if policy is None else load_any_policy(policy)
     if loaded is not None and not isinstance(loaded, LinkedPolicy):
-        message = f"is a policy of one table, and {releases[0]} has several: give the policy of the release"
+        message = "is a policy of one table, and the release has several: give the policy of the release"
         raise PolicyError([Problem("--policy", message)], "the command")
     with show_progress("attacking the release"):
-        attack = attack_release(releases[0].absolute(), loaded, limits)
+        attack = attack_release(location, loaded, limits)
     if as_json:
         print_json(attack.to_dict())
         return
@@ -152,8 +152,8 @@ def describe_known(known: int | str) -> str:
     return count_noun(int(known), "child row") if known else "no child row"
 
 
-def refuse_linked_options(path: Path, options: Mapping[str, object]) -> None:
+def refuse_linked_options(release: str, options: Mapping[str, object]) -> None:
     """Refuse options of `sqlanon verify` and `sqlanon attack` that are for releases of one table."""
     if refused := [name for name, value in options.items() if value]:
-        message = f"is for releases of one table, and {path} has several: leave it out"
+        message = f"is for releases of one table, and {release} has several: leave it out"
         raise PolicyError([Problem(name, message) for name in refused], "the command")

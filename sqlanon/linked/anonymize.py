@@ -6,10 +6,9 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from sqlanon.errors import InfeasibleError, ReleaseError
+from sqlanon.errors import InfeasibleError
 from sqlanon.linked.recode import LinkedRecoding
 from sqlanon.linked.records import LinkedRecords, LinkedTable, encode_tables
 from sqlanon.linked.release import LinkedRelease, publish_linked
@@ -72,21 +71,21 @@ class LinkedResult:
         return self.figures.suppressed_rows
 
     def publish(self, target: str | os.PathLike[str] | None = None) -> LinkedRelease:
-        """Write the tables to a DuckDB file, verify it, and swap it in.
+        """Write the tables to a new place, verify them as a reader would, and show them at once.
+
+        Parameters
+        ----------
+        target:
+            A DuckDB file, or a folder for Parquet files: a path without an ending. Default: the place that the policy
+            names.
 
         Raises
         ------
         ReleaseError
-            No file is named, or it cannot be written.
+            No place is named, or it cannot be written.
         AuditError
             The written tables do not meet the policy.
         """
-        section = self.policy.release
-        path = target or (None if section is None else section.database)
-        if path is None:
-            raise ReleaseError(
-                'no target is given: publish("release.duckdb"), or [release] database = ... in the policy'
-            )
         self.task.peeling.find(self.levels, self.task.allowed_persons, self.task.allowed_rows)
         recoding = LinkedRecoding(self.records, self.levels, self.task.peeling.snapshot)
         claims = {
@@ -96,7 +95,7 @@ class LinkedResult:
             "known": self.policy.privacy.known,
             "optimal": self.optimal,
         }
-        return publish_linked(recoding, Path(path), claims)
+        return publish_linked(recoding, target, claims)
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as JSON values."""

@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
 from sqlglot import exp
 
 from sqlanon.attacks.findings import Attack, Attacks, Finding
-from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.base import Engine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.errors import BrokenReleaseError, PolicyError, Problem, ReleaseError
+from sqlanon.errors import BrokenReleaseError, PolicyError, Problem
 from sqlanon.linked.manifest import LinkedManifest
 from sqlanon.linked.matching import MOST_ATTACKED, Matches, MatchingRun, VisibleTable, source_tables
 from sqlanon.linked.records import bind_tables, encode_bound_tables
-from sqlanon.linked.release import KNOWN_ROWS, WHOLE_ROWS, read_linked_manifest
 from sqlanon.linked.support import COMBINATIONS, combination_keys
+from sqlanon.linked.targets.base import LinkedLocation
+from sqlanon.linked.verification import released_table
+from sqlanon.linked.views import KNOWN_ROWS, WHOLE_ROWS, known_rows_query, whole_rows_query
+from sqlanon.places.addresses import format_location
 from sqlanon.policy.linked import Known, LinkedPolicy
-from sqlanon.release.contents import is_plain_table
-from sqlanon.release.reader import lock_down
 from sqlanon.sources.workspace import Workspace
 from sqlanon.support.coding import Levels
-from sqlanon.support.expressions import as_column, cast, col, cols, ident, select, table, template, text, union_all
+from sqlanon.support.expressions import (
+    as_column,
+    cast,
+    col,
+    cols,
+    create_view,
+    ident,
+    read_parquet,
+    select,
+    select_star,
+    table,
+    template,
+    text,
+    union_all,
+)
 
 NAME = "known_rows"
 """The name of the attack."""
-
-_RELEASE = "attacked_release"
 
 
 @dataclass(frozen=True)
@@ -81,18 +92,21 @@ class LinkedAttack:
             **({} if before is None else {"before": before.to_dict()}),
         }
         sql = victim_sql(self.path, self.manifest, after.known)
-        return Finding((str(self.path),), after.unique_persons, after.persons, sql, figures)
+        return Finding((format_location(self.path),), after.unique_persons, after.persons, sql, figures)
 
 
 def attack_linked(
-    path: Path, policy: LinkedPolicy | None = None, limits: Limits = NO_LIMITS, most_attacked: int = MOST_ATTACKED
+    location: LinkedLocation,
+    policy: LinkedPolicy | None = None,
+    limits: Limits = NO_LIMITS,
+    most_attacked: int = MOST_ATTACKED,
 ) -> LinkedAttack:
     """Attack a release of linked tables with what an attacker knows of each person of its source, or of the release.
 
     Parameters
     ----------
-    path:
-        A release in a DuckDB file.
+    location:
+        The release.
     policy:
         The policy of the release, to attack the persons of the source, and to attack the source, too.
     most_attacked:
@@ -101,38 +115,40 @@ def attack_linked(
     Raises
     ------
     ReleaseError
-        The file is not a release of linked tables.
+        It is not a release of linked tables, or was changed.
     PolicyError
         The release was made with another policy.
     SourceError, HierarchyError
         The source cannot be read, or does not fit the policy.
     """
-    manifest = read_linked_manifest(path, limits)
-    if policy is not None:
-        _refuse_other_policy(path, manifest, policy)
-    rows = sorted({0, 1, 2} | ({int(manifest.known)} if manifest.known != "all" else set()))
-    knowledge: list[Known] = [*rows, "all"]
-    workspace = Workspace(None, limits)
-    try:
-        tables = [] if policy is None else bind_tables(workspace, policy)
-        engine = tables[0].run.engine if tables else workspace.engine
-        run = MatchingRun(engine, tables[0].run.work if tables else table, most_attacked)
-        with _attached(engine, path, manifest):
-            if not tables:
-                lock_down(engine)
-            released = run.describe("release", _released_tables(engine, manifest))
-        attacked, before = released, None
+    with location.open(limits) as release:
+        if faults := [check.message for check in release.checks if check.passed is False]:
+            raise BrokenReleaseError(f"{format_location(location.path)} was a release of linked tables: {faults[0]}")
+        manifest = release.manifest
         if policy is not None:
+            _refuse_other_policy(location.path, manifest, policy)
+        rows = sorted({0, 1, 2} | ({int(manifest.known)} if manifest.known != "all" else set()))
+        knowledge: list[Known] = [*rows, "all"]
+        release_run = MatchingRun(release.engine, table, most_attacked)
+        released = release_run.describe("release", _released_tables(release.engine, manifest))
+        if policy is None:
+            after = release_run.count_matches(released, released, knowledge, manifest.k)
+            return LinkedAttack(location.path, manifest, after, None, release_run.count_persons(released))
+        workspace = Workspace(None, limits)
+        try:
+            tables = bind_tables(workspace, policy)
+            run = MatchingRun(tables[0].run.engine, tables[0].run.work, most_attacked)
             source = run.describe("source", source_tables(tables))
             before = run.count_matches(source, source, knowledge, manifest.k)
-            levels = _released_levels(manifest, policy)
-            if levels is not None:
+            searched = run.copy("release", released, release.engine)
+            attacked = searched
+            if (levels := _released_levels(manifest, policy)) is not None:
                 encode_bound_tables(policy, tables)
                 attacked = run.describe("labelled", source_tables(tables, levels))
-        after = run.count_matches(attacked, released, knowledge, manifest.k)
-        return LinkedAttack(path, manifest, after, before, run.count_persons(attacked))
-    finally:
-        workspace.close()
+            after = run.count_matches(attacked, searched, knowledge, manifest.k)
+            return LinkedAttack(location.path, manifest, after, before, run.count_persons(attacked))
+        finally:
+            workspace.close()
 
 
 def _refuse_other_policy(path: Path, manifest: LinkedManifest, policy: LinkedPolicy) -> None:
@@ -149,30 +165,12 @@ def _refuse_other_policy(path: Path, manifest: LinkedManifest, policy: LinkedPol
         }
 
     if hierarchies(manifest.policy["tables"]) != hierarchies(policy.redact()["tables"]):
-        message = f"has other tables, quasi-identifiers or hierarchies than {path}: give the policy of the release"
+        other = "has other tables, quasi-identifiers or hierarchies"
+        message = f"{other} than {format_location(path)}: give the policy of the release"
         raise PolicyError([Problem("--policy", message)])
 
 
-@contextmanager
-def _attached(engine: DuckDBEngine, path: Path, manifest: LinkedManifest) -> Iterator[None]:
-    """Attach a release read-only. The file may have been replaced, so its tables are checked again."""
-    try:
-        engine.attach(path, _RELEASE, read_only=True)
-    except duckdb.Error as error:
-        raise ReleaseError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
-    try:
-        for claims in manifest.tables:
-            if not is_plain_table(engine, "main", manifest.rows_table(claims), _RELEASE):
-                raise BrokenReleaseError(
-                    f"{path} was a release of linked tables; the rows of {claims.name!r} are not a plain table any "
-                    "more. None of its rows was read"
-                )
-        yield
-    finally:
-        engine.detach(_RELEASE)
-
-
-def _released_tables(engine: DuckDBEngine, manifest: LinkedManifest) -> list[VisibleTable]:
+def _released_tables(engine: Engine, manifest: LinkedManifest) -> list[VisibleTable]:
     names = [claims.name for claims in manifest.tables]
     tables = []
     for claims in manifest.tables:
@@ -181,7 +179,7 @@ def _released_tables(engine: DuckDBEngine, manifest: LinkedManifest) -> list[Vis
             for name, columns in (("row_key", claims.key), ("parent_key", claims.references))
         ]
         values = [as_column(col(name), f"value_{i}") for i, name in enumerate(claims.quasi_identifiers)]
-        rows = select([*keys, *values], table(manifest.rows_table(claims), "main", _RELEASE))
+        rows = select([*keys, *values], released_table(manifest, claims))
         parent = None if claims.parent is None else names.index(claims.parent)
         tables.append(VisibleTable(claims.name, parent, engine, rows))
     return tables
@@ -196,9 +194,23 @@ def _released_levels(manifest: LinkedManifest, policy: LinkedPolicy) -> Levels |
 
 def victim_sql(path: Path, manifest: LinkedManifest, known: Known) -> str:
     """Statements for any DuckDB client: the released persons whom the known rows single out."""
-    attach = f"ATTACH {text(str(path)).sql('duckdb')} AS {ident('release').sql('duckdb')} (READ_ONLY);"
     query = _singled_out_by_signature() if known == "all" else _singled_out_by_rows(int(known))
-    return f"{attach}\n{query.sql('duckdb', pretty=True)};"
+    return "\n".join([*_open_statements(path, manifest), f"{query.sql('duckdb', pretty=True)};"])
+
+
+def _open_statements(path: Path, manifest: LinkedManifest) -> list[str]:
+    """Statements after which a release in a file or folder is the database ``release``."""
+    database = ident("release").sql("duckdb")
+    if not path.is_dir():
+        return [f"ATTACH {text(str(path)).sql('duckdb')} AS {database} (READ_ONLY);"]
+    statements = [f"ATTACH ':memory:' AS {database};"]
+    for claims in manifest.tables:
+        rows = select_star(read_parquet([str(path / f"{claims.name}.parquet")]))
+        statements.append(f"{create_view(table(manifest.rows_table(claims), 'main', 'release'), rows).sql('duckdb')};")
+    for name, query in ((KNOWN_ROWS, known_rows_query), (WHOLE_ROWS, whole_rows_query)):
+        view = create_view(table(name, "main", "release"), query(manifest, "release"))
+        statements.append(f"{view.sql('duckdb')};")
+    return statements
 
 
 def _singled_out_by_signature() -> exp.Select:

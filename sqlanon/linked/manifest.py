@@ -95,6 +95,19 @@ class LinkedManifest:
             fields[name] = json.dumps(fields[name], ensure_ascii=False)
         return {**fields, "known": str(self.known)}
 
+    def to_json(self) -> str:
+        """The manifest as JSON, for places without a table of manifests."""
+        return json.dumps({**self.row(), "published_at": self.published_at.isoformat()}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> LinkedManifest:
+        """Read a manifest in the form of `to_json`: duplicate keys and extra space could hide a value."""
+        row = json.loads(text)
+        manifest = cls.from_row({**row, "published_at": datetime.fromisoformat(row["published_at"])})
+        if manifest.to_json() != text:
+            raise ValueError("its JSON has duplicate keys, extra space or other fields")
+        return manifest
+
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> LinkedManifest:
         """Read a manifest. A `ValueError`, `KeyError` or `TypeError` says that it is broken."""

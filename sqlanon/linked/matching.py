@@ -20,8 +20,8 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.linked.records import LinkedTable
-from sqlanon.linked.release import quoted_values
 from sqlanon.linked.support import COMBINATIONS, combination_keys, equal_values
+from sqlanon.linked.views import quoted_values
 from sqlanon.policy.linked import Known
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import (
@@ -36,6 +36,7 @@ from sqlanon.support.expressions import (
     number,
     row_count,
     select,
+    select_star,
     subquery,
     table,
     template,
@@ -270,6 +271,14 @@ class MatchingRun:
             self.create(f"{prefix}_known_rows", union_all(*known)),
             self.create(f"{prefix}_whole_rows", union_all(*whole)),
         )
+
+    def copy(self, prefix: str, records: PersonRecords, engine: Engine) -> PersonRecords:
+        """Copy records from the engine that has their database."""
+        tables = []
+        for name in ("persons", "known_rows", "whole_rows"):
+            with engine.stream(select_star(getattr(records, name))) as rows:
+                tables.append(self.engine.upload(f"{prefix}_{name}", rows))
+        return PersonRecords(*tables)
 
     def count_matches(
         self,

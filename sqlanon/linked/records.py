@@ -14,6 +14,7 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from sqlanon.engines.limits import Limits
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, InfeasibleError, Problem, SourceError
 from sqlanon.frequency.counting import fetch_marginal_figures, make_coded_values
@@ -157,6 +158,11 @@ class LinkedRecords:
     def owners(self) -> tuple[int, ...]:
         """By quasi-identifier, the index of its table."""
         return tuple(t for t, table in enumerate(self.tables) for _ in table.own)
+
+    @property
+    def limits(self) -> Limits:
+        """The memory and the threads of the engine."""
+        return self.tables[0].run.engine.limits
 
     @property
     def persons(self) -> int:

@@ -200,7 +200,23 @@ class LinkedSearch(SparseSection):
 class LinkedRelease(SparseSection):
     """The location of the released tables, which have the names of the policy's tables."""
 
+    LOCATION_KEYS: ClassVar = ("database", "folder")
+
     database: FilePath | None = policy_key("a DuckDB file, written anew", example="release.duckdb")
+    folder: FilePath | None = policy_key(
+        "a folder of Parquet files, one for each table, in place of a database", example="release"
+    )
+
+    @property
+    def has_location(self) -> bool:
+        """Whether a key names the location of the release."""
+        return any(getattr(self, key) is not None for key in self.LOCATION_KEYS)
+
+    def _flaws(self) -> Iterator[Flaw]:
+        if len(given := [key for key in self.LOCATION_KEYS if getattr(self, key) is not None]) > 1:
+            yield (given[1],), f"give {' = ... or '.join(given)} = ...: only one"
+        if self.folder is not None and self.folder.suffix:
+            yield ("folder",), f"names a folder, which has no ending, and {self.folder.name!r} has one"
 
 
 class LinkedPolicy(Section):

@@ -12,7 +12,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.policy.linked import LinkedPolicy, is_linked, read_linked_tree
+from sqlanon.policy.linked import LinkedPolicy, LinkedRelease, is_linked, read_linked_tree
 from sqlanon.policy.models import SECTIONS, Policy, read_file, read_tree, toml_parser
 from sqlanon.policy.problems import read_part, unknown_key
 from sqlanon.policy.sections import CsvSection, ReleaseSection
@@ -70,14 +70,16 @@ def _replace_strategy(tree: Mapping[str, Any], strategy: str) -> dict[str, Any]:
 
 def _replace_output(tree: Mapping[str, Any], output: Path, problems: list[Problem]) -> dict[str, Any]:
     """Replace the location of the release by a file."""
-    keys = {".duckdb": "database", ".parquet": "file"}
+    keys, endings = {".duckdb": "database", ".parquet": "file"}, "end in .duckdb or .parquet"
+    if is_linked(tree):
+        keys, endings = {".duckdb": "database", "": "folder"}, "end in .duckdb, or be a folder without an ending"
     if (key := keys.get(output.suffix.lower())) is None:
-        problems.append(Problem("--output", f"must end in .duckdb or .parquet, and {output.name!r} does not"))
+        problems.append(Problem("--output", f"must {endings}, and {output.name!r} does not"))
         return dict(tree)
     release = tree.get("release", {})
     if not isinstance(release, Mapping):
         return dict(tree)
-    dropped = {*ReleaseSection.LOCATION_KEYS}
+    dropped = {*(LinkedRelease if is_linked(tree) else ReleaseSection).LOCATION_KEYS}
     if release.get("postgres") or release.get("spark"):
         dropped.add("table")  # its schema is on the server
     retained = {name: value for name, value in release.items() if name not in dropped}

@@ -16,23 +16,24 @@ from sqlanon.database import connect
 from sqlanon.errors import InfeasibleError, PolicyError, ReleaseError
 from sqlanon.linked.attack import LinkedAttack, attack_linked
 from sqlanon.linked.matching import Matches
+from sqlanon.linked.targets.file import FileLocation
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
-from support.linked_hospital import POLICY, make_linked_hospital
+from support.linked_hospital import POLICY, make_hospital
 
 
 @pytest.fixture(scope="module")
 def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a database, its policy and a release."""
     folder = tmp_path_factory.mktemp("attack")
-    make_linked_hospital(folder)
+    make_hospital(folder)
     assert cli("anonymize", folder / "policy.toml").status == 0
     return folder
 
 
 @pytest.fixture(scope="module")
 def attack(hospital: Path) -> LinkedAttack:
-    return attack_linked(hospital / "release.duckdb", LinkedPolicy.load(hospital / "policy.toml"))
+    return attack_linked(FileLocation(hospital / "release.duckdb"), LinkedPolicy.load(hospital / "policy.toml"))
 
 
 # With the oracle
@@ -51,7 +52,7 @@ def release_case(case: LinkedCase, folder: Path) -> tuple[LinkedAttack, LinkedAt
             return None
         path = result.publish(folder / "release.duckdb").path
         levels = result.levels
-    return attack_linked(path, policy), attack_linked(path), levels
+    return attack_linked(FileLocation(path), policy), attack_linked(FileLocation(path)), levels
 
 
 def expected_matches(
@@ -113,7 +114,7 @@ def test_visits_identify_patients_in_the_source_and_not_in_the_release(attack: L
 
 
 def test_the_statements_show_the_victims(hospital: Path) -> None:
-    attack = attack_linked(hospital / "release.duckdb")
+    attack = attack_linked(FileLocation(hospital / "release.duckdb"))
     for finding in attack.attacks["known_rows"].findings:
         with duckdb.connect() as connection:
             rows = connection.execute(finding.sql).fetchall()
@@ -123,7 +124,7 @@ def test_the_statements_show_the_victims(hospital: Path) -> None:
 
 def test_a_sample_is_attacked_if_there_are_many_persons(hospital: Path) -> None:
     path, policy = hospital / "release.duckdb", LinkedPolicy.load(hospital / "policy.toml")
-    attacks = [attack_linked(path, policy, most_attacked=20) for _ in range(2)]
+    attacks = [attack_linked(FileLocation(path), policy, most_attacked=20) for _ in range(2)]
     assert attacks[0].after == attacks[1].after
     assert (attacks[0].after[0].persons, attacks[0].persons, attacks[0].is_sample) == (20, 60, True)
 
@@ -134,7 +135,7 @@ def test_moved_dates_are_attacked_as_they_are_released(hospital: Path, tmp_path:
     text = text.replace("hospital.duckdb", str(hospital / "hospital.duckdb"))
     (tmp_path / "policy.toml").write_text(text, encoding="utf-8")
     assert cli("anonymize", tmp_path / "policy.toml").status == 0
-    attack = attack_linked(tmp_path / "release.duckdb", LinkedPolicy.load(tmp_path / "policy.toml"))
+    attack = attack_linked(FileLocation(tmp_path / "release.duckdb"), LinkedPolicy.load(tmp_path / "policy.toml"))
     assert attack.persons == attack.manifest.released_persons
     assert attack.before is not None and attack.before[0].persons == 60
 
@@ -165,13 +166,13 @@ def test_wrong_requests_are_refused(hospital: Path, tmp_path: Path) -> None:
     for arguments, message in (
         (("--known", "2"), "--known: is for releases of one table"),
         (("--only", "linking"), "--only: is for releases of one table"),
-        ((str(path),), "is attacked by itself"),
+        ((str(path),), "RELEASE: is for releases of one table"),
     ):
         ended = cli("attack", path, *arguments)
         assert (ended.status, message in ended.err) == (2, True), ended.err
     other = tmp_path / "other.toml"
     other.write_text(POLICY.replace('"suppress"', '{ mask = "left" }', 1), encoding="utf-8")
     with pytest.raises(PolicyError, match="other tables, quasi-identifiers or hierarchies"):
-        attack_linked(path, LinkedPolicy.load(other))
+        attack_linked(FileLocation(path), LinkedPolicy.load(other))
     with pytest.raises(ReleaseError, match="does not exist"):
-        attack_linked(tmp_path / "none.duckdb")
+        attack_linked(FileLocation(tmp_path / "none.duckdb"))

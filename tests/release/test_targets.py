@@ -269,5 +269,5 @@ def test_all_targets_satisfy_the_protocol(target: Any, staged: Any) -> None:
 
 
 def test_a_kind_of_place_is_loaded_when_it_is_used() -> None:
-    assert list(seam.KINDS) == ["file", "postgres", "spark", "memory"]
+    assert list(seam.KINDS) == ["file", "postgres", "spark", "folder", "memory"]
     assert all(kind.module == f"sqlanon.publish.targets.{name}.target" for name, kind in list(seam.KINDS.items())[:3])

@@ -1,10 +1,20 @@
-"""A small hospital of patients, visits and lab results, and the policy of its linked tables."""
+"""A hospital of three linked tables, and a reader of its released tables."""
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import duckdb
+
+Read: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
+"""Runs a query of released tables."""
+
+Known: TypeAlias = dict[int, tuple[Any, "Counter[Any]"]]
+"""By released person, the own values and the known rows of all tables."""
 
 POLICY = """
 [source]
@@ -68,8 +78,31 @@ TABLES = """
 """
 
 
-def make_linked_hospital(folder: Path) -> None:
-    """Write ``hospital.duckdb`` and ``policy.toml``."""
+def make_hospital(folder: Path) -> None:
+    """Write the database and its policy to a folder."""
     with duckdb.connect(str(folder / "hospital.duckdb")) as connection:
         connection.execute(TABLES)
     (folder / "policy.toml").write_text(POLICY, encoding="utf-8")
+
+
+def known_of(read: Read) -> Known:
+    """By released person, what a reader can compare: own values, and the known rows of all tables."""
+    persons = {key: ((zip_,), Counter[Any]()) for key, zip_ in read("SELECT patient_id, zip FROM patients")}
+    visits = {}
+    for visit, person, admitted, ward in read("SELECT visit_id, patient_id, admitted, ward FROM visits"):
+        visits[visit] = person, (admitted, ward)
+        persons[person][1]["visit", admitted, ward] += 1
+    for visit, test in read("SELECT visit_id, test FROM labs"):
+        person, shown = visits[visit]
+        persons[person][1][("lab", *shown, test)] += 1
+    return persons
+
+
+def fewest_candidates(persons: Known, known: int = 2, draws: int = 10) -> int:
+    """The fewest persons who fit what an attacker knows: the own values of a random person, and random known rows."""
+    draw, fewest = random.Random(1), len(persons)
+    for own, rows in persons.values():
+        for _ in range(draws):
+            wanted = Counter(draw.sample(list(rows.elements()), min(known, rows.total())))
+            fewest = min(fewest, sum(other == own and wanted <= more for other, more in persons.values()))
+    return fewest

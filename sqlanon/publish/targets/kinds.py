@@ -16,6 +16,7 @@ from sqlanon.places.addresses import (
     resolves_to_spark,
 )
 from sqlanon.policy import Policy
+from sqlanon.policy.linked import LinkedPolicy
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,21 @@ class TargetKind:
         Whether the rows of a release can be compared with another release.
     writes:
         The object that is written, for a plan.
+    linked_module:
+        A module of `sqlanon.linked.targets` with ``target_for(records, target)`` and ``find_location(release,
+        schema)``; empty if the target holds no linked tables.
     """
 
     name: str
     module: str
-    takes: Callable[[Any, Policy], bool] = lambda target, policy: False
+    takes: Callable[[Any, Policy | LinkedPolicy], bool] = lambda target, policy: False
     reads: Callable[[Any], bool] = lambda release: False
     recorded: Callable[[Path], bool] = lambda path: False
     in_files: bool = False
     is_at_source: bool = False
     compares: bool = True
     writes: str = "a fresh file"
+    linked_module: str = ""
 
 
 KINDS: dict[str, TargetKind] = {}
@@ -79,8 +84,19 @@ def kind_for_path(path: Path) -> TargetKind:
     return next(kind for kind in reversed(KINDS.values()) if kind.recorded(path))
 
 
-def _is_in_section(name: str) -> Callable[[Any, Policy], bool]:
-    return lambda target, policy: target is None and policy.release is not None and bool(getattr(policy.release, name))
+def _is_linked_folder(target: Any, policy: Policy | LinkedPolicy) -> bool:
+    """Whether a policy of several tables is released to a folder: one that it names, or a path without an ending."""
+    if not isinstance(policy, LinkedPolicy):
+        return False
+    if target is None:
+        return policy.release is not None and policy.release.folder is not None
+    return isinstance(target, (str, PathLike)) and (Path(target).is_dir() or not Path(target).suffix)
+
+
+def _is_in_section(name: str) -> Callable[[Any, Policy | LinkedPolicy], bool]:
+    return lambda target, policy: (
+        target is None and policy.release is not None and bool(getattr(policy.release, name, None))
+    )
 
 
 register(
@@ -91,6 +107,7 @@ register(
         reads=lambda release: isinstance(release, (str, PathLike)),
         recorded=lambda path: True,
         in_files=True,
+        linked_module="sqlanon.linked.targets.file",
     )
 )
 register(
@@ -113,5 +130,15 @@ register(
         is_at_source=True,
         compares=False,
         writes="a new table in Spark",
+    )
+)
+register(
+    TargetKind(
+        "folder",
+        "sqlanon.publish.targets.file.target",
+        takes=_is_linked_folder,
+        reads=lambda release: isinstance(release, (str, PathLike)) and Path(release).is_dir(),
+        in_files=True,
+        linked_module="sqlanon.linked.targets.folder",
     )
 )

@@ -180,10 +180,11 @@ def _is_older(storage_version: str, version: tuple[int, int]) -> bool:
     return (int(major), int(minor)) < version
 
 
-def write_parquet(engine: DuckDBEngine, manifest: Manifest, target: Path) -> None:
-    metadata = exp.Struct(expressions=[exp.PropertyEQ(this=ident(KEY), expression=text(manifest.to_json()))])
+def write_parquet(engine: DuckDBEngine, rows: exp.Table, manifest: str, target: Path) -> None:
+    """Write rows to a Parquet file, with the JSON of the manifest in its metadata."""
+    metadata = exp.Struct(expressions=[exp.PropertyEQ(this=ident(KEY), expression=text(manifest))])
     option = exp.CopyParameter(this=exp.Var(this="KV_METADATA"), expression=metadata)
-    engine.execute(_copy_to_parquet(select_star(table(manifest.rows_table, "main", ATTACHED)), target, option))
+    engine.execute(_copy_to_parquet(select_star(rows), target, option))
     target.chmod(0o600)
 
 
@@ -438,7 +439,8 @@ def _write_manifests(staged: StagedFile, manifests: Sequence[Manifest], suppress
     """Add macros, kept versions, manifests and metadata to the attached file, or copy its rows to a Parquet file."""
     rows, engine = staged.staged_rows, staged.staged_rows.engine
     if staged.target.is_parquet:
-        write_parquet(engine, manifests[0], staged.file)
+        released = table(manifests[0].rows_table, "main", ATTACHED)
+        write_parquet(engine, released, manifests[0].to_json(), staged.file)
         return
     library, version = macro_scripts(library_files(manifests)), rows.draft.search_input.policy.storage_version
     macro_library.install(engine, library, ATTACHED, rows.file.parent, version)

@@ -1,0 +1,139 @@
+"""Targets of linked tables: a place holds all tables of a release with one manifest, and shows them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol
+
+import duckdb
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.errors import BrokenReleaseError, ReleaseError
+from sqlanon.linked.manifest import LinkedManifest
+from sqlanon.linked.records import LinkedRecords
+from sqlanon.linked.verification import LinkedVerification, check_rows
+from sqlanon.linked.views import KNOWN_ROWS, WHOLE_ROWS
+from sqlanon.places.addresses import format_location
+from sqlanon.policy.checks import is_same_file
+from sqlanon.publish.targets.kinds import KINDS
+from sqlanon.support.checks import Check
+
+
+@dataclass(frozen=True)
+class OpenTables:
+    """A release that is open: its rows are in the attached database, under the names of the manifest.
+
+    ``checks`` are those of everything but the rows. If one of them fails, the rows may be missing.
+    """
+
+    engine: DuckDBEngine
+    manifest: LinkedManifest
+    checks: tuple[Check, ...]
+
+
+class LinkedLocation(Protocol):
+    """A place that releases of linked tables are read from."""
+
+    @property
+    def path(self) -> Path:
+        """The location for the catalog, without secrets."""
+
+    def open(self, limits: Limits = NO_LIMITS) -> AbstractContextManager[OpenTables]:
+        """Open the release in an engine of its own, in which nothing of the release can reach beyond it."""
+
+
+class StagedTables(Protocol):
+    """A release that is written but not visible to readers yet.
+
+    ``file`` is the DuckDB file for its rows, and ``version`` the number of the release at its place.
+    """
+
+    @property
+    def version(self) -> int: ...
+    @property
+    def file(self) -> Path: ...
+    def write(self, engine: DuckDBEngine, manifest: LinkedManifest) -> None:
+        """Complete the release from the rows, which the engine has attached with its macros."""
+
+    def verify(self) -> LinkedVerification:
+        """Verify the whole release as a reader would."""
+
+    def commit(self) -> None:
+        """Make all tables visible to readers, in one step."""
+
+
+class LinkedTarget(Protocol):
+    """A place that a release of linked tables is written to."""
+
+    @property
+    def location(self) -> LinkedLocation: ...
+    def stage(self, records: LinkedRecords) -> AbstractContextManager[StagedTables]:
+        """Prepare the place; remove on exit what was not committed."""
+
+
+def target_for(records: LinkedRecords, target: str | PathLike[str] | None) -> LinkedTarget:
+    """The place that is given, or that the policy names."""
+    kind = next(kind for kind in reversed(KINDS.values()) if kind.takes(target, records.policy))
+    if not kind.linked_module:
+        raise ReleaseError(
+            f"release: several tables are not released to {kind.name} yet: release them to a DuckDB file, a folder of "
+            "Parquet files or PostgreSQL"
+        )
+    if names := [linked.name for linked in records.tables if linked.name.lower() in (KNOWN_ROWS, WHOLE_ROWS)]:
+        raise ReleaseError(f"a release has its own view {names[0]!r}: give the table another name")
+    linked_target: LinkedTarget = import_module(kind.linked_module).target_for(records, target)
+    return linked_target
+
+
+def find_location(release: Any, schema: str | None = None) -> LinkedLocation | None:
+    """The location of a release of linked tables that a caller names; None if it is something else."""
+    kind = next((kind for kind in reversed(KINDS.values()) if kind.reads(release)), None)
+    if kind is None or not kind.linked_module:
+        return None
+    location: LinkedLocation | None = import_module(kind.linked_module).find_location(release, schema)
+    return location
+
+
+def refuse_private_files(path: Path, records: LinkedRecords) -> None:
+    """Refuse a file or folder that is, or contains, the source or the catalog."""
+    files = [file for linked in records.tables for file in (*linked.run.source.files, *linked.run.engine.files())]
+    if records.policy.catalog is not None:
+        files.append(records.policy.catalog.database)
+    if any(is_same_file(path, file) or path in file.resolve().parents for file in files):
+        raise ReleaseError(f"{path} is the source, or the catalog, or has them: a release needs a place of its own")
+
+
+def refuse_other_tables(path: Path, names: Sequence[str], records: LinkedRecords) -> None:
+    """Refuse to replace a release of other tables."""
+    if list(names) != [linked.name for linked in records.tables]:
+        raise ReleaseError(f"{format_location(path)} is a release of other tables: choose another name, or remove it")
+
+
+@contextmanager
+def translate_read_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the engine that reads a release into errors of sqlanon."""
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        raise ReleaseError(
+            f"{format_location(path)} cannot be verified: it needs more memory; raise memory_limit"
+        ) from error
+    except duckdb.Error as error:
+        raise BrokenReleaseError(
+            f"{format_location(path)} was a release of linked tables; it cannot be read: {error}"
+        ) from error
+
+
+def verify_tables(location: LinkedLocation, limits: Limits = NO_LIMITS) -> LinkedVerification:
+    """Verify a release of linked tables by itself: its contents first, then its rows."""
+    with location.open(limits) as tables, translate_read_errors(location.path):
+        checks = tables.checks
+        if all(check.passed is not False for check in checks):
+            checks = (*checks, *check_rows(tables.engine, tables.manifest))
+        return LinkedVerification(location.path, tables.manifest, checks)

@@ -1,0 +1,282 @@
+"""Linked tables in a DuckDB file: rows, a view of each table, the manifest, and macros. It is renamed to its path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import duckdb
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.errors import BrokenReleaseError, DiskError, ReleaseError
+from sqlanon.linked.manifest import LINKED_FORMAT, LinkedManifest
+from sqlanon.linked.records import LinkedRecords
+from sqlanon.linked.targets.base import OpenTables, refuse_other_tables, refuse_private_files, verify_tables
+from sqlanon.linked.verification import LinkedVerification
+from sqlanon.linked.views import KNOWN_ROWS, WHOLE_ROWS, release_views
+from sqlanon.places.addresses import database_path_flaw, release_file_flaw
+from sqlanon.policy.sections import STORAGE_VERSION
+from sqlanon.publish.targets.file.target import STAGED_FILE, identify_file, swap_in
+from sqlanon.release import macro_library
+from sqlanon.release.contents import (
+    ATTACHED,
+    count_free_blocks,
+    find_changed_macros,
+    find_stray_bytes,
+    find_unexpected_definitions,
+    is_plain_table,
+    list_objects,
+    read_catalog_columns,
+    read_comments,
+    read_views,
+)
+from sqlanon.release.parquet import read_layout
+from sqlanon.release.reader import lock_down
+from sqlanon.support.checks import Check, check_faults
+from sqlanon.support.expressions import (
+    cols,
+    create_table_with_columns,
+    fragment,
+    insert_rows,
+    literal_path,
+    select,
+    table,
+)
+from sqlanon.support.resources import LINKED_MACROS, macro_scripts, read_sql_file
+from sqlanon.support.workdir import describe_disk_error, private_directory, spill_directory
+
+
+@dataclass(frozen=True)
+class FileTarget:
+    """A DuckDB file that linked tables are released to."""
+
+    path: Path
+
+    @property
+    def location(self) -> FileLocation:
+        """The file as readers open it."""
+        return FileLocation(self.path)
+
+    @contextmanager
+    def stage(self, records: LinkedRecords) -> Iterator[StagedFile]:
+        """Write beside the file, in a private folder."""
+        path, replaced = self.path, identify_file(self.path)
+        version = 1 + (self._read_version(records) if replaced is not None else 0)
+        with (
+            staging_errors(path, replaced is not None),
+            private_directory(path.parent, f".{path.name}.sqlanon-") as directory,
+        ):
+            yield StagedFile(self, directory / STAGED_FILE, version, replaced, records.limits)
+
+    def _read_version(self, records: LinkedRecords) -> int:
+        """The version of the release that is replaced; refuse any file but a release of the same tables."""
+        try:
+            with _open_file(self.path) as (_, manifest, _):
+                names = [claims.name for claims in manifest.tables]
+        except ReleaseError as error:
+            advice = "choose another name, or remove it"
+            raise ReleaseError(f"{self.path} exists and is not a release of linked tables: {advice}") from error
+        refuse_other_tables(self.path, names, records)
+        return manifest.version
+
+
+@contextmanager
+def staging_errors(path: Path, is_replaced: bool) -> Iterator[None]:
+    """Name the place in errors of the disk, and say what happened to the release that was there."""
+    try:
+        yield
+    except (OSError, DiskError) as error:
+        problem = error if isinstance(error, DiskError) else describe_disk_error(error) or error.strerror or error
+        state = "the existing release is unchanged" if is_replaced else "nothing was published"
+        raise ReleaseError(f"{path} cannot be written: {problem}; {state}") from error
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """A DuckDB file in a private folder."""
+
+    target: FileTarget
+    file: Path
+    version: int
+    replaced: tuple[int, ...] | None
+    limits: Limits
+
+    def write(self, engine: DuckDBEngine, manifest: LinkedManifest) -> None:
+        """Add the manifest, the views and the macros to the file."""
+        with engine.using(ATTACHED):
+            macro_library.install(engine, macro_scripts(LINKED_MACROS), ATTACHED, self.file.parent, STORAGE_VERSION)
+            with engine.transaction():
+                engine.script(read_sql_file("manifest_linked.sql"))
+                row = manifest.row()
+                target = table("linked_manifest", "sqlanon", ATTACHED)
+                engine.execute(insert_rows(target, row), list(row.values()))
+                for view in release_views(manifest, ATTACHED):
+                    engine.execute(view)
+            engine.script(f"CHECKPOINT {ATTACHED}")  # DETACH does not report a full disk
+
+    def verify(self) -> LinkedVerification:
+        """Verify the file before it is renamed."""
+        return verify_tables(FileLocation(self.file), self.limits)
+
+    def commit(self) -> None:
+        """Rename the file to its path."""
+        path = self.target.path
+        if identify_file(path) != self.replaced:
+            raise ReleaseError(f"{path} was replaced by another run: publish again")
+        swap_in(self.file, path)
+
+
+def target_for(records: LinkedRecords, target: str | PathLike[str] | None) -> FileTarget:
+    """The file that is given, or that the policy names."""
+    section = records.policy.release
+    chosen = target or (None if section is None else section.database)
+    if chosen is None:
+        raise ReleaseError('no target is given: publish("release.duckdb"), or [release] database = ... in the policy')
+    path = Path(chosen).resolve()
+    if reason := release_file_flaw(Path(chosen)) or database_path_flaw(path):
+        raise ReleaseError(f"{chosen} {reason}")
+    if path.suffix.lower() == ".parquet":
+        raise ReleaseError(
+            f"{chosen}: several tables are released in a DuckDB file, whose name ends in .duckdb, or in a folder of "
+            "Parquet files, whose name has no ending"
+        )
+    if not path.parent.is_dir():
+        raise ReleaseError(f"folder {path.parent} does not exist: create it first")
+    refuse_private_files(path, records)
+    return FileTarget(path)
+
+
+def find_location(release: str | PathLike[str], schema: str | None) -> FileLocation | None:
+    """The location of a file that is a release of linked tables, by its catalog alone; else None."""
+    path = Path(release)
+    if not path.is_file() or path.with_name(f"{path.name}.wal").exists():
+        return None
+    if path.suffix.lower() == ".parquet":
+        _refuse_file_of_folder(path)
+        return None
+    with spill_directory() as spill, closing(DuckDBEngine.open_private(spill)) as engine:
+        try:
+            engine.attach(path, ATTACHED, read_only=True)
+            lock_down(engine)
+            return None if _MANIFEST.isdisjoint(list_objects(engine)) else FileLocation(path)
+        except duckdb.Error:
+            return None
+
+
+def _refuse_file_of_folder(path: Path) -> None:
+    """Refuse a Parquet file that is one of several tables: its folder is the release."""
+    with suppress(OSError, ValueError):
+        for manifest in read_layout(path).manifests:
+            claims = json.loads(manifest)
+            if isinstance(claims, dict) and claims.get("format") == LINKED_FORMAT:
+                raise ReleaseError(f"{path} is one table of a release of several: verify its folder, {path.parent}")
+
+
+@dataclass(frozen=True)
+class FileLocation:
+    """A DuckDB file with linked tables."""
+
+    path: Path
+
+    @contextmanager
+    def open(self, limits: Limits = NO_LIMITS) -> Iterator[OpenTables]:
+        """Open the file read-only, and check everything in it but the rows."""
+        with _open_file(self.path, limits) as (engine, manifest, scratch):
+            yield OpenTables(engine, manifest, (_check_contents(engine, self.path, manifest, scratch),))
+
+
+_MANIFEST = frozenset({"table sqlanon.linked_manifest", "view sqlanon.linked_manifest"})
+
+
+@contextmanager
+def _open_file(path: Path, limits: Limits = NO_LIMITS) -> Iterator[tuple[DuckDBEngine, LinkedManifest, Path]]:
+    """Open a release read-only in an engine of its own, in which nothing of the file can reach beyond it;
+    the engine may write to the folder."""
+    if not path.is_file():
+        raise ReleaseError(f"release {path} does not exist")
+    if (log := path.with_name(f"{path.name}.wal")).exists():
+        raise BrokenReleaseError(f"{log} is beside the release, with changes that are not in it: remove it")
+    with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
+        engine.script(*macro_scripts(LINKED_MACROS))
+        scratch = spill / "scratch"
+        scratch.mkdir()
+        try:
+            engine.attach(path, ATTACHED, read_only=True)
+            engine.execute(fragment("SET allowed_directories = [:folder]")(folder=literal_path(str(scratch))))
+            lock_down(engine)
+            objects = list_objects(engine)
+        except duckdb.Error as error:
+            raise ReleaseError(
+                f"{path} cannot be read as a release of sqlanon: {str(error).splitlines()[0]}"
+            ) from error
+        if _MANIFEST.isdisjoint(objects):
+            raise ReleaseError(f"{path} is not a release of linked tables")
+        try:
+            if not is_plain_table(engine, "sqlanon", "linked_manifest"):
+                raise ValueError("it is not a plain table any more")
+            source = table("linked_manifest", "sqlanon", ATTACHED)
+            names = list(engine.types(source))
+            rows = engine.rows(select(cols(names), source.copy()))
+            if len(rows) != 1:
+                raise ValueError(f"it has {len(rows)} rows")
+            manifest = LinkedManifest.from_row(dict(zip(names, rows[0], strict=True)))
+        except (AttributeError, KeyError, TypeError, ValueError, duckdb.Error) as error:
+            raise BrokenReleaseError(
+                f"{path} was a release of linked tables; its manifest is broken: {error}"
+            ) from error
+        yield engine, manifest, scratch
+
+
+def _expected_objects(manifest: LinkedManifest) -> set[str]:
+    tables = {f"table main.{manifest.rows_table(claims)}" for claims in manifest.tables}
+    views = {f"view main.{name}" for name in (*(claims.name for claims in manifest.tables), KNOWN_ROWS, WHOLE_ROWS)}
+    return tables | views | {"table sqlanon.linked_manifest", "schema sqlanon.sqlanon"}
+
+
+def _check_contents(engine: DuckDBEngine, path: Path, manifest: LinkedManifest, scratch: Path) -> Check:
+    """Whether the file has the objects of a release and no others, and no definition that could hold a value."""
+    objects, expected = list_objects(engine), _expected_objects(manifest)
+    faults = [f"{name} was added" for name in sorted(objects - expected)]
+    faults += [f"{name} is missing" for name in sorted(expected - objects)]
+    faults += [f"{name} is defined by more than columns" for name in find_unexpected_definitions(engine)]
+    faults += [*find_stray_bytes(path)]
+    if free := count_free_blocks(engine):
+        faults.append(f"{free} unused blocks, which may hold deleted rows")
+    for claims in manifest.tables:
+        types = read_catalog_columns(engine, "main", manifest.rows_table(claims))
+        if types != {column.name: column.type for column in claims.columns}:
+            faults.append(f"the columns of {claims.name!r} are not those of the manifest")
+    if read_comments(engine):
+        faults.append("comments, which no release of linked tables has")
+    if not faults:
+        faults += [f"macro {name!r} was changed" for name in find_changed_macros(engine, scratch, LINKED_MACROS)]
+        faults += _find_changed_views(engine, manifest, scratch)
+    return check_faults("contents", faults, "rows, views and metadata only")
+
+
+_EXPECTED = "sqlanon_expected"
+
+
+def _find_changed_views(engine: DuckDBEngine, manifest: LinkedManifest, folder: Path) -> list[str]:
+    """The views of the file that differ from those of a release with this manifest.
+
+    DuckDB words a view that it reads from a file otherwise than a new one, so the expected views are in a file, too.
+    """
+    file = folder / "expected.duckdb"
+    engine.attach(file, _EXPECTED, read_write=True, storage_version=STORAGE_VERSION)
+    for claims in manifest.tables:
+        columns = [(column.name, column.type) for column in claims.columns]
+        engine.execute(create_table_with_columns(table(manifest.rows_table(claims), "main", _EXPECTED), columns))
+    with engine.using(_EXPECTED):
+        for view in release_views(manifest, _EXPECTED):
+            engine.execute(view)
+    engine.detach(_EXPECTED)
+    engine.attach(file, _EXPECTED, read_only=True)
+    views, expected = read_views(engine), read_views(engine, _EXPECTED)
+    engine.detach(_EXPECTED)
+    return [f"view {name!r} was changed" for name in sorted(expected) if views.get(name) != expected[name]]

@@ -1,0 +1,231 @@
+"""Linked tables in a folder of Parquet files: a file for each table, all with the same manifest in their metadata.
+
+The folder is written beside its place and renamed, so that its files appear together. A release that is replaced is
+moved away first, and moved back if the new one cannot take its place.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.errors import BrokenReleaseError, ReleaseError
+from sqlanon.linked.manifest import LinkedManifest
+from sqlanon.linked.records import LinkedRecords
+from sqlanon.linked.targets.base import (
+    OpenTables,
+    refuse_other_tables,
+    refuse_private_files,
+    translate_read_errors,
+    verify_tables,
+)
+from sqlanon.linked.targets.file import staging_errors
+from sqlanon.linked.verification import LinkedVerification, released_table
+from sqlanon.places.addresses import database_path_flaw
+from sqlanon.publish.targets.file.target import STAGED_FILE, identify_file, refuse_types, write_parquet
+from sqlanon.release.contents import ATTACHED
+from sqlanon.release.manifest import types_in
+from sqlanon.release.parquet import Layout, check_parquet, read_layout
+from sqlanon.support.checks import Check, check_faults
+from sqlanon.support.expressions import create_view, read_parquet, select_star
+from sqlanon.support.resources import LINKED_MACROS, macro_scripts
+from sqlanon.support.workdir import new_file_mode, private_directory, spill_directory
+
+_SUFFIX = ".parquet"
+_LONGEST_NAME = 200
+"""In bytes: file systems take 255."""
+
+
+@dataclass(frozen=True)
+class FolderTarget:
+    """A folder that linked tables are released to."""
+
+    path: Path
+
+    @property
+    def location(self) -> FolderLocation:
+        """The folder as readers open it."""
+        return FolderLocation(self.path)
+
+    @contextmanager
+    def stage(self, records: LinkedRecords) -> Iterator[StagedFolder]:
+        """Write beside the folder, in a private one."""
+        path, replaced = self.path, identify_file(self.path)
+        version = 1 + (self._read_version(records) if replaced is not None else 0)
+        with (
+            staging_errors(path, replaced is not None),
+            private_directory(path.parent, f".{path.name}.sqlanon-") as directory,
+        ):
+            (directory / "tables").mkdir()
+            yield StagedFolder(self, directory, version, replaced, records.limits)
+
+    def _read_version(self, records: LinkedRecords) -> int:
+        """The version of the release that is replaced; refuse any folder but a release of the same tables."""
+        advice = "choose another name, or remove it"
+        try:
+            manifest, _ = _read_folder(self.path)
+        except ReleaseError as error:
+            raise ReleaseError(f"{self.path} exists and is not a release of linked tables: {advice}") from error
+        refuse_other_tables(self.path, [claims.name for claims in manifest.tables], records)
+        if faults := list(_find_other_files(self.path, manifest)):
+            raise ReleaseError(f"the release {self.path} has additions: {'; '.join(faults)}; {advice}")
+        return manifest.version
+
+
+@dataclass(frozen=True)
+class StagedFolder:
+    """A folder of Parquet files in a private folder, beside the file that has their rows."""
+
+    target: FolderTarget
+    directory: Path
+    version: int
+    replaced: tuple[int, ...] | None
+    limits: Limits
+
+    @property
+    def file(self) -> Path:
+        """The DuckDB file of the rows; it is not part of the release."""
+        return self.directory / STAGED_FILE
+
+    @property
+    def _tables(self) -> Path:
+        return self.directory / "tables"
+
+    def write(self, engine: DuckDBEngine, manifest: LinkedManifest) -> None:
+        """Write the Parquet file of each table, with the manifest."""
+        for claims in manifest.tables:
+            refuse_types(types_in(claims.columns), None)
+            rows, file = released_table(manifest, claims), self._tables / f"{claims.name}{_SUFFIX}"
+            write_parquet(engine, rows, manifest.to_json(), file)
+
+    def verify(self) -> LinkedVerification:
+        """Verify the folder before it is renamed."""
+        return verify_tables(FolderLocation(self._tables), self.limits)
+
+    def commit(self) -> None:
+        """Rename the folder to its path."""
+        path, before = self.target.path, self.directory / "replaced"
+        for file in self._tables.iterdir():
+            file.chmod(new_file_mode())
+        self._tables.chmod(new_file_mode() | (new_file_mode() & 0o444) >> 2)  # who may read may also list
+        if identify_file(path) != self.replaced:
+            raise ReleaseError(f"{path} was replaced by another run: publish again")
+        if self.replaced is None:
+            self._tables.rename(path)
+            return
+        with suppress(OSError):  # the owner may differ
+            shutil.copymode(path, self._tables)
+        path.rename(before)
+        try:
+            self._tables.rename(path)
+        except BaseException:
+            before.rename(path)
+            raise
+
+
+def target_for(records: LinkedRecords, target: str | PathLike[str] | None) -> FolderTarget:
+    """The folder that is given, or that the policy names."""
+    section = records.policy.release
+    chosen = target or (None if section is None else section.folder)
+    assert chosen is not None
+    path = Path(chosen).resolve()
+    if path.exists() and not path.is_dir():
+        raise ReleaseError(f"{chosen} is a file: name a folder that is not there yet, or a release to replace")
+    if reason := database_path_flaw(path):
+        raise ReleaseError(f"{chosen} {reason}")
+    if not path.parent.is_dir():
+        raise ReleaseError(f"folder {path.parent} does not exist: create it first")
+    for name in (linked.name for linked in records.tables):
+        if "/" in name or "\\" in name or name.startswith(".") or len(name.encode()) > _LONGEST_NAME:
+            raise ReleaseError(
+                f"table {name!r} cannot name a file of the folder {path}: give it another name in the policy, with "
+                "table = ... for the source"
+            )
+    refuse_private_files(path, records)
+    return FolderTarget(path)
+
+
+def find_location(release: str | PathLike[str], schema: str | None) -> FolderLocation:
+    """The location of a folder."""
+    return FolderLocation(Path(release).absolute())
+
+
+@dataclass(frozen=True)
+class FolderLocation:
+    """A folder of Parquet files with linked tables."""
+
+    path: Path
+
+    @contextmanager
+    def open(self, limits: Limits = NO_LIMITS) -> Iterator[OpenTables]:
+        """Open the files, and check everything in them but the rows."""
+        manifest, layouts = _read_folder(self.path)
+        with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
+            engine.script(*macro_scripts(LINKED_MACROS))
+            engine.attach(":memory:", ATTACHED)
+            checks = [_check_files(self.path, manifest, layouts)]
+            if checks[0].passed:
+                with translate_read_errors(self.path):
+                    checks += [self._open_table(engine, manifest, name, layout) for name, layout in layouts.items()]
+            yield OpenTables(engine, manifest, tuple(checks))
+
+    def _open_table(self, engine: DuckDBEngine, manifest: LinkedManifest, name: str, layout: Layout) -> Check:
+        """Check a file, and make its rows a view of the attached database."""
+        claims, file = next(claims for claims in manifest.tables if claims.name == name), self._file(name)
+        check = check_parquet(engine, file, layout)
+        faults = [] if check.passed else [check.message]
+        if check.passed:
+            rows = read_parquet([str(file)])
+            if engine.columns(rows) != types_in(claims.columns):
+                faults.append("the columns are not those of the manifest")
+            engine.execute(create_view(released_table(manifest, claims), select_star(rows)))
+        return check_faults(f"contents of {name}", faults, check.message)
+
+    def _file(self, name: str) -> Path:
+        return self.path / f"{name}{_SUFFIX}"
+
+
+def _read_folder(path: Path) -> tuple[LinkedManifest, Mapping[str, Layout]]:
+    """The manifest of a folder, by its first table, and the layouts of the files by table; reads no rows."""
+    if not path.is_dir():
+        raise ReleaseError(f"release {path} does not exist")
+    layouts: dict[str, Layout] = {}
+    for file in sorted(path.glob(f"*{_SUFFIX}")):
+        if file.is_symlink() or not file.is_file():
+            raise BrokenReleaseError(f"{file} is not a plain file: no release of sqlanon has it")
+        try:
+            layouts[file.stem] = read_layout(file)
+        except (OSError, ValueError) as error:
+            raise ReleaseError(f"{file} cannot be read as a table of a release of sqlanon: {error}") from error
+    texts = [text for layout in layouts.values() for text in layout.manifests]
+    if not texts:
+        raise ReleaseError(f"{path} is not a release of linked tables: no file in it has a manifest")
+    try:
+        return LinkedManifest.from_json(texts[0].decode()), layouts
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise BrokenReleaseError(f"{path} was a release of linked tables; its manifest is broken: {error}") from error
+
+
+def _find_other_files(path: Path, manifest: LinkedManifest) -> Iterator[str]:
+    expected = {f"{claims.name}{_SUFFIX}" for claims in manifest.tables}
+    names = {file.name for file in path.iterdir()}
+    yield from (f"{name} was added" for name in sorted(names - expected))
+    yield from (f"{name} is missing" for name in sorted(expected - names))
+
+
+def _check_files(path: Path, manifest: LinkedManifest, layouts: Mapping[str, Layout]) -> Check:
+    """Check that the folder has the files of its tables and no others, all with the same manifest."""
+    faults = list(_find_other_files(path, manifest))
+    text = manifest.to_json().encode()
+    for name, layout in layouts.items():
+        if layout.flaw:
+            faults.append(f"{name}{_SUFFIX}: {layout.flaw}")
+        elif list(layout.manifests) != [text]:
+            faults.append(f"{name}{_SUFFIX} has another manifest")
+    return check_faults("contents", faults, f"{len(layouts)} tables with one manifest")

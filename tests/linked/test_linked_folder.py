@@ -1,0 +1,167 @@
+"""A folder of Parquet files with linked tables is published at once, verifies alone, and hides persons among k."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from sqlanon.errors import ReleaseError
+from sqlanon.linked.targets.base import find_location, verify_tables
+from sqlanon.linked.targets.folder import FolderLocation, StagedFolder
+from sqlanon.policy.linked import LinkedRelease
+from support.commands import cli
+from support.linked_hospital import fewest_candidates, known_of, make_hospital
+
+TABLES = ("patients", "visits", "labs")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a hospital and two releases of it."""
+    folder = tmp_path_factory.mktemp("linked_folder")
+    make_hospital(folder)
+    for name in ("release", "second"):
+        assert cli("anonymize", folder / "policy.toml", "--output", folder / name).status == 0
+    return folder
+
+
+def rows(release: Path, query: str) -> list[tuple[Any, ...]]:
+    """The rows of a query of the files of a release."""
+    with duckdb.connect() as connection:
+        for name in TABLES:
+            connection.execute(f"CREATE VIEW {name} AS FROM '{release / name}.parquet'")
+        return connection.execute(query).fetchall()
+
+
+def test_no_attacker_of_the_files_has_fewer_than_k_candidates(folder: Path) -> None:
+    persons = known_of(partial(rows, folder / "release"))
+    assert len(persons) >= 48
+    assert fewest_candidates(persons) >= 3
+
+
+def test_the_folder_has_a_file_for_each_table_and_verifies_alone(folder: Path, tmp_path: Path) -> None:
+    assert {file.name for file in (folder / "release").iterdir()} == {f"{name}.parquet" for name in TABLES}
+    alone = shutil.copytree(folder / "release", tmp_path / "alone")
+    assert cli("verify", alone).status == 0
+
+
+def test_the_keys_of_two_folders_are_unrelated(folder: Path) -> None:
+    query = "SELECT zip, patient_id FROM patients ORDER BY ALL"
+    assert rows(folder / "release", query) != rows(folder / "second", query)
+
+
+def change_rows(release: Path) -> None:
+    """Replace a file by one with a row less, and the same manifest."""
+    file = release / "labs.parquet"
+    with duckdb.connect() as connection:
+        (text,) = connection.execute(
+            f"SELECT value FROM parquet_kv_metadata('{file}') WHERE key = 'sqlanon'"
+        ).fetchall()[0]
+        connection.execute(f"CREATE TABLE labs AS FROM '{file}' LIMIT 10")
+        connection.execute("SET VARIABLE manifest = ?", [text.decode()])
+        connection.execute(f"COPY labs TO '{file}' (KV_METADATA {{sqlanon: getvariable('manifest')}})")
+
+
+@pytest.mark.parametrize(
+    ("change", "failure"),
+    [
+        (lambda release: (release / "labs.parquet").unlink(), "contents: labs.parquet is missing"),
+        (lambda release: (release / "notes.txt").touch(), "contents: notes.txt was added"),
+        (
+            lambda release: shutil.copy(release.parent / "second" / "labs.parquet", release),
+            "contents: patients.parquet has another manifest",
+        ),
+        (
+            lambda release: (release / "labs.parquet").write_bytes(
+                (release / "labs.parquet").read_bytes().replace(b"PAR1", b"PAR1x", 1)
+            ),
+            "contents: labs.parquet: ",
+        ),
+        (change_rows, "rows of labs: 10 rows, "),
+    ],
+    ids=["a missing file", "another file", "a file of another release", "a stray byte", "missing rows"],
+)
+def test_a_changed_folder_does_not_verify(folder: Path, tmp_path: Path, change: Any, failure: str) -> None:
+    shutil.copytree(folder / "second", tmp_path / "second")
+    release = shutil.copytree(folder / "release", tmp_path / "release")
+    change(release)
+    failures = verify_tables(FolderLocation(release)).failures
+    assert any(message.startswith(failure) for message in failures), failures
+    assert cli("verify", release).status == 1
+
+
+def test_a_release_is_replaced_as_a_whole_or_not_at_all(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = shutil.copytree(folder / "release", tmp_path / "release")
+    before = {file.name: file.read_bytes() for file in release.iterdir()}
+    rename = Path.rename
+
+    def fail_at_the_end(self: Path, target: Path) -> Path:
+        if self.name == "tables":
+            raise PermissionError(13, "Permission denied")
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", fail_at_the_end)
+        ended = cli("anonymize", folder / "policy.toml", "--output", release)
+    assert ended.status == 2
+    assert "the existing release is unchanged" in ended.err
+    assert {file.name: file.read_bytes() for file in release.iterdir()} == before
+    assert cli("anonymize", folder / "policy.toml", "--output", release).status == 0
+    assert verify_tables(FolderLocation(release)).manifest.version == 2
+    assert [file.name for file in tmp_path.iterdir()] == ["release"]
+
+
+def test_a_folder_that_another_run_has_replaced_stays(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release, verify = tmp_path / "release", StagedFolder.verify
+
+    def verify_slowly(staged: StagedFolder) -> Any:
+        shutil.copytree(folder / "second", release)
+        return verify(staged)
+
+    monkeypatch.setattr(StagedFolder, "verify", verify_slowly)
+    ended = cli("anonymize", folder / "policy.toml", "--output", release)
+    assert "was replaced by another run" in ended.err
+    assert verify_tables(FolderLocation(release)).verified
+
+
+def test_what_is_no_release_of_the_same_tables_is_not_replaced(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    more = shutil.copytree(folder / "release", tmp_path / "more")
+    (more / "notes.txt").touch()
+    for path, reason in (
+        (tmp_path / "empty", "is not a release of linked tables"),
+        (more, "has additions: notes.txt was added"),
+        (folder, "is the source, or the catalog, or has them"),
+        (tmp_path / "none" / "release", "does not exist: create it first"),
+    ):
+        ended = cli("anonymize", folder / "policy.toml", "--output", path)
+        assert ended.status == 2
+        assert reason in ended.err
+    ended = cli("anonymize", folder / "policy.toml", "--output", tmp_path / "release.parquet")
+    assert "--output: must end in .duckdb, or be a folder without an ending" in ended.err
+
+
+def test_one_file_of_a_folder_is_not_verified_by_itself(folder: Path) -> None:
+    with pytest.raises(ReleaseError, match="is one table of a release of several: verify its folder"):
+        find_location(folder / "release" / "patients.parquet")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"folder": "release.parquet"}, "names a folder, which has no ending"),
+        ({"folder": "release", "database": "release.duckdb"}, "only one"),
+    ],
+)
+def test_wrong_places_are_refused(keys: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LinkedRelease(**keys)
