@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sqlanon.engines.statement_runner import Plan
     from sqlanon.ledger.growth.extend import Extension
     from sqlanon.linked.anonymize import LinkedResult
+    from sqlanon.linked.risk import LinkedRisk
     from sqlanon.live import LiveView
     from sqlanon.pipeline import StageProgress
     from sqlanon.report.facts import ReportFacts
@@ -422,14 +423,29 @@ class Database:
         comparison = self.compare(of, strategies).relation if strategies is None or strategies else None
         return result._write_report(target, private, comparison)
 
+    @overload
+    def risk(self, policy: LinkedPolicy) -> LinkedRisk: ...
+
+    @overload
     def risk(
         self, policy: Policy, epsilons: Sequence[float] = (), leakage: int = 3, leakage_seconds: float | None = None
-    ) -> Risk:
+    ) -> Risk: ...
+
+    def risk(
+        self,
+        policy: Policy | LinkedPolicy,
+        epsilons: Sequence[float] = (),
+        leakage: int = 3,
+        leakage_seconds: float | None = None,
+    ) -> Risk | LinkedRisk:
         """Measure the risk of the unprotected source: its classes, and the rows that break each requirement.
 
         Nothing is generalized or suppressed, and hierarchies of quasi-identifiers are not read. With noise in the
         policy, the search runs, to estimate the errors of noise in its classes. docs/explanation/risk.md explains each
         figure.
+
+        With a policy of several tables, the figures are of persons: those whom their quasi-identifiers and 1, 2 or all
+        rows of each child table single out. There are no other parameters then.
 
         Parameters
         ----------
@@ -447,6 +463,11 @@ class Database:
             An ε, `leakage` or `leakage_seconds` is out of range, the policy has no noise, or a prior is wrong. The
             error lists all mistakes.
         """
+        if isinstance(policy, LinkedPolicy):
+            from sqlanon.linked.risk import assess_linked_risk
+
+            with source_errors():
+                return assess_linked_risk(self._workspace, policy)
         _require_policy(policy)
         from sqlanon.risk import refuse_epsilons
 

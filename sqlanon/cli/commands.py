@@ -379,7 +379,7 @@ def risk(
     epsilon: opt.Epsilons = None,
     suda: opt.WithSuda = False,
     suda_size: opt.SudaSize = None,
-    leakage: opt.LeakageSize = 3,
+    leakage: opt.LeakageSize = None,
     leakage_seconds: opt.LeakageSeconds = None,
     values: opt.LeakingAttribute = None,
     matrix: opt.MatrixAttributes = None,
@@ -387,10 +387,20 @@ def risk(
     threads: opt.Threads = None,
 ) -> None:
     """Measure the re-identification risk of the source as it stands, and the rows that break the policy."""
-    loaded = load_policy(policy, settings)
+    from sqlanon.cli.linked import print_linked_risk, refuse_table_options
+    from sqlanon.policy.linked import LinkedPolicy
+
+    loaded = load_any_policy(policy, settings)
+    if isinstance(loaded, LinkedPolicy):
+        names = ("--epsilon", "--suda", "--suda-size", "--leakage", "--leakage-seconds", "--values", "--matrix")
+        refuse_table_options(names, (epsilon, suda or None, suda_size, leakage, leakage_seconds, values, matrix))
+        with open_database("measuring the risk", memory_limit, threads) as (db, _):
+            print_linked_risk(db.risk(loaded), as_json)
+        return
     with open_database("measuring the risk", memory_limit, threads) as (db, _):
         with name_options_in_errors(epsilon="--epsilon"):
-            assessment = db.risk(loaded, opt.parse_numbers("--epsilon", epsilon), leakage, leakage_seconds)
+            numbers, size = opt.parse_numbers("--epsilon", epsilon), 3 if leakage is None else leakage
+            assessment = db.risk(loaded, numbers, size, leakage_seconds)
         value_leakage = None if values is None else db.value_leakage(loaded, values)
         uniques = None if matrix is None else db.uniques_matrix(loaded, *opt.parse_two_names("--matrix", matrix))
         special_uniques = db.suda(loaded, suda_size) if suda or suda_size is not None else None

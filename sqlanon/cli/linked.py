@@ -1,9 +1,9 @@
-"""`sqlanon anonymize`, `sqlanon verify` and `sqlanon attack` for several tables."""
+"""The commands for several tables about the same persons."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sqlanon.linked.anonymize import LinkedResult
     from sqlanon.linked.attack import LinkedAttack
     from sqlanon.linked.release import LinkedRelease
+    from sqlanon.linked.risk import LinkedRisk
     from sqlanon.linked.targets.base import LinkedLocation
     from sqlanon.linked.verification import LinkedVerification
     from sqlanon.policy.linked import LinkedPolicy
@@ -36,9 +37,7 @@ def anonymize_linked(
     from sqlanon.database import connect
 
     started = time.perf_counter()
-    if refused := [name for name, value in options.items() if value]:
-        message = "is for a policy of one table, and this one has several: leave it out"
-        raise PolicyError([Problem(name, message) for name in refused], "the command")
+    refuse_table_options(options.keys(), [value or None for value in options.values()])
     if not dry_run and (policy.release is None or not policy.release.has_location):
         message = 'say where the release goes: database = "release.duckdb"; or give --output FILE or FOLDER'
         raise PolicyError([Problem("release", message)])
@@ -145,11 +144,43 @@ def _print_attack(attack: LinkedAttack) -> None:
     )
 
 
+def print_linked_risk(risk: LinkedRisk, as_json: bool) -> None:
+    """Print the risk of several tables."""
+    if as_json:
+        print_json(risk.to_dict())
+        return
+    (_, persons), *others = risk.rows.items()
+    counts = ", ".join(f"{count_noun(count, 'row')} in {name}" for name, count in others)
+    print_lines(f"{count_noun(persons, 'person')}; {counts}")
+    if risk.alone.persons < risk.persons:
+        print_lines(f"figures of a random sample of {count_noun(risk.alone.persons, 'person')}")
+    sources = list(risk.tables.items()) + ([("all tables", risk.together)] if len(risk.tables) > 1 else [])
+    known = [(describe_known(0), risk.alone)]
+    known += [(f"{describe_known(found.known)}, {name}", found) for name, matches in sources for found in matches]
+    k = risk.policy.privacy.k
+    rows = []
+    for label, found in known:
+        highest = format_percent(1 / found.fewest_matches if found.fewest_matches else 0.0, 1)
+        counts_of = [format_count(count, found.persons) for count in (found.unique_persons, found.persons_below_k)]
+        rows.append([label, *counts_of, highest, format_percent(found.average_risk, 1)])
+    print_table(["known of a person", "unique", f"fewer than {k} match", "highest risk", "average risk"], rows)
+    below_k = format_count(risk.required.persons_below_k, risk.required.persons)
+    attacker = f"an attacker who knows {describe_known(risk.policy.privacy.known)}"
+    print_lines(f"persons below k = {k} for {attacker}: {below_k}")
+
+
 def describe_known(known: int | str) -> str:
     """The child rows of a person that an attacker knows, in words."""
     if known == "all":
         return "all child rows"
     return count_noun(int(known), "child row") if known else "no child row"
+
+
+def refuse_table_options(names: Iterable[str], values: Iterable[object]) -> None:
+    """Refuse options that have a value and are for policies of one table."""
+    if refused := [name for name, value in zip(names, values, strict=True) if value is not None]:
+        message = "is for a policy of one table, and this one has several: leave it out"
+        raise PolicyError([Problem(name, message) for name in refused], "the command")
 
 
 def refuse_linked_options(release: str, options: Mapping[str, object]) -> None:

@@ -176,7 +176,7 @@ SudaSize = Annotated[
     int | None, option("--suda-size M", "Run --suda with at most M quasi-identifiers at a time.", integer(1))
 ]
 LeakageSize = Annotated[
-    int, option("--leakage N", "Report the leakage of sets of up to N attributes. Default: 3.", integer(0))
+    int | None, option("--leakage N", "Report the leakage of sets of up to N attributes. Default: 3.", integer(0))
 ]
 LeakageSeconds = Annotated[
     int | None,
