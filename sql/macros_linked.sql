@@ -10,24 +10,17 @@
 -- (Terrovitis, Mamoulis, Kalnis, "Privacy-preserving anonymization of set-valued data", PVLDB 2008, with the person's own
 -- quasi-identifiers.)
 CREATE OR REPLACE MACRO sqlanon.km_anonymity(rel, m) AS TABLE (
-    WITH "sqlanon numbers" AS (
-        SELECT
-            dense_rank() OVER (ORDER BY person) AS person,
-            dense_rank() OVER (ORDER BY class) AS class,
-            CASE WHEN known_row IS NOT NULL THEN dense_rank() OVER (ORDER BY known_row) END AS known_row
+    WITH "sqlanon copies" AS (
+        SELECT person, class, known_row, least(count(*), m) AS copies
         FROM query_table(rel)
+        WHERE known_row IS NOT NULL
+        GROUP BY person, class, known_row
     ),
     "sqlanon rows" AS (
-        SELECT person, class, known_row, copy
-        FROM (
-            SELECT person, class, known_row, row_number() OVER (PARTITION BY person, known_row) AS copy
-            FROM "sqlanon numbers"
-            WHERE known_row IS NOT NULL
-        ) AS copies
-        WHERE copy <= m
+        SELECT person, class, known_row, unnest(range(1, copies + 1)) AS copy FROM "sqlanon copies"
     ),
     "sqlanon known" AS (
-        SELECT count(DISTINCT person) AS persons FROM "sqlanon numbers" GROUP BY class
+        SELECT count(DISTINCT person) AS persons FROM query_table(rel) GROUP BY class
         UNION ALL
         SELECT count(*) AS persons FROM "sqlanon rows" WHERE copy = 1 GROUP BY class, known_row
     ),

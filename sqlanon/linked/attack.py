@@ -14,9 +14,16 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, PolicyError, Problem
 from sqlanon.linked.manifest import LinkedManifest
-from sqlanon.linked.matching import MOST_ATTACKED, Matches, MatchingRun, VisibleTable, source_tables
+from sqlanon.linked.matching import (
+    COMBINATIONS,
+    MOST_ATTACKED,
+    Matches,
+    MatchingRun,
+    VisibleTable,
+    combination_keys,
+    source_tables,
+)
 from sqlanon.linked.records import bind_tables, encode_bound_tables
-from sqlanon.linked.support import COMBINATIONS, combination_keys
 from sqlanon.linked.targets.base import LinkedLocation
 from sqlanon.linked.verification import released_table
 from sqlanon.linked.views import KNOWN_ROWS, WHOLE_ROWS, known_rows_query, whole_rows_query

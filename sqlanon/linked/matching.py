@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.linked.records import LinkedTable
-from sqlanon.linked.support import COMBINATIONS, combination_keys, equal_values
+from sqlanon.linked.support import equal_values
 from sqlanon.linked.views import quoted_values
 from sqlanon.policy.linked import Known
 from sqlanon.support.coding import Levels
@@ -99,6 +99,45 @@ _SIGNATURES = template("""
     FROM :persons AS persons
     LEFT JOIN listed ON persons.person = listed.person
 """)
+_SINGLES = template("""
+    SELECT person, class_id, known_row AS row_1, copy AS copy_1 FROM :occurrences AS a WHERE copy = 1
+""")
+
+# A combination lists its rows in ascending order. The second copy of a row follows the first.
+_PAIRS = template("""
+    SELECT
+        a.person, a.class_id, a.known_row AS row_1, a.copy AS copy_1, b.known_row AS row_2, b.copy AS copy_2
+    FROM :occurrences AS a
+    JOIN :occurrences AS b ON a.person = b.person AND (
+        (b.known_row > a.known_row AND b.copy = 1) OR (b.known_row = a.known_row AND b.copy = 2)
+    )
+    WHERE a.copy = 1
+""")
+
+_TRIPLES = template("""
+    SELECT
+        a.person, a.class_id, a.known_row AS row_1, a.copy AS copy_1, b.known_row AS row_2, b.copy AS copy_2,
+        c.known_row AS row_3, c.copy AS copy_3
+    FROM :occurrences AS a
+    JOIN :occurrences AS b ON a.person = b.person AND (
+        (b.known_row > a.known_row AND b.copy = 1) OR (b.known_row = a.known_row AND b.copy = 2)
+    )
+    JOIN :occurrences AS c ON a.person = c.person AND (
+        (c.known_row > b.known_row AND c.copy = 1) OR (c.known_row = b.known_row AND c.copy = b.copy + 1)
+    )
+    WHERE a.copy = 1
+""")
+
+COMBINATIONS = {1: _SINGLES, 2: _PAIRS, 3: _TRIPLES}
+"""By size, the combinations of known rows that persons support: ``person``, ``class_id``, and ``row_i`` and ``copy_i``
+for each known row."""
+
+
+def combination_keys(size: int) -> list[str]:
+    """The columns that identify a combination of a size."""
+    return ["class_id", *(f"{part}_{i}" for i in range(1, size + 1) for part in ("row", "copy"))]
+
+
 _MATCHES_OF_CLASSES = template("""
     SELECT persons.person, persons.class_id, classes.matches
     FROM :persons AS persons

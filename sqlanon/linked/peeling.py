@@ -11,6 +11,9 @@ back where the others allow it, so that none could be put back alone.
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -21,6 +24,18 @@ from sqlanon.linked.support import Snapshot
 from sqlanon.policy.linked import Known
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import subquery, template
+
+PART_ROWS: Mapping[Known, int] = {1: 4_000_000, 2: 2_000_000, 3: 500_000, "all": 4_000_000}
+"""The child rows that are peeled at once, by the rows that an attacker knows."""
+
+FEW_PARTS = 8
+"""The first part of the classes is smaller than the others by this factor."""
+
+_PART = template("""
+    SELECT person, class_id
+    FROM :kept AS kept
+    WHERE class_id % 1000003 * 7919 % :slots BETWEEN :first AND :end - 1
+""")
 
 
 @dataclass(frozen=True)
@@ -44,7 +59,7 @@ class Peeling:
         self.records, self.known = records, known
         self.snapshot = Snapshot(records, k, known)
         work = records.tables[0].run.work
-        self._weak, self._changed, self._next = work("weak_persons"), work("changed_classes"), work("next_classes")
+        self._weak, self._weakened = work("weak_persons"), work("weakened_persons")
 
     @property
     def kept_persons(self) -> exp.Table:
@@ -89,7 +104,7 @@ class Peeling:
         most the allowed number of them.
         """
         snapshot = self.snapshot
-        small = snapshot.remove(snapshot.create(self._weak, snapshot.small_classes()))
+        small = snapshot.remove(snapshot.create(self._weak, snapshot.weak_persons(0)))
         query = template("""
             WITH rows AS (
                 SELECT r.person, kept.class_id, r.known_row
@@ -126,32 +141,60 @@ class Peeling:
         return self.peel_persons(allowed_persons)
 
     def peel_persons(self, allowed_persons: int) -> Kept:
-        """Find the persons who can stay with the rows that are not suppressed by themselves."""
+        """Find the persons who can stay with the rows that are not suppressed by themselves.
+
+        Persons of different classes share nothing, so the classes are peeled in parts, which fit in memory.
+        """
         snapshot, persons = self.snapshot, self.records.persons
-        suppressed = self._remove(snapshot.small_classes())
+        suppressed = self._remove(snapshot.weak_persons(0))
         if suppressed > allowed_persons or suppressed == persons:
             return Kept(suppressed, is_complete=suppressed == persons)
-        if self.known == "all":
-            return Kept(suppressed + self._remove(snapshot.weak_signatures()))
-        snapshot.count_occurrences()
-        changed: exp.Table | None = None
-        while True:
-            snapshot.create(self._next, template("SELECT class_id FROM :kept AS kept LIMIT 0")(kept=self.kept_persons))
-            for size in range(0, self.known + 1):
-                if size == 0 and changed is None:
-                    continue
-                weak = snapshot.weak_persons(size, changed) if size else snapshot.small_classes(changed)
-                suppressed += self._remove(weak, self._next)
+        for part in self._parts():
+            removals = self._peel_signatures(part) if self.known == "all" else self._peel_combinations(part)
+            for removed in removals:
+                suppressed += removed
                 if suppressed > allowed_persons:
                     return Kept(suppressed, is_complete=suppressed == persons)
-            if not snapshot.count(self._next):
-                return Kept(suppressed)
-            changed = snapshot.create(self._changed, template("SELECT DISTINCT class_id FROM :c AS c")(c=self._next))
+        return Kept(suppressed)
 
-    def _remove(self, weak: exp.Select, classes: exp.Table | None = None) -> int:
-        """Remove persons; note their classes."""
+    def _parts(self) -> Iterator[exp.Expr | None]:
+        """Parts of the kept persons by class, a small one first: it shows most of what fails. None: all of them."""
+        rows = self.records.child_rows
+        slots = math.ceil(FEW_PARTS * rows / PART_ROWS[self.known])
+        if slots <= FEW_PARTS:
+            yield None
+            return
+        others = math.ceil((slots - 1) / FEW_PARTS)
+        bounds = [0, *(1 + i * (slots - 1) // others for i in range(others + 1))]
+        for first, end in itertools.pairwise(bounds):
+            yield subquery(_PART(kept=self.kept_persons, slots=slots, first=first, end=end))
+
+    def _peel_combinations(self, part: exp.Expr | None) -> Iterator[int]:
+        """Remove persons of a part until every combination has k persons; yield the number of persons of each step.
+
+        First all combinations of a size are counted; then, as long as persons are removed, only theirs.
+        """
+        assert self.known != "all"
         snapshot = self.snapshot
-        removed = snapshot.remove(snapshot.create(self._weak, weak))
-        if removed and classes is not None:
-            snapshot.runner.add(classes, template("SELECT DISTINCT class_id FROM :weak AS weak")(weak=self._weak))
-        return removed
+        snapshot.count_occurrences(part)
+        for size in range(1, self.known + 1):
+            if size > 1:
+                snapshot.create_combinations(size)
+            weak, weakened = self._weak, self._weakened
+            snapshot.create(weak, snapshot.weak_persons(size))
+            while snapshot.count(weak):
+                snapshot.create(weakened, snapshot.weakened_persons(size, weak))
+                yield snapshot.remove(weak)
+                weak, weakened = weakened, weak
+
+    def _peel_signatures(self, part: exp.Expr | None) -> Iterator[int]:
+        """Remove the persons of a part whose signature fewer than k persons have.
+
+        Equal signatures have equal sums, which take less than the lists: where few persons share the sums, fewer share
+        the signature.
+        """
+        yield self._remove(self.snapshot.weak_sums(part))
+        yield self._remove(self.snapshot.weak_signatures(part))
+
+    def _remove(self, weak: exp.Select) -> int:
+        return self.snapshot.remove(self.snapshot.create(self._weak, weak))

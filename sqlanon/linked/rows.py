@@ -4,19 +4,19 @@ An *occurrence* is a copy of a known row of a person. Of each unsupported combin
 persons of the class is suppressed: the rows from that copy on, with the rows that belong to them. Occurrences are taken
 in the order of their persons, then of class, known row and copy, as long as their rows are within the limit.
 
-Tables: ``weak_occurrences`` (``person``, ``class_id``, ``known_row``, ``copy``), ``supports`` (the persons of each
-occurrence), ``doomed_rows`` (``position``, ``row``, ``rank``), and ``trials``: suppressed rows that might be put back.
+Tables: ``weak_occurrences`` (``person``, ``occurrence``), ``supports`` (the persons of each occurrence),
+``doomed_rows`` (``position``, ``row``, ``rank``), and ``trials``: suppressed rows that might be put back.
 """
 
 from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlanon.linked.support import COMBINATIONS, Snapshot, combination_keys, equal_values
-from sqlanon.support.expressions import all_of, col, cols, same_values, subquery, template, union_all
+from sqlanon.linked.support import Snapshot, combination_keys, equal_values
+from sqlanon.support.expressions import col, cols, same_values, subquery, template, union_all
 
 _SUPPORTS = template("""
-    SELECT class_id, known_row, copy, count(*) AS persons FROM :occurrences AS o GROUP BY class_id, known_row, copy
+    SELECT occurrence, count(*) AS persons FROM :occurrences AS o GROUP BY occurrence
 """)
 
 _RAREST_OF_COMBINATIONS = template("""
@@ -30,48 +30,52 @@ _RAREST_OF_COMBINATIONS = template("""
         SELECT
             p.number,
             arg_min(
-                {'known_row': p.known_row, 'copy': p.copy},
-                {'persons': s.persons, 'known_row': p.known_row, 'copy': -p.copy}
+                p.occurrence,
+                {
+                    'persons': s.persons,
+                    'row': p.occurrence // :copy_numbers,
+                    'copy': -(p.occurrence % :copy_numbers)
+                }
             ) AS occurrence
         FROM parts AS p
-        JOIN :supports AS s ON p.class_id = s.class_id AND p.known_row = s.known_row AND p.copy = s.copy
+        JOIN :supports AS s ON p.occurrence = s.occurrence
         GROUP BY p.number
     )
-    SELECT DISTINCT
-        c.person,
-        c.class_id,
-        struct_extract(r.occurrence, 'known_row') AS known_row,
-        struct_extract(r.occurrence, 'copy') AS copy
+    SELECT DISTINCT c.person, r.occurrence
     FROM combinations AS c
     JOIN unsupported AS u ON :same
     JOIN rarest AS r ON u.number = r.number
 """)
 
-_PART = template("SELECT number, class_id, :known_row AS known_row, :copy AS copy FROM unsupported AS u")
+_PART = template("SELECT number, :occurrence AS occurrence FROM unsupported AS u")
 
 _RAREST_OF_PERSONS = template("""
     SELECT
-        person,
-        class_id,
-        struct_extract(occurrence, 'known_row') AS known_row,
-        struct_extract(occurrence, 'copy') AS copy
-    FROM (
-        SELECT
-            o.person,
-            o.class_id,
-            arg_min(
-                {'known_row': o.known_row, 'copy': o.copy},
-                {'persons': s.persons, 'known_row': o.known_row, 'copy': -o.copy}
-            ) AS occurrence
-        FROM :occurrences AS o
-        SEMI JOIN :weak AS weak ON o.person = weak.person
-        JOIN :supports AS s ON o.class_id = s.class_id AND o.known_row = s.known_row AND o.copy = s.copy
-        GROUP BY o.person, o.class_id
-    ) AS rarest
+        o.person,
+        arg_min(
+            o.occurrence,
+            {
+                'persons': s.persons,
+                'row': o.occurrence // :copy_numbers,
+                'copy': -(o.occurrence % :copy_numbers)
+            }
+        ) AS occurrence
+    FROM :occurrences AS o
+    SEMI JOIN :weak AS weak ON o.person = weak.person
+    JOIN :supports AS s ON o.occurrence = s.occurrence
+    GROUP BY o.person
 """)
 
 _DOOMED_ROWS = template("""
-    WITH numbered AS (
+    WITH weak AS (
+        SELECT
+            person,
+            occurrence,
+            occurrence // :copy_numbers % :row_numbers AS known_row,
+            occurrence % :copy_numbers AS copy
+        FROM :weak AS weak_occurrences
+    ),
+    numbered AS (
         SELECT
             position,
             row,
@@ -79,15 +83,12 @@ _DOOMED_ROWS = template("""
             known_row,
             row_number() OVER (PARTITION BY person, known_row ORDER BY position, row) AS copy
         FROM :known_rows AS r
-        SEMI JOIN :weak AS weak USING (person, known_row)
+        SEMI JOIN weak USING (person, known_row)
     )
-    SELECT
-        n.position,
-        n.row,
-        min({'persons': s.persons, 'class_id': w.class_id, 'known_row': w.known_row, 'copy': w.copy}) AS rank
+    SELECT n.position, n.row, min({'persons': s.persons, 'occurrence': w.occurrence}) AS rank
     FROM numbered AS n
-    JOIN :weak AS w ON n.person = w.person AND n.known_row = w.known_row AND n.copy >= w.copy
-    JOIN :supports AS s ON w.class_id = s.class_id AND w.known_row = s.known_row AND w.copy = s.copy
+    JOIN weak AS w ON n.person = w.person AND n.known_row = w.known_row AND n.copy >= w.copy
+    JOIN :supports AS s ON w.occurrence = s.occurrence
     GROUP BY n.position, n.row
 """)
 
@@ -126,7 +127,7 @@ _TRIALS = template("""
         t.row,
         t.person,
         t.class_id,
-        t.known_row,
+        (t.class_id * :row_numbers + t.known_row) * :copy_numbers + coalesce(c.copies, 0) + 1 AS occurrence,
         coalesce(c.copies, 0) + 1 AS copy,
         row_number() OVER (ORDER BY t.person, t.position, t.row) - 1 AS trial
     FROM suppressed AS t
@@ -135,13 +136,14 @@ _TRIALS = template("""
     WHERE above.row IS NULL
 """)
 
+# Combinations with more copies of a row than an attacker knows are not counted.
 _FAILED_TRIALS = template("""
     WITH trial_occurrences AS (
-        SELECT t.trial AS person, o.class_id, o.known_row, o.copy
+        SELECT t.trial AS person, o.occurrence
         FROM :trials AS t
         JOIN :occurrences AS o ON t.person = o.person
         UNION ALL
-        SELECT trial AS person, class_id, known_row, copy FROM :trials AS added WHERE copy <= :known
+        SELECT trial AS person, occurrence FROM :trials AS added WHERE copy < :copy_numbers
     ),
     tried AS (
         SELECT c.*
@@ -152,7 +154,7 @@ _FAILED_TRIALS = template("""
     counted AS (
         SELECT :keys, count(*) AS persons
         FROM (:combinations) AS c
-        SEMI JOIN tried ON c.class_id = tried.class_id
+        SEMI JOIN tried ON :same_combination
         GROUP BY :keys
     )
     SELECT DISTINCT tried.person AS trial
@@ -214,7 +216,7 @@ class RowSuppression:
         Persons of small classes are removed from the snapshot first: their rows are not suppressed by themselves.
         """
         snapshot, suppressed = self.snapshot, 0
-        snapshot.remove(snapshot.create(self._persons, snapshot.small_classes()))
+        snapshot.remove(snapshot.create(self._persons, snapshot.weak_persons(0)))
         while suppressed < allowed_rows:
             snapshot.count_occurrences()
             snapshot.create(self._supports, _SUPPORTS(occurrences=snapshot.occurrences))
@@ -234,12 +236,18 @@ class RowSuppression:
         snapshot = self.snapshot
         if snapshot.known == "all":
             snapshot.create(self._persons, snapshot.weak_signatures())
-            query = _RAREST_OF_PERSONS(occurrences=snapshot.occurrences, weak=self._persons, supports=self._supports)
+            query = _RAREST_OF_PERSONS(
+                occurrences=snapshot.occurrences,
+                weak=self._persons,
+                supports=self._supports,
+                copy_numbers=snapshot.copy_numbers,
+            )
             return snapshot.count(snapshot.create(self._weak, query)) > 0
         for size in range(1, snapshot.known + 1):
-            parts = [_PART(known_row=col(f"row_{i}"), copy=col(f"copy_{i}")) for i in range(1, size + 1)]
+            parts = [_PART(occurrence=col(name)) for name in combination_keys(size)]
             query = _RAREST_OF_COMBINATIONS(
-                combinations=COMBINATIONS[size](occurrences=snapshot.occurrences),
+                combinations=snapshot.combinations(size, snapshot.occurrences),
+                copy_numbers=snapshot.copy_numbers,
                 keys=cols(combination_keys(size)),
                 k=snapshot.k,
                 parts=union_all(*parts),
@@ -253,7 +261,13 @@ class RowSuppression:
     def _find_doomed_rows(self) -> None:
         """Store the rows of weak occurrences, and the rows that belong to them, in the order of their suppression."""
         snapshot = self.snapshot
-        rows = _DOOMED_ROWS(known_rows=snapshot.released_known_rows(), weak=self._weak, supports=self._supports)
+        rows = _DOOMED_ROWS(
+            known_rows=snapshot.released_known_rows(),
+            weak=self._weak,
+            supports=self._supports,
+            row_numbers=snapshot.row_numbers,
+            copy_numbers=snapshot.copy_numbers,
+        )
         snapshot.create(self._doomed, rows)
         tables = snapshot.records.tables
         for position, table in enumerate(tables):
@@ -302,6 +316,8 @@ class RowSuppression:
             kept=snapshot.kept_persons,
             released=released,
             parent_position=parent_position,
+            row_numbers=snapshot.row_numbers,
+            copy_numbers=snapshot.copy_numbers,
         )
         snapshot.create(self._trials, trials)
 
@@ -313,27 +329,18 @@ class RowSuppression:
         assert snapshot.known != "all"
         for size in range(1, snapshot.known + 1):
             keys = combination_keys(size)
-            is_part = [
-                exp.Paren(
-                    this=all_of(
-                        (
-                            col(f"row_{i}", "c").eq(col("known_row", "t")),
-                            col(f"copy_{i}", "c").eq(col("copy", "t")),
-                        )
-                    )
-                )
-                for i in range(1, size + 1)
-            ]
+            is_part = [col(name, "c").eq(col("occurrence", "t")) for name in keys]
             trial_occurrences = exp.to_table("trial_occurrences", quoted=True)
             failed.append(
                 _FAILED_TRIALS(
                     trials=self._trials,
                     occurrences=snapshot.occurrences,
-                    known=snapshot.known,
-                    trial_combinations=COMBINATIONS[size](occurrences=trial_occurrences),
+                    copy_numbers=snapshot.copy_numbers,
+                    trial_combinations=snapshot.combinations(size, trial_occurrences),
                     contains=exp.or_(*is_part, copy=False),
                     keys=cols(keys, "c"),
-                    combinations=COMBINATIONS[size](occurrences=snapshot.occurrences),
+                    combinations=snapshot.combinations(size, snapshot.occurrences),
+                    same_combination=equal_values(keys, "c", "tried"),
                     same=equal_values(keys, "tried", "counted"),
                     others=snapshot.k - 1,
                 )

@@ -5,8 +5,13 @@ names what is released: the kept persons, without the child rows that are suppre
 with a combination that fewer than k persons support. Persons with different quasi-identifiers share no combination, so
 each class of persons can be checked by itself.
 
-Tables: ``kept_persons`` (``person``, ``class_id``), ``suppressed_rows`` (``position`` of the table, ``row``) and
-``occurrences`` (``person``, ``class_id``, ``known_row``, ``copy``): equal known rows of a person are numbered up to m.
+Equal known rows of a person are numbered up to m. An *occurrence* is a number for a class, a known row and this number,
+its copy: who has the second copy of a row has it twice. A combination is occurrences of different known rows, whose
+copies are m together at most.
+
+Tables: ``kept_persons`` (``person``, ``class_id``), ``suppressed_rows`` (``position`` of the table, ``row``),
+``occurrences`` (``person``, ``occurrence``), and the combinations of two and three known rows, ``combinations_2`` and
+``combinations_3`` (``person``, ``occurrence``, ``second_occurrence``, ``third_occurrence``).
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.linked.records import LinkedRecords
+from sqlanon.linked.records import LinkedRecords, LinkedTable
 from sqlanon.policy.linked import Known
 from sqlanon.support.coding import Levels, code_column, dense_rank, level_leaves
 from sqlanon.support.expressions import (
@@ -36,8 +41,11 @@ from sqlanon.support.expressions import (
     union_all,
 )
 
-MOST_CODES = 2**62
-"""The most combinations of codes that are packed into one number."""
+MOST_OCCURRENCES = 2**62
+"""The most combinations of a class, a known row and a copy; where codes have more, they are numbered by rank."""
+
+MOST_KNOWN_ROWS = 2**30
+"""The most combinations of the codes of a row that are packed into one number without a rank."""
 
 MOST_COPIES = 2**15 - 1
 """The most equal rows of a person that are told apart, where an attacker knows all rows."""
@@ -46,60 +54,88 @@ _CLASSES = template("SELECT person, :class_id AS class_id FROM :persons AS perso
 
 _OCCURRENCES = template("""
     WITH counted AS (
-        SELECT person, class_id, known_row, least(count(*), :known) AS copies
+        SELECT person, class_row, least(count(*), :most_copies) AS copies
+        FROM (
+            SELECT person, class_id * :row_numbers + known_row AS class_row
+            FROM :known_rows AS known_rows
+            JOIN :kept_persons AS kept USING (person)
+        ) AS rows
+        GROUP BY person, class_row
+    )
+    SELECT person, class_row * :copy_numbers + unnest(range(1, copies + 1)) AS occurrence FROM counted
+""")
+
+_WEAK_PERSONS = template("""
+    WITH unsupported AS (SELECT :keys FROM :combinations AS c GROUP BY :keys HAVING count(*) < :k)
+    SELECT DISTINCT person FROM :combinations AS c SEMI JOIN unsupported USING (:keys)
+""")
+
+_WEAKENED_PERSONS = template("""
+    WITH left_combinations AS (SELECT DISTINCT :keys FROM :combinations AS c SEMI JOIN :removed AS r USING (person)),
+    remaining AS (
+        SELECT c.*
+        FROM :combinations AS c
+        SEMI JOIN left_combinations USING (:keys)
+        ANTI JOIN :removed AS r USING (person)
+    ),
+    unsupported AS (SELECT :keys FROM remaining AS r GROUP BY :keys HAVING count(*) < :k)
+    SELECT person FROM remaining AS r SEMI JOIN unsupported USING (:keys)
+""")
+
+_WEAK_SUMS = template("""
+    WITH sums AS (
+        SELECT
+            person,
+            count(*) AS row_count,
+            sum(known_row) AS row_sum,
+            sum(known_row % 1009 * (known_row % 1013)) AS product_sum
         FROM :known_rows AS known_rows
-        JOIN :kept_persons AS kept USING (person)
-        GROUP BY person, class_id, known_row
+        SEMI JOIN :kept_persons AS kept USING (person)
+        GROUP BY person
+    ),
+    persons AS (
+        SELECT kept.person, kept.class_id, sums.row_count, sums.row_sum, sums.product_sum
+        FROM :kept_persons AS kept
+        LEFT JOIN sums ON kept.person = sums.person
     )
-    SELECT person, class_id, known_row, unnest(range(1, copies + 1))::SMALLINT AS copy
-    FROM counted
+    SELECT persons.person
+    FROM persons
+    JOIN (
+        SELECT class_id, row_count, row_sum, product_sum
+        FROM persons
+        GROUP BY class_id, row_count, row_sum, product_sum
+        HAVING count(*) < :k
+    ) AS rare
+        ON persons.class_id = rare.class_id
+        AND persons.row_count IS NOT DISTINCT FROM rare.row_count
+        AND persons.row_sum IS NOT DISTINCT FROM rare.row_sum
+        AND persons.product_sum IS NOT DISTINCT FROM rare.product_sum
 """)
 
-_SMALL_CLASSES = template("""
-    SELECT person, class_id
-    FROM :kept_persons AS kept
-    SEMI JOIN (
-        SELECT class_id FROM :kept_persons AS counted GROUP BY class_id HAVING count(*) < :k
-    ) AS small USING (class_id)
-""")
-
-_SINGLES = template("""
-    SELECT person, class_id, known_row AS row_1, copy AS copy_1 FROM :occurrences AS a WHERE copy = 1
-""")
-
-# A combination lists its rows in ascending order. The second copy of a row follows the first.
 _PAIRS = template("""
-    SELECT
-        a.person, a.class_id, a.known_row AS row_1, a.copy AS copy_1, b.known_row AS row_2, b.copy AS copy_2
-    FROM :occurrences AS a
-    JOIN :occurrences AS b ON a.person = b.person AND (
-        (b.known_row > a.known_row AND b.copy = 1) OR (b.known_row = a.known_row AND b.copy = 2)
+    WITH occurrences AS (
+        SELECT person, occurrence, occurrence % :copy_numbers AS copy
+        FROM :occurrences AS o
+        WHERE occurrence % :copy_numbers < :known
     )
-    WHERE a.copy = 1
+    SELECT a.person, a.occurrence, b.occurrence AS second_occurrence
+    FROM occurrences AS a
+    JOIN occurrences AS b
+        ON a.person = b.person AND b.occurrence - b.copy > a.occurrence - a.copy AND a.copy + b.copy <= :known
 """)
 
 _TRIPLES = template("""
-    SELECT
-        a.person, a.class_id, a.known_row AS row_1, a.copy AS copy_1, b.known_row AS row_2, b.copy AS copy_2,
-        c.known_row AS row_3, c.copy AS copy_3
-    FROM :occurrences AS a
-    JOIN :occurrences AS b ON a.person = b.person AND (
-        (b.known_row > a.known_row AND b.copy = 1) OR (b.known_row = a.known_row AND b.copy = 2)
-    )
-    JOIN :occurrences AS c ON a.person = c.person AND (
-        (c.known_row > b.known_row AND c.copy = 1) OR (c.known_row = b.known_row AND c.copy = b.copy + 1)
-    )
-    WHERE a.copy = 1
+    WITH occurrences AS (SELECT person, occurrence FROM :occurrences AS o WHERE occurrence % :copy_numbers = 1)
+    SELECT a.person, a.occurrence, b.occurrence AS second_occurrence, c.occurrence AS third_occurrence
+    FROM occurrences AS a
+    JOIN occurrences AS b ON a.person = b.person AND b.occurrence > a.occurrence
+    JOIN occurrences AS c ON b.person = c.person AND c.occurrence > b.occurrence
 """)
-
-COMBINATIONS = {1: _SINGLES, 2: _PAIRS, 3: _TRIPLES}
-"""By size, the combinations of known rows that persons support: ``person``, ``class_id``, and ``row_i`` and ``copy_i``
-for each known row."""
 
 
 def combination_keys(size: int) -> list[str]:
-    """The columns that identify a combination of a size."""
-    return ["class_id", *(f"{part}_{i}" for i in range(1, size + 1) for part in ("row", "copy"))]
+    """The columns that identify a combination of a number of known rows; of none, the class."""
+    return ["occurrence", "second_occurrence", "third_occurrence"][:size] or ["class_id"]
 
 
 class Snapshot:
@@ -113,6 +149,10 @@ class Snapshot:
         self.suppresses_rows = False
         """Whether child rows may be suppressed by themselves."""
         self.levels: Levels = ()
+        self.row_numbers = 1
+        """The known rows have lower numbers than this."""
+        self.copy_numbers = (MOST_COPIES if known == "all" else known) + 1
+        """The copies of a known row have lower numbers than this, from 1."""
         self._made: list[exp.Table] = []
 
     # --- Tables
@@ -137,26 +177,49 @@ class Snapshot:
             self.runner.engine.execute(drop_table(target.copy()))
         self._made.clear()
         self.levels = levels
+        self.row_numbers = max(1, sum(self._pack_known_row(table)[1] for table in self.records.tables[1:]))
         self.create(self.suppressed_rows, template("SELECT 0::TINYINT AS position, 0::INTEGER AS row LIMIT 0")())
         self.restore_persons()
 
     def restore_persons(self) -> None:
         """Keep all persons again, with the rows that are not suppressed by themselves."""
         persons = self.records.tables[0]
-        class_id, _ = self.pack(persons.own)
+        most_classes = MOST_OCCURRENCES // (self.row_numbers * self.copy_numbers)
+        class_id = cast(self.pack(persons.own, persons.rows, most_classes)[0], "BIGINT")
         self.create(self.kept_persons, _CLASSES(class_id=class_id, persons=persons.records))
 
-    def count_occurrences(self) -> None:
-        """Count the known rows of the kept persons."""
-        copies = MOST_COPIES if self.known == "all" else self.known
-        query = _OCCURRENCES(known_rows=self.released_known_rows(), kept_persons=self.kept_persons, known=copies)
+    def count_occurrences(self, persons: exp.Expr | None = None) -> None:
+        """Number the known rows of the kept persons, or of a part of them (``person``, ``class_id``)."""
+        query = _OCCURRENCES(
+            known_rows=self.released_known_rows(),
+            kept_persons=self.kept_persons if persons is None else persons,
+            most_copies=self.copy_numbers - 1,
+            row_numbers=self.row_numbers,
+            copy_numbers=self.copy_numbers,
+        )
         self.create(self.occurrences, query)
 
+    def combinations(self, size: int, occurrences: exp.Table) -> exp.Query:
+        """The combinations of a number of known rows that persons support: ``person`` and `combination_keys`."""
+        if size == 1:
+            return template("SELECT person, occurrence FROM :occurrences AS o")(occurrences=occurrences)
+        if size == 2:
+            return _PAIRS(occurrences=occurrences, copy_numbers=self.copy_numbers, known=self.known)
+        return _TRIPLES(occurrences=occurrences, copy_numbers=self.copy_numbers)
+
+    def combination_table(self, size: int) -> exp.Table:
+        """The table of the combinations of a number of known rows; of none, the kept persons with their classes."""
+        return (self.kept_persons, self.occurrences, self.work("combinations_2"), self.work("combinations_3"))[size]
+
+    def create_combinations(self, size: int) -> None:
+        """Store the combinations of two or three known rows."""
+        self.create(self.combination_table(size), self.combinations(size, self.occurrences))
+
     def remove(self, persons: exp.Table) -> int:
-        """Remove persons, with their occurrences; return their number."""
+        """Remove persons, with their combinations; return their number."""
         removed = self.count(persons)
         if removed:
-            for target in (self.kept_persons, self.occurrences):
+            for target in map(self.combination_table, range(4)):
                 if target in self._made:
                     chosen = subquery(select([col("person")], persons.copy()))
                     condition = exp.In(this=col("person"), query=chosen)
@@ -196,7 +259,7 @@ class Snapshot:
         parts: list[exp.Query] = []
         offset = 0
         for position, table in enumerate(self.records.tables[1:], 1):
-            code, count = self.pack(table.known, table.rows)
+            code, count = self._pack_known_row(table)
             place = as_column(cast(number(position), "TINYINT"), "position")
             known_row = as_column(cast(code, "BIGINT") + number(offset), "known_row")
             parts.append(select([place, *cols(("row", "parent", "person")), known_row], table.records.copy()))
@@ -219,8 +282,14 @@ class Snapshot:
         released = template("SELECT * FROM :rows AS r ANTI JOIN :suppressed AS s USING (position, row)")
         return subquery(released(rows=self.all_known_rows, suppressed=self.suppressed_rows), "known_rows")
 
-    def pack(self, attributes: Sequence[int], rows: int | None = None) -> tuple[exp.Expr, int]:
-        """A number for each combination of codes at the levels, and a bound of these numbers."""
+    def _pack_known_row(self, table: LinkedTable) -> tuple[exp.Expr, int]:
+        return self.pack(table.known, table.rows, MOST_KNOWN_ROWS)
+
+    def pack(self, attributes: Sequence[int], rows: int, most: int) -> tuple[exp.Expr, int]:
+        """A number for each combination of codes at the levels, from 0, and a bound of these numbers.
+
+        The combinations that ``rows`` rows have are ranked if there can be more than ``most``.
+        """
         counts = {
             i: self.records.code_counts[i][self.levels[i]]
             for i in attributes
@@ -228,8 +297,8 @@ class Snapshot:
         }
         size = math.prod(counts.values())
         codes = {i: col(code_column(i, self.levels[i])) for i in counts}
-        if size >= MOST_CODES // (len(self.records.tables) + 1):
-            return dense_rank([*codes.values()], "BIGINT"), self.records.persons if rows is None else rows
+        if size > most:
+            return dense_rank([*codes.values()], "BIGINT"), rows + 1
         code: exp.Expr = number(0)
         for i, count in counts.items():
             code = cast(codes[i], "BIGINT") + number(count) * exp.Paren(this=code)
@@ -237,48 +306,49 @@ class Snapshot:
 
     # --- Persons with an unsupported combination
 
-    def small_classes(self, changed: exp.Table | None = None) -> exp.Select:
-        """The persons in classes of fewer than k persons; of all classes, or of those that changed."""
-        return _SMALL_CLASSES(kept_persons=self._within(self.kept_persons, changed), k=self.k)
+    def weak_persons(self, size: int) -> exp.Select:
+        """The persons with a combination of this number of known rows that fewer than k persons support."""
+        keys = cols(combination_keys(size))
+        return _WEAK_PERSONS(combinations=self.combination_table(size), keys=keys, k=self.k)
 
-    def weak_persons(self, size: int, changed: exp.Table | None = None) -> exp.Select:
-        """The persons with a combination of this size that fewer than k persons support."""
-        combinations = COMBINATIONS[size](occurrences=self._within(self.occurrences, changed))
-        return template("""
-            WITH combinations AS (:combinations),
-            unsupported AS (SELECT :keys FROM combinations AS c GROUP BY :keys HAVING count(*) < :k)
-            SELECT DISTINCT c.person, c.class_id
-            FROM combinations AS c
-            SEMI JOIN unsupported ON :same
-        """)(
-            combinations=combinations,
-            keys=cols(combination_keys(size)),
+    def weakened_persons(self, most: int, removed: exp.Table) -> exp.Query:
+        """The persons with a combination of up to ``most`` known rows that has too few without the removed persons.
+
+        The removed persons are still in the tables. Only their combinations are counted again.
+        """
+        parts = [
+            _WEAKENED_PERSONS(
+                combinations=self.combination_table(size),
+                keys=cols(combination_keys(size)),
+                removed=removed,
+                k=self.k,
+            )
+            for size in range(most + 1)
+        ]
+        return template("SELECT DISTINCT person FROM :weak AS weak")(weak=subquery(union_all(*parts)))
+
+    def weak_sums(self, part: exp.Expr | None = None) -> exp.Select:
+        """The persons whose number of known rows and sums of them fewer than k persons have."""
+        return _WEAK_SUMS(
+            known_rows=self.released_known_rows(),
+            kept_persons=self.kept_persons if part is None else part,
             k=self.k,
-            same=equal_values(combination_keys(size), "c", "unsupported"),
         )
 
-    def _within(self, relation: exp.Table, changed: exp.Table | None) -> exp.Expr:
-        if changed is None:
-            return relation.copy()
-        in_changed = template("SELECT * FROM :rows AS r SEMI JOIN :changed AS changed USING (class_id)")
-        return subquery(in_changed(rows=relation, changed=changed))
-
-    def weak_signatures(self) -> exp.Select:
-        """The persons whose signature fewer than k persons have."""
-        signatures, names = self.signatures()
+    def weak_signatures(self, part: exp.Expr | None = None) -> exp.Select:
+        """The persons whose signature fewer than k persons have, of the kept persons or of a part of them."""
+        signatures, names = self.signatures(part=self.kept_persons if part is None else part)
         return template("""
             WITH signatures AS (:signatures),
             small AS (SELECT :key FROM signatures AS s GROUP BY :key HAVING count(*) < :k)
-            SELECT s.person, s.class_id FROM signatures AS s JOIN small ON :same
+            SELECT s.person FROM signatures AS s JOIN small ON :same
         """)(signatures=signatures, key=cols(names), k=self.k, same=same_values(names, "s", "small"))
 
-    def signatures(self, units: exp.Table | None = None) -> tuple[exp.Select, list[str]]:
-        """The signature of each kept person, or of each unit, and the columns that make it: the class, and by table of
-        direct child rows their sorted signatures."""
+    def signatures(self, units: exp.Table | None = None, part: exp.Expr | None = None) -> tuple[exp.Select, list[str]]:
+        """The signature of each unit, or of each person of a part, and the columns that make it: the class, and by
+        table of direct child rows their sorted signatures."""
         names = ["class_id"]
-        query = template("SELECT owner.person, owner.class_id FROM :persons AS owner")(
-            persons=units or self.kept_persons
-        )
+        query = template("SELECT owner.person, owner.class_id FROM :persons AS owner")(persons=units or part)
         if units is not None:
             query = query.select(col("unit", "owner"), copy=False)
         for position, table in enumerate(self.records.tables):
@@ -288,22 +358,26 @@ class Snapshot:
                 if units is not None:
                     on = exp.And(this=on, expression=col("unit", "owner").eq(col("unit", name)))
                 query = query.select(as_column(col("signatures", name), name), copy=False)
-                listed = subquery(self._listed_children(position, units), name)
+                listed = subquery(self._listed_children(position, units, part), name)
                 query = query.join(listed, on=on, join_type="left", copy=False)
                 names.append(name)
         return query, names
 
-    def _listed_children(self, position: int, units: exp.Table | None) -> exp.Select:
+    def _listed_children(self, position: int, units: exp.Table | None, part: exp.Expr | None) -> exp.Select:
         """By unit and parent row, the sorted signatures of its rows in a table: ``parent`` and ``signatures``."""
         listed = template("SELECT :keys, list_sort(list(signature)) AS signatures FROM :rows AS r GROUP BY :keys")
-        return listed(keys=cols(_parent_keys(units)), rows=subquery(self._row_signatures(position, units), "r"))
+        return listed(keys=cols(_parent_keys(units)), rows=subquery(self._row_signatures(position, units, part), "r"))
 
-    def _row_signatures(self, position: int, units: exp.Table | None) -> exp.Select:
+    def _row_signatures(self, position: int, units: exp.Table | None, part: exp.Expr | None) -> exp.Select:
         """``parent`` and ``signature``: a number for each distinct row of a table with its nested child rows."""
         table, keys = self.records.tables[position], _parent_keys(units)
-        code, _ = self.pack(table.own, table.rows)
+        code, _ = self.pack(table.own, table.rows, MOST_OCCURRENCES)
         output = [*cols(keys), col("row"), as_column(cast(code, "BIGINT"), "code")]
-        rows = select(output, self.released_rows(position, units))
+        released = self.released_rows(position, units)
+        if part is not None:
+            of_part = template("SELECT r.* FROM :rows AS r SEMI JOIN :part AS part USING (person)")
+            released = subquery(of_part(rows=released, part=part), "r")
+        rows = select(output, released)
         children = [child for child, other in enumerate(self.records.tables) if other.parent is table]
         if not children:
             return template("SELECT :keys, code AS signature FROM :rows AS rows")(keys=cols(keys), rows=rows)
@@ -315,7 +389,7 @@ class Snapshot:
             if units is not None:
                 on = exp.And(this=on, expression=col("unit", "rows").eq(col("unit", name)))
             query = query.select(as_column(col("signatures", name), name), copy=False)
-            listed = subquery(self._listed_children(child, units), name)
+            listed = subquery(self._listed_children(child, units, part), name)
             query = query.join(listed, on=on, join_type="left", copy=False)
             names.append(name)
         rank = dense_rank([col("code", "nested"), *cols(names, "nested")], "BIGINT")

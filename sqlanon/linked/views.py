@@ -33,7 +33,7 @@ def quoted_values(columns: Sequence[str]) -> exp.Expr:
 def _row_query(manifest: LinkedManifest, claims: TableClaims, database: str | None = None) -> exp.Select:
     """The rows of a table with ``row_key``, ``person``, ``class`` and ``known_row``: the quasi-identifiers of the row
     and of its ancestors below the person."""
-    values, key = quoted_values(claims.quasi_identifiers), _first_column(claims.key)
+    values, key = quoted_values(claims.quasi_identifiers), first_column(claims.key)
     rows = _rows_table(manifest, claims, database)
     if claims.parent is None:
         persons = template(
@@ -44,7 +44,7 @@ def _row_query(manifest: LinkedManifest, claims: TableClaims, database: str | No
     described = template(
         "SELECT :key AS row_key, :reference AS parent_key, concat(:name, '(', :values, ')') AS own FROM :rows AS rows"
     )
-    own = described(key=key, reference=_first_column(claims.references), name=claims.name, values=values, rows=rows)
+    own = described(key=key, reference=first_column(claims.references), name=claims.name, values=values, rows=rows)
     return template("""
         SELECT child.row_key, parent.person, parent.class, concat(parent.known_row, child.own) AS known_row
         FROM :own AS child
@@ -52,7 +52,7 @@ def _row_query(manifest: LinkedManifest, claims: TableClaims, database: str | No
     """)(own=own, parents=_row_query(manifest, parent, database))
 
 
-def _first_column(columns: Sequence[str]) -> exp.Expr:
+def first_column(columns: Sequence[str]) -> exp.Expr:
     """A column with the new key: all columns of a key have the same number."""
     return col(columns[0]) if columns else cast(exp.null(), "BIGINT")
 
@@ -96,8 +96,8 @@ def _whole_rows(manifest: LinkedManifest, claims: TableClaims, database: str | N
         SELECT :key AS row_key, :reference AS parent_key, concat(:name, '(', :values, ')') AS whole_row
         FROM :rows AS rows
     """)(
-        key=_first_column(claims.key),
-        reference=_first_column(claims.references),
+        key=first_column(claims.key),
+        reference=first_column(claims.references),
         name=claims.name,
         values=quoted_values(claims.quasi_identifiers),
         rows=_rows_table(manifest, claims, database),
