@@ -535,6 +535,7 @@ def verify(
     policy: opt.VerifyPolicy = None,
     settings: opt.Settings = None,
     table: opt.ServerTable = None,
+    schema: opt.ServerSchema = None,
     sha256: opt.Sha256 = None,
     as_json: opt.AsJson = False,
     memory_limit: opt.MemoryLimit = None,
@@ -547,7 +548,7 @@ def verify(
     from sqlanon.linked.targets.base import find_location, verify_tables
     from sqlanon.publish.targets.base import release_location
 
-    if (location := find_location(release)) is not None:
+    if (location := find_location(release, schema)) is not None:
         for_one_table = {"--policy": policy, "--set": settings, "--table": table, "--sha256": sha256}
         refuse_linked_options(release, for_one_table)
         with show_progress("verifying the release"):

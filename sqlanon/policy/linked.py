@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from sqlanon.errors import PolicyError, Problem
+from sqlanon.places.addresses import PostgresAddress
 from sqlanon.places.databases import DatabaseLocation, DataFiles
 from sqlanon.policy.models import Policy, read_file, without_file_folders
 from sqlanon.policy.privacy import PrivacySection
@@ -200,12 +201,16 @@ class LinkedSearch(SparseSection):
 class LinkedRelease(SparseSection):
     """The location of the released tables, which have the names of the policy's tables."""
 
-    LOCATION_KEYS: ClassVar = ("database", "folder")
+    LOCATION_KEYS: ClassVar = ("database", "folder", "postgres")
 
     database: FilePath | None = policy_key("a DuckDB file, written anew", example="release.duckdb")
     folder: FilePath | None = policy_key(
         "a folder of Parquet files, one for each table, in place of a database", example="release"
     )
+    postgres: PostgresAddress | None = policy_key(
+        "a PostgreSQL server, in place of a file: its address without a password, or env:NAME", example="env:WAREHOUSE"
+    )
+    schema_name: Name | None = policy_key("the schema in PostgreSQL, which has no other tables", example="release")
 
     @property
     def has_location(self) -> bool:
@@ -215,6 +220,10 @@ class LinkedRelease(SparseSection):
     def _flaws(self) -> Iterator[Flaw]:
         if len(given := [key for key in self.LOCATION_KEYS if getattr(self, key) is not None]) > 1:
             yield (given[1],), f"give {' = ... or '.join(given)} = ...: only one"
+        if self.postgres is not None and self.schema_name is None:
+            yield ("schema_name",), 'is missing: name the schema of the released tables, schema_name = "release"'
+        if self.postgres is None and self.schema_name is not None:
+            yield ("schema_name",), "is for a release in PostgreSQL: add postgres = ..., or leave it out"
         if self.folder is not None and self.folder.suffix:
             yield ("folder",), f"names a folder, which has no ending, and {self.folder.name!r} has one"
 

@@ -79,7 +79,7 @@ def _replace_output(tree: Mapping[str, Any], output: Path, problems: list[Proble
     release = tree.get("release", {})
     if not isinstance(release, Mapping):
         return dict(tree)
-    dropped = {*(LinkedRelease if is_linked(tree) else ReleaseSection).LOCATION_KEYS}
+    dropped = {*(LinkedRelease if is_linked(tree) else ReleaseSection).LOCATION_KEYS, "schema_name"}
     if release.get("postgres") or release.get("spark"):
         dropped.add("table")  # its schema is on the server
     retained = {name: value for name, value in release.items() if name not in dropped}

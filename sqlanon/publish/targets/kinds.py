@@ -117,6 +117,7 @@ register(
         takes=_is_in_section("postgres"),
         reads=lambda release: isinstance(release, str) and is_postgres(release),
         recorded=is_postgres_location,
+        linked_module="sqlanon.linked.targets.postgres",
         writes="a new table in PostgreSQL",
     )
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 from sqlglot import exp
 
@@ -25,7 +26,7 @@ from sqlanon.publish.targets.server import (
     columns_of_table,
     version_number,
 )
-from sqlanon.release.manifest import Manifest, version_name
+from sqlanon.release.manifest import Manifest, ReleasedColumn, version_name
 from sqlanon.release.sentences import comment_on_release
 from sqlanon.support.checks import Check, check_faults
 from sqlanon.support.expressions import quote_name
@@ -69,7 +70,29 @@ def check_catalog(
     server: PostgresEngine, location: ServerLocation, manifest: Manifest, relations: Relations | None = None
 ) -> list[Check]:
     """Check a release against the catalog; ``relations`` are those that are read if their names can be replaced."""
-    return _CatalogAudit(server, location, manifest, relations or Relations.by_name(server, location)).checks()
+    audit = _CatalogAudit(server, location, manifest, relations or Relations.by_name(server, location))
+    return [*audit.checks_of_table(), audit.check_comments(manifest), audit.check_privileges(), audit.check_schema()]
+
+
+class CatalogClaims(Protocol):
+    """The claims of a manifest about one table that the catalog can show."""
+
+    @property
+    def table_name(self) -> str: ...
+    @property
+    def columns(self) -> Sequence[ReleasedColumn]: ...
+    @property
+    def version(self) -> int | None: ...
+    @property
+    def types(self) -> Mapping[str, str]: ...
+
+
+def check_table_of_several(
+    server: PostgresEngine, location: ServerLocation, claims: CatalogClaims, relations: Relations
+) -> list[Check]:
+    """Check one of several tables against the catalog; no comments belong to it."""
+    audit = _CatalogAudit(server, location, claims, relations)
+    return [*audit.checks_of_table(), audit.check_no_comments(), audit.check_privileges(), audit.check_schema()]
 
 
 def find_manifest_table_flaws(server: PostgresEngine, number: int | None) -> str:
@@ -101,24 +124,16 @@ def refuse_unsafe_manifest_table(server: PostgresEngine, schema: str, number: in
 class _CatalogAudit:
     server: PostgresEngine
     location: ServerLocation
-    manifest: Manifest
+    claims: CatalogClaims
     relations: Relations
 
-    def checks(self) -> list[Check]:
-        return [
-            self._check_view(),
-            self._check_table(),
-            self._check_versions(),
-            self._check_manifest_table(),
-            self._check_comments(),
-            self._check_privileges(),
-            self._check_schema(),
-        ]
+    def checks_of_table(self) -> list[Check]:
+        return [self._check_view(), self._check_table(), self._check_versions(), self._check_manifest_table()]
 
     @cached_property
     def table_name(self) -> str:
         """The table of the version in the manifest."""
-        name, version = self.location.name, self.manifest.version
+        name, version = self.location.name, self.claims.version
         return name if version is None else version_name(name, version)
 
     @cached_property
@@ -141,7 +156,7 @@ class _CatalogAudit:
         name, view = self.location.name, self.numbers[self.location.name]
         relations = [number for (number,) in self.server.rows(ps.relations_read(), [view])]
         query = self.server.rows(ps.view_query(), [view])[0][0] if relations else ""
-        columns = [column.name for column in self.manifest.columns]
+        columns = [column.name for column in self.claims.columns]
         description = columns_of_table(self.table_name)
         if relations != [self.numbers[self.table_name]] or not ps.is_view_of(query, columns, self.table_name):
             return Check("view", False, f"{name!r} is not a view of {description}")
@@ -152,7 +167,7 @@ class _CatalogAudit:
 
     def _check_table(self) -> Check:
         """Check that the table behind the view is plain and has the released columns only."""
-        types = {name: pg.from_duckdb_type(type_) for name, type_ in self.manifest.types.items()}
+        types = {name: pg.from_duckdb_type(type_) for name, type_ in self.claims.types.items()}
         # Another type, and its casts, could be defined by the publisher.
         if unsupported := [name for name, type_ in types.items() if type_ is None]:
             names = ", ".join(map(repr, unsupported))
@@ -185,7 +200,7 @@ class _CatalogAudit:
 
     def _check_manifest_table(self) -> Check:
         """Check that the manifest table is plain and has one manifest of the release, of its version."""
-        name, version, flaws = self.location.name, self.manifest.version, []
+        name, version, flaws = self.location.name, self.claims.version, []
         if table_flaws := find_manifest_table_flaws(self.server, self.relations.manifests_number):
             flaws.append(f"{MANIFEST!r} {table_flaws}")
         query = ps.select_manifest(manifests=self.relations.manifests.copy())
@@ -194,11 +209,11 @@ class _CatalogAudit:
             flaws.append(f"there are {len(versions)} manifests of {name!r}")
         elif versions != [version]:
             flaws.append(f"it is of version {version}, but stored as version {versions[0]}")
-        if self.manifest.table_name != name:
+        if self.claims.table_name != name:
             flaws.append("it belongs to a release with another name")
         return check_faults("one manifest", flaws, "one, of this version")
 
-    def _check_comments(self) -> Check:
+    def check_comments(self, manifest: Manifest) -> Check:
         """Check that the comments on the view follow from the manifest, and that nothing else has comments."""
         name, rows = self.location.name, self.server.rows
         comments = {relation: dict(rows(ps.relation_comments(), [n])) for relation, n in self.numbers.items()}
@@ -209,8 +224,8 @@ class _CatalogAudit:
         ]
         foreign_comments = [row for number in self.numbers.values() for row in rows(ps.foreign_comments(), [number])]
         flaws += [f"{description} was not written by sqlanon: remove it" for (description,) in foreign_comments]
-        comment = comment_on_release(self.manifest, f"{self.location.schema}.{MANIFEST}")
-        expected, actual = {"": comment, **column_comments(self.manifest)}, comments[name]
+        comment = comment_on_release(manifest, f"{self.location.schema}.{MANIFEST}")
+        expected, actual = {"": comment, **column_comments(manifest)}, comments[name]
         differences = [
             f"that of column {column!r} was not written by sqlanon" if column else f"that of {name!r} was not"
             for column in sorted(expected.keys() | actual.keys())
@@ -218,9 +233,16 @@ class _CatalogAudit:
         ]
         if flaws:
             return check_faults("comments", [*flaws, *differences], "unchanged")
-        return check_wording("comments", differences, "unchanged", self.manifest)
+        return check_wording("comments", differences, "unchanged", manifest)
 
-    def _check_privileges(self) -> Check:
+    def check_no_comments(self) -> Check:
+        """Check that nothing of the release has comments."""
+        rows = self.server.rows
+        flaws = [f"of {name!r}" for name, n in self.numbers.items() if rows(ps.relation_comments(), [n])]
+        flaws += [description for n in self.numbers.values() for (description,) in rows(ps.foreign_comments(), [n])]
+        return check_faults("comments", flaws, "none")
+
+    def check_privileges(self) -> Check:
         """Check that readers only have the view, that they cannot change anything, and that one role owns all."""
         properties = {name: self.server.rows(ps.relation_properties(), [n]) for name, n in self.numbers.items()}
         owners = {name: rows[0][2] for name, rows in properties.items() if rows}
@@ -236,7 +258,7 @@ class _CatalogAudit:
             "rights", dict.fromkeys(flaws), "only the owner can change the release; readers read the view"
         )
 
-    def _check_schema(self) -> Check:
+    def check_schema(self) -> Check:
         """Report objects in the schema, or built on the release, that belong to no release."""
         rows = self.server.rows
         contents = rows(ps.schema_contents(), [self.schema_number])

@@ -105,7 +105,7 @@ class PostgresLocation(ServerLocation):
                 if relation_number(server, self.schema, MANIFEST) is None:
                     return []
             with _locked_relations(server, self, needs_view=False) as relations:
-                rows = _read_manifest_rows(server, self, relations)
+                rows = read_manifest_rows(server, self, relations)
         return parse_manifests(manifest_json for _, manifest_json in rows)
 
     def rows(self, engine: DuckDBEngine, manifest: Manifest, alias: str = COPIED) -> AbstractContextManager[exp.Table]:
@@ -139,7 +139,7 @@ class PostgresLocation(ServerLocation):
         A view, an index or a policy can call functions of other users with the privileges of the reader.
         """
         with self.opened_server() as server, _locked_relations(server, self) as relations:
-            rows = _read_manifest_rows(server, self, relations)
+            rows = read_manifest_rows(server, self, relations)
             if not rows:
                 raise self.manifest_is_missing()
             with self.translate_manifest_errors():
@@ -279,37 +279,54 @@ def types_of(server: PostgresEngine, relation: exp.Table) -> dict[str, str]:
 def _locked_relations(
     server: PostgresEngine, location: PostgresLocation, needs_view: bool = True
 ) -> Iterator[Relations]:
-    """Lock the relations of a release in a read-only transaction.
+    """Lock the relations of a release of one table in a read-only transaction."""
+    with lock_relations(server, [location], needs_view) as relations:
+        yield relations[0]
+
+
+@contextmanager
+def lock_relations(
+    server: PostgresEngine, locations: Sequence[PostgresLocation], needs_views: bool = True
+) -> Iterator[list[Relations]]:
+    """Lock the relations of releases of one schema in a read-only transaction.
 
     The owner of a schema can rename it and create another under its name, whatever is locked. A schema of another user
     is therefore read through temporary views, which refer to relations by number.
     """
+    schema = locations[0].schema
     with server.read_only_committed(ReleaseError):
-        schemas = server.rows(ps.schema_properties(), [location.schema])
+        schemas = server.rows(ps.schema_properties(), [schema])
         if schemas and not schemas[0][1]:
-            raise ReleaseError(f"this user may not use the schema {location.schema!r}: GRANT USAGE ON SCHEMA")
+            raise ReleaseError(f"this user may not use the schema {schema!r}: GRANT USAGE ON SCHEMA")
         if not schemas or schemas[0][3]:
-            relations = Relations.by_name(server, location)
-            _refuse_unreadable(server, location, relations, needs_view)
-            numbers = {relations.manifests: relations.manifests_number}
-            numbers |= {location.table: relations.view_number} if needs_view else {}
+            numbers: dict[exp.Table, int | None] = {}
+            for location in locations:
+                relations = Relations.by_name(server, location)
+                _refuse_unreadable(server, location, relations, needs_views)
+                numbers |= {relations.manifests: relations.manifests_number}
+                numbers |= {location.table: relations.view_number} if needs_views else {}
             for relation, number in numbers.items():
                 if server.rows(ps.relation_properties(), [number])[0][0] in ps.LOCKABLE_KINDS:
                     server.execute(ps.lock_relation(relation, ps.READ_LOCK))
             # Other relations may have had these names before the locks.
-            yield Relations.by_name(server, location)
+            yield [Relations.by_name(server, location) for location in locations]
             return
     with server.rolled_back_unless_committed(ReleaseError):
-        _refuse_without_temporary_views(server, location, schemas[0][2])
-        _refuse_unreadable(server, location, Relations.by_name(server, location), needs_view)
-        view, view_number = location.table, None
-        if needs_view:
-            view, view_number = _create_view_by_number(server, "sqlanon release", location.table)
-        manifests, number = _create_view_by_number(server, "sqlanon manifests", ps.manifests(location.schema))
-        if needs_view and schema_number(server, view_number) != schema_number(server, number):
-            raise ReleaseError(f"the schema {location.schema!r} was replaced while it was read: repeat the command")
+        _refuse_without_temporary_views(server, locations[0], schemas[0][2])
+        for location in locations:
+            _refuse_unreadable(server, location, Relations.by_name(server, location), needs_views)
+        views = [
+            _create_view_by_number(server, f"sqlanon release {i}", location.table)
+            if needs_views
+            else (location.table, None)
+            for i, location in enumerate(locations)
+        ]
+        manifests, number = _create_view_by_number(server, "sqlanon manifests", ps.manifests(schema))
+        schema_numbers = {schema_number(server, n) for n in (number, *(n for _, n in views if needs_views))}
+        if len(schema_numbers) > 1:
+            raise ReleaseError(f"the schema {schema!r} was replaced while it was read: repeat the command")
         server.execute(exp.Command(this="SET", expression="TRANSACTION READ ONLY"))
-        yield Relations(view_number, view, number, manifests)
+        yield [Relations(view_number, view, number, manifests) for view, view_number in views]
 
 
 def _refuse_without_temporary_views(server: PostgresEngine, location: PostgresLocation, owner: str) -> None:
@@ -345,7 +362,7 @@ def _create_view_by_number(server: PostgresEngine, name: str, relation: exp.Tabl
     return view, numbers[0] if len(numbers) == 1 else None
 
 
-def _read_manifest_rows(
+def read_manifest_rows(
     server: PostgresEngine, location: PostgresLocation, relations: Relations
 ) -> list[tuple[int, str]]:
     """Read version and manifest of a release, from a table that is checked before and after it is locked."""

@@ -30,6 +30,7 @@ create_manifest_table = _query("CREATE TABLE :manifests (table_name text PRIMARY
 select_manifest = _query("SELECT version, manifest FROM :manifests WHERE table_name = $1 ORDER BY version")
 """Version and manifest of the release named ``$1``."""
 list_releases = _query("SELECT table_name, version FROM :manifests ORDER BY table_name")
+list_manifests = _query("SELECT table_name, manifest FROM :manifests ORDER BY table_name")
 delete_manifest = _query("DELETE FROM :manifests WHERE table_name = $1")
 insert_manifest = _query("INSERT INTO :manifests (table_name, version, manifest) VALUES ($1, $2::integer, $3)")
 

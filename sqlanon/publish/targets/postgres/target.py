@@ -71,12 +71,13 @@ class PostgresTarget(ServerTarget):
             server.rolled_back_unless_committed(ReleaseError),
             spill_directory() as directory,
         ):
-            replaced = _ReleaseInSchema(server, location).find_replaced()
+            refuse_server(server)
+            replaced = ReleaseInSchema(server, location).find_replaced()
             if draft.is_draft:
                 refuse_draft_over(replaced.manifests, location.qualified_name)
             relation = location.version_table(replaced.next_version)
             server.execute(ps.create_version_table(relation.copy(), types))
-            _revoke_default_privileges(server, relation)
+            revoke_default_privileges(server, relation)
             _insert_rows(server, location.address, draft, relation, types)
             file = directory / STAGED_FILE
             with (
@@ -140,10 +141,11 @@ def refuse_unsupported(policy: Policy, source: Source) -> None:
     except SourceError:
         return
     with closing(connection) as server, server.read_only(ReleaseError):
-        _refuse_server(server)
+        refuse_server(server)
 
 
-def _refuse_server(server: PostgresEngine) -> None:
+def refuse_server(server: PostgresEngine) -> None:
+    """Refuse a server that cannot hold a release."""
     if reason := server.find_release_obstacle():
         raise ReleaseError(f"{_SECTION}: {reason}")
 
@@ -162,7 +164,7 @@ class StagedPostgres(StagedOnServer):
     location: PostgresLocation
     server: PostgresEngine
     relation: exp.Table
-    replaced: _ReplacedRelease
+    replaced: ReplacedRelease
     staged_rows: StagedRows
 
     def rows(self) -> AbstractContextManager[exp.Table]:
@@ -175,7 +177,15 @@ class StagedPostgres(StagedOnServer):
     def complete(self, manifest: Manifest, suppressed: SuppressedRows) -> Verification:
         """Show the new version in the view, and verify the rows and the catalog."""
         verification = self.staged_rows.verify(self.location.path, manifest)
-        _ReleaseInSchema(self.server, self.location).replace(self.relation, self.replaced, manifest)
+        in_schema = ReleaseInSchema(self.server, self.location)
+        names = [column.name for column in manifest.columns]
+        in_schema.replace_view(self.relation, self.replaced, names)
+        for statement in comment_statements(
+            "VIEW", self.location.table, manifest, f"{self.location.schema}.{MANIFEST}"
+        ):
+            self.server.execute(statement)
+        in_schema.store_manifest(self.replaced.next_version, manifest.to_json())
+        in_schema.drop_replaced_table(self.replaced)
         checks = check_catalog(self.server, self.location, manifest)
         return replace(verification, checks=(*verification.checks, *checks))
 
@@ -195,7 +205,7 @@ def _insert_rows(
 
 
 @dataclass(frozen=True)
-class _ReplacedRelease:
+class ReplacedRelease:
     """The release that a publication replaces, if there is one.
 
     ``view`` and ``table_number`` are the numbers of the view and of its table; ``readers`` are the roles that may read
@@ -211,16 +221,15 @@ class _ReplacedRelease:
 
 
 @dataclass(frozen=True)
-class _ReleaseInSchema:
+class ReleaseInSchema:
     """A release by its name, in a transaction that publishes it."""
 
     server: PostgresEngine
     location: PostgresLocation
 
-    def find_replaced(self) -> _ReplacedRelease:
+    def find_replaced(self) -> ReplacedRelease:
         """Find the release that is replaced, and lock the name against other publications."""
         server, location = self.server, self.location
-        _refuse_server(server)
         server.rows(ps.advisory_lock(name=location.lock_name))  # of this database
         kinds = dict(server.rows(ps.relations_in_schema(), [self._trusted_schema()]))
         manifest_rows = []
@@ -237,7 +246,7 @@ class _ReleaseInSchema:
             readers = [(role, grants) for role, name, grants, column in privileges if name == "SELECT" and not column]
         table_name = version_name(location.name, manifest_rows[-1][0]) if manifest_rows else ""
         has_table = kinds.get(table_name) == "r"
-        return _ReplacedRelease(
+        return ReplacedRelease(
             next_version(version_number(name, location.name) for name in kinds),
             view,
             table(table_name, location.schema) if has_table else None,
@@ -246,23 +255,23 @@ class _ReleaseInSchema:
             parse_manifests(manifest_json for _, manifest_json in manifest_rows),
         )
 
-    def replace(self, staged_table: exp.Table, replaced: _ReplacedRelease, manifest: Manifest) -> None:
-        """Show the new version in the view to the readers of the replaced one, and drop that."""
+    def replace_view(self, staged_table: exp.Table, replaced: ReplacedRelease, columns: Sequence[str]) -> None:
+        """Show the new version in the view to the readers of the replaced one."""
         server, location = self.server, self.location
-        view = stable_view(location.table, staged_table.copy(), [column.name for column in manifest.columns])
+        view = stable_view(location.table, staged_table.copy(), columns)
         if replaced.view is None:
             server.execute(view)  # an error if another user has created one
             _grant_readers_only(server, location.table)
         else:
             self._lock_for_replacement(location.table, replaced.view)
             self._replace_view(view, staged_table, replaced)
-        for statement in comment_statements("VIEW", location.table, manifest, f"{location.schema}.{MANIFEST}"):
-            server.execute(statement)
-        self._store_manifest(replaced.next_version, manifest)
+
+    def drop_replaced_table(self, replaced: ReplacedRelease) -> None:
+        """Drop the table of the replaced version, which the view does not show any more."""
         if replaced.table is not None and replaced.table_number is not None:
             self._lock_for_replacement(replaced.table, replaced.table_number)
-            self._refuse_dependents(replaced.table.name, f"is dropped, and {location.name} is what readers use")
-            server.execute(drop_table(replaced.table.copy()))
+            self._refuse_dependents(replaced.table.name, f"is dropped, and {self.location.name} is what readers use")
+            self.server.execute(drop_table(replaced.table.copy()))
 
     def _number(self, name: str) -> int | None:
         return relation_number(self.server, self.location.schema, name)
@@ -318,7 +327,7 @@ class _ReleaseInSchema:
             "again"
         )
 
-    def _replace_view(self, view: exp.Create, staged_table: exp.Table, replaced: _ReplacedRelease) -> None:
+    def _replace_view(self, view: exp.Create, staged_table: exp.Table, replaced: ReplacedRelease) -> None:
         server, location = self.server, self.location
         numbers = replaced.view, self._number(staged_table.name)
         columns, staged_columns = (server.rows(ps.relation_columns(), [number]) for number in numbers)
@@ -329,11 +338,12 @@ class _ReleaseInSchema:
         self._refuse_dependents(location.name, "has other columns now")
         server.execute(drop_view(location.table))
         server.execute(view)
-        _revoke_default_privileges(server, location.table)
+        revoke_default_privileges(server, location.table)
         for role, may_grant in replaced.readers:
             server.execute(ps.grant_select(location.table, role, may_grant))
 
-    def _store_manifest(self, version: int, manifest: Manifest) -> None:
+    def store_manifest(self, version: int, manifest: str) -> None:
+        """Write the manifest to the table of the schema, in place of that of the replaced version."""
         server, location = self.server, self.location
         manifests = ps.manifests(location.schema)
         # Concurrent publications to a new schema would both create the table, and the later one would fail.
@@ -344,7 +354,7 @@ class _ReleaseInSchema:
         else:
             self._lock_manifests(ps.WRITE_LOCK)
         server.execute(ps.delete_manifest(manifests=manifests), [location.name])
-        server.execute(ps.insert_manifest(manifests=manifests), [location.name, version, manifest.to_json()])
+        server.execute(ps.insert_manifest(manifests=manifests), [location.name, version, manifest])
 
     def _refuse_dependents(self, name: str, reason: str) -> None:
         """Refuse to drop a relation that objects of other users depend on."""
@@ -360,7 +370,7 @@ def _privileges(server: PostgresEngine, relation: exp.Table) -> list[tuple[str, 
     return server.rows(ps.privileges(), [relation_number(server, relation.db, relation.name)])
 
 
-def _revoke_default_privileges(server: PostgresEngine, relation: exp.Table) -> None:
+def revoke_default_privileges(server: PostgresEngine, relation: exp.Table) -> None:
     """Revoke the default privileges of other roles on a new relation."""
     if roles := list(dict.fromkeys(role for role, *_ in _privileges(server, relation))):
         server.execute(ps.revoke_all(relation.copy(), roles))
@@ -370,7 +380,7 @@ def _grant_readers_only(server: PostgresEngine, relation: exp.Table) -> None:
     """Reduce the default privileges of other roles on a new relation to SELECT."""
     privileges = _privileges(server, relation)
     if {privilege for _, privilege, *_ in privileges} - {"SELECT"}:
-        _revoke_default_privileges(server, relation)
+        revoke_default_privileges(server, relation)
         for role, privilege, may_grant, _ in privileges:
             if privilege == "SELECT":
                 server.execute(ps.grant_select(relation.copy(), role, may_grant))
