@@ -477,7 +477,7 @@ def suggest(
     print_lines(f"{output}: a policy to start from. Read it, then run: sqlanon anonymize {shlex.quote(str(output))}")
     if "--hierarchies" in suggestion.text:  # a comment advises it
         print_lines(
-            "Some columns hold numbers among words such as NA. For round widths, add: --hierarchies DIR --force"
+            "Comments name columns that get more levels from files. To write these, add: --hierarchies DIR --force"
         )
 
 

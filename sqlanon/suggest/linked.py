@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 from sqlanon.errors import PolicyError, Problem, SourceError
 from sqlanon.places.databases import file_kind, is_attached
 from sqlanon.policy import Policy
 from sqlanon.sources.constraints import Constraints, list_constraints
 from sqlanon.sources.run import Run
+from sqlanon.suggest import omop
 from sqlanon.suggest.hierarchies import FileFolder
 from sqlanon.suggest.linked_risk import measure_uniqueness
 from sqlanon.suggest.linked_text import LinkedFindings, TableSuggestion, linked_policy_text
@@ -26,14 +28,16 @@ from sqlanon.suggest.suggest import Location, Suggestion, add_labels, convert_nu
 from sqlanon.support.names import table_parts
 from sqlanon.support.notices import sort_messages
 
+Begin: TypeAlias = Callable[[Policy], Run]
+Located: TypeAlias = Sequence[tuple[str, Location, Constraints]]
+"""Tables by their names in the policy, with their locations and constraints."""
+
 _FILES = ("csv", "parquet")
 _MOST_OF_PERSONS, _MOST_OF_CHILDREN = 8, 16
 """The most quasi-identifiers of the table of persons, and of all other tables together."""
 
 
-def suggest_tables(
-    begin: Callable[[Policy], Run], location: Location, requested_person: str | None = None
-) -> Suggestion:
+def suggest_tables(begin: Begin, location: Location, requested_person: str | None = None) -> Suggestion:
     """A policy for the tables of a database or folder; for a single table if it has no others."""
     with ExitStack() as stack:
         located = _locate_tables(begin, location)
@@ -42,21 +46,11 @@ def suggest_tables(
                 message = "is for a database or folder of several tables, and this has one: leave it out"
                 raise PolicyError([Problem("person", message)])
             return suggest(begin, location)
-        tables = [
-            _bind(begin, stack, name, table_location, constraints) for name, table_location, constraints in located
-        ]
-        links = find_links(tables)
-        if not links:
-            place = location.database or Path(location.files[0])
-            message = f"{place.name}: no table has a column that names rows of another one"
-            raise SourceError(f"{message}: {_advise_single_table(location, tables)}")
-        tree = build_tree(tables, links, requested_person)
-        suggestions = [_propose(begin, tree, table, location) for table in tree.tables]
-        if not any(proposal.role == "quasi" for proposals in suggestions for proposal in proposals):
-            suggestions[0] = require_a_quasi_identifier(suggestions[0])
+        read = _read_omop if omop.is_omop([name for name, *_ in located]) else _read_links
+        tree, suggestions, notes = read(begin, stack, located, location, requested_person)
         uniqueness = measure_uniqueness(tree, suggestions)
         warnings = sort_messages(notice for table in tree.tables for notice in table.run.notices)
-    findings = LinkedFindings(tree, uniqueness)
+    findings = LinkedFindings(tree, uniqueness, notes)
     sections = [
         TableSuggestion(table, tree.key_of(table), tree.links.get(table.name), proposals)
         for table, proposals in zip(tree.tables, suggestions, strict=True)
@@ -79,7 +73,72 @@ def is_of_tables(location: Location) -> bool:
     return location.database is not None and not is_attached(location.database)
 
 
-def _locate_tables(begin: Callable[[Policy], Run], location: Location) -> Sequence[tuple[str, Location, Constraints]]:
+def _read_links(
+    begin: Begin, stack: ExitStack, located: Located, location: Location, requested_person: str | None
+) -> tuple[PersonTree, list[list[Proposal]], Sequence[str]]:
+    """Find the tree of the tables by their references, and propose the roles of their columns."""
+    tables = [_bind(begin, stack, name, table_location, constraints) for name, table_location, constraints in located]
+    links = find_links(tables)
+    if not links:
+        place = location.database or Path(location.files[0])
+        message = f"{place.name}: no table has a column that names rows of another one"
+        raise SourceError(f"{message}: {_advise_single_table(location, tables)}")
+    tree = build_tree(tables, links, requested_person)
+    suggestions = [_propose(begin, tree, table, location) for table in tree.tables]
+    if not any(proposal.role == "quasi" for proposals in suggestions for proposal in proposals):
+        suggestions[0] = require_a_quasi_identifier(suggestions[0])
+    return tree, suggestions, ()
+
+
+def _read_omop(
+    begin: Begin, stack: ExitStack, located: Located, location: Location, requested_person: str | None
+) -> tuple[PersonTree, list[list[Proposal]], Sequence[str]]:
+    """The tree and the roles of the OMOP common data model, with hierarchies of concepts if files are written."""
+    if requested_person is not None and requested_person.lower() != omop.PERSON:
+        message = f"of the OMOP common data model it is {omop.PERSON!r}: leave it out"
+        raise PolicyError([Problem("person", message)])
+    tables, vocabulary, others = list[BoundTable](), dict[str, Run](), list[str]()
+    for name, table_location, constraints in located:
+        if name.lower() in omop.read_roles():
+            table = _bind(begin, stack, name, table_location, constraints)
+            if table.rows or name.lower() == omop.PERSON:
+                tables.append(table)
+                continue
+        elif name.lower() in (omop.CONCEPT, omop.CONCEPT_ANCESTOR):
+            if location.hierarchies is not None:
+                vocabulary[name.lower()] = stack.enter_context(begin(table_location.binding_policy()))
+            continue
+        others.append(name)
+    tree = omop.build_omop_tree(tables, others)
+    has_vocabulary = {omop.CONCEPT, omop.CONCEPT_ANCESTOR} <= {name.lower() for name, *_ in located}
+    suggestions: list[list[Proposal]] = []
+    for table in tree.tables:
+        folder, concepts = _file_folder(table, location), omop.concept_columns(table)
+        proposals = omop.propose_omop(table, _key_columns(tree, table))
+        for i, proposal in enumerate(proposals):
+            if proposal.column.name in concepts and has_vocabulary:
+                proposals[i] = (
+                    omop.write_concept_hierarchy(table, proposal, vocabulary, folder, table.location)
+                    if vocabulary
+                    else replace(proposal, reason=omop.NEEDS_FILES)
+                )
+        suggestions.append(fit_hierarchies(begin, proposals, folder, table.location))
+    return tree, suggestions, (omop.LOST_LINKS,)
+
+
+def _file_folder(table: BoundTable, location: Location) -> FileFolder:
+    """The folder of existing hierarchy files of a table, and the one of new ones."""
+    data = location.database or Path(table.location.files[0])
+    return FileFolder(data.parent, None if location.hierarchies is None else location.hierarchies / table.name)
+
+
+def _key_columns(tree: PersonTree, table: BoundTable) -> frozenset[str]:
+    """The columns that identify rows of a table, or name its parents."""
+    link = tree.links.get(table.name)
+    return frozenset((*tree.key_of(table), *(() if link is None else link.columns)))
+
+
+def _locate_tables(begin: Begin, location: Location) -> Located:
     """The tables of a database or folder: their names in the policy, and their constraints."""
     if location.files:
         return [
@@ -121,9 +180,7 @@ def _list_files(folder: Path) -> Mapping[str, tuple[str, ...]]:
     return files
 
 
-def _bind(
-    begin: Callable[[Policy], Run], stack: ExitStack, name: str, location: Location, constraints: Constraints
-) -> BoundTable:
+def _bind(begin: Begin, stack: ExitStack, name: str, location: Location, constraints: Constraints) -> BoundTable:
     """Read the profile of a table, whose run stays open with the stack."""
     try:
         run = stack.enter_context(begin(location.binding_policy()))
@@ -139,12 +196,11 @@ def _bind(
     return BoundTable(name, location, run, profile, constraints, find_keys(run, profile, constraints))
 
 
-def _propose(begin: Callable[[Policy], Run], tree: PersonTree, table: BoundTable, location: Location) -> list[Proposal]:
+def _propose(begin: Begin, tree: PersonTree, table: BoundTable, location: Location) -> list[Proposal]:
     """The roles and hierarchies of a table's columns but its keys."""
-    link = tree.links.get(table.name)
-    keys = {*tree.key_of(table), *(() if link is None else link.columns)}
+    keys = _key_columns(tree, table)
     columns = [column for column in table.profile.profiles if column.name not in keys]
-    most = _MOST_OF_PERSONS if link is None else max(2, _MOST_OF_CHILDREN // (len(tree.tables) - 1))
+    most = _MOST_OF_PERSONS if table is tree.tables[0] else max(2, _MOST_OF_CHILDREN // (len(tree.tables) - 1))
     missing = find_missing_codes(table.run, table.profile, table.location.columns)
     readings = {**table.location.columns, **missing}
     dropped = tree.dropped[table.name]
@@ -152,9 +208,7 @@ def _propose(begin: Callable[[Policy], Run], tree: PersonTree, table: BoundTable
         replace(proposal, reading=readings.get(proposal.column.name, UNCHANGED))
         for proposal in propose_roles([column for column in columns if column.name not in dropped], most)
     ]
-    data_folder = location.database or Path(table.location.files[0])
-    output = None if location.hierarchies is None else location.hierarchies / table.name
-    folder = FileFolder(data_folder.parent, output)
+    folder = _file_folder(table, location)
     proposals = add_labels(table.run, table.profile, proposals, folder, table.location)
     proposals = fit_hierarchies(begin, proposals, folder, table.location)
     proposals += [

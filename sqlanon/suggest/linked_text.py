@@ -41,7 +41,7 @@ class TableSuggestion:
 
 @dataclass(frozen=True)
 class LinkedFindings:
-    """Findings on the tables together, for the comments; ``notes`` are added after them."""
+    """Findings on the tables together, for the comments; ``notes`` say why the tables are known, if they are."""
 
     tree: PersonTree
     uniqueness: Uniqueness
@@ -60,8 +60,7 @@ def linked_policy_text(location: Location, sections: Sequence[TableSuggestion], 
             f"{count_noun(persons.rows, 'person')}. sqlanon goes by names, types and figures; you know what the "
             "columns mean. Read every line before you share a release. Keep this file as private as the tables."
         ),
-        *_describe_choice(persons, findings.tree),
-        *(line for note in findings.notes for line in comment_lines(note)),
+        *_describe_choice(persons, findings),
         *_describe_risk(sections, findings.uniqueness),
         "",
         *([] if source is None else ["[source]", *key_lines({"database": location.show_path(source)}), ""]),
@@ -88,16 +87,19 @@ def linked_policy_text(location: Location, sections: Sequence[TableSuggestion], 
     return "\n".join(lines) + "\n"
 
 
-def _describe_choice(persons: BoundTable, tree: PersonTree) -> list[str]:
+def _describe_choice(persons: BoundTable, findings: LinkedFindings) -> list[str]:
+    tree = findings.tree
     reason = "by its name" if persons.is_named_like_persons else "by its columns"
     text = f"{toml_key(persons.name)} is the table of persons, {reason} and the tables that belong to it."
     if tree.other_persons:
         others = join_keys(tree.other_persons)
         text += f" {others} may have persons, too, whom this policy does not protect; --person TABLE chooses another."
-    lines = comment_lines(text)
+    lines = [line for note in findings.notes or (text,) for line in comment_lines(note)]
     if tree.unlinked:
         lines += comment_lines(
-            f"Not in this policy, because their rows belong to no row of these tables: {join_keys(tree.unlinked)}."
+            f"Not in this policy: {join_keys(tree.unlinked)}."
+            if findings.notes
+            else f"Not in this policy, because their rows belong to no row of these tables: {join_keys(tree.unlinked)}."
         )
     return lines
 

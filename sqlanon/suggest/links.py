@@ -148,7 +148,7 @@ def find_links(tables: Sequence[BoundTable]) -> list[Link]:
                 foreign_key.columns,
                 parent.name,
                 foreign_key.key,
-                _count_unlinked(child, foreign_key.columns, parent, foreign_key.key),
+                count_unlinked(child, foreign_key.columns, parent, foreign_key.key),
                 "as its foreign key declares",
             )
             for foreign_key in child.constraints.foreign_keys
@@ -173,7 +173,7 @@ def _find_references(child: BoundTable, parent: BoundTable) -> Iterator[Link]:
             is_text = column_kind(column.type) is ColumnKind.TEXT or column.type == "UUID"
             if match == 0 and not (is_text and column.distinct >= _FEWEST_VALUES and _may_number(column)):
                 continue
-            unlinked = _count_unlinked(child, (column.name,), parent, key)
+            unlinked = count_unlinked(child, (column.name,), parent, key)
             missing = unlinked - (child.rows - column.values)
             if missing == 0 or (match > 1 and missing <= (1 - _LEAST_SHARE) * column.values):
                 reason = "by its name and its values" if match else "by its values"
@@ -207,7 +207,7 @@ def _compare_names(column: str, parent: BoundTable, key: str) -> int:
     return int(any(words.endswith(f"_{end}") for end in ends))
 
 
-def _count_unlinked(child: BoundTable, columns: Sequence[str], parent: BoundTable, key: Sequence[str]) -> int:
+def count_unlinked(child: BoundTable, columns: Sequence[str], parent: BoundTable, key: Sequence[str]) -> int:
     """The rows of a table whose columns name no row of another table."""
     keys: list[exp.Expr] = [as_column(col(name), f"key_{i}") for i, name in enumerate(key)]
     query = template("""

@@ -152,9 +152,9 @@ def attribute_lines(proposal: Proposal) -> list[str]:
     )
     line = _fold(f"{name} = ", spec)
     notes = [_printable(note) for note in proposal.reading.comments] if is_released else []
-    if len(line) + len(proposal.reason) + 4 <= _WIDTH and "\n" not in line:
+    if proposal.reason and len(line) + len(proposal.reason) + 4 <= _WIDTH and "\n" not in line:
         line += f"  # {proposal.reason}"
-    else:
+    elif proposal.reason:
         notes.append(proposal.reason)
     return [*(comment for note in notes for comment in comment_lines(f"{name}: {note}")), line]
 
