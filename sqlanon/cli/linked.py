@@ -46,7 +46,7 @@ def anonymize_linked(
         with show_progress(time_limit=policy.search.time_limit) as progress:
             result = db.anonymize(policy, progress)
             if not dry_run:
-                progress("write", 0, len(result.task.lattice.figures), result.score)
+                progress("write", 0, result.checked, result.score)
                 release = result.publish()
         seconds = result.seconds | {"total": time.perf_counter() - started}
         if as_json:
@@ -57,7 +57,7 @@ def anonymize_linked(
 
 
 def _print_result(result: LinkedResult, release: LinkedRelease | None) -> None:
-    released = result.persons - result.suppressed_persons
+    figures, released = result.to_dict(), result.persons - result.suppressed_persons
     share = f" ({format_percent(result.suppressed_persons, result.persons)})" if result.suppressed_persons else ""
     suppressed = f"{result.suppressed_persons:,} suppressed{share}"
     print_lines(f"{released:,} of {count_noun(result.persons, 'person')} released, {suppressed}")
@@ -69,20 +69,21 @@ def _print_result(result: LinkedResult, release: LinkedRelease | None) -> None:
     if release is not None:
         group = count_noun(release.manifest.smallest_group, "person")
         print_lines(f"smallest group of an attacker who knows {known}: {group}")
-    proof = (
-        "optimal among full-domain generalizations"
-        if result.optimal
-        else f"not proven optimal: at least {result.bound:.6g}"
-    )
-    print_lines(f"loss {result.score:.6g}: {proof}")
-    checked, nodes = len(result.task.lattice.figures), result.records.lattice.size
-    print_lines(f"checked {checked:,} of {nodes:,} generalizations")
+    if "classes" in figures:
+        print_lines(f"loss {result.score:.6g}: no proven optimum")
+        print_lines(f"{count_noun(figures['classes'], 'class')} of persons, with levels of its own")
+    else:
+        full_domain = "optimal among full-domain generalizations"
+        proof = full_domain if result.optimal else f"not proven optimal: at least {result.bound:.6g}"
+        print_lines(f"loss {result.score:.6g}: {proof}")
+        print_lines(f"checked {result.checked:,} of {result.records.lattice.size:,} generalizations")
     print_lines("")
     rows = []
-    for name, figures in result.to_dict()["tables"].items():
-        levels = ", ".join(f"{attribute} {level}" for attribute, level in figures["generalization"].items())
-        counts = (f"{figures['released_rows']:,}", f"{figures['suppressed_rows']:,}")
-        rows.append((name, *counts, f"{figures['loss']:.3f}", levels))
+    for name, table in figures["tables"].items():
+        generalization = table["generalization"].items()
+        levels = ", ".join(f"{attribute} {'mixed' if level is None else level}" for attribute, level in generalization)
+        counts = (f"{table['released_rows']:,}", f"{table['suppressed_rows']:,}")
+        rows.append((name, *counts, f"{table['loss']:.3f}", levels))
     print_table(["table", "released", "suppressed", "loss", "levels"], rows)
     print_lines("")
     if release is None:

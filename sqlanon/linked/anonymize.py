@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlanon.errors import InfeasibleError
-from sqlanon.linked.recode import LinkedRecoding
+from sqlanon.linked.mondrian import LinkedClasses, divide_persons
+from sqlanon.linked.recode import ClassRecoding, LinkedRecoding
 from sqlanon.linked.records import LinkedRecords, LinkedTable, encode_tables
 from sqlanon.linked.release import LinkedRelease, publish_linked
 from sqlanon.linked.search import LinkedFigures, LinkedTask
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.sources.workspace import Workspace
-from sqlanon.strategies.lattice.outcome import Outcome
 from sqlanon.strategies.registry import find_lattice_search
 from sqlanon.support.coding import Levels
 
@@ -56,8 +57,8 @@ class LinkedResult:
         return figures
 
     @property
-    def generalization(self) -> dict[str, int]:
-        """The level of each quasi-identifier by ``table.attribute``."""
+    def generalization(self) -> Mapping[str, int | None]:
+        """The level of each quasi-identifier by ``table.attribute``; None if classes have several."""
         return dict(zip(self.records.names, self.levels, strict=True))
 
     @property
@@ -86,8 +87,7 @@ class LinkedResult:
         AuditError
             The written tables do not meet the policy.
         """
-        self.task.peeling.find(self.levels, self.task.allowed_persons, self.task.allowed_rows)
-        recoding = LinkedRecoding(self.records, self.levels, self.task.peeling.snapshot)
+        recoding = self._recoding()
         claims = {
             "policy": self.policy.redact(),
             "policy_hash": self.policy.fingerprint(),
@@ -96,6 +96,15 @@ class LinkedResult:
             "optimal": self.optimal,
         }
         return publish_linked(recoding, target, claims)
+
+    def _recoding(self) -> LinkedRecoding:
+        self.task.peeling.find(self.levels, self.task.allowed_persons, self.task.allowed_rows)
+        return LinkedRecoding(self.records, self.levels, self.task.peeling.snapshot)
+
+    @property
+    def checked(self) -> int:
+        """The number of checked generalizations."""
+        return len(self.task.lattice.figures)
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as JSON values."""
@@ -107,14 +116,20 @@ class LinkedResult:
             "tables": {table.name: self._table_figures(t, table) for t, table in enumerate(self.records.tables)},
             "measure": "loss",
             "score": self.score,
-            "lattice": {"nodes": self.records.lattice.size, "checked": len(self.task.lattice.figures)},
+            "lattice": {"nodes": self.records.lattice.size, "checked": self.checked},
             "optimal": self.optimal,
             "seconds": self.seconds,
         }
 
+    def _suppressed_rows(self, t: int) -> int:
+        """The rows of a table that are not released."""
+        return self.figures.suppressed_by_table[t] + self.records.tables[t].orphans
+
+    def _losses(self) -> Sequence[float]:
+        return self.task.losses(self.levels)
+
     def _table_figures(self, t: int, table: LinkedTable) -> dict[str, Any]:
-        suppressed = self.figures.suppressed_by_table[t] + table.orphans
-        losses = self.task.losses(self.levels)
+        suppressed, losses, levels = self._suppressed_rows(t), self._losses(), list(self.generalization.values())
         weights = {i: self.records.weights[i] for i in table.own}
         total = sum(weights.values())
         return {
@@ -122,10 +137,49 @@ class LinkedResult:
             "released_rows": table.rows - suppressed,
             "suppressed_rows": suppressed,
             "generalization": {
-                name: self.levels[i] for name, i in zip(table.policy.generalized_attributes, table.own, strict=True)
+                name: levels[i] for name, i in zip(table.policy.generalized_attributes, table.own, strict=True)
             },
             "loss": sum(weights[i] * losses[i] for i in table.own) / total if total else 0.0,
         }
+
+
+@dataclass(frozen=True)
+class LocalResult(LinkedResult):
+    """Classes of persons with levels of their own that meet the policy. Nothing is published yet.
+
+    ``levels`` are the highest ones.
+    """
+
+    classes: LinkedClasses
+
+    @property
+    def generalization(self) -> Mapping[str, int | None]:
+        """The level of each quasi-identifier by ``table.attribute``; None if classes have several."""
+        return dict(zip(self.records.names, self.classes.levels, strict=True))
+
+    @property
+    def suppressed_persons(self) -> int:
+        """Persons who are left out with all their rows."""
+        return self.persons - self.classes.released_rows[0]
+
+    @property
+    def checked(self) -> int:
+        """The number of rounds, in which each class tries one step."""
+        return self.classes.rounds
+
+    def _recoding(self) -> LinkedRecoding:
+        classes, snapshot = self.classes, self.task.peeling.snapshot
+        return ClassRecoding(self.records, classes.levels, snapshot, classes.class_levels, classes.used_levels)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures as JSON values."""
+        return super().to_dict() | {"classes": self.classes.classes}
+
+    def _suppressed_rows(self, t: int) -> int:
+        return self.records.tables[t].rows - self.classes.released_rows[t]
+
+    def _losses(self) -> Sequence[float]:
+        return self.classes.losses
 
 
 def anonymize_linked(
@@ -139,21 +193,30 @@ def anonymize_linked(
     task = LinkedTask(records, lambda waiting, checked, score: progress("search", waiting, checked, score))
     if not records.lattice.size:
         raise InfeasibleError("every level of a quasi-identifier has a forbidden label", None, 0, 0)
-    outcome = find_lattice_search(STRATEGIES[policy.search.strategy])(task.lattice)
+    strategy = STRATEGIES[policy.search.strategy]
+    if strategy.traits.is_local:
+        classes = divide_persons(task)
+        if classes is None:
+            raise _infeasible_error(task)
+        seconds = {"load": loaded - started, "search": time.perf_counter() - loaded}
+        score = math.fsum(w * x for w, x in zip(records.weights, classes.losses, strict=True))
+        score /= math.fsum(records.weights)
+        return LocalResult(policy, task, records.lattice.top, score, 0.0, False, seconds, classes)
+    outcome = find_lattice_search(strategy)(task.lattice)
     if outcome.levels is None:
-        raise _infeasible_error(task, outcome)
+        raise _infeasible_error(task, outcome.stopped)
     seconds = {"load": loaded - started, "search": time.perf_counter() - loaded}
     score = task.lattice.scores[outcome.levels]
     return LinkedResult(policy, task, outcome.levels, score, outcome.bound, outcome.optimal, seconds)
 
 
-def _infeasible_error(task: LinkedTask, outcome: Outcome) -> InfeasibleError:
+def _infeasible_error(task: LinkedTask, stopped: str = "") -> InfeasibleError:
     """The error of a search without a result, with the persons whom the highest generalization suppresses."""
     records, privacy = task.records, task.records.policy.privacy
     support = task.peeling.peel(records.lattice.top, records.persons)
     suppressed, allowed = support.suppressed_persons, task.allowed_persons
     known = "all child rows" if privacy.known == "all" else f"{privacy.known} child rows"
-    found = "no generalization meets the policy" if not outcome.stopped else f"the search stopped at {outcome.stopped}"
+    found = "no generalization meets the policy" if not stopped else f"the search stopped at {stopped}"
     message = (
         f"{found}: even the highest suppresses {suppressed:,} of {records.persons:,} persons ({allowed:,} are allowed) "
         f"for k = {privacy.k} and an attacker who knows {known}. What can help: raise search.suppression_limit, lower "

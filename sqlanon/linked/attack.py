@@ -196,7 +196,8 @@ def _released_levels(manifest: LinkedManifest, policy: LinkedPolicy) -> Levels |
     """The level of each quasi-identifier in the release. None if a source has no labels of the release: a
     quasi-identifier has several levels, or its dates are moved by random numbers of days."""
     levels = [level for claims in manifest.tables for level in claims.generalization.values()]
-    return None if None in levels or policy.shift is not None else tuple(levels)
+    single = tuple(level for level in levels if level is not None)
+    return None if len(single) < len(levels) or policy.shift is not None else single
 
 
 def victim_sql(path: Path, manifest: LinkedManifest, known: Known) -> str:

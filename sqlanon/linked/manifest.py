@@ -25,7 +25,7 @@ class TableClaims:
     key, references:
         The columns with the new keys: of its own rows, and of the parent's, in the order of the parent's key.
     columns, generalization:
-        The released columns, and the level of each quasi-identifier.
+        The released columns, and the level of each quasi-identifier; None if classes of persons have several.
     rows, released_rows, suppressed_rows:
         Of the source, of the release, and the difference.
     digest:
@@ -37,7 +37,7 @@ class TableClaims:
     key: tuple[str, ...]
     references: tuple[str, ...]
     columns: tuple[ReleasedColumn, ...]
-    generalization: Mapping[str, int]
+    generalization: Mapping[str, int | None]
     rows: int
     released_rows: int
     suppressed_rows: int

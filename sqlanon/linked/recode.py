@@ -13,8 +13,18 @@ from sqlglot import exp
 from sqlanon.linked.records import LinkedRecords, LinkedTable
 from sqlanon.linked.support import Snapshot
 from sqlanon.release.manifest import ReleasedColumn
-from sqlanon.support.coding import Levels
-from sqlanon.support.expressions import anonymous, as_column, col, drop_table, null_safe_equal, subquery, template, text
+from sqlanon.support.expressions import (
+    anonymous,
+    as_column,
+    cast,
+    col,
+    drop_table,
+    null_safe_equal,
+    number,
+    subquery,
+    template,
+    text,
+)
 
 
 @dataclass(frozen=True)
@@ -22,8 +32,20 @@ class LinkedRecoding:
     """Makes the released rows of each table at a generalization, from the persons and rows that are kept."""
 
     records: LinkedRecords
-    levels: Levels
+    levels: tuple[int | None, ...]
+    """The level of each quasi-identifier; None if classes of persons have several."""
     snapshot: Snapshot
+
+    def _used_levels(self, attribute: int) -> tuple[int, ...]:
+        """The levels of the labels of a quasi-identifier in the release."""
+        level = self.levels[attribute]
+        assert level is not None
+        return (level,)
+
+    def _join_kept(self, query: exp.Select, owner: str) -> exp.Select:
+        """The rows of the kept persons, of a query with the numbers of persons."""
+        kept = self.snapshot.kept_persons.as_("kept")
+        return query.join(kept, on=_same("person", owner, "kept"), join_type="semi", copy=False)
 
     def _kept_rows(self, table: LinkedTable) -> exp.Select:
         """The rows of a table that are released, by number."""
@@ -66,15 +88,12 @@ class LinkedRecoding:
 
     def _is_labelled(self, table: LinkedTable, column: str) -> bool:
         position = table.columns.generalized.index(column)
-        attribute, level = table.attributes[position], self.levels[table.own[position]]
-        return level >= attribute.lowest_labelled
+        lowest = table.attributes[position].lowest_labelled
+        return any(level >= lowest for level in self._used_levels(table.own[position]))
 
     def rows(self, table: LinkedTable) -> exp.Select:
         """The released rows of a table, ordered by new keys."""
-        query = table.joined()
-        owner = "own" if table.parent is None else "parent"
-        kept = self.snapshot.kept_persons.as_("kept")
-        query = query.join(kept, on=_same("person", owner, "kept"), join_type="semi", copy=False)
+        query = self._join_kept(table.joined(), "own" if table.parent is None else "parent")
         order: list[exp.Expr] = []
         if table.parent is not None:
             query = query.join(
@@ -87,7 +106,7 @@ class LinkedRecoding:
             query = query.join(_surrogates(table).as_("own_key"), on=_same("row", "own", "own_key"), copy=False)
             order = [col("surrogate", "own_key")]
         for i, attribute in enumerate(table.attributes):
-            if attribute.has_inner_labels(self.levels[table.own[i]]):
+            if any(map(attribute.has_inner_labels, self._used_levels(table.own[i]))):
                 on = null_safe_equal(col(attribute.column, "child"), col("value", f"coded_{i}"), attribute.nullable)
                 query = query.join(attribute.table.as_(f"coded_{i}"), on=on, copy=False)
         output = [as_column(self._value(table, column.name), column.name) for column in self.columns(table)]
@@ -101,12 +120,38 @@ class LinkedRecoding:
         if column not in table.columns.generalized:
             return col(column, "child")
         i = table.columns.generalized.index(column)
-        attribute, level = table.attributes[i], self.levels[table.own[i]]
+        first, *others = levels = self._used_levels(table.own[i])
+        if not others:
+            return self._label(table, i, first)
+        label = exp.Case(this=col(f"level_{table.own[i]}", "class_levels"))
+        for level in levels:
+            label = label.when(number(level), cast(self._label(table, i, level), "VARCHAR"), copy=False)
+        return label
+
+    def _label(self, table: LinkedTable, i: int, level: int) -> exp.Expr:
+        """The label of a quasi-identifier of a table at a level."""
+        attribute = table.attributes[i]
         if level < attribute.lowest_labelled:
-            return col(column, "child")
+            return col(attribute.column, "child")
         if level == attribute.height:
             return text(table.hierarchies[i].top or "")
         return col(f"label_{level}", f"coded_{i}")
+
+
+@dataclass(frozen=True)
+class ClassRecoding(LinkedRecoding):
+    """Makes the released rows of classes of persons with levels of their own."""
+
+    class_levels: exp.Table
+    used_levels: tuple[tuple[int, ...], ...]
+
+    def _used_levels(self, attribute: int) -> tuple[int, ...]:
+        return self.used_levels[attribute]
+
+    def _join_kept(self, query: exp.Select, owner: str) -> exp.Select:
+        query = query.join(self.snapshot.kept_persons.as_("kept"), on=_same("person", owner, "kept"), copy=False)
+        levels = self.class_levels.as_("class_levels")
+        return query.join(levels, on=_same("class_id", "kept", "class_levels"), copy=False)
 
 
 def _surrogates(table: LinkedTable) -> exp.Table:

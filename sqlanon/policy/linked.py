@@ -174,7 +174,7 @@ class LinkedSearch(SparseSection):
     """The search for the best generalization of all tables."""
 
     strategy: Annotated[str, RegistryName(STRATEGIES)] = policy_key(
-        "the algorithm: a full-domain strategy", example="ola", default="optimal"
+        "the algorithm: a full-domain strategy, or mondrian", example="mondrian", default="optimal"
     )
     suppression_limit: _Share = policy_key(
         "the share of the persons that may be left out, with all their rows",
@@ -193,9 +193,9 @@ class LinkedSearch(SparseSection):
     max_checks: int | None = policy_key("stop after checking this number of generalizations", example=5000)
 
     def _flaws(self) -> Iterator[Flaw]:
-        if STRATEGIES[self.strategy].traits.is_local:
-            message = f"{self.strategy!r} recodes below the full domain, which is not supported with several tables"
-            yield ("strategy",), f'{message}: use "optimal"'
+        if STRATEGIES[self.strategy].traits.is_local and self.strategy != "mondrian":
+            message = f"{self.strategy!r} is not supported with several tables"
+            yield ("strategy",), f'{message}: use "mondrian" for local recoding, or "optimal" for the full domain'
 
 
 class LinkedRelease(SparseSection):

@@ -141,7 +141,7 @@ def policy(**changes: Any) -> dict[str, Any]:
     [
         ({"table": []}, "must be one table or more"),
         ({"privacy": {"k": 2, "known": 4}}, 'privacy.known: must be 1, 2, 3 or "all", not 4'),
-        ({"search": {"strategy": "mondrian"}}, "below the full domain"),
+        ({"search": {"strategy": "subtree"}}, "is not supported with several tables"),
         ({"table": [policy()["table"][1]]}, "exactly one table has person"),
         ({"table": [policy()["table"][0]] * 2}, "two tables are named 'a'"),
         (

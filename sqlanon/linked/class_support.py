@@ -1,0 +1,265 @@
+"""Who shares what an attacker knows, where each class of persons has levels of its own.
+
+A *grouping* is a table of persons with their class (``person``, ``class_id``), and a table of the levels of each class
+(``class_id``, ``level_0``, ``level_1``, ...). `support` does the same for one generalization of all persons.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from sqlanon.linked.records import LinkedTable
+from sqlanon.linked.support import Snapshot
+from sqlanon.policy.linked import Known
+from sqlanon.support.coding import code_column, dense_rank
+from sqlanon.support.expressions import (
+    all_of,
+    as_column,
+    cast,
+    col,
+    cols,
+    drop_table,
+    fragment,
+    number,
+    subquery,
+    template,
+    union_all,
+)
+
+_MOST_CODES = 2**58
+
+_KNOWN_ROWS = template("""
+    SELECT m.person, m.class_id, :known_row AS known_row
+    FROM :rows AS r
+    JOIN :members AS m ON r.person = m.person
+    JOIN :levels AS v ON m.class_id = v.class_id
+""")
+
+# An item is a known row with the number of its copy. A person has those of its known rows, up to m copies of each.
+_ITEMS = template("""
+    WITH counted AS (
+        SELECT person, class_id, known_row, least(count(*), :known) AS copies
+        FROM :known_rows AS known_rows
+        GROUP BY person, class_id, known_row
+    )
+    SELECT person, class_id, known_row * 4 + unnest(range(1, copies + 1)) AS item
+    FROM counted
+""")
+
+# A combination lists its items in ascending order; a further copy of a row follows the one before it.
+_COMBINATIONS = {
+    1: template("SELECT person, class_id, item AS item_1 FROM :items AS a WHERE item % 4 = 1"),
+    2: template("""
+        SELECT a.person, a.class_id, a.item AS item_1, b.item AS item_2
+        FROM :items AS a
+        JOIN :items AS b ON a.person = b.person AND b.item > a.item AND (b.item % 4 = 1 OR b.item = a.item + 1)
+        WHERE a.item % 4 = 1
+    """),
+    3: template("""
+        SELECT a.person, a.class_id, a.item AS item_1, b.item AS item_2, c.item AS item_3
+        FROM :items AS a
+        JOIN :items AS b ON a.person = b.person AND b.item > a.item AND (b.item % 4 = 1 OR b.item = a.item + 1)
+        JOIN :items AS c ON a.person = c.person AND c.item > b.item AND (c.item % 4 = 1 OR c.item = b.item + 1)
+        WHERE a.item % 4 = 1
+    """),
+}
+
+_WEAK = template("""
+    WITH combinations AS MATERIALIZED (:combinations),
+    unsupported AS (SELECT class_id, :keys FROM combinations AS c GROUP BY class_id, :keys HAVING count(*) < :k)
+    SELECT DISTINCT c.person, c.class_id
+    FROM combinations AS c
+    SEMI JOIN unsupported ON c.class_id = unsupported.class_id AND :same
+""")
+
+_SMALL_CLASSES = template("""
+    SELECT person, class_id
+    FROM :members AS m
+    SEMI JOIN (SELECT class_id FROM :members AS c GROUP BY class_id HAVING count(*) < :k) AS small USING (class_id)
+""")
+
+# Only classes that have lost persons can have others who cannot stay.
+_WEAK_OF_CHANGED = template("""
+    WITH changed AS (SELECT DISTINCT class_id FROM :removed AS removed),
+    changed_members AS MATERIALIZED (
+        SELECT m.person, m.class_id FROM :members AS m SEMI JOIN changed USING (class_id)
+    ),
+    changed_items AS MATERIALIZED (
+        SELECT i.person, i.class_id, i.item FROM :items AS i SEMI JOIN changed USING (class_id)
+    )
+    SELECT DISTINCT person, class_id FROM (:weak) AS weak
+""")
+
+_NUMBERED_SIGNATURES = template("""
+    WITH signatures AS (:signatures)
+    SELECT
+        person,
+        class_id,
+        (dense_rank() OVER (ORDER BY class_id, :lists) - 1)::INTEGER AS signature
+    FROM signatures AS s
+""")
+
+_SHARED_SIGNATURES = template("""
+    SELECT person, signature AS class_id
+    FROM :numbered AS n
+    SEMI JOIN (
+        SELECT signature FROM :numbered AS counted GROUP BY signature HAVING count(*) >= :k
+    ) AS shared USING (signature)
+""")
+
+
+@dataclass
+class ClassSupport:
+    """Finds the persons of a grouping who can stay. ``snapshot`` has the rows that are suppressed by themselves."""
+
+    snapshot: Snapshot
+    k: int
+    known: Known
+    _created: set[str] = field(default_factory=set)
+
+    def create(self, name: str, query: exp.Query) -> exp.Table:
+        """Create a table of the run, in place of an earlier one."""
+        target = self.snapshot.work(name)
+        if name in self._created:
+            self.snapshot.runner.engine.execute(drop_table(target.copy()))
+        self._created.add(name)
+        return self.snapshot.runner.create_table(target, query)
+
+    def peel(self, members: exp.Table, levels: exp.Table) -> None:
+        """Delete the persons of a grouping who cannot stay: the greatest set remains."""
+        assert self.known != "all"
+        self.peel_classes(members)
+        known_rows = subquery(self._known_rows(members, levels), "known_rows")
+        items = self.create("class_items", _ITEMS(known_rows=known_rows, known=self.known))
+        removed = self.create("weak_members_0", template("SELECT * FROM :m AS m LIMIT 0")(m=members))
+        for size in range(1, self.known + 1):  # the smallest first: they are few, and leave fewer to combine
+            weak = self.create("weak_members", _find_weak(size, members, items, self.k))
+            if self._remove(weak, members, items):
+                self.snapshot.runner.add(removed, template("SELECT * FROM :w AS w")(w=weak))
+        changed_members, changed_items = (exp.to_table(f'"changed_{name}"') for name in ("members", "items"))
+        place = 1
+        while self.snapshot.count(removed):
+            sizes = range(self.known + 1)
+            found = union_all(*(_find_weak(size, changed_members, changed_items, self.k) for size in sizes))
+            query = _WEAK_OF_CHANGED(removed=removed, members=members, items=items, weak=found)
+            removed = self.create(f"weak_members_{place}", query)
+            self._remove(removed, members, items)
+            place = 1 - place
+
+    def peel_classes(self, members: exp.Table) -> None:
+        """Delete the persons in classes of fewer than k."""
+        self._remove(self.create("weak_members", _SMALL_CLASSES(members=members, k=self.k)), members)
+
+    def _remove(self, weak: exp.Table, *tables: exp.Table) -> int:
+        """Delete persons from tables; return their number."""
+        removed = self.snapshot.count(weak)
+        if removed:
+            for rows in tables:
+                self.delete_persons(rows, weak)
+        return removed
+
+    def delete_persons(self, rows: exp.Table, persons: exp.Table) -> None:
+        """Delete the rows of some persons from a table."""
+        delete = fragment("DELETE FROM :rows WHERE person IN (SELECT person FROM :persons AS p)")
+        self.snapshot.runner.engine.execute(delete(rows=rows, persons=persons))
+
+    def share_signatures(self, target: str, members: exp.Table, levels: exp.Table) -> exp.Table:
+        """The persons of a grouping whose signature k persons of their class have; ``class_id`` numbers signatures."""
+        query, lists = self._signatures(members, levels)
+        numbered = self.create("class_signatures", _NUMBERED_SIGNATURES(signatures=query, lists=lists))
+        return self.create(target, _SHARED_SIGNATURES(numbered=numbered, k=self.k))
+
+    # --- Codes
+
+    def _known_rows(self, members: exp.Table, levels: exp.Table) -> exp.Query:
+        """The known rows of the persons: ``person``, ``class_id``, ``known_row``."""
+        parts: list[exp.Query] = []
+        offset = 0
+        for position, table in enumerate(self.snapshot.records.tables[1:], 1):
+            code, count = self._pack(table.known, table)
+            known_row = cast(code, "BIGINT") + number(offset)
+            rows = self.snapshot.released_rows(position)
+            parts.append(_KNOWN_ROWS(known_row=known_row, rows=rows, members=members, levels=levels))
+            offset += count
+        if not parts:
+            return template("SELECT *, 0::BIGINT AS known_row FROM :members AS m LIMIT 0")(members=members)
+        return union_all(*parts)
+
+    def _pack(self, attributes: Sequence[int], table: LinkedTable) -> tuple[exp.Expr, int]:
+        """A number for each combination of codes at the levels of a class, and a bound of these numbers."""
+        records = self.snapshot.records
+        codes = {i: self.code(i) for i in attributes if records.attributes[i].height}
+        counts = {i: max(records.code_counts[i]) for i in codes}
+        size = math.prod(counts.values())
+        if size >= _MOST_CODES // (4 * len(records.tables)):
+            return dense_rank([*codes.values()], "BIGINT"), table.rows
+        code: exp.Expr = number(0)
+        for i, count in counts.items():
+            code = cast(codes[i], "BIGINT") + number(count) * exp.Paren(this=code)
+        return code, size
+
+    def code(self, attribute: int) -> exp.Expr:
+        """The code of a quasi-identifier of a row ``r`` at the level of a class ``v``."""
+        code = exp.Case(this=col(f"level_{attribute}", "v"), default=number(0))
+        for level in range(self.snapshot.records.attributes[attribute].height):
+            code = code.when(number(level), col(code_column(attribute, level), "r"), copy=False)
+        return code
+
+    # --- Signatures
+
+    def _signatures(self, members: exp.Table, levels: exp.Table) -> tuple[exp.Select, list[exp.Expr]]:
+        """The signature of each person, and the lists that make it beside the class: by table of direct child rows."""
+        query = template("SELECT owner.person, owner.class_id FROM :members AS owner")(members=members)
+        lists: list[exp.Expr] = []
+        for position, table in enumerate(self.snapshot.records.tables):
+            if table.parent is not None and table.parent.is_person_table:
+                name = f"rows_{position}"
+                query = query.select(as_column(col("signatures", name), name), copy=False)
+                listed = subquery(self._listed_children(position, members, levels), name)
+                on = col("person", "owner").eq(col("parent", name))
+                query = query.join(listed, on=on, join_type="left", copy=False)
+                lists.append(col(name))
+        return query, lists or [number(0)]
+
+    def _listed_children(self, position: int, members: exp.Table, levels: exp.Table) -> exp.Select:
+        """By parent row, the sorted signatures of its rows in a table: ``parent`` and ``signatures``."""
+        listed = template("SELECT parent, list_sort(list(signature)) AS signatures FROM :rows AS rows GROUP BY parent")
+        return listed(rows=subquery(self._row_signatures(position, members, levels), "rows"))
+
+    def _row_signatures(self, position: int, members: exp.Table, levels: exp.Table) -> exp.Select:
+        """``parent`` and ``signature``: a number for each distinct row of a table with its nested child rows."""
+        tables = self.snapshot.records.tables
+        code, _ = self._pack(tables[position].own, tables[position])
+        query = template("""
+            SELECT r.row, r.parent, :code::BIGINT AS code
+            FROM :rows AS r
+            JOIN :members AS m ON r.person = m.person
+            JOIN :levels AS v ON m.class_id = v.class_id
+        """)(code=code, rows=self.snapshot.released_rows(position), members=members, levels=levels)
+        children = [child for child, other in enumerate(tables) if other.parent is tables[position]]
+        if not children:
+            return template("SELECT parent, code AS signature FROM :rows AS rows")(rows=query)
+        nested = template("SELECT rows.parent, rows.code FROM :rows AS rows")(rows=query)
+        lists = []
+        for child in children:
+            name = f"rows_{child}"
+            nested = nested.select(as_column(col("signatures", name), name), copy=False)
+            listed = subquery(self._listed_children(child, members, levels), name)
+            nested = nested.join(listed, on=col("row", "rows").eq(col("parent", name)), join_type="left", copy=False)
+            lists.append(name)
+        rank = dense_rank([col("code", "nested"), *cols(lists, "nested")], "BIGINT")
+        ranked = template("SELECT parent, :rank AS signature FROM :nested AS nested")
+        return ranked(rank=rank, nested=subquery(nested, "nested"))
+
+
+def _find_weak(size: int, members: exp.Table, items: exp.Table, k: int) -> exp.Select:
+    """The persons with a combination of this size that fewer than k persons of their class support."""
+    if not size:
+        return _SMALL_CLASSES(members=members, k=k)
+    keys = [f"item_{i}" for i in range(1, size + 1)]
+    same = all_of(col(key, "c").eq(col(key, "unsupported")) for key in keys)
+    return _WEAK(combinations=_COMBINATIONS[size](items=items), keys=cols(keys), k=k, same=same)

@@ -1,0 +1,471 @@
+"""Strategy ``mondrian`` for linked tables: classes of persons, each with levels of its own for all tables.
+
+All persons are one class at first, at the highest levels; persons and rows that cannot stay there are suppressed. In
+each round every class tries one step: one attribute one level down, the one that promises most.
+
+- An attribute of the person table divides the persons of the class by their labels at the lower level.
+- An attribute of a child table is lowered for the greatest set of persons who have k others for all that an attacker
+  may know. Where an attacker knows all rows, classes are signatures, so the step divides the class by them.
+
+Persons who cannot follow stay behind together, at the former levels. If some of them could not stay there, either, then
+the smallest of the new classes stays behind with them; else they are suppressed if the limit allows it and the step
+gains more than they lose; else the class does not take the step. Classes that cannot take any step are released.
+
+The persons who can follow are the greatest such set, so those who stay behind never can: their class does not try the
+attribute again. A step that was not taken is tried again in the smaller classes that other steps lead to. At last
+classes are cut by the number of child rows, at the median of one table after the other, if this lets them take steps.
+
+Tables: ``members_0`` and ``members_1`` (``person``, ``class_id``), of which one is current;
+``class_attributes_0`` and ``class_attributes_1`` (``class_id``, ``attribute``, ``level``, ``is_final``,
+``has_failed``), likewise; ``class_levels`` (``class_id``, ``level_0``, ...) of the result.
+
+Source: LeFevre, DeWitt and Ramakrishnan, Mondrian multidimensional k-anonymity (2006), whose cuts here are of persons.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sqlglot import exp
+
+from sqlanon.linked.class_support import ClassSupport
+from sqlanon.linked.records import LinkedRecords
+from sqlanon.linked.search import LinkedTask
+from sqlanon.strategies.lattice.limits import Budget, Clock
+from sqlanon.support.coding import code_column, level_leaves
+from sqlanon.support.expressions import all_of, as_column, col, fragment, number, subquery, template, union_all
+
+_RETURNS = 3
+"""The most new classes that stay behind with persons who could not stay there alone."""
+
+_STEPS = template(
+    "SELECT :attribute AS attribute, :level AS level, :next_level AS next_level, :gain::DOUBLE AS gain, :rank AS rank"
+)
+
+_FIRST_ATTRIBUTES = template("""
+    SELECT c.class_id, a.attribute, a.level, false AS is_final, false AS has_failed
+    FROM (SELECT DISTINCT class_id FROM :members AS m) AS c
+    CROSS JOIN (:levels) AS a
+""")
+
+_CLASS_LEVELS = template("SELECT class_id, :levels FROM :attributes AS a GROUP BY class_id")
+
+_MOVES = template("""
+    SELECT class_id, attribute, level, next_level, gain
+    FROM (
+        SELECT
+            a.class_id,
+            a.attribute,
+            a.level,
+            s.next_level,
+            s.gain,
+            row_number() OVER (PARTITION BY a.class_id ORDER BY s.rank) AS place
+        FROM :attributes AS a
+        JOIN :steps AS s ON a.attribute = s.attribute AND a.level = s.level
+        WHERE NOT a.is_final AND NOT a.has_failed
+    ) AS possible
+    WHERE place = 1
+""")
+
+# The persons of classes that take a step, in the classes that it leads to.
+_TRIALS = template("""
+    SELECT
+        m.person,
+        m.class_id AS parent_class,
+        (dense_rank() OVER (ORDER BY m.class_id, :code) - 1)::INTEGER AS class_id
+    FROM :members AS m
+    JOIN :moves AS v ON m.class_id = v.class_id
+    JOIN :persons AS r ON m.person = r.person
+""")
+
+_TRIAL_LEVELS = template("""
+    SELECT t.class_id, :levels
+    FROM (SELECT DISTINCT class_id, parent_class FROM :trials AS t) AS t
+    JOIN :moves AS v ON t.parent_class = v.class_id
+    JOIN :former AS f ON t.parent_class = f.class_id
+""")
+
+_LEVEL = fragment("max(CASE WHEN attribute = :i THEN level END)::TINYINT")
+_LOWERED = fragment("CASE WHEN v.attribute = :i THEN v.next_level ELSE :former END")
+
+_STAYING = template("""
+    SELECT t.person, t.parent_class AS class_id
+    FROM :trials AS t
+    ANTI JOIN :followers AS f ON t.person = f.person
+    WHERE :of_classes
+""")
+
+_COUNTED = template("""
+    SELECT
+        t.parent_class,
+        count(f.person) AS following,
+        count(*) - count(f.person) - count(s.person) AS without_place
+    FROM :trials AS t
+    LEFT JOIN :followers AS f ON t.person = f.person
+    LEFT JOIN :stayers AS s ON t.person = s.person
+    GROUP BY t.parent_class
+""")
+
+# Of each class in which persons have no place, the smallest of several new classes.
+_RETURNING = template("""
+    WITH sizes AS (
+        SELECT t.parent_class, f.class_id, count(*) AS persons, count(*) OVER (PARTITION BY t.parent_class) AS classes
+        FROM :followers AS f
+        JOIN :trials AS t ON f.person = t.person
+        GROUP BY t.parent_class, f.class_id
+    )
+    SELECT parent_class, class_id
+    FROM (
+        SELECT
+            sizes.*,
+            row_number() OVER (PARTITION BY sizes.parent_class ORDER BY sizes.persons, sizes.class_id) AS place
+        FROM sizes
+        JOIN :counted AS c ON sizes.parent_class = c.parent_class
+        WHERE c.without_place > 0 AND sizes.classes > 1
+    ) AS ordered
+    WHERE place = 1
+""")
+
+# Steps are taken if nobody is without a place, or if the limit allows to suppress these persons, the best steps first.
+_TAKEN = template("""
+    WITH gains AS (
+        SELECT c.parent_class, c.following, c.without_place, v.gain * c.following AS gain
+        FROM :counted AS c
+        JOIN :moves AS v ON c.parent_class = v.class_id
+        WHERE c.following > 0
+    ),
+    costly AS (
+        SELECT
+            parent_class,
+            sum(without_place) OVER (
+                ORDER BY gain / without_place DESC, parent_class ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            ) AS suppressed
+        FROM gains
+        WHERE without_place > 0 AND gain >= without_place
+    )
+    SELECT parent_class FROM gains WHERE without_place = 0
+    UNION ALL
+    SELECT parent_class FROM costly WHERE suppressed <= :allowed
+""")
+
+_NEXT_MEMBERS = template("""
+    SELECT person, class_id FROM :members AS m ANTI JOIN :taken AS taken ON m.class_id = taken.parent_class
+    UNION ALL
+    SELECT s.person, s.class_id FROM :stayers AS s SEMI JOIN :taken AS taken ON s.class_id = taken.parent_class
+    UNION ALL
+    SELECT person, class_id FROM :arrivals AS arrivals
+""")
+
+_ARRIVALS = template("""
+    SELECT
+        f.person,
+        t.parent_class,
+        (dense_rank() OVER (ORDER BY f.class_id) + :last_class)::INTEGER AS class_id
+    FROM :followers AS f
+    JOIN :trials AS t ON f.person = t.person
+    SEMI JOIN :taken AS taken ON t.parent_class = taken.parent_class
+""")
+
+# New classes have the levels of their former one, but one. Who stays behind never tries the attribute again.
+_NEXT_ATTRIBUTES = template("""
+    WITH new_classes AS (SELECT DISTINCT class_id, parent_class FROM :arrivals AS arrivals),
+    remaining AS (SELECT DISTINCT class_id FROM :next_members AS m)
+    SELECT
+        n.class_id,
+        a.attribute,
+        CASE WHEN a.attribute = v.attribute THEN v.next_level ELSE a.level END AS level,
+        a.is_final,
+        false AS has_failed
+    FROM new_classes AS n
+    JOIN :attributes AS a ON n.parent_class = a.class_id
+    JOIN :moves AS v ON n.parent_class = v.class_id
+    UNION ALL
+    SELECT
+        a.class_id,
+        a.attribute,
+        a.level,
+        a.is_final OR (taken.parent_class IS NOT NULL AND a.attribute = v.attribute) AS is_final,
+        taken.parent_class IS NULL AND (a.has_failed OR coalesce(a.attribute = v.attribute, false)) AS has_failed
+    FROM :attributes AS a
+    SEMI JOIN remaining ON a.class_id = remaining.class_id
+    LEFT JOIN :moves AS v ON a.class_id = v.class_id
+    LEFT JOIN :taken AS taken ON a.class_id = taken.parent_class
+""")
+
+
+class Mondrian:
+    """The classes of persons, and the rounds that divide them and lower their levels."""
+
+    def __init__(self, task: LinkedTask, allowed: int) -> None:
+        self.task, self.records = task, task.records
+        self.support = ClassSupport(task.peeling.snapshot, task.peeling.snapshot.k, task.peeling.known)
+        self.rounds = 0
+        self.allowed = allowed
+        """The number of persons that may still be suppressed."""
+        self.steps = self.support.create("steps", union_all(*self._steps()))
+        self.members = self._first_members()
+        levels = template("SELECT :attribute AS attribute, :level AS level")
+        top = union_all(*(levels(attribute=i, level=level) for i, level in enumerate(self.records.lattice.top)))
+        self.attributes = self.support.create("class_attributes_0", _FIRST_ATTRIBUTES(members=self.members, levels=top))
+        self.last_class = self._fetch(template("SELECT max(class_id) FROM :m AS m")(m=self.members))
+
+    def run(self) -> None:
+        """Take steps until no class can take any, or a limit is reached: classes can be released at any time."""
+        search = self.records.policy.search
+        clock = Clock(Budget(search.time_limit, search.max_checks))
+        with clock.until_limit():
+            while True:
+                moves = self.support.create("moves", _MOVES(attributes=self.attributes, steps=self.steps))
+                if not self.support.snapshot.count(moves):
+                    break
+                clock.spend()
+                self.rounds += 1
+                self._take_steps(moves)
+                waiting = self.support.snapshot.count(moves)
+                self.task.progress(waiting, self.rounds, None)
+        self.support.create("class_levels", self._levels(self.attributes))
+        snapshot = self.support.snapshot
+        snapshot.create(snapshot.kept_persons, template("SELECT person, class_id FROM :m AS m")(m=self.members))
+
+    @property
+    def levels(self) -> exp.Table:
+        """The levels of each class of the result."""
+        return self.support.snapshot.work("class_levels")
+
+    # --- The start
+
+    def _first_members(self) -> exp.Table:
+        """The persons whom the highest levels keep."""
+        snapshot = self.support.snapshot
+        query = template("SELECT person, (dense_rank() OVER (ORDER BY class_id) - 1)::INTEGER AS class_id FROM :p AS p")
+        members = query(p=snapshot.kept_persons)
+        if self.support.known != "all":
+            return self.support.create("members_0", members)
+        first = self.support.create("trial_members", members)
+        return self.support.share_signatures("members_0", first, self._top_levels(first))
+
+    def _top_levels(self, members: exp.Table) -> exp.Table:
+        levels = [as_column(number(level), f"level_{i}") for i, level in enumerate(self.records.lattice.top)]
+        query = template("SELECT DISTINCT class_id, :levels FROM :members AS m")
+        return self.support.create("trial_levels", query(levels=levels, members=members))
+
+    def _steps(self) -> Iterator[exp.Select]:
+        """The steps that levels allow: from a level to the next lower one.
+
+        ``gain`` is the fall in loss if all rows took the step, and ``rank`` orders steps by their gain for each bit
+        that the step tells an attacker about a person: by labels that are rare, and by each known row.
+        """
+        lattice, measure, records = self.records.lattice, self.task.lattice.measure, self.records
+        ranked: list[tuple[float, int, int, int, float]] = []
+        for i, (lowest, highest) in enumerate(zip(lattice.bottom, lattice.top, strict=True)):
+            forbidden = lattice.forbidden[i] if lattice.forbidden else frozenset()
+            levels = [level for level in range(highest, lowest - 1, -1) if level not in forbidden]
+            for level, next_level in pairwise(levels):
+                losses = [
+                    measure.bound((*lattice.bottom[:i], at, *lattice.bottom[i + 1 :])) for at in (level, next_level)
+                ]
+                gain = losses[0] - losses[1]
+                bits = (self._entropy(i, next_level) - self._entropy(i, level)) * self._known_rows(records.owners[i])
+                ranked.append((round(-gain / max(bits, 1e-9), 9), i, level, next_level, gain))
+        for rank, (_, i, level, next_level, gain) in enumerate(sorted(ranked)):
+            yield _STEPS(attribute=i, level=level, next_level=next_level, gain=gain, rank=rank)
+        yield template("SELECT -1 AS attribute, 0 AS level, 0 AS next_level, 0::DOUBLE AS gain, 0 AS rank LIMIT 0")()
+
+    def _entropy(self, i: int, level: int) -> float:
+        """The entropy of the labels of a quasi-identifier at a level, in bits."""
+        attribute = self.records.attributes[i]
+        if level == attribute.height:
+            return 0.0
+        sizes = template("SELECT sum(rows)::DOUBLE AS n FROM :coded AS c GROUP BY :code")
+        entropy = template("""
+            SELECT sum(-n / total * log2(n / total)) FROM (SELECT n, sum(n) OVER () AS total FROM :sizes AS s) AS shares
+        """)(sizes=sizes(coded=attribute.table, code=col(f"code_{level}")))
+        return float(self.records.runner.engine.rows(entropy)[0][0] or 0)
+
+    def _known_rows(self, t: int) -> float:
+        """The number of rows of a table that an attacker knows of a person, on average at most."""
+        mean = self.records.tables[t].rows / self.records.persons
+        return mean if not t or self.support.known == "all" else min(mean, self.support.known)
+
+    # --- A round
+
+    def _take_steps(self, moves: exp.Table) -> None:
+        create, support = self.support.create, self.support
+        of_moving = template("SELECT a.* FROM :attributes AS a SEMI JOIN :moves AS v USING (class_id)")
+        moving = subquery(of_moving(attributes=self.attributes, moves=moves), "a")
+        former = create("former_levels", self._levels(moving))
+        persons = self.records.tables[0].records
+        trials = create(
+            "trial_members", _TRIALS(members=self.members, moves=moves, persons=persons, code=self._new_code())
+        )
+        names = [f"level_{i}" for i in range(len(self.records.names))]
+        levels = [as_column(_LOWERED(i=i, former=col(name, "f")), name) for i, name in enumerate(names)]
+        trial_levels = create("trial_levels", _TRIAL_LEVELS(levels=levels, trials=trials, moves=moves, former=former))
+        if support.known == "all":
+            followers = support.share_signatures("followers", trials, trial_levels)
+        else:
+            followers = create("followers", template("SELECT person, class_id FROM :trials AS t")(trials=trials))
+            support.peel(followers, trial_levels)
+        stayers = self._keep_stayers("stayers", trials, followers, former, exp.true())
+        counted = create("counted", _COUNTED(trials=trials, followers=followers, stayers=stayers))
+        for _ in range(_RETURNS):
+            returning = create("returning", _RETURNING(followers=followers, trials=trials, counted=counted))
+            if not support.snapshot.count(returning):
+                break
+            self._return(returning, trials, followers, stayers, former)
+            counted = create("counted", _COUNTED(trials=trials, followers=followers, stayers=stayers))
+        taken = create("taken", _TAKEN(counted=counted, moves=moves, allowed=self.allowed))
+        suppressed = template(
+            "SELECT coalesce(sum(without_place), 0) FROM :counted AS c SEMI JOIN :taken AS taken USING (parent_class)"
+        )
+        self.allowed -= self._fetch(suppressed(counted=counted, taken=taken))
+        self._commit(moves, trials, followers, stayers, taken)
+
+    def _keep_stayers(
+        self, target: str, trials: exp.Table, followers: exp.Table, former: exp.Table, of_classes: exp.Expr
+    ) -> exp.Table:
+        """The persons who do not follow, and can stay at the former levels."""
+        query = _STAYING(trials=trials, followers=followers, of_classes=of_classes)
+        stayers = self.support.create(target, query)
+        self.support.peel_classes(stayers) if self.support.known == "all" else self.support.peel(stayers, former)
+        return stayers
+
+    def _return(
+        self, returning: exp.Table, trials: exp.Table, followers: exp.Table, stayers: exp.Table, former: exp.Table
+    ) -> None:
+        """Let new classes stay behind."""
+        runner = self.support.snapshot.runner
+        delete = template("SELECT person FROM :followers AS f SEMI JOIN :returning AS r USING (class_id)")
+        persons = self.support.create("returning_persons", delete(followers=followers, returning=returning))
+        self.support.delete_persons(followers, persons)
+        of_returning = template("SELECT t.person FROM :trials AS t SEMI JOIN :returning AS r USING (parent_class)")
+        persons = self.support.create("returning_persons", of_returning(trials=trials, returning=returning))
+        self.support.delete_persons(stayers, persons)
+        classes = template("SELECT parent_class FROM :returning AS r")(returning=returning)
+        of_classes = exp.In(this=col("parent_class", "t"), query=subquery(classes))
+        again = self._keep_stayers("stayers_again", trials, followers, former, of_classes)
+        runner.add(stayers, template("SELECT person, class_id FROM :again AS a")(again=again))
+
+    def _commit(
+        self, moves: exp.Table, trials: exp.Table, followers: exp.Table, stayers: exp.Table, taken: exp.Table
+    ) -> None:
+        create, place = self.support.create, self.rounds % 2
+        query = _ARRIVALS(followers=followers, trials=trials, taken=taken, last_class=self.last_class)
+        arrivals = create("arrivals", query)
+        query = _NEXT_MEMBERS(members=self.members, taken=taken, stayers=stayers, arrivals=arrivals)
+        members = create(f"members_{place}", query)
+        query = _NEXT_ATTRIBUTES(
+            arrivals=arrivals, next_members=members, attributes=self.attributes, moves=moves, taken=taken
+        )
+        self.attributes = create(f"class_attributes_{place}", query)
+        self.members = members
+        last = template("SELECT coalesce(max(class_id), :last) FROM :arrivals AS a")
+        self.last_class = self._fetch(last(arrivals=arrivals, last=self.last_class))
+
+    def _new_code(self) -> exp.Expr:
+        """What divides the persons ``r`` of a class at a step ``v``: their codes of an attribute of their own."""
+        code = exp.Case(this=col("attribute", "v"), default=number(0))
+        for i in self.records.tables[0].own:
+            at_level = exp.Case(this=col("next_level", "v"), default=number(0))
+            for level in range(self.records.attributes[i].height):
+                at_level = at_level.when(number(level), col(code_column(i, level), "r"), copy=False)
+            if at_level.args["ifs"]:
+                code = code.when(number(i), at_level, copy=False)
+        return code if code.args.get("ifs") else number(0)
+
+    def _levels(self, attributes: exp.Expr) -> exp.Select:
+        levels = [as_column(_LEVEL(i=i), f"level_{i}") for i in range(len(self.records.names))]
+        return _CLASS_LEVELS(levels=levels, attributes=attributes)
+
+    def _fetch(self, query: exp.Query) -> int:
+        return int(self.support.snapshot.runner.engine.rows(query)[0][0] or 0)
+
+
+@dataclass(frozen=True)
+class LinkedClasses:
+    """The classes of a result, with its figures by quasi-identifier and by table."""
+
+    members: exp.Table
+    """The released persons with their class."""
+    class_levels: exp.Table
+    """The levels of each class."""
+    used_levels: tuple[tuple[int, ...], ...]
+    """By quasi-identifier, the levels of its labels in the release, from low to high."""
+    losses: tuple[float, ...]
+    """By quasi-identifier."""
+    released_rows: tuple[int, ...]
+    """By table."""
+    classes: int
+    rounds: int
+
+    @property
+    def levels(self) -> tuple[int | None, ...]:
+        """By quasi-identifier, the level of all its labels; None if they have several."""
+        return tuple(levels[0] if len(levels) == 1 else None for levels in self.used_levels)
+
+
+def divide_persons(task: LinkedTask) -> LinkedClasses | None:
+    """Divide the persons into classes with levels of their own; None if even the highest levels suppress too many."""
+    records = task.records
+    kept = task.peeling.find(records.lattice.top, task.allowed_persons, task.allowed_rows)
+    if not kept.is_complete or not task.allowed_persons >= kept.suppressed_persons < records.persons:
+        return None
+    mondrian = Mondrian(task, task.allowed_persons - kept.suppressed_persons)
+    mondrian.run()
+    return _measure_classes(records, mondrian)
+
+
+def _measure_classes(records: LinkedRecords, mondrian: Mondrian) -> LinkedClasses:
+    """Count the released rows, and the loss of each quasi-identifier: a suppressed row counts 1."""
+    snapshot, rows = mondrian.support.snapshot, records.runner.engine.rows
+    used: list[tuple[int, ...]] = []
+    losses: list[float] = []
+    released_rows: list[int] = []
+    for position, table in enumerate(records.tables):
+        relation = snapshot.released_rows(position) if position else table.records
+        of_members = template("SELECT count(*) FROM :rows AS r SEMI JOIN :members AS m USING (person)")
+        released = int(rows(of_members(rows=relation, members=mondrian.members))[0][0])
+        released_rows.append(released)
+        for i in table.own:
+            query = _level_figures(records, mondrian, i, relation)
+            figures = {int(level): float(leaf_sum) for level, leaf_sum in rows(query)}
+            used.append(tuple(sorted(figures)) or (records.lattice.top[i],))
+            span = max(records.hierarchies[i].leaves - 1, 1)
+            losses.append((math.fsum(figures.values()) / span + table.rows - released) / max(table.rows, 1))
+    counted = template("SELECT count(DISTINCT class_id) FROM :members AS m")(members=mondrian.members)
+    return LinkedClasses(
+        mondrian.members,
+        mondrian.levels,
+        tuple(used),
+        tuple(losses),
+        tuple(released_rows),
+        int(rows(counted)[0][0]),
+        mondrian.rounds,
+    )
+
+
+def _level_figures(records: LinkedRecords, mondrian: Mondrian, i: int, relation: exp.Expr) -> exp.Select:
+    """By level of a quasi-identifier, the sum over released rows of the leaves under their label, less one each."""
+    attribute, hierarchy = records.attributes[i], records.hierarchies[i]
+    level = col(f"level_{i}", "v")
+    leaves = exp.Case(this=level.copy(), default=number(0))
+    query = template("""
+        SELECT 1
+        FROM :rows AS r
+        JOIN :members AS m ON r.person = m.person
+        JOIN :levels AS v ON m.class_id = v.class_id
+    """)(rows=relation, members=mondrian.members, levels=mondrian.levels)
+    query.set("expressions", [])
+    for inner in range(attribute.lowest_labelled, attribute.height):
+        name = f"leaves_{inner}"
+        on = all_of((level.eq(number(inner)), col(code_column(i, inner), "r").eq(col("code", name))))
+        query = query.join(subquery(level_leaves(attribute, inner), name), on=on, join_type="left", copy=False)
+        leaves = leaves.when(number(inner), col("leaves", name), copy=False)
+    if attribute.height:
+        leaves = leaves.when(number(attribute.height), number(hierarchy.leaves - 1), copy=False)
+    summed = template("SELECT sum(:leaves)::DOUBLE AS leaf_sum")(leaves=leaves)
+    query = query.select(as_column(level.copy(), "level"), *summed.expressions, copy=False)
+    return query.group_by(level.copy(), copy=False)

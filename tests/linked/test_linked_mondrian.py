@@ -1,0 +1,220 @@
+"""Classes of persons with levels of their own hide each person among k, lose little, and obey the limits."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlanon
+from oracles.oracle_linked import LinkedDatabase, combinations_of, evaluate
+from properties.linked_cases import LinkedCase, make_linked_case
+from sqlanon.errors import InfeasibleError, PolicyError
+from sqlanon.linked.anonymize import LinkedResult
+from sqlanon.policy.linked import LinkedPolicy
+from support.lanes import draw_tables
+
+Labels = dict[int, tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A release as its reader sees it. Rows are named by their tags, which are the numbers of source rows."""
+
+    database: LinkedDatabase
+    labels: list[Labels]
+    """By table and row, the released quasi-identifiers."""
+
+    def groups(self, known: int | str) -> dict[Hashable, set[int]]:
+        """The persons who share what an attacker may know."""
+        groups: dict[Hashable, set[int]] = defaultdict(set)
+        rows: dict[int, Counter[Hashable]] = {person: Counter() for person in self.labels[0]}
+        for (t, number), person in self.database.person_of.items():
+            if number in self.labels[t]:
+                rows[person][self.database.known_row(self.labels, t, number)] += 1
+        for person, own in self.labels[0].items():
+            if known == "all":
+                groups[self.signature(0, person)].add(person)
+                continue
+            for size in range(int(known) + 1):
+                for combination in combinations_of(rows[person], size):
+                    groups[own, combination].add(person)
+        return groups
+
+    def signature(self, t: int, number: int) -> Hashable:
+        """The labels of a row with the nested multisets of its child rows."""
+        children = [at for at in self.database.children_of.get((t, number), ()) if at[1] in self.labels[at[0]]]
+        return self.labels[t][number], tuple(sorted(((at[0], self.signature(*at)) for at in children), key=repr))
+
+    def loss(self, weights: tuple[float, ...]) -> float:
+        """The loss of the released labels, each of which is at one level of its hierarchy."""
+        losses = []
+        for t, table in enumerate(self.database.tables):
+            for i, hierarchy in enumerate(table.hierarchies):
+                values = {row.values[i] for row in table.rows}
+                ground = [*hierarchy.paths, *([None] if None in values else [])]
+                total = 0.0
+                for row in table.rows:
+                    if row.number not in self.labels[t]:
+                        total += 1
+                        continue
+                    label = self.labels[t][row.number][i]
+                    level = next(
+                        at for at in range(hierarchy.height + 1) if hierarchy.label(row.values[i], at) == label
+                    )
+                    leaves = sum(hierarchy.label(other, level) == label for other in ground)
+                    total += (leaves - 1) / (len(ground) - 1) if len(ground) > 1 else 0
+                losses.append(total / len(table.rows) if table.rows else 0)
+        return math.fsum(x * w for x, w in zip(losses, weights, strict=True)) / math.fsum(weights)
+
+
+def publish(case: LinkedCase, row_limit: float, path: Path) -> tuple[LinkedResult, Reader] | None:
+    """The result of a case, and its release; None if nothing meets the policy."""
+    connection = duckdb.connect()
+    case.fill(connection)
+    tree = case.policy()
+    tree["search"] |= {"row_suppression_limit": row_limit, "strategy": "mondrian"}
+    for t, (table, section) in enumerate(zip(case.database.tables, tree["table"], strict=True)):
+        connection.execute(f"ALTER TABLE {table.name} ADD COLUMN tag INTEGER")
+        connection.execute(f"UPDATE {table.name} SET tag = id_{t} - 100")
+        section["attributes"]["tag"] = {"role": "insensitive"}
+    with sqlanon.connect(connection) as db:
+        try:
+            result = db.anonymize(LinkedPolicy(**tree))
+        except InfeasibleError:
+            return None
+        release = result.publish(path)
+    assert release.verify().verified
+    assert release.manifest.smallest_group >= case.k
+    labels: list[Labels] = []
+    with duckdb.connect(str(path), read_only=True) as reader:
+        for table in case.database.tables:
+            names = ", ".join(["tag", *(f'"{name}"' for name in table.names)])
+            rows = reader.execute(f"SELECT {names} FROM {table.name}").fetchall()
+            labels.append({tag: tuple(values) for tag, *values in rows})
+    return result, Reader(case.database, labels)
+
+
+@pytest.mark.parametrize(
+    ("number", "row_limit"), list(zip(range(draw_tables(6, 60)), itertools.cycle((0.0, 0.0, 0.2, 0.34))))
+)
+def test_every_release_hides_each_person_and_obeys_the_limits(number: int, row_limit: float, tmp_path: Path) -> None:
+    case = make_linked_case(number)
+    database = case.database
+    published = publish(case, row_limit, tmp_path / "release.duckdb")
+    top = evaluate(database, database.heights, case.k, case.known, case.weights)
+    if published is None:
+        assert row_limit or not top.state.persons or top.suppressed_persons > case.allowed_persons
+        return
+    result, reader = published
+    assert min(map(len, reader.groups(case.known).values())) >= case.k
+    suppressed = database.everything.persons - reader.labels[0].keys()
+    assert result.suppressed_persons == len(suppressed) <= case.allowed_persons
+    missing = [at for at, person in database.person_of.items() if at[1] not in reader.labels[at[0]]]
+    alone = [at for at in missing if database.person_of[at] not in suppressed]
+    assert len(alone) <= row_limit * len(database.person_of)
+    assert result.score == pytest.approx(reader.loss(case.weights), abs=1e-9)
+    assert not result.optimal
+    if not row_limit:
+        assert result.score <= top.score + 1e-9
+
+
+def hospital(connection: duckdb.DuckDBPyConnection, patients: int) -> None:
+    """Patients in regions of unequal size, with up to seven visits."""
+    connection.execute(f"""
+        CREATE TABLE patients AS
+        SELECT
+            i AS id,
+            'tag ' || i AS tag,
+            (100 + hash(i) % 7 * (hash(i, 1) % 5))::VARCHAR AS zip,
+            (20 + hash(i, 2) % 60)::INTEGER AS age
+        FROM range({patients}) AS r(i);
+        CREATE TABLE visits AS
+        SELECT
+            row_number() OVER () AS visit,
+            id,
+            DATE '2023-01-01' + (hash(id, j) % 730)::INTEGER AS seen,
+            'ward ' || least(hash(id, j, 3) % 4, hash(j, id) % 8) AS ward
+        FROM patients, range(1 + (hash(id, 9) % 3 * (hash(id, 10) % 3))::INTEGER) AS r(j)
+    """)
+
+
+def hospital_policy(strategy: str, known: int | str, **zip_keys: Any) -> LinkedPolicy:
+    """A policy for the hospital."""
+    key = {"role": "key"}
+    patients = {
+        "id": key,
+        "tag": {"role": "insensitive"},
+        "zip": {"role": "quasi", "hierarchy": {"mask": "right"}, **zip_keys},
+        "age": {"role": "quasi", "hierarchy": {"intervals": [5, 10, 20, 40]}},
+    }
+    visits = {
+        "visit": key,
+        "id": key,
+        "seen": {"role": "quasi", "hierarchy": {"dates": ["month", "quarter", "year"]}},
+        "ward": {"role": "quasi", "hierarchy": "suppress"},
+    }
+    return LinkedPolicy(
+        table=[
+            {"name": "patients", "person": "id", "attributes": patients},
+            {"name": "visits", "key": "visit", "references": {"id": "patients"}, "attributes": visits},
+        ],
+        privacy={"k": 4, "known": known},
+        search={"strategy": strategy, "suppression_limit": 0.05},
+    )
+
+
+@pytest.fixture(scope="module")
+def wards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database of 500 patients."""
+    path = tmp_path_factory.mktemp("hospital") / "hospital.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        hospital(connection, 500)
+    return path
+
+
+@pytest.mark.parametrize("known", [pytest.param(2, marks=pytest.mark.slow), "all"])
+def test_it_loses_less_than_the_full_domain_optimum(wards: Path, known: int | str) -> None:
+    with sqlanon.connect(wards) as db:
+        optimum = db.anonymize(hospital_policy("optimal", known))
+        local = db.anonymize(hospital_policy("mondrian", known))
+    assert optimum.optimal
+    assert local.score < 0.95 * optimum.score
+
+
+def test_the_release_does_not_depend_on_the_number_of_threads(wards: Path, tmp_path: Path) -> None:
+    rows = []
+    for threads in (1, 3):
+        with sqlanon.connect(wards, threads=threads) as db:
+            result = db.anonymize(hospital_policy("mondrian", "all"))
+            result.publish(tmp_path / f"{threads}.duckdb")
+        with duckdb.connect(str(tmp_path / f"{threads}.duckdb"), read_only=True) as reader:
+            query = "SELECT tag, zip, age, seen, ward FROM patients LEFT JOIN visits USING (id) ORDER BY ALL"
+            rows.append(reader.execute(query).fetchall())
+    assert rows[0] == rows[1]
+    figures = result.to_dict()
+    assert figures["tables"]["patients"]["generalization"]["age"] is None
+    assert figures["classes"] > 10
+
+
+def test_levels_outside_the_limits_and_forbidden_labels_are_not_released(wards: Path, tmp_path: Path) -> None:
+    policy = hospital_policy("mondrian", 1, min_level=1, max_level=2, forbidden=["12*"])
+    with sqlanon.connect(wards) as db:
+        db.anonymize(policy).publish(tmp_path / "release.duckdb")
+    with duckdb.connect(str(tmp_path / "release.duckdb"), read_only=True) as reader:
+        labels = {label for (label,) in reader.execute("SELECT DISTINCT zip FROM patients").fetchall()}
+    assert labels
+    assert all(re.fullmatch(r"1[0-9*]\*", label) and label != "12*" for label in labels), labels
+
+
+def test_other_local_strategies_are_refused_and_mondrian_named() -> None:
+    with pytest.raises(PolicyError, match="'forest' is not supported with several tables: use \"mondrian\" for local"):
+        hospital_policy("forest", 2)
