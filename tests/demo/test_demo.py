@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from sqlanon.demo import story
 from sqlanon.demo.attack import GROUND, QUASI, Linkage, attack, label, link
+from sqlanon.demo.clinic import attack_visits, make_clinic
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.demo.story import run_demo
 from sqlanon.errors import InfeasibleError, SourceError
@@ -218,6 +219,40 @@ def test_the_hospital_gives_its_patients_away(hospital: Path) -> None:
         ).fetchall() == [(who.diagnosis,)]
 
 
+# The second act
+
+
+@pytest.fixture(scope="module")
+def clinic(hospital: Path) -> Path:
+    path = hospital.with_name("clinic.duckdb")
+    make_clinic(hospital, path)
+    return path
+
+
+def test_every_visit_belongs_to_a_patient(clinic: Path) -> None:
+    with duckdb.connect(clinic, read_only=True) as connection:
+        assert fetch(connection, "SELECT count(*), count(DISTINCT patient_id) FROM patients") == (ROWS, ROWS)
+        assert fetch(connection, "SELECT count(*) FROM visits ANTI JOIN patients USING (patient_id)") == (0,)
+        assert fetch(connection, "SELECT count(DISTINCT patient_id) FROM visits") == (ROWS,)
+        per_patient = "SELECT count(*) AS visits FROM visits GROUP BY patient_id"
+        assert fetch(connection, f"SELECT min(visits), max(visits) FROM ({per_patient})") == (1, 3)
+
+
+def test_two_visits_single_out_patients_whom_the_table_hides(clinic: Path) -> None:
+    outcome = attack_visits(clinic, {"zip": 3, "birth_date": 3, "sex": 0})
+    alone, one, two = outcome.matches
+    assert alone.fewest_matches is not None and alone.fewest_matches >= 5
+    assert alone.unique_persons == 0 < one.unique_persons <= two.unique_persons
+    assert two.share > 0.5
+    assert outcome.victim is not None
+    with duckdb.connect(clinic, read_only=True) as connection:
+        visits = connection.execute(
+            "SELECT admitted, ward FROM visits JOIN patients USING (patient_id) WHERE name = ? ORDER BY admitted",
+            [outcome.victim.name],
+        ).fetchall()
+    assert {*zip(outcome.victim.days, outcome.victim.wards, strict=True)} <= {*visits}
+
+
 # The story
 
 
@@ -238,6 +273,10 @@ def test_the_whole_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         for path in (demo.hospital, demo.policy, demo.release):
             assert path.is_absolute() and path.is_file()
             assert str(path) in out
+        assert demo.clinic is not None and demo.clinic.verified
+        assert demo.clinic.before.matches[2].share > 0.5
+        assert [matches.unique_persons for matches in demo.clinic.after.matches] == [0, 0, 0]
+        assert (demo.clinic.after.matches[2].fewest_matches or 0) >= 5
         for words in ("identified by name", "sqlanon verify", f"{demo.before.linkage.identified:,}"):
             assert words in out
         with duckdb.connect(demo.release, read_only=True) as release:
@@ -275,7 +314,7 @@ def test_the_commands_that_the_demo_prints_run_as_they_are(tmp_path: Path) -> No
     assert "checked patients" in outcome.stdout
 
 
-@pytest.mark.parametrize("name", ["hospital.duckdb", "policy.toml", "release.duckdb", "first.toml"])
+@pytest.mark.parametrize("name", ["hospital.duckdb", "policy.toml", "release.duckdb", "first.toml", "clinic.duckdb"])
 def test_a_file_that_the_demo_did_not_make_stays(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
     with pytest.raises(SourceError, match=name):
@@ -297,4 +336,5 @@ def test_fewer_patients_than_k_is_infeasible(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_handful_of_patients_make_a_story(tmp_path: Path) -> None:
-    assert run_demo(tmp_path, 5).after.linkage.identified == 0
+    demo = run_demo(tmp_path, 5)
+    assert (demo.after.linkage.identified, demo.clinic) == (0, None)

@@ -16,7 +16,7 @@ import pytest
 
 from sqlanon import Policy, connect
 from sqlanon.demo.hospital import make_hospital
-from sqlanon.demo.story import figures, run_demo
+from sqlanon.demo.story import clinic_figures, figures, run_demo
 from sqlanon.ledger.catalog import init_database
 from sqlanon.measures import MEASURES, Measure
 from sqlanon.noise.statements import NoisyColumn, can_be_noisy
@@ -189,6 +189,8 @@ def test_the_readme_makes_a_release(tmp_path: Path) -> None:
 def test_the_table_of_the_readme_is_the_demo(tmp_path: Path) -> None:
     demo = run_demo(tmp_path, 100_000)
     assert cells(README)[2:6] == figures(demo.before, demo.after)
+    assert demo.clinic is not None
+    assert cells(README)[8:14] == clinic_figures(demo.clinic.before, demo.clinic.after)
 
 
 # --- docs/tutorial/first-release.md
