@@ -25,7 +25,7 @@ from sqlanon.policy.linked import Known
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import subquery, template
 
-PART_ROWS: Mapping[Known, int] = {1: 4_000_000, 2: 2_000_000, 3: 500_000, "all": 4_000_000}
+PART_ROWS: Mapping[Known, int] = {1: 4_000_000, 2: 4_000_000, 3: 500_000, "all": 4_000_000}
 """The child rows that are peeled at once, by the rows that an attacker knows."""
 
 FEW_PARTS = 8
@@ -104,7 +104,8 @@ class Peeling:
         most the allowed number of them.
         """
         snapshot = self.snapshot
-        small = snapshot.remove(snapshot.create(self._weak, snapshot.weak_persons(0)))
+        snapshot.find_weak_persons(0, self._weak)
+        small = snapshot.remove(self._weak)
         query = template("""
             WITH rows AS (
                 SELECT r.person, kept.class_id, r.known_row
@@ -146,7 +147,8 @@ class Peeling:
         Persons of different classes share nothing, so the classes are peeled in parts, which fit in memory.
         """
         snapshot, persons = self.snapshot, self.records.persons
-        suppressed = self._remove(snapshot.weak_persons(0))
+        snapshot.find_weak_persons(0, self._weak)
+        suppressed = snapshot.remove(self._weak)
         if suppressed > allowed_persons or suppressed == persons:
             return Kept(suppressed, is_complete=suppressed == persons)
         for part in self._parts():
@@ -178,13 +180,10 @@ class Peeling:
         snapshot = self.snapshot
         snapshot.count_occurrences(part)
         for size in range(1, self.known + 1):
-            if size > 1:
-                snapshot.create_combinations(size)
             weak, weakened = self._weak, self._weakened
-            snapshot.create(weak, snapshot.weak_persons(size))
+            snapshot.find_weak_persons(size, weak)
             while snapshot.count(weak):
-                snapshot.create(weakened, snapshot.weakened_persons(size, weak))
-                yield snapshot.remove(weak)
+                yield snapshot.remove_and_find_weak(size, weak, weakened)
                 weak, weakened = weakened, weak
 
     def _peel_signatures(self, part: exp.Expr | None) -> Iterator[int]:

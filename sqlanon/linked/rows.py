@@ -4,8 +4,8 @@ An *occurrence* is a copy of a known row of a person. Of each unsupported combin
 persons of the class is suppressed: the rows from that copy on, with the rows that belong to them. Occurrences are taken
 in the order of their persons, then of class, known row and copy, as long as their rows are within the limit.
 
-Tables: ``weak_occurrences`` (``person``, ``occurrence``), ``supports`` (the persons of each occurrence),
-``doomed_rows`` (``position``, ``row``, ``rank``), and ``trials``: suppressed rows that might be put back.
+Tables: ``weak_occurrences`` (``person``, ``occurrence``), ``doomed_rows`` (``position``, ``row``, ``rank``), and
+``trials``: suppressed rows that might be put back.
 """
 
 from __future__ import annotations
@@ -14,10 +14,6 @@ from sqlglot import exp
 
 from sqlanon.linked.support import Snapshot, combination_keys, equal_values
 from sqlanon.support.expressions import col, cols, same_values, subquery, template, union_all
-
-_SUPPORTS = template("""
-    SELECT occurrence, count(*) AS persons FROM :occurrences AS o GROUP BY occurrence
-""")
 
 _RAREST_OF_COMBINATIONS = template("""
     WITH combinations AS (:combinations),
@@ -206,7 +202,7 @@ class RowSuppression:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot, work = snapshot, snapshot.work
-        self._weak, self._supports, self._persons = work("weak_occurrences"), work("supports"), work("weak_signatures")
+        self._weak, self._persons = work("weak_occurrences"), work("weak_signatures")
         self._doomed, self._chosen = work("doomed_rows"), work("chosen_rows")
         self._trials, self._failed, self._units = work("trials"), work("failed_trials"), work("units")
 
@@ -216,10 +212,11 @@ class RowSuppression:
         Persons of small classes are removed from the snapshot first: their rows are not suppressed by themselves.
         """
         snapshot, suppressed = self.snapshot, 0
-        snapshot.remove(snapshot.create(self._persons, snapshot.weak_persons(0)))
+        snapshot.find_weak_persons(0, self._persons)
+        snapshot.remove(self._persons)
         while suppressed < allowed_rows:
             snapshot.count_occurrences()
-            snapshot.create(self._supports, _SUPPORTS(occurrences=snapshot.occurrences))
+            snapshot.find_weak_persons(1, self._persons)
             if not self._find_weak_occurrences():
                 return suppressed
             self._find_doomed_rows()
@@ -239,7 +236,7 @@ class RowSuppression:
             query = _RAREST_OF_PERSONS(
                 occurrences=snapshot.occurrences,
                 weak=self._persons,
-                supports=self._supports,
+                supports=self.snapshot.supports(1),
                 copy_numbers=snapshot.copy_numbers,
             )
             return snapshot.count(snapshot.create(self._weak, query)) > 0
@@ -251,7 +248,7 @@ class RowSuppression:
                 keys=cols(combination_keys(size)),
                 k=snapshot.k,
                 parts=union_all(*parts),
-                supports=self._supports,
+                supports=self.snapshot.supports(1),
                 same=equal_values(combination_keys(size), "c", "u"),
             )
             if snapshot.count(snapshot.create(self._weak, query)):
@@ -264,7 +261,7 @@ class RowSuppression:
         rows = _DOOMED_ROWS(
             known_rows=snapshot.released_known_rows(),
             weak=self._weak,
-            supports=self._supports,
+            supports=self.snapshot.supports(1),
             row_numbers=snapshot.row_numbers,
             copy_numbers=snapshot.copy_numbers,
         )

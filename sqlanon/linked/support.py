@@ -10,8 +10,8 @@ its copy: who has the second copy of a row has it twice. A combination is occurr
 copies are m together at most.
 
 Tables: ``kept_persons`` (``person``, ``class_id``), ``suppressed_rows`` (``position`` of the table, ``row``),
-``occurrences`` (``person``, ``occurrence``), and the combinations of two and three known rows, ``combinations_2`` and
-``combinations_3`` (``person``, ``occurrence``, ``second_occurrence``, ``third_occurrence``).
+``occurrences`` (``person``, ``occurrence``), and by number of known rows ``supports_0``, ``supports_1``, ...: the
+classes and the combinations (``occurrence``, ``second_occurrence``, ``third_occurrence``) with their ``persons``.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ from sqlanon.support.expressions import (
     col,
     cols,
     drop_table,
+    fragment,
     number,
     row_count,
     same_values,
     select,
+    select_star,
     subquery,
     template,
     total,
@@ -66,21 +68,36 @@ _OCCURRENCES = template("""
 """)
 
 _WEAK_PERSONS = template("""
-    WITH unsupported AS (SELECT :keys FROM :combinations AS c GROUP BY :keys HAVING count(*) < :k)
+    WITH unsupported AS (SELECT :keys FROM :supports AS s WHERE persons < :k)
     SELECT DISTINCT person FROM :combinations AS c SEMI JOIN unsupported USING (:keys)
 """)
 
-_WEAKENED_PERSONS = template("""
-    WITH left_combinations AS (SELECT DISTINCT :keys FROM :combinations AS c SEMI JOIN :removed AS r USING (person)),
-    remaining AS (
-        SELECT c.*
-        FROM :combinations AS c
-        SEMI JOIN left_combinations USING (:keys)
-        ANTI JOIN :removed AS r USING (person)
-    ),
-    unsupported AS (SELECT :keys FROM remaining AS r GROUP BY :keys HAVING count(*) < :k)
-    SELECT person FROM remaining AS r SEMI JOIN unsupported USING (:keys)
+_LEFT_COMBINATIONS = template("""
+    WITH left_rows AS (SELECT * FROM :rows AS r SEMI JOIN :removed AS removed USING (person))
+    SELECT :keys, count(*) AS persons FROM (:combinations) AS c GROUP BY :keys
 """)
+
+_UNSUPPORTED = template("""
+    SELECT :keys FROM :supports AS s SEMI JOIN :left_combinations AS l USING (:keys) WHERE persons < :k
+""")
+
+_SUPPORTERS = (
+    template("SELECT person FROM :rows AS a SEMI JOIN :unsupported AS u USING (class_id)"),
+    template("SELECT person FROM :rows AS a SEMI JOIN :unsupported AS u USING (occurrence)"),
+    template("""
+        SELECT a.person
+        FROM :unsupported AS u
+        JOIN :rows AS a ON u.occurrence = a.occurrence
+        JOIN :rows AS b ON a.person = b.person AND u.second_occurrence = b.occurrence
+    """),
+    template("""
+        SELECT a.person
+        FROM :unsupported AS u
+        JOIN :rows AS a ON u.occurrence = a.occurrence
+        JOIN :rows AS b ON a.person = b.person AND u.second_occurrence = b.occurrence
+        JOIN :rows AS c ON a.person = c.person AND u.third_occurrence = c.occurrence
+    """),
+)
 
 _WEAK_SUMS = template("""
     WITH sums AS (
@@ -146,6 +163,7 @@ class Snapshot:
         self.runner, self.work = records.runner, records.tables[0].run.work
         self.kept_persons, self.suppressed_rows = self.work("kept_persons"), self.work("suppressed_rows")
         self.occurrences, self.all_known_rows = self.work("occurrences"), self.work("known_rows")
+        self.combinations_table = self.work("combinations")
         self.suppresses_rows = False
         """Whether child rows may be suppressed by themselves."""
         self.levels: Levels = ()
@@ -160,11 +178,15 @@ class Snapshot:
     def create(self, target: exp.Table, query: exp.Query) -> exp.Table:
         """Create a table, in place of the one of an earlier check."""
         if target in self._made:
-            self.runner.engine.execute(drop_table(target.copy()))
-            self._made.remove(target)
+            self.drop(target)
         self.runner.create_table(target, query)
         self._made.append(target)
         return target
+
+    def drop(self, target: exp.Table) -> None:
+        """Drop a table."""
+        self.runner.engine.execute(drop_table(target.copy()))
+        self._made.remove(target)
 
     def count(self, relation: exp.Expr) -> int:
         """The number of rows of a relation."""
@@ -207,19 +229,19 @@ class Snapshot:
             return _PAIRS(occurrences=occurrences, copy_numbers=self.copy_numbers, known=self.known)
         return _TRIPLES(occurrences=occurrences, copy_numbers=self.copy_numbers)
 
-    def combination_table(self, size: int) -> exp.Table:
-        """The table of the combinations of a number of known rows; of none, the kept persons with their classes."""
-        return (self.kept_persons, self.occurrences, self.work("combinations_2"), self.work("combinations_3"))[size]
+    def supports(self, size: int) -> exp.Table:
+        """The table of the combinations of a number of known rows, with their ``persons``; of none, the classes."""
+        return self.work(f"supports_{size}")
 
-    def create_combinations(self, size: int) -> None:
-        """Store the combinations of two or three known rows."""
-        self.create(self.combination_table(size), self.combinations(size, self.occurrences))
+    def _supporting_rows(self, size: int) -> exp.Table:
+        """The table whose rows are persons with their class, or with their occurrences."""
+        return self.occurrences if size else self.kept_persons
 
     def remove(self, persons: exp.Table) -> int:
-        """Remove persons, with their combinations; return their number."""
+        """Remove persons, with their occurrences; return their number."""
         removed = self.count(persons)
         if removed:
-            for target in map(self.combination_table, range(4)):
+            for target in (self.kept_persons, self.occurrences):
                 if target in self._made:
                     chosen = subquery(select([col("person")], persons.copy()))
                     condition = exp.In(this=col("person"), query=chosen)
@@ -306,26 +328,53 @@ class Snapshot:
 
     # --- Persons with an unsupported combination
 
-    def weak_persons(self, size: int) -> exp.Select:
-        """The persons with a combination of this number of known rows that fewer than k persons support."""
-        keys = cols(combination_keys(size))
-        return _WEAK_PERSONS(combinations=self.combination_table(size), keys=keys, k=self.k)
+    def find_weak_persons(self, size: int, target: exp.Table) -> None:
+        """Count the persons who support each combination of a number of known rows; store the persons with a
+        combination that fewer than k persons support."""
+        keys = combination_keys(size)
+        combinations = self._supporting_rows(size)
+        if size > 1:
+            combinations = self.create(self.combinations_table, self.combinations(size, self.occurrences))
+        counted = template("SELECT :keys, count(*) AS persons FROM :combinations AS c GROUP BY :keys")
+        supports = self.create(self.supports(size), counted(keys=cols(keys), combinations=combinations))
+        weak = _WEAK_PERSONS(keys=cols(keys), supports=supports, combinations=combinations, k=self.k)
+        self.create(target, weak)
+        if size > 1:
+            self.drop(self.combinations_table)
 
-    def weakened_persons(self, most: int, removed: exp.Table) -> exp.Query:
-        """The persons with a combination of up to ``most`` known rows that has too few without the removed persons.
-
-        The removed persons are still in the tables. Only their combinations are counted again.
-        """
-        parts = [
-            _WEAKENED_PERSONS(
-                combinations=self.combination_table(size),
+    def remove_and_find_weak(self, most: int, removed: exp.Table, target: exp.Table) -> int:
+        """Remove persons; store those who then have a combination of up to ``most`` known rows that fewer than k
+        persons support. Only the combinations of the removed persons are counted again."""
+        for size in range(most + 1):
+            keys = combination_keys(size)
+            left_rows = exp.to_table("left_rows", quoted=True)
+            combinations = self.combinations(size, left_rows) if size else select_star(left_rows)
+            rows = self._supporting_rows(size)
+            left = _LEFT_COMBINATIONS(rows=rows, removed=removed, combinations=combinations, keys=cols(keys))
+            lower = fragment(
+                "UPDATE :supports AS s SET persons = s.persons - l.persons FROM :left_combinations AS l WHERE :same"
+            )
+            left_combinations = self.create(self._left_combinations(size), left)
+            same = equal_values(keys, "s", "l")
+            self.runner.engine.execute(
+                lower(supports=self.supports(size), left_combinations=left_combinations, same=same)
+            )
+        count = self.remove(removed)
+        supporters = []
+        for size, query in enumerate(_SUPPORTERS[: most + 1]):
+            unsupported = _UNSUPPORTED(
                 keys=cols(combination_keys(size)),
-                removed=removed,
+                supports=self.supports(size),
+                left_combinations=self._left_combinations(size),
                 k=self.k,
             )
-            for size in range(most + 1)
-        ]
-        return template("SELECT DISTINCT person FROM :weak AS weak")(weak=subquery(union_all(*parts)))
+            supporters.append(query(rows=self._supporting_rows(size), unsupported=unsupported))
+        weak = template("SELECT DISTINCT person FROM :persons AS persons")(persons=subquery(union_all(*supporters)))
+        self.create(target, weak)
+        return count
+
+    def _left_combinations(self, size: int) -> exp.Table:
+        return self.work(f"left_combinations_{size}")
 
     def weak_sums(self, part: exp.Expr | None = None) -> exp.Select:
         """The persons whose number of known rows and sums of them fewer than k persons have."""
