@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sqlanon.ledger.growth.extend import Extension
     from sqlanon.linked.anonymize import LinkedResult
     from sqlanon.linked.risk import LinkedRisk
+    from sqlanon.linked.verification import LinkedVerification
     from sqlanon.live import LiveView
     from sqlanon.pipeline import StageProgress
     from sqlanon.report.facts import ReportFacts
@@ -325,7 +326,17 @@ class Database:
             return plan_for_warehouse(policy, dialect, self._workspace.engine)
         return pipeline.plan(self._workspace, policy)
 
-    def verify(self, release: Any, policy: Policy, table: str | None = None, sha256: str | None = None) -> Verification:
+    @overload
+    def verify(self, release: Any, policy: LinkedPolicy, table: str | None = None) -> LinkedVerification: ...
+
+    @overload
+    def verify(
+        self, release: Any, policy: Policy, table: str | None = None, sha256: str | None = None
+    ) -> Verification: ...
+
+    def verify(
+        self, release: Any, policy: Policy | LinkedPolicy, table: str | None = None, sha256: str | None = None
+    ) -> Verification | LinkedVerification:
         """Verify a release by itself and against its source: the source, recoded again, must give the same rows.
 
         If the catalog has the SHA-256 of the file, the file must be unchanged.
@@ -338,16 +349,20 @@ class Database:
         policy:
             The policy of the release.
         table:
-            The name of a release that is not a file, as ``schema.name``.
+            The name of a release that is not a file, as ``schema.name``; the schema of a release of several tables.
         sha256:
-            The SHA-256 that the file should have, such as `Release.sha256`.
+            The SHA-256 that the file should have, such as `Release.sha256`. For releases of one table.
 
         Raises
         ------
         ReleaseError
-            There is no release at that location; it has noise or decoys and is not a file; or ``sha256`` is not a
-            SHA-256.
+            There is no release of the policy's kind at that location; it has noise or decoys and is not a file; or
+            ``sha256`` is not a SHA-256.
         """
+        if isinstance(policy, LinkedPolicy):
+            from sqlanon.linked.source_verification import verify_named
+
+            return verify_named(self._workspace, policy, release, table)
         _require_policy(policy)
         from sqlanon.source_verification import verify
 

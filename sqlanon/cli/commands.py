@@ -14,7 +14,13 @@ import typer
 from sqlanon.cli import options as opt
 from sqlanon.cli import printing
 from sqlanon.cli.help import AFTER, BEFORE, MORE, RELEASES, START, Command, Group, format_epilog
-from sqlanon.cli.options import load_any_policy, load_policy, name_csv_option_in_errors, name_options_in_errors
+from sqlanon.cli.options import (
+    load_any_policy,
+    load_linked_policy,
+    load_policy,
+    name_csv_option_in_errors,
+    name_options_in_errors,
+)
 from sqlanon.errors import AuditError, PolicyError, Problem, SourceError
 from sqlanon.support.notices import count_noun
 from sqlanon.support.resources import POLICY_SCHEMA, __version__
@@ -544,15 +550,19 @@ def verify(
     """Check that a release is what it claims to be."""
     from sqlanon.cli.linked import print_linked_verification, refuse_linked_options
     from sqlanon.cli.progress import show_progress
+    from sqlanon.database import connect
     from sqlanon.engines.limits import Limits
     from sqlanon.linked.targets.base import find_location, verify_tables
     from sqlanon.publish.targets.base import release_location
 
     if (location := find_location(release, schema)) is not None:
-        for_one_table = {"--policy": policy, "--set": settings, "--table": table, "--sha256": sha256}
-        refuse_linked_options(release, for_one_table)
+        refuse_linked_options(release, {"--table": table, "--sha256": sha256})
         with show_progress("verifying the release"):
-            linked = verify_tables(location, Limits(memory_limit, threads))
+            if policy is None:
+                linked = verify_tables(location, Limits(memory_limit, threads))
+            else:
+                with connect(memory_limit=memory_limit, threads=threads) as db:
+                    linked = db.verify(release, load_linked_policy(policy, settings), schema)
         if as_json:
             printing.print_json(linked.to_dict())
         else:
@@ -564,8 +574,6 @@ def verify(
         if policy is None:
             verification = release_location(release, table).verify(Limits(memory_limit, threads), sha256)
         else:
-            from sqlanon.database import connect
-
             with connect(memory_limit=memory_limit, threads=threads) as db:
                 verification = db.verify(release, load_policy(policy, settings), table, sha256)
     if as_json:

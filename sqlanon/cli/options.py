@@ -297,3 +297,14 @@ def load_policy(
     if isinstance(policy, LinkedPolicy):
         raise several_tables_error()
     return policy
+
+
+def load_linked_policy(path: Path, settings: Sequence[str] | None = None) -> LinkedPolicy:
+    """Read a policy of several tables and override what the options set."""
+    from sqlanon.errors import PolicyError, Problem
+    from sqlanon.policy.linked import LinkedPolicy
+
+    policy = load_any_policy(path, settings)
+    if not isinstance(policy, LinkedPolicy):
+        raise PolicyError([Problem("--policy", "is of one table, and the release has several: give its own policy")])
+    return policy

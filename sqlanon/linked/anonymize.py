@@ -87,7 +87,7 @@ class LinkedResult:
         AuditError
             The written tables do not meet the policy.
         """
-        recoding = self._recoding()
+        recoding = self.recoding()
         claims = {
             "policy": self.policy.redact(),
             "policy_hash": self.policy.fingerprint(),
@@ -97,7 +97,8 @@ class LinkedResult:
         }
         return publish_linked(recoding, target, claims)
 
-    def _recoding(self) -> LinkedRecoding:
+    def recoding(self) -> LinkedRecoding:
+        """Makes the released rows."""
         self.task.peeling.find(self.levels, self.task.allowed_persons, self.task.allowed_rows)
         return LinkedRecoding(self.records, self.levels, self.task.peeling.snapshot)
 
@@ -167,7 +168,8 @@ class LocalResult(LinkedResult):
         """The number of rounds, in which each class tries one step."""
         return self.classes.rounds
 
-    def _recoding(self) -> LinkedRecoding:
+    def recoding(self) -> LinkedRecoding:
+        """Makes the released rows."""
         classes, snapshot = self.classes, self.task.peeling.snapshot
         return ClassRecoding(self.records, classes.levels, snapshot, classes.class_levels, classes.used_levels)
 

@@ -18,6 +18,7 @@ from sqlanon.support.expressions import (
     as_column,
     cast,
     col,
+    create_table_with_columns,
     drop_table,
     null_safe_equal,
     number,
@@ -63,8 +64,8 @@ class LinkedRecoding:
                     SELECT row, row_number() OVER (ORDER BY draw)::BIGINT AS surrogate
                     FROM (SELECT row, random() AS draw FROM :kept_rows AS kept) AS drawn
                 """)
-                runner.engine.execute(drop_table(_surrogates(table), exists=True))
-                runner.create_table(_surrogates(table), surrogates(kept_rows=self._kept_rows(table)))
+                runner.engine.execute(drop_table(surrogate_table(table), exists=True))
+                runner.create_table(surrogate_table(table), surrogates(kept_rows=self._kept_rows(table)))
 
     def count_kept_rows(self, table: LinkedTable) -> int:
         """The number of rows of a table that the release should have."""
@@ -91,19 +92,25 @@ class LinkedRecoding:
         lowest = table.attributes[position].lowest_labelled
         return any(level >= lowest for level in self._used_levels(table.own[position]))
 
+    def write_rows(self, table: LinkedTable, target: exp.Table) -> None:
+        """Create a table of the released columns with the released rows."""
+        engine, columns = table.run.engine, [(column.name, column.type) for column in self.columns(table)]
+        engine.execute(create_table_with_columns(target.copy(), columns))
+        engine.execute(exp.Insert(this=target.copy(), expression=self.rows(table)))
+
     def rows(self, table: LinkedTable) -> exp.Select:
         """The released rows of a table, ordered by new keys."""
         query = self._join_kept(table.joined(), "own" if table.parent is None else "parent")
         order: list[exp.Expr] = []
         if table.parent is not None:
             query = query.join(
-                _surrogates(table.parent).as_("parent_key"), on=_same("row", "parent", "parent_key"), copy=False
+                surrogate_table(table.parent).as_("parent_key"), on=_same("row", "parent", "parent_key"), copy=False
             )
             order = [col("surrogate", "parent_key"), anonymous("RANDOM")]
             if table.key:
                 query = query.join(table.numbers.as_("own"), on=table.same_key("child", "own"), copy=False)
         if table.key:
-            query = query.join(_surrogates(table).as_("own_key"), on=_same("row", "own", "own_key"), copy=False)
+            query = query.join(surrogate_table(table).as_("own_key"), on=_same("row", "own", "own_key"), copy=False)
             order = [col("surrogate", "own_key")]
         for i, attribute in enumerate(table.attributes):
             if any(map(attribute.has_inner_labels, self._used_levels(table.own[i]))):
@@ -154,7 +161,8 @@ class ClassRecoding(LinkedRecoding):
         return query.join(levels, on=_same("class_id", "kept", "class_levels"), copy=False)
 
 
-def _surrogates(table: LinkedTable) -> exp.Table:
+def surrogate_table(table: LinkedTable) -> exp.Table:
+    """The new keys of a table."""
     return table.run.work("surrogates")
 
 

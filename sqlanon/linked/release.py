@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
@@ -26,7 +25,7 @@ from sqlanon.policy.sections import STORAGE_VERSION
 from sqlanon.publish.targets.file.target import attach_new
 from sqlanon.release.contents import ATTACHED
 from sqlanon.release.manifest import utc_now, version_name
-from sqlanon.support.expressions import create_table_with_columns, table
+from sqlanon.support.expressions import table
 from sqlanon.support.names import STAGED
 from sqlanon.support.resources import LINKED_MACROS, __version__, macro_scripts
 from sqlanon.support.workdir import spill_directory
@@ -104,9 +103,7 @@ def _write_rows(recoding: LinkedRecoding, file: Path, version: int) -> list[dict
         file.chmod(0o600)
         for linked in records.tables:
             columns = recoding.columns(linked)
-            target = table(version_name(linked.name, version), "main", STAGED)
-            engine.execute(create_table_with_columns(target.copy(), [(column.name, column.type) for column in columns]))
-            linked.run.engine.execute(exp.Insert(this=target, expression=recoding.rows(linked)))
+            recoding.write_rows(linked, table(version_name(linked.name, version), "main", STAGED))
             levels = [recoding.levels[i] for i in linked.own]
             tables.append(
                 {

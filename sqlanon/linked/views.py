@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
@@ -92,6 +92,19 @@ def whole_rows_query(manifest: LinkedManifest, database: str | None = None) -> e
 
 def _whole_rows(manifest: LinkedManifest, claims: TableClaims, database: str | None) -> exp.Select:
     """The rows of a table with ``parent_key`` and ``whole_row``: its quasi-identifiers and its nested child rows."""
+    return nest_rows(
+        manifest, claims, lambda table: _rows_table(manifest, table, database), lambda table: table.quasi_identifiers
+    )
+
+
+def nest_rows(
+    manifest: LinkedManifest,
+    claims: TableClaims,
+    rows_of: Callable[[TableClaims], exp.Table],
+    columns_of: Callable[[TableClaims], Sequence[str]],
+) -> exp.Select:
+    """``row_key``, ``parent_key`` and ``whole_row``: columns of each row as a text, with the sorted texts of the rows
+    that belong to it."""
     described = template("""
         SELECT :key AS row_key, :reference AS parent_key, concat(:name, '(', :values, ')') AS whole_row
         FROM :rows AS rows
@@ -99,8 +112,8 @@ def _whole_rows(manifest: LinkedManifest, claims: TableClaims, database: str | N
         key=first_column(claims.key),
         reference=first_column(claims.references),
         name=claims.name,
-        values=quoted_values(claims.quasi_identifiers),
-        rows=_rows_table(manifest, claims, database),
+        values=quoted_values(columns_of(claims)),
+        rows=rows_of(claims),
     )
     for child in manifest.tables:
         if child.parent == claims.name:
@@ -112,7 +125,7 @@ def _whole_rows(manifest: LinkedManifest, claims: TableClaims, database: str | N
                     FROM :children AS children
                     GROUP BY parent_key
                 ) AS nested ON own.row_key = nested.parent_key
-            """)(own=described, children=_whole_rows(manifest, child, database))
+            """)(own=described, children=nest_rows(manifest, child, rows_of, columns_of))
     return described
 
 

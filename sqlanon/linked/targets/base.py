@@ -132,8 +132,14 @@ def translate_read_errors(path: Path) -> Iterator[None]:
 
 def verify_tables(location: LinkedLocation, limits: Limits = NO_LIMITS) -> LinkedVerification:
     """Verify a release of linked tables by itself: its contents first, then its rows."""
-    with location.open(limits) as tables, translate_read_errors(location.path):
-        checks = tables.checks
-        if all(check.passed is not False for check in checks):
+    with location.open(limits) as tables:
+        return verify_open(location.path, tables)
+
+
+def verify_open(path: Path, tables: OpenTables) -> LinkedVerification:
+    """Verify a release that is open."""
+    checks = tables.checks
+    if all(check.passed is not False for check in checks):
+        with translate_read_errors(path):
             checks = (*checks, *check_rows(tables.engine, tables.manifest))
-        return LinkedVerification(location.path, tables.manifest, checks)
+    return LinkedVerification(path, tables.manifest, checks)

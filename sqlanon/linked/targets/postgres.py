@@ -25,8 +25,8 @@ from sqlanon.engines.travel import decode_columns, encode_columns
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.linked.manifest import LINKED_FORMAT, LinkedManifest, TableClaims
 from sqlanon.linked.records import LinkedRecords
-from sqlanon.linked.targets.base import OpenTables
-from sqlanon.linked.verification import LinkedVerification, check_rows, released_table
+from sqlanon.linked.targets.base import OpenTables, verify_open
+from sqlanon.linked.verification import LinkedVerification, released_table
 from sqlanon.places.addresses import (
     MANIFEST,
     format_location,
@@ -280,10 +280,7 @@ class StagedSchema:
             locations = [self.location.table(name) for name in self.replaced]
             manifest = _read_manifest(self.server, locations, list(relations.values()))
             tables = _copy_tables(engine, self.server, self.location, manifest, relations)
-            checks = tables.checks
-            if all(check.passed is not False for check in checks):
-                checks = (*checks, *check_rows(engine, manifest))
-            return LinkedVerification(self.location.path, manifest, checks)
+            return verify_open(self.location.path, tables)
 
     def commit(self) -> None:
         """Commit, and end the transaction in any case."""

@@ -1,0 +1,219 @@
+"""Verify a release of linked tables against its source: recoded in the same way, the source must give the same persons.
+
+Keys are new in every release, so rows are compared without them: a person is the text of all released values of the
+own row, with the sorted texts of the rows that belong to it, and so on. The same texts as often mean the same tables,
+up to the numbers that link them.
+
+Creates in the work schema of each table ``recoded``, the rows that the source gives, ``recoded_texts`` and
+``released_texts`` (``row_key``, ``whole_row``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sqlanon.errors import InfeasibleError, ReleaseError
+from sqlanon.linked.anonymize import anonymize_linked
+from sqlanon.linked.manifest import LinkedManifest, TableClaims
+from sqlanon.linked.recode import LinkedRecoding, surrogate_table
+from sqlanon.linked.records import LinkedRecords, LinkedTable, encode_tables
+from sqlanon.linked.search import LinkedTask
+from sqlanon.linked.targets.base import (
+    LinkedLocation,
+    OpenTables,
+    find_location,
+    translate_read_errors,
+    verify_open,
+)
+from sqlanon.linked.verification import LinkedVerification, released_table
+from sqlanon.linked.views import nest_rows
+from sqlanon.policy.linked import LinkedPolicy, LinkedRelease
+from sqlanon.policy.strategies import STRATEGIES
+from sqlanon.sources.workspace import Workspace
+from sqlanon.support.checks import SOURCE_PREFIX, Check, source_check
+from sqlanon.support.expressions import drop_table, template
+
+_FEWEST_ROWS = 10
+"""The fewest rows, beyond those expected by chance, whose keys are compared with the source's: few agree by chance."""
+
+
+def verify_named(workspace: Workspace, policy: LinkedPolicy, release: Any, schema: str | None) -> LinkedVerification:
+    """Verify a release that a caller names by a path or an address, then against its policy and its source."""
+    location = find_location(release, schema)
+    if location is None:
+        raise ReleaseError(f"{release} is not a release of several tables, and the policy has several")
+    return verify_with_source(workspace, policy, location)
+
+
+def verify_with_source(workspace: Workspace, policy: LinkedPolicy, location: LinkedLocation) -> LinkedVerification:
+    """Verify a release by itself, then against its policy and its source."""
+    with location.open(workspace.limits) as tables:
+        verification = verify_open(location.path, tables)
+        checks = [*verification.checks, *_check_policy(policy, location.path, tables.manifest)]
+        if all(check.passed is not False for check in checks):
+            with translate_read_errors(location.path):
+                checks += _check_source(workspace, policy, tables)
+        return replace(verification, checks=tuple(checks))
+
+
+def _check_policy(policy: LinkedPolicy, path: Path, manifest: LinkedManifest) -> Iterator[Check]:
+    """Check that a release was made by a policy, wherever it was published, and that its manifest shows it."""
+    keys = ("database", "folder")
+    places = [policy.release, None, *(LinkedRelease().model_copy(update={key: path.absolute()}) for key in keys)]
+    candidates = [policy.model_copy(update={"release": place}) for place in places]
+    is_made = any(candidate.fingerprint() == manifest.policy_hash for candidate in candidates)
+    yield source_check("policy", is_made, "the release was made by this policy")
+    is_shown = json.loads(json.dumps(policy.redact())) == json.loads(json.dumps(manifest.policy))
+    is_required = (manifest.k, manifest.known) == (policy.privacy.k, policy.privacy.known)
+    yield source_check("manifest", is_shown and is_required, "the manifest shows this policy")
+
+
+def _check_source(workspace: Workspace, policy: LinkedPolicy, tables: OpenTables) -> Iterator[Check]:
+    if policy.shift is not None:
+        reason = "the dates of each person were moved by a random number of days, which nothing records"
+        yield Check(f"{SOURCE_PREFIX}recoded source", None, f"not compared: {reason}")
+        return
+    try:
+        if STRATEGIES[policy.search.strategy].traits.is_local:
+            result = anonymize_linked(workspace, policy, lambda *_: None)
+            yield _check_source_rows(result.records, tables.manifest)
+            yield from _check_recoded_source(result.recoding(), result.suppressed_persons, tables)
+        else:
+            records = encode_tables(workspace, policy)
+            yield _check_source_rows(records, tables.manifest)
+            yield from _check_generalization(records, tables)
+    except InfeasibleError as error:
+        yield source_check("requirements", False, "", str(error))
+
+
+def _check_source_rows(records: LinkedRecords, manifest: LinkedManifest) -> Check:
+    claim = f"the source has {', '.join(f'{linked.rows:,} rows in {linked.name}' for linked in records.tables)}"
+    claimed = ", ".join(f"{claims.rows:,} in {claims.name}" for claims in manifest.tables)
+    is_same = [linked.rows for linked in records.tables] == [claims.rows for claims in manifest.tables]
+    return source_check("source rows", is_same, claim, f"{claim}; the release claims {claimed}")
+
+
+def _check_generalization(records: LinkedRecords, tables: OpenTables) -> Iterator[Check]:
+    """Suppress persons and rows at the levels of the manifest as the search does, and compare."""
+    by_table = [claims.generalization.items() for claims in tables.manifest.tables]
+    levels = tuple(level or 0 for generalization in by_table for _, level in generalization)
+    is_permitted = records.lattice.permits(levels) and all(
+        list(linked.policy.generalized_attributes) == [name for name, _ in generalization]
+        for linked, generalization in zip(records.tables, by_table, strict=True)
+    )
+    yield source_check("generalization", is_permitted, "in the policy's lattice", "not in the policy's lattice")
+    if not is_permitted:
+        return
+    task = LinkedTask(records, lambda *_: None)
+    kept = task.peeling.find(levels, task.allowed_persons, task.allowed_rows)
+    suppressed, allowed = kept.suppressed_persons, task.allowed_persons
+    if not kept.is_complete or suppressed > allowed:
+        message = f"more than the allowed {allowed:,} persons have to be suppressed at this generalization"
+        yield source_check("requirements", False, message, message)
+        return
+    message = f"met at this generalization; {suppressed:,} persons suppressed (allowed: {allowed:,})"
+    yield source_check("requirements", True, message)
+    yield from _check_recoded_source(LinkedRecoding(records, levels, task.peeling.snapshot), suppressed, tables)
+
+
+def _check_recoded_source(recoding: LinkedRecoding, suppressed: int, tables: OpenTables) -> Iterator[Check]:
+    records, manifest = recoding.records, tables.manifest
+    released = records.persons - suppressed
+    claim = f"{released:,} of {records.persons:,} persons are released"
+    is_same = (manifest.persons, manifest.released_persons) == (records.persons, released)
+    yield source_check("persons", is_same, claim, f"{claim}, not {manifest.released_persons:,}")
+    recoding.create_surrogates()
+    for linked in records.tables:
+        recoding.write_rows(linked, linked.run.work("recoded"))
+    by_name = {linked.name: linked for linked in records.tables}
+    compared = [(claims, by_name[claims.name]) for claims in manifest.tables if claims.key]
+    for claims, linked in compared:
+        _store_texts(records, tables, claims, linked)
+    query = template("""
+        WITH released AS (SELECT whole_row, count(*) AS persons FROM :released AS r GROUP BY whole_row),
+        recoded AS (SELECT whole_row, count(*) AS persons FROM :recoded AS r GROUP BY whole_row)
+        SELECT
+            coalesce(sum(greatest(coalesce(a.persons, 0) - coalesce(b.persons, 0), 0)), 0) AS added,
+            coalesce(sum(greatest(coalesce(b.persons, 0) - coalesce(a.persons, 0), 0)), 0) AS missing
+        FROM released AS a
+        FULL JOIN recoded AS b ON a.whole_row = b.whole_row
+    """)
+    work = records.tables[0].run.work
+    added, missing = records.runner.engine.rows(query(released=work("released_texts"), recoded=work("recoded_texts")))[
+        0
+    ]
+    failure = f"persons that the source does not give: {added:,}; persons missing in the release: {missing:,}"
+    is_same = not (added or missing)
+    yield source_check("recoded source", is_same, "gives the persons of the release with all their rows", failure)
+    faults = [fault for claims, linked in compared for fault in _find_source_keys(records, linked)]
+    yield source_check("keys", not faults, "unrelated to those of the source", "; ".join(faults))
+
+
+def _store_texts(records: LinkedRecords, tables: OpenTables, claims: TableClaims, linked: LinkedTable) -> None:
+    """Store the texts of the rows of a table, in the release and in the recoded source.
+
+    Each is made where its rows are, so that values keep their types.
+    """
+    manifest, runner, work = tables.manifest, records.runner, linked.run.work
+    by_name = {table.name: table for table in records.tables}
+
+    def columns_of(table: TableClaims) -> list[str]:
+        return [column.name for column in table.columns if column.role != "key"]
+
+    recoded = nest_rows(manifest, claims, lambda table: by_name[table.name].run.work("recoded"), columns_of)
+    runner.create_table(work("recoded_texts"), _TEXTS(rows=recoded))
+    released = nest_rows(manifest, claims, lambda table: released_table(manifest, table), columns_of)
+    runner.engine.execute(drop_table(work("released_texts"), exists=True))
+    with tables.engine.stream(_TEXTS(rows=released)) as reader:
+        runner.engine.copy_arrow(work("released_texts"), reader)
+
+
+_TEXTS = template("SELECT row_key, whole_row FROM :rows AS rows")
+
+
+def _find_source_keys(records: LinkedRecords, linked: LinkedTable) -> Iterator[str]:
+    """Compare the keys of a table with those of the source, and with their order.
+
+    Rows with the same text cannot be told apart, so that some keys agree by chance: of c rows with a text, c²/n.
+    """
+    work = linked.run.work
+    query = template("""
+        WITH source_keys AS (
+            SELECT
+                numbers.key_0::VARCHAR AS source_key,
+                (row_number() OVER (ORDER BY numbers.row))::VARCHAR AS place,
+                texts.whole_row
+            FROM :recoded AS texts
+            JOIN :surrogates AS surrogates ON texts.row_key = surrogates.surrogate
+            JOIN :numbers AS numbers ON surrogates.row = numbers.row
+        ),
+        chance AS (
+            SELECT sum(same * same) / sum(same) AS expected, sum(same) AS row_count
+            FROM (SELECT count(*)::DOUBLE AS same FROM :released AS r GROUP BY whole_row) AS counted
+        )
+        SELECT
+            expected,
+            row_count,
+            (SELECT count(*) FROM :released AS r JOIN source_keys AS s
+                ON r.whole_row = s.whole_row AND r.row_key::VARCHAR = s.source_key) AS same_keys,
+            (SELECT count(*) FROM :released AS r JOIN source_keys AS s
+                ON r.whole_row = s.whole_row AND r.row_key::VARCHAR = s.place) AS same_places
+        FROM chance
+    """)(
+        recoded=work("recoded_texts"),
+        surrogates=surrogate_table(linked),
+        numbers=linked.numbers,
+        released=work("released_texts"),
+    )
+    expected, row_count, same_keys, same_places = records.runner.engine.rows(query)[0]
+    if row_count is None or row_count - expected < _FEWEST_ROWS:
+        return
+    most = expected + (row_count - expected) / 2
+    if same_keys > most:
+        yield f"{same_keys:,} rows of {linked.name!r} have the keys of the source"
+    elif same_places > most:
+        yield f"{same_places:,} keys of {linked.name!r} are in the order of the source"

@@ -1,0 +1,154 @@
+"""A release of linked tables is held against its source: the same persons, whatever the keys are."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import sqlanon
+from properties.linked_cases import LinkedCase, make_linked_case
+from sqlanon.errors import InfeasibleError, ReleaseError
+from sqlanon.linked.recode import LinkedRecoding, surrogate_table
+from sqlanon.linked.source_verification import verify_named
+from sqlanon.policy.linked import LinkedPolicy
+from sqlanon.support.expressions import template
+from support.commands import cli
+from support.lanes import draw_tables
+from support.linked_hospital import POLICY, make_hospital
+
+MOST_GENERALIZATIONS = 20
+
+
+@pytest.fixture
+def hospital(tmp_path: Path) -> Path:
+    """A folder with a hospital, its policy and a release."""
+    make_hospital(tmp_path)
+    assert cli("anonymize", tmp_path / "policy.toml").status == 0
+    return tmp_path
+
+
+def failures(folder: Path, release: str = "release.duckdb", policy: str = "policy.toml") -> list[str]:
+    """The checks against the source that fail."""
+    with sqlanon.connect() as db:
+        verification = db.verify(folder / release, LinkedPolicy.load(folder / policy))
+    return [failure.removeprefix("against the source: ") for failure in verification.failures]
+
+
+def change_source(folder: Path, statement: str) -> None:
+    """Run a statement in the source."""
+    with duckdb.connect(str(folder / "hospital.duckdb")) as connection:
+        connection.execute(statement)
+
+
+def test_releases_verify_against_their_source_in_files_and_folders(hospital: Path) -> None:
+    assert failures(hospital) == []
+    assert cli("anonymize", hospital / "policy.toml", "--output", hospital / "folder").status == 0
+    ended = cli("verify", hospital / "folder", "--policy", hospital / "policy.toml")
+    assert ended.status == 0
+    assert "gives the persons of the release with all their rows" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("change", "failure"),
+    [
+        ("UPDATE visits SET diagnosis = 'other' WHERE visit_id = (SELECT min(visit_id) FROM visits)", "recoded source"),
+        (
+            "UPDATE labs SET value = 9 WHERE visit_id = (SELECT min(visit_id) FROM labs)",
+            "recoded source: persons that the source does not give: 1; persons missing in the release: 1",
+        ),
+        ("DELETE FROM labs WHERE visit_id = (SELECT min(visit_id) FROM labs)", "source rows"),
+        ("UPDATE visits SET patient_id = 1001 WHERE visit_id IN (SELECT visit_id FROM visits LIMIT 9)", ""),
+    ],
+)
+def test_a_changed_source_does_not_give_the_release(hospital: Path, change: str, failure: str) -> None:
+    change_source(hospital, change)
+    found = failures(hospital)
+    assert any(message.startswith(failure) for message in found), found
+
+
+def test_a_release_of_another_policy_does_not_verify(hospital: Path) -> None:
+    text = POLICY.replace("known = 2", "known = 1")
+    (hospital / "other.toml").write_text(text, encoding="utf-8")
+    found = failures(hospital, policy="other.toml")
+    assert [failure.partition(":")[0] for failure in found] == ["policy", "manifest"]
+
+
+def test_keys_in_the_order_of_the_source_are_found(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers from 1 are no keys of the source, but in its order they tell who a row is of."""
+
+    def number_in_order(recoding: LinkedRecoding) -> None:
+        for linked in recoding.records.tables:
+            if linked.key:
+                query = template("""
+                    SELECT row, row_number() OVER (ORDER BY row) AS surrogate FROM :kept AS kept
+                """)
+                recoding.records.runner.create_table(surrogate_table(linked), query(kept=recoding._kept_rows(linked)))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LinkedRecoding, "create_surrogates", number_in_order)
+        assert cli("anonymize", hospital / "policy.toml").status == 0
+    (failure,) = failures(hospital)
+    assert "keys of 'patients' are in the order of the source" in failure
+    assert "keys of 'visits' are in the order of the source" in failure
+
+
+def test_local_recoding_is_repeated(hospital: Path) -> None:
+    policy = POLICY.replace("[search]", '[search]\nstrategy = "mondrian"')
+    (hospital / "local.toml").write_text(policy, encoding="utf-8")
+    assert cli("anonymize", hospital / "local.toml").status == 0
+    assert failures(hospital, policy="local.toml") == []
+    change_source(hospital, "UPDATE labs SET value = 9 WHERE visit_id = (SELECT min(visit_id) FROM labs)")
+    (failure,) = failures(hospital, policy="local.toml")
+    assert failure.startswith("recoded source")
+
+
+def test_shifted_dates_are_not_compared(hospital: Path) -> None:
+    text = POLICY.replace('dates = ["month", "year"]', 'dates = ["month", "year"], shift = 30')
+    (hospital / "shifted.toml").write_text(text, encoding="utf-8")
+    assert cli("anonymize", hospital / "shifted.toml").status == 0
+    ended = cli("verify", hospital / "release.duckdb", "--policy", hospital / "shifted.toml")
+    assert ended.status == 0
+    assert "not compared: the dates of each person were moved by a random number of days" in ended.out
+
+
+def test_releases_and_policies_of_other_kinds_are_refused(hospital: Path) -> None:
+    (hospital / "one.toml").write_text(
+        '[source]\ndatabase = "hospital.duckdb"\ntable = "patients"\nundeclared = "drop"\nperson = false\n'
+        '[attributes]\nzip = { role = "quasi", hierarchy = "suppress" }\n[privacy]\nk = 2\n',
+        encoding="utf-8",
+    )
+    ended = cli("verify", hospital / "release.duckdb", "--policy", hospital / "one.toml")
+    assert ended.status == 2
+    assert "--policy: is of one table, and the release has several" in ended.err
+    with sqlanon.connect() as db, pytest.raises(ReleaseError, match="is not a release of several tables"):
+        verify_named(db._workspace, LinkedPolicy.load(hospital / "policy.toml"), hospital / "hospital.duckdb", None)
+
+
+def small_cases(number: int) -> list[LinkedCase]:
+    """Cases with few generalizations."""
+    drawn = map(make_linked_case, itertools.count(1000))
+    few = (case for case in drawn if math.prod(height + 1 for height in case.database.heights) <= MOST_GENERALIZATIONS)
+    return list(itertools.islice(few, number))
+
+
+@pytest.mark.parametrize(
+    ("case", "row_limit"), list(zip(small_cases(draw_tables(2, 60)), itertools.cycle((0.0, 0.2)), strict=False))
+)
+def test_releases_of_random_databases_verify_against_them(case: LinkedCase, row_limit: float, tmp_path: Path) -> None:
+    connection = duckdb.connect()
+    case.fill(connection)
+    tree = case.policy()
+    tree["search"]["row_suppression_limit"] = row_limit
+    policy = LinkedPolicy(**tree)
+    with sqlanon.connect(connection) as db:
+        try:
+            result = db.anonymize(policy)
+        except InfeasibleError:
+            return
+        result.publish(tmp_path / "release.duckdb")
+        verification = db.verify(tmp_path / "release.duckdb", policy)
+    assert verification.verified, verification.failures
