@@ -96,6 +96,7 @@ def test_keys_in_the_order_of_the_source_are_found(hospital: Path, monkeypatch: 
     assert "keys of 'visits' are in the order of the source" in failure
 
 
+@pytest.mark.slow
 def test_local_recoding_is_repeated(hospital: Path) -> None:
     policy = POLICY.replace("[search]", '[search]\nstrategy = "mondrian"')
     (hospital / "local.toml").write_text(policy, encoding="utf-8")
