@@ -32,6 +32,9 @@ from sqlanon.support.expressions import (
 
 _MOST_CODES = 2**58
 
+_PART = 40_000_000
+"""About the number of combinations that are counted at once."""
+
 _KNOWN_ROWS = template("""
     SELECT m.person, m.class_id, :known_row AS known_row
     FROM :rows AS r
@@ -129,6 +132,12 @@ class ClassSupport:
         self._created.add(name)
         return self.snapshot.runner.create_table(target, query)
 
+    def drop_all_except(self, name: str) -> None:
+        """Drop the created tables but one."""
+        for other in self._created - {name}:
+            self.snapshot.runner.engine.execute(drop_table(self.snapshot.work(other)))
+        self._created &= {name}
+
     def peel(self, members: exp.Table, levels: exp.Table) -> None:
         """Delete the persons of a grouping who cannot stay: the greatest set remains."""
         assert self.known != "all"
@@ -137,9 +146,11 @@ class ClassSupport:
         items = self.create("class_items", _ITEMS(known_rows=known_rows, known=self.known))
         removed = self.create("weak_members_0", template("SELECT * FROM :m AS m LIMIT 0")(m=members))
         for size in range(1, self.known + 1):  # the smallest first: they are few, and leave fewer to combine
-            weak = self.create("weak_members", _find_weak(size, members, items, self.k))
-            if self._remove(weak, members, items):
-                self.snapshot.runner.add(removed, template("SELECT * FROM :w AS w")(w=weak))
+            slots = self._count_slots(size)
+            for slot in range(slots):
+                weak = self.create("weak_members", _find_weak(size, members, items, self.k, slots, slot))
+                if self._remove(weak, members, items):
+                    self.snapshot.runner.add(removed, template("SELECT * FROM :w AS w")(w=weak))
         changed_members, changed_items = (exp.to_table(f'"changed_{name}"') for name in ("members", "items"))
         place = 1
         while self.snapshot.count(removed):
@@ -149,6 +160,13 @@ class ClassSupport:
             removed = self.create(f"weak_members_{place}", query)
             self._remove(removed, members, items)
             place = 1 - place
+
+    def _count_slots(self, size: int) -> int:
+        """The number of parts in which combinations of a size are counted, so that each fits in memory."""
+        records = self.snapshot.records
+        mean = records.child_rows / records.persons
+        combinations = records.persons * math.comb(math.ceil(mean) + size - 1, size)
+        return max(1, math.ceil(combinations / _PART))
 
     def peel_classes(self, members: exp.Table) -> None:
         """Delete the persons in classes of fewer than k."""
@@ -256,10 +274,17 @@ class ClassSupport:
         return ranked(rank=rank, nested=subquery(nested, "nested"))
 
 
-def _find_weak(size: int, members: exp.Table, items: exp.Table, k: int) -> exp.Select:
-    """The persons with a combination of this size that fewer than k persons of their class support."""
+def _find_weak(size: int, members: exp.Table, items: exp.Table, k: int, slots: int = 1, slot: int = 0) -> exp.Select:
+    """The persons with a combination of this size that fewer than k persons of their class support.
+
+    With several slots, of the combinations whose first item is in one of them.
+    """
     if not size:
         return _SMALL_CLASSES(members=members, k=k)
     keys = [f"item_{i}" for i in range(1, size + 1)]
     same = all_of(col(key, "c").eq(col(key, "unsupported")) for key in keys)
-    return _WEAK(combinations=_COMBINATIONS[size](items=items), keys=cols(keys), k=k, same=same)
+    combinations = _COMBINATIONS[size](items=items)
+    if slots > 1:
+        in_slot = fragment("(a.item // 4 + a.class_id) % :slots = :slot")
+        combinations = combinations.where(in_slot(slots=slots, slot=slot), copy=False)
+    return _WEAK(combinations=combinations, keys=cols(keys), k=k, same=same)

@@ -12,14 +12,16 @@ the smallest of the new classes stays behind with them; else they are suppressed
 gains more than they lose; else the class does not take the step. Classes that cannot take any step are released.
 
 The persons who can follow are the greatest such set, so those who stay behind never can: their class does not try the
-attribute again. A step that was not taken is tried again in the smaller classes that other steps lead to. At last
-classes are cut by the number of child rows, at the median of one table after the other, if this lets them take steps.
+attribute again. A step that was not taken is tried again in the smaller classes that other steps lead to. So persons
+are divided by what their child rows let them share, and no summaries of these rows are needed to cut by: signatures at
+the highest levels are the numbers of rows, and cuts by these numbers gain nothing beside the steps where fewer rows are
+known (measured with `benchmarks/linked_local.py`).
 
-Tables: ``members_0`` and ``members_1`` (``person``, ``class_id``), of which one is current;
-``class_attributes_0`` and ``class_attributes_1`` (``class_id``, ``attribute``, ``level``, ``is_final``,
-``has_failed``), likewise; ``class_levels`` (``class_id``, ``level_0``, ...) of the result.
+Tables: ``kept_persons`` (``person``, ``class_id``) and ``class_levels`` (``class_id``, ``level_0``, ...), the result.
+During the rounds ``members_0`` and ``members_1`` have the persons, of which one is current, and likewise
+``class_attributes_0`` and ``class_attributes_1``: ``class_id``, ``attribute``, ``level``, ``is_final``, ``has_failed``.
 
-Source: LeFevre, DeWitt and Ramakrishnan, Mondrian multidimensional k-anonymity (2006), whose cuts here are of persons.
+Source: LeFevre, DeWitt and Ramakrishnan, Mondrian multidimensional k-anonymity (2006); the cuts here are of persons.
 """
 
 from __future__ import annotations
@@ -229,6 +231,8 @@ class Mondrian:
         self.support.create("class_levels", self._levels(self.attributes))
         snapshot = self.support.snapshot
         snapshot.create(snapshot.kept_persons, template("SELECT person, class_id FROM :m AS m")(m=self.members))
+        self.members = snapshot.kept_persons
+        self.support.drop_all_except("class_levels")
 
     @property
     def levels(self) -> exp.Table:

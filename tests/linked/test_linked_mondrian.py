@@ -20,7 +20,9 @@ from properties.linked_cases import LinkedCase, make_linked_case
 from sqlanon.errors import InfeasibleError, PolicyError
 from sqlanon.linked.anonymize import LinkedResult
 from sqlanon.policy.linked import LinkedPolicy
+from support.commands import cli
 from support.lanes import draw_tables
+from support.linked_hospital import make_hospital
 
 Labels = dict[int, tuple[Any, ...]]
 
@@ -174,10 +176,10 @@ def hospital_policy(strategy: str, known: int | str, **zip_keys: Any) -> LinkedP
 
 @pytest.fixture(scope="module")
 def wards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database of 500 patients."""
+    """A database of 400 patients."""
     path = tmp_path_factory.mktemp("hospital") / "hospital.duckdb"
     with duckdb.connect(str(path)) as connection:
-        hospital(connection, 500)
+        hospital(connection, 400)
     return path
 
 
@@ -213,6 +215,40 @@ def test_levels_outside_the_limits_and_forbidden_labels_are_not_released(wards: 
         labels = {label for (label,) in reader.execute("SELECT DISTINCT zip FROM patients").fetchall()}
     assert labels
     assert all(re.fullmatch(r"1[0-9*]\*", label) and label != "12*" for label in labels), labels
+
+
+def test_a_limit_on_the_rounds_leaves_coarser_classes_that_meet_the_policy(wards: Path, tmp_path: Path) -> None:
+    policy = hospital_policy("mondrian", 1)
+    stopped = policy.model_copy(update={"search": policy.search.model_copy(update={"max_checks": 3})})
+    with sqlanon.connect(wards) as db:
+        result = db.anonymize(stopped)
+        assert result.publish(tmp_path / "release.duckdb").verify().verified
+    assert result.checked == 3
+    assert result.score < 1
+
+
+@pytest.mark.parametrize("known", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)])
+def test_combinations_are_counted_in_parts_alike(wards: Path, known: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = []
+    for part in (10**9, 700):
+        monkeypatch.setattr("sqlanon.linked.class_support._PART", part)
+        with sqlanon.connect(wards) as db:
+            policy = hospital_policy("mondrian", known)
+            search = policy.search.model_copy(update={"max_checks": 4})
+            scores.append(db.anonymize(policy.model_copy(update={"search": search})).score)
+    assert scores[0] == scores[1]
+
+
+def test_the_command_line_names_classes_and_mixed_levels(tmp_path: Path) -> None:
+    make_hospital(tmp_path)
+    ended = cli("anonymize", tmp_path / "policy.toml", "--set", "search.strategy=mondrian", "--set", "privacy.known=1")
+    assert ended.status == 0, ended.err
+    assert "loss" in ended.out
+    assert "classes of persons, with levels of their own" in ended.out
+    assert "mixed" in ended.out
+    assert cli("verify", tmp_path / "release.duckdb").status == 0
+    attacked = cli("attack", tmp_path / "release.duckdb", "--policy", tmp_path / "policy.toml", "--json")
+    assert attacked.status == 0, attacked.err
 
 
 def test_other_local_strategies_are_refused_and_mondrian_named() -> None:
