@@ -649,7 +649,18 @@ def report(
     threads: opt.Threads = None,
 ) -> None:
     """Write an HTML page about a release: its residual risks, and the transformation of each column."""
-    subject = load_policy(Path(of), settings) if of.lower().endswith(".toml") else of
+    from sqlanon.cli.linked import refuse_linked_options, report_linked
+    from sqlanon.engines.limits import Limits
+    from sqlanon.linked.targets.base import find_location
+
+    is_policy = of.lower().endswith(".toml")
+    if not is_policy and (location := find_location(of)) is not None:
+        refused = {"--set": settings, "--private": private, "--policy": policy, "--compare": compare}
+        refuse_linked_options(of, refused)
+        if not report_linked(location, output, Limits(memory_limit, threads)):
+            raise typer.Exit(1)
+        return
+    subject = load_policy(Path(of), settings) if is_policy else of
     job = "verifying the release" if isinstance(subject, str) else "opening the source"
     with (
         open_database(job, memory_limit, threads) as (db, progress),

@@ -107,6 +107,7 @@ def attack_linked(
     from sqlanon.cli.options import load_any_policy
     from sqlanon.cli.progress import show_progress
     from sqlanon.linked.attack import attack_linked as attack_release
+    from sqlanon.linked.sentences import describe_known
     from sqlanon.policy.linked import LinkedPolicy
 
     loaded = None if policy is None else load_any_policy(policy)
@@ -126,6 +127,8 @@ def attack_linked(
 
 
 def _print_attack(attack: LinkedAttack) -> None:
+    from sqlanon.linked.sentences import describe_known
+
     owner = "release" if attack.before is None else "source"
     sample = f"a sample of {attack.after[0].persons:,} of " if attack.is_sample else ""
     print_lines(f"attacked: {sample}{count_noun(attack.persons, 'person')} of the {owner}")
@@ -147,6 +150,8 @@ def _print_attack(attack: LinkedAttack) -> None:
 
 def print_linked_risk(risk: LinkedRisk, as_json: bool) -> None:
     """Print the risk of several tables."""
+    from sqlanon.linked.sentences import describe_known
+
     if as_json:
         print_json(risk.to_dict())
         return
@@ -170,11 +175,15 @@ def print_linked_risk(risk: LinkedRisk, as_json: bool) -> None:
     print_lines(f"persons below k = {k} for {attacker}: {below_k}")
 
 
-def describe_known(known: int | str) -> str:
-    """The child rows of a person that an attacker knows, in words."""
-    if known == "all":
-        return "all child rows"
-    return count_noun(int(known), "child row") if known else "no child row"
+def report_linked(location: LinkedLocation, output: Path, limits: Limits) -> bool:
+    """Write the report of a release of several tables; return whether the release is verified."""
+    from sqlanon.cli.progress import show_progress
+    from sqlanon.linked.report import report_linked as write_report
+
+    with show_progress("verifying the release"):
+        verified = write_report(location, output, limits).verified
+    print_lines(f"{output.absolute()}: {'the policy holds' if verified else 'NOT verified'}")
+    return verified
 
 
 def refuse_table_options(names: Iterable[str], values: Iterable[object]) -> None:

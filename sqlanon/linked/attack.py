@@ -201,7 +201,9 @@ def _released_levels(manifest: LinkedManifest, policy: LinkedPolicy) -> Levels |
 
 
 def victim_sql(path: Path, manifest: LinkedManifest, known: Known) -> str:
-    """Statements for any DuckDB client: the released persons whom the known rows single out."""
+    """Statements for any DuckDB client: the released persons whom the known rows single out; none for a server."""
+    if not path.exists():
+        return ""
     query = _singled_out_by_signature() if known == "all" else _singled_out_by_rows(int(known))
     return "\n".join([*_open_statements(path, manifest), f"{query.sql('duckdb', pretty=True)};"])
 

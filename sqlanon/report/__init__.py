@@ -21,7 +21,14 @@ from sqlanon.policy import AboutSection
 from sqlanon.report.facts import MARK, ReportFacts, UnpublishedResult, read_release_facts
 from sqlanon.support.workdir import new_file_mode
 
-__all__ = ["UnpublishedResult", "check_target", "refuse_without_charts", "report_release", "report_result"]
+__all__ = [
+    "UnpublishedResult",
+    "check_target",
+    "refuse_without_charts",
+    "report_release",
+    "report_result",
+    "write_page",
+]
 
 
 def refuse_without_charts(page: bool = True) -> None:
@@ -68,7 +75,7 @@ def report_release(
     from sqlanon.report.page import render_page  # noqa: PLC0415 - altair loads slowly
 
     facts = read_release_facts(release, with_source, limits, about)
-    _write(target, render_page(facts), private=False)
+    write_page(target, render_page(facts), private=False)
     return facts
 
 
@@ -84,11 +91,11 @@ def report_result(
 
     facts = result.facts(private)
     private_facts = result.private_facts(comparison) if private else None
-    _write(target, render_page(facts, private_facts), private)
+    write_page(target, render_page(facts, private_facts), private)
     return facts if private_facts is None else replace(facts, risks=(*facts.risks, *private_facts.risks))
 
 
-def _write(target: Path, text: str, private: bool) -> None:
+def write_page(target: Path, text: str, private: bool) -> None:
     """Replace a page in one step; a private page can be read by its owner only."""
     staged: Path | None = None
     try:

@@ -53,6 +53,14 @@ def render_page(facts: ReportFacts, private: PrivateFacts | None = None) -> str:
     )
 
 
+def render_plain_page(name: str, view: object) -> str:
+    """A page without charts and scripts."""
+    style = _read_part("page.css")
+    security_policy = f"default-src 'none'; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
+    trusted = {"mark": MARK, "security_policy": security_policy, "style": style}
+    return render_template(name, view=view, **{name: Markup(text) for name, text in trusted.items()})
+
+
 def render_template(name: str, **values: Any) -> str:
     return _environment().get_template(name).render(**values)
 

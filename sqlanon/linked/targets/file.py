@@ -16,6 +16,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, DiskError, ReleaseError
 from sqlanon.linked.manifest import LINKED_FORMAT, LinkedManifest
 from sqlanon.linked.records import LinkedRecords
+from sqlanon.linked.sentences import expected_comments, release_comments
 from sqlanon.linked.targets.base import OpenTables, refuse_other_tables, refuse_private_files, verify_tables
 from sqlanon.linked.verification import LinkedVerification
 from sqlanon.linked.views import KNOWN_ROWS, WHOLE_ROWS, release_views
@@ -115,8 +116,8 @@ class StagedFile:
                 row = manifest.row()
                 target = table("linked_manifest", "sqlanon", ATTACHED)
                 engine.execute(insert_rows(target, row), list(row.values()))
-                for view in release_views(manifest, ATTACHED):
-                    engine.execute(view)
+                for statement in (*release_views(manifest, ATTACHED), *release_comments(manifest, ATTACHED)):
+                    engine.execute(statement)
             engine.script(f"CHECKPOINT {ATTACHED}")  # DETACH does not report a full disk
 
     def verify(self) -> LinkedVerification:
@@ -251,8 +252,8 @@ def _check_contents(engine: DuckDBEngine, path: Path, manifest: LinkedManifest, 
         types = read_catalog_columns(engine, "main", manifest.rows_table(claims))
         if types != {column.name: column.type for column in claims.columns}:
             faults.append(f"the columns of {claims.name!r} are not those of the manifest")
-    if read_comments(engine):
-        faults.append("comments, which no release of linked tables has")
+    if read_comments(engine) != expected_comments(manifest):
+        faults.append("the comments are not those of the manifest")
     if not faults:
         faults += [f"macro {name!r} was changed" for name in find_changed_macros(engine, scratch, LINKED_MACROS)]
         faults += _find_changed_views(engine, manifest, scratch)
