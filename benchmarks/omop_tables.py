@@ -1,6 +1,6 @@
 """A seeded database in the shape of the OMOP common data model 5.4, of any size, made inside DuckDB.
 
-    python benchmarks/omop_tables.py omop.duckdb 100000 [--seed N] [--memory-limit 1GB] [--files FOLDER]
+    python benchmarks/omop_tables.py omop.duckdb 100000 [--seed N] [--tables NAME ...] [--files FOLDER]
 
 Eight tables: person, observation_period, visit_occurrence, condition_occurrence, drug_exposure, measurement,
 procedure_occurrence and death; about 18 rows for each person. Skewed as real ones: a few persons have hundreds of rows,
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -24,7 +25,6 @@ TABLES = (
     *("person", "observation_period", "visit_occurrence", "condition_occurrence", "drug_exposure", "measurement"),
     *("procedure_occurrence", "death"),
 )
-VOCABULARY = ("concept", "concept_ancestor")
 
 _FIRST_DAY, _DAYS = "DATE '2020-01-01'", 1826
 
@@ -201,8 +201,10 @@ def concept_queries() -> tuple[str, str]:
     return concept, f"SELECT {names} FROM ({' UNION ALL '.join(ancestors)}) AS a({columns})"
 
 
-def make_omop(path: Path, persons: int, seed: int = 1, memory_limit: str = "2GB") -> None:
-    """Write the tables to a DuckDB file."""
+def make_omop(
+    path: Path, persons: int, seed: int = 1, tables: Sequence[str] = TABLES, memory_limit: str = "2GB"
+) -> None:
+    """Write some of the tables, and the vocabulary, to a DuckDB file."""
     with duckdb.connect(str(path), config={"memory_limit": memory_limit}) as database:
 
         def create(name: str, query: str) -> None:
@@ -242,13 +244,16 @@ def make_omop(path: Path, persons: int, seed: int = 1, memory_limit: str = "2GB"
         concept, ancestors = concept_queries()
         create("concept", concept)
         create("concept_ancestor", ancestors)
+        for name in TABLES:
+            if name not in tables:
+                database.execute(f"DROP TABLE {name}")
 
 
 def export_files(path: Path, folder: Path) -> None:
     """Write each table of a database to a CSV file in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with duckdb.connect(str(path), read_only=True) as database:
-        for table in (*TABLES, *VOCABULARY):
+        for (table,) in database.execute("SELECT table_name FROM duckdb_tables()").fetchall():
             database.execute(f"COPY {table} TO '{folder / table}.csv'")
 
 
@@ -257,11 +262,12 @@ def main() -> None:
     parser.add_argument("path", type=Path)
     parser.add_argument("persons", type=int)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
     parser.add_argument("--memory-limit", default="2GB")
     parser.add_argument("--files", type=Path, help="write the tables to CSV files in this folder, too")
     arguments = parser.parse_args()
     started = time.perf_counter()
-    make_omop(arguments.path, arguments.persons, arguments.seed, arguments.memory_limit)
+    make_omop(arguments.path, arguments.persons, arguments.seed, arguments.tables, arguments.memory_limit)
     if arguments.files is not None:
         export_files(arguments.path, arguments.files)
     print(f"{arguments.persons:,} persons in {time.perf_counter() - started:.1f} s: {arguments.path}")

@@ -73,6 +73,11 @@ def linked_policy_text(location: Location, sections: Sequence[TableSuggestion], 
         f'known = {KNOWN}  # the rows of a person that others know, beside the table of persons: 1, 2, 3 or "all"',
         "",
         "[search]",
+        *comment_lines(
+            "mondrian: levels for each class of persons, which usually keeps the most. optimal: one level for all "
+            "persons, with a proof that none is better."
+        ),
+        'strategy = "mondrian"',
         f"suppression_limit = {SUPPRESSION_LIMIT}  # at most this share of the persons is left out",
         *(
             [f"row_suppression_limit = {SUPPRESSION_LIMIT}  # and of the rows of the others, by themselves"]
