@@ -473,11 +473,8 @@ def suggest(
     if output is None:
         print_sql(suggestion.text)
         return
-    if suggestion.is_linked:  # the schema is of policies of one table
-        write_private(output, suggestion.text)
-    else:
-        write_private(output, f"#:schema ./{SCHEMA}\n{suggestion.text}")
-        write_schema(output.absolute().with_name(SCHEMA), force)
+    write_private(output, f"#:schema ./{SCHEMA}\n{suggestion.text}")
+    write_schema(output.absolute().with_name(SCHEMA), force)
     for name, reason in suggestion.unreleased.items():
         print_lines(f"not released: {make_printable(name)} ({make_printable(reason)})")
     print_lines(f"{output}: a policy to start from. Read it, then run: sqlanon anonymize {shlex.quote(str(output))}")

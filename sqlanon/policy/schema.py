@@ -5,17 +5,63 @@ TOML has no null, so the schema of an optional key has only its other types.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
+from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.models import Policy
+from sqlanon.policy.rules import MOST_DAYS, DatesRule
 
 _NULL = {"type": "null"}
+POLICY, LINKED_POLICY = "Policy", "LinkedPolicy"
+"""The definitions of a policy of one table and of several."""
 
 
 def editor_schema() -> dict[str, Any]:
     """Derive the schema from the models; ``tests/docs/reference.py`` writes the file."""
-    schema = _without_null(Policy.model_json_schema())
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "sqlanon policy"}
+    definitions: dict[str, Any] = {}
+    for name, model in ((POLICY, Policy), (LINKED_POLICY, LinkedPolicy)):
+        schema = _without_null(model.model_json_schema())
+        definitions |= schema.pop("$defs")
+        definitions[name] = schema
+    definitions[LINKED_POLICY]["properties"]["table"] |= {
+        "description": "the tables; exactly one has person",
+        "minItems": 1,
+    }
+    for unsupported in ("noise", "on_unknown"):
+        del definitions["LinkedAttribute"]["properties"][unsupported]
+    _add_date_shifts(definitions)
+    one, several = ({"$ref": f"#/$defs/{name}"} for name in (POLICY, LINKED_POLICY))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "sqlanon policy",
+        "$defs": definitions,
+        "anyOf": [one, several],  # for editors that complete keys without reading conditions
+        "if": {"required": ["table"]},  # for messages that name the wrong key
+        "then": several,
+        "else": one,
+    }
+
+
+def _add_date_shifts(definitions: dict[str, Any]) -> None:
+    """Add the rule for dates of several tables, which can be moved, too."""
+    rule, field = copy.deepcopy(definitions["DatesRule"]), DatesRule.model_fields["shift"]
+    days = {"type": "integer", "minimum": 1, "maximum": MOST_DAYS}
+    shift = {**days, "description": field.description, "examples": list(field.examples or ())}
+    dates = rule["properties"]["dates"]
+    levels = {key: dates.pop(key) for key in ("type", "items", "minItems")}
+    only_shift = {"type": "object", "properties": {"shift": days}, "required": ["shift"], "additionalProperties": False}
+    rule["properties"] |= {"dates": {"anyOf": [levels, only_shift], **dates}, "shift": shift}
+    definitions["LinkedDatesRule"] = rule
+    definitions["LinkedAttribute"] = _replace_rule(definitions["LinkedAttribute"])
+
+
+def _replace_rule(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_replace_rule(item) for item in node]
+    if isinstance(node, dict):
+        return {key: _replace_rule(value) for key, value in node.items()}
+    return "#/$defs/LinkedDatesRule" if node == "#/$defs/DatesRule" else node
 
 
 def _without_null(node: Any, names: bool = False) -> Any:

@@ -23,7 +23,7 @@ from sqlanon import errors
 from sqlanon.cli.commands import app
 from sqlanon.measures import MEASURES
 from sqlanon.policy.compatibility import page as compatibility
-from sqlanon.policy.schema import editor_schema
+from sqlanon.policy.schema import POLICY, editor_schema
 from sqlanon.requirements import requirement_types
 from sqlanon.support.resources import LIBRARY, POLICY_SCHEMA, read_sql_file
 from sqlanon.support.toml import toml_key, toml_value
@@ -57,6 +57,16 @@ SECTIONS = {
     "attributes": "[attributes]",
     "privacy": "[privacy]",
 }
+LINKED = {
+    "LinkedSource": "[source] with several tables",
+    "TableSection": "[[table]]",
+    "LinkedAttribute": "[table.attributes]",
+    "LinkedDatesRule": "Hierarchy rule of several tables: dates",
+    "LinkedPrivacy": "[privacy] with several tables",
+    "LinkedSearch": "[search] with several tables",
+    "LinkedRelease": "[release] with several tables",
+}
+"""The definitions of a policy of several tables, with their headings."""
 OF_RULES = "A quasi-identifier climbs its hierarchy level by level. A list of rules composes them."
 
 
@@ -87,7 +97,7 @@ def limits(node: Mapping[str, Any]) -> str:
 def type_of(node: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
     if "$ref" in node:
         name = node["$ref"].rpartition("/")[2]
-        text = name.removesuffix("Rule").lower() if name.endswith("Rule") else "table"
+        text = name.removesuffix("Rule").removeprefix("Linked").lower() if name.endswith("Rule") else "table"
         return code('"suppress"') if defs[name].get("const") else f"[{text}](#{anchor(name)})"
     for word in ("anyOf", "oneOf"):
         if word in node:
@@ -120,7 +130,7 @@ def anchor(definition: str) -> str:
 def default(name: str, node: Mapping[str, Any], needed: list[str]) -> str:
     if name in needed:
         return "required"
-    if (value := node.get("default")) in (None, []):
+    if (value := node.get("default")) in (None, [], {}):
         return ""
     return code(toml(value[0] if isinstance(value, list) and len(value) == 1 else value))
 
@@ -130,7 +140,7 @@ TITLES: dict[str, str] = {}
 
 def titles(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The definitions in the order of the page, each with its heading."""
-    defs, properties = schema["$defs"], schema["properties"]
+    defs, properties = schema["$defs"], schema["$defs"][POLICY]["properties"]
     for key, node in properties.items():
         name = (node.get("additionalProperties") or node)["$ref"].rpartition("/")[2]
         yield name, f"[{key}]"
@@ -141,6 +151,7 @@ def titles(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             for entry, part in defs[name]["properties"].items():
                 for match in re.findall(r"#/\$defs/(\w+)", json.dumps(part)):
                     yield match, f"[[{key}.{entry}]]" if "array" in json.dumps(part) else f"[{key}.{entry}]"
+    yield from LINKED.items()
 
 
 def words_of(definition: str) -> str:
@@ -183,6 +194,12 @@ def policy() -> str:
     for name, title in TITLES.items():
         definition = schema["$defs"][name]
         level = "##" if re.fullmatch(r"\[\w+\]", title) else "###"
+        if name == next(iter(LINKED)):
+            lines.append(
+                "## Several tables\n\nA policy with `[[table]]` is of several tables about the same persons: see "
+                "[linked tables](../how-to/linked-tables.md).\nIt has no `[attributes]`, `[population]` and `[risk]`, "
+                "and other keys in these sections; `[catalog]` and `[about]`\nare as above.\n"
+            )
         lines.append(f"{level} {title}\n")
         if name == "Attribute":
             lines.append("Each key of `[attributes]` is a column, and its value is a table with these keys:\n")

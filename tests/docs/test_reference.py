@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import Any
 
 import pytest
 import reference
 
 from sqlanon.policy.models import parse_toml
-from sqlanon.policy.schema import editor_schema
+from sqlanon.policy.schema import LINKED_POLICY as LINKED_POLICY_NAME
+from sqlanon.policy.schema import POLICY, editor_schema
 from sqlanon.support.resources import POLICY_SCHEMA
 from support.commands import cli
+from support.linked_hospital import POLICY as LINKED_POLICY
 from support.policy_problems import Schema
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +53,8 @@ def test_the_schema_is_for_editors_of_toml() -> None:
     assert '"null"' not in json.dumps(schema)
     for name, definition in schema["$defs"].items():
         for key, node in definition.get("properties", {}).items():
-            assert node.get("description"), f"{name}.{key}"
+            is_section = name == POLICY or (name == LINKED_POLICY_NAME and key != "table")
+            assert is_section or node.get("description"), f"{name}.{key}"
             assert node.get("examples") or "$ref" in json.dumps(node), f"{name}.{key} has no example"
 
 
@@ -62,6 +71,21 @@ def test_the_examples_are_valid() -> None:
     assert len(EXAMPLES) > 60
     for name, key, example in EXAMPLES:
         assert Schema(whole).accepts(example, whole["$defs"][name]["properties"][key]), (name, key, example)
+
+
+def test_the_schema_reads_policies_of_one_table_and_of_several() -> None:
+    schema, linked = Schema(editor_schema()), tomllib.loads(LINKED_POLICY)
+    assert schema.accepts(linked)
+    one = {"attributes": {"zip": {"role": "quasi", "hierarchy": {"mask": "right"}}}, "privacy": {"k": 5}}
+    assert schema.accepts(one)
+    assert not schema.accepts({**one, "privacy": {"k": 5, "known": 2}})
+    assert not schema.accepts({**linked, "attributes": one["attributes"]})
+    visits = linked["table"][1]
+    for change in ({"persons": ["patient_id"]}, {"orphans": "keep"}):
+        assert not schema.accepts({**linked, "table": [linked["table"][0], {**visits, **change}]})
+    moved = {"admitted": {"role": "quasi", "hierarchy": {"dates": {"shift": 30}}}}
+    assert schema.accepts({**linked, "table": [linked["table"][0], {**visits, "attributes": moved}]})
+    assert not schema.accepts({**one, "attributes": moved})
 
 
 def test_the_examples_of_the_page_are_toml(tmp_path: Any) -> None:

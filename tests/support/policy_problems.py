@@ -45,7 +45,7 @@ _TYPES: Mapping[str, Any] = {
 }
 
 
-_SAYS_NOTHING = {"title", "description", "default", "examples", "format", "$defs"}
+_SAYS_NOTHING = {"$schema", "title", "description", "default", "examples", "format", "$defs", "then", "else"}
 
 
 class Schema:
@@ -58,6 +58,9 @@ class Schema:
             "type": lambda says, value, _: any(self.is_of(value, kind) for kind in _as_list(says)),
             "$ref": lambda says, value, _: self.accepts(value, whole["$defs"][says.removeprefix("#/$defs/")]),
             "anyOf": lambda says, value, _: any(self.accepts(value, schema) for schema in says),
+            "if": lambda says, value, around: self.accepts(
+                value, around["then" if self.accepts(value, says) else "else"]
+            ),
             "oneOf": lambda says, value, _: sum(self.accepts(value, alternative) for alternative in says) == 1,
             "properties": lambda says, value, _: all(
                 self.accepts(value[key], says[key]) for key in value.keys() & says
