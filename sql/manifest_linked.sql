@@ -14,6 +14,7 @@ CREATE TABLE sqlanon.linked_manifest (
     persons BIGINT NOT NULL,              -- of the source
     released_persons BIGINT NOT NULL,
     smallest_group BIGINT NOT NULL,       -- the fewest persons who share what an attacker may know
+    requirements VARCHAR NOT NULL,        -- JSON: key, parameters, table and column of each requirement on sensitive values
     optimal BOOLEAN NOT NULL,
     version INTEGER NOT NULL,             -- the rows are in <table>_v<version>; the view <table> shows them
     digest_algorithm VARCHAR NOT NULL

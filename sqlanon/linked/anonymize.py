@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlanon.errors import InfeasibleError
+from sqlanon.linked.manifest import RequirementClaim
 from sqlanon.linked.mondrian import LinkedClasses, divide_persons
 from sqlanon.linked.recode import ClassRecoding, LinkedRecoding
 from sqlanon.linked.records import LinkedRecords, LinkedTable, encode_tables
@@ -93,6 +94,7 @@ class LinkedResult:
             "policy_hash": self.policy.fingerprint(),
             "k": self.policy.privacy.k,
             "known": self.policy.privacy.known,
+            "requirements": tuple(_claim_requirements(self.records)),
             "optimal": self.optimal,
         }
         return publish_linked(recoding, target, claims)
@@ -182,6 +184,13 @@ class LocalResult(LinkedResult):
 
     def _losses(self) -> Sequence[float]:
         return self.classes.losses
+
+
+def _claim_requirements(records: LinkedRecords) -> Iterator[RequirementClaim]:
+    for requirement in records.policy.group_requirements:
+        linked = next(table for table in records.tables if table.section == requirement.section)
+        column = linked.columns.by_attribute[requirement.attribute]
+        yield RequirementClaim(requirement.key, requirement.parameters, linked.name, column)
 
 
 def anonymize_linked(

@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from sqlanon.policy.linked import read_requirement
 from sqlanon.release.manifest import DIGEST, ReleasedColumn, version_name
+from sqlanon.requirements.base import ClassCondition
 
 LINKED_FORMAT = 2
 """The format of the manifest; releases of one table have format 1."""
@@ -57,6 +59,29 @@ class TableClaims:
 
 
 @dataclass(frozen=True)
+class RequirementClaim:
+    """A requirement on a sensitive attribute.
+
+    Attributes
+    ----------
+    key, parameters:
+        Its key in ``[privacy]``, and what the policy says of it.
+    table, column:
+        The released column with the values.
+    """
+
+    key: str
+    parameters: Mapping[str, Any]
+    table: str
+    column: str
+
+    @property
+    def condition(self) -> ClassCondition:
+        """The condition on groups; a `ValueError` if the requirement is unknown."""
+        return read_requirement(self.key, self.parameters)
+
+
+@dataclass(frozen=True)
 class LinkedManifest:
     """The row of ``sqlanon.linked_manifest``.
 
@@ -66,6 +91,8 @@ class LinkedManifest:
         The requirement: every combination of a person's quasi-identifiers with ``known`` child rows has k persons.
     smallest_group:
         The fewest persons who share such a combination.
+    requirements:
+        What the persons who share one meet as a group.
     """
 
     published_at: datetime
@@ -79,6 +106,7 @@ class LinkedManifest:
     persons: int
     released_persons: int
     smallest_group: int
+    requirements: tuple[RequirementClaim, ...]
     optimal: bool
     version: int
     digest_algorithm: str = DIGEST
@@ -91,7 +119,7 @@ class LinkedManifest:
     def row(self) -> dict[str, Any]:
         """The values of the manifest's columns."""
         fields = asdict(self)
-        for name in ("policy", "tables"):
+        for name in ("policy", "tables", "requirements"):
             fields[name] = json.dumps(fields[name], ensure_ascii=False)
         return {**fields, "known": str(self.known)}
 
@@ -114,6 +142,7 @@ class LinkedManifest:
         fields = dict(row)
         fields["policy"] = json.loads(fields["policy"])
         fields["tables"] = tuple(map(TableClaims.from_dict, json.loads(fields["tables"])))
+        fields["requirements"] = tuple(RequirementClaim(**claim) for claim in json.loads(fields["requirements"]))
         known = fields["known"]
         if known not in ("1", "2", "3", "all"):
             raise ValueError("known is not 1, 2, 3 or all")
@@ -121,4 +150,8 @@ class LinkedManifest:
         manifest = cls(**fields)
         if not manifest.tables or manifest.format != LINKED_FORMAT:
             raise ValueError("it has no tables, or another format")
+        for claim in manifest.requirements:
+            columns = [column for claims in manifest.tables if claims.name == claim.table for column in claims.columns]
+            if claim.condition is None or claim.column not in [column.name for column in columns]:
+                raise ValueError("it has a requirement on a column that is not released")
         return manifest

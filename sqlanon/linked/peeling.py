@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from sqlanon.linked.groups import GroupRequirements
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.rows import RowSuppression
 from sqlanon.linked.support import Snapshot
@@ -57,6 +58,7 @@ class Peeling:
 
     def __init__(self, records: LinkedRecords, k: int, known: Known) -> None:
         self.records, self.known = records, known
+        self.requirements = GroupRequirements(records)
         self.snapshot = Snapshot(records, k, known)
         work = records.tables[0].run.work
         self._weak, self._weakened = work("weak_persons"), work("weakened_persons")
@@ -151,13 +153,38 @@ class Peeling:
         suppressed = snapshot.remove(self._weak)
         if suppressed > allowed_persons or suppressed == persons:
             return Kept(suppressed, is_complete=suppressed == persons)
-        for part in self._parts():
-            removals = self._peel_signatures(part) if self.known == "all" else self._peel_combinations(part)
-            for removed in removals:
-                suppressed += removed
-                if suppressed > allowed_persons:
-                    return Kept(suppressed, is_complete=suppressed == persons)
-        return Kept(suppressed)
+        for removed in itertools.chain.from_iterable(map(self._peel, self._parts())):
+            suppressed += removed
+            if suppressed > allowed_persons:
+                return Kept(suppressed, is_complete=suppressed == persons)
+        if not self.requirements.conditions:
+            return Kept(suppressed)
+        least = suppressed
+        for removed in itertools.chain.from_iterable(map(self._meet_requirements, self._parts())):
+            suppressed += removed
+            if suppressed > allowed_persons:
+                break
+        is_complete = suppressed <= allowed_persons or suppressed == persons
+        return Kept(suppressed, is_complete=is_complete, least_suppressed=least)
+
+    def _peel(self, part: exp.Expr | None) -> Iterator[int]:
+        return self._peel_signatures(part) if self.known == "all" else self._peel_combinations(part)
+
+    def _meet_requirements(self, part: exp.Expr | None) -> Iterator[int]:
+        """Remove the persons of groups that violate a requirement, until none does and every group has k persons.
+
+        This keeps a set of persons that meets all requirements, not the greatest one: there may be none.
+        """
+        snapshot = self.snapshot
+        yield from self._peel(part)  # counts the combinations of the part again
+        while True:
+            snapshot.create(self._weak, self.requirements.weak_persons(snapshot.groups(part)))
+            if not snapshot.count(self._weak):
+                return
+            if self.known == "all":
+                yield snapshot.remove(self._weak)
+            else:
+                yield from self._remove_weak(self.known)
 
     def _parts(self) -> Iterator[exp.Expr | None]:
         """Parts of the kept persons by class, a small one first: it shows most of what fails. None: all of them."""
@@ -180,11 +207,15 @@ class Peeling:
         snapshot = self.snapshot
         snapshot.count_occurrences(part)
         for size in range(1, self.known + 1):
-            weak, weakened = self._weak, self._weakened
-            snapshot.find_weak_persons(size, weak)
-            while snapshot.count(weak):
-                yield snapshot.remove_and_find_weak(size, weak, weakened)
-                weak, weakened = weakened, weak
+            snapshot.find_weak_persons(size, self._weak)
+            yield from self._remove_weak(size)
+
+    def _remove_weak(self, size: int) -> Iterator[int]:
+        """Remove the weak persons, and those who are weak then, for combinations of up to a number of known rows."""
+        weak, weakened = self._weak, self._weakened
+        while self.snapshot.count(weak):
+            yield self.snapshot.remove_and_find_weak(size, weak, weakened)
+            weak, weakened = weakened, weak
 
     def _peel_signatures(self, part: exp.Expr | None) -> Iterator[int]:
         """Remove the persons of a part whose signature fewer than k persons have.

@@ -28,6 +28,8 @@ class LinkedFigures(Figures):
     """By table, the rows that are not released."""
     suppressed_child_rows: int = 0
     """Of these, the child rows of kept persons, which are suppressed by themselves."""
+    is_kept_above: bool = True
+    """Whether what is kept can stay at every higher generalization."""
 
 
 class LinkedLoss(Measure):
@@ -149,6 +151,7 @@ class LinkedTask:
         persons = self.records.persons
         kept = self.peeling.find(levels, self.allowed_persons, self.allowed_rows)
         suppressed = kept.suppressed_persons
+        is_kept_above = not kept.suppressed_rows and not self.peeling.requirements.conditions
         if not kept.is_complete or suppressed == persons or not (suppressed or kept.suppressed_rows):
             by_table = tuple(0 for _ in self.records.tables)
             return LinkedFigures(
@@ -157,6 +160,7 @@ class LinkedTask:
                 least_suppressed=kept.least_suppressed,
                 counted_share=1.0 if kept.is_complete else 0.5,
                 suppressed_by_table=by_table,
+                is_kept_above=is_kept_above,
             )
         rows, leaves = self.peeling.snapshot.suppressed_figures()
         return LinkedFigures(
@@ -166,6 +170,7 @@ class LinkedTask:
             suppressed_leaves=leaves,
             suppressed_by_table=tuple(rows),
             suppressed_child_rows=kept.suppressed_rows,
+            is_kept_above=is_kept_above,
         )
 
 
@@ -173,7 +178,8 @@ def draw_verdict(figures: Figures, allowed_persons: int) -> Verdict:
     """The verdict on a generalization.
 
     Persons who are suppressed with all their rows are suppressed at every lower generalization, too. Where rows are
-    suppressed by themselves, only ``least_suppressed`` is: which rows are best suppressed changes with the levels.
+    suppressed by themselves, only ``least_suppressed`` are: which rows are best suppressed changes with the levels. So
+    they are where sensitive attributes have requirements, which a higher generalization may violate.
     """
     assert isinstance(figures, LinkedFigures)
     is_feasible = figures.suppressed_rows <= allowed_persons and figures.classes > 0
@@ -182,5 +188,5 @@ def draw_verdict(figures: Figures, allowed_persons: int) -> Verdict:
     return Verdict(
         is_feasible,
         infeasible_below=figures.least_suppressed > allowed_persons,
-        feasible_above=is_feasible and not figures.suppressed_child_rows,
+        feasible_above=is_feasible and figures.is_kept_above,
     )

@@ -19,6 +19,7 @@ from typing import Any
 from sqlanon.errors import InfeasibleError, ReleaseError
 from sqlanon.linked.anonymize import anonymize_linked
 from sqlanon.linked.manifest import LinkedManifest, TableClaims
+from sqlanon.linked.numbers import released_table
 from sqlanon.linked.recode import LinkedRecoding, surrogate_table
 from sqlanon.linked.records import LinkedRecords, LinkedTable, encode_tables
 from sqlanon.linked.search import LinkedTask
@@ -29,7 +30,7 @@ from sqlanon.linked.targets.base import (
     translate_read_errors,
     verify_open,
 )
-from sqlanon.linked.verification import LinkedVerification, released_table
+from sqlanon.linked.verification import LinkedVerification
 from sqlanon.linked.views import nest_rows
 from sqlanon.policy.linked import LinkedPolicy, LinkedRelease
 from sqlanon.policy.strategies import STRATEGIES

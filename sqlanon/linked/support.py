@@ -155,6 +155,34 @@ def combination_keys(size: int) -> list[str]:
     return ["occurrence", "second_occurrence", "third_occurrence"][:size] or ["class_id"]
 
 
+def count_copy_numbers(known: Known) -> int:
+    """The copies of a known row have lower numbers than this, from 1."""
+    return (MOST_COPIES if known == "all" else known) + 1
+
+
+def number_occurrences(known_rows: exp.Expr, persons: exp.Expr, known: Known, row_numbers: int) -> exp.Select:
+    """The occurrences (``person``, ``occurrence``) in known rows (``person``, ``known_row``, below ``row_numbers``) of
+    persons (``person``, ``class_id``)."""
+    copy_numbers = count_copy_numbers(known)
+    return _OCCURRENCES(
+        known_rows=known_rows,
+        kept_persons=persons,
+        most_copies=copy_numbers - 1,
+        row_numbers=row_numbers,
+        copy_numbers=copy_numbers,
+    )
+
+
+def combine_occurrences(size: int, known: int, occurrences: exp.Table) -> exp.Query:
+    """The combinations of a number of known rows that persons support: ``person`` and `combination_keys`."""
+    if size == 1:
+        return template("SELECT person, occurrence FROM :occurrences AS o")(occurrences=occurrences)
+    copy_numbers = count_copy_numbers(known)
+    if size == 2:
+        return _PAIRS(occurrences=occurrences, copy_numbers=copy_numbers, known=known)
+    return _TRIPLES(occurrences=occurrences, copy_numbers=copy_numbers)
+
+
 class Snapshot:
     """What is released at a generalization, in tables of the run of the person table."""
 
@@ -169,8 +197,7 @@ class Snapshot:
         self.levels: Levels = ()
         self.row_numbers = 1
         """The known rows have lower numbers than this."""
-        self.copy_numbers = (MOST_COPIES if known == "all" else known) + 1
-        """The copies of a known row have lower numbers than this, from 1."""
+        self.copy_numbers = count_copy_numbers(known)
         self._made: list[exp.Table] = []
 
     # --- Tables
@@ -212,22 +239,14 @@ class Snapshot:
 
     def count_occurrences(self, persons: exp.Expr | None = None) -> None:
         """Number the known rows of the kept persons, or of a part of them (``person``, ``class_id``)."""
-        query = _OCCURRENCES(
-            known_rows=self.released_known_rows(),
-            kept_persons=self.kept_persons if persons is None else persons,
-            most_copies=self.copy_numbers - 1,
-            row_numbers=self.row_numbers,
-            copy_numbers=self.copy_numbers,
-        )
+        kept = self.kept_persons if persons is None else persons
+        query = number_occurrences(self.released_known_rows(), kept, self.known, self.row_numbers)
         self.create(self.occurrences, query)
 
     def combinations(self, size: int, occurrences: exp.Table) -> exp.Query:
         """The combinations of a number of known rows that persons support: ``person`` and `combination_keys`."""
-        if size == 1:
-            return template("SELECT person, occurrence FROM :occurrences AS o")(occurrences=occurrences)
-        if size == 2:
-            return _PAIRS(occurrences=occurrences, copy_numbers=self.copy_numbers, known=self.known)
-        return _TRIPLES(occurrences=occurrences, copy_numbers=self.copy_numbers)
+        assert self.known != "all"
+        return combine_occurrences(size, self.known, occurrences)
 
     def supports(self, size: int) -> exp.Table:
         """The table of the combinations of a number of known rows, with their ``persons``; of none, the classes."""
@@ -443,6 +462,19 @@ class Snapshot:
             names.append(name)
         rank = dense_rank([col("code", "nested"), *cols(names, "nested")], "BIGINT")
         return select([*cols(keys), as_column(rank, "signature")], subquery(query, "nested"))
+
+    def groups(self, part: exp.Expr | None) -> list[tuple[exp.Query, list[str]]]:
+        """The groups of the kept persons of a part: ``person`` and the keys of what they share, and these keys."""
+        kept = self.kept_persons if part is None else part
+        if self.known == "all":
+            signatures, names = self.signatures(part=kept)
+            numbered = template("SELECT person, :number AS signature FROM :signatures AS s")
+            number_ = dense_rank(cols(names), "BIGINT")
+            return [(numbered(number=number_, signatures=signatures), ["signature"])]
+        groups: list[tuple[exp.Query, list[str]]] = [(select_star(kept.copy()), combination_keys(0))]
+        for size in range(1, self.known + 1):
+            groups.append((self.combinations(size, self.occurrences), combination_keys(size)))
+        return groups
 
     # --- Figures
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,27 +10,26 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.linked.manifest import LinkedManifest, TableClaims
-from sqlanon.linked.views import first_column
+from sqlanon.linked.groups import number_values, persons_of_violating_groups
+from sqlanon.linked.manifest import LinkedManifest
+from sqlanon.linked.numbers import number_rows, released_table, sensitive_values
+from sqlanon.linked.support import combination_keys, combine_occurrences, number_occurrences
 from sqlanon.places.addresses import format_location
 from sqlanon.release.contents import ATTACHED
 from sqlanon.requirements.macros import call_digest
 from sqlanon.support.checks import Check, check_faults
 from sqlanon.support.expressions import (
     anonymous,
-    as_column,
-    cast,
     col,
-    cols,
     create_temporary_table,
     create_view,
     drop_table,
     ident,
     number,
     quote_name,
-    same_values,
     select,
     select_star,
+    subquery,
     table,
     template,
     text,
@@ -66,26 +65,28 @@ class LinkedVerification:
         }
 
 
-def released_table(manifest: LinkedManifest, claims: TableClaims) -> exp.Table:
-    """The rows of a released table in the engine that has the release open."""
-    return table(manifest.rows_table(claims), "main", ATTACHED)
-
-
 def check_rows(engine: Engine, manifest: LinkedManifest) -> Iterator[Check]:
-    """Check the rows of an open release against its manifest, and the requirement."""
+    """Check the rows of an open release against its manifest, and the requirements."""
     for claims in manifest.tables:
         rows, digest = count_rows(engine, manifest.rows_table(claims))
         faults = [] if rows == claims.released_rows else [f"{rows:,} rows, {claims.released_rows:,} claimed"]
         faults += [] if digest == claims.digest else ["the digest is not the one claimed"]
         yield check_faults(f"rows of {claims.name}", faults, f"{rows:,}, as claimed")
     yield check_faults("keys", _find_broken_keys(engine, manifest), "unique, and every reference names a row")
-    smallest = smallest_group(engine, manifest)
+    with number_rows(engine, manifest) as known_rows:
+        yield from _check_groups(engine, manifest, known_rows)
+
+
+def _check_groups(engine: Engine, manifest: LinkedManifest, known_rows: exp.Table) -> Iterator[Check]:
+    """Check what attackers know: the smallest group, and the requirements."""
+    smallest = _smallest_group(engine, manifest, known_rows)
     faults = [] if smallest == manifest.smallest_group else [f"{smallest} persons, {manifest.smallest_group} claimed"]
     yield check_faults("smallest group", faults, f"{smallest} persons, as claimed")
     known = "all child rows" if manifest.known == "all" else f"{manifest.known} child rows"
     is_met = smallest is not None and smallest >= manifest.k
     message = f"smallest group of an attacker who knows {known}: {smallest} persons (required: {manifest.k})"
     yield Check(f"{manifest.k}-anonymity", is_met, message)
+    yield from _check_requirements(engine, manifest, known_rows)
 
 
 def count_rows(engine: Engine, name: str) -> tuple[int, str]:
@@ -97,135 +98,72 @@ def count_rows(engine: Engine, name: str) -> tuple[int, str]:
 
 
 def smallest_group(engine: Engine, manifest: LinkedManifest) -> int | None:
-    """The fewest persons who share what an attacker may know, by the macros, from the rows of the open release.
+    """The fewest persons who share what an attacker may know, from the rows of the open release."""
+    with number_rows(engine, manifest) as known_rows:
+        return _smallest_group(engine, manifest, known_rows)
 
-    The macros count numbers in place of the labels of the release's views: one for each distinct row.
-    """
+
+def _smallest_group(engine: Engine, manifest: LinkedManifest, known_rows: exp.Table) -> int | None:
+    """By the macros that every release has, which count the numbers in place of labels."""
     is_whole = manifest.known == "all"
-    query = _number_whole_rows(engine, manifest) if is_whole else _number_known_rows(engine, manifest)
-    known = table("sqlanon_known_rows", "main", "temp")
-    engine.execute(create_temporary_table(known, query))
-    try:
-        macro = "relational_k" if is_whole else "km_anonymity"
-        arguments = [text(known.name)] if is_whole else [text(known.name), number(int(manifest.known))]
-        call = exp.Table(this=anonymous(macro, *arguments), db=ident("sqlanon"))
-        smallest = engine.rows(select([col("k")], call))[0][0]
-        return None if smallest is None else int(smallest)
-    finally:
-        for target in (known, *(_numbered_rows(position) for position in range(len(manifest.tables)))):
-            engine.execute(drop_table(target.copy(), exists=True))
+    macro = "relational_k" if is_whole else "km_anonymity"
+    arguments = [text(known_rows.name)] if is_whole else [text(known_rows.name), number(int(manifest.known))]
+    call = exp.Table(this=anonymous(macro, *arguments), db=ident("sqlanon"))
+    smallest = engine.rows(select([col("k")], call))[0][0]
+    return None if smallest is None else int(smallest)
 
 
-def _numbered_rows(position: int) -> exp.Table:
-    return table(f"sqlanon_numbered_rows_{position}", "main", "temp")
-
-
-def _compared_values(claims: TableClaims) -> list[exp.Alias]:
-    """The quasi-identifiers of a released table as ``value_0``, ...: equal where readers see the same."""
-    values = list[exp.Alias]()
-    for i, column in enumerate(column for column in claims.columns if column.role == "quasi"):
-        is_exact = column.type.split("(")[0] in _EXACT_TYPES
-        values.append(as_column(col(column.name) if is_exact else cast(col(column.name), "VARCHAR"), f"value_{i}"))
-    return values
-
-
-_EXACT_TYPES = frozenset(
-    ("VARCHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "DATE", "TIMESTAMP")
-)
-"""The types whose equal values are written alike."""
-
-
-def _number_rows(engine: Engine, target: exp.Table, rows: exp.Query, keys: Sequence[str], names: Sequence[str]) -> None:
-    """Store the ``keys`` of rows with ``number``: the same for rows that are equal in the columns ``names``."""
-    if not names:
-        query = template("SELECT :keys, 1::BIGINT AS number FROM :rows AS rows")(keys=cols(keys), rows=rows)
+def _check_requirements(engine: Engine, manifest: LinkedManifest, known_rows: exp.Table) -> Iterator[Check]:
+    """Check the requirements on sensitive attributes in every group."""
+    if not manifest.requirements:
+        return
+    occurrences, groups = table("sqlanon_occurrences", "main", "temp"), list[tuple[exp.Query, list[str]]]()
+    if manifest.known == "all":
+        groups.append((_SIGNATURES(known_rows=known_rows), ["signature"]))
     else:
-        query = template("""
-            WITH rows AS (:rows),
-            numbers AS (
-                SELECT *, row_number() OVER () AS number FROM (SELECT DISTINCT :names FROM rows AS r) AS distinct_rows
+        known, persons = int(manifest.known), _PERSONS_WITH_CLASS(known_rows=known_rows)
+        numbers = engine.rows(_ROW_NUMBERS(known_rows=known_rows))[0][0]
+        query = number_occurrences(known_rows, subquery(persons, "kept"), known, numbers)
+        engine.execute(create_temporary_table(occurrences, query))
+        groups.append((persons, ["class_id"]))
+        for size in range(1, known + 1):
+            groups.append((combine_occurrences(size, known, occurrences), combination_keys(size)))
+    try:
+        for claim in manifest.requirements:
+            claims = next(claims for claims in manifest.tables if claims.name == claim.table)
+            values = table("sqlanon_sensitive", "main", "temp")
+            engine.execute(
+                create_temporary_table(values, number_values(sensitive_values(manifest, claims, claim.column)))
             )
-            SELECT :keys, numbers.number FROM rows JOIN numbers ON :same
-        """)(rows=rows, names=cols(names), keys=cols(keys, "rows"), same=same_values(names, "rows", "numbers"))
-    engine.execute(create_temporary_table(target, query))
+            persons_of = [
+                persons_of_violating_groups(claim.condition, members.copy(), keys, values) for members, keys in groups
+            ]
+            violating = template("SELECT count(DISTINCT person) FROM :persons AS persons")
+            count = engine.rows(violating(persons=subquery(union_all(*map(_select_all, persons_of)))))[0][0]
+            engine.execute(drop_table(values.copy()))
+            faults = [f"violated in groups of {count:,} persons"] if count else []
+            yield check_faults(claim.condition.name, faults, "met by every group")
+    finally:
+        engine.execute(drop_table(occurrences.copy(), exists=True))
 
 
-def _number_persons(engine: Engine, manifest: LinkedManifest) -> exp.Table:
-    """Store the persons of a release with a number for each class: ``row_key`` and ``number``."""
-    persons, target = manifest.tables[0], _numbered_rows(0)
-    values = _compared_values(persons)
-    rows = select([as_column(first_column(persons.key), "row_key"), *values], released_table(manifest, persons))
-    _number_rows(engine, target, rows, ["row_key"], [value.alias for value in values])
-    return target
+def _select_all(query: exp.Query) -> exp.Select:
+    return template("SELECT person FROM :query AS query")(query=subquery(query))
 
 
-def _number_known_rows(engine: Engine, manifest: LinkedManifest) -> exp.Query:
-    """`known_rows_query` with numbers."""
-    persons = _number_persons(engine, manifest)
-    parts: list[exp.Query] = [_PERSONS(persons=persons)]
-    positions = {claims.name: position for position, claims in enumerate(manifest.tables)}
-    for position, claims in enumerate(manifest.tables[1:], 1):
-        above, values = positions[claims.parent or ""], _compared_values(claims)
-        names, keys = [value.alias for value in values], ["row_key", "person", "class"]
-        own = select([as_column(first_column(claims.key), "row_key"),
-                      as_column(first_column(claims.references), "parent_key"), *values],
-                     released_table(manifest, claims))  # fmt: skip
-        if above:
-            rows = template("""
-                SELECT own.*, above.person, above.class, above.number AS above
-                FROM :own AS own
-                JOIN :parents AS above ON own.parent_key = above.row_key
-            """)(own=own, parents=_numbered_rows(above))
-            names.append("above")
-        else:
-            rows = template("""
-                SELECT own.*, persons.row_key AS person, persons.number AS class
-                FROM :own AS own
-                JOIN :persons AS persons ON own.parent_key = persons.row_key
-            """)(own=own, persons=persons)
-        _number_rows(engine, _numbered_rows(position), rows, keys, names)
-        known = template("SELECT person, class, number * :tables + :position AS known_row FROM :rows AS rows")
-        parts.append(known(tables=len(manifest.tables), position=position, rows=_numbered_rows(position)))
-    return union_all(*parts)
+_PERSONS_WITH_CLASS = template("""
+    SELECT DISTINCT person, class AS class_id FROM :known_rows AS known_rows
+""")
 
+_ROW_NUMBERS = template("SELECT coalesce(max(known_row), 0) + 1 FROM :known_rows AS known_rows")
 
-def _number_whole_rows(engine: Engine, manifest: LinkedManifest) -> exp.Query:
-    """`whole_rows_query` with numbers."""
-    persons = _number_persons(engine, manifest)
-    parts: list[exp.Query] = [_PERSONS(persons=persons)]
-    for position, claims in reversed(list(enumerate(manifest.tables))[1:]):
-        values = _compared_values(claims)
-        own = select([as_column(first_column(claims.key), "row_key"),
-                      as_column(first_column(claims.references), "parent_key"), *values],
-                     released_table(manifest, claims))  # fmt: skip
-        names = [value.alias for value in values]
-        for child, child_claims in enumerate(manifest.tables):
-            if child_claims.parent == claims.name:
-                own = template("""
-                    SELECT own.*, nested.numbers AS :name
-                    FROM :own AS own
-                    LEFT JOIN (
-                        SELECT parent_key, list_sort(list(number)) AS numbers FROM :children AS c GROUP BY parent_key
-                    ) AS nested ON own.row_key = nested.parent_key
-                """)(own=own, children=_numbered_rows(child), name=ident(f"rows_{child}"))
-                names.append(f"rows_{child}")
-        _number_rows(engine, _numbered_rows(position), own, ["parent_key"], names)
-        if claims.parent == manifest.tables[0].name:
-            whole = template("""
-                SELECT
-                    persons.row_key AS person,
-                    persons.number AS class,
-                    rows.number * :tables + :position AS known_row
-                FROM :rows AS rows
-                JOIN :persons AS persons ON rows.parent_key = persons.row_key
-            """)
-            rows = _numbered_rows(position)
-            parts.append(whole(tables=len(manifest.tables), position=position, rows=rows, persons=persons))
-    return union_all(*parts)
-
-
-_PERSONS = template("""
-    SELECT row_key AS person, number AS class, NULL::BIGINT AS known_row FROM :persons AS persons
+_SIGNATURES = template("""
+    SELECT person, dense_rank() OVER (ORDER BY class, known_rows) AS signature
+    FROM (
+        SELECT person, class, list_sort(list(known_row) FILTER (WHERE known_row IS NOT NULL)) AS known_rows
+        FROM :known_rows AS known_rows
+        GROUP BY person, class
+    ) AS signatures
 """)
 
 

@@ -52,9 +52,9 @@ def _row_query(manifest: LinkedManifest, claims: TableClaims, database: str | No
     """)(own=own, parents=_row_query(manifest, parent, database))
 
 
-def first_column(columns: Sequence[str]) -> exp.Expr:
+def first_column(columns: Sequence[str], alias: str | None = None) -> exp.Expr:
     """A column with the new key: all columns of a key have the same number."""
-    return col(columns[0]) if columns else cast(exp.null(), "BIGINT")
+    return col(columns[0], alias) if columns else cast(exp.null(), "BIGINT")
 
 
 def _rows_table(manifest: LinkedManifest, claims: TableClaims, database: str | None) -> exp.Table:

@@ -9,23 +9,35 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import (
+    Field,
+    PlainValidator,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    create_model,
+    model_serializer,
+)
+from pydantic.fields import FieldInfo
 
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.places.addresses import PostgresAddress
 from sqlanon.places.databases import DatabaseLocation, DataFiles
 from sqlanon.policy.models import Policy, read_file, without_file_folders
-from sqlanon.policy.privacy import PrivacySection
+from sqlanon.policy.privacy import PrivacySection, requirement_field
 from sqlanon.policy.problems import join_key, read_part, unknown_key
 from sqlanon.policy.redact import redact_attribute
 from sqlanon.policy.rules import DatesRule
 from sqlanon.policy.sections import AboutSection, Attribute, CatalogSection, CsvSection, SearchSection, SourceSection
 from sqlanon.policy.strategies import STRATEGIES
+from sqlanon.requirements.base import ClassCondition, Domain, Requirement, SourceDomains
+from sqlanon.requirements.confidence import Confidence
+from sqlanon.requirements.registry import RequirementType, requirement_types_by_key
 from sqlanon.support.fields import (
     ExactNumber,
     FilePath,
@@ -163,6 +175,47 @@ class LinkedPrivacy(Section):
         PlainValidator(_read_known),
         WithJsonSchema({"anyOf": [{"enum": ["all"]}, {"type": "integer", "minimum": 1, "maximum": 3}]}),
     ] = policy_key("the number of child rows of a person that an attacker knows, or all", example=2, default=2)
+    confidence: Annotated[tuple[Confidence, ...], as_list, one_or_more] = policy_key(
+        "the greatest share of a group's persons with the same sensitive value",
+        example={"attribute": "visits.diagnosis", "max": 0.5},
+        default=(),
+    )
+
+    @property
+    def named_requirements(self) -> Iterator[tuple[str, int, Requirement | Confidence]]:
+        """The requirements on sensitive attributes, with their key and number."""
+        for key in (*_group_requirement_types(), "confidence"):
+            for i, requirement in enumerate(getattr(self, key)):
+                yield key, i, requirement
+
+    @model_serializer(mode="wrap")
+    def _without_empty_lists(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = handler(self)
+        return {name: value for name, value in fields.items() if value not in ((), [])}
+
+
+def _group_requirement_types() -> dict[str, RequirementType]:
+    """The requirements on the sensitive values of a class, by key."""
+    return {
+        key: type_
+        for key, type_ in requirement_types_by_key().items()
+        if type_.entry.scope == "class" and "attribute" in getattr(type_, "model_fields", ())
+    }
+
+
+_OWN_FIELDS: Mapping[str, FieldInfo] = dict(LinkedPrivacy.model_fields)
+
+
+def _assemble() -> None:
+    """Add the keys of the requirements on sensitive attributes."""
+    definitions: dict[str, Any] = {key: requirement_field(type_) for key, type_ in _group_requirement_types().items()}
+    fields = create_model("GroupRequirements", __base__=Section, **definitions).model_fields
+    LinkedPrivacy.model_fields.clear()
+    LinkedPrivacy.model_fields.update({**_OWN_FIELDS, **fields})
+    LinkedPrivacy.model_rebuild(force=True)
+
+
+_assemble()
 
 
 _Share: TypeAlias = Annotated[
@@ -226,6 +279,17 @@ class LinkedRelease(SparseSection):
             yield ("schema_name",), "is for a release in PostgreSQL: add postgres = ..., or leave it out"
         if self.folder is not None and self.folder.suffix:
             yield ("folder",), f"names a folder, which has no ending, and {self.folder.name!r} has one"
+
+
+@dataclass(frozen=True)
+class GroupRequirement:
+    """A requirement on a sensitive attribute: its key, as it is written, its condition on groups, and the attribute."""
+
+    key: str
+    parameters: Mapping[str, Any]
+    condition: ClassCondition
+    section: TableSection
+    attribute: str
 
 
 class LinkedPolicy(Section):
@@ -299,6 +363,15 @@ class LinkedPolicy(Section):
             "search": self.search.model_dump(mode="json", exclude_none=True),
         }
 
+    @cached_property
+    def group_requirements(self) -> tuple[GroupRequirement, ...]:
+        """The requirements on sensitive attributes, with their tables."""
+        requirements, written = [], self.privacy.model_dump(mode="json", exclude_none=True)
+        for key, i, requirement in self.privacy.named_requirements:
+            section, name = find_sensitive(self.table, requirement.sensitive_attributes[0])[0]
+            requirements.append(GroupRequirement(key, written[key][i], _bind(requirement), section, name))
+        return tuple(requirements)
+
     def parent_of(self, section: TableSection) -> TableSection | None:
         """The table whose rows a table's rows belong to; None for the table of persons."""
         names = set(section.references.values())
@@ -357,6 +430,7 @@ def read_linked_tree(
     ]
     raw = {"privacy": {}, **{key: value for key, value in tree.items() if value is not None}}
     parts: dict[str, Any] = {}
+    sections: list[TableSection] = []
     for key, model in _SECTIONS.items():
         if key in raw:
             part, part_problems = read_part(model, raw[key], key, context)
@@ -364,7 +438,6 @@ def read_linked_tree(
             if part is not None:
                 parts[key] = part
     tables = raw.get("table")
-    sections: list[TableSection] = []
     if not isinstance(tables, list | tuple) or not tables:
         problems.append(Problem("table", "must be one table or more: [[table]] with name, person or references"))
         tables = ()
@@ -374,19 +447,89 @@ def read_linked_tree(
         if section is not None:
             sections.append(section)
     if len(sections) == len(tables) and sections:
-        problems += _check_links(sections)
-    search = parts.get("search")
-    if isinstance(search, LinkedSearch) and search.row_suppression_limit:
-        problems += [
-            Problem(
-                f"table[{i}].key", "is missing: rows that are suppressed by themselves need a key; name its columns"
-            )
-            for i, section in enumerate(sections)
-            if not section.person and not section.key
-        ]
+        problems += _check_sections(sections, parts.get("privacy"), parts.get("search"))
     if problems:
         raise PolicyError(problems)
     return {**parts, "table": tuple(sections)}
+
+
+def _check_sections(
+    sections: Sequence[TableSection], privacy: LinkedPrivacy | None, search: LinkedSearch | None
+) -> Iterator[Problem]:
+    """Check the tables against one another, and against the requirements and the search."""
+    yield from _check_links(sections)
+    if search is not None and search.row_suppression_limit:
+        for i, section in enumerate(sections):
+            if not section.person and not section.key:
+                message = "is missing: rows that are suppressed by themselves need a key; name its columns"
+                yield Problem(f"table[{i}].key", message)
+    if privacy is not None:
+        yield from _check_requirements(privacy, sections, search)
+
+
+def find_sensitive(sections: Sequence[TableSection], reference: str) -> list[tuple[TableSection, str]]:
+    """The sensitive attributes that a reference may mean: ``diagnosis``, or ``visits.diagnosis``."""
+    return [
+        (section, name)
+        for section in sections
+        for name in section.names_of("sensitive")
+        if reference in (name, f"{section.name}.{name}")
+    ]
+
+
+def _bind(requirement: Requirement | Confidence) -> ClassCondition:
+    if isinstance(requirement, Confidence):
+        return requirement
+    condition = requirement.bind(SourceDomains(domains={requirement.sensitive_attributes[0]: Domain(None)}))
+    assert isinstance(condition, ClassCondition)
+    return condition
+
+
+def read_requirement(key: str, parameters: Mapping[str, Any]) -> ClassCondition:
+    """The condition of a requirement on sensitive attributes; a `ValueError` if it is none."""
+    types: Mapping[str, Any] = {**_group_requirement_types(), "confidence": Confidence}
+    if key not in types:
+        raise ValueError(f"{key!r} is no requirement on sensitive attributes of several tables")
+    return _bind(types[key].model_validate(parameters))
+
+
+def _check_requirements(
+    privacy: LinkedPrivacy, sections: Sequence[TableSection], search: LinkedSearch | None
+) -> Iterator[Problem]:
+    """Check the requirements on sensitive attributes."""
+    requirements = list(privacy.named_requirements)
+    for key, i, requirement in requirements:
+        place, reference = f"privacy.{key}[{i}]", requirement.sensitive_attributes[0]
+        found = find_sensitive(sections, reference)
+        if len(found) != 1:
+            names = [f"{section.name}.{name}" for section in sections for name in section.names_of("sensitive")]
+            having = f"the sensitive attributes are {', '.join(names)}" if names else "no attribute is sensitive"
+            advice = f"name its table, as in {found[0][0].name}.{found[0][1]}" if found else having
+            problem = "is an attribute of several tables" if found else "is no sensitive attribute"
+            yield Problem(f"{place}.attribute", f"{reference!r} {problem}: {advice}")
+        elif isinstance(requirement, Requirement):
+            section, _ = found[0]
+            if not section.person:
+                message = f"{reference!r} is an attribute of {section.name}, of which a person may have several rows"
+                yield Problem(f"{place}.attribute", f"{message}: use [[privacy.confidence]]")
+            elif _depends_on_source(requirement):
+                message = "compares groups with the whole source, which is not supported with several tables"
+                yield Problem(place, f"{message}: use [[privacy.confidence]], which limits what a group reveals")
+    if requirements and search is not None:
+        key = requirements[0][0]
+        if search.row_suppression_limit:
+            message = f"is not supported with privacy.{key}: the rows that are put back are tested for k alone"
+            yield Problem("search.row_suppression_limit", f"{message}; leave it out")
+        if STRATEGIES[search.strategy].traits.is_local:
+            message = f"{search.strategy!r} is not supported with privacy.{key}, which it does not test"
+            yield Problem("search.strategy", f'{message}: use "optimal"')
+
+
+def _depends_on_source(requirement: Requirement) -> bool:
+    """Whether a requirement needs more than the values of a group."""
+    if requirement.uses_all_sensitive or requirement.needed_hierarchies or requirement.ordered_attributes:
+        return True
+    return _bind(requirement).compares_with_source
 
 
 def _check_links(sections: Sequence[TableSection]) -> Iterator[Problem]:

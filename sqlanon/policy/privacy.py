@@ -148,7 +148,8 @@ def _flatten(items: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
     return tuple(chain.from_iterable(items))
 
 
-def _field(requirement_type: RequirementType) -> tuple[Any, Any]:
+def requirement_field(requirement_type: RequirementType) -> tuple[Any, Any]:
+    """The type and the default of the key of a requirement."""
     entry = requirement_type.entry
     if entry.form == "list" and "attribute" in getattr(requirement_type, "model_fields", ()):
         nested = tuple[Annotated[requirement_type, _PerAttribute()], ...]  # type: ignore[valid-type]
@@ -164,7 +165,7 @@ def _field(requirement_type: RequirementType) -> tuple[Any, Any]:
 
 def _assemble() -> None:
     """Add the keys of all requirements before those of noise."""
-    definitions: dict[str, Any] = {key: _field(type_) for key, type_ in requirement_types_by_key().items()}
+    definitions: dict[str, Any] = {key: requirement_field(type_) for key, type_ in requirement_types_by_key().items()}
     fields = create_model("Requirements", __base__=Section, **definitions).model_fields
     PrivacySection.model_fields.clear()
     PrivacySection.model_fields.update({**fields, **_NOISE_FIELDS})

@@ -142,6 +142,12 @@ class ClassCondition(ABC):
         return False
 
     @property
+    def compares_with_source(self) -> bool:
+        """Whether it compares a class with the whole source."""
+        columns = (column for figure in self.figures().values() for column in figure.find_all(exp.Column))
+        return self.needs_domain or any(column.name == SHARE for column in columns)
+
+    @property
     def min_class_rows(self) -> int:
         """The smallest class that can satisfy it, in rows; it bounds the search."""
         return self.min_class_count

@@ -17,6 +17,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.linked.manifest import LinkedManifest
+from sqlanon.linked.numbers import released_table
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.targets.base import (
     OpenTables,
@@ -26,7 +27,7 @@ from sqlanon.linked.targets.base import (
     verify_tables,
 )
 from sqlanon.linked.targets.file import staging_errors
-from sqlanon.linked.verification import LinkedVerification, released_table
+from sqlanon.linked.verification import LinkedVerification
 from sqlanon.places.addresses import database_path_flaw
 from sqlanon.publish.targets.file.target import STAGED_FILE, identify_file, refuse_types, write_parquet
 from sqlanon.release.contents import ATTACHED
