@@ -3,7 +3,7 @@
 CREATE SCHEMA IF NOT EXISTS sqlanon;
 
 -- The format of these tables. Catalogs of other formats are refused.
-CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 11 AS format;
+CREATE TABLE IF NOT EXISTS sqlanon.catalog_format AS SELECT 12 AS format;
 
 -- One row per run of `anonymize`.
 CREATE TABLE IF NOT EXISTS sqlanon.runs (
@@ -76,7 +76,8 @@ CREATE TABLE IF NOT EXISTS sqlanon.releases (
     same_source VARCHAR,                  -- the description of an earlier source that has the same rows
     draft BOOLEAN NOT NULL DEFAULT false, -- true: not compared with other releases
     withdraws VARCHAR,                    -- run_id of the release that it replaced without rows that left the source
-    only_rows_of VARCHAR                  -- run_id of the release with all of its rows; NULL: any rows of the source
+    only_rows_of VARCHAR,                 -- run_id of the release with all of its rows; NULL: any rows of the source
+    linked BOOLEAN NOT NULL DEFAULT false -- true: one of several tables about the same persons, each with a row
 );
 
 -- The rows of the source in a release: hashes of their keys, made with the secret.

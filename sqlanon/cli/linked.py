@@ -35,6 +35,7 @@ def anonymize_linked(
     """Anonymize several tables, and publish them; ``options`` are those that are for one table only."""
     from sqlanon.cli.progress import show_progress
     from sqlanon.database import connect
+    from sqlanon.publish.stage import NOT_COMPARED
 
     started = time.perf_counter()
     refuse_table_options(options.keys(), [value or None for value in options.values()])
@@ -48,6 +49,8 @@ def anonymize_linked(
             if not dry_run:
                 progress("write", 0, result.checked, result.score)
                 release = result.publish()
+        if release is not None and policy.catalog is None:
+            print_lines(f"warning: {NOT_COMPARED}", err=True)
         seconds = result.seconds | {"total": time.perf_counter() - started}
         if as_json:
             figures = {"dry_run": True} if release is None else release.to_dict()

@@ -36,7 +36,7 @@ from sqlanon.support.workdir import private_files
 ATTACHED = CATALOG
 OTHER_CATALOG = "sqlanon_catalog_beside"
 SCHEMA = "sqlanon"
-FORMAT = 11
+FORMAT = 12
 """The format of the catalog's tables. Catalogs of other formats are refused."""
 
 _OPEN_IN_PROCESS = "Unique file handle conflict"

@@ -21,7 +21,7 @@ from sqlglot import exp
 from sqlanon.audit.verification import Verification
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.errors import BrokenReleaseError, NoMarkedRowsError, PolicyError, Problem, ReleaseError
+from sqlanon.errors import BrokenReleaseError, NoMarkedRowsError, NotComparedError, PolicyError, Problem, ReleaseError
 from sqlanon.ledger.catalog import RELEASED_KEYS
 from sqlanon.ledger.growth.marks import (
     KEY_HASH,
@@ -87,6 +87,12 @@ def open_earlier_release(
 ) -> Iterator[EarlierRelease]:
     """Open an earlier release after checking, by the hash of its file or by verification, that it is unchanged."""
     path, name = publication.path, f"{EARLIER_FILE}_{publication.run_id[:12]}"
+    if publication.linked:
+        raise NotComparedError(
+            f"{format_location(path)} is a release of several tables about the same persons, and its rows link more "
+            "about a person than a comparison of one table sees",
+            "release this table together with the others, over that release",
+        )
     location = recorded_location(path, publication.table_name, reach)
     with location.open_version(engine.limits, publication.version, publication.sha256, verified) as release:
         manifest = release.verification.manifest

@@ -51,6 +51,7 @@ class Publication:
     draft: bool = False  # whether it is a draft: releases are not compared with drafts
     withdraws: str | None = None  # the run of the release that it replaced without rows that had left the source
     only_rows_of: str | None = None  # the run of the release that contains all of its rows, if there is one
+    linked: bool = False  # whether it is one of several tables about the same persons, which were released together
 
     @property
     def is_part(self) -> bool:
@@ -138,7 +139,7 @@ def read_current_publications(engine: DuckDBEngine) -> list[Publication]:
     query = template("""
         SELECT
             run_id, published_at, path, table_name, digest, policy_hash, source, "after", extends,
-            manifest_hash, version, sha256, intended_at, same_source, draft, withdraws, only_rows_of
+            manifest_hash, version, sha256, intended_at, same_source, draft, withdraws, only_rows_of, linked
         FROM sqlanon_catalog.sqlanon.releases
         WHERE replaced_at IS NULL
         ORDER BY published_at

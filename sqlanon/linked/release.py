@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -15,11 +15,12 @@ import duckdb
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import AuditError, ReleaseError
+from sqlanon.linked.ledger import LinkedLedger
 from sqlanon.linked.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.recode import LinkedRecoding
 from sqlanon.linked.targets.base import LinkedLocation, find_location, target_for, verify_tables
 from sqlanon.linked.targets.file import FileLocation
-from sqlanon.linked.verification import LinkedVerification, count_rows, smallest_group
+from sqlanon.linked.verification import LinkedVerification, count_rows, digest_persons, smallest_group
 from sqlanon.places.addresses import format_location
 from sqlanon.policy.sections import STORAGE_VERSION
 from sqlanon.publish.targets.file.target import attach_new
@@ -70,15 +71,22 @@ def publish_linked(
     """
     records = recoding.records
     release_target, limits = target_for(records, target), records.limits
+    ledger = None
+    if records.policy.catalog is not None:
+        ledger = LinkedLedger(records, records.policy.catalog.database, release_target.location.path)
+        ledger.begin()
     with release_target.stage(records) as staged:
         tables = _write_rows(recoding, staged.file, staged.version)
         with _open_written(staged.file, limits) as engine:
             manifest = _describe(engine, tables, {**claims, "persons": records.persons, "version": staged.version})
+            if ledger is not None:
+                ledger.refuse_others(digest_persons(engine, manifest))
             staged.write(engine, manifest)
         verification = staged.verify()
         if failures := [*verification.failures, *_find_mismatches(verification.manifest, manifest, recoding)]:
             raise AuditError(failures)
-        staged.commit()
+        with nullcontext() if ledger is None else ledger.recording(manifest, staged.sha256):
+            staged.commit()
     location = release_target.location
     return LinkedRelease(location, manifest, replace(verification, path=location.path), limits)
 

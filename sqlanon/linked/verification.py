@@ -14,6 +14,7 @@ from sqlanon.linked.groups import number_values, persons_of_violating_groups
 from sqlanon.linked.manifest import LinkedManifest
 from sqlanon.linked.numbers import number_rows, released_table, sensitive_values
 from sqlanon.linked.support import combination_keys, combine_occurrences, number_occurrences
+from sqlanon.linked.views import nest_rows
 from sqlanon.places.addresses import format_location
 from sqlanon.release.contents import ATTACHED
 from sqlanon.requirements.macros import call_digest
@@ -95,6 +96,19 @@ def count_rows(engine: Engine, name: str) -> tuple[int, str]:
     engine.execute(create_view(subject.copy(), select_star(table(name, "main", ATTACHED))))
     rows, digest = engine.rows(call_digest(quote_name(subject.name)))[0]
     return int(rows), str(digest)
+
+
+def digest_persons(engine: Engine, manifest: LinkedManifest) -> str:
+    """A digest of the persons of an open release with all their rows, which does not depend on keys and order."""
+    rows = nest_rows(
+        manifest,
+        manifest.tables[0],
+        lambda claims: released_table(manifest, claims),
+        lambda claims: [column.name for column in claims.columns if column.role != "key"],
+    )
+    subject = table("subject of persons")
+    engine.execute(create_view(subject.copy(), select([col("whole_row")], subquery(rows, "persons"))))
+    return str(engine.rows(call_digest(quote_name(subject.name)))[0][1])
 
 
 def smallest_group(engine: Engine, manifest: LinkedManifest) -> int | None:

@@ -550,7 +550,7 @@ def test_a_catalog_of_another_format_is_refused_and_unchanged(after: tuple[Path,
     path, _ = after
     change(path, OTHER_FORMATS[change_format])
     before = path.read_bytes()
-    words = "format 10, and this version of sqlanon uses format 11" if "older" in change_format else "uses format 11"
+    words = "format 10, and this version of sqlanon uses format 12" if "older" in change_format else "uses format 12"
     policy = sqlanon.Policy.load(path.with_name("policy.toml"))
     for job in (
         lambda db: db.anonymize(policy).publish(),

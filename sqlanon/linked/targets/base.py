@@ -58,6 +58,10 @@ class StagedTables(Protocol):
     def version(self) -> int: ...
     @property
     def file(self) -> Path: ...
+    @property
+    def sha256(self) -> str | None:
+        """The SHA-256 of the complete file; None for a folder or a server."""
+
     def write(self, engine: DuckDBEngine, manifest: LinkedManifest) -> None:
         """Complete the release from the rows, which the engine has attached with its macros."""
 

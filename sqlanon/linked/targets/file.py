@@ -36,6 +36,7 @@ from sqlanon.release.contents import (
     read_comments,
     read_views,
 )
+from sqlanon.release.digests import file_sha256
 from sqlanon.release.parquet import read_layout
 from sqlanon.release.reader import lock_down
 from sqlanon.support.checks import Check, check_faults
@@ -123,6 +124,11 @@ class StagedFile:
     def verify(self) -> LinkedVerification:
         """Verify the file before it is renamed."""
         return verify_tables(FileLocation(self.file), self.limits)
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the complete file."""
+        return file_sha256(self.file)
 
     def commit(self) -> None:
         """Rename the file to its path."""

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import ClassVar
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
@@ -88,6 +89,8 @@ class StagedFolder:
     version: int
     replaced: tuple[int, ...] | None
     limits: Limits
+
+    sha256: ClassVar[None] = None
 
     @property
     def file(self) -> Path:

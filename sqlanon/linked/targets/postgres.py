@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 from sqlglot import exp
@@ -242,6 +242,8 @@ class StagedSchema:
     directory: Path
     replaced: Mapping[str, ReplacedRelease]
     limits: Limits
+
+    sha256: ClassVar[None] = None
 
     @property
     def file(self) -> Path:

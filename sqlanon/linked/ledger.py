@@ -1,0 +1,193 @@
+"""The ledger of linked releases: what readers may have of the same persons, and the record of what is published.
+
+A reader who has another release of the same persons can match its rows with those of several linked tables, and no
+comparison here finds all that such a reader learns. So a linked release is refused beside any other release of the same
+persons, of one table or several, unless it replaces that release, or both have the same persons with the same rows, and
+differ in their keys only. Releases of one table are refused beside linked tables, too.
+
+Each table has a record, with the samples of its source, so that the releases of each table recognize it. A run that
+dies while it publishes leaves its records as intents, which count as published until another release replaces them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import AuditError, ReleaseError
+from sqlanon.ledger import catalog
+from sqlanon.ledger.people_samples import SourcePeople
+from sqlanon.ledger.recording import (
+    RecordedDetails,
+    delete_replaced_details,
+    lock_publications,
+    read_ledger,
+    settle_intents,
+)
+from sqlanon.ledger.records import History, Publication, read_current_publications, read_or_create_secret
+from sqlanon.ledger.source_match import recognize, sample_source
+from sqlanon.linked.manifest import LinkedManifest
+from sqlanon.linked.records import LinkedRecords, LinkedTable
+from sqlanon.places.addresses import format_location
+from sqlanon.policy import Policy
+from sqlanon.publish.targets.base import Reach
+from sqlanon.support.expressions import fragment, text
+
+_REASON = "no comparison finds all that a reader of both learns from linked rows"
+_OWN_CATALOG = "a catalog of its own is safe only if no reader has both"
+
+
+@dataclass
+class LinkedLedger:
+    """The ledger's part in the publication of linked tables."""
+
+    records: LinkedRecords
+    catalog: Path
+    place: Path
+    run_ids: Mapping[str, str] = field(default_factory=dict)
+    details: dict[str, RecordedDetails] = field(default_factory=dict)
+    persons_digest: str = ""
+    _others: list[tuple[Publication, str]] = field(default_factory=list)
+    _exports: list[str] = field(default_factory=list)
+    _read: frozenset[tuple[str, Path]] = frozenset()
+
+    @property
+    def engine(self) -> DuckDBEngine:
+        """The engine that opens the catalog."""
+        return self.records.tables[0].run.engine
+
+    def begin(self) -> None:
+        """Find other releases of the same persons, and sample the sources."""
+        if not self.catalog.exists():
+            with catalog.open_catalog(self.engine, self.catalog):
+                read_or_create_secret(self.engine)
+        history = read_ledger(self.engine, self.catalog, Reach())
+        self.run_ids = {linked.name: uuid4().hex for linked in self.records.tables}
+        self._read = frozenset((record.run_id, record.path) for record in history.publications)
+        others = [record for record in history.publications if record.path != self.place]
+        for linked in self.records.tables:
+            policy = _policy_with_person(linked)
+            people = SourcePeople(linked.run, policy)
+            self._others += self._find_same_persons(linked, policy, people, history, others)
+            run_id = self.run_ids[linked.name]
+            sample = sample_source(linked.run, policy, history.secret, run_id, linked.rows)
+            samples = [sample.rows_for(run_id) for sample in people.samples(history.secret)]
+            self.details[linked.name] = RecordedDetails((), None, sample, None, samples)
+        sources = {linked.run.identity for linked in self.records.tables}
+        self._exports = [export.table_name for export in history.exports if export.source in sources]
+
+    def refuse_others(self, persons_digest: str) -> None:
+        """Refuse the release beside others of the same persons, unless they have the same rows of each."""
+        self.persons_digest = persons_digest
+        refusals = dict[str, str]()
+        for record, reason in self._others:
+            if not (record.linked and record.digest == persons_digest):
+                refusals.setdefault(f"{format_location(record.path)}, of {record.published_at:%Y-%m-%d %H:%M}", reason)
+        for name in self._exports:
+            refusals.setdefault(f"the export {name}", f"it is of the same source; {_REASON}; {_OWN_CATALOG}")
+        if refusals:
+            raise AuditError([f"together with {release}: {reason}" for release, reason in refusals.items()])
+
+    def _find_same_persons(
+        self,
+        linked: LinkedTable,
+        policy: Policy,
+        people: SourcePeople,
+        history: History,
+        others: Sequence[Publication],
+    ) -> Iterator[tuple[Publication, str]]:
+        """The releases of the same persons, or perhaps of the same persons, with the reason."""
+        recognition = recognize(linked.run, policy, self.catalog, history, others, people)
+        uncompared = recognition.same_rows.unknown - recognition.people.compared
+        for record in others:
+            kind = "a release of several tables" if record.linked else "a release of one table"
+            remedy = "publish over it" if record.linked else "publish either that table or these"
+            if record.source is None or record.source in uncompared:
+                relation = f"whose source cannot be compared with {linked.name!r}"
+            elif recognition.recognizes(record.source):
+                relation = f"about the persons or rows of {linked.name!r}"
+            elif record.source in recognition.undecided_sources:
+                relation = f"perhaps about the rows of {linked.name!r}, which has the same columns"
+            else:
+                continue
+            yield record, f"{kind}, {relation}; {_REASON}: {remedy}; {_OWN_CATALOG}"
+
+    @contextmanager
+    def recording(self, manifest: LinkedManifest, sha256: str | None) -> Iterator[None]:
+        """Record the intent to publish; and, if the context succeeds, that all tables are published."""
+        now = datetime.now(timezone.utc).replace(tzinfo=None)
+        with lock_publications(self.catalog):
+            settle_intents(self.engine, self.catalog, Reach())
+            with catalog.open_catalog(self.engine, self.catalog):
+                current = {(record.run_id, record.path) for record in read_current_publications(self.engine)}
+                if current - self._read - {key for key in current if key[1] == self.place}:
+                    raise ReleaseError("another release was published with this catalog meanwhile: publish again")
+                catalog.insert_records(self.engine, "releases", *self._rows(manifest, sha256, now))
+                for name, run_id in self.run_ids.items():
+                    self.details[name].write(self.engine, run_id)
+            try:
+                yield
+            except (ReleaseError, OSError):  # nothing was published
+                self._end("DELETE FROM sqlanon_catalog.sqlanon.releases WHERE run_id IN (:runs)")
+                raise
+            self._end(
+                """
+                UPDATE sqlanon_catalog.sqlanon.releases SET replaced_at = :now::TIMESTAMP, intended_at = NULL
+                WHERE path = :place AND replaced_at IS NULL AND NOT run_id IN (:runs)
+                """,
+                "UPDATE sqlanon_catalog.sqlanon.releases SET intended_at = NULL WHERE run_id IN (:runs)",
+            )
+
+    def _end(self, *statements: str) -> None:
+        """End the intents of the tables."""
+        values: dict[str, Any] = {
+            "runs": [text(run_id) for run_id in self.run_ids.values()],
+            "now": str(datetime.now(timezone.utc).replace(tzinfo=None)),
+            "place": str(self.place),
+        }
+        with catalog.open_catalog(self.engine, self.catalog):
+            for statement in statements:
+                used = {name: value for name, value in values.items() if f":{name}" in statement}
+                self.engine.execute(fragment(statement)(**used))
+            delete_replaced_details(self.engine)
+
+    def _rows(self, manifest: LinkedManifest, sha256: str | None, now: datetime) -> list[dict[str, Any]]:
+        by_name: Mapping[str, LinkedTable] = {linked.name: linked for linked in self.records.tables}
+        return [
+            {
+                "run_id": self.run_ids[claims.name],
+                "published_at": manifest.published_at,
+                "path": str(self.place),
+                "table_name": claims.name,
+                "released_rows": claims.released_rows,
+                "digest": self.persons_digest,
+                "source": by_name[claims.name].run.identity,
+                "policy_hash": manifest.policy_hash,
+                "manifest_hash": hashlib.sha256(manifest.to_json().encode()).hexdigest(),
+                "version": manifest.version,
+                "sha256": sha256,
+                "intended_at": now,
+                "linked": True,
+            }
+            for claims in manifest.tables
+        ]
+
+
+def _policy_with_person(linked: LinkedTable) -> Policy:
+    """The policy of a table with the column of its persons, if it names them by one column."""
+    columns: list[str] = []
+    if linked.parent is None:
+        columns = linked.key
+    elif linked.parent.is_person_table:
+        columns = linked.references
+    if len(columns) != 1:
+        return linked.policy
+    source = linked.policy.source.model_copy(update={"person": columns[0]})
+    return linked.policy.model_copy(update={"source": source})

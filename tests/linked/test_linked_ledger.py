@@ -1,0 +1,152 @@
+"""A linked release is recorded, and refused beside other releases of the same persons that it does not replace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from sqlanon.linked.targets.file import StagedFile
+from support.commands import Ended, cli
+from support.linked_hospital import POLICY, TABLES, make_hospital
+
+CATALOG = '\n[catalog]\ndatabase = "private.duckdb"\n'
+
+VISITS = """
+[source]
+database = "hospital.duckdb"
+table = "visits"
+undeclared = "drop"
+person = "patient_id"
+[attributes]
+ward      = { role = "quasi", hierarchy = "suppress" }
+diagnosis = { role = "sensitive" }
+[privacy]
+k = 2
+[release]
+database = "visits_alone.duckdb"
+"""
+
+
+@pytest.fixture
+def hospital(tmp_path: Path) -> Path:
+    """A folder with a hospital, and policies with a catalog: of several tables, and of one."""
+    make_hospital(tmp_path)
+    (tmp_path / "policy.toml").write_text(POLICY + CATALOG, encoding="utf-8")
+    (tmp_path / "visits.toml").write_text(VISITS + CATALOG, encoding="utf-8")
+    return tmp_path
+
+
+def anonymize(folder: Path, policy: str = "policy.toml", *options: str | Path) -> Ended:
+    """Anonymize by a policy of the folder."""
+    return cli("anonymize", folder / policy, *options)
+
+
+def records(folder: Path) -> list[tuple[Any, ...]]:
+    """The records of the ledger: place, table, whether it is linked, replaced, intended."""
+    with duckdb.connect(str(folder / "private.duckdb"), read_only=True) as connection:
+        return connection.execute("""
+            SELECT parse_filename(path), table_name, linked, replaced_at IS NOT NULL, intended_at IS NOT NULL
+            FROM sqlanon.releases
+            ORDER BY published_at, replaced_at NULLS LAST, table_name
+        """).fetchall()
+
+
+def test_each_table_is_recorded_and_replaced_at_its_place(hospital: Path) -> None:
+    assert anonymize(hospital).status == 0
+    tables = ["labs", "patients", "visits"]
+    assert records(hospital) == [("release.duckdb", name, True, False, False) for name in tables]
+    assert anonymize(hospital).status == 0
+    assert sorted(records(hospital)) == sorted(
+        ("release.duckdb", name, True, replaced, False) for name in tables for replaced in (True, False)
+    )
+
+
+def test_another_place_is_refused_with_the_reason(hospital: Path) -> None:
+    assert anonymize(hospital).status == 0
+    ended = anonymize(hospital, "policy.toml", "--output", hospital / "more", "--set", "privacy.known=1")
+    assert ended.status == 1
+    assert "release.duckdb, of " in ended.err
+    assert "a release of several tables, about the persons or rows of 'patients'" in ended.err
+    assert "publish over it" in ended.err
+    assert not (hospital / "more").exists()
+    assert len(records(hospital)) == 3
+
+
+def test_the_same_persons_with_the_same_rows_may_be_at_two_places(hospital: Path) -> None:
+    assert anonymize(hospital).status == 0
+    assert anonymize(hospital, "policy.toml", "--output", hospital / "more").status == 0
+    assert len(records(hospital)) == 6
+
+
+def test_a_release_of_one_of_the_tables_is_refused_beside_linked_ones(hospital: Path) -> None:
+    assert anonymize(hospital).status == 0
+    ended = anonymize(hospital, "visits.toml")
+    assert ended.status == 1
+    assert "is a release of several tables about the same persons" in ended.err
+    assert not (hospital / "visits_alone.duckdb").exists()
+
+
+def test_linked_tables_are_refused_beside_a_release_of_one_table(hospital: Path) -> None:
+    assert anonymize(hospital, "visits.toml").status == 0
+    ended = anonymize(hospital)
+    assert ended.status == 1
+    assert "visits_alone.duckdb, of " in ended.err
+    assert "a release of one table, about the persons or rows of 'patients'" in ended.err
+    assert "publish either that table or these" in ended.err
+    assert not (hospital / "release.duckdb").exists()
+
+
+def test_the_same_persons_are_recognized_in_another_database(hospital: Path) -> None:
+    with duckdb.connect(str(hospital / "copy.duckdb")) as connection:
+        connection.execute(TABLES)
+        connection.execute("CREATE TABLE people AS SELECT patient_id AS number, name AS who, zip AS code FROM patients")
+    policy = VISITS.replace("hospital.duckdb", "copy.duckdb").replace('"visits"', '"people"')
+    policy = policy.replace('person = "patient_id"', "person = false").replace("ward      =", "code      =")
+    policy = policy.replace("diagnosis = {", "who = {").replace('"sensitive"', '"identifying"')
+    (hospital / "people.toml").write_text(policy + CATALOG, encoding="utf-8")
+    assert anonymize(hospital, "people.toml").status == 0
+    ended = anonymize(hospital)
+    assert ended.status == 1
+    assert "a release of one table, about the persons or rows of 'patients'" in ended.err
+
+
+def test_a_release_of_other_persons_does_not_matter(hospital: Path) -> None:
+    with duckdb.connect(str(hospital / "other.duckdb")) as connection:
+        connection.execute("CREATE TABLE visits AS SELECT 9000 + i AS patient_id, 'w' || i % 3 AS ward, "
+                           "'d' || i % 2 AS diagnosis FROM range(40) AS r(i)")  # fmt: skip
+    (hospital / "other.toml").write_text(VISITS.replace("hospital.duckdb", "other.duckdb") + CATALOG, encoding="utf-8")
+    assert anonymize(hospital, "other.toml").status == 0
+    assert anonymize(hospital).status == 0
+
+
+def test_a_run_that_dies_counts_as_published(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = StagedFile.commit
+
+    def die_afterwards(staged: StagedFile) -> None:
+        commit(staged)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StagedFile, "commit", die_afterwards)
+        assert anonymize(hospital).status not in (0, 1, 2)
+    assert (hospital / "release.duckdb").exists()
+    assert {intended for *_, intended in records(hospital)} == {True}
+    known = ("--set", "privacy.known=1")
+    assert anonymize(hospital, "policy.toml", "--output", hospital / "more", *known).status == 1
+    assert anonymize(hospital, "visits.toml").status == 1
+    assert anonymize(hospital).status == 0
+    assert not any(intended for *_, intended in records(hospital))
+
+
+def test_a_run_that_cannot_publish_leaves_no_record(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(staged: StagedFile) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StagedFile, "commit", fail)
+        assert anonymize(hospital).status == 2
+    assert records(hospital) == []
+    assert anonymize(hospital, "visits.toml").status == 0
