@@ -541,8 +541,8 @@ def test_a_part_has_some_rows_of_its_source(fields: dict[str, Any], is_part: boo
 RELEASES = """
     run_id VARCHAR, published_at TIMESTAMP, path VARCHAR, table_name VARCHAR, digest VARCHAR, policy_hash VARCHAR,
     source VARCHAR, "after" VARCHAR[], extends VARCHAR, manifest_hash VARCHAR, version INT, sha256 VARCHAR,
-    intended_at TIMESTAMP, same_source VARCHAR, draft BOOLEAN, withdraws VARCHAR, only_rows_of VARCHAR, linked BOOLEAN DEFAULT false, epsilon DOUBLE,
-    replaced_at TIMESTAMP
+    intended_at TIMESTAMP, same_source VARCHAR, draft BOOLEAN, withdraws VARCHAR, only_rows_of VARCHAR, epsilon DOUBLE,
+    replaced_at TIMESTAMP, linked BOOLEAN DEFAULT false
 """
 
 
