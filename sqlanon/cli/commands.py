@@ -349,10 +349,17 @@ def plan(
     dialect: opt.Dialect = None,
 ) -> None:
     """Show what `anonymize` would do, on one screen; --sql shows its statements. Reads no rows."""
-    from sqlanon.cli.plan_summary import format_plan
+    from sqlanon.cli.linked import refuse_table_options
+    from sqlanon.cli.plan_summary import format_linked_plan, format_plan
     from sqlanon.database import connect
+    from sqlanon.policy.linked import LinkedPolicy
 
-    loaded = load_policy(policy, settings, strategy)
+    loaded = load_any_policy(policy, settings, strategy)
+    if isinstance(loaded, LinkedPolicy):
+        refuse_table_options(("--sql", "--dialect"), (sql or None, dialect))
+        with connect() as db:
+            print_lines(format_linked_plan(loaded, db.plan(loaded)))
+        return
     with connect() as db:
         recorded_plan = db.plan(loaded, dialect)
     _print_warnings(recorded_plan.warnings)

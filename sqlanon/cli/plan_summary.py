@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sqlanon.engines.statement_runner import Plan
     from sqlanon.policy import Policy
+    from sqlanon.policy.linked import LinkedPolicy, LinkedRelease
     from sqlanon.policy.sections import ReleaseSection, SourceSection
 
 _WIDTH = 80
@@ -27,6 +28,60 @@ def format_plan(policy: Policy, plan: Plan, command: str) -> str:
     lines += ["quasi-identifiers:", *_describe_hierarchies(policy)]
     lines += _wrap("statements:", ", ".join(f"{stage.name} ({len(stage.sql)})" for stage in plan.stages))
     return "\n".join([*lines, f"Nothing was run. To print the statements: {command}"])
+
+
+def format_linked_plan(policy: LinkedPolicy, plan: Plan) -> str:
+    """Summarize a policy of several tables and its search."""
+    lines = []
+    for label, text in _describe_linked_policy(policy, plan):
+        lines += _wrap(f"{label}:", text)
+    for section in policy.tables:
+        table_policy, parent = policy.policy_of(section), policy.parent_of(section)
+        key = f", key {', '.join(section.key)}" if section.key else ""
+        belongs = f"persons by {', '.join(section.person)}"
+        if parent is not None:
+            belongs = f"rows of {parent.name} by {', '.join(section.references)}{key}"
+        lines += _wrap("table:", f"{section.name}, from {_describe_source(table_policy)}: {belongs}")
+        lines += _describe_hierarchies(table_policy)
+        for role in ("sensitive", "insensitive", "identifying"):
+            if names := section.names_of(role):
+                lines.append(_shorten(f"  {role}: {', '.join(names)}"))
+    return "\n".join([*lines, "Nothing was run, and no row was read."])
+
+
+def _describe_linked_policy(policy: LinkedPolicy, plan: Plan) -> Iterator[tuple[str, str]]:
+    from sqlanon.linked.sentences import describe_known
+    from sqlanon.policy.strategies import STRATEGIES
+
+    release, privacy, search = policy.release, policy.privacy, policy.search
+    yield "release", _describe_linked_release(release)
+    names = [f"{privacy.k}-anonymity", *(requirement.name for _, _, requirement in privacy.named_requirements)]
+    attacker = f"for an attacker who knows {describe_known(privacy.known)} of a person"
+    yield "requirements", f"{', '.join(names)}, {attacker}"
+    text = f"{search.strategy}: {STRATEGIES[search.strategy].description}"
+    if plan.nodes is not None:
+        text += f" ({plan.nodes:,} generalizations of all tables together)"
+    elif not plan.local:
+        text += f" (their number depends on the data: on the values of {', '.join(plan.unknown_heights)})"
+    yield "strategy", text
+    limits = [
+        f"at most {100 * float(limit):.4g} % of the {unit} suppressed"
+        for limit, unit in ((search.suppression_limit, "persons"), (search.row_suppression_limit, "child rows"))
+        if limit
+    ]
+    limits += [f"at most {search.time_limit:g} seconds"] if search.time_limit is not None else []
+    limits += [f"at most {search.max_checks:,} checks"] if search.max_checks is not None else []
+    yield "measure", ", ".join([search.measure, *(limits or ["nothing suppressed"])])
+
+
+def _describe_linked_release(release: LinkedRelease | None) -> str:
+    if release is not None and release.database is not None:
+        return release.database.name
+    if release is not None and release.folder is not None:
+        return f"folder {release.folder.name}"
+    if release is not None and release.postgres is not None:
+        return f"PostgreSQL, schema {release.schema_name}"
+    return "nowhere: give [release] database or folder, or --output"
 
 
 def _describe_policy(policy: Policy, plan: Plan) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ Quasi-identifiers are numbered over all tables, in the order of the policy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ from functools import cached_property
 from sqlglot import exp
 
 from sqlanon.engines.limits import Limits
-from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.engines.statement_runner import Plan, Stage, StatementRunner
 from sqlanon.errors import HierarchyError, InfeasibleError, Problem, SourceError
 from sqlanon.frequency.counting import fetch_marginal_figures, make_coded_values
 from sqlanon.hierarchies import Hierarchy
@@ -24,9 +25,11 @@ from sqlanon.hierarchies.levels import find_forbidden_levels, find_level_problem
 from sqlanon.linked.shifts import draw_shifts, find_shift_problems, moved_columns
 from sqlanon.policy import Policy
 from sqlanon.policy.linked import LinkedPolicy, TableSection
+from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
+from sqlanon.strategies.examples import find_lattice_size
 from sqlanon.strategies.lattice import Lattice
 from sqlanon.support import coding as cd
 from sqlanon.support.coding import CodedAttribute, code_column
@@ -199,12 +202,24 @@ def encode_tables(workspace: Workspace, policy: LinkedPolicy) -> LinkedRecords:
 
 def bind_tables(workspace: Workspace, policy: LinkedPolicy) -> list[LinkedTable]:
     """Bind the tables of a policy, and number their rows. Raises the `SourceError` of `encode_tables`."""
-    tables: list[LinkedTable] = []
-    for section in policy.tables:
-        tables.append(_bind_table(workspace, policy, section, tables))
+    tables = _bind(workspace, policy)
     for table in tables:
         _number_rows(table)
     return tables
+
+
+def plan_tables(workspace: Workspace, policy: LinkedPolicy) -> Plan:
+    """Bind the tables by their schemas, and count the generalizations as far as the policy determines them."""
+    stages: list[Stage] = []
+    sizes: list[int | None] = []
+    unknown: list[str] = []
+    for table in _bind(workspace, policy, read=False):
+        stages += table.run.source.plan()
+        size, heights = find_lattice_size(table.policy, table.run.engine)
+        sizes.append(size)
+        unknown += [f"{table.name}.{name}" for name in heights]
+    nodes = None if unknown else math.prod(size for size in sizes if size is not None)
+    return Plan(tuple(stages), nodes, tuple(unknown), STRATEGIES[policy.search.strategy].traits.is_local)
 
 
 def encode_bound_tables(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> LinkedRecords:
@@ -219,12 +234,19 @@ def encode_bound_tables(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> 
     return _measure(policy, tables)
 
 
+def _bind(workspace: Workspace, policy: LinkedPolicy, read: bool = True) -> list[LinkedTable]:
+    tables: list[LinkedTable] = []
+    for section in policy.tables:
+        tables.append(_bind_table(workspace, policy, section, tables, read))
+    return tables
+
+
 def _bind_table(
-    workspace: Workspace, policy: LinkedPolicy, section: TableSection, bound: Sequence[LinkedTable]
+    workspace: Workspace, policy: LinkedPolicy, section: TableSection, bound: Sequence[LinkedTable], read: bool
 ) -> LinkedTable:
     table_policy = policy.policy_of(section)
     try:
-        run = workspace.run(table_policy)
+        run = workspace.run(table_policy, read=read)
         columns = match_columns(table_policy, run.source)
     except SourceError as error:
         raise SourceError(f"table {section.name!r}: {error}") from error

@@ -116,6 +116,8 @@ class LinkedView:
                 f"The release protects against an attacker who knows {describe_known(manifest.known)}. Who knows more "
                 "may single out people; the last lines show how many."
             )
+            if names := [claim.condition.name for claim in manifest.requirements]:
+                yield f"The people who share what such an attacker may know also meet, as a group: {', '.join(names)}."
         if anchor == "checks":
             yield "All figures were computed again from the released tables."
         if anchor == "tables":

@@ -63,6 +63,7 @@ LINKED = {
     "LinkedAttribute": "[table.attributes]",
     "LinkedDatesRule": "Hierarchy rule of several tables: dates",
     "LinkedPrivacy": "[privacy] with several tables",
+    "Confidence": "[[privacy.confidence]] with several tables",
     "LinkedSearch": "[search] with several tables",
     "LinkedRelease": "[release] with several tables",
 }
