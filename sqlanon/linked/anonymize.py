@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,8 +10,8 @@ from typing import Any
 
 from sqlanon.errors import InfeasibleError
 from sqlanon.linked.manifest import RequirementClaim
-from sqlanon.linked.mondrian import LinkedClasses, divide_persons
-from sqlanon.linked.recode import ClassRecoding, LinkedRecoding
+from sqlanon.linked.mondrian import LinkedClasses, divide_persons, full_domain_budget
+from sqlanon.linked.recode import LinkedClassRecoding, LinkedRecoding
 from sqlanon.linked.records import LinkedRecords, LinkedTable, encode_tables
 from sqlanon.linked.release import LinkedRelease, publish_linked
 from sqlanon.linked.search import LinkedFigures, LinkedTask
@@ -147,7 +146,7 @@ class LinkedResult:
 
 
 @dataclass(frozen=True)
-class LocalResult(LinkedResult):
+class LinkedLocalResult(LinkedResult):
     """Classes of persons with levels of their own that meet the policy. Nothing is published yet.
 
     ``levels`` are the highest ones.
@@ -165,19 +164,14 @@ class LocalResult(LinkedResult):
         """Persons who are left out with all their rows."""
         return self.persons - self.classes.released_rows[0]
 
-    @property
-    def checked(self) -> int:
-        """The number of rounds, in which each class tries one step."""
-        return self.classes.rounds
-
     def recoding(self) -> LinkedRecoding:
         """Makes the released rows."""
         classes, snapshot = self.classes, self.task.peeling.snapshot
-        return ClassRecoding(self.records, classes.levels, snapshot, classes.class_levels, classes.used_levels)
+        return LinkedClassRecoding(self.records, classes.levels, snapshot, classes.class_levels, classes.used_levels)
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as JSON values."""
-        return super().to_dict() | {"classes": self.classes.classes}
+        return super().to_dict() | {"classes": self.classes.classes, "rounds": self.classes.rounds}
 
     def _suppressed_rows(self, t: int) -> int:
         return self.records.tables[t].rows - self.classes.released_rows[t]
@@ -201,18 +195,17 @@ def anonymize_linked(
     progress("scan", 0, 0, None)
     records = encode_tables(workspace, policy)
     loaded = time.perf_counter()
-    task = LinkedTask(records, lambda waiting, checked, score: progress("search", waiting, checked, score))
+    strategy = STRATEGIES[policy.search.strategy]
+    budget = full_domain_budget(policy.search) if strategy.traits.is_local else None
+    task = LinkedTask(records, lambda waiting, checked, score: progress("search", waiting, checked, score), budget)
     if not records.lattice.size:
         raise InfeasibleError("every level of a quasi-identifier has a forbidden label", None, 0, 0)
-    strategy = STRATEGIES[policy.search.strategy]
     if strategy.traits.is_local:
         classes = divide_persons(task)
         if classes is None:
             raise _infeasible_error(task)
         seconds = {"load": loaded - started, "search": time.perf_counter() - loaded}
-        score = math.fsum(w * x for w, x in zip(records.weights, classes.losses, strict=True))
-        score /= math.fsum(records.weights)
-        return LocalResult(policy, task, records.lattice.top, score, 0.0, False, seconds, classes)
+        return LinkedLocalResult(policy, task, records.lattice.top, classes.score, 0.0, False, seconds, classes)
     outcome = find_lattice_search(strategy)(task.lattice)
     if outcome.levels is None:
         raise _infeasible_error(task, outcome.stopped)

@@ -127,16 +127,16 @@ class ClassSupport:
     def create(self, name: str, query: exp.Query) -> exp.Table:
         """Create a table of the run, in place of an earlier one."""
         target = self.snapshot.work(name)
-        if name in self._created:
-            self.snapshot.runner.engine.execute(drop_table(target.copy()))
+        self.snapshot.runner.engine.execute(drop_table(target.copy(), exists=True))
         self._created.add(name)
         return self.snapshot.runner.create_table(target, query)
 
-    def drop_all_except(self, name: str) -> None:
-        """Drop the created tables but one."""
-        for other in self._created - {name}:
-            self.snapshot.runner.engine.execute(drop_table(self.snapshot.work(other)))
-        self._created &= {name}
+    def drop_all_except(self, *tables: exp.Table) -> None:
+        """Drop the created tables but some."""
+        retained = {table.name for table in tables}
+        for name in self._created - retained:
+            self.snapshot.runner.engine.execute(drop_table(self.snapshot.work(name)))
+        self._created &= retained
 
     def peel(self, members: exp.Table, levels: exp.Table) -> None:
         """Delete the persons of a grouping who cannot stay: the greatest set remains."""

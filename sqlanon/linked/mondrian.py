@@ -1,7 +1,9 @@
 """Strategy ``mondrian`` for linked tables: classes of persons, each with levels of its own for all tables.
 
-All persons are one class at first, at the highest levels; persons and rows that cannot stay there are suppressed. In
-each round every class tries one step: one attribute one level down, the one that promises most.
+There are two starts, and the better end is released: the best generalization that a full-domain search finds in a
+limited number of checks, which is therefore never better, and the highest levels. The classes at first are those of the
+start; persons and rows that cannot stay there are suppressed. In each round every class tries one step: one attribute
+one level down, the one that promises most.
 
 - An attribute of the person table divides the persons of the class by their labels at the lower level.
 - An attribute of a child table is lowered for the greatest set of persons who have k others for all that an attacker
@@ -17,9 +19,10 @@ are divided by what their child rows let them share, and no summaries of these r
 the highest levels are the numbers of rows, and cuts by these numbers gain nothing beside the steps where fewer rows are
 known (measured with `benchmarks/linked_local.py`).
 
-Tables: ``kept_persons`` (``person``, ``class_id``) and ``class_levels`` (``class_id``, ``level_0``, ...), the result.
-During the rounds ``members_0`` and ``members_1`` have the persons, of which one is current, and likewise
-``class_attributes_0`` and ``class_attributes_1``: ``class_id``, ``attribute``, ``level``, ``is_final``, ``has_failed``.
+Tables: ``kept_persons`` (``person``, ``class_id``) and ``class_levels_0`` or ``class_levels_1`` (``class_id``,
+``level_0``, ...), by start, are the result. During the rounds ``members_0`` and ``members_1`` have the persons, of
+which one is current, and likewise ``class_attributes_0`` and ``class_attributes_1``: ``class_id``, ``attribute``,
+``level``, ``is_final``, ``has_failed``.
 
 Source: LeFevre, DeWitt and Ramakrishnan, Mondrian multidimensional k-anonymity (2006); the cuts here are of persons.
 """
@@ -27,6 +30,7 @@ Source: LeFevre, DeWitt and Ramakrishnan, Mondrian multidimensional k-anonymity 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,9 +40,14 @@ from sqlglot import exp
 from sqlanon.linked.class_support import ClassSupport
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.search import LinkedTask
+from sqlanon.policy.linked import LinkedSearch
+from sqlanon.strategies.full_domain.optimal import optimal
 from sqlanon.strategies.lattice.limits import Budget, Clock
-from sqlanon.support.coding import code_column, level_leaves
+from sqlanon.support.coding import Levels, code_column, level_leaves
 from sqlanon.support.expressions import all_of, as_column, col, fragment, number, subquery, template, union_all
+
+_FULL_DOMAIN_CHECKS = 200
+"""The most checks of the search for the first start."""
 
 _RETURNS = 3
 """The most new classes that stay behind with persons who could not stay there alone."""
@@ -199,10 +208,13 @@ _NEXT_ATTRIBUTES = template("""
 
 
 class Mondrian:
-    """The classes of persons, and the rounds that divide them and lower their levels."""
+    """The classes of persons, and the rounds that divide them and lower their levels.
 
-    def __init__(self, task: LinkedTask, allowed: int) -> None:
-        self.task, self.records = task, task.records
+    It begins with what the snapshot of the task keeps at the levels of a start, which has a number.
+    """
+
+    def __init__(self, task: LinkedTask, start: Levels, number_of_start: int, allowed: int) -> None:
+        self.task, self.records, self.start, self.number = task, task.records, start, number_of_start
         self.support = ClassSupport(task.peeling.snapshot, task.peeling.snapshot.k, task.peeling.known)
         self.rounds = 0
         self.allowed = allowed
@@ -210,14 +222,15 @@ class Mondrian:
         self.steps = self.support.create("steps", union_all(*self._steps()))
         self.members = self._first_members()
         levels = template("SELECT :attribute AS attribute, :level AS level")
-        top = union_all(*(levels(attribute=i, level=level) for i, level in enumerate(self.records.lattice.top)))
+        top = union_all(*(levels(attribute=i, level=level) for i, level in enumerate(start)))
         self.attributes = self.support.create("class_attributes_0", _FIRST_ATTRIBUTES(members=self.members, levels=top))
         self.last_class = self._fetch(template("SELECT max(class_id) FROM :m AS m")(m=self.members))
 
     def run(self) -> None:
         """Take steps until no class can take any, or a limit is reached: classes can be released at any time."""
         search = self.records.policy.search
-        clock = Clock(Budget(search.time_limit, search.max_checks))
+        seconds = None if search.time_limit is None else search.time_limit / 4
+        clock = Clock(Budget(seconds, search.max_checks))
         with clock.until_limit():
             while True:
                 moves = self.support.create("moves", _MOVES(attributes=self.attributes, steps=self.steps))
@@ -228,16 +241,13 @@ class Mondrian:
                 self._take_steps(moves)
                 waiting = self.support.snapshot.count(moves)
                 self.task.progress(waiting, self.rounds, None)
-        self.support.create("class_levels", self._levels(self.attributes))
-        snapshot = self.support.snapshot
-        snapshot.create(snapshot.kept_persons, template("SELECT person, class_id FROM :m AS m")(m=self.members))
-        self.members = snapshot.kept_persons
-        self.support.drop_all_except("class_levels")
-
-    @property
-    def levels(self) -> exp.Table:
-        """The levels of each class of the result."""
-        return self.support.snapshot.work("class_levels")
+        snapshot, number_of_start = self.support.snapshot, self.number
+        everything = template("SELECT * FROM :rows AS rows")
+        self.levels = self.support.create(f"class_levels_{number_of_start}", self._levels(self.attributes))
+        self.members = self.support.create(f"class_members_{number_of_start}", everything(rows=self.members))
+        suppressed = everything(rows=snapshot.suppressed_rows)
+        self.suppressed_rows = self.support.create(f"class_suppressed_{number_of_start}", suppressed)
+        self.support.drop_all_except(self.levels, self.members, self.suppressed_rows)
 
     # --- The start
 
@@ -252,7 +262,7 @@ class Mondrian:
         return self.support.share_signatures("members_0", first, self._top_levels(first))
 
     def _top_levels(self, members: exp.Table) -> exp.Table:
-        levels = [as_column(number(level), f"level_{i}") for i, level in enumerate(self.records.lattice.top)]
+        levels = [as_column(number(level), f"level_{i}") for i, level in enumerate(self.start)]
         query = template("SELECT DISTINCT class_id, :levels FROM :members AS m")
         return self.support.create("trial_levels", query(levels=levels, members=members))
 
@@ -264,7 +274,7 @@ class Mondrian:
         """
         lattice, measure, records = self.records.lattice, self.task.lattice.measure, self.records
         ranked: list[tuple[float, int, int, int, float]] = []
-        for i, (lowest, highest) in enumerate(zip(lattice.bottom, lattice.top, strict=True)):
+        for i, (lowest, highest) in enumerate(zip(lattice.bottom, self.start, strict=True)):
             forbidden = lattice.forbidden[i] if lattice.forbidden else frozenset()
             levels = [level for level in range(highest, lowest - 1, -1) if level not in forbidden]
             for level, next_level in pairwise(levels):
@@ -334,7 +344,10 @@ class Mondrian:
         """The persons who do not follow, and can stay at the former levels."""
         query = _STAYING(trials=trials, followers=followers, of_classes=of_classes)
         stayers = self.support.create(target, query)
-        self.support.peel_classes(stayers) if self.support.known == "all" else self.support.peel(stayers, former)
+        if self.support.known == "all":  # the persons of a class have the same signature at the former levels
+            self.support.peel_classes(stayers)
+        else:
+            self.support.peel(stayers, former)
         return stayers
 
     def _return(
@@ -392,10 +405,13 @@ class Mondrian:
 class LinkedClasses:
     """The classes of a result, with its figures by quasi-identifier and by table."""
 
-    members: exp.Table
-    """The released persons with their class."""
     class_levels: exp.Table
     """The levels of each class."""
+    members: exp.Table
+    suppressed_rows: exp.Table
+    suppresses_rows: bool
+    """What the snapshot keeps in this result."""
+    score: float
     used_levels: tuple[tuple[int, ...], ...]
     """By quasi-identifier, the levels of its labels in the release, from low to high."""
     losses: tuple[float, ...]
@@ -411,15 +427,35 @@ class LinkedClasses:
         return tuple(levels[0] if len(levels) == 1 else None for levels in self.used_levels)
 
 
+def full_domain_budget(search: LinkedSearch) -> Budget:
+    """The limits of the search for the first start: half of the time, which both starts share."""
+    seconds = None if search.time_limit is None else search.time_limit / 2
+    checks = _FULL_DOMAIN_CHECKS if search.max_checks is None else min(search.max_checks, _FULL_DOMAIN_CHECKS)
+    return Budget(seconds, checks)
+
+
 def divide_persons(task: LinkedTask) -> LinkedClasses | None:
-    """Divide the persons into classes with levels of their own; None if even the highest levels suppress too many."""
-    records = task.records
-    kept = task.peeling.find(records.lattice.top, task.allowed_persons, task.allowed_rows)
-    if not kept.is_complete or not task.allowed_persons >= kept.suppressed_persons < records.persons:
-        return None
-    mondrian = Mondrian(task, task.allowed_persons - kept.suppressed_persons)
-    mondrian.run()
-    return _measure_classes(records, mondrian)
+    """Divide the persons into classes with levels of their own; None if no start suppresses few enough.
+
+    The snapshot of the task has the result.
+    """
+    outcome = optimal(task.lattice)
+    starts = dict.fromkeys(levels for levels in (outcome.levels, task.records.lattice.top) if levels is not None)
+    best: LinkedClasses | None = None
+    for number_of_start, start in enumerate(starts):
+        kept = task.peeling.find(start, task.allowed_persons, task.allowed_rows)
+        if kept.is_complete and task.allowed_persons >= kept.suppressed_persons < task.records.persons:
+            mondrian = Mondrian(task, start, number_of_start, task.allowed_persons - kept.suppressed_persons)
+            mondrian.run()
+            classes = _measure_classes(task.records, mondrian)
+            if best is None or classes.score < best.score * (1 - 1e-12):
+                best = classes
+    if best is not None:
+        snapshot, everything = task.peeling.snapshot, template("SELECT * FROM :rows AS rows")
+        snapshot.suppresses_rows = best.suppresses_rows
+        snapshot.create(snapshot.kept_persons, everything(rows=best.members))
+        snapshot.create(snapshot.suppressed_rows, everything(rows=best.suppressed_rows))
+    return best
 
 
 def _measure_classes(records: LinkedRecords, mondrian: Mondrian) -> LinkedClasses:
@@ -436,13 +472,17 @@ def _measure_classes(records: LinkedRecords, mondrian: Mondrian) -> LinkedClasse
         for i in table.own:
             query = _level_figures(records, mondrian, i, relation)
             figures = {int(level): float(leaf_sum) for level, leaf_sum in rows(query)}
-            used.append(tuple(sorted(figures)) or (records.lattice.top[i],))
+            used.append(tuple(sorted(figures)) or (mondrian.start[i],))
             span = max(records.hierarchies[i].leaves - 1, 1)
             losses.append((math.fsum(figures.values()) / span + table.rows - released) / max(table.rows, 1))
     counted = template("SELECT count(DISTINCT class_id) FROM :members AS m")(members=mondrian.members)
+    weights = records.weights
     return LinkedClasses(
-        mondrian.members,
         mondrian.levels,
+        mondrian.members,
+        mondrian.suppressed_rows,
+        snapshot.suppresses_rows,
+        math.fsum(map(operator.mul, weights, losses)) / math.fsum(weights),
         tuple(used),
         tuple(losses),
         tuple(released_rows),

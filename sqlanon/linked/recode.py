@@ -146,7 +146,7 @@ class LinkedRecoding:
 
 
 @dataclass(frozen=True)
-class ClassRecoding(LinkedRecoding):
+class LinkedClassRecoding(LinkedRecoding):
     """Makes the released rows of classes of persons with levels of their own."""
 
     class_levels: exp.Table

@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 import sqlanon
-from oracles.oracle_linked import LinkedDatabase, combinations_of, evaluate
+from oracles.oracle_linked import LinkedDatabase, best, combinations_of
 from properties.linked_cases import LinkedCase, make_linked_case
 from sqlanon.errors import InfeasibleError, PolicyError
 from sqlanon.linked.anonymize import LinkedResult
@@ -23,6 +23,8 @@ from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
 from support.lanes import draw_tables
 from support.linked_hospital import make_hospital
+
+MOST_GENERALIZATIONS = 100
 
 Labels = dict[int, tuple[Any, ...]]
 
@@ -106,15 +108,18 @@ def publish(case: LinkedCase, row_limit: float, path: Path) -> tuple[LinkedResul
 
 
 @pytest.mark.parametrize(
-    ("number", "row_limit"), list(zip(range(draw_tables(6, 60)), itertools.cycle((0.0, 0.0, 0.2, 0.34))))
+    ("number", "row_limit"), list(zip(range(draw_tables(5, 50)), itertools.cycle((0.0, 0.0, 0.2, 0.34))))
 )
 def test_every_release_hides_each_person_and_obeys_the_limits(number: int, row_limit: float, tmp_path: Path) -> None:
     case = make_linked_case(number)
     database = case.database
     published = publish(case, row_limit, tmp_path / "release.duckdb")
-    top = evaluate(database, database.heights, case.k, case.known, case.weights)
+    heights = math.prod(height + 1 for height in database.heights)
+    optimum = None
+    if not row_limit and heights <= MOST_GENERALIZATIONS:
+        optimum = best(database, case.k, case.known, case.allowed_persons, case.weights)
+        assert (published is None) == (optimum is None)
     if published is None:
-        assert row_limit or not top.state.persons or top.suppressed_persons > case.allowed_persons
         return
     result, reader = published
     assert min(map(len, reader.groups(case.known).values())) >= case.k
@@ -125,8 +130,7 @@ def test_every_release_hides_each_person_and_obeys_the_limits(number: int, row_l
     assert len(alone) <= row_limit * len(database.person_of)
     assert result.score == pytest.approx(reader.loss(case.weights), abs=1e-9)
     assert not result.optimal
-    if not row_limit:
-        assert result.score <= top.score + 1e-9
+    assert optimum is None or result.score <= optimum.score + 1e-9
 
 
 def hospital(connection: duckdb.DuckDBPyConnection, patients: int) -> None:
@@ -192,6 +196,7 @@ def test_it_loses_less_than_the_full_domain_optimum(wards: Path, known: int | st
     assert local.score < 0.95 * optimum.score
 
 
+@pytest.mark.slow
 def test_the_release_does_not_depend_on_the_number_of_threads(wards: Path, tmp_path: Path) -> None:
     rows = []
     for threads in (1, 3):
@@ -223,11 +228,12 @@ def test_a_limit_on_the_rounds_leaves_coarser_classes_that_meet_the_policy(wards
     with sqlanon.connect(wards) as db:
         result = db.anonymize(stopped)
         assert result.publish(tmp_path / "release.duckdb").verify().verified
-    assert result.checked == 3
+    assert result.to_dict()["rounds"] == 3
     assert result.score < 1
 
 
-@pytest.mark.parametrize("known", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("known", [1, 2, 3])
 def test_combinations_are_counted_in_parts_alike(wards: Path, known: int, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = []
     for part in (10**9, 700):
@@ -247,8 +253,6 @@ def test_the_command_line_names_classes_and_mixed_levels(tmp_path: Path) -> None
     assert "classes of persons, with levels of their own" in ended.out
     assert "mixed" in ended.out
     assert cli("verify", tmp_path / "release.duckdb").status == 0
-    attacked = cli("attack", tmp_path / "release.duckdb", "--policy", tmp_path / "policy.toml", "--json")
-    assert attacked.status == 0, attacked.err
 
 
 def test_other_local_strategies_are_refused_and_mondrian_named() -> None:
