@@ -61,7 +61,7 @@ def suggest_tables(begin: Begin, location: Location, requested_person: str | Non
         for proposal in section.proposals
         if proposal.role == "identifying"
     }
-    return Suggestion(linked_policy_text(location, sections, findings), warnings, unreleased, is_linked=True)
+    return Suggestion(linked_policy_text(location, sections, findings), warnings, unreleased)
 
 
 def is_of_tables(location: Location) -> bool:

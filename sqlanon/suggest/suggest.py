@@ -47,15 +47,11 @@ _MOST_PAIRS = 240  # of an unchanged column and a quasi-identifier that are meas
 
 @dataclass(frozen=True)
 class Suggestion:
-    """The text of a policy, warnings about its source files, and the columns that it does not release, with reasons.
-
-    ``is_linked``: it is a policy of several tables.
-    """
+    """The text of a policy, warnings about its source files, and the columns that it does not release, with reasons."""
 
     text: str
     warnings: tuple[str, ...] = ()
     unreleased: Mapping[str, str] = field(default_factory=dict)
-    is_linked: bool = False
 
 
 @dataclass(frozen=True)
