@@ -26,7 +26,7 @@ POLICY, FIRST_POLICY = "policy.toml", "first.toml"
 CLINIC, CLINIC_POLICY, CLINIC_RELEASE = "clinic.duckdb", "clinic.toml", "clinic_release.duckdb"
 """The files of the second act."""
 
-_CATALOGS = ("sqlanon.catalog.duckdb", "policy.catalog.duckdb")
+_CATALOGS = ("sqlanon.catalog.duckdb", "policy.catalog.duckdb", "clinic.catalog.duckdb")
 FILES = (HOSPITAL, POLICY, RELEASE, FIRST_POLICY, CLINIC, CLINIC_POLICY, CLINIC_RELEASE, *_CATALOGS)
 _MARK = b"# Made by `sqlanon demo`, which may replace it."
 
@@ -193,7 +193,7 @@ def _describe_files(hospital: Path, policy: Path, release: Path) -> list[str]:
             {
                 clinic: "patients and their visits",
                 release.with_name(CLINIC_POLICY): "the policy of both tables",
-                release.with_name(CLINIC_RELEASE): "their release, to share",
+                release.with_name(CLINIC_RELEASE): "their release, to share in place of the first",
             }
             if clinic.exists()
             else {}
