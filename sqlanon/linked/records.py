@@ -247,6 +247,9 @@ def _bind_table(
     table_policy = policy.policy_of(section)
     try:
         run = workspace.run(table_policy, read=read)
+        if run.source.access != "rows":
+            message = f"is in {run.source.location}, and several tables are read by DuckDB only"
+            raise SourceError(f"{message}: copy them to a DuckDB file, or export them to Parquet files")
         columns = match_columns(table_policy, run.source)
     except SourceError as error:
         raise SourceError(f"table {section.name!r}: {error}") from error

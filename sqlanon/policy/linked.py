@@ -418,6 +418,24 @@ def is_linked(tree: Mapping[str, Any]) -> bool:
     return "table" in tree
 
 
+_COPY = "copy them to a DuckDB file, or export them to Parquet files, with files = ... for each [[table]]"
+_NOT_SUPPORTED: Mapping[tuple[str, str], str] = {
+    ("source", "postgres"): f"several tables are not read from PostgreSQL yet: {_COPY}",
+    ("source", "spark"): f"several tables are not read from Spark yet: {_COPY}",
+    ("release", "spark"): "several tables are not released to Spark yet: release them to a folder of Parquet files, "
+    "which Spark reads",
+}
+"""By section and key, why a server is refused, and the way without it."""
+
+
+def _remove_servers(raw: dict[str, Any]) -> Iterator[Problem]:
+    """Remove the keys of servers that are not supported, and say so."""
+    for (key, name), message in _NOT_SUPPORTED.items():
+        if isinstance(raw.get(key), Mapping) and raw[key].get(name):
+            yield Problem(f"{key}.{name}", message)
+            raw[key] = {other: value for other, value in raw[key].items() if other != name}
+
+
 def read_linked_tree(
     tree: Mapping[str, Any], folder: Path | None = None, known_problems: Sequence[Problem] = ()
 ) -> dict[str, Any]:
@@ -429,6 +447,7 @@ def read_linked_tree(
         *(Problem(join_key("", key), unknown_key(key, known, "section")) for key in tree if key not in known),
     ]
     raw = {"privacy": {}, **{key: value for key, value in tree.items() if value is not None}}
+    problems += _remove_servers(raw)
     parts: dict[str, Any] = {}
     sections: list[TableSection] = []
     for key, model in _SECTIONS.items():
