@@ -16,7 +16,7 @@ from sqlanon.linked.records import LinkedRecords
 from sqlanon.measures import Figures, Marginals, Measure
 from sqlanon.strategies.lattice.lattice import Progress
 from sqlanon.strategies.lattice.limits import Budget
-from sqlanon.strategies.lattice.search import LatticeSearch, Verdict
+from sqlanon.strategies.lattice.search import LatticeSearch, SourceFacts, Verdict
 from sqlanon.support.coding import Levels
 
 
@@ -137,6 +137,7 @@ class LinkedTask:
             allowed_rows=self.allowed_persons,
             progress=self.progress,
             budget=self.budget or Budget(search_section.time_limit, search_section.max_checks),
+            source_facts=SourceFacts(distinct_values=lambda: [(*counts, 1) for counts in self.records.code_counts]),
         )
 
     def losses(self, levels: Levels) -> list[float]:
