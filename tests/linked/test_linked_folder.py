@@ -118,6 +118,13 @@ def test_a_release_is_replaced_as_a_whole_or_not_at_all(
     assert [file.name for file in tmp_path.iterdir()] == ["release"]
 
 
+def test_a_release_that_a_killed_run_moved_away_comes_back(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "release", tmp_path / ".release.replaced")
+    assert cli("anonymize", folder / "policy.toml", "--output", tmp_path / "release").status == 0
+    assert verify_tables(FolderLocation(tmp_path / "release")).manifest.version == 2
+    assert [file.name for file in tmp_path.iterdir()] == ["release"]
+
+
 def test_a_folder_that_another_run_has_replaced_stays(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

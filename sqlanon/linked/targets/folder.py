@@ -58,6 +58,7 @@ class FolderTarget:
     @contextmanager
     def stage(self, records: LinkedRecords) -> Iterator[StagedFolder]:
         """Write beside the folder, in a private one."""
+        self._recover()
         path, replaced = self.path, identify_file(self.path)
         version = 1 + (self._read_version(records) if replaced is not None else 0)
         with (
@@ -66,6 +67,18 @@ class FolderTarget:
         ):
             (directory / "tables").mkdir()
             yield StagedFolder(self, directory, version, replaced, records.limits)
+
+    @property
+    def moved(self) -> Path:
+        """The place of the replaced release between the two renames."""
+        return self.path.with_name(f".{self.path.name}.replaced")
+
+    def _recover(self) -> None:
+        """Put back the release that a run moved away before it was killed."""
+        if self.moved.is_dir() and not self.path.exists():
+            self.moved.rename(self.path)
+        elif self.moved.is_dir():  # killed once the new release was in place
+            shutil.rmtree(self.moved)
 
     def _read_version(self, records: LinkedRecords) -> int:
         """The version of the release that is replaced; refuse any folder but a release of the same tables."""
@@ -114,7 +127,7 @@ class StagedFolder:
 
     def commit(self) -> None:
         """Rename the folder to its path."""
-        path, before = self.target.path, self.directory / "replaced"
+        path, moved = self.target.path, self.target.moved
         for file in self._tables.iterdir():
             file.chmod(new_file_mode())
         self._tables.chmod(new_file_mode() | (new_file_mode() & 0o444) >> 2)  # who may read may also list
@@ -125,12 +138,13 @@ class StagedFolder:
             return
         with suppress(OSError):  # the owner may differ
             shutil.copymode(path, self._tables)
-        path.rename(before)
+        path.rename(moved)
         try:
             self._tables.rename(path)
         except BaseException:
-            before.rename(path)
+            moved.rename(path)
             raise
+        shutil.rmtree(moved)
 
 
 def target_for(records: LinkedRecords, target: str | PathLike[str] | None) -> FolderTarget:
