@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.linked.records import LinkedTable
-from sqlanon.linked.support import equal_values
+from sqlanon.linked.snapshot import equal_values
 from sqlanon.linked.views import quoted_values
 from sqlanon.policy.linked import Known
 from sqlanon.support.coding import Levels

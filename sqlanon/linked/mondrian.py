@@ -37,7 +37,7 @@ from itertools import pairwise
 
 from sqlglot import exp
 
-from sqlanon.linked.class_support import ClassSupport
+from sqlanon.linked.class_snapshot import ClassSupport
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.search import LinkedTask
 from sqlanon.policy.linked import LinkedSearch

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.linked.groups import GroupRequirements
+from sqlanon.linked.group_requirements import GroupRequirements
 from sqlanon.linked.records import LinkedRecords
-from sqlanon.linked.rows import RowSuppression
-from sqlanon.linked.support import Snapshot
+from sqlanon.linked.row_suppression import RowSuppression
+from sqlanon.linked.snapshot import Snapshot
 from sqlanon.policy.linked import Known
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import subquery, template

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlanon.linked.records import LinkedRecords, LinkedTable
-from sqlanon.linked.support import Snapshot
+from sqlanon.linked.snapshot import Snapshot
 from sqlanon.release.manifest import ReleasedColumn
 from sqlanon.support.expressions import (
     anonymous,

@@ -22,7 +22,7 @@ from sqlanon.frequency.counting import fetch_marginal_figures, make_coded_values
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.build import AttributeValues, build_hierarchy, summarize_values
 from sqlanon.hierarchies.levels import find_forbidden_levels, find_level_problems, find_permitted_levels
-from sqlanon.linked.shifts import draw_shifts, find_shift_problems, moved_columns
+from sqlanon.linked.date_shifts import draw_shifts, find_shift_problems, moved_columns
 from sqlanon.policy import Policy
 from sqlanon.policy.linked import LinkedPolicy, TableSection
 from sqlanon.policy.strategies import STRATEGIES
@@ -65,7 +65,7 @@ class LinkedTable:
     orphans: int = 0
     """Rows without a person: they have no record."""
     moved_rows: exp.Table | None = None
-    """Its linked rows with moved dates, which take the place of the source rows; see `shifts`."""
+    """Its linked rows with moved dates, which take the place of the source rows; see `date_shifts`."""
 
     @property
     def relation(self) -> exp.Expr:

@@ -10,10 +10,10 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.linked.groups import number_values, persons_of_violating_groups
+from sqlanon.linked.group_requirements import number_values, persons_of_violating_groups
 from sqlanon.linked.manifest import LinkedManifest
-from sqlanon.linked.numbers import number_rows, released_table, sensitive_values
-from sqlanon.linked.support import combination_keys, combine_occurrences, number_occurrences
+from sqlanon.linked.released_numbers import number_rows, released_table, sensitive_values
+from sqlanon.linked.snapshot import combination_keys, combine_occurrences, number_occurrences
 from sqlanon.linked.views import nest_rows
 from sqlanon.places.addresses import format_location
 from sqlanon.release.contents import ATTACHED

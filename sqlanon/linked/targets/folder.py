@@ -18,8 +18,8 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.linked.manifest import LinkedManifest
-from sqlanon.linked.numbers import released_table
 from sqlanon.linked.records import LinkedRecords
+from sqlanon.linked.released_numbers import released_table
 from sqlanon.linked.targets.base import (
     OpenTables,
     refuse_other_tables,

@@ -24,8 +24,8 @@ from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.travel import decode_columns, encode_columns
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.linked.manifest import LINKED_FORMAT, LinkedManifest, TableClaims
-from sqlanon.linked.numbers import released_table
 from sqlanon.linked.records import LinkedRecords
+from sqlanon.linked.released_numbers import released_table
 from sqlanon.linked.targets.base import OpenTables, verify_open
 from sqlanon.linked.verification import LinkedVerification
 from sqlanon.places.addresses import (

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlanon.linked.support import Snapshot, combination_keys, equal_values
+from sqlanon.linked.snapshot import Snapshot, combination_keys, equal_values
 from sqlanon.support.expressions import col, cols, same_values, subquery, template, union_all
 
 _RAREST_OF_COMBINATIONS = template("""

@@ -1,7 +1,7 @@
 """Who shares what an attacker knows, where each class of persons has levels of its own.
 
 A *grouping* is a table of persons with their class (``person``, ``class_id``), and a table of the levels of each class
-(``class_id``, ``level_0``, ``level_1``, ...). `support` does the same for one generalization of all persons.
+(``class_id``, ``level_0``, ``level_1``, ...). `snapshot` does the same for one generalization of all persons.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from sqlanon.linked.records import LinkedTable
-from sqlanon.linked.support import Snapshot
+from sqlanon.linked.snapshot import Snapshot
 from sqlanon.policy.linked import Known
 from sqlanon.support.coding import code_column, dense_rank
 from sqlanon.support.expressions import (
