@@ -118,7 +118,7 @@ def anonymize(
 ) -> None:
     """Find the best release of a table that meets the policy, audit it and publish it."""
     from sqlanon.cli.cost import measure_cost, measure_price
-    from sqlanon.cli.linked import anonymize_linked
+    from sqlanon.cli.linked import run_anonymize
     from sqlanon.cli.progress import show_progress
     from sqlanon.database import connect
     from sqlanon.disclosure.residual_risk import describe_narrowing, find_worst
@@ -134,7 +134,7 @@ def anonymize(
             "--dialect": dialect,
             "--keep-work": keep_work,
         }
-        anonymize_linked(loaded, refused, dry_run=dry_run, as_json=as_json, limits=Limits(memory_limit, threads))
+        run_anonymize(loaded, refused, dry_run=dry_run, as_json=as_json, limits=Limits(memory_limit, threads))
         return
     _refuse_output(loaded, export, dialect, dry_run)
     release, worst, price = None, None, None
@@ -602,7 +602,7 @@ def attack(
 ) -> None:
     """Run the published attacks on releases and count the affected rows."""
     from sqlanon import attacks
-    from sqlanon.cli.linked import attack_linked, refuse_linked_options
+    from sqlanon.cli.linked import refuse_linked_options, run_attack
     from sqlanon.cli.progress import show_progress
     from sqlanon.engines.limits import Limits
     from sqlanon.linked.targets.base import find_location
@@ -617,7 +617,7 @@ def attack(
         }
         refuse_linked_options(name, for_one_table)
         limits = Limits(memory_limit, threads)
-        attack_linked(locations[name], policy, with_sql=sql, as_json=as_json, limits=limits)
+        run_attack(locations[name], policy, with_sql=sql, as_json=as_json, limits=limits)
         return
     loaded = None if policy is None else load_policy(policy)
     with show_progress("attacking the releases"):
@@ -653,7 +653,7 @@ def report(
     threads: opt.Threads = None,
 ) -> None:
     """Write an HTML page about a release: its residual risks, and the transformation of each column."""
-    from sqlanon.cli.linked import refuse_linked_options, report_linked
+    from sqlanon.cli.linked import refuse_linked_options, run_report
     from sqlanon.engines.limits import Limits
     from sqlanon.linked.targets.base import find_location
 
@@ -661,7 +661,7 @@ def report(
     if not is_policy and (location := find_location(of)) is not None:
         refused = {"--set": settings, "--private": private, "--policy": policy, "--compare": compare}
         refuse_linked_options(of, refused)
-        if not report_linked(location, output, Limits(memory_limit, threads)):
+        if not run_report(location, output, Limits(memory_limit, threads)):
             raise typer.Exit(1)
         return
     subject = load_policy(Path(of), settings) if is_policy else of

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlanon.policy.linked import LinkedPolicy
 
 
-def anonymize_linked(
+def run_anonymize(
     policy: LinkedPolicy,
     options: Mapping[str, object],
     *,
@@ -60,10 +60,10 @@ def anonymize_linked(
 
 
 def _print_result(result: LinkedResult, release: LinkedRelease | None) -> None:
-    figures, released = result.to_dict(), result.persons - result.suppressed_persons
+    figures, released_persons = result.to_dict(), result.persons - result.suppressed_persons
     share = f" ({format_percent(result.suppressed_persons, result.persons)})" if result.suppressed_persons else ""
     suppressed = f"{result.suppressed_persons:,} suppressed{share}"
-    print_lines(f"{released:,} of {count_noun(result.persons, 'person')} released, {suppressed}")
+    print_lines(f"{released_persons:,} of {count_noun(result.persons, 'person')} released, {suppressed}")
     known = (
         "all child rows of a person"
         if result.policy.privacy.known == "all"
@@ -103,13 +103,11 @@ def print_linked_verification(verification: LinkedVerification) -> None:
     print_lines("verified" if verification.verified else "NOT verified")
 
 
-def attack_linked(
-    location: LinkedLocation, policy: Path | None, *, with_sql: bool, as_json: bool, limits: Limits
-) -> None:
+def run_attack(location: LinkedLocation, policy: Path | None, *, with_sql: bool, as_json: bool, limits: Limits) -> None:
     """Attack a release of several tables, and print what the attacker finds."""
     from sqlanon.cli.options import load_any_policy
     from sqlanon.cli.progress import show_progress
-    from sqlanon.linked.attack import attack_linked as attack_release
+    from sqlanon.linked.attack import attack_linked
     from sqlanon.linked.sentences import describe_known
     from sqlanon.policy.linked import LinkedPolicy
 
@@ -118,7 +116,7 @@ def attack_linked(
         message = "is a policy of one table, and the release has several: give the policy of the release"
         raise PolicyError([Problem("--policy", message)], "the command")
     with show_progress("attacking the release"):
-        attack = attack_release(location, loaded, limits)
+        attack = attack_linked(location, loaded, limits)
     if as_json:
         print_json(attack.to_dict())
         return
@@ -158,33 +156,39 @@ def print_linked_risk(risk: LinkedRisk, as_json: bool) -> None:
     if as_json:
         print_json(risk.to_dict())
         return
-    (_, persons), *others = risk.rows.items()
-    counts = ", ".join(f"{count_noun(count, 'row')} in {name}" for name, count in others)
+    (_, persons), *child_tables = risk.rows.items()
+    counts = ", ".join(f"{count_noun(count, 'row')} in {name}" for name, count in child_tables)
     print_lines(f"{count_noun(persons, 'person')}; {counts}")
     if risk.alone.persons < risk.persons:
         print_lines(f"figures of a random sample of {count_noun(risk.alone.persons, 'person')}")
     sources = list(risk.tables.items()) + ([("all tables", risk.together)] if len(risk.tables) > 1 else [])
-    known = [(describe_known(0), risk.alone)]
-    known += [(f"{describe_known(found.known)}, {name}", found) for name, matches in sources for found in matches]
+    attackers = [(describe_known(0), risk.alone)]
+    attackers += [
+        (f"{describe_known(matches.known)}, {name}", matches)
+        for name, source_matches in sources
+        for matches in source_matches
+    ]
     k = risk.policy.privacy.k
     rows = []
-    for label, found in known:
-        highest = format_percent(1 / found.fewest_matches if found.fewest_matches else 0.0, 1)
-        counts_of = [format_count(count, found.persons) for count in (found.unique_persons, found.persons_below_k)]
-        rows.append([label, *counts_of, highest, format_percent(found.average_risk, 1)])
+    for label, matches in attackers:
+        highest = format_percent(1 / matches.fewest_matches if matches.fewest_matches else 0.0, 1)
+        counts_of = [
+            format_count(count, matches.persons) for count in (matches.unique_persons, matches.persons_below_k)
+        ]
+        rows.append([label, *counts_of, highest, format_percent(matches.average_risk, 1)])
     print_table(["known of a person", "unique", f"fewer than {k} match", "highest risk", "average risk"], rows)
-    below_k = format_count(risk.required.persons_below_k, risk.required.persons)
+    below_k = format_count(risk.matches_of_policy.persons_below_k, risk.matches_of_policy.persons)
     attacker = f"an attacker who knows {describe_known(risk.policy.privacy.known)}"
     print_lines(f"persons below k = {k} for {attacker}: {below_k}")
 
 
-def report_linked(location: LinkedLocation, output: Path, limits: Limits) -> bool:
+def run_report(location: LinkedLocation, output: Path, limits: Limits) -> bool:
     """Write the report of a release of several tables; return whether the release is verified."""
     from sqlanon.cli.progress import show_progress
-    from sqlanon.linked.report import report_linked as write_report
+    from sqlanon.linked.report import report_linked
 
     with show_progress("verifying the release"):
-        verified = write_report(location, output, limits).verified
+        verified = report_linked(location, output, limits).verified
     print_lines(f"{output.absolute()}: {'the policy holds' if verified else 'NOT verified'}")
     return verified
 

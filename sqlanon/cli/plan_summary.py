@@ -35,7 +35,7 @@ def format_linked_plan(policy: LinkedPolicy, plan: Plan) -> str:
     lines = []
     for label, text in _describe_linked_policy(policy, plan):
         lines += _wrap(f"{label}:", text)
-    for section in policy.tables:
+    for section in policy.ordered_tables:
         table_policy, parent = policy.policy_of(section), policy.parent_of(section)
         key = f", key {', '.join(section.key)}" if section.key else ""
         belongs = f"persons by {', '.join(section.person)}"

@@ -100,7 +100,7 @@ class LinkedResult:
 
     def recoding(self) -> LinkedRecoding:
         """Makes the released rows."""
-        self.task.peeling.find(self.levels, self.task.allowed_persons, self.task.allowed_rows)
+        self.task.peeling.suppress_rows_and_persons(self.levels, self.task.allowed_persons, self.task.allowed_rows)
         return LinkedRecoding(self.records, self.levels, self.task.peeling.snapshot)
 
     @property
@@ -132,16 +132,17 @@ class LinkedResult:
 
     def _table_figures(self, t: int, table: LinkedTable) -> dict[str, Any]:
         suppressed, losses, levels = self._suppressed_rows(t), self._losses(), list(self.generalization.values())
-        weights = {i: self.records.weights[i] for i in table.own}
+        weights = {i: self.records.weights[i] for i in table.attribute_numbers}
         total = sum(weights.values())
         return {
             "rows": table.rows,
             "released_rows": table.rows - suppressed,
             "suppressed_rows": suppressed,
             "generalization": {
-                name: levels[i] for name, i in zip(table.policy.generalized_attributes, table.own, strict=True)
+                name: levels[i]
+                for name, i in zip(table.policy.generalized_attributes, table.attribute_numbers, strict=True)
             },
-            "loss": sum(weights[i] * losses[i] for i in table.own) / total if total else 0.0,
+            "loss": sum(weights[i] * losses[i] for i in table.attribute_numbers) / total if total else 0.0,
         }
 
 
@@ -217,8 +218,8 @@ def anonymize_linked(
 def _infeasible_error(task: LinkedTask, stopped: str = "") -> InfeasibleError:
     """The error of a search without a result, with the persons whom the highest generalization suppresses."""
     records, privacy = task.records, task.records.policy.privacy
-    support = task.peeling.peel(records.lattice.top, records.persons)
-    suppressed, allowed = support.suppressed_persons, task.allowed_persons
+    peeling_result = task.peeling.suppress_persons(records.lattice.top, records.persons)
+    suppressed, allowed = peeling_result.suppressed_persons, task.allowed_persons
     known = "all child rows" if privacy.known == "all" else f"{privacy.known} child rows"
     found = "no generalization meets the policy" if not stopped else f"the search stopped at {stopped}"
     message = (

@@ -71,7 +71,7 @@ _COMBINATIONS = {
     """),
 }
 
-_WEAK = template("""
+_UNSUPPORTED = template("""
     WITH combinations AS MATERIALIZED (:combinations),
     unsupported AS (SELECT class_id, :keys FROM combinations AS c GROUP BY class_id, :keys HAVING count(*) < :k)
     SELECT DISTINCT c.person, c.class_id
@@ -86,7 +86,7 @@ _SMALL_CLASSES = template("""
 """)
 
 # Only classes that have lost persons can have others who cannot stay.
-_WEAK_OF_CHANGED = template("""
+_UNSUPPORTED_OF_CHANGED = template("""
     WITH changed AS (SELECT DISTINCT class_id FROM :removed AS removed),
     changed_members AS MATERIALIZED (
         SELECT m.person, m.class_id FROM :members AS m SEMI JOIN changed USING (class_id)
@@ -94,7 +94,7 @@ _WEAK_OF_CHANGED = template("""
     changed_items AS MATERIALIZED (
         SELECT i.person, i.class_id, i.item FROM :items AS i SEMI JOIN changed USING (class_id)
     )
-    SELECT DISTINCT person, class_id FROM (:weak) AS weak
+    SELECT DISTINCT person, class_id FROM (:unsupported) AS unsupported
 """)
 
 _NUMBERED_SIGNATURES = template("""
@@ -144,22 +144,26 @@ class ClassSupport:
         self.peel_classes(members)
         known_rows = subquery(self._known_rows(members, levels), "known_rows")
         items = self.create("class_items", _ITEMS(known_rows=known_rows, known=self.known))
-        removed = self.create("weak_members_0", template("SELECT * FROM :m AS m LIMIT 0")(m=members))
+        removed = self.create("unsupported_members_0", template("SELECT * FROM :m AS m LIMIT 0")(m=members))
         for size in range(1, self.known + 1):  # the smallest first: they are few, and leave fewer to combine
             slots = self._count_slots(size)
             for slot in range(slots):
-                weak = self.create("weak_members", _find_weak(size, members, items, self.k, slots, slot))
-                if self._remove(weak, members, items):
-                    self.snapshot.runner.add(removed, template("SELECT * FROM :w AS w")(w=weak))
+                unsupported = self.create(
+                    "unsupported_members", _find_unsupported(size, members, items, self.k, slots, slot)
+                )
+                if self._remove(unsupported, members, items):
+                    self.snapshot.runner.add(removed, template("SELECT * FROM :u AS u")(u=unsupported))
         changed_members, changed_items = (exp.to_table(f'"changed_{name}"') for name in ("members", "items"))
-        place = 1
+        parity = 1
         while self.snapshot.count(removed):
             sizes = range(self.known + 1)
-            found = union_all(*(_find_weak(size, changed_members, changed_items, self.k) for size in sizes))
-            query = _WEAK_OF_CHANGED(removed=removed, members=members, items=items, weak=found)
-            removed = self.create(f"weak_members_{place}", query)
+            combinations = union_all(
+                *(_find_unsupported(size, changed_members, changed_items, self.k) for size in sizes)
+            )
+            query = _UNSUPPORTED_OF_CHANGED(removed=removed, members=members, items=items, unsupported=combinations)
+            removed = self.create(f"unsupported_members_{parity}", query)
             self._remove(removed, members, items)
-            place = 1 - place
+            parity = 1 - parity
 
     def _count_slots(self, size: int) -> int:
         """The number of parts in which combinations of a size are counted, so that each fits in memory."""
@@ -170,14 +174,14 @@ class ClassSupport:
 
     def peel_classes(self, members: exp.Table) -> None:
         """Delete the persons in classes of fewer than k."""
-        self._remove(self.create("weak_members", _SMALL_CLASSES(members=members, k=self.k)), members)
+        self._remove(self.create("unsupported_members", _SMALL_CLASSES(members=members, k=self.k)), members)
 
-    def _remove(self, weak: exp.Table, *tables: exp.Table) -> int:
+    def _remove(self, persons: exp.Table, *tables: exp.Table) -> int:
         """Delete persons from tables; return their number."""
-        removed = self.snapshot.count(weak)
+        removed = self.snapshot.count(persons)
         if removed:
             for rows in tables:
-                self.delete_persons(rows, weak)
+                self.delete_persons(rows, persons)
         return removed
 
     def delete_persons(self, rows: exp.Table, persons: exp.Table) -> None:
@@ -198,7 +202,7 @@ class ClassSupport:
         parts: list[exp.Query] = []
         offset = 0
         for position, table in enumerate(self.snapshot.records.tables[1:], 1):
-            code, count = self._pack(table.known, table)
+            code, count = self._pack(table.known_row_attributes, table)
             known_row = cast(code, "BIGINT") + number(offset)
             rows = self.snapshot.released_rows(position)
             parts.append(_KNOWN_ROWS(known_row=known_row, rows=rows, members=members, levels=levels))
@@ -237,28 +241,30 @@ class ClassSupport:
             if table.parent is not None and table.parent.is_person_table:
                 name = f"rows_{position}"
                 query = query.select(as_column(col("signatures", name), name), copy=False)
-                listed = subquery(self._listed_children(position, members, levels), name)
+                child_signatures = subquery(self._child_signatures(position, members, levels), name)
                 on = col("person", "owner").eq(col("parent", name))
-                query = query.join(listed, on=on, join_type="left", copy=False)
+                query = query.join(child_signatures, on=on, join_type="left", copy=False)
                 lists.append(col(name))
         return query, lists or [number(0)]
 
-    def _listed_children(self, position: int, members: exp.Table, levels: exp.Table) -> exp.Select:
+    def _child_signatures(self, position: int, members: exp.Table, levels: exp.Table) -> exp.Select:
         """By parent row, the sorted signatures of its rows in a table: ``parent`` and ``signatures``."""
-        listed = template("SELECT parent, list_sort(list(signature)) AS signatures FROM :rows AS rows GROUP BY parent")
-        return listed(rows=subquery(self._row_signatures(position, members, levels), "rows"))
+        list_signatures = template(
+            "SELECT parent, list_sort(list(signature)) AS signatures FROM :rows AS rows GROUP BY parent"
+        )
+        return list_signatures(rows=subquery(self._row_signatures(position, members, levels), "rows"))
 
     def _row_signatures(self, position: int, members: exp.Table, levels: exp.Table) -> exp.Select:
         """``parent`` and ``signature``: a number for each distinct row of a table with its nested child rows."""
         tables = self.snapshot.records.tables
-        code, _ = self._pack(tables[position].own, tables[position])
+        code, _ = self._pack(tables[position].attribute_numbers, tables[position])
         query = template("""
             SELECT r.row, r.parent, :code::BIGINT AS code
             FROM :rows AS r
             JOIN :members AS m ON r.person = m.person
             JOIN :levels AS v ON m.class_id = v.class_id
         """)(code=code, rows=self.snapshot.released_rows(position), members=members, levels=levels)
-        children = [child for child, other in enumerate(tables) if other.parent is tables[position]]
+        children = [i for i, child in enumerate(tables) if child.parent is tables[position]]
         if not children:
             return template("SELECT parent, code AS signature FROM :rows AS rows")(rows=query)
         nested = template("SELECT rows.parent, rows.code FROM :rows AS rows")(rows=query)
@@ -266,15 +272,19 @@ class ClassSupport:
         for child in children:
             name = f"rows_{child}"
             nested = nested.select(as_column(col("signatures", name), name), copy=False)
-            listed = subquery(self._listed_children(child, members, levels), name)
-            nested = nested.join(listed, on=col("row", "rows").eq(col("parent", name)), join_type="left", copy=False)
+            child_signatures = subquery(self._child_signatures(child, members, levels), name)
+            nested = nested.join(
+                child_signatures, on=col("row", "rows").eq(col("parent", name)), join_type="left", copy=False
+            )
             lists.append(name)
         rank = dense_rank([col("code", "nested"), *cols(lists, "nested")], "BIGINT")
         ranked = template("SELECT parent, :rank AS signature FROM :nested AS nested")
         return ranked(rank=rank, nested=subquery(nested, "nested"))
 
 
-def _find_weak(size: int, members: exp.Table, items: exp.Table, k: int, slots: int = 1, slot: int = 0) -> exp.Select:
+def _find_unsupported(
+    size: int, members: exp.Table, items: exp.Table, k: int, slots: int = 1, slot: int = 0
+) -> exp.Select:
     """The persons with a combination of this size that fewer than k persons of their class support.
 
     With several slots, of the combinations whose first item is in one of them.
@@ -287,4 +297,4 @@ def _find_weak(size: int, members: exp.Table, items: exp.Table, k: int, slots: i
     if slots > 1:
         in_slot = fragment("(a.item // 4 + a.class_id) % :slots = :slot")
         combinations = combinations.where(in_slot(slots=slots, slot=slot), copy=False)
-    return _WEAK(combinations=combinations, keys=cols(keys), k=k, same=same)
+    return _UNSUPPORTED(combinations=combinations, keys=cols(keys), k=k, same=same)

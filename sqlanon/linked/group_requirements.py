@@ -18,7 +18,7 @@ from sqlanon.requirements.base import ClassCondition
 from sqlanon.support.expressions import as_column, col, cols, subquery, template, union_all
 
 
-def persons_of_violating_groups(
+def violating_persons(
     condition: ClassCondition, members: exp.Query, keys: Sequence[str], sensitive: exp.Expr
 ) -> exp.Select:
     """The persons in groups that violate a condition.
@@ -73,11 +73,11 @@ class GroupRequirements:
                 records.runner.create_table(tables[place], values)
             self.conditions.append((requirement.condition, tables[place]))
 
-    def weak_persons(self, groups: Sequence[tuple[exp.Query, Sequence[str]]]) -> exp.Select:
+    def persons_of_violating_groups(self, groups: Sequence[tuple[exp.Query, Sequence[str]]]) -> exp.Select:
         """The persons in groups that violate a requirement; ``groups`` are members with their keys."""
         parts = [
             template("SELECT person FROM :persons AS persons")(
-                persons=subquery(persons_of_violating_groups(condition, members.copy(), keys, sensitive))
+                persons=subquery(violating_persons(condition, members.copy(), keys, sensitive))
             )
             for condition, sensitive in self.conditions
             for members, keys in groups
@@ -97,4 +97,4 @@ def _source_values(linked: LinkedTable, name: str) -> exp.Select:
     owner = "own" if linked.parent is None else "parent"
     column = linked.columns.by_attribute[name]
     output = [col("person", owner), as_column(col(column, "child"), "value")]
-    return linked.joined().select(*output, copy=False)
+    return linked.select_linked_rows().select(*output, copy=False)

@@ -50,32 +50,32 @@ class LinkedLedger:
 
     records: LinkedRecords
     catalog: Path
-    place: Path
+    location: Path
     run_ids: Mapping[str, str] = field(default_factory=dict)
     details: dict[str, RecordedDetails] = field(default_factory=dict)
     persons_digest: str = ""
-    _others: list[tuple[Publication, str]] = field(default_factory=list)
+    _same_person_releases: list[tuple[Publication, str]] = field(default_factory=list)
     _exports: list[str] = field(default_factory=list)
-    _read: frozenset[tuple[str, Path]] = frozenset()
+    _read_publications: frozenset[tuple[str, Path]] = frozenset()
 
     @property
     def engine(self) -> DuckDBEngine:
         """The engine that opens the catalog."""
         return self.records.tables[0].run.engine
 
-    def begin(self) -> None:
+    def find_related_releases(self) -> None:
         """Find other releases of the same persons, and sample the sources."""
         if not self.catalog.exists():
             with catalog.open_catalog(self.engine, self.catalog):
                 read_or_create_secret(self.engine)
         history = read_ledger(self.engine, self.catalog, Reach())
         self.run_ids = {linked.name: uuid4().hex for linked in self.records.tables}
-        self._read = frozenset((record.run_id, record.path) for record in history.publications)
-        others = [record for record in history.publications if record.path != self.place]
+        self._read_publications = frozenset((record.run_id, record.path) for record in history.publications)
+        others = [record for record in history.publications if record.path != self.location]
         for linked in self.records.tables:
             policy = _policy_with_person(linked)
             people = SourcePeople(linked.run, policy)
-            self._others += self._find_same_persons(linked, policy, people, history, others)
+            self._same_person_releases += self._find_same_persons(linked, policy, people, history, others)
             run_id = self.run_ids[linked.name]
             sample = sample_source(linked.run, policy, history.secret, run_id, linked.rows)
             samples = [sample.rows_for(run_id) for sample in people.samples(history.secret)]
@@ -87,7 +87,7 @@ class LinkedLedger:
         """Refuse the release beside others of the same persons, unless they have the same rows of each."""
         self.persons_digest = persons_digest
         refusals = dict[str, str]()
-        for record, reason in self._others:
+        for record, reason in self._same_person_releases:
             if not (record.linked and record.digest == persons_digest):
                 refusals.setdefault(f"{format_location(record.path)}, of {record.published_at:%Y-%m-%d %H:%M}", reason)
         for name in self._exports:
@@ -127,7 +127,7 @@ class LinkedLedger:
             settle_intents(self.engine, self.catalog, Reach())
             with catalog.open_catalog(self.engine, self.catalog):
                 current = {(record.run_id, record.path) for record in read_current_publications(self.engine)}
-                if current - self._read - {key for key in current if key[1] == self.place}:
+                if current - self._read_publications - {key for key in current if key[1] == self.location}:
                     raise ReleaseError("another release was published with this catalog meanwhile: publish again")
                 catalog.insert_records(self.engine, "releases", *self._rows(manifest, sha256, now))
                 for name, run_id in self.run_ids.items():
@@ -140,7 +140,7 @@ class LinkedLedger:
             self._end(
                 """
                 UPDATE sqlanon_catalog.sqlanon.releases SET replaced_at = :now::TIMESTAMP, intended_at = NULL
-                WHERE path = :place AND replaced_at IS NULL AND NOT run_id IN (:runs)
+                WHERE path = :location AND replaced_at IS NULL AND NOT run_id IN (:runs)
                 """,
                 "UPDATE sqlanon_catalog.sqlanon.releases SET intended_at = NULL WHERE run_id IN (:runs)",
             )
@@ -150,7 +150,7 @@ class LinkedLedger:
         values: dict[str, Any] = {
             "runs": [text(run_id) for run_id in self.run_ids.values()],
             "now": str(datetime.now(timezone.utc).replace(tzinfo=None)),
-            "place": str(self.place),
+            "location": str(self.location),
         }
         with catalog.open_catalog(self.engine, self.catalog):
             for statement in statements:
@@ -164,7 +164,7 @@ class LinkedLedger:
             {
                 "run_id": self.run_ids[claims.name],
                 "published_at": manifest.published_at,
-                "path": str(self.place),
+                "path": str(self.location),
                 "table_name": claims.name,
                 "released_rows": claims.released_rows,
                 "digest": self.persons_digest,

@@ -298,8 +298,8 @@ class MatchingRun:
             if visible.parent is None:
                 continue
             position = as_column(cast(number(i), "TINYINT"), "position")
-            own_rows = subquery(_known_rows(i, tables, rows), "r")
-            known.append(select([col("person"), position, col("known_row")], own_rows))
+            known_rows = subquery(_known_rows(i, tables, rows), "r")
+            known.append(select([col("person"), position, col("known_row")], known_rows))
             if tables[visible.parent].parent is None:
                 whole_row = as_column(col("whole_row"), "known_row")
                 person = as_column(col("parent_key"), "person")
@@ -448,7 +448,7 @@ def source_tables(tables: Sequence[LinkedTable], levels: Levels | None = None) -
 
 
 def _source_rows(bound: LinkedTable, levels: Levels | None) -> exp.Select:
-    query = bound.joined()
+    query = bound.select_linked_rows()
     nothing: exp.Expr = cast(exp.null(), "INTEGER")
     row_key = col("row", "own") if bound.key else nothing
     parent_key = nothing.copy() if bound.parent is None else col("row", "parent")
@@ -458,7 +458,7 @@ def _source_rows(bound: LinkedTable, levels: Levels | None) -> exp.Select:
     for i, column in enumerate(bound.columns.generalized):
         value: exp.Expr = col(column, "child")
         if levels is not None:
-            attribute, level = bound.attributes[i], levels[bound.own[i]]
+            attribute, level = bound.attributes[i], levels[bound.attribute_numbers[i]]
             if level == attribute.height and level >= attribute.lowest_labelled:
                 value = text(bound.hierarchies[i].top or "")
             elif attribute.has_inner_labels(level):

@@ -73,12 +73,12 @@ _MOVES = template("""
             a.level,
             s.next_level,
             s.gain,
-            row_number() OVER (PARTITION BY a.class_id ORDER BY s.rank) AS place
+            row_number() OVER (PARTITION BY a.class_id ORDER BY s.rank) AS rank
         FROM :attributes AS a
         JOIN :steps AS s ON a.attribute = s.attribute AND a.level = s.level
         WHERE NOT a.is_final AND NOT a.has_failed
     ) AS possible
-    WHERE place = 1
+    WHERE rank = 1
 """)
 
 # The persons of classes that take a step, in the classes that it leads to.
@@ -102,18 +102,18 @@ _TRIAL_LEVELS = template("""
 _LEVEL = fragment("max(CASE WHEN attribute = :i THEN level END)::TINYINT")
 _LOWERED = fragment("CASE WHEN v.attribute = :i THEN v.next_level ELSE :former END")
 
-_STAYING = template("""
+_STAYERS = template("""
     SELECT t.person, t.parent_class AS class_id
     FROM :trials AS t
     ANTI JOIN :followers AS f ON t.person = f.person
     WHERE :of_classes
 """)
 
-_COUNTED = template("""
+_STEP_COUNTS = template("""
     SELECT
         t.parent_class,
         count(f.person) AS following,
-        count(*) - count(f.person) - count(s.person) AS without_place
+        count(*) - count(f.person) - count(s.person) AS unassigned
     FROM :trials AS t
     LEFT JOIN :followers AS f ON t.person = f.person
     LEFT JOIN :stayers AS s ON t.person = s.person
@@ -121,7 +121,7 @@ _COUNTED = template("""
 """)
 
 # Of each class in which persons have no place, the smallest of several new classes.
-_RETURNING = template("""
+_RETURNING_CLASSES = template("""
     WITH sizes AS (
         SELECT t.parent_class, f.class_id, count(*) AS persons, count(*) OVER (PARTITION BY t.parent_class) AS classes
         FROM :followers AS f
@@ -132,32 +132,32 @@ _RETURNING = template("""
     FROM (
         SELECT
             sizes.*,
-            row_number() OVER (PARTITION BY sizes.parent_class ORDER BY sizes.persons, sizes.class_id) AS place
+            row_number() OVER (PARTITION BY sizes.parent_class ORDER BY sizes.persons, sizes.class_id) AS rank
         FROM sizes
-        JOIN :counted AS c ON sizes.parent_class = c.parent_class
-        WHERE c.without_place > 0 AND sizes.classes > 1
+        JOIN :step_counts AS c ON sizes.parent_class = c.parent_class
+        WHERE c.unassigned > 0 AND sizes.classes > 1
     ) AS ordered
-    WHERE place = 1
+    WHERE rank = 1
 """)
 
 # Steps are taken if nobody is without a place, or if the limit allows to suppress these persons, the best steps first.
-_TAKEN = template("""
+_TAKEN_STEPS = template("""
     WITH gains AS (
-        SELECT c.parent_class, c.following, c.without_place, v.gain * c.following AS gain
-        FROM :counted AS c
+        SELECT c.parent_class, c.following, c.unassigned, v.gain * c.following AS gain
+        FROM :step_counts AS c
         JOIN :moves AS v ON c.parent_class = v.class_id
         WHERE c.following > 0
     ),
     costly AS (
         SELECT
             parent_class,
-            sum(without_place) OVER (
-                ORDER BY gain / without_place DESC, parent_class ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            sum(unassigned) OVER (
+                ORDER BY gain / unassigned DESC, parent_class ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
             ) AS suppressed
         FROM gains
-        WHERE without_place > 0 AND gain >= without_place
+        WHERE unassigned > 0 AND gain >= unassigned
     )
-    SELECT parent_class FROM gains WHERE without_place = 0
+    SELECT parent_class FROM gains WHERE unassigned = 0
     UNION ALL
     SELECT parent_class FROM costly WHERE suppressed <= :allowed
 """)
@@ -213,8 +213,8 @@ class Mondrian:
     It begins with what the snapshot of the task keeps at the levels of a start, which has a number.
     """
 
-    def __init__(self, task: LinkedTask, start: Levels, number_of_start: int, allowed: int) -> None:
-        self.task, self.records, self.start, self.number = task, task.records, start, number_of_start
+    def __init__(self, task: LinkedTask, start: Levels, start_index: int, allowed: int) -> None:
+        self.task, self.records, self.start, self.number = task, task.records, start, start_index
         self.support = ClassSupport(task.peeling.snapshot, task.peeling.snapshot.k, task.peeling.known)
         self.rounds = 0
         self.allowed = allowed
@@ -241,12 +241,12 @@ class Mondrian:
                 self._take_steps(moves)
                 waiting = self.support.snapshot.count(moves)
                 self.task.progress(waiting, self.rounds, None)
-        snapshot, number_of_start = self.support.snapshot, self.number
+        snapshot, start_index = self.support.snapshot, self.number
         everything = template("SELECT * FROM :rows AS rows")
-        self.levels = self.support.create(f"class_levels_{number_of_start}", self._levels(self.attributes))
-        self.members = self.support.create(f"class_members_{number_of_start}", everything(rows=self.members))
+        self.levels = self.support.create(f"class_levels_{start_index}", self._levels(self.attributes))
+        self.members = self.support.create(f"class_members_{start_index}", everything(rows=self.members))
         suppressed = everything(rows=snapshot.suppressed_rows)
-        self.suppressed_rows = self.support.create(f"class_suppressed_{number_of_start}", suppressed)
+        self.suppressed_rows = self.support.create(f"class_suppressed_{start_index}", suppressed)
         self.support.drop_all_except(self.levels, self.members, self.suppressed_rows)
 
     # --- The start
@@ -313,7 +313,7 @@ class Mondrian:
         former = create("former_levels", self._levels(moving))
         persons = self.records.tables[0].records
         trials = create(
-            "trial_members", _TRIALS(members=self.members, moves=moves, persons=persons, code=self._new_code())
+            "trial_members", _TRIALS(members=self.members, moves=moves, persons=persons, code=self._dividing_code())
         )
         names = [f"level_{i}" for i in range(len(self.records.names))]
         levels = [as_column(_LOWERED(i=i, former=col(name, "f")), name) for i, name in enumerate(names)]
@@ -324,25 +324,27 @@ class Mondrian:
             followers = create("followers", template("SELECT person, class_id FROM :trials AS t")(trials=trials))
             support.peel(followers, trial_levels)
         stayers = self._keep_stayers("stayers", trials, followers, former, exp.true())
-        counted = create("counted", _COUNTED(trials=trials, followers=followers, stayers=stayers))
+        step_counts = create("step_counts", _STEP_COUNTS(trials=trials, followers=followers, stayers=stayers))
         for _ in range(_RETURNS):
-            returning = create("returning", _RETURNING(followers=followers, trials=trials, counted=counted))
+            returning = create(
+                "returning", _RETURNING_CLASSES(followers=followers, trials=trials, step_counts=step_counts)
+            )
             if not support.snapshot.count(returning):
                 break
-            self._return(returning, trials, followers, stayers, former)
-            counted = create("counted", _COUNTED(trials=trials, followers=followers, stayers=stayers))
-        taken = create("taken", _TAKEN(counted=counted, moves=moves, allowed=self.allowed))
+            self._return_smallest_classes(returning, trials, followers, stayers, former)
+            step_counts = create("step_counts", _STEP_COUNTS(trials=trials, followers=followers, stayers=stayers))
+        taken = create("taken", _TAKEN_STEPS(step_counts=step_counts, moves=moves, allowed=self.allowed))
         suppressed = template(
-            "SELECT coalesce(sum(without_place), 0) FROM :counted AS c SEMI JOIN :taken AS taken USING (parent_class)"
+            "SELECT coalesce(sum(unassigned), 0) FROM :step_counts AS c SEMI JOIN :taken AS taken USING (parent_class)"
         )
-        self.allowed -= self._fetch(suppressed(counted=counted, taken=taken))
-        self._commit(moves, trials, followers, stayers, taken)
+        self.allowed -= self._fetch(suppressed(step_counts=step_counts, taken=taken))
+        self._store_classes(moves, trials, followers, stayers, taken)
 
     def _keep_stayers(
         self, target: str, trials: exp.Table, followers: exp.Table, former: exp.Table, of_classes: exp.Expr
     ) -> exp.Table:
         """The persons who do not follow, and can stay at the former levels."""
-        query = _STAYING(trials=trials, followers=followers, of_classes=of_classes)
+        query = _STAYERS(trials=trials, followers=followers, of_classes=of_classes)
         stayers = self.support.create(target, query)
         if self.support.known == "all":  # the persons of a class have the same signature at the former levels
             self.support.peel_classes(stayers)
@@ -350,7 +352,7 @@ class Mondrian:
             self.support.peel(stayers, former)
         return stayers
 
-    def _return(
+    def _return_smallest_classes(
         self, returning: exp.Table, trials: exp.Table, followers: exp.Table, stayers: exp.Table, former: exp.Table
     ) -> None:
         """Let new classes stay behind."""
@@ -366,26 +368,26 @@ class Mondrian:
         again = self._keep_stayers("stayers_again", trials, followers, former, of_classes)
         runner.add(stayers, template("SELECT person, class_id FROM :again AS a")(again=again))
 
-    def _commit(
+    def _store_classes(
         self, moves: exp.Table, trials: exp.Table, followers: exp.Table, stayers: exp.Table, taken: exp.Table
     ) -> None:
-        create, place = self.support.create, self.rounds % 2
+        create, parity = self.support.create, self.rounds % 2
         query = _ARRIVALS(followers=followers, trials=trials, taken=taken, last_class=self.last_class)
         arrivals = create("arrivals", query)
         query = _NEXT_MEMBERS(members=self.members, taken=taken, stayers=stayers, arrivals=arrivals)
-        members = create(f"members_{place}", query)
+        members = create(f"members_{parity}", query)
         query = _NEXT_ATTRIBUTES(
             arrivals=arrivals, next_members=members, attributes=self.attributes, moves=moves, taken=taken
         )
-        self.attributes = create(f"class_attributes_{place}", query)
+        self.attributes = create(f"class_attributes_{parity}", query)
         self.members = members
         last = template("SELECT coalesce(max(class_id), :last) FROM :arrivals AS a")
         self.last_class = self._fetch(last(arrivals=arrivals, last=self.last_class))
 
-    def _new_code(self) -> exp.Expr:
+    def _dividing_code(self) -> exp.Expr:
         """What divides the persons ``r`` of a class at a step ``v``: their codes of an attribute of their own."""
         code = exp.Case(this=col("attribute", "v"), default=number(0))
-        for i in self.records.tables[0].own:
+        for i in self.records.tables[0].attribute_numbers:
             at_level = exp.Case(this=col("next_level", "v"), default=number(0))
             for level in range(self.records.attributes[i].height):
                 at_level = at_level.when(number(level), col(code_column(i, level), "r"), copy=False)
@@ -442,10 +444,13 @@ def divide_persons(task: LinkedTask) -> LinkedClasses | None:
     outcome = optimal(task.lattice)
     starts = dict.fromkeys(levels for levels in (outcome.levels, task.records.lattice.top) if levels is not None)
     best: LinkedClasses | None = None
-    for number_of_start, start in enumerate(starts):
-        kept = task.peeling.find(start, task.allowed_persons, task.allowed_rows)
-        if kept.is_complete and task.allowed_persons >= kept.suppressed_persons < task.records.persons:
-            mondrian = Mondrian(task, start, number_of_start, task.allowed_persons - kept.suppressed_persons)
+    for start_index, start in enumerate(starts):
+        peeling_result = task.peeling.suppress_rows_and_persons(start, task.allowed_persons, task.allowed_rows)
+        if (
+            peeling_result.is_complete
+            and task.allowed_persons >= peeling_result.suppressed_persons < task.records.persons
+        ):
+            mondrian = Mondrian(task, start, start_index, task.allowed_persons - peeling_result.suppressed_persons)
             mondrian.run()
             classes = _measure_classes(task.records, mondrian)
             if best is None or classes.score < best.score * (1 - 1e-12):
@@ -469,13 +474,13 @@ def _measure_classes(records: LinkedRecords, mondrian: Mondrian) -> LinkedClasse
         of_members = template("SELECT count(*) FROM :rows AS r SEMI JOIN :members AS m USING (person)")
         released = int(rows(of_members(rows=relation, members=mondrian.members))[0][0])
         released_rows.append(released)
-        for i in table.own:
+        for i in table.attribute_numbers:
             query = _level_figures(records, mondrian, i, relation)
             figures = {int(level): float(leaf_sum) for level, leaf_sum in rows(query)}
             used.append(tuple(sorted(figures)) or (mondrian.start[i],))
             span = max(records.hierarchies[i].leaves - 1, 1)
             losses.append((math.fsum(figures.values()) / span + table.rows - released) / max(table.rows, 1))
-    counted = template("SELECT count(DISTINCT class_id) FROM :members AS m")(members=mondrian.members)
+    class_count = template("SELECT count(DISTINCT class_id) FROM :members AS m")(members=mondrian.members)
     weights = records.weights
     return LinkedClasses(
         mondrian.levels,
@@ -486,7 +491,7 @@ def _measure_classes(records: LinkedRecords, mondrian: Mondrian) -> LinkedClasse
         tuple(used),
         tuple(losses),
         tuple(released_rows),
-        int(rows(counted)[0][0]),
+        int(rows(class_count)[0][0]),
         mondrian.rounds,
     )
 

@@ -40,8 +40,8 @@ _PART = template("""
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What can stay at a generalization."""
+class PeelingResult:
+    """The numbers of persons and rows that are suppressed at a generalization."""
 
     suppressed_persons: int
     suppressed_rows: int = 0
@@ -61,31 +61,31 @@ class Peeling:
         self.requirements = GroupRequirements(records)
         self.snapshot = Snapshot(records, k, known)
         work = records.tables[0].run.work
-        self._weak, self._weakened = work("weak_persons"), work("weakened_persons")
+        self._unsupported, self._newly_unsupported = work("unsupported_persons"), work("newly_unsupported_persons")
 
     @property
     def kept_persons(self) -> exp.Table:
         """The persons who stay."""
         return self.snapshot.kept_persons
 
-    def find(self, levels: Levels, allowed_persons: int, allowed_rows: int) -> Kept:
+    def suppress_rows_and_persons(self, levels: Levels, allowed_persons: int, allowed_rows: int) -> PeelingResult:
         """Find what can stay; stop once more than the allowed number of persons is removed.
 
         If suppressing rows leaves too few persons, only persons are suppressed.
         """
         if not allowed_rows:
-            return self.peel(levels, allowed_persons)
+            return self.suppress_persons(levels, allowed_persons)
         snapshot = self.snapshot
         snapshot.start(levels, suppresses_rows=True)
         least = self._least_suppressed(allowed_rows)
         if least > allowed_persons:
-            return Kept(least, is_complete=False, least_suppressed=least)
+            return PeelingResult(least, is_complete=False, least_suppressed=least)
         rows = RowSuppression(snapshot)
         if rows.suppress(allowed_rows):
             while True:
                 snapshot.restore_persons()
-                kept = self.peel_persons(allowed_persons)
-                if not kept.is_complete or kept.suppressed_persons > allowed_persons:
+                peeling_result = self.peel_snapshot(allowed_persons)
+                if not peeling_result.is_complete or peeling_result.suppressed_persons > allowed_persons:
                     break
                 if not rows.restore():
                     own = template("SELECT row FROM :suppressed AS s SEMI JOIN (:rows) AS r USING (position, row)")
@@ -94,9 +94,9 @@ class Peeling:
                     )
                     of_kept = kept_rows(known_rows=snapshot.all_known_rows, kept=self.kept_persons)
                     count = snapshot.count(subquery(own(suppressed=snapshot.suppressed_rows, rows=of_kept)))
-                    return Kept(kept.suppressed_persons, count, least_suppressed=least)
-        kept = self.peel(levels, allowed_persons)
-        return replace(kept, least_suppressed=least)
+                    return PeelingResult(peeling_result.suppressed_persons, count, least_suppressed=least)
+        peeling_result = self.suppress_persons(levels, allowed_persons)
+        return replace(peeling_result, least_suppressed=least)
 
     def _least_suppressed(self, allowed_rows: int) -> int:
         """The fewest persons that any choice of rows suppresses, here and at every lower generalization.
@@ -106,8 +106,8 @@ class Peeling:
         most the allowed number of them.
         """
         snapshot = self.snapshot
-        snapshot.find_weak_persons(0, self._weak)
-        small = snapshot.remove(self._weak)
+        snapshot.find_unsupported_persons(0, self._unsupported)
+        small = snapshot.remove(self._unsupported)
         query = template("""
             WITH rows AS (
                 SELECT r.person, kept.class_id, r.known_row
@@ -138,36 +138,36 @@ class Peeling:
         )
         return small + int(snapshot.runner.engine.rows(query_)[0][0])
 
-    def peel(self, levels: Levels, allowed_persons: int) -> Kept:
+    def suppress_persons(self, levels: Levels, allowed_persons: int) -> PeelingResult:
         """Find the persons who can stay with all their rows; stop once more than the allowed number is removed."""
         self.snapshot.start(levels)
-        return self.peel_persons(allowed_persons)
+        return self.peel_snapshot(allowed_persons)
 
-    def peel_persons(self, allowed_persons: int) -> Kept:
+    def peel_snapshot(self, allowed_persons: int) -> PeelingResult:
         """Find the persons who can stay with the rows that are not suppressed by themselves.
 
         Persons of different classes share nothing, so the classes are peeled in parts, which fit in memory.
         """
         snapshot, persons = self.snapshot, self.records.persons
-        snapshot.find_weak_persons(0, self._weak)
-        suppressed = snapshot.remove(self._weak)
+        snapshot.find_unsupported_persons(0, self._unsupported)
+        suppressed = snapshot.remove(self._unsupported)
         if suppressed > allowed_persons or suppressed == persons:
-            return Kept(suppressed, is_complete=suppressed == persons)
-        for removed in itertools.chain.from_iterable(map(self._peel, self._parts())):
+            return PeelingResult(suppressed, is_complete=suppressed == persons)
+        for removed in itertools.chain.from_iterable(map(self._peel_part, self._parts())):
             suppressed += removed
             if suppressed > allowed_persons:
-                return Kept(suppressed, is_complete=suppressed == persons)
+                return PeelingResult(suppressed, is_complete=suppressed == persons)
         if not self.requirements.conditions:
-            return Kept(suppressed)
+            return PeelingResult(suppressed)
         least = suppressed
         for removed in itertools.chain.from_iterable(map(self._meet_requirements, self._parts())):
             suppressed += removed
             if suppressed > allowed_persons:
                 break
         is_complete = suppressed <= allowed_persons or suppressed == persons
-        return Kept(suppressed, is_complete=is_complete, least_suppressed=least)
+        return PeelingResult(suppressed, is_complete=is_complete, least_suppressed=least)
 
-    def _peel(self, part: exp.Expr | None) -> Iterator[int]:
+    def _peel_part(self, part: exp.Expr | None) -> Iterator[int]:
         return self._peel_signatures(part) if self.known == "all" else self._peel_combinations(part)
 
     def _meet_requirements(self, part: exp.Expr | None) -> Iterator[int]:
@@ -176,15 +176,15 @@ class Peeling:
         This keeps a set of persons that meets all requirements, not the greatest one: there may be none.
         """
         snapshot = self.snapshot
-        yield from self._peel(part)  # counts the combinations of the part again
+        yield from self._peel_part(part)  # counts the combinations of the part again
         while True:
-            snapshot.create(self._weak, self.requirements.weak_persons(snapshot.groups(part)))
-            if not snapshot.count(self._weak):
+            snapshot.create(self._unsupported, self.requirements.persons_of_violating_groups(snapshot.groups(part)))
+            if not snapshot.count(self._unsupported):
                 return
             if self.known == "all":
-                yield snapshot.remove(self._weak)
+                yield snapshot.remove(self._unsupported)
             else:
-                yield from self._remove_weak(self.known)
+                yield from self._remove_unsupported(self.known)
 
     def _parts(self) -> Iterator[exp.Expr | None]:
         """Parts of the kept persons by class, a small one first: it shows most of what fails. None: all of them."""
@@ -193,8 +193,8 @@ class Peeling:
         if slots <= FEW_PARTS:
             yield None
             return
-        others = math.ceil((slots - 1) / FEW_PARTS)
-        bounds = [0, *(1 + i * (slots - 1) // others for i in range(others + 1))]
+        later_parts = math.ceil((slots - 1) / FEW_PARTS)
+        bounds = [0, *(1 + i * (slots - 1) // later_parts for i in range(later_parts + 1))]
         for first, end in itertools.pairwise(bounds):
             yield subquery(_PART(kept=self.kept_persons, slots=slots, first=first, end=end))
 
@@ -207,15 +207,15 @@ class Peeling:
         snapshot = self.snapshot
         snapshot.count_occurrences(part)
         for size in range(1, self.known + 1):
-            snapshot.find_weak_persons(size, self._weak)
-            yield from self._remove_weak(size)
+            snapshot.find_unsupported_persons(size, self._unsupported)
+            yield from self._remove_unsupported(size)
 
-    def _remove_weak(self, size: int) -> Iterator[int]:
-        """Remove the weak persons, and those who are weak then, for combinations of up to a number of known rows."""
-        weak, weakened = self._weak, self._weakened
-        while self.snapshot.count(weak):
-            yield self.snapshot.remove_and_find_weak(size, weak, weakened)
-            weak, weakened = weakened, weak
+    def _remove_unsupported(self, size: int) -> Iterator[int]:
+        """Remove the persons with unsupported combinations of up to a number of known rows, until none has one."""
+        unsupported, newly_unsupported = self._unsupported, self._newly_unsupported
+        while self.snapshot.count(unsupported):
+            yield self.snapshot.remove_and_find_unsupported(size, unsupported, newly_unsupported)
+            unsupported, newly_unsupported = newly_unsupported, unsupported
 
     def _peel_signatures(self, part: exp.Expr | None) -> Iterator[int]:
         """Remove the persons of a part whose signature fewer than k persons have.
@@ -223,8 +223,8 @@ class Peeling:
         Equal signatures have equal sums, which take less than the lists: where few persons share the sums, fewer share
         the signature.
         """
-        yield self._remove(self.snapshot.weak_sums(part))
-        yield self._remove(self.snapshot.weak_signatures(part))
+        yield self._remove_persons(self.snapshot.persons_with_rare_sums(part))
+        yield self._remove_persons(self.snapshot.persons_with_rare_signatures(part))
 
-    def _remove(self, weak: exp.Select) -> int:
-        return self.snapshot.remove(self.snapshot.create(self._weak, weak))
+    def _remove_persons(self, persons: exp.Select) -> int:
+        return self.snapshot.remove(self.snapshot.create(self._unsupported, persons))

@@ -45,8 +45,8 @@ class LinkedRecoding:
 
     def _join_kept(self, query: exp.Select, owner: str) -> exp.Select:
         """The rows of the kept persons, of a query with the numbers of persons."""
-        kept = self.snapshot.kept_persons.as_("kept")
-        return query.join(kept, on=_same("person", owner, "kept"), join_type="semi", copy=False)
+        kept_persons = self.snapshot.kept_persons.as_("kept")
+        return query.join(kept_persons, on=_same("person", owner, "kept"), join_type="semi", copy=False)
 
     def _kept_rows(self, table: LinkedTable) -> exp.Select:
         """The rows of a table that are released, by number."""
@@ -90,7 +90,7 @@ class LinkedRecoding:
     def _is_labelled(self, table: LinkedTable, column: str) -> bool:
         position = table.columns.generalized.index(column)
         lowest = table.attributes[position].lowest_labelled
-        return any(level >= lowest for level in self._used_levels(table.own[position]))
+        return any(level >= lowest for level in self._used_levels(table.attribute_numbers[position]))
 
     def write_rows(self, table: LinkedTable, target: exp.Table) -> None:
         """Create a table of the released columns with the released rows."""
@@ -100,7 +100,7 @@ class LinkedRecoding:
 
     def rows(self, table: LinkedTable) -> exp.Select:
         """The released rows of a table, ordered by new keys."""
-        query = self._join_kept(table.joined(), "own" if table.parent is None else "parent")
+        query = self._join_kept(table.select_linked_rows(), "own" if table.parent is None else "parent")
         order: list[exp.Expr] = []
         if table.parent is not None:
             query = query.join(
@@ -113,7 +113,7 @@ class LinkedRecoding:
             query = query.join(surrogate_table(table).as_("own_key"), on=_same("row", "own", "own_key"), copy=False)
             order = [col("surrogate", "own_key")]
         for i, attribute in enumerate(table.attributes):
-            if any(map(attribute.has_inner_labels, self._used_levels(table.own[i]))):
+            if any(map(attribute.has_inner_labels, self._used_levels(table.attribute_numbers[i]))):
                 on = null_safe_equal(col(attribute.column, "child"), col("value", f"coded_{i}"), attribute.nullable)
                 query = query.join(attribute.table.as_(f"coded_{i}"), on=on, copy=False)
         output = [as_column(self._value(table, column.name), column.name) for column in self.columns(table)]
@@ -127,10 +127,10 @@ class LinkedRecoding:
         if column not in table.columns.generalized:
             return col(column, "child")
         i = table.columns.generalized.index(column)
-        first, *others = levels = self._used_levels(table.own[i])
-        if not others:
-            return self._label(table, i, first)
-        label = exp.Case(this=col(f"level_{table.own[i]}", "class_levels"))
+        first_level, *other_levels = levels = self._used_levels(table.attribute_numbers[i])
+        if not other_levels:
+            return self._label(table, i, first_level)
+        label = exp.Case(this=col(f"level_{table.attribute_numbers[i]}", "class_levels"))
         for level in levels:
             label = label.when(number(level), cast(self._label(table, i, level), "VARCHAR"), copy=False)
         return label

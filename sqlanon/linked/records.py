@@ -103,29 +103,29 @@ class LinkedTable:
         return self.run.work("records")
 
     @property
-    def own(self) -> tuple[int, ...]:
+    def attribute_numbers(self) -> tuple[int, ...]:
         """Its quasi-identifiers, by number."""
         return tuple(range(self.first, self.first + len(self.columns.generalized)))
 
     @property
-    def known(self) -> tuple[int, ...]:
+    def known_row_attributes(self) -> tuple[int, ...]:
         """Its quasi-identifiers and those of its ancestors below the person."""
-        above = () if self.parent is None or self.parent.is_person_table else self.parent.known
-        return (*above, *self.own)
+        inherited = () if self.parent is None or self.parent.is_person_table else self.parent.known_row_attributes
+        return (*inherited, *self.attribute_numbers)
 
-    def joined(self) -> exp.Select:
+    def select_linked_rows(self) -> exp.Select:
         """Its source rows as ``child`` joined with the numbers of their parent rows as ``parent``, to select from."""
         if self.parent is None:
             same = self.same_key("child", "own")
             query = template("SELECT 1 FROM :rows AS child JOIN :numbers AS own ON :same")
-            joined = query(rows=self.relation, numbers=self.numbers, same=same)
+            linked_rows = query(rows=self.relation, numbers=self.numbers, same=same)
         else:
             pairs = enumerate(self.references)
             same = all_of(col(column, "child").eq(col(f"key_{i}", "parent")) for i, column in pairs)
             query = template("SELECT 1 FROM :rows AS child JOIN :parents AS parent ON :same")
-            joined = query(rows=self.relation, parents=self.parent.numbers, same=same)
-        joined.set("expressions", [])
-        return joined
+            linked_rows = query(rows=self.relation, parents=self.parent.numbers, same=same)
+        linked_rows.set("expressions", [])
+        return linked_rows
 
     def same_key(self, rows: str, numbers: str) -> exp.Expr:
         """Whether a source row has the key of a numbered row."""
@@ -160,7 +160,7 @@ class LinkedRecords:
     @cached_property
     def owners(self) -> tuple[int, ...]:
         """By quasi-identifier, the index of its table."""
-        return tuple(t for t, table in enumerate(self.tables) for _ in table.own)
+        return tuple(t for t, table in enumerate(self.tables) for _ in table.attribute_numbers)
 
     @property
     def limits(self) -> Limits:
@@ -231,18 +231,18 @@ def encode_bound_tables(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> 
         raise HierarchyError(problems)
     for table in tables:
         _encode_rows(table)
-    return _measure(policy, tables)
+    return _build_records(policy, tables)
 
 
 def _bind(workspace: Workspace, policy: LinkedPolicy, read: bool = True) -> list[LinkedTable]:
     tables: list[LinkedTable] = []
-    for section in policy.tables:
+    for section in policy.ordered_tables:
         tables.append(_bind_table(workspace, policy, section, tables, read))
     return tables
 
 
 def _bind_table(
-    workspace: Workspace, policy: LinkedPolicy, section: TableSection, bound: Sequence[LinkedTable], read: bool
+    workspace: Workspace, policy: LinkedPolicy, section: TableSection, bound_tables: Sequence[LinkedTable], read: bool
 ) -> LinkedTable:
     table_policy = policy.policy_of(section)
     try:
@@ -254,8 +254,8 @@ def _bind_table(
     except SourceError as error:
         raise SourceError(f"table {section.name!r}: {error}") from error
     targets = set(section.references.values())
-    parent = next((table for table in bound if table.name in targets), None)
-    first = sum(len(table.columns.generalized) for table in bound)
+    parent = next((table for table in bound_tables if table.name in targets), None)
+    first = sum(len(table.columns.generalized) for table in bound_tables)
     return LinkedTable(section, table_policy, run, columns, parent, first)
 
 
@@ -277,7 +277,7 @@ def _number_rows(table: LinkedTable) -> None:
         if not table.rows:
             raise InfeasibleError(f"table {table.name!r} has no rows: there is nobody to release", None, 0, 0)
         return
-    table.orphans = table.rows - int(runner.engine.rows(row_count(rows=subquery(_joined_rows(table))))[0][0])
+    table.orphans = table.rows - int(runner.engine.rows(row_count(rows=subquery(_linked_rows(table))))[0][0])
     if table.orphans and table.section.orphans == "error":
         raise SourceError(
             f"table {table.name!r}: {table.orphans:,} rows name no row of {table.parent.name!r}, so they belong to no "
@@ -285,13 +285,13 @@ def _number_rows(table: LinkedTable) -> None:
         )
     if keys:
         _refuse_wrong_key(runner, table)
-        numbered = table.joined().select(*keys, copy=False)
+        numbered = table.select_linked_rows().select(*keys, copy=False)
         numbered = numbered.select(*_numbering(cols(table.key, "child")), copy=False)
         runner.create_table(table.numbers, numbered)
 
 
-def _joined_rows(table: LinkedTable) -> exp.Select:
-    return table.joined().select(as_column(exp.convert(1), "linked"), copy=False)
+def _linked_rows(table: LinkedTable) -> exp.Select:
+    return table.select_linked_rows().select(as_column(exp.convert(1), "linked"), copy=False)
 
 
 def _numbering(order: Sequence[exp.Expr]) -> list[exp.Expr]:
@@ -347,7 +347,7 @@ def _shift_dates(policy: LinkedPolicy, tables: Sequence[LinkedTable], most: int)
 
 def _move_dates(table: LinkedTable, shifts: exp.Table) -> None:
     same_person = col("person", "own" if table.parent is None else "parent").eq(col("person", "shifts"))
-    query = table.joined().join(shifts.as_("shifts"), on=same_person, copy=False)
+    query = table.select_linked_rows().join(shifts.as_("shifts"), on=same_person, copy=False)
     types = table.run.source.columns
     columns = moved_columns(table.section, table.columns.by_attribute, types, "child", "shifts")
     query = query.select(*columns, copy=False)
@@ -367,7 +367,7 @@ def _build_hierarchies(policy: LinkedPolicy, table: LinkedTable) -> list[Problem
     runner, work, names = StatementRunner(table.run.engine), table.run.work, table.policy.generalized_attributes
     values: dict[str, AttributeValues] = {}
     for i, (name, column) in enumerate(zip(names, table.columns.generalized, strict=True)):
-        linked = table.joined().select(as_column(col(column, "child"), column), copy=False)
+        linked = table.select_linked_rows().select(as_column(col(column, "child"), column), copy=False)
         query = cd.value_counts(subquery(linked, "linked"), column, is_counted=False)
         target = runner.create_table(work(f"values_{i}"), query)
         values[name] = AttributeValues(target, table.run.source.columns[column])
@@ -375,13 +375,17 @@ def _build_hierarchies(policy: LinkedPolicy, table: LinkedTable) -> list[Problem
     place = f"table[{policy.table.index(table.section)}]"
     problems: list[Problem] = []
     for i, (name, column) in enumerate(zip(names, table.columns.generalized, strict=True)):
-        spec, known, target = table.policy.attributes[name], values[name], work(f"hierarchy_{i}")
+        spec, attribute_values, target = table.policy.attributes[name], values[name], work(f"hierarchy_{i}")
         rules, nullable = spec.hierarchy or (), facts[name].nullable
-        hierarchy, flaws = build_hierarchy(runner, name, rules, known.table, known.type, target, nullable=nullable)
+        hierarchy, flaws = build_hierarchy(
+            runner, name, rules, attribute_values.table, attribute_values.type, target, nullable=nullable
+        )
         if hierarchy is not None:
             labels = [hierarchy.released_column(level) for level in range(hierarchy.height + 1)]
             flaws = [*flaws, *find_level_problems(runner, name, spec, target, labels)]
-            coded = make_coded_values(runner, column, hierarchy, known.table, facts[name], work(f"coded_{i}"))
+            coded = make_coded_values(
+                runner, column, hierarchy, attribute_values.table, facts[name], work(f"coded_{i}")
+            )
             table.hierarchies = (*table.hierarchies, hierarchy)
             table.attributes = (*table.attributes, coded)
         problems += [Problem(f"{place}.{flaw.place}", flaw.message) for flaw in flaws]
@@ -390,7 +394,7 @@ def _build_hierarchies(policy: LinkedPolicy, table: LinkedTable) -> list[Problem
 
 def _encode_rows(table: LinkedTable) -> None:
     """Create ``records``: the codes of each linked row, with those of its ancestors below the person."""
-    runner, query = StatementRunner(table.run.engine), table.joined()
+    runner, query = StatementRunner(table.run.engine), table.select_linked_rows()
     if table.parent is None:
         numbering = cols(("row", "person", "parent"), "own")
     elif table.key:
@@ -399,12 +403,12 @@ def _encode_rows(table: LinkedTable) -> None:
     else:
         numbering = _numbering(())
     query = query.select(*numbering, copy=False)
-    if table.parent is not None and table.parent.known:
-        same_row = col("row", "parent").eq(col("row", "above"))
-        query = query.join(table.parent.records.as_("above"), on=same_row, copy=False)
+    if table.parent is not None and table.parent.known_row_attributes:
+        same_row = col("row", "parent").eq(col("row", "parent_records"))
+        query = query.join(table.parent.records.as_("parent_records"), on=same_row, copy=False)
         names = [name for name in table.run.engine.columns(table.parent.records) if name.startswith("q")]
-        query = query.select(*cols(names, "above"), copy=False) if not table.parent.is_person_table else query
-    for i, (number, attribute) in enumerate(zip(table.own, table.attributes, strict=True)):
+        query = query.select(*cols(names, "parent_records"), copy=False) if not table.parent.is_person_table else query
+    for i, (number, attribute) in enumerate(zip(table.attribute_numbers, table.attributes, strict=True)):
         alias = f"coded_{i}"
         on = null_safe_equal(col(attribute.column, "child"), col("value", alias), attribute.nullable)
         query = query.join(attribute.table.as_(alias), on=on, copy=False)
@@ -413,7 +417,7 @@ def _encode_rows(table: LinkedTable) -> None:
     runner.create_table(table.records, query)
 
 
-def _measure(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> LinkedRecords:
+def _build_records(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> LinkedRecords:
     """Count what bounds and packed codes need, and find the permitted levels."""
     names: list[str] = []
     leaf_sums: list[tuple[float, ...]] = []

@@ -74,7 +74,7 @@ def publish_linked(
     ledger = None
     if records.policy.catalog is not None:
         ledger = LinkedLedger(records, records.policy.catalog.database, release_target.location.path)
-        ledger.begin()
+        ledger.find_related_releases()
     with release_target.stage(records) as staged:
         tables = _write_rows(recoding, staged.file, staged.version)
         with _open_written(staged.file, limits) as engine:
@@ -96,9 +96,9 @@ def _find_mismatches(written: LinkedManifest, expected: LinkedManifest, recoding
     if written != expected:
         yield "the manifest in the release is not the one that was written"
     for claims, linked in zip(written.tables, recoding.records.tables, strict=True):
-        kept = recoding.count_kept_rows(linked)
-        if claims.released_rows != kept:
-            yield f"{claims.released_rows:,} rows of {claims.name!r} are in the release (expected: {kept:,})"
+        expected_rows = recoding.count_kept_rows(linked)
+        if claims.released_rows != expected_rows:
+            yield f"{claims.released_rows:,} rows of {claims.name!r} are in the release (expected: {expected_rows:,})"
 
 
 def _write_rows(recoding: LinkedRecoding, file: Path, version: int) -> list[dict[str, Any]]:
@@ -112,7 +112,7 @@ def _write_rows(recoding: LinkedRecoding, file: Path, version: int) -> list[dict
         for linked in records.tables:
             columns = recoding.columns(linked)
             recoding.write_rows(linked, table(version_name(linked.name, version), "main", STAGED))
-            levels = [recoding.levels[i] for i in linked.own]
+            levels = [recoding.levels[i] for i in linked.attribute_numbers]
             tables.append(
                 {
                     "name": linked.name,
@@ -147,17 +147,19 @@ def _open_written(file: Path, limits: Limits) -> Iterator[DuckDBEngine]:
 
 
 def _describe(engine: DuckDBEngine, tables: Sequence[Mapping[str, Any]], claims: Mapping[str, Any]) -> LinkedManifest:
-    """The manifest of the written rows, counted independently of the search."""
-    counted = []
+    """The manifest of the written rows, table_claims independently of the search."""
+    table_claims = []
     for fields in tables:
         rows, digest = count_rows(engine, version_name(fields["name"], claims["version"]))
-        counted.append(TableClaims(**fields, released_rows=rows, suppressed_rows=fields["rows"] - rows, digest=digest))
+        table_claims.append(
+            TableClaims(**fields, released_rows=rows, suppressed_rows=fields["rows"] - rows, digest=digest)
+        )
     manifest = LinkedManifest(
         published_at=utc_now(),
         sqlanon_version=__version__,
         engine=f"{engine.version}, python {platform.python_version()}",
-        tables=tuple(counted),
-        released_persons=counted[0].released_rows,
+        tables=tuple(table_claims),
+        released_persons=table_claims[0].released_rows,
         smallest_group=0,
         **claims,
     )

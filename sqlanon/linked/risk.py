@@ -38,7 +38,7 @@ class LinkedRisk:
     together: Sequence[Matches]
 
     @property
-    def required(self) -> Matches:
+    def matches_of_policy(self) -> Matches:
         """The matches of the attacker whom the policy names."""
         return next(matches for matches in self.together if matches.known == self.policy.privacy.known)
 
@@ -50,7 +50,7 @@ class LinkedRisk:
             "rows": dict(self.rows),
             "k": self.policy.privacy.k,
             "known": self.policy.privacy.known,
-            "persons_below_k": self.required.persons_below_k,
+            "persons_below_k": self.matches_of_policy.persons_below_k,
             "alone": self.alone.to_dict(),
             "tables": {name: _by_known(matches) for name, matches in self.tables.items()},
             "together": _by_known(self.together),
@@ -58,7 +58,7 @@ class LinkedRisk:
 
 
 def _by_known(matches: Sequence[Matches]) -> dict[str, dict[str, Any]]:
-    return {str(found.known): found.to_dict() for found in matches}
+    return {str(known_matches.known): known_matches.to_dict() for known_matches in matches}
 
 
 def assess_linked_risk(workspace: Workspace, policy: LinkedPolicy) -> LinkedRisk:

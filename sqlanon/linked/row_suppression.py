@@ -4,8 +4,8 @@ An *occurrence* is a copy of a known row of a person. Of each unsupported combin
 persons of the class is suppressed: the rows from that copy on, with the rows that belong to them. Occurrences are taken
 in the order of their persons, then of class, known row and copy, as long as their rows are within the limit.
 
-Tables: ``weak_occurrences`` (``person``, ``occurrence``), ``doomed_rows`` (``position``, ``row``, ``rank``), and
-``trials``: suppressed rows that might be put back.
+Tables: ``unsupported_occurrences`` (``person``, ``occurrence``), ``suppressible_rows`` (``position``, ``row``,
+``rank``), and ``restorable_rows``: suppressed rows that might be put back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RAREST_OF_COMBINATIONS = template("""
     WITH combinations AS (:combinations),
     unsupported AS (
         SELECT *, row_number() OVER () AS number
-        FROM (SELECT :keys FROM combinations AS c GROUP BY :keys HAVING count(*) < :k) AS weak
+        FROM (SELECT :keys FROM combinations AS c GROUP BY :keys HAVING count(*) < :k) AS rare
     ),
     parts AS (:parts),
     rarest AS (
@@ -57,19 +57,19 @@ _RAREST_OF_PERSONS = template("""
             }
         ) AS occurrence
     FROM :occurrences AS o
-    SEMI JOIN :weak AS weak ON o.person = weak.person
+    SEMI JOIN :unsupported AS unsupported ON o.person = unsupported.person
     JOIN :supports AS s ON o.occurrence = s.occurrence
     GROUP BY o.person
 """)
 
-_DOOMED_ROWS = template("""
-    WITH weak AS (
+_SUPPRESSIBLE_ROWS = template("""
+    WITH unsupported AS (
         SELECT
             person,
             occurrence,
             occurrence // :copy_numbers % :row_numbers AS known_row,
             occurrence % :copy_numbers AS copy
-        FROM :weak AS weak_occurrences
+        FROM :unsupported AS unsupported_occurrences
     ),
     numbered AS (
         SELECT
@@ -79,24 +79,24 @@ _DOOMED_ROWS = template("""
             known_row,
             row_number() OVER (PARTITION BY person, known_row ORDER BY position, row) AS copy
         FROM :known_rows AS r
-        SEMI JOIN weak USING (person, known_row)
+        SEMI JOIN unsupported USING (person, known_row)
     )
-    SELECT n.position, n.row, min({'persons': s.persons, 'occurrence': w.occurrence}) AS rank
+    SELECT n.position, n.row, min({'persons': s.persons, 'occurrence': u.occurrence}) AS rank
     FROM numbered AS n
-    JOIN weak AS w ON n.person = w.person AND n.known_row = w.known_row AND n.copy >= w.copy
-    JOIN :supports AS s ON w.occurrence = s.occurrence
+    JOIN unsupported AS u ON n.person = u.person AND n.known_row = u.known_row AND n.copy >= u.copy
+    JOIN :supports AS s ON u.occurrence = s.occurrence
     GROUP BY n.position, n.row
 """)
 
-_CHILDREN_OF_DOOMED = template("""
-    SELECT :position AS position, children.row, doomed.rank
+_CHILDREN_OF_SUPPRESSIBLE = template("""
+    SELECT :position AS position, children.row, suppressible.rank
     FROM :rows AS children
-    JOIN :doomed AS doomed ON doomed.position = :parent AND children.parent = doomed.row
+    JOIN :suppressible AS suppressible ON suppressible.position = :parent AND children.parent = suppressible.row
 """)
 
 _WITHIN_LIMIT = template("""
     WITH ranked AS (
-        SELECT position, row, min(rank) AS rank FROM :doomed AS doomed GROUP BY position, row
+        SELECT position, row, min(rank) AS rank FROM :suppressible AS suppressible GROUP BY position, row
     ),
     totals AS (
         SELECT rank, sum(row_count) OVER (ORDER BY rank) AS row_total
@@ -108,7 +108,7 @@ _WITHIN_LIMIT = template("""
     WHERE totals.row_total <= :allowed
 """)
 
-_TRIALS = template("""
+_RESTORABLE_ROWS = template("""
     WITH suppressed AS (
         SELECT r.position, r.row, r.parent, r.person, r.known_row, kept.class_id
         FROM :known_rows AS r
@@ -125,36 +125,37 @@ _TRIALS = template("""
         t.class_id,
         (t.class_id * :row_numbers + t.known_row) * :copy_numbers + coalesce(c.copies, 0) + 1 AS occurrence,
         coalesce(c.copies, 0) + 1 AS copy,
-        row_number() OVER (ORDER BY t.person, t.position, t.row) - 1 AS trial
+        row_number() OVER (ORDER BY t.person, t.position, t.row) - 1 AS number
     FROM suppressed AS t
     LEFT JOIN copies AS c ON t.person = c.person AND t.known_row = c.known_row
-    LEFT JOIN :suppressed AS above ON above.row = t.parent AND above.position = :parent_position
-    WHERE above.row IS NULL
+    LEFT JOIN :suppressed AS suppressed_parents
+        ON suppressed_parents.row = t.parent AND suppressed_parents.position = :parent_position
+    WHERE suppressed_parents.row IS NULL
 """)
 
 # Combinations with more copies of a row than an attacker knows are not counted.
-_FAILED_TRIALS = template("""
-    WITH trial_occurrences AS (
-        SELECT t.trial AS person, o.occurrence
-        FROM :trials AS t
+_UNRESTORABLE_ROWS = template("""
+    WITH restored_occurrences AS (
+        SELECT t.number AS person, o.occurrence
+        FROM :restorable AS t
         JOIN :occurrences AS o ON t.person = o.person
         UNION ALL
-        SELECT trial AS person, occurrence FROM :trials AS added WHERE copy < :copy_numbers
+        SELECT number AS person, occurrence FROM :restorable AS added WHERE copy < :copy_numbers
     ),
-    tried AS (
+    restored AS (
         SELECT c.*
-        FROM (:trial_combinations) AS c
-        JOIN :trials AS t ON c.person = t.trial
+        FROM (:restored_combinations) AS c
+        JOIN :restorable AS t ON c.person = t.number
         WHERE :contains
     ),
     counted AS (
         SELECT :keys, count(*) AS persons
         FROM (:combinations) AS c
-        SEMI JOIN tried ON :same_combination
+        SEMI JOIN restored ON :same_combination
         GROUP BY :keys
     )
-    SELECT DISTINCT tried.person AS trial
-    FROM tried
+    SELECT DISTINCT restored.person AS number
+    FROM restored
     LEFT JOIN counted ON :same
     WHERE coalesce(counted.persons, 0) < :others
 """)
@@ -162,17 +163,17 @@ _FAILED_TRIALS = template("""
 _FIRST_OF_PERSONS = template("""
     SELECT position, row
     FROM (
-        SELECT *, row_number() OVER (PARTITION BY person ORDER BY trial) AS place
-        FROM :trials AS t
-        ANTI JOIN :failed AS failed USING (trial)
-    ) AS accepted
-    WHERE place = 1
+        SELECT *, row_number() OVER (PARTITION BY person ORDER BY number) AS rank
+        FROM :restorable AS t
+        ANTI JOIN :unrestorable AS unrestorable USING (number)
+    ) AS ranked
+    WHERE rank = 1
 """)
 
 _UNITS = template("""
     SELECT person AS unit, person, class_id, NULL::TINYINT AS position, NULL::INTEGER AS row FROM :kept AS kept
     UNION ALL
-    SELECT :persons + trial AS unit, person, class_id, position, row FROM :trials AS trials
+    SELECT :persons + number AS unit, person, class_id, position, row FROM :restorable AS restorable
 """)
 
 # A person may leave a signature only if k others keep it. One person of a class moves at a time.
@@ -185,15 +186,15 @@ _FIRST_OF_CLASSES = template("""
         SELECT
             t.position,
             t.row,
-            row_number() OVER (PARTITION BY t.class_id ORDER BY t.trial) AS place
-        FROM :trials AS t
-        JOIN signatures AS moved ON moved.unit = :persons + t.trial
+            row_number() OVER (PARTITION BY t.class_id ORDER BY t.number) AS rank
+        FROM :restorable AS t
+        JOIN signatures AS moved ON moved.unit = :persons + t.number
         JOIN counted AS joined ON :joins
-        JOIN signatures AS own ON own.unit = t.person
+        JOIN signatures AS current ON current.unit = t.person
         JOIN counted AS left_behind ON :leaves
         WHERE joined.persons >= :others AND left_behind.persons > :k
     )
-    SELECT position, row FROM moves WHERE place = 1
+    SELECT position, row FROM moves WHERE rank = 1
 """)
 
 
@@ -202,9 +203,10 @@ class RowSuppression:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot, work = snapshot, snapshot.work
-        self._weak, self._persons = work("weak_occurrences"), work("weak_signatures")
-        self._doomed, self._chosen = work("doomed_rows"), work("chosen_rows")
-        self._trials, self._failed, self._units = work("trials"), work("failed_trials"), work("units")
+        self._unsupported, self._persons = work("unsupported_occurrences"), work("persons_with_rare_rows")
+        self._suppressible, self._chosen = work("suppressible_rows"), work("chosen_rows")
+        self._restorable, self._unrestorable = work("restorable_rows"), work("unrestorable_rows")
+        self._units = work("units")
 
     def suppress(self, allowed_rows: int) -> int:
         """Suppress rows of unsupported combinations, up to the allowed number; return how many.
@@ -212,15 +214,15 @@ class RowSuppression:
         Persons of small classes are removed from the snapshot first: their rows are not suppressed by themselves.
         """
         snapshot, suppressed = self.snapshot, 0
-        snapshot.find_weak_persons(0, self._persons)
+        snapshot.find_unsupported_persons(0, self._persons)
         snapshot.remove(self._persons)
         while suppressed < allowed_rows:
             snapshot.count_occurrences()
-            snapshot.find_weak_persons(1, self._persons)
-            if not self._find_weak_occurrences():
+            snapshot.find_unsupported_persons(1, self._persons)
+            if not self._find_unsupported_occurrences():
                 return suppressed
-            self._find_doomed_rows()
-            chosen = _WITHIN_LIMIT(doomed=self._doomed, allowed=allowed_rows - suppressed)
+            self._find_suppressible_rows()
+            chosen = _WITHIN_LIMIT(suppressible=self._suppressible, allowed=allowed_rows - suppressed)
             count = snapshot.count(snapshot.create(self._chosen, chosen))
             if not count:
                 return suppressed
@@ -228,18 +230,18 @@ class RowSuppression:
             suppressed += count
         return suppressed
 
-    def _find_weak_occurrences(self) -> bool:
+    def _find_unsupported_occurrences(self) -> bool:
         """Whether a combination is unsupported; stores the rarest occurrence of each, of the smallest size."""
         snapshot = self.snapshot
         if snapshot.known == "all":
-            snapshot.create(self._persons, snapshot.weak_signatures())
+            snapshot.create(self._persons, snapshot.persons_with_rare_signatures())
             query = _RAREST_OF_PERSONS(
                 occurrences=snapshot.occurrences,
-                weak=self._persons,
+                unsupported=self._persons,
                 supports=self.snapshot.supports(1),
                 copy_numbers=snapshot.copy_numbers,
             )
-            return snapshot.count(snapshot.create(self._weak, query)) > 0
+            return snapshot.count(snapshot.create(self._unsupported, query)) > 0
         for size in range(1, snapshot.known + 1):
             parts = [_PART(occurrence=col(name)) for name in combination_keys(size)]
             query = _RAREST_OF_COMBINATIONS(
@@ -251,63 +253,68 @@ class RowSuppression:
                 supports=self.snapshot.supports(1),
                 same=equal_values(combination_keys(size), "c", "u"),
             )
-            if snapshot.count(snapshot.create(self._weak, query)):
+            if snapshot.count(snapshot.create(self._unsupported, query)):
                 return True
         return False
 
-    def _find_doomed_rows(self) -> None:
-        """Store the rows of weak occurrences, and the rows that belong to them, in the order of their suppression."""
+    def _find_suppressible_rows(self) -> None:
+        """Store the rows of unsupported occurrences in the order of their suppression, with the rows that belong to
+        them."""
         snapshot = self.snapshot
-        rows = _DOOMED_ROWS(
+        rows = _SUPPRESSIBLE_ROWS(
             known_rows=snapshot.released_known_rows(),
-            weak=self._weak,
+            unsupported=self._unsupported,
             supports=self.snapshot.supports(1),
             row_numbers=snapshot.row_numbers,
             copy_numbers=snapshot.copy_numbers,
         )
-        snapshot.create(self._doomed, rows)
+        snapshot.create(self._suppressible, rows)
         tables = snapshot.records.tables
         for position, table in enumerate(tables):
             if table.parent is not None and not table.parent.is_person_table:
-                children = _CHILDREN_OF_DOOMED(
+                children = _CHILDREN_OF_SUPPRESSIBLE(
                     position=position,
                     rows=snapshot.released_rows(position),
-                    doomed=self._doomed,
+                    suppressible=self._suppressible,
                     parent=tables.index(table.parent),
                 )
-                snapshot.runner.add(self._doomed, children)
+                snapshot.runner.add(self._suppressible, children)
 
     def restore(self) -> int:
         """Put back the suppressed rows that can be put back alone, until none can; return how many."""
         restored = 0
         while True:
-            self._find_trials()
-            if not self.snapshot.count(self._trials):
+            self._find_restorable_rows()
+            if not self.snapshot.count(self._restorable):
                 return restored
-            chosen = self._choose_signature_trials() if self.snapshot.known == "all" else self._choose_trials()
+            chosen = (
+                self._choose_rows_by_signature()
+                if self.snapshot.known == "all"
+                else self._choose_rows_by_combinations()
+            )
             count = self.snapshot.count(self.snapshot.create(self._chosen, chosen))
             if not count:
                 return restored
             restored += count
-            self._put_back()
+            self._restore_rows()
 
-    def _put_back(self) -> None:
+    def _restore_rows(self) -> None:
         """Remove the chosen rows from the suppressed ones."""
         snapshot = self.snapshot
         remaining = template("SELECT * FROM :suppressed AS s ANTI JOIN :chosen AS chosen USING (position, row)")
-        snapshot.create(self._doomed, remaining(suppressed=snapshot.suppressed_rows, chosen=self._chosen))
-        snapshot.create(snapshot.suppressed_rows, template("SELECT * FROM :rows AS r")(rows=self._doomed))
+        snapshot.create(self._suppressible, remaining(suppressed=snapshot.suppressed_rows, chosen=self._chosen))
+        snapshot.create(snapshot.suppressed_rows, template("SELECT * FROM :rows AS r")(rows=self._suppressible))
 
-    def _find_trials(self) -> None:
+    def _find_restorable_rows(self) -> None:
         snapshot = self.snapshot
         tables = snapshot.records.tables
         released = snapshot.released_known_rows()
         parent_position = exp.Case(this=col("position", "t"))
         for position, table in enumerate(tables[1:], 1):
             assert table.parent is not None
-            above = tables.index(table.parent)
-            parent_position = parent_position.when(exp.convert(position), exp.convert(above or -1), copy=False)
-        trials = _TRIALS(
+            parent = tables.index(table.parent)
+            parent_position = parent_position.when(exp.convert(position), exp.convert(parent or -1), copy=False)
+        restorable_rows = _RESTORABLE_ROWS(
             known_rows=snapshot.all_known_rows,
             suppressed=snapshot.suppressed_rows,
             kept=snapshot.kept_persons,
@@ -316,50 +323,55 @@ class RowSuppression:
             row_numbers=snapshot.row_numbers,
             copy_numbers=snapshot.copy_numbers,
         )
-        snapshot.create(self._trials, trials)
+        snapshot.create(self._restorable, restorable_rows)
 
-    def _choose_trials(self) -> exp.Select:
+    def _choose_rows_by_combinations(self) -> exp.Select:
         """The first row of each person that can be put back: its combinations have k persons then."""
         snapshot = self.snapshot
         snapshot.count_occurrences()
-        failed: list[exp.Query] = []
+        unrestorable_parts: list[exp.Query] = []
         assert snapshot.known != "all"
         for size in range(1, snapshot.known + 1):
             keys = combination_keys(size)
             is_part = [col(name, "c").eq(col("occurrence", "t")) for name in keys]
-            trial_occurrences = exp.to_table("trial_occurrences", quoted=True)
-            failed.append(
-                _FAILED_TRIALS(
-                    trials=self._trials,
+            restored_occurrences = exp.to_table("restored_occurrences", quoted=True)
+            unrestorable_parts.append(
+                _UNRESTORABLE_ROWS(
+                    restorable=self._restorable,
                     occurrences=snapshot.occurrences,
                     copy_numbers=snapshot.copy_numbers,
-                    trial_combinations=snapshot.combinations(size, trial_occurrences),
+                    restored_combinations=snapshot.combinations(size, restored_occurrences),
                     contains=exp.or_(*is_part, copy=False),
                     keys=cols(keys, "c"),
                     combinations=snapshot.combinations(size, snapshot.occurrences),
-                    same_combination=equal_values(keys, "c", "tried"),
-                    same=equal_values(keys, "tried", "counted"),
+                    same_combination=equal_values(keys, "c", "restored"),
+                    same=equal_values(keys, "restored", "counted"),
                     others=snapshot.k - 1,
                 )
             )
-        parts = [template("SELECT trial FROM :failed AS f")(failed=subquery(query)) for query in failed]
-        snapshot.create(self._failed, template("SELECT DISTINCT trial FROM :all AS f")(all=subquery(union_all(*parts))))
-        return _FIRST_OF_PERSONS(trials=self._trials, failed=self._failed)
+        parts = [
+            template("SELECT number FROM :unrestorable AS u")(unrestorable=subquery(query))
+            for query in unrestorable_parts
+        ]
+        snapshot.create(
+            self._unrestorable, template("SELECT DISTINCT number FROM :all AS f")(all=subquery(union_all(*parts)))
+        )
+        return _FIRST_OF_PERSONS(restorable=self._restorable, unrestorable=self._unrestorable)
 
-    def _choose_signature_trials(self) -> exp.Select:
+    def _choose_rows_by_signature(self) -> exp.Select:
         """The first row of each class that can be put back: k persons have the new signature then, and k or none the
         old one."""
         snapshot = self.snapshot
         persons = snapshot.records.persons
-        snapshot.create(self._units, _UNITS(kept=snapshot.kept_persons, persons=persons, trials=self._trials))
+        snapshot.create(self._units, _UNITS(kept=snapshot.kept_persons, persons=persons, restorable=self._restorable))
         signatures, names = snapshot.signatures(self._units)
         return _FIRST_OF_CLASSES(
             signatures=signatures,
             key=cols(names),
             persons=persons,
-            trials=self._trials,
+            restorable=self._restorable,
             joins=same_values(names, "moved", "joined"),
-            leaves=same_values(names, "own", "left_behind"),
+            leaves=same_values(names, "current", "left_behind"),
             others=snapshot.k - 1,
             k=snapshot.k,
         )

@@ -28,7 +28,7 @@ class LinkedFigures(Figures):
     """By table, the rows that are not released."""
     suppressed_child_rows: int = 0
     """Of these, the child rows of kept persons, which are suppressed by themselves."""
-    is_kept_above: bool = True
+    is_monotone: bool = True
     """Whether what is kept can stay at every higher generalization."""
 
 
@@ -48,7 +48,7 @@ class LinkedLoss(Measure):
         orphans = [records.tables[t].orphans for t in records.owners]
         self._spans = [max(count - 1, 1) for count in leaves]
         weight = math.fsum(self.weights)
-        self._shares = [own / weight for own in self.weights]
+        self._shares = [attribute_weight / weight for attribute_weight in self.weights]
         self._bounds = [
             [share * (leaf_sum / span + lost) / max(rows, 1) for leaf_sum in leaf_sums]
             for share, leaf_sums, span, lost, rows in zip(
@@ -150,28 +150,32 @@ class LinkedTask:
     def check(self, levels: Levels) -> LinkedFigures:
         """The figures of a generalization."""
         persons = self.records.persons
-        kept = self.peeling.find(levels, self.allowed_persons, self.allowed_rows)
-        suppressed = kept.suppressed_persons
-        is_kept_above = not kept.suppressed_rows and not self.peeling.requirements.conditions
-        if not kept.is_complete or suppressed == persons or not (suppressed or kept.suppressed_rows):
+        peeling_result = self.peeling.suppress_rows_and_persons(levels, self.allowed_persons, self.allowed_rows)
+        suppressed = peeling_result.suppressed_persons
+        is_monotone = not peeling_result.suppressed_rows and not self.peeling.requirements.conditions
+        if (
+            not peeling_result.is_complete
+            or suppressed == persons
+            or not (suppressed or peeling_result.suppressed_rows)
+        ):
             by_table = tuple(0 for _ in self.records.tables)
             return LinkedFigures(
                 int(suppressed < persons),
                 suppressed,
-                least_suppressed=kept.least_suppressed,
-                counted_share=1.0 if kept.is_complete else 0.5,
+                least_suppressed=peeling_result.least_suppressed,
+                counted_share=1.0 if peeling_result.is_complete else 0.5,
                 suppressed_by_table=by_table,
-                is_kept_above=is_kept_above,
+                is_monotone=is_monotone,
             )
         rows, leaves = self.peeling.snapshot.suppressed_figures()
         return LinkedFigures(
             1,
             suppressed,
-            least_suppressed=kept.least_suppressed,
+            least_suppressed=peeling_result.least_suppressed,
             suppressed_leaves=leaves,
             suppressed_by_table=tuple(rows),
-            suppressed_child_rows=kept.suppressed_rows,
-            is_kept_above=is_kept_above,
+            suppressed_child_rows=peeling_result.suppressed_rows,
+            is_monotone=is_monotone,
         )
 
 
@@ -189,5 +193,5 @@ def draw_verdict(figures: Figures, allowed_persons: int) -> Verdict:
     return Verdict(
         is_feasible,
         infeasible_below=figures.least_suppressed > allowed_persons,
-        feasible_above=is_feasible and figures.is_kept_above,
+        feasible_above=is_feasible and figures.is_monotone,
     )

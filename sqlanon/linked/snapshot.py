@@ -67,18 +67,25 @@ _OCCURRENCES = template("""
     SELECT person, class_row * :copy_numbers + unnest(range(1, copies + 1)) AS occurrence FROM counted
 """)
 
-_WEAK_PERSONS = template("""
+_UNSUPPORTED_PERSONS = template("""
     WITH unsupported AS (SELECT :keys FROM :supports AS s WHERE persons < :k)
     SELECT DISTINCT person FROM :combinations AS c SEMI JOIN unsupported USING (:keys)
 """)
 
-_LEFT_COMBINATIONS = template("""
-    WITH left_rows AS (SELECT * FROM :rows AS r SEMI JOIN :removed AS removed USING (person))
+_COMBINATIONS_OF_REMOVED = template("""
+    WITH removed_rows AS (SELECT * FROM :rows AS r SEMI JOIN :removed AS removed USING (person))
     SELECT :keys, count(*) AS persons FROM (:combinations) AS c GROUP BY :keys
 """)
 
-_UNSUPPORTED = template("""
-    SELECT :keys FROM :supports AS s SEMI JOIN :left_combinations AS l USING (:keys) WHERE persons < :k
+_WITHOUT_REMOVED = fragment("""
+    UPDATE :supports AS s
+    SET persons = s.persons - removed.persons
+    FROM :removed_combinations AS removed
+    WHERE :same
+""")
+
+_UNSUPPORTED_COMBINATIONS = template("""
+    SELECT :keys FROM :supports AS s SEMI JOIN :removed_combinations AS removed USING (:keys) WHERE persons < :k
 """)
 
 _SUPPORTERS = (
@@ -99,7 +106,7 @@ _SUPPORTERS = (
     """),
 )
 
-_WEAK_SUMS = template("""
+_PERSONS_WITH_RARE_SUMS = template("""
     WITH sums AS (
         SELECT
             person,
@@ -198,22 +205,22 @@ class Snapshot:
         self.row_numbers = 1
         """The known rows have lower numbers than this."""
         self.copy_numbers = count_copy_numbers(known)
-        self._made: list[exp.Table] = []
+        self._tables: list[exp.Table] = []
 
     # --- Tables
 
     def create(self, target: exp.Table, query: exp.Query) -> exp.Table:
         """Create a table, in place of the one of an earlier check."""
-        if target in self._made:
+        if target in self._tables:
             self.drop(target)
         self.runner.create_table(target, query)
-        self._made.append(target)
+        self._tables.append(target)
         return target
 
     def drop(self, target: exp.Table) -> None:
         """Drop a table."""
         self.runner.engine.execute(drop_table(target.copy()))
-        self._made.remove(target)
+        self._tables.remove(target)
 
     def count(self, relation: exp.Expr) -> int:
         """The number of rows of a relation."""
@@ -222,9 +229,9 @@ class Snapshot:
     def start(self, levels: Levels, suppresses_rows: bool = False) -> None:
         """Begin with all persons and all rows at a generalization."""
         self.suppresses_rows = suppresses_rows
-        for target in self._made:
+        for target in self._tables:
             self.runner.engine.execute(drop_table(target.copy()))
-        self._made.clear()
+        self._tables.clear()
         self.levels = levels
         self.row_numbers = max(1, sum(self._pack_known_row(table)[1] for table in self.records.tables[1:]))
         self.create(self.suppressed_rows, template("SELECT 0::TINYINT AS position, 0::INTEGER AS row LIMIT 0")())
@@ -234,13 +241,13 @@ class Snapshot:
         """Keep all persons again, with the rows that are not suppressed by themselves."""
         persons = self.records.tables[0]
         most_classes = MOST_OCCURRENCES // (self.row_numbers * self.copy_numbers)
-        class_id = cast(self.pack(persons.own, persons.rows, most_classes)[0], "BIGINT")
+        class_id = cast(self.pack(persons.attribute_numbers, persons.rows, most_classes)[0], "BIGINT")
         self.create(self.kept_persons, _CLASSES(class_id=class_id, persons=persons.records))
 
     def count_occurrences(self, persons: exp.Expr | None = None) -> None:
         """Number the known rows of the kept persons, or of a part of them (``person``, ``class_id``)."""
-        kept = self.kept_persons if persons is None else persons
-        query = number_occurrences(self.released_known_rows(), kept, self.known, self.row_numbers)
+        kept_persons = self.kept_persons if persons is None else persons
+        query = number_occurrences(self.released_known_rows(), kept_persons, self.known, self.row_numbers)
         self.create(self.occurrences, query)
 
     def combinations(self, size: int, occurrences: exp.Table) -> exp.Query:
@@ -261,7 +268,7 @@ class Snapshot:
         removed = self.count(persons)
         if removed:
             for target in (self.kept_persons, self.occurrences):
-                if target in self._made:
+                if target in self._tables:
                     chosen = subquery(select([col("person")], persons.copy()))
                     condition = exp.In(this=col("person"), query=chosen)
                     self.runner.engine.execute(exp.Delete(this=target.copy(), where=exp.Where(this=condition)))
@@ -306,30 +313,30 @@ class Snapshot:
             parts.append(select([place, *cols(("row", "parent", "person")), known_row], table.records.copy()))
             offset += count
         if not parts:
-            nobody = template("""
+            empty = template("""
                 SELECT 0::TINYINT AS position, row, parent, person, 0::BIGINT AS known_row
                 FROM :records AS records
                 WHERE false
             """)
-            return nobody(records=self.records.tables[0].records)
+            return empty(records=self.records.tables[0].records)
         return union_all(*parts)
 
     def released_known_rows(self) -> exp.Expr:
         """`known_rows` of the rows that are not suppressed by themselves."""
         if not self.suppresses_rows:
             return subquery(self.known_rows(), "known_rows")
-        if self.all_known_rows not in self._made:
+        if self.all_known_rows not in self._tables:
             self.create(self.all_known_rows, self.known_rows())
         released = template("SELECT * FROM :rows AS r ANTI JOIN :suppressed AS s USING (position, row)")
         return subquery(released(rows=self.all_known_rows, suppressed=self.suppressed_rows), "known_rows")
 
     def _pack_known_row(self, table: LinkedTable) -> tuple[exp.Expr, int]:
-        return self.pack(table.known, table.rows, MOST_KNOWN_ROWS)
+        return self.pack(table.known_row_attributes, table.rows, MOST_KNOWN_ROWS)
 
-    def pack(self, attributes: Sequence[int], rows: int, most: int) -> tuple[exp.Expr, int]:
+    def pack(self, attributes: Sequence[int], rows: int, max_codes: int) -> tuple[exp.Expr, int]:
         """A number for each combination of codes at the levels, from 0, and a bound of these numbers.
 
-        The combinations that ``rows`` rows have are ranked if there can be more than ``most``.
+        The combinations that ``rows`` rows have are ranked if there can be more than ``max_codes``.
         """
         counts = {
             i: self.records.code_counts[i][self.levels[i]]
@@ -338,7 +345,7 @@ class Snapshot:
         }
         size = math.prod(counts.values())
         codes = {i: col(code_column(i, self.levels[i])) for i in counts}
-        if size > most:
+        if size > max_codes:
             return dense_rank([*codes.values()], "BIGINT"), rows + 1
         code: exp.Expr = number(0)
         for i, count in counts.items():
@@ -347,76 +354,81 @@ class Snapshot:
 
     # --- Persons with an unsupported combination
 
-    def find_weak_persons(self, size: int, target: exp.Table) -> None:
+    def find_unsupported_persons(self, size: int, target: exp.Table) -> None:
         """Count the persons who support each combination of a number of known rows; store the persons with a
         combination that fewer than k persons support."""
         keys = combination_keys(size)
         combinations = self._supporting_rows(size)
         if size > 1:
             combinations = self.create(self.combinations_table, self.combinations(size, self.occurrences))
-        counted = template("SELECT :keys, count(*) AS persons FROM :combinations AS c GROUP BY :keys")
-        supports = self.create(self.supports(size), counted(keys=cols(keys), combinations=combinations))
-        weak = _WEAK_PERSONS(keys=cols(keys), supports=supports, combinations=combinations, k=self.k)
-        self.create(target, weak)
+        count_supports = template("SELECT :keys, count(*) AS persons FROM :combinations AS c GROUP BY :keys")
+        supports = self.create(self.supports(size), count_supports(keys=cols(keys), combinations=combinations))
+        unsupported_persons = _UNSUPPORTED_PERSONS(
+            keys=cols(keys), supports=supports, combinations=combinations, k=self.k
+        )
+        self.create(target, unsupported_persons)
         if size > 1:
             self.drop(self.combinations_table)
 
-    def remove_and_find_weak(self, most: int, removed: exp.Table, target: exp.Table) -> int:
-        """Remove persons; store those who then have a combination of up to ``most`` known rows that fewer than k
+    def remove_and_find_unsupported(self, max_size: int, removed: exp.Table, target: exp.Table) -> int:
+        """Remove persons; store those who then have a combination of up to ``max_size`` known rows that fewer than k
         persons support. Only the combinations of the removed persons are counted again."""
-        for size in range(most + 1):
+        for size in range(max_size + 1):
             keys = combination_keys(size)
-            left_rows = exp.to_table("left_rows", quoted=True)
-            combinations = self.combinations(size, left_rows) if size else select_star(left_rows)
+            removed_rows = exp.to_table("removed_rows", quoted=True)
+            combinations = self.combinations(size, removed_rows) if size else select_star(removed_rows)
             rows = self._supporting_rows(size)
-            left = _LEFT_COMBINATIONS(rows=rows, removed=removed, combinations=combinations, keys=cols(keys))
-            lower = fragment(
-                "UPDATE :supports AS s SET persons = s.persons - l.persons FROM :left_combinations AS l WHERE :same"
+            of_removed = _COMBINATIONS_OF_REMOVED(
+                rows=rows, removed=removed, combinations=combinations, keys=cols(keys)
             )
-            left_combinations = self.create(self._left_combinations(size), left)
-            same = equal_values(keys, "s", "l")
+            removed_combinations = self.create(self._removed_combinations(size), of_removed)
+            same = equal_values(keys, "s", "removed")
             self.runner.engine.execute(
-                lower(supports=self.supports(size), left_combinations=left_combinations, same=same)
+                _WITHOUT_REMOVED(supports=self.supports(size), removed_combinations=removed_combinations, same=same)
             )
         count = self.remove(removed)
         supporters = []
-        for size, query in enumerate(_SUPPORTERS[: most + 1]):
-            unsupported = _UNSUPPORTED(
+        for size, query in enumerate(_SUPPORTERS[: max_size + 1]):
+            unsupported = _UNSUPPORTED_COMBINATIONS(
                 keys=cols(combination_keys(size)),
                 supports=self.supports(size),
-                left_combinations=self._left_combinations(size),
+                removed_combinations=self._removed_combinations(size),
                 k=self.k,
             )
             supporters.append(query(rows=self._supporting_rows(size), unsupported=unsupported))
-        weak = template("SELECT DISTINCT person FROM :persons AS persons")(persons=subquery(union_all(*supporters)))
-        self.create(target, weak)
+        unsupported_persons = template("SELECT DISTINCT person FROM :persons AS persons")(
+            persons=subquery(union_all(*supporters))
+        )
+        self.create(target, unsupported_persons)
         return count
 
-    def _left_combinations(self, size: int) -> exp.Table:
-        return self.work(f"left_combinations_{size}")
+    def _removed_combinations(self, size: int) -> exp.Table:
+        return self.work(f"removed_combinations_{size}")
 
-    def weak_sums(self, part: exp.Expr | None = None) -> exp.Select:
+    def persons_with_rare_sums(self, persons: exp.Expr | None = None) -> exp.Select:
         """The persons whose number of known rows and sums of them fewer than k persons have."""
-        return _WEAK_SUMS(
+        return _PERSONS_WITH_RARE_SUMS(
             known_rows=self.released_known_rows(),
-            kept_persons=self.kept_persons if part is None else part,
+            kept_persons=self.kept_persons if persons is None else persons,
             k=self.k,
         )
 
-    def weak_signatures(self, part: exp.Expr | None = None) -> exp.Select:
+    def persons_with_rare_signatures(self, persons: exp.Expr | None = None) -> exp.Select:
         """The persons whose signature fewer than k persons have, of the kept persons or of a part of them."""
-        signatures, names = self.signatures(part=self.kept_persons if part is None else part)
+        signatures, names = self.signatures(persons=self.kept_persons if persons is None else persons)
         return template("""
             WITH signatures AS (:signatures),
             small AS (SELECT :key FROM signatures AS s GROUP BY :key HAVING count(*) < :k)
             SELECT s.person FROM signatures AS s JOIN small ON :same
         """)(signatures=signatures, key=cols(names), k=self.k, same=same_values(names, "s", "small"))
 
-    def signatures(self, units: exp.Table | None = None, part: exp.Expr | None = None) -> tuple[exp.Select, list[str]]:
+    def signatures(
+        self, units: exp.Table | None = None, persons: exp.Expr | None = None
+    ) -> tuple[exp.Select, list[str]]:
         """The signature of each unit, or of each person of a part, and the columns that make it: the class, and by
         table of direct child rows their sorted signatures."""
         names = ["class_id"]
-        query = template("SELECT owner.person, owner.class_id FROM :persons AS owner")(persons=units or part)
+        query = template("SELECT owner.person, owner.class_id FROM :persons AS owner")(persons=units or persons)
         if units is not None:
             query = query.select(col("unit", "owner"), copy=False)
         for position, table in enumerate(self.records.tables):
@@ -426,27 +438,31 @@ class Snapshot:
                 if units is not None:
                     on = exp.And(this=on, expression=col("unit", "owner").eq(col("unit", name)))
                 query = query.select(as_column(col("signatures", name), name), copy=False)
-                listed = subquery(self._listed_children(position, units, part), name)
-                query = query.join(listed, on=on, join_type="left", copy=False)
+                child_signatures = subquery(self._child_signatures(position, units, persons), name)
+                query = query.join(child_signatures, on=on, join_type="left", copy=False)
                 names.append(name)
         return query, names
 
-    def _listed_children(self, position: int, units: exp.Table | None, part: exp.Expr | None) -> exp.Select:
+    def _child_signatures(self, position: int, units: exp.Table | None, persons: exp.Expr | None) -> exp.Select:
         """By unit and parent row, the sorted signatures of its rows in a table: ``parent`` and ``signatures``."""
-        listed = template("SELECT :keys, list_sort(list(signature)) AS signatures FROM :rows AS r GROUP BY :keys")
-        return listed(keys=cols(_parent_keys(units)), rows=subquery(self._row_signatures(position, units, part), "r"))
+        list_signatures = template(
+            "SELECT :keys, list_sort(list(signature)) AS signatures FROM :rows AS r GROUP BY :keys"
+        )
+        return list_signatures(
+            keys=cols(_parent_keys(units)), rows=subquery(self._row_signatures(position, units, persons), "r")
+        )
 
-    def _row_signatures(self, position: int, units: exp.Table | None, part: exp.Expr | None) -> exp.Select:
+    def _row_signatures(self, position: int, units: exp.Table | None, persons: exp.Expr | None) -> exp.Select:
         """``parent`` and ``signature``: a number for each distinct row of a table with its nested child rows."""
         table, keys = self.records.tables[position], _parent_keys(units)
-        code, _ = self.pack(table.own, table.rows, MOST_OCCURRENCES)
+        code, _ = self.pack(table.attribute_numbers, table.rows, MOST_OCCURRENCES)
         output = [*cols(keys), col("row"), as_column(cast(code, "BIGINT"), "code")]
         released = self.released_rows(position, units)
-        if part is not None:
-            of_part = template("SELECT r.* FROM :rows AS r SEMI JOIN :part AS part USING (person)")
-            released = subquery(of_part(rows=released, part=part), "r")
+        if persons is not None:
+            of_persons = template("SELECT r.* FROM :rows AS r SEMI JOIN :persons AS persons USING (person)")
+            released = subquery(of_persons(rows=released, persons=persons), "r")
         rows = select(output, released)
-        children = [child for child, other in enumerate(self.records.tables) if other.parent is table]
+        children = [i for i, child in enumerate(self.records.tables) if child.parent is table]
         if not children:
             return template("SELECT :keys, code AS signature FROM :rows AS rows")(keys=cols(keys), rows=rows)
         query = template("SELECT :keys, rows.code FROM :rows AS rows")(keys=cols(keys, "rows"), rows=rows)
@@ -457,21 +473,21 @@ class Snapshot:
             if units is not None:
                 on = exp.And(this=on, expression=col("unit", "rows").eq(col("unit", name)))
             query = query.select(as_column(col("signatures", name), name), copy=False)
-            listed = subquery(self._listed_children(child, units, part), name)
-            query = query.join(listed, on=on, join_type="left", copy=False)
+            child_signatures = subquery(self._child_signatures(child, units, persons), name)
+            query = query.join(child_signatures, on=on, join_type="left", copy=False)
             names.append(name)
         rank = dense_rank([col("code", "nested"), *cols(names, "nested")], "BIGINT")
         return select([*cols(keys), as_column(rank, "signature")], subquery(query, "nested"))
 
-    def groups(self, part: exp.Expr | None) -> list[tuple[exp.Query, list[str]]]:
+    def groups(self, persons: exp.Expr | None) -> list[tuple[exp.Query, list[str]]]:
         """The groups of the kept persons of a part: ``person`` and the keys of what they share, and these keys."""
-        kept = self.kept_persons if part is None else part
+        kept_persons = self.kept_persons if persons is None else persons
         if self.known == "all":
-            signatures, names = self.signatures(part=kept)
+            signatures, names = self.signatures(persons=kept_persons)
             numbered = template("SELECT person, :number AS signature FROM :signatures AS s")
             number_ = dense_rank(cols(names), "BIGINT")
             return [(numbered(number=number_, signatures=signatures), ["signature"])]
-        groups: list[tuple[exp.Query, list[str]]] = [(select_star(kept.copy()), combination_keys(0))]
+        groups: list[tuple[exp.Query, list[str]]] = [(select_star(kept_persons.copy()), combination_keys(0))]
         for size in range(1, self.known + 1):
             groups.append((self.combinations(size, self.occurrences), combination_keys(size)))
         return groups
@@ -503,8 +519,10 @@ class Snapshot:
                     suppressed=self.suppressed_rows,
                     position=position,
                 )
-            labelled = [i for i in table.own if self.records.attributes[i].has_inner_labels(self.levels[i])]
-            for i in labelled:
+            labelled_attributes = [
+                i for i in table.attribute_numbers if self.records.attributes[i].has_inner_labels(self.levels[i])
+            ]
+            for i in labelled_attributes:
                 name, level = f"leaves_{i}", self.levels[i]
                 on = col(code_column(i, level), "r").eq(col("code", name))
                 of_level = subquery(level_leaves(self.records.attributes[i], level), name)
@@ -512,7 +530,7 @@ class Snapshot:
                 query = query.select(as_column(total(col("leaves", name)), name), copy=False)
             row_total, *sums = self.runner.engine.rows(query)[0]
             rows.append(row_total)
-            leaves |= {i: float(leaf_sum or 0) for i, leaf_sum in zip(labelled, sums, strict=True)}
+            leaves |= {i: float(leaf_sum or 0) for i, leaf_sum in zip(labelled_attributes, sums, strict=True)}
         return rows, leaves
 
 

@@ -110,9 +110,9 @@ def _check_generalization(records: LinkedRecords, tables: OpenTables) -> Iterato
     if not is_permitted:
         return
     task = LinkedTask(records, lambda *_: None)
-    kept = task.peeling.find(levels, task.allowed_persons, task.allowed_rows)
-    suppressed, allowed = kept.suppressed_persons, task.allowed_persons
-    if not kept.is_complete or suppressed > allowed:
+    peeling_result = task.peeling.suppress_rows_and_persons(levels, task.allowed_persons, task.allowed_rows)
+    suppressed, allowed = peeling_result.suppressed_persons, task.allowed_persons
+    if not peeling_result.is_complete or suppressed > allowed:
         message = f"more than the allowed {allowed:,} persons have to be suppressed at this generalization"
         yield source_check("requirements", False, message, message)
         return

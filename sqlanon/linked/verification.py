@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.linked.group_requirements import number_values, persons_of_violating_groups
+from sqlanon.linked.group_requirements import number_values, violating_persons
 from sqlanon.linked.manifest import LinkedManifest
 from sqlanon.linked.released_numbers import number_rows, released_table, sensitive_values
 from sqlanon.linked.snapshot import combination_keys, combine_occurrences, number_occurrences
@@ -149,9 +149,7 @@ def _check_requirements(engine: Engine, manifest: LinkedManifest, known_rows: ex
             engine.execute(
                 create_temporary_table(values, number_values(sensitive_values(manifest, claims, claim.column)))
             )
-            persons_of = [
-                persons_of_violating_groups(claim.condition, members.copy(), keys, values) for members, keys in groups
-            ]
+            persons_of = [violating_persons(claim.condition, members.copy(), keys, values) for members, keys in groups]
             violating = template("SELECT count(DISTINCT person) FROM :persons AS persons")
             count = engine.rows(violating(persons=subquery(union_all(*map(_select_all, persons_of)))))[0][0]
             engine.execute(drop_table(values.copy()))

@@ -332,7 +332,7 @@ class LinkedPolicy(Section):
         return next((shift for shift in shifts if shift is not None), None)
 
     @cached_property
-    def tables(self) -> tuple[TableSection, ...]:
+    def ordered_tables(self) -> tuple[TableSection, ...]:
         """The tables, parents before children, the table of persons first."""
         by_name, ordered = {section.name: section for section in self.table}, list[TableSection]()
 
@@ -357,7 +357,7 @@ class LinkedPolicy(Section):
         return {
             "tables": {
                 section.name: {name: redact_attribute(attribute) for name, attribute in section.attributes.items()}
-                for section in self.tables
+                for section in self.ordered_tables
             },
             "privacy": self.privacy.model_dump(mode="json", exclude_none=True),
             "search": self.search.model_dump(mode="json", exclude_none=True),
@@ -375,7 +375,7 @@ class LinkedPolicy(Section):
     def parent_of(self, section: TableSection) -> TableSection | None:
         """The table whose rows a table's rows belong to; None for the table of persons."""
         names = set(section.references.values())
-        return next((table for table in self.tables if table.name in names), None)
+        return next((table for table in self.ordered_tables if table.name in names), None)
 
     def policy_of(self, section: TableSection) -> Policy:
         """The policy of one table by itself, as the stages before the search read it."""
@@ -441,10 +441,14 @@ def read_linked_tree(
 ) -> dict[str, Any]:
     """Read a whole policy of several tables. A `PolicyError` lists every mistake."""
     context = {"folder": folder}
-    known = ["source", "table", *(key for key in _SECTIONS if key != "source")]
+    section_names = ["source", "table", *(key for key in _SECTIONS if key != "source")]
     problems = [
         *known_problems,
-        *(Problem(join_key("", key), unknown_key(key, known, "section")) for key in tree if key not in known),
+        *(
+            Problem(join_key("", key), unknown_key(key, section_names, "section"))
+            for key in tree
+            if key not in section_names
+        ),
     ]
     raw = {"privacy": {}, **{key: value for key, value in tree.items() if value is not None}}
     problems += _remove_servers(raw)
