@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,7 +19,7 @@ from sqlanon.suggest import omop
 from sqlanon.suggest.hierarchies import FileFolder
 from sqlanon.suggest.linked_risk import measure_uniqueness
 from sqlanon.suggest.linked_text import LinkedFindings, TableSuggestion, linked_policy_text
-from sqlanon.suggest.links import BoundTable, find_keys, find_links
+from sqlanon.suggest.links import ProfiledTable, find_keys, find_links
 from sqlanon.suggest.person_tree import PersonTree, build_tree
 from sqlanon.suggest.profile import profile_table
 from sqlanon.suggest.propose import Proposal, propose_roles, require_a_quasi_identifier
@@ -28,26 +28,34 @@ from sqlanon.suggest.suggest import Location, Suggestion, add_labels, convert_nu
 from sqlanon.support.names import table_parts
 from sqlanon.support.notices import sort_messages
 
-Begin: TypeAlias = Callable[[Policy], Run]
-Located: TypeAlias = Sequence[tuple[str, Location, Constraints]]
-"""Tables by their names in the policy, with their locations and constraints."""
+OpenRun: TypeAlias = Callable[[Policy], Run]
+
+
+@dataclass(frozen=True)
+class LocatedTable:
+    """A table of a database or folder, by its name in the policy."""
+
+    name: str
+    location: Location
+    constraints: Constraints
+
 
 _FILES = ("csv", "parquet")
 _MOST_OF_PERSONS, _MOST_OF_CHILDREN = 8, 16
 """The most quasi-identifiers of the table of persons, and of all other tables together."""
 
 
-def suggest_tables(begin: Begin, location: Location, requested_person: str | None = None) -> Suggestion:
+def suggest_tables(open_run: OpenRun, location: Location, requested_person: str | None = None) -> Suggestion:
     """A policy for the tables of a database or folder; for a single table if it has no others."""
     with ExitStack() as stack:
-        located = _locate_tables(begin, location)
-        if len(located) < 2:
+        located_tables = _locate_tables(open_run, location)
+        if len(located_tables) < 2:
             if requested_person is not None:
                 message = "is for a database or folder of several tables, and this has one: leave it out"
                 raise PolicyError([Problem("person", message)])
-            return suggest(begin, location)
-        read = _read_omop if omop.is_omop([name for name, *_ in located]) else _read_links
-        tree, suggestions, notes = read(begin, stack, located, location, requested_person)
+            return suggest(open_run, location)
+        read = _read_omop if omop.is_omop([located.name for located in located_tables]) else _read_links
+        tree, suggestions, notes = read(open_run, stack, located_tables, location, requested_person)
         uniqueness = measure_uniqueness(tree, suggestions)
         warnings = sort_messages(notice for table in tree.tables for notice in table.run.notices)
     findings = LinkedFindings(tree, uniqueness, notes)
@@ -74,43 +82,52 @@ def is_of_tables(location: Location) -> bool:
 
 
 def _read_links(
-    begin: Begin, stack: ExitStack, located: Located, location: Location, requested_person: str | None
+    open_run: OpenRun,
+    stack: ExitStack,
+    located_tables: Sequence[LocatedTable],
+    location: Location,
+    requested_person: str | None,
 ) -> tuple[PersonTree, list[list[Proposal]], Sequence[str]]:
     """Find the tree of the tables by their references, and propose the roles of their columns."""
-    tables = [_bind(begin, stack, name, table_location, constraints) for name, table_location, constraints in located]
+    tables = [_bind(open_run, stack, located.name, located.location, located.constraints) for located in located_tables]
     links = find_links(tables)
     if not links:
         place = location.database or Path(location.files[0])
         message = f"{place.name}: no table has a column that names rows of another one"
         raise SourceError(f"{message}: {_advise_single_table(location, tables)}")
     tree = build_tree(tables, links, requested_person)
-    suggestions = [_propose(begin, tree, table, location) for table in tree.tables]
+    suggestions = [_propose(open_run, tree, table, location) for table in tree.tables]
     if not any(proposal.role == "quasi" for proposals in suggestions for proposal in proposals):
         suggestions[0] = require_a_quasi_identifier(suggestions[0])
     return tree, suggestions, ()
 
 
 def _read_omop(
-    begin: Begin, stack: ExitStack, located: Located, location: Location, requested_person: str | None
+    open_run: OpenRun,
+    stack: ExitStack,
+    located_tables: Sequence[LocatedTable],
+    location: Location,
+    requested_person: str | None,
 ) -> tuple[PersonTree, list[list[Proposal]], Sequence[str]]:
     """The tree and the roles of the OMOP common data model, with hierarchies of concepts if files are written."""
     if requested_person is not None and requested_person.lower() != omop.PERSON:
         message = f"of the OMOP common data model it is {omop.PERSON!r}: leave it out"
         raise PolicyError([Problem("person", message)])
-    tables, vocabulary, others = list[BoundTable](), dict[str, Run](), list[str]()
-    for name, table_location, constraints in located:
+    tables, vocabulary, outside_tables = list[ProfiledTable](), dict[str, Run](), list[str]()
+    for located in located_tables:
+        name = located.name
         if name.lower() in omop.read_roles():
-            table = _bind(begin, stack, name, table_location, constraints)
+            table = _bind(open_run, stack, name, located.location, located.constraints)
             if table.rows or name.lower() == omop.PERSON:
                 tables.append(table)
                 continue
         elif name.lower() in (omop.CONCEPT, omop.CONCEPT_ANCESTOR):
             if location.hierarchies is not None:
-                vocabulary[name.lower()] = stack.enter_context(begin(table_location.binding_policy()))
+                vocabulary[name.lower()] = stack.enter_context(open_run(located.location.binding_policy()))
             continue
-        others.append(name)
-    tree = omop.build_omop_tree(tables, others)
-    has_vocabulary = {omop.CONCEPT, omop.CONCEPT_ANCESTOR} <= {name.lower() for name, *_ in located}
+        outside_tables.append(name)
+    tree = omop.build_omop_tree(tables, outside_tables)
+    has_vocabulary = {omop.CONCEPT, omop.CONCEPT_ANCESTOR} <= {located.name.lower() for located in located_tables}
     suggestions: list[list[Proposal]] = []
     for table in tree.tables:
         folder, concepts = _file_folder(table, location), omop.concept_columns(table)
@@ -122,35 +139,35 @@ def _read_omop(
                     if vocabulary
                     else replace(proposal, reason=omop.NEEDS_FILES)
                 )
-        suggestions.append(fit_hierarchies(begin, proposals, folder, table.location))
+        suggestions.append(fit_hierarchies(open_run, proposals, folder, table.location))
     return tree, suggestions, (omop.LOST_LINKS,)
 
 
-def _file_folder(table: BoundTable, location: Location) -> FileFolder:
+def _file_folder(table: ProfiledTable, location: Location) -> FileFolder:
     """The folder of existing hierarchy files of a table, and the one of new ones."""
     data = location.database or Path(table.location.files[0])
     return FileFolder(data.parent, None if location.hierarchies is None else location.hierarchies / table.name)
 
 
-def _key_columns(tree: PersonTree, table: BoundTable) -> frozenset[str]:
+def _key_columns(tree: PersonTree, table: ProfiledTable) -> frozenset[str]:
     """The columns that identify rows of a table, or name its parents."""
     link = tree.links.get(table.name)
     return frozenset((*tree.key_of(table), *(() if link is None else link.columns)))
 
 
-def _locate_tables(begin: Begin, location: Location) -> Located:
+def _locate_tables(open_run: OpenRun, location: Location) -> list[LocatedTable]:
     """The tables of a database or folder: their names in the policy, and their constraints."""
     if location.files:
         return [
-            (name, replace(location, files=files), Constraints())
+            LocatedTable(name, replace(location, files=files), Constraints())
             for name, files in _list_files(Path(location.files[0])).items()
         ]
-    with begin(Location(query="SELECT 1 AS one").binding_policy()) as run:
+    with open_run(Location(query="SELECT 1 AS one").binding_policy()) as run:
         declared = list_constraints(run.engine)
     parts = {name: table_parts(name) for name in declared}
     last = [names[-1].lower() for names in parts.values()]
     return [
-        (
+        LocatedTable(
             names[-1] if last.count(names[-1].lower()) == 1 else "_".join(names),
             replace(location, table=full_name),
             declared[full_name],
@@ -180,23 +197,25 @@ def _list_files(folder: Path) -> Mapping[str, tuple[str, ...]]:
     return files
 
 
-def _bind(begin: Begin, stack: ExitStack, name: str, location: Location, constraints: Constraints) -> BoundTable:
+def _bind(
+    open_run: OpenRun, stack: ExitStack, name: str, location: Location, constraints: Constraints
+) -> ProfiledTable:
     """Read the profile of a table, whose run stays open with the stack."""
     try:
-        run = stack.enter_context(begin(location.binding_policy()))
+        run = stack.enter_context(open_run(location.binding_policy()))
         if not location.columns and (columns := find_readings(run)):
-            return _bind(begin, stack, name, replace(location, columns=columns), constraints)
+            return _bind(open_run, stack, name, replace(location, columns=columns), constraints)
         profile = profile_table(run)
         if location.query is None:
-            converted = convert_numbers(begin, run, profile, location)
+            converted = convert_numbers(open_run, run, profile, location)
             if converted is not None:
-                return _bind(begin, stack, name, converted, constraints)
+                return _bind(open_run, stack, name, converted, constraints)
     except SourceError as error:
         raise SourceError(f"table {name!r}: {error}") from error
-    return BoundTable(name, location, run, profile, constraints, find_keys(run, profile, constraints))
+    return ProfiledTable(name, location, run, profile, constraints, find_keys(run, profile, constraints))
 
 
-def _propose(begin: Begin, tree: PersonTree, table: BoundTable, location: Location) -> list[Proposal]:
+def _propose(open_run: OpenRun, tree: PersonTree, table: ProfiledTable, location: Location) -> list[Proposal]:
     """The roles and hierarchies of a table's columns but its keys."""
     keys = _key_columns(tree, table)
     columns = [column for column in table.profile.profiles if column.name not in keys]
@@ -210,7 +229,7 @@ def _propose(begin: Begin, tree: PersonTree, table: BoundTable, location: Locati
     ]
     folder = _file_folder(table, location)
     proposals = add_labels(table.run, table.profile, proposals, folder, table.location)
-    proposals = fit_hierarchies(begin, proposals, folder, table.location)
+    proposals = fit_hierarchies(open_run, proposals, folder, table.location)
     proposals += [
         Proposal(column, "identifying", dropped[column.name], known=True)
         for column in columns
@@ -220,7 +239,7 @@ def _propose(begin: Begin, tree: PersonTree, table: BoundTable, location: Locati
     return sorted(proposals, key=lambda proposal: order.index(proposal.column.name))
 
 
-def _advise_single_table(location: Location, tables: Sequence[BoundTable]) -> str:
+def _advise_single_table(location: Location, tables: Sequence[ProfiledTable]) -> str:
     if location.database is None:
         return "name the files of one table"
     file = min(os.path.relpath(location.database), str(location.database), key=len)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.suggest.links import BoundTable
+from sqlanon.suggest.links import ProfiledTable
 from sqlanon.suggest.person_tree import PersonTree
 from sqlanon.suggest.propose import Proposal
 from sqlanon.support.expressions import all_of, anonymous, as_column, col, cols, number, template
@@ -26,7 +26,7 @@ class Uniqueness:
     ----------
     persons:
         The number of persons.
-    own, everything:
+    persons_alone, all_tables:
         By their own quasi-identifiers, and by these with the rows of all tables.
     by_table:
         By their own quasi-identifiers with all their rows of a table.
@@ -35,8 +35,8 @@ class Uniqueness:
     """
 
     persons: int
-    own: float
-    everything: float
+    persons_alone: float
+    all_tables: float
     by_table: Mapping[str, float]
     most_rows: Mapping[str, int]
 
@@ -54,7 +54,7 @@ _SUMMARIES = template("""
 """)
 _UNIQUE = template("""
     SELECT count(*) FILTER (WHERE person_count = 1), coalesce(sum(person_count), 0)
-    FROM (SELECT count(*) AS person_count FROM :records AS records GROUP BY :codes) AS counted
+    FROM (SELECT count(*) AS person_count FROM :records AS records GROUP BY :codes) AS combinations
 """)
 
 
@@ -67,11 +67,11 @@ def measure_uniqueness(tree: PersonTree, proposals: Sequence[Sequence[Proposal]]
         persons.run.work("risk_rows"),
         numbered(keys=_keys(tree, persons), code=_hash(proposals[0]), rows=persons.run.source.relation),
     )
-    records = template("SELECT person, code AS own FROM :persons AS persons")(persons=rows[persons.name])
+    records = template("SELECT person, code AS person_code FROM :persons AS persons")(persons=rows[persons.name])
     by_table: dict[str, float] = {}
     most_rows: dict[str, int] = {}
-    codes = ["own"]
-    own, count = _share_unique(runner, records, codes)
+    codes = ["person_code"]
+    persons_alone, count = _share_unique(runner, records, codes)
     for child, child_proposals in zip(tree.tables[1:], proposals[1:], strict=True):
         link = tree.links[child.name]
         code = _hash(child_proposals, [] if link.parent == persons.name else [col("code", "parent")])
@@ -85,21 +85,21 @@ def measure_uniqueness(tree: PersonTree, proposals: Sequence[Sequence[Proposal]]
         name = f"code_{len(codes)}"
         records = _add_summary(records, summary, name)
         codes.append(name)
-        by_table[child.name] = _share_unique(runner, records.copy(), ["own", name])[0]
+        by_table[child.name] = _share_unique(runner, records.copy(), ["person_code", name])[0]
         most = template("SELECT coalesce(max(row_count), 0) FROM :summary AS s")(summary=summary)
         most_rows[child.name] = int(runner.fetch_rows(most, [])[0][0])
-    everything = _share_unique(runner, records, codes)[0]
-    return Uniqueness(count, own, everything, by_table, most_rows)
+    all_tables = _share_unique(runner, records, codes)[0]
+    return Uniqueness(count, persons_alone, all_tables, by_table, most_rows)
 
 
-def _keys(tree: PersonTree, table_: BoundTable) -> list[exp.Expr]:
+def _keys(tree: PersonTree, table_: ProfiledTable) -> list[exp.Expr]:
     return [as_column(col(name, "child"), f"key_{i}") for i, name in enumerate(tree.key_of(table_))]
 
 
-def _hash(proposals: Sequence[Proposal], above: Sequence[exp.Expr] = ()) -> exp.Expr:
+def _hash(proposals: Sequence[Proposal], parent_codes: Sequence[exp.Expr] = ()) -> exp.Expr:
     """A number for each combination of quasi-identifiers, with the code of the row above."""
     names = [proposal.column.name for proposal in proposals if proposal.role == "quasi"]
-    values = [*above, *cols(names, "child")]
+    values = [*parent_codes, *cols(names, "child")]
     return anonymous("HASH", *values) if values else number(0)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlanon.disclosure.residual_risk import format_percent
 from sqlanon.suggest.linked_risk import Uniqueness
-from sqlanon.suggest.links import BoundTable, Link
+from sqlanon.suggest.links import Link, ProfiledTable
 from sqlanon.suggest.person_tree import PersonTree
 from sqlanon.suggest.policy_text import (
     SUPPRESSION_LIMIT,
@@ -32,11 +32,10 @@ _SECONDS = 300
 class TableSuggestion:
     """The section of a table: its key, the reference to its parent, and the proposals for its other columns."""
 
-    table: BoundTable
+    table: ProfiledTable
     key: tuple[str, ...]
     link: Link | None
     proposals: Sequence[Proposal]
-    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -92,19 +91,19 @@ def linked_policy_text(location: Location, sections: Sequence[TableSuggestion], 
     return "\n".join(lines) + "\n"
 
 
-def _describe_choice(persons: BoundTable, findings: LinkedFindings) -> list[str]:
+def _describe_choice(persons: ProfiledTable, findings: LinkedFindings) -> list[str]:
     tree = findings.tree
     reason = "by its name" if persons.is_named_like_persons else "by its columns"
     text = f"{toml_key(persons.name)} is the table of persons, {reason} and the tables that belong to it."
     if tree.other_persons:
-        others = join_keys(tree.other_persons)
-        text += f" {others} may have persons, too, whom this policy does not protect; --person TABLE chooses another."
+        names = join_keys(tree.other_persons)
+        text += f" {names} may have persons, too, whom this policy does not protect; --person TABLE chooses another."
     lines = [line for note in findings.notes or (text,) for line in comment_lines(note)]
-    if tree.unlinked:
+    if names := join_keys(tree.outside_tables):
         lines += comment_lines(
-            f"Not in this policy: {join_keys(tree.unlinked)}."
+            f"Not in this policy: {names}."
             if findings.notes
-            else f"Not in this policy, because their rows belong to no row of these tables: {join_keys(tree.unlinked)}."
+            else f"Not in this policy, because their rows belong to no row of these tables: {names}."
         )
     return lines
 
@@ -115,13 +114,13 @@ def _describe_risk(sections: Sequence[TableSuggestion], uniqueness: Uniqueness) 
         "What each table adds to the risk: the share of the persons whom nobody equals in the quasi-identifiers of "
         "the table of persons and of all their rows of another table."
     )
-    rows = [(f"{toml_key(sections[0].table.name)} alone", uniqueness.own, "")]
+    rows = [(f"{toml_key(sections[0].table.name)} alone", uniqueness.persons_alone, "")]
     for section in sections[1:]:
         name = section.table.name
         most = f"{count_noun(section.table.rows, 'row')}, at most {uniqueness.most_rows[name]:,} of one person"
         rows.append((f"with {toml_key(name)}", uniqueness.by_table[name], most))
     if len(sections) > 2:
-        rows.append(("with all tables", uniqueness.everything, ""))
+        rows.append(("with all tables", uniqueness.all_tables, ""))
     width = max(len(name) for name, *_ in rows)
     for name, share, note in rows:
         lines.append(f"#   {name:<{width}}  {format_percent(share):>7}  {note}".rstrip())
@@ -130,7 +129,7 @@ def _describe_risk(sections: Sequence[TableSuggestion], uniqueness: Uniqueness) 
 
 def _table_section(section: TableSuggestion) -> list[str]:
     table, link = section.table, section.link
-    lines = [*(line for note in section.notes for line in comment_lines(note)), "[[table]]"]
+    lines = ["[[table]]"]
     lines += key_lines({"name": table.name})
     lines += key_lines(_source_keys(table))
     if link is None:
@@ -139,9 +138,9 @@ def _table_section(section: TableSuggestion) -> list[str]:
         lines += key_lines({"key": section.key} if section.key else {})
         lines += comment_lines(f"{join_keys(link.columns)} names a row of {toml_key(link.parent)}, {link.reason}.")
         lines.append(f"references = {toml_value(dict.fromkeys(link.columns, link.parent))}")
-        if link.unlinked:
+        if link.orphans:
             lines += comment_lines(
-                f"{count_noun(link.unlinked, 'row')} of {table.rows:,} name none, so they are left out: "
+                f"{count_noun(link.orphans, 'row')} of {table.rows:,} name none, so they are left out: "
                 '"error" refuses them.'
             )
             lines.append('orphans = "suppress"')
@@ -152,7 +151,7 @@ def _table_section(section: TableSuggestion) -> list[str]:
     return lines
 
 
-def _source_keys(table: BoundTable) -> Mapping[str, object]:
+def _source_keys(table: ProfiledTable) -> Mapping[str, object]:
     """The keys that locate a table, and say how its files are read."""
     keys = {key: value for key, value in table.location.policy_section.items() if key != "database"}
     if keys.get("table") == table.name:

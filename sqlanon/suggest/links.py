@@ -61,7 +61,7 @@ def singular_words(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class BoundTable:
+class ProfiledTable:
     """A table of the source: its name in the policy, its profile, and the columns that identify its rows."""
 
     name: str
@@ -106,14 +106,14 @@ class BoundTable:
 class Link:
     """Columns of a table that name rows of another table by its key.
 
-    ``unlinked`` rows name no row of it, and ``reason`` says how the link was found.
+    ``orphans`` rows name no row of it, and ``reason`` says how the link was found.
     """
 
     child: str
     columns: tuple[str, ...]
     parent: str
     key: tuple[str, ...]
-    unlinked: int
+    orphans: int
     reason: str
 
 
@@ -137,7 +137,7 @@ def find_keys(run: Run, profile: TableProfile, constraints: Constraints) -> tupl
     return tuple((name,) for name in unique)
 
 
-def find_links(tables: Sequence[BoundTable]) -> list[Link]:
+def find_links(tables: Sequence[ProfiledTable]) -> list[Link]:
     """The references between tables: of each table the declared ones, else those that names and values show."""
     by_name = {table.location.table or table.name: table for table in tables}
     links: list[Link] = []
@@ -148,7 +148,7 @@ def find_links(tables: Sequence[BoundTable]) -> list[Link]:
                 foreign_key.columns,
                 parent.name,
                 foreign_key.key,
-                count_unlinked(child, foreign_key.columns, parent, foreign_key.key),
+                count_orphans(child, foreign_key.columns, parent, foreign_key.key),
                 "as its foreign key declares",
             )
             for foreign_key in child.constraints.foreign_keys
@@ -158,7 +158,7 @@ def find_links(tables: Sequence[BoundTable]) -> list[Link]:
     return links
 
 
-def _find_references(child: BoundTable, parent: BoundTable) -> Iterator[Link]:
+def _find_references(child: ProfiledTable, parent: ProfiledTable) -> Iterator[Link]:
     """The columns of a table whose names and values say that they name rows of another table."""
     if child is parent or not child.rows:
         return
@@ -173,14 +173,14 @@ def _find_references(child: BoundTable, parent: BoundTable) -> Iterator[Link]:
             is_text = column_kind(column.type) is ColumnKind.TEXT or column.type == "UUID"
             if match == 0 and not (is_text and column.distinct >= _FEWEST_VALUES and _may_number(column)):
                 continue
-            unlinked = count_unlinked(child, (column.name,), parent, key)
-            missing = unlinked - (child.rows - column.values)
+            orphans = count_orphans(child, (column.name,), parent, key)
+            missing = orphans - (child.rows - column.values)
             if missing == 0 or (match > 1 and missing <= (1 - _LEAST_SHARE) * column.values):
                 reason = "by its name and its values" if match else "by its values"
-                yield Link(child.name, (column.name,), parent.name, key, unlinked, reason)
+                yield Link(child.name, (column.name,), parent.name, key, orphans, reason)
 
 
-def _names_own_rows(column: str, table: BoundTable) -> bool:
+def _names_own_rows(column: str, table: ProfiledTable) -> bool:
     """Whether a column is a key of its table, and named after it."""
     words = split_words(column)
     return (column,) in table.keys and words in table.row_names(words)
@@ -196,7 +196,7 @@ def _are_comparable(column: Profile, target: Profile) -> bool:
     return kind is column_kind(target.type) and (kind in _KEY_KINDS or column.type == target.type == "UUID")
 
 
-def _compare_names(column: str, parent: BoundTable, key: str) -> int:
+def _compare_names(column: str, parent: ProfiledTable, key: str) -> int:
     """How clearly a name says that a column names rows of a table: 2 by name of key or table, 1 by its end, 0 not."""
     words, key_words = split_words(column), split_words(key)
     is_generic = _GENERIC.fullmatch(key_words) is not None
@@ -207,7 +207,7 @@ def _compare_names(column: str, parent: BoundTable, key: str) -> int:
     return int(any(words.endswith(f"_{end}") for end in ends))
 
 
-def count_unlinked(child: BoundTable, columns: Sequence[str], parent: BoundTable, key: Sequence[str]) -> int:
+def count_orphans(child: ProfiledTable, columns: Sequence[str], parent: ProfiledTable, key: Sequence[str]) -> int:
     """The rows of a table whose columns name no row of another table."""
     keys: list[exp.Expr] = [as_column(col(name), f"key_{i}") for i, name in enumerate(key)]
     query = template("""

@@ -27,7 +27,7 @@ from sqlanon.sources.column_figures import exact_counts_query
 from sqlanon.sources.column_kinds import Role
 from sqlanon.sources.run import Run
 from sqlanon.suggest.hierarchies import FileFolder, file_name
-from sqlanon.suggest.links import BoundTable, Link, count_unlinked
+from sqlanon.suggest.links import Link, ProfiledTable, count_orphans
 from sqlanon.suggest.person_tree import PersonTree
 from sqlanon.suggest.propose import SUPPRESS, Proposal, Rule
 from sqlanon.suggest.suggest import Location
@@ -93,14 +93,14 @@ def is_omop(names: Sequence[str]) -> bool:
     return {PERSON, VISIT} <= known and len(known) > 2
 
 
-def build_omop_tree(tables: Sequence[BoundTable], others: Sequence[str]) -> PersonTree:
+def build_omop_tree(tables: Sequence[ProfiledTable], others: Sequence[str]) -> PersonTree:
     """The tree of the known tables: each row belongs to a person."""
     (persons,) = (table for table in tables if table.name.lower() == PERSON)
     (person_key,) = (name for name in persons.columns if name.lower() == _PERSON_ID)
     links = {
         table.name: Link(
             table.name, (name,), persons.name, (person_key,),
-            count_unlinked(table, (name,), persons, (person_key,)), "as in the common data model",
+            count_orphans(table, (name,), persons, (person_key,)), "as in the common data model",
         )
         for table in tables
         for name in table.columns
@@ -113,7 +113,7 @@ def build_omop_tree(tables: Sequence[BoundTable], others: Sequence[str]) -> Pers
     return PersonTree(tuple(keyed), links, {table.name: {} for table in keyed}, (), (*others, *left))
 
 
-def _with_key(table: BoundTable) -> BoundTable:
+def _with_key(table: ProfiledTable) -> ProfiledTable:
     """The table with the key of the common data model, if it identifies its rows."""
     roles = read_roles()[table.name.lower()]
     keys = [name for name in table.columns if (role := roles.get(name.lower())) is not None and role.role == "key"]
@@ -124,7 +124,7 @@ def _with_key(table: BoundTable) -> BoundTable:
     return replace(table, keys=(tuple(own),) if all(count == table.rows for count in counts) else ())
 
 
-def propose_omop(table: BoundTable, keys: Collection[str]) -> list[Proposal]:
+def propose_omop(table: ProfiledTable, keys: Collection[str]) -> list[Proposal]:
     """The roles of a table's columns but its keys; concepts without a hierarchy yet."""
     roles = read_roles()[table.name.lower()]
     proposals: list[Proposal] = []
@@ -141,7 +141,7 @@ def propose_omop(table: BoundTable, keys: Collection[str]) -> list[Proposal]:
     return proposals
 
 
-def concept_columns(table: BoundTable) -> list[str]:
+def concept_columns(table: ProfiledTable) -> list[str]:
     """The columns of a table whose concepts have a hierarchy in the vocabulary."""
     roles = read_roles()[table.name.lower()]
     return [name for name in table.columns if (role := roles.get(name.lower())) is not None and role.has_concepts]
@@ -218,7 +218,7 @@ _LABELS = template("""
 
 
 def write_concept_hierarchy(
-    table: BoundTable, proposal: Proposal, vocabulary: Mapping[str, Run], folder: FileFolder, location: Location
+    table: ProfiledTable, proposal: Proposal, vocabulary: Mapping[str, Run], folder: FileFolder, location: Location
 ) -> Proposal:
     """The proposal with a hierarchy file of its concepts, by the vocabulary; unchanged if it has no levels for them.
 

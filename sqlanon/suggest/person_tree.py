@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlanon.errors import PolicyError, Problem, SourceError
-from sqlanon.suggest.links import BoundTable, Link
+from sqlanon.suggest.links import Link, ProfiledTable
 from sqlanon.support.toml import toml_key
 
-MOST_UNLINKED = 0.1
+MOST_ORPHANS = 0.1
 """Of the rows of a table: with more rows that name no row, another reference is preferred."""
 _FEWEST_TRAITS = 2  # of a table that is not named like persons
 
@@ -29,24 +29,26 @@ class PersonTree:
         By table and column, the reason why it names a row and is not released.
     other_persons:
         Tables outside the tree that look like tables of persons, too.
-    unlinked:
+    outside_tables:
         All tables outside the tree.
     """
 
-    tables: tuple[BoundTable, ...]
+    tables: tuple[ProfiledTable, ...]
     links: Mapping[str, Link]
     dropped: Mapping[str, Mapping[str, str]]
     other_persons: tuple[str, ...]
-    unlinked: tuple[str, ...]
+    outside_tables: tuple[str, ...]
 
-    def key_of(self, table: BoundTable) -> tuple[str, ...]:
+    def key_of(self, table: ProfiledTable) -> tuple[str, ...]:
         """The columns that identify the rows of a table: those by which others name them, if any do."""
         named = [link.key for link in self.links.values() if link.parent == table.name]
         plain = [key for key in table.keys if not self.dropped[table.name].keys() & {*key}]
         return next(iter((*named, *plain, *table.constraints.keys)), ())
 
 
-def build_tree(tables: Sequence[BoundTable], links: Sequence[Link], requested_person: str | None = None) -> PersonTree:
+def build_tree(
+    tables: Sequence[ProfiledTable], links: Sequence[Link], requested_person: str | None = None
+) -> PersonTree:
     """Choose the table of persons, and one reference for each table whose rows belong to persons.
 
     Of several references, one that is part of the table's own key is taken (a line belongs to its order), then the one
@@ -59,7 +61,7 @@ def build_tree(tables: Sequence[BoundTable], links: Sequence[Link], requested_pe
         No table looks like the persons of the others, or two do equally well.
     """
     persons = _choose_persons(tables, links, requested_person)
-    links = [*_with_one_key(links)]
+    links = [*_select_links_by_common_key(links)]
     chosen: dict[str, Link] = {}
     order = [persons.name]
     by_name = {table.name: table for table in tables}
@@ -67,13 +69,13 @@ def build_tree(tables: Sequence[BoundTable], links: Sequence[Link], requested_pe
     strong = [
         link
         for link in links
-        if link.unlinked <= MOST_UNLINKED * by_name[link.child].rows
+        if link.orphans <= MOST_ORPHANS * by_name[link.child].rows
         and (link.child not in owned or _is_part_of_key(link, by_name[link.child]))
     ]
     while reached := _next_links(strong, order) or _next_links(links, order):
         children = [table.name for table in tables if any(link.child == table.name for link in reached)]
         for child in children:
-            chosen[child] = min((link for link in reached if link.child == child), key=lambda link: link.unlinked)
+            chosen[child] = min((link for link in reached if link.child == child), key=lambda link: link.orphans)
         order += children
     return PersonTree(
         tuple(by_name[name] for name in order),
@@ -84,7 +86,7 @@ def build_tree(tables: Sequence[BoundTable], links: Sequence[Link], requested_pe
     )
 
 
-def _is_part_of_key(link: Link, child: BoundTable) -> bool:
+def _is_part_of_key(link: Link, child: ProfiledTable) -> bool:
     return any({*link.columns} < {*key} for key in child.keys[:1])
 
 
@@ -92,11 +94,11 @@ def _next_links(links: Sequence[Link], order: Sequence[str]) -> list[Link]:
     return [link for link in links if link.parent in order and link.child not in order]
 
 
-def _looks_like_persons(table: BoundTable) -> bool:
+def _looks_like_persons(table: ProfiledTable) -> bool:
     return bool(table.keys) and (table.is_named_like_persons or len(table.traits) >= _FEWEST_TRAITS)
 
 
-def _choose_persons(tables: Sequence[BoundTable], links: Sequence[Link], requested: str | None) -> BoundTable:
+def _choose_persons(tables: Sequence[ProfiledTable], links: Sequence[Link], requested: str | None) -> ProfiledTable:
     names = ", ".join(table.name for table in tables)
     if requested is not None:
         table = next((table for table in tables if table.name.lower() == requested.lower()), None)
@@ -106,7 +108,7 @@ def _choose_persons(tables: Sequence[BoundTable], links: Sequence[Link], request
             message = f"no column of {table.name!r} identifies its rows: a table of persons has one row for each person"
             raise PolicyError([Problem("person", message)])
         return table
-    reach = {table.name: len(_reach(table.name, links)) for table in tables}
+    reach = {table.name: len(_descendants(table.name, links)) for table in tables}
     candidates = [table for table in tables if reach[table.name] and _looks_like_persons(table)]
     if not candidates:
         raise SourceError(
@@ -114,7 +116,7 @@ def _choose_persons(tables: Sequence[BoundTable], links: Sequence[Link], request
             f"one table to write a policy for it alone; there is: {names}"
         )
 
-    def rank(table: BoundTable) -> tuple[bool, int, int]:
+    def rank(table: ProfiledTable) -> tuple[bool, int, int]:
         return table.is_named_like_persons, len(table.traits), reach[table.name]
 
     best = max(map(rank, candidates))
@@ -127,7 +129,7 @@ def _choose_persons(tables: Sequence[BoundTable], links: Sequence[Link], request
     return tied[0]
 
 
-def _reach(name: str, links: Sequence[Link]) -> set[str]:
+def _descendants(name: str, links: Sequence[Link]) -> set[str]:
     """The tables whose rows belong to rows of a table, directly or through others."""
     reached = {name}
     while more := {link.child for link in links if link.parent in reached} - reached:
@@ -135,7 +137,7 @@ def _reach(name: str, links: Sequence[Link]) -> set[str]:
     return reached - {name}
 
 
-def _with_one_key(links: Sequence[Link]) -> Iterator[Link]:
+def _select_links_by_common_key(links: Sequence[Link]) -> Iterator[Link]:
     """The links by the key of their parent that most tables name."""
     counts = Counter((link.parent, link.key) for link in links)
     for link in links:
@@ -146,7 +148,7 @@ def _with_one_key(links: Sequence[Link]) -> Iterator[Link]:
 
 
 def _drop_columns(
-    by_name: Mapping[str, BoundTable], chosen: Mapping[str, Link], links: Sequence[Link], name: str
+    by_name: Mapping[str, ProfiledTable], chosen: Mapping[str, Link], links: Sequence[Link], name: str
 ) -> dict[str, str]:
     """The columns of a table that name rows beside its reference, with the reason why they are not released."""
     retained = chosen[name].columns if name in chosen else ()
