@@ -60,18 +60,15 @@ def run_anonymize(
 
 
 def _print_result(result: LinkedResult, release: LinkedRelease | None) -> None:
+    from sqlanon.linked.sentences import describe_known
+
     figures, released_persons = result.to_dict(), result.persons - result.suppressed_persons
     share = f" ({format_percent(result.suppressed_persons, result.persons)})" if result.suppressed_persons else ""
     suppressed = f"{result.suppressed_persons:,} suppressed{share}"
     print_lines(f"{released_persons:,} of {count_noun(result.persons, 'person')} released, {suppressed}")
-    known = (
-        "all child rows of a person"
-        if result.policy.privacy.known == "all"
-        else count_noun(int(result.policy.privacy.known), "child row")
-    )
     if release is not None:
         group = count_noun(release.manifest.smallest_group, "person")
-        print_lines(f"smallest group of an attacker who knows {known}: {group}")
+        print_lines(f"smallest group of an attacker who knows {describe_known(result.policy.privacy.known)}: {group}")
     if "classes" in figures:
         print_lines(f"loss {result.score:.6g}: no proven optimum")
         print_lines(f"{count_noun(figures['classes'], 'class')} of persons, with levels of their own")
@@ -123,8 +120,8 @@ def run_attack(location: LinkedLocation, policy: Path | None, *, with_sql: bool,
     _print_attack(attack)
     if with_sql:
         for finding in attack.attacks["known_rows"].findings:
-            known = describe_known(finding.figures["known"])
-            print_sql(f"\n-- an attacker who knows {known}: the victims\n{finding.sql}")
+            attacker = f"an attacker who knows {describe_known(finding.figures['known'])}"
+            print_sql(f"\n-- {attacker}: the victims\n{finding.sql}")
 
 
 def _print_attack(attack: LinkedAttack) -> None:

@@ -15,6 +15,7 @@ from sqlanon.linked.recode import LinkedClassRecoding, LinkedRecoding
 from sqlanon.linked.records import LinkedRecords, LinkedTable, encode_tables
 from sqlanon.linked.release import LinkedRelease, publish_linked
 from sqlanon.linked.search import LinkedFigures, LinkedTask
+from sqlanon.linked.sentences import describe_known
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.sources.workspace import Workspace
@@ -72,7 +73,7 @@ class LinkedResult:
         return self.figures.suppressed_rows
 
     def publish(self, target: str | os.PathLike[str] | None = None) -> LinkedRelease:
-        """Write the tables to a new place, verify them as a reader would, and show them at once.
+        """Write the tables to a new location, verify them as a reader would, and show them at once.
 
         Parameters
         ----------
@@ -99,7 +100,7 @@ class LinkedResult:
         return publish_linked(recoding, target, claims)
 
     def recoding(self) -> LinkedRecoding:
-        """Makes the released rows."""
+        """Make the released rows."""
         self.task.peeling.suppress_rows_and_persons(self.levels, self.task.allowed_persons, self.task.allowed_rows)
         return LinkedRecoding(self.records, self.levels, self.task.peeling.snapshot)
 
@@ -166,7 +167,7 @@ class LinkedLocalResult(LinkedResult):
         return self.persons - self.classes.released_rows[0]
 
     def recoding(self) -> LinkedRecoding:
-        """Makes the released rows."""
+        """Make the released rows."""
         classes, snapshot = self.classes, self.task.peeling.snapshot
         return LinkedClassRecoding(self.records, classes.levels, snapshot, classes.class_levels, classes.used_levels)
 
@@ -183,7 +184,7 @@ class LinkedLocalResult(LinkedResult):
 
 def _claim_requirements(records: LinkedRecords) -> Iterator[RequirementClaim]:
     for requirement in records.policy.group_requirements:
-        linked = next(table for table in records.tables if table.section == requirement.section)
+        linked = records.table(requirement.section.name)
         column = linked.columns.by_attribute[requirement.attribute]
         yield RequirementClaim(requirement.key, requirement.parameters, linked.name, column)
 
@@ -220,11 +221,11 @@ def _infeasible_error(task: LinkedTask, stopped: str = "") -> InfeasibleError:
     records, privacy = task.records, task.records.policy.privacy
     peeling_result = task.peeling.suppress_persons(records.lattice.top, records.persons)
     suppressed, allowed = peeling_result.suppressed_persons, task.allowed_persons
-    known = "all child rows" if privacy.known == "all" else f"{privacy.known} child rows"
-    found = "no generalization meets the policy" if not stopped else f"the search stopped at {stopped}"
+    outcome = "no generalization meets the policy" if not stopped else f"the search stopped at {stopped}"
+    attacker = f"an attacker who knows {describe_known(privacy.known)}"
     message = (
-        f"{found}: even the highest suppresses {suppressed:,} of {records.persons:,} persons ({allowed:,} are allowed) "
-        f"for k = {privacy.k} and an attacker who knows {known}. What can help: raise search.suppression_limit, lower "
+        f"{outcome}: even the highest suppresses {suppressed:,} of {records.persons:,} persons "
+        f"({allowed:,} are allowed) for k = {privacy.k} and {attacker}. What can help: raise search.suppression_limit, lower "
         "known (an attacker who knows more rows can then single out persons), or lower k (it hides persons among "
         "fewer others)"
     )

@@ -1,4 +1,4 @@
-"""Who shares what an attacker knows, where each class of persons has levels of its own.
+"""Persons who share an attacker's knowledge, where each class of persons has levels of its own.
 
 A *grouping* is a table of persons with their class (``person``, ``class_id``), and a table of the levels of each class
 (``class_id``, ``level_0``, ``level_1``, ...). `snapshot` does the same for one generalization of all persons.
@@ -36,10 +36,10 @@ _PART = 40_000_000
 """About the number of combinations that are counted at once."""
 
 _KNOWN_ROWS = template("""
-    SELECT m.person, m.class_id, :known_row AS known_row
+    SELECT members.person, members.class_id, :known_row AS known_row
     FROM :rows AS r
-    JOIN :members AS m ON r.person = m.person
-    JOIN :levels AS v ON m.class_id = v.class_id
+    JOIN :members AS members ON r.person = members.person
+    JOIN :levels AS class_levels ON members.class_id = class_levels.class_id
 """)
 
 # An item is a known row with the number of its copy. A person has those of its known rows, up to m copies of each.
@@ -81,7 +81,7 @@ _UNSUPPORTED = template("""
 
 _SMALL_CLASSES = template("""
     SELECT person, class_id
-    FROM :members AS m
+    FROM :members AS members
     SEMI JOIN (SELECT class_id FROM :members AS c GROUP BY class_id HAVING count(*) < :k) AS small USING (class_id)
 """)
 
@@ -89,7 +89,7 @@ _SMALL_CLASSES = template("""
 _UNSUPPORTED_OF_CHANGED = template("""
     WITH changed AS (SELECT DISTINCT class_id FROM :removed AS removed),
     changed_members AS MATERIALIZED (
-        SELECT m.person, m.class_id FROM :members AS m SEMI JOIN changed USING (class_id)
+        SELECT members.person, members.class_id FROM :members AS members SEMI JOIN changed USING (class_id)
     ),
     changed_items AS MATERIALIZED (
         SELECT i.person, i.class_id, i.item FROM :items AS i SEMI JOIN changed USING (class_id)
@@ -208,7 +208,7 @@ class ClassSupport:
             parts.append(_KNOWN_ROWS(known_row=known_row, rows=rows, members=members, levels=levels))
             offset += count
         if not parts:
-            return template("SELECT *, 0::BIGINT AS known_row FROM :members AS m LIMIT 0")(members=members)
+            return template("SELECT *, 0::BIGINT AS known_row FROM :members AS members LIMIT 0")(members=members)
         return union_all(*parts)
 
     def _pack(self, attributes: Sequence[int], table: LinkedTable) -> tuple[exp.Expr, int]:
@@ -225,8 +225,8 @@ class ClassSupport:
         return code, size
 
     def code(self, attribute: int) -> exp.Expr:
-        """The code of a quasi-identifier of a row ``r`` at the level of a class ``v``."""
-        code = exp.Case(this=col(f"level_{attribute}", "v"), default=number(0))
+        """The code of a quasi-identifier of a row ``r`` at the level in ``class_levels``."""
+        code = exp.Case(this=col(f"level_{attribute}", "class_levels"), default=number(0))
         for level in range(self.snapshot.records.attributes[attribute].height):
             code = code.when(number(level), col(code_column(attribute, level), "r"), copy=False)
         return code
@@ -261,8 +261,8 @@ class ClassSupport:
         query = template("""
             SELECT r.row, r.parent, :code::BIGINT AS code
             FROM :rows AS r
-            JOIN :members AS m ON r.person = m.person
-            JOIN :levels AS v ON m.class_id = v.class_id
+            JOIN :members AS members ON r.person = members.person
+            JOIN :levels AS class_levels ON members.class_id = class_levels.class_id
         """)(code=code, rows=self.snapshot.released_rows(position), members=members, levels=levels)
         children = [i for i, child in enumerate(tables) if child.parent is tables[position]]
         if not children:

@@ -65,7 +65,7 @@ class GroupRequirements:
         self.conditions: list[tuple[ClassCondition, exp.Table]] = []
         tables: dict[tuple[str, str], exp.Table] = {}
         for requirement in records.policy.group_requirements:
-            linked = next(table for table in records.tables if table.section == requirement.section)
+            linked = records.table(requirement.section.name)
             place = (linked.name, requirement.attribute)
             if place not in tables:
                 tables[place] = records.tables[0].run.work(f"sensitive_{len(tables)}")

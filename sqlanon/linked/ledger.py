@@ -71,11 +71,11 @@ class LinkedLedger:
         history = read_ledger(self.engine, self.catalog, Reach())
         self.run_ids = {linked.name: uuid4().hex for linked in self.records.tables}
         self._read_publications = frozenset((record.run_id, record.path) for record in history.publications)
-        others = [record for record in history.publications if record.path != self.location]
+        publications = [record for record in history.publications if record.path != self.location]
         for linked in self.records.tables:
             policy = _policy_with_person(linked)
             people = SourcePeople(linked.run, policy)
-            self._same_person_releases += self._find_same_persons(linked, policy, people, history, others)
+            self._same_person_releases += self._find_same_persons(linked, policy, people, history, publications)
             run_id = self.run_ids[linked.name]
             sample = sample_source(linked.run, policy, history.secret, run_id, linked.rows)
             samples = [sample.rows_for(run_id) for sample in people.samples(history.secret)]
@@ -101,12 +101,12 @@ class LinkedLedger:
         policy: Policy,
         people: SourcePeople,
         history: History,
-        others: Sequence[Publication],
+        publications: Sequence[Publication],
     ) -> Iterator[tuple[Publication, str]]:
         """The releases of the same persons, or perhaps of the same persons, with the reason."""
-        recognition = recognize(linked.run, policy, self.catalog, history, others, people)
+        recognition = recognize(linked.run, policy, self.catalog, history, publications, people)
         uncompared = recognition.same_rows.unknown - recognition.people.compared
-        for record in others:
+        for record in publications:
             kind = "a release of several tables" if record.linked else "a release of one table"
             remedy = "publish over it" if record.linked else "publish either that table or these"
             if record.source is None or record.source in uncompared:
@@ -159,7 +159,6 @@ class LinkedLedger:
             delete_replaced_details(self.engine)
 
     def _rows(self, manifest: LinkedManifest, sha256: str | None, now: datetime) -> list[dict[str, Any]]:
-        by_name: Mapping[str, LinkedTable] = {linked.name: linked for linked in self.records.tables}
         return [
             {
                 "run_id": self.run_ids[claims.name],
@@ -168,7 +167,7 @@ class LinkedLedger:
                 "table_name": claims.name,
                 "released_rows": claims.released_rows,
                 "digest": self.persons_digest,
-                "source": by_name[claims.name].run.identity,
+                "source": self.records.table(claims.name).run.identity,
                 "policy_hash": manifest.policy_hash,
                 "manifest_hash": hashlib.sha256(manifest.to_json().encode()).hexdigest(),
                 "version": manifest.version,

@@ -18,7 +18,7 @@ LINKED_FORMAT = 2
 
 @dataclass(frozen=True)
 class TableClaims:
-    """What a manifest claims about one table.
+    """The claims of a manifest about one table.
 
     Attributes
     ----------
@@ -112,6 +112,23 @@ class LinkedManifest:
     digest_algorithm: str = DIGEST
     format: int = LINKED_FORMAT
 
+    @property
+    def persons_table(self) -> TableClaims:
+        """The claims about the table of persons."""
+        return self.tables[0]
+
+    def table(self, name: str) -> TableClaims:
+        """The claims about a table."""
+        return next(claims for claims in self.tables if claims.name == name)
+
+    def parent_of(self, table: TableClaims) -> TableClaims | None:
+        """The claims about the table that a table's rows belong to; None for the table of persons."""
+        return None if table.parent is None else self.table(table.parent)
+
+    def children_of(self, table: TableClaims) -> tuple[TableClaims, ...]:
+        """The claims about the tables whose rows belong to rows of a table."""
+        return tuple(claims for claims in self.tables if claims.parent == table.name)
+
     def rows_table(self, table: TableClaims) -> str:
         """The table with the rows of a released table; the table's name is a view of it."""
         return version_name(table.name, self.version)
@@ -152,6 +169,7 @@ class LinkedManifest:
             raise ValueError("it has no tables, or another format")
         for claim in manifest.requirements:
             columns = [column for claims in manifest.tables if claims.name == claim.table for column in claims.columns]
-            if claim.condition is None or claim.column not in [column.name for column in columns]:
+            _ = claim.condition  # raises ValueError
+            if claim.column not in [column.name for column in columns]:
                 raise ValueError("it has a requirement on a column that is not released")
         return manifest

@@ -1,7 +1,7 @@
 """An attack that joins child rows: how many persons match what an attacker knows of a person.
 
 The attacker knows a person's quasi-identifiers and some of the person's child rows, and looks for the persons with the
-same quasi-identifiers who have these rows. Of each person the worst rows are known: those that the fewest persons have.
+same quasi-identifiers who have these rows. The worst rows of each person are known: those that the fewest persons have.
 The attacked persons may be those of a source, with the labels of a release, and the searched persons those of the
 release.
 
@@ -45,7 +45,7 @@ from sqlanon.support.expressions import (
 )
 
 MOST_ATTACKED = 100_000
-"""Of more persons, a random sample of this size is attacked: the same one on every run."""
+"""The most persons who are attacked: of more, the same random sample on every run."""
 
 _SEED = 36
 
@@ -240,9 +240,9 @@ class Matches:
         The attacked persons; of these, those whom any person matches, those whom one person matches, and those whom
         fewer than k persons match.
     fewest_matches:
-        The fewest persons who match; None if nobody does.
+        The fewest persons who match; None without matches.
     average_risk:
-        The mean of 1 / matches over the attacked persons; 0 for persons whom nobody matches.
+        The mean of 1 / matches over the attacked persons; 0 for persons without matches.
     """
 
     known: Known

@@ -58,7 +58,7 @@ _STEPS = template(
 
 _FIRST_ATTRIBUTES = template("""
     SELECT c.class_id, a.attribute, a.level, false AS is_final, false AS has_failed
-    FROM (SELECT DISTINCT class_id FROM :members AS m) AS c
+    FROM (SELECT DISTINCT class_id FROM :members AS members) AS c
     CROSS JOIN (:levels) AS a
 """)
 
@@ -84,49 +84,53 @@ _MOVES = template("""
 # The persons of classes that take a step, in the classes that it leads to.
 _TRIALS = template("""
     SELECT
-        m.person,
-        m.class_id AS parent_class,
-        (dense_rank() OVER (ORDER BY m.class_id, :code) - 1)::INTEGER AS class_id
-    FROM :members AS m
-    JOIN :moves AS v ON m.class_id = v.class_id
-    JOIN :persons AS r ON m.person = r.person
+        members.person,
+        members.class_id AS parent_class,
+        (dense_rank() OVER (ORDER BY members.class_id, :code) - 1)::INTEGER AS class_id
+    FROM :members AS members
+    JOIN :moves AS moves ON members.class_id = moves.class_id
+    JOIN :persons AS r ON members.person = r.person
 """)
 
 _TRIAL_LEVELS = template("""
     SELECT t.class_id, :levels
     FROM (SELECT DISTINCT class_id, parent_class FROM :trials AS t) AS t
-    JOIN :moves AS v ON t.parent_class = v.class_id
-    JOIN :former AS f ON t.parent_class = f.class_id
+    JOIN :moves AS moves ON t.parent_class = moves.class_id
+    JOIN :former AS former ON t.parent_class = former.class_id
 """)
 
 _LEVEL = fragment("max(CASE WHEN attribute = :i THEN level END)::TINYINT")
-_LOWERED = fragment("CASE WHEN v.attribute = :i THEN v.next_level ELSE :former END")
+_LOWERED = fragment("CASE WHEN moves.attribute = :i THEN moves.next_level ELSE :former END")
 
 _STAYERS = template("""
     SELECT t.person, t.parent_class AS class_id
     FROM :trials AS t
-    ANTI JOIN :followers AS f ON t.person = f.person
+    ANTI JOIN :followers AS followers ON t.person = followers.person
     WHERE :of_classes
 """)
 
 _STEP_COUNTS = template("""
     SELECT
         t.parent_class,
-        count(f.person) AS following,
-        count(*) - count(f.person) - count(s.person) AS unassigned
+        count(followers.person) AS following,
+        count(*) - count(followers.person) - count(s.person) AS unassigned
     FROM :trials AS t
-    LEFT JOIN :followers AS f ON t.person = f.person
+    LEFT JOIN :followers AS followers ON t.person = followers.person
     LEFT JOIN :stayers AS s ON t.person = s.person
     GROUP BY t.parent_class
 """)
 
-# Of each class in which persons have no place, the smallest of several new classes.
+# The smallest of several new classes of each class in which persons are unassigned.
 _RETURNING_CLASSES = template("""
     WITH sizes AS (
-        SELECT t.parent_class, f.class_id, count(*) AS persons, count(*) OVER (PARTITION BY t.parent_class) AS classes
-        FROM :followers AS f
-        JOIN :trials AS t ON f.person = t.person
-        GROUP BY t.parent_class, f.class_id
+        SELECT
+            t.parent_class,
+            followers.class_id,
+            count(*) AS persons,
+            count(*) OVER (PARTITION BY t.parent_class) AS classes
+        FROM :followers AS followers
+        JOIN :trials AS t ON followers.person = t.person
+        GROUP BY t.parent_class, followers.class_id
     )
     SELECT parent_class, class_id
     FROM (
@@ -140,12 +144,12 @@ _RETURNING_CLASSES = template("""
     WHERE rank = 1
 """)
 
-# Steps are taken if nobody is without a place, or if the limit allows to suppress these persons, the best steps first.
+# Steps are taken if all persons are assigned, or if the limit allows to suppress the others, the best steps first.
 _TAKEN_STEPS = template("""
     WITH gains AS (
-        SELECT c.parent_class, c.following, c.unassigned, v.gain * c.following AS gain
+        SELECT c.parent_class, c.following, c.unassigned, moves.gain * c.following AS gain
         FROM :step_counts AS c
-        JOIN :moves AS v ON c.parent_class = v.class_id
+        JOIN :moves AS moves ON c.parent_class = moves.class_id
         WHERE c.following > 0
     ),
     costly AS (
@@ -163,7 +167,7 @@ _TAKEN_STEPS = template("""
 """)
 
 _NEXT_MEMBERS = template("""
-    SELECT person, class_id FROM :members AS m ANTI JOIN :taken AS taken ON m.class_id = taken.parent_class
+    SELECT person, class_id FROM :members AS members ANTI JOIN :taken AS taken ON members.class_id = taken.parent_class
     UNION ALL
     SELECT s.person, s.class_id FROM :stayers AS s SEMI JOIN :taken AS taken ON s.class_id = taken.parent_class
     UNION ALL
@@ -172,37 +176,37 @@ _NEXT_MEMBERS = template("""
 
 _ARRIVALS = template("""
     SELECT
-        f.person,
+        followers.person,
         t.parent_class,
-        (dense_rank() OVER (ORDER BY f.class_id) + :last_class)::INTEGER AS class_id
-    FROM :followers AS f
-    JOIN :trials AS t ON f.person = t.person
+        (dense_rank() OVER (ORDER BY followers.class_id) + :last_class)::INTEGER AS class_id
+    FROM :followers AS followers
+    JOIN :trials AS t ON followers.person = t.person
     SEMI JOIN :taken AS taken ON t.parent_class = taken.parent_class
 """)
 
 # New classes have the levels of their former one, but one. Who stays behind never tries the attribute again.
 _NEXT_ATTRIBUTES = template("""
     WITH new_classes AS (SELECT DISTINCT class_id, parent_class FROM :arrivals AS arrivals),
-    remaining AS (SELECT DISTINCT class_id FROM :next_members AS m)
+    remaining AS (SELECT DISTINCT class_id FROM :next_members AS members)
     SELECT
         n.class_id,
         a.attribute,
-        CASE WHEN a.attribute = v.attribute THEN v.next_level ELSE a.level END AS level,
+        CASE WHEN a.attribute = moves.attribute THEN moves.next_level ELSE a.level END AS level,
         a.is_final,
         false AS has_failed
     FROM new_classes AS n
     JOIN :attributes AS a ON n.parent_class = a.class_id
-    JOIN :moves AS v ON n.parent_class = v.class_id
+    JOIN :moves AS moves ON n.parent_class = moves.class_id
     UNION ALL
     SELECT
         a.class_id,
         a.attribute,
         a.level,
-        a.is_final OR (taken.parent_class IS NOT NULL AND a.attribute = v.attribute) AS is_final,
-        taken.parent_class IS NULL AND (a.has_failed OR coalesce(a.attribute = v.attribute, false)) AS has_failed
+        a.is_final OR (taken.parent_class IS NOT NULL AND a.attribute = moves.attribute) AS is_final,
+        taken.parent_class IS NULL AND (a.has_failed OR coalesce(a.attribute = moves.attribute, false)) AS has_failed
     FROM :attributes AS a
     SEMI JOIN remaining ON a.class_id = remaining.class_id
-    LEFT JOIN :moves AS v ON a.class_id = v.class_id
+    LEFT JOIN :moves AS moves ON a.class_id = moves.class_id
     LEFT JOIN :taken AS taken ON a.class_id = taken.parent_class
 """)
 
@@ -224,7 +228,7 @@ class Mondrian:
         levels = template("SELECT :attribute AS attribute, :level AS level")
         top = union_all(*(levels(attribute=i, level=level) for i, level in enumerate(start)))
         self.attributes = self.support.create("class_attributes_0", _FIRST_ATTRIBUTES(members=self.members, levels=top))
-        self.last_class = self._fetch(template("SELECT max(class_id) FROM :m AS m")(m=self.members))
+        self.last_class = self._fetch(template("SELECT max(class_id) FROM :members AS members")(members=self.members))
 
     def run(self) -> None:
         """Take steps until no class can take any, or a limit is reached: classes can be released at any time."""
@@ -263,14 +267,14 @@ class Mondrian:
 
     def _top_levels(self, members: exp.Table) -> exp.Table:
         levels = [as_column(number(level), f"level_{i}") for i, level in enumerate(self.start)]
-        query = template("SELECT DISTINCT class_id, :levels FROM :members AS m")
+        query = template("SELECT DISTINCT class_id, :levels FROM :members AS members")
         return self.support.create("trial_levels", query(levels=levels, members=members))
 
     def _steps(self) -> Iterator[exp.Select]:
         """The steps that levels allow: from a level to the next lower one.
 
         ``gain`` is the fall in loss if all rows took the step, and ``rank`` orders steps by their gain for each bit
-        that the step tells an attacker about a person: by labels that are rare, and by each known row.
+        that the step reveals to an attacker about a person: by labels that are rare, and by each known row.
         """
         lattice, measure, records = self.records.lattice, self.task.lattice.measure, self.records
         ranked: list[tuple[float, int, int, int, float]] = []
@@ -308,7 +312,7 @@ class Mondrian:
 
     def _take_steps(self, moves: exp.Table) -> None:
         create, support = self.support.create, self.support
-        of_moving = template("SELECT a.* FROM :attributes AS a SEMI JOIN :moves AS v USING (class_id)")
+        of_moving = template("SELECT a.* FROM :attributes AS a SEMI JOIN :moves AS moves USING (class_id)")
         moving = subquery(of_moving(attributes=self.attributes, moves=moves), "a")
         former = create("former_levels", self._levels(moving))
         persons = self.records.tables[0].records
@@ -316,7 +320,7 @@ class Mondrian:
             "trial_members", _TRIALS(members=self.members, moves=moves, persons=persons, code=self._dividing_code())
         )
         names = [f"level_{i}" for i in range(len(self.records.names))]
-        levels = [as_column(_LOWERED(i=i, former=col(name, "f")), name) for i, name in enumerate(names)]
+        levels = [as_column(_LOWERED(i=i, former=col(name, "former")), name) for i, name in enumerate(names)]
         trial_levels = create("trial_levels", _TRIAL_LEVELS(levels=levels, trials=trials, moves=moves, former=former))
         if support.known == "all":
             followers = support.share_signatures("followers", trials, trial_levels)
@@ -357,7 +361,7 @@ class Mondrian:
     ) -> None:
         """Let new classes stay behind."""
         runner = self.support.snapshot.runner
-        delete = template("SELECT person FROM :followers AS f SEMI JOIN :returning AS r USING (class_id)")
+        delete = template("SELECT person FROM :followers AS followers SEMI JOIN :returning AS r USING (class_id)")
         persons = self.support.create("returning_persons", delete(followers=followers, returning=returning))
         self.support.delete_persons(followers, persons)
         of_returning = template("SELECT t.person FROM :trials AS t SEMI JOIN :returning AS r USING (parent_class)")
@@ -385,10 +389,10 @@ class Mondrian:
         self.last_class = self._fetch(last(arrivals=arrivals, last=self.last_class))
 
     def _dividing_code(self) -> exp.Expr:
-        """What divides the persons ``r`` of a class at a step ``v``: their codes of an attribute of their own."""
-        code = exp.Case(this=col("attribute", "v"), default=number(0))
+        """The codes that divide the persons ``r`` of a class at a step in ``moves``, by an attribute of persons."""
+        code = exp.Case(this=col("attribute", "moves"), default=number(0))
         for i in self.records.tables[0].attribute_numbers:
-            at_level = exp.Case(this=col("next_level", "v"), default=number(0))
+            at_level = exp.Case(this=col("next_level", "moves"), default=number(0))
             for level in range(self.records.attributes[i].height):
                 at_level = at_level.when(number(level), col(code_column(i, level), "r"), copy=False)
             if at_level.args["ifs"]:
@@ -412,7 +416,7 @@ class LinkedClasses:
     members: exp.Table
     suppressed_rows: exp.Table
     suppresses_rows: bool
-    """What the snapshot keeps in this result."""
+    """Whether child rows are suppressed by themselves."""
     score: float
     used_levels: tuple[tuple[int, ...], ...]
     """By quasi-identifier, the levels of its labels in the release, from low to high."""
@@ -470,8 +474,8 @@ def _measure_classes(records: LinkedRecords, mondrian: Mondrian) -> LinkedClasse
     losses: list[float] = []
     released_rows: list[int] = []
     for position, table in enumerate(records.tables):
-        relation = snapshot.released_rows(position) if position else table.records
-        of_members = template("SELECT count(*) FROM :rows AS r SEMI JOIN :members AS m USING (person)")
+        relation = snapshot.released_rows(position)
+        of_members = template("SELECT count(*) FROM :rows AS r SEMI JOIN :members AS members USING (person)")
         released = int(rows(of_members(rows=relation, members=mondrian.members))[0][0])
         released_rows.append(released)
         for i in table.attribute_numbers:
@@ -480,7 +484,7 @@ def _measure_classes(records: LinkedRecords, mondrian: Mondrian) -> LinkedClasse
             used.append(tuple(sorted(figures)) or (mondrian.start[i],))
             span = max(records.hierarchies[i].leaves - 1, 1)
             losses.append((math.fsum(figures.values()) / span + table.rows - released) / max(table.rows, 1))
-    class_count = template("SELECT count(DISTINCT class_id) FROM :members AS m")(members=mondrian.members)
+    class_count = template("SELECT count(DISTINCT class_id) FROM :members AS members")(members=mondrian.members)
     weights = records.weights
     return LinkedClasses(
         mondrian.levels,
@@ -499,13 +503,13 @@ def _measure_classes(records: LinkedRecords, mondrian: Mondrian) -> LinkedClasse
 def _level_figures(records: LinkedRecords, mondrian: Mondrian, i: int, relation: exp.Expr) -> exp.Select:
     """By level of a quasi-identifier, the sum over released rows of the leaves under their label, less one each."""
     attribute, hierarchy = records.attributes[i], records.hierarchies[i]
-    level = col(f"level_{i}", "v")
+    level = col(f"level_{i}", "class_levels")
     leaves = exp.Case(this=level.copy(), default=number(0))
     query = template("""
         SELECT 1
         FROM :rows AS r
-        JOIN :members AS m ON r.person = m.person
-        JOIN :levels AS v ON m.class_id = v.class_id
+        JOIN :members AS members ON r.person = members.person
+        JOIN :levels AS class_levels ON members.class_id = class_levels.class_id
     """)(rows=relation, members=mondrian.members, levels=mondrian.levels)
     query.set("expressions", [])
     for inner in range(attribute.lowest_labelled, attribute.height):

@@ -38,6 +38,39 @@ _PART = template("""
     WHERE class_id % 1000003 * 7919 % :slots BETWEEN :first AND :end - 1
 """)
 
+_PERSONS_WITH_RARE_ROWS = template("""
+    WITH rows AS (
+        SELECT r.person, kept.class_id, r.known_row
+        FROM :known_rows AS r
+        JOIN :kept AS kept ON r.person = kept.person
+    ),
+    rare AS (
+        SELECT class_id, known_row FROM rows GROUP BY class_id, known_row HAVING count(DISTINCT person) < :k
+    ),
+    by_person AS (
+        SELECT person, count(*) AS rare_rows
+        FROM rows
+        SEMI JOIN rare USING (class_id, known_row)
+        GROUP BY person
+    ),
+    remaining AS (
+        SELECT
+            row_number() OVER (ORDER BY rare_rows DESC, person) AS persons,
+            sum(rare_rows) OVER () - sum(rare_rows) OVER (
+                ORDER BY rare_rows DESC, person ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            ) + rare_rows AS rows_before
+        FROM by_person
+    )
+    SELECT count(*) FROM remaining WHERE rows_before > :allowed
+""")
+
+_SUPPRESSED_ROWS_OF_KEPT = template("""
+    WITH rows_of_kept AS (
+        SELECT position, row FROM :known_rows AS r SEMI JOIN :kept AS kept USING (person)
+    )
+    SELECT s.row FROM :suppressed AS s SEMI JOIN rows_of_kept USING (position, row)
+""")
+
 
 @dataclass(frozen=True)
 class PeelingResult:
@@ -63,11 +96,6 @@ class Peeling:
         work = records.tables[0].run.work
         self._unsupported, self._newly_unsupported = work("unsupported_persons"), work("newly_unsupported_persons")
 
-    @property
-    def kept_persons(self) -> exp.Table:
-        """The persons who stay."""
-        return self.snapshot.kept_persons
-
     def suppress_rows_and_persons(self, levels: Levels, allowed_persons: int, allowed_rows: int) -> PeelingResult:
         """Find what can stay; stop once more than the allowed number of persons is removed.
 
@@ -88,12 +116,12 @@ class Peeling:
                 if not peeling_result.is_complete or peeling_result.suppressed_persons > allowed_persons:
                     break
                 if not rows.restore():
-                    own = template("SELECT row FROM :suppressed AS s SEMI JOIN (:rows) AS r USING (position, row)")
-                    kept_rows = template(
-                        "SELECT position, row FROM :known_rows AS k SEMI JOIN :kept AS kept USING (person)"
+                    suppressed_rows = _SUPPRESSED_ROWS_OF_KEPT(
+                        suppressed=snapshot.suppressed_rows,
+                        known_rows=snapshot.all_known_rows,
+                        kept=snapshot.kept_persons,
                     )
-                    of_kept = kept_rows(known_rows=snapshot.all_known_rows, kept=self.kept_persons)
-                    count = snapshot.count(subquery(own(suppressed=snapshot.suppressed_rows, rows=of_kept)))
+                    count = snapshot.count(subquery(suppressed_rows))
                     return PeelingResult(peeling_result.suppressed_persons, count, least_suppressed=least)
         peeling_result = self.suppress_persons(levels, allowed_persons)
         return replace(peeling_result, least_suppressed=least)
@@ -108,35 +136,10 @@ class Peeling:
         snapshot = self.snapshot
         snapshot.find_unsupported_persons(0, self._unsupported)
         small = snapshot.remove(self._unsupported)
-        query = template("""
-            WITH rows AS (
-                SELECT r.person, kept.class_id, r.known_row
-                FROM :known_rows AS r
-                JOIN :kept AS kept ON r.person = kept.person
-            ),
-            rare AS (
-                SELECT class_id, known_row FROM rows GROUP BY class_id, known_row HAVING count(DISTINCT person) < :k
-            ),
-            by_person AS (
-                SELECT person, count(*) AS rare_rows
-                FROM rows
-                SEMI JOIN rare USING (class_id, known_row)
-                GROUP BY person
-            ),
-            remaining AS (
-                SELECT
-                    row_number() OVER (ORDER BY rare_rows DESC, person) AS persons,
-                    sum(rare_rows) OVER () - sum(rare_rows) OVER (
-                        ORDER BY rare_rows DESC, person ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-                    ) + rare_rows AS rows_before
-                FROM by_person
-            )
-            SELECT count(*) FROM remaining WHERE rows_before > :allowed
-        """)
-        query_ = query(
-            known_rows=snapshot.released_known_rows(), kept=self.kept_persons, k=snapshot.k, allowed=allowed_rows
+        query = _PERSONS_WITH_RARE_ROWS(
+            known_rows=snapshot.released_known_rows(), kept=snapshot.kept_persons, k=snapshot.k, allowed=allowed_rows
         )
-        return small + int(snapshot.runner.engine.rows(query_)[0][0])
+        return small + int(snapshot.runner.engine.rows(query)[0][0])
 
     def suppress_persons(self, levels: Levels, allowed_persons: int) -> PeelingResult:
         """Find the persons who can stay with all their rows; stop once more than the allowed number is removed."""
@@ -196,7 +199,7 @@ class Peeling:
         later_parts = math.ceil((slots - 1) / FEW_PARTS)
         bounds = [0, *(1 + i * (slots - 1) // later_parts for i in range(later_parts + 1))]
         for first, end in itertools.pairwise(bounds):
-            yield subquery(_PART(kept=self.kept_persons, slots=slots, first=first, end=end))
+            yield subquery(_PART(kept=self.snapshot.kept_persons, slots=slots, first=first, end=end))
 
     def _peel_combinations(self, part: exp.Expr | None) -> Iterator[int]:
         """Remove persons of a part until every combination has k persons; yield the number of persons of each step.

@@ -30,7 +30,7 @@ from sqlanon.support.expressions import (
 
 @dataclass(frozen=True)
 class LinkedRecoding:
-    """Makes the released rows of each table at a generalization, from the persons and rows that are kept."""
+    """Makes the released rows of each table at a generalization, from the persons and rows that are released."""
 
     records: LinkedRecords
     levels: tuple[int | None, ...]
@@ -51,9 +51,8 @@ class LinkedRecoding:
     def _kept_rows(self, table: LinkedTable) -> exp.Select:
         """The rows of a table that are released, by number."""
         position = self.records.tables.index(table)
-        rows = self.snapshot.released_rows(position) if position else table.records
         query = template("SELECT row FROM :rows AS rows SEMI JOIN :kept AS kept USING (person)")
-        return query(rows=rows, kept=self.snapshot.kept_persons)
+        return query(rows=self.snapshot.released_rows(position), kept=self.snapshot.kept_persons)
 
     def create_surrogates(self) -> None:
         """Draw new keys for the rows that stay: others for each release."""

@@ -162,6 +162,10 @@ class LinkedRecords:
         """By quasi-identifier, the index of its table."""
         return tuple(t for t, table in enumerate(self.tables) for _ in table.attribute_numbers)
 
+    def table(self, name: str) -> LinkedTable:
+        """The table with this name."""
+        return next(table for table in self.tables if table.name == name)
+
     @property
     def limits(self) -> Limits:
         """The memory and the threads of the engine."""
@@ -253,8 +257,8 @@ def _bind_table(
         columns = match_columns(table_policy, run.source)
     except SourceError as error:
         raise SourceError(f"table {section.name!r}: {error}") from error
-    targets = set(section.references.values())
-    parent = next((table for table in bound_tables if table.name in targets), None)
+    parent_section = policy.parent_of(section)
+    parent = next((table for table in bound_tables if table.section is parent_section), None)
     first = sum(len(table.columns.generalized) for table in bound_tables)
     return LinkedTable(section, table_policy, run, columns, parent, first)
 
@@ -275,7 +279,7 @@ def _number_rows(table: LinkedTable) -> None:
         _refuse_wrong_key(runner, table)
         runner.create_table(table.numbers, number_persons(keys=keys, key=cols(table.key), rows=relation))
         if not table.rows:
-            raise InfeasibleError(f"table {table.name!r} has no rows: there is nobody to release", None, 0, 0)
+            raise InfeasibleError(f"table {table.name!r} has no rows: no person can be released", None, 0, 0)
         return
     table.orphans = table.rows - int(runner.engine.rows(row_count(rows=subquery(_linked_rows(table))))[0][0])
     if table.orphans and table.section.orphans == "error":

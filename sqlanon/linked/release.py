@@ -18,8 +18,7 @@ from sqlanon.errors import AuditError, ReleaseError
 from sqlanon.linked.ledger import LinkedLedger
 from sqlanon.linked.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.recode import LinkedRecoding
-from sqlanon.linked.targets.base import LinkedLocation, find_location, target_for, verify_tables
-from sqlanon.linked.targets.file import FileLocation
+from sqlanon.linked.targets.base import LinkedLocation, target_for, verify_tables
 from sqlanon.linked.verification import LinkedVerification, count_rows, digest_persons, smallest_group
 from sqlanon.places.addresses import format_location
 from sqlanon.policy.sections import STORAGE_VERSION
@@ -164,17 +163,3 @@ def _describe(engine: DuckDBEngine, tables: Sequence[Mapping[str, Any]], claims:
         **claims,
     )
     return replace(manifest, smallest_group=smallest_group(engine, manifest) or 0)
-
-
-def read_linked_manifest(path: Path, limits: Limits = NO_LIMITS) -> LinkedManifest:
-    """Read the manifest of a release in a file or folder; refuse one with other contents."""
-    location = find_location(path)
-    if location is None:
-        raise ReleaseError(f"{path} is not a release of linked tables")
-    with location.open(limits) as tables:
-        return tables.manifest
-
-
-def verify_linked_file(path: Path, limits: Limits = NO_LIMITS) -> LinkedVerification:
-    """Verify a DuckDB file with linked tables by itself."""
-    return verify_tables(FileLocation(path), limits)

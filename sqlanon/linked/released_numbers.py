@@ -44,12 +44,12 @@ def number_rows(engine: Engine, manifest: LinkedManifest) -> Iterator[exp.Table]
     in which ``known_row`` is NULL.
     """
     query = (_number_whole_rows if manifest.known == "all" else _number_known_rows)(engine, manifest)
-    known = table("sqlanon_known_rows", "main", "temp")
-    engine.execute(create_temporary_table(known, query))
+    known_rows = table("sqlanon_known_rows", "main", "temp")
+    engine.execute(create_temporary_table(known_rows, query))
     try:
-        yield known
+        yield known_rows
     finally:
-        for target in (known, *(_numbered_rows(position) for position in range(len(manifest.tables)))):
+        for target in (known_rows, *(_numbered_rows(position) for position in range(len(manifest.tables)))):
             engine.execute(drop_table(target.copy(), exists=True))
 
 
@@ -62,19 +62,18 @@ def sensitive_values(manifest: LinkedManifest, claims: TableClaims, column: str)
 def _persons_of_rows(manifest: LinkedManifest, claims: TableClaims, output: Sequence[exp.Expr]) -> exp.Select:
     """The rows of a released table with ``row_key``, ``person`` and further columns."""
     key, rows = first_column(claims.key, "r"), released_table(manifest, claims)
-    persons = manifest.tables[0]
-    if claims.parent is None:
+    parent = manifest.parent_of(claims)
+    if parent is None:
         query = template("SELECT :key AS row_key, :key AS person, :output FROM :rows AS r")
         return query(key=key, output=output, rows=rows)
     reference = first_column(claims.references, "r")
-    if claims.parent == persons.name:
+    if parent is manifest.persons_table:
         query = template("SELECT :key AS row_key, :reference AS person, :output FROM :rows AS r")
         return query(key=key, reference=reference, output=output, rows=rows)
-    parent = next(other for other in manifest.tables if other.name == claims.parent)
     return template("""
-        SELECT :key AS row_key, above.person, :output
+        SELECT :key AS row_key, parents.person, :output
         FROM :rows AS r
-        JOIN :parents AS above ON :reference = above.row_key
+        JOIN :parents AS parents ON :reference = parents.row_key
     """)(key=key, output=output, rows=rows, parents=_persons_of_rows(manifest, parent, []), reference=reference)
 
 
@@ -89,6 +88,15 @@ def _compared_values(claims: TableClaims) -> list[exp.Alias]:
         is_exact = column.type.split("(")[0] in _EXACT_TYPES
         values.append(as_column(col(column.name) if is_exact else cast(col(column.name), "VARCHAR"), f"value_{i}"))
     return values
+
+
+def _quasi_identifier_rows(manifest: LinkedManifest, claims: TableClaims) -> exp.Select:
+    """The rows of a released table: ``row_key``, ``parent_key`` and the values that readers compare."""
+    keys = [
+        as_column(first_column(claims.key), "row_key"),
+        as_column(first_column(claims.references), "parent_key"),
+    ]
+    return select([*keys, *_compared_values(claims)], released_table(manifest, claims))
 
 
 _EXACT_TYPES = frozenset(
@@ -114,7 +122,7 @@ def _number_rows(engine: Engine, target: exp.Table, rows: exp.Query, keys: Seque
 
 def _number_persons(engine: Engine, manifest: LinkedManifest) -> exp.Table:
     """Store the persons of a release with a number for each class: ``row_key`` and ``number``."""
-    persons, target = manifest.tables[0], _numbered_rows(0)
+    persons, target = manifest.persons_table, _numbered_rows(0)
     values = _compared_values(persons)
     rows = select([as_column(first_column(persons.key), "row_key"), *values], released_table(manifest, persons))
     _number_rows(engine, target, rows, ["row_key"], [value.alias for value in values])
@@ -127,27 +135,25 @@ def _number_known_rows(engine: Engine, manifest: LinkedManifest) -> exp.Query:
     parts: list[exp.Query] = [_PERSONS(persons=persons)]
     positions = {claims.name: position for position, claims in enumerate(manifest.tables)}
     for position, claims in enumerate(manifest.tables[1:], 1):
-        above, values = positions[claims.parent or ""], _compared_values(claims)
+        parent, values = positions[claims.parent or ""], _compared_values(claims)
         names, keys = [value.alias for value in values], ["row_key", "person", "class"]
-        own = select([as_column(first_column(claims.key), "row_key"),
-                      as_column(first_column(claims.references), "parent_key"), *values],
-                     released_table(manifest, claims))  # fmt: skip
-        if above:
+        own_rows = _quasi_identifier_rows(manifest, claims)
+        if parent:
             rows = template("""
-                SELECT own.*, above.person, above.class, above.number AS above
+                SELECT own.*, parents.person, parents.class, parents.number AS parent_number
                 FROM :own AS own
-                JOIN :parents AS above ON own.parent_key = above.row_key
-            """)(own=own, parents=_numbered_rows(above))
-            names.append("above")
+                JOIN :parents AS parents ON own.parent_key = parents.row_key
+            """)(own=own_rows, parents=_numbered_rows(parent))
+            names.append("parent_number")
         else:
             rows = template("""
                 SELECT own.*, persons.row_key AS person, persons.number AS class
                 FROM :own AS own
                 JOIN :persons AS persons ON own.parent_key = persons.row_key
-            """)(own=own, persons=persons)
+            """)(own=own_rows, persons=persons)
         _number_rows(engine, _numbered_rows(position), rows, keys, names)
-        known = template("SELECT person, class, number * :tables + :position AS known_row FROM :rows AS rows")
-        parts.append(known(tables=len(manifest.tables), position=position, rows=_numbered_rows(position)))
+        known_rows = template("SELECT person, class, number * :tables + :position AS known_row FROM :rows AS rows")
+        parts.append(known_rows(tables=len(manifest.tables), position=position, rows=_numbered_rows(position)))
     return union_all(*parts)
 
 
@@ -157,22 +163,20 @@ def _number_whole_rows(engine: Engine, manifest: LinkedManifest) -> exp.Query:
     parts: list[exp.Query] = [_PERSONS(persons=persons)]
     for position, claims in reversed(list(enumerate(manifest.tables))[1:]):
         values = _compared_values(claims)
-        own = select([as_column(first_column(claims.key), "row_key"),
-                      as_column(first_column(claims.references), "parent_key"), *values],
-                     released_table(manifest, claims))  # fmt: skip
+        own_rows = _quasi_identifier_rows(manifest, claims)
         names = [value.alias for value in values]
         for child, child_claims in enumerate(manifest.tables):
             if child_claims.parent == claims.name:
-                own = template("""
+                own_rows = template("""
                     SELECT own.*, nested.numbers AS :name
                     FROM :own AS own
                     LEFT JOIN (
                         SELECT parent_key, list_sort(list(number)) AS numbers FROM :children AS c GROUP BY parent_key
                     ) AS nested ON own.row_key = nested.parent_key
-                """)(own=own, children=_numbered_rows(child), name=ident(f"rows_{child}"))
+                """)(own=own_rows, children=_numbered_rows(child), name=ident(f"rows_{child}"))
                 names.append(f"rows_{child}")
-        _number_rows(engine, _numbered_rows(position), own, ["parent_key"], names)
-        if claims.parent == manifest.tables[0].name:
+        _number_rows(engine, _numbered_rows(position), own_rows, ["parent_key"], names)
+        if claims.parent == manifest.persons_table.name:
             whole = template("""
                 SELECT
                     persons.row_key AS person,

@@ -45,7 +45,7 @@ def report_linked(
     MissingLibraryError
         ``pip install '.[report]'`` is needed.
     ReleaseError
-        There is no release, or the report cannot be written.
+        The release does not exist, or the report cannot be written.
     """
     target = check_target(path)
     refuse_without_charts()
@@ -142,13 +142,13 @@ class LinkedView:
     def _attackers(self) -> Iterator[str]:
         assert self.attack is not None
         rows: list[list[object]] = []
-        for found in self.attack.after:
-            share = f" ({format_percent(found.share)})" if found.unique_persons else ""
-            fewest = "" if found.fewest_matches is None else f"{found.fewest_matches:,}"
-            average = format_percent(found.average_risk)
-            rows.append([describe_known(found.known), f"{found.unique_persons:,}{share}", fewest, average])
+        for matches in self.attack.after:
+            share = f" ({format_percent(matches.share)})" if matches.unique_persons else ""
+            fewest = "" if matches.fewest_matches is None else f"{matches.fewest_matches:,}"
+            average = format_percent(matches.average_risk)
+            rows.append([describe_known(matches.known), f"{matches.unique_persons:,}{share}", fewest, average])
         headings = ["known of a person", "people who are unique", "fewest people who match", "average risk"]
-        yield html_table("What an attacker finds in the release", headings, rows, range(1, 4))
+        yield html_table("Matches of an attacker in the release", headings, rows, range(1, 4))
 
     def _checks(self) -> Iterator[str]:
         rows = [[check.name, _RESULTS[check.passed], check.message] for check in self.verification.checks]

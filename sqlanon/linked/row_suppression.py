@@ -1,6 +1,6 @@
-"""Suppression of single child rows, within a limit, and what can be put back.
+"""Suppression of single child rows, within a limit, and their restoration.
 
-An *occurrence* is a copy of a known row of a person. Of each unsupported combination, the occurrence with the fewest
+An *occurrence* is a copy of a known row of a person. In each unsupported combination the occurrence with the fewest
 persons of the class is suppressed: the rows from that copy on, with the rows that belong to them. Occurrences are taken
 in the order of their persons, then of class, known row and copy, as long as their rows are within the limit.
 

@@ -8,7 +8,7 @@ measure and the verdict are others. Suppressed persons take the place of suppres
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from sqlanon.linked.peeling import Peeling
@@ -27,9 +27,9 @@ class LinkedFigures(Figures):
     suppressed_by_table: tuple[int, ...] = ()
     """By table, the rows that are not released."""
     suppressed_child_rows: int = 0
-    """Of these, the child rows of kept persons, which are suppressed by themselves."""
+    """The child rows among them that are suppressed by themselves, without their person."""
     is_monotone: bool = True
-    """Whether what is kept can stay at every higher generalization."""
+    """Whether the released persons and rows can stay at every higher generalization."""
 
 
 class LinkedLoss(Measure):
@@ -58,7 +58,7 @@ class LinkedLoss(Measure):
         self._person_share = math.fsum(share for share, t in zip(self._shares, records.owners, strict=True) if t == 0)
 
     def bound(self, levels: Levels) -> float:
-        """The score if nobody were suppressed."""
+        """The score without suppressed persons."""
         return math.fsum([row[level] for row, level in zip(self._bounds, levels, strict=True)])
 
     def bound_with(self, levels: Levels, suppressed_rows: int) -> float:
@@ -72,7 +72,7 @@ class LinkedLoss(Measure):
         return math.fsum(self._gain(i, level, figures) for i, level in enumerate(levels))
 
     def _gain(self, attribute: int, level: int, figures: Figures) -> float:
-        """What the suppressed rows lose beyond the leaves under their labels."""
+        """The loss of the suppressed rows beyond the leaves under their labels."""
         assert isinstance(figures, LinkedFigures)
         if self.marginals.leaves[attribute] <= 1:
             leaf_share = 0.0
@@ -96,7 +96,7 @@ class LinkedLoss(Measure):
         return [part / share for part, share in zip(parts, self._shares, strict=True)]
 
     def score(self, levels: Levels, figures: Figures) -> float:
-        """The bound, and what suppressed rows lose beyond it."""
+        """The bound, and the loss of suppressed rows beyond it."""
         return self.bound(levels) + self.lift(levels, figures)
 
 
@@ -107,7 +107,6 @@ class LinkedTask:
     records: LinkedRecords
     progress: Progress
     budget: Budget | None = None
-    checked: list[Levels] = field(default_factory=list)
 
     @cached_property
     def peeling(self) -> Peeling:

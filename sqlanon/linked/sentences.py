@@ -25,7 +25,7 @@ def describe_known(known: int | str) -> str:
 
 
 def describe_claim(manifest: LinkedManifest) -> str:
-    """What the release claims, in one sentence."""
+    """The claim of a release, in one sentence."""
     persons = count_noun(manifest.smallest_group, "person")
     attacker = f"An attacker who knows the quasi-identifiers of a person and {describe_known(manifest.known)}"
     return f"{attacker} finds {persons} or more who match (required: {manifest.k:,})."

@@ -1,4 +1,4 @@
-"""Who shares what an attacker knows, at one generalization of linked tables.
+"""Persons who share an attacker's knowledge, at one generalization.
 
 An attacker knows a person's quasi-identifiers and some of the person's child rows: up to m of them, or all. `Snapshot`
 names what is released: the kept persons, without the child rows that are suppressed by themselves. It finds the persons
@@ -6,8 +6,8 @@ with a combination that fewer than k persons support. Persons with different qua
 each class of persons can be checked by itself.
 
 Equal known rows of a person are numbered up to m. An *occurrence* is a number for a class, a known row and this number,
-its copy: who has the second copy of a row has it twice. A combination is occurrences of different known rows, whose
-copies are m together at most.
+its copy: a person with the second copy of a row has it twice. A combination is occurrences of different known
+rows, whose copies are m together at most.
 
 Tables: ``kept_persons`` (``person``, ``class_id``), ``suppressed_rows`` (``position`` of the table, ``row``),
 ``occurrences`` (``person``, ``occurrence``), and by number of known rows ``supports_0``, ``supports_1``, ...: the
@@ -50,7 +50,7 @@ MOST_KNOWN_ROWS = 2**30
 """The most combinations of the codes of a row that are packed into one number without a rank."""
 
 MOST_COPIES = 2**15 - 1
-"""The most equal rows of a person that are told apart, where an attacker knows all rows."""
+"""The most equal rows of a person that are distinguished, where an attacker knows all rows."""
 
 _CLASSES = template("SELECT person, :class_id AS class_id FROM :persons AS persons")
 
@@ -191,7 +191,7 @@ def combine_occurrences(size: int, known: int, occurrences: exp.Table) -> exp.Qu
 
 
 class Snapshot:
-    """What is released at a generalization, in tables of the run of the person table."""
+    """The released persons and rows at a generalization, in tables of the run of the person table."""
 
     def __init__(self, records: LinkedRecords, k: int, known: Known) -> None:
         self.records, self.k, self.known = records, k, known
@@ -277,7 +277,7 @@ class Snapshot:
     # --- Rows
 
     def released_rows(self, position: int, units: exp.Table | None = None) -> exp.Expr:
-        """The records of a child table without the rows that are suppressed by themselves.
+        """The records of a table without the rows that are suppressed by themselves; of the person table, all.
 
         With ``units`` (``unit``, ``person``, ``position``, ``row``), the rows of each unit: those of its person, with
         one suppressed row put back if it names one.
@@ -292,7 +292,7 @@ class Snapshot:
                 WHERE s.row IS NULL OR (units.position = :position AND units.row = records.row)
             """)(records=records, units=units, suppressed=self.suppressed_rows, position=position)
             return subquery(query, "records")
-        if not self.suppresses_rows:
+        if not self.suppresses_rows or not position:
             return records.copy()
         released = template("""
             SELECT *

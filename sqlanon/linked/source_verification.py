@@ -41,6 +41,42 @@ from sqlanon.support.expressions import drop_table, template
 _FEWEST_ROWS = 10
 """The fewest rows, beyond those expected by chance, whose keys are compared with the source's: few agree by chance."""
 
+_TEXTS = template("SELECT row_key, whole_row FROM :rows AS rows")
+
+_COMPARED_TEXTS = template("""
+    WITH released AS (SELECT whole_row, count(*) AS persons FROM :released AS r GROUP BY whole_row),
+    recoded AS (SELECT whole_row, count(*) AS persons FROM :recoded AS r GROUP BY whole_row)
+    SELECT
+        coalesce(sum(greatest(coalesce(a.persons, 0) - coalesce(b.persons, 0), 0)), 0) AS added,
+        coalesce(sum(greatest(coalesce(b.persons, 0) - coalesce(a.persons, 0), 0)), 0) AS missing
+    FROM released AS a
+    FULL JOIN recoded AS b ON a.whole_row = b.whole_row
+""")
+
+_SOURCE_KEYS = template("""
+    WITH source_keys AS (
+        SELECT
+            numbers.key_0::VARCHAR AS source_key,
+            (row_number() OVER (ORDER BY numbers.row))::VARCHAR AS place,
+            texts.whole_row
+        FROM :recoded AS texts
+        JOIN :surrogates AS surrogates ON texts.row_key = surrogates.surrogate
+        JOIN :numbers AS numbers ON surrogates.row = numbers.row
+    ),
+    chance AS (
+        SELECT sum(same * same) / sum(same) AS expected, sum(same) AS row_count
+        FROM (SELECT count(*)::DOUBLE AS same FROM :released AS r GROUP BY whole_row) AS counted
+    )
+    SELECT
+        expected,
+        row_count,
+        (SELECT count(*) FROM :released AS r JOIN source_keys AS s
+            ON r.whole_row = s.whole_row AND r.row_key::VARCHAR = s.source_key) AS same_keys,
+        (SELECT count(*) FROM :released AS r JOIN source_keys AS s
+            ON r.whole_row = s.whole_row AND r.row_key::VARCHAR = s.place) AS same_places
+    FROM chance
+""")
+
 
 def verify_named(workspace: Workspace, policy: LinkedPolicy, release: Any, schema: str | None) -> LinkedVerification:
     """Verify a release that a caller names by a path or an address, then against its policy and its source."""
@@ -130,23 +166,12 @@ def _check_recoded_source(recoding: LinkedRecoding, suppressed: int, tables: Ope
     recoding.create_surrogates()
     for linked in records.tables:
         recoding.write_rows(linked, linked.run.work("recoded"))
-    by_name = {linked.name: linked for linked in records.tables}
-    compared = [(claims, by_name[claims.name]) for claims in manifest.tables if claims.key]
+    compared = [(claims, records.table(claims.name)) for claims in manifest.tables if claims.key]
     for claims, linked in compared:
         _store_texts(records, tables, claims, linked)
-    query = template("""
-        WITH released AS (SELECT whole_row, count(*) AS persons FROM :released AS r GROUP BY whole_row),
-        recoded AS (SELECT whole_row, count(*) AS persons FROM :recoded AS r GROUP BY whole_row)
-        SELECT
-            coalesce(sum(greatest(coalesce(a.persons, 0) - coalesce(b.persons, 0), 0)), 0) AS added,
-            coalesce(sum(greatest(coalesce(b.persons, 0) - coalesce(a.persons, 0), 0)), 0) AS missing
-        FROM released AS a
-        FULL JOIN recoded AS b ON a.whole_row = b.whole_row
-    """)
     work = records.tables[0].run.work
-    added, missing = records.runner.engine.rows(query(released=work("released_texts"), recoded=work("recoded_texts")))[
-        0
-    ]
+    query = _COMPARED_TEXTS(released=work("released_texts"), recoded=work("recoded_texts"))
+    added, missing = records.runner.engine.rows(query)[0]
     failure = f"persons that the source does not give: {added:,}; persons missing in the release: {missing:,}"
     is_same = not (added or missing)
     yield source_check("recoded source", is_same, "gives the persons of the release with all their rows", failure)
@@ -160,12 +185,11 @@ def _store_texts(records: LinkedRecords, tables: OpenTables, claims: TableClaims
     Each is made where its rows are, so that values keep their types.
     """
     manifest, runner, work = tables.manifest, records.runner, linked.run.work
-    by_name = {table.name: table for table in records.tables}
 
     def columns_of(table: TableClaims) -> list[str]:
         return [column.name for column in table.columns if column.role != "key"]
 
-    recoded = nest_rows(manifest, claims, lambda table: by_name[table.name].run.work("recoded"), columns_of)
+    recoded = nest_rows(manifest, claims, lambda table: records.table(table.name).run.work("recoded"), columns_of)
     runner.create_table(work("recoded_texts"), _TEXTS(rows=recoded))
     released = nest_rows(manifest, claims, lambda table: released_table(manifest, table), columns_of)
     runner.engine.execute(drop_table(work("released_texts"), exists=True))
@@ -173,38 +197,13 @@ def _store_texts(records: LinkedRecords, tables: OpenTables, claims: TableClaims
         runner.engine.copy_arrow(work("released_texts"), reader)
 
 
-_TEXTS = template("SELECT row_key, whole_row FROM :rows AS rows")
-
-
 def _find_source_keys(records: LinkedRecords, linked: LinkedTable) -> Iterator[str]:
     """Compare the keys of a table with those of the source, and with their order.
 
-    Rows with the same text cannot be told apart, so that some keys agree by chance: of c rows with a text, c²/n.
+    Rows with the same text cannot be distinguished, so that some keys agree by chance: of c rows with a text, c²/n.
     """
     work = linked.run.work
-    query = template("""
-        WITH source_keys AS (
-            SELECT
-                numbers.key_0::VARCHAR AS source_key,
-                (row_number() OVER (ORDER BY numbers.row))::VARCHAR AS place,
-                texts.whole_row
-            FROM :recoded AS texts
-            JOIN :surrogates AS surrogates ON texts.row_key = surrogates.surrogate
-            JOIN :numbers AS numbers ON surrogates.row = numbers.row
-        ),
-        chance AS (
-            SELECT sum(same * same) / sum(same) AS expected, sum(same) AS row_count
-            FROM (SELECT count(*)::DOUBLE AS same FROM :released AS r GROUP BY whole_row) AS counted
-        )
-        SELECT
-            expected,
-            row_count,
-            (SELECT count(*) FROM :released AS r JOIN source_keys AS s
-                ON r.whole_row = s.whole_row AND r.row_key::VARCHAR = s.source_key) AS same_keys,
-            (SELECT count(*) FROM :released AS r JOIN source_keys AS s
-                ON r.whole_row = s.whole_row AND r.row_key::VARCHAR = s.place) AS same_places
-        FROM chance
-    """)(
+    query = _SOURCE_KEYS(
         recoded=work("recoded_texts"),
         surrogates=surrogate_table(linked),
         numbers=linked.numbers,

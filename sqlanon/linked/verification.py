@@ -13,6 +13,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.linked.group_requirements import number_values, violating_persons
 from sqlanon.linked.manifest import LinkedManifest
 from sqlanon.linked.released_numbers import number_rows, released_table, sensitive_values
+from sqlanon.linked.sentences import describe_known
 from sqlanon.linked.snapshot import combination_keys, combine_occurrences, number_occurrences
 from sqlanon.linked.views import nest_rows
 from sqlanon.places.addresses import format_location
@@ -83,9 +84,9 @@ def _check_groups(engine: Engine, manifest: LinkedManifest, known_rows: exp.Tabl
     smallest = _smallest_group(engine, manifest, known_rows)
     faults = [] if smallest == manifest.smallest_group else [f"{smallest} persons, {manifest.smallest_group} claimed"]
     yield check_faults("smallest group", faults, f"{smallest} persons, as claimed")
-    known = "all child rows" if manifest.known == "all" else f"{manifest.known} child rows"
     is_met = smallest is not None and smallest >= manifest.k
-    message = f"smallest group of an attacker who knows {known}: {smallest} persons (required: {manifest.k})"
+    attacker = f"an attacker who knows {describe_known(manifest.known)}"
+    message = f"smallest group of {attacker}: {smallest} persons (required: {manifest.k})"
     yield Check(f"{manifest.k}-anonymity", is_met, message)
     yield from _check_requirements(engine, manifest, known_rows)
 
@@ -102,7 +103,7 @@ def digest_persons(engine: Engine, manifest: LinkedManifest) -> str:
     """A digest of the persons of an open release with all their rows, which does not depend on keys and order."""
     rows = nest_rows(
         manifest,
-        manifest.tables[0],
+        manifest.persons_table,
         lambda claims: released_table(manifest, claims),
         lambda claims: [column.name for column in claims.columns if column.role != "key"],
     )
@@ -118,7 +119,7 @@ def smallest_group(engine: Engine, manifest: LinkedManifest) -> int | None:
 
 
 def _smallest_group(engine: Engine, manifest: LinkedManifest, known_rows: exp.Table) -> int | None:
-    """By the macros that every release has, which count the numbers in place of labels."""
+    """Compute the smallest group with the release's macros, on numbers instead of labels."""
     is_whole = manifest.known == "all"
     macro = "relational_k" if is_whole else "km_anonymity"
     arguments = [text(known_rows.name)] if is_whole else [text(known_rows.name), number(int(manifest.known))]
@@ -144,7 +145,7 @@ def _check_requirements(engine: Engine, manifest: LinkedManifest, known_rows: ex
             groups.append((combine_occurrences(size, known, occurrences), combination_keys(size)))
     try:
         for claim in manifest.requirements:
-            claims = next(claims for claims in manifest.tables if claims.name == claim.table)
+            claims = manifest.table(claim.table)
             values = table("sqlanon_sensitive", "main", "temp")
             engine.execute(
                 create_temporary_table(values, number_values(sensitive_values(manifest, claims, claim.column)))
@@ -192,8 +193,7 @@ def _find_broken_keys(engine: Engine, manifest: LinkedManifest) -> Iterator[str]
                 differs = template("SELECT count(*) FROM :rows AS r WHERE :first IS DISTINCT FROM :other")
                 if engine.rows(differs(rows=rows, first=col(names[0]), other=col(name)))[0][0]:
                     yield f"the key columns of {claims.name!r} differ"
-        if claims.parent is not None:
-            parent = next(other for other in manifest.tables if other.name == claims.parent)
+        if (parent := manifest.parent_of(claims)) is not None:
             orphans = template("SELECT count(*) FROM :rows AS r ANTI JOIN :parents AS p ON :same")(
                 rows=rows,
                 parents=released_table(manifest, parent),

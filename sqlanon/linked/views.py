@@ -35,12 +35,12 @@ def _row_query(manifest: LinkedManifest, claims: TableClaims, database: str | No
     and of its ancestors below the person."""
     values, key = quoted_values(claims.quasi_identifiers), first_column(claims.key)
     rows = _rows_table(manifest, claims, database)
-    if claims.parent is None:
+    parent = manifest.parent_of(claims)
+    if parent is None:
         persons = template(
             "SELECT :key AS row_key, :key AS person, :values AS class, '' AS known_row FROM :rows AS rows"
         )
         return persons(key=key, values=values, rows=rows)
-    parent = next(table_claims for table_claims in manifest.tables if table_claims.name == claims.parent)
     described = template(
         "SELECT :key AS row_key, :reference AS parent_key, concat(:name, '(', :values, ')') AS own FROM :rows AS rows"
     )
@@ -115,17 +115,16 @@ def nest_rows(
         values=quoted_values(columns_of(claims)),
         rows=rows_of(claims),
     )
-    for child in manifest.tables:
-        if child.parent == claims.name:
-            described = template("""
-                SELECT own.row_key, own.parent_key, concat(own.whole_row, '[', nested.child_rows, ']') AS whole_row
-                FROM :own AS own
-                LEFT JOIN (
-                    SELECT parent_key, string_agg(whole_row, ';' ORDER BY whole_row) AS child_rows
-                    FROM :children AS children
-                    GROUP BY parent_key
-                ) AS nested ON own.row_key = nested.parent_key
-            """)(own=described, children=nest_rows(manifest, child, rows_of, columns_of))
+    for child in manifest.children_of(claims):
+        described = template("""
+            SELECT own.row_key, own.parent_key, concat(own.whole_row, '[', nested.child_rows, ']') AS whole_row
+            FROM :own AS own
+            LEFT JOIN (
+                SELECT parent_key, string_agg(whole_row, ';' ORDER BY whole_row) AS child_rows
+                FROM :children AS children
+                GROUP BY parent_key
+            ) AS nested ON own.row_key = nested.parent_key
+        """)(own=described, children=nest_rows(manifest, child, rows_of, columns_of))
     return described
 
 

@@ -528,7 +528,7 @@ def _check_requirements(
             names = [f"{section.name}.{name}" for section in sections for name in section.names_of("sensitive")]
             having = f"the sensitive attributes are {', '.join(names)}" if names else "no attribute is sensitive"
             advice = f"name its table, as in {found[0][0].name}.{found[0][1]}" if found else having
-            problem = "is an attribute of several tables" if found else "is no sensitive attribute"
+            problem = "is an attribute of several tables" if found else "is not a sensitive attribute"
             yield Problem(f"{place}.attribute", f"{reference!r} {problem}: {advice}")
         elif isinstance(requirement, Requirement):
             section, _ = found[0]
@@ -594,7 +594,7 @@ def _check_targets(i: int, section: TableSection, by_name: Mapping[str, TableSec
         if target not in by_name:
             guess = nearest_word(target, by_name)
             advice = f"did you mean {guess!r}?" if guess else f"the tables are {', '.join(by_name)}"
-            yield Problem(f"{place}.{column}", f"there is no table {target!r}; {advice}")
+            yield Problem(f"{place}.{column}", f"table {target!r} does not exist; {advice}")
         elif not (by_name[target].person or by_name[target].key):
             yield Problem(f"{place}.{column}", f"table {target!r} has no key: add key = [...] to it")
     if len(targets) > 1:

@@ -103,7 +103,7 @@ def _choose_persons(tables: Sequence[ProfiledTable], links: Sequence[Link], requ
     if requested is not None:
         table = next((table for table in tables if table.name.lower() == requested.lower()), None)
         if table is None:
-            raise PolicyError([Problem("person", f"there is no table {requested!r}; there is: {names}")])
+            raise PolicyError([Problem("person", f"table {requested!r} does not exist; the tables are {names}")])
         if not table.keys:
             message = f"no column of {table.name!r} identifies its rows: a table of persons has one row for each person"
             raise PolicyError([Problem("person", message)])

@@ -14,7 +14,8 @@ import pytest
 
 import sqlanon
 from sqlanon.errors import PolicyError, ReleaseError, SourceError
-from sqlanon.linked.release import verify_linked_file
+from sqlanon.linked.targets.base import verify_tables
+from sqlanon.linked.targets.file import FileLocation
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
 from support.files import ROOT
@@ -112,7 +113,7 @@ def test_a_changed_release_does_not_verify(hospital: Path, tmp_path: Path, chang
         connection.execute(f"ATTACH '{changed}' AS changed (READ_ONLY)")
         connection.execute(f"ATTACH '{fresh}' AS fresh (STORAGE_VERSION 'v1.4.0')")
         connection.execute("COPY FROM DATABASE changed TO fresh")
-    failures = verify_linked_file(fresh).failures
+    failures = verify_tables(FileLocation(fresh)).failures
     assert any(failure.startswith(f"{check}: ") for failure in failures), failures
     assert cli("verify", fresh).status == 1
 
@@ -146,7 +147,7 @@ def policy(**changes: Any) -> dict[str, Any]:
         ({"table": [policy()["table"][0]] * 2}, "two tables are named 'a'"),
         (
             {"table": [policy()["table"][0], {**policy()["table"][1], "references": {"id": "aa"}}]},
-            "there is no table 'aa'; did you mean 'a'?",
+            "table 'aa' does not exist; did you mean 'a'?",
         ),
         ({"table": [{**policy()["table"][0], "attributes": {}}]}, "'id' has no role"),
         ({"search": {"row_suppression_limit": 0.1}}, "table[1].key: is missing"),
@@ -224,7 +225,7 @@ def test_a_file_that_is_no_release_is_not_replaced(hospital: Path, tmp_path: Pat
     assert ended.status != 0
     assert "is not a release of linked tables" in ended.err
     with pytest.raises(ReleaseError):
-        verify_linked_file(other)
+        verify_tables(FileLocation(other))
 
 
 def test_the_page_publishes_a_release_and_its_queries_run(tmp_path: Path) -> None:

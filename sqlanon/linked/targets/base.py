@@ -110,7 +110,7 @@ def refuse_private_files(path: Path, records: LinkedRecords) -> None:
     if records.policy.catalog is not None:
         files.append(records.policy.catalog.database)
     if any(is_same_file(path, file) or path in file.resolve().parents for file in files):
-        raise ReleaseError(f"{path} is the source, or the catalog, or has them: a release needs a place of its own")
+        raise ReleaseError(f"{path} is or contains the source or the catalog: choose another location")
 
 
 def refuse_other_tables(path: Path, names: Sequence[str], records: LinkedRecords) -> None:

@@ -69,16 +69,16 @@ class FolderTarget:
             yield StagedFolder(self, directory, version, replaced, records.limits)
 
     @property
-    def moved(self) -> Path:
+    def replaced_path(self) -> Path:
         """The place of the replaced release between the two renames."""
         return self.path.with_name(f".{self.path.name}.replaced")
 
     def _recover(self) -> None:
         """Put back the release that a run moved away before it was killed."""
-        if self.moved.is_dir() and not self.path.exists():
-            self.moved.rename(self.path)
-        elif self.moved.is_dir():  # killed once the new release was in place
-            shutil.rmtree(self.moved)
+        if self.replaced_path.is_dir() and not self.path.exists():
+            self.replaced_path.rename(self.path)
+        elif self.replaced_path.is_dir():  # killed once the new release was in place
+            shutil.rmtree(self.replaced_path)
 
     def _read_version(self, records: LinkedRecords) -> int:
         """The version of the release that is replaced; refuse any folder but a release of the same tables."""
@@ -127,7 +127,7 @@ class StagedFolder:
 
     def commit(self) -> None:
         """Rename the folder to its path."""
-        path, moved = self.target.path, self.target.moved
+        path, moved = self.target.path, self.target.replaced_path
         for file in self._tables.iterdir():
             file.chmod(new_file_mode())
         self._tables.chmod(new_file_mode() | (new_file_mode() & 0o444) >> 2)  # who may read may also list
@@ -195,7 +195,7 @@ class FolderLocation:
 
     def _open_table(self, engine: DuckDBEngine, manifest: LinkedManifest, name: str, layout: Layout) -> Check:
         """Check a file, and make its rows a view of the attached database."""
-        claims, file = next(claims for claims in manifest.tables if claims.name == name), self._file(name)
+        claims, file = manifest.table(name), self._file(name)
         check = check_parquet(engine, file, layout)
         faults = [] if check.passed else [check.message]
         if check.passed:
