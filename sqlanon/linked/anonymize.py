@@ -225,8 +225,8 @@ def _infeasible_error(task: LinkedTask, stopped: str = "") -> InfeasibleError:
     attacker = f"an attacker who knows {describe_known(privacy.known)}"
     message = (
         f"{outcome}: even the highest suppresses {suppressed:,} of {records.persons:,} persons "
-        f"({allowed:,} are allowed) for k = {privacy.k} and {attacker}. What can help: raise search.suppression_limit, lower "
-        "known (an attacker who knows more rows can then single out persons), or lower k (it hides persons among "
+        f"({allowed:,} are allowed) for k = {privacy.k} and {attacker}. What can help: raise "
+        "search.suppression_limit, lower known (an attacker who knows more rows can then single out persons), or lower k (it hides persons among "
         "fewer others)"
     )
     closest = dict(zip(records.names, records.lattice.top, strict=True))

@@ -147,7 +147,7 @@ def test_what_is_no_release_of_the_same_tables_is_not_replaced(folder: Path, tmp
     for path, reason in (
         (tmp_path / "empty", "is not a release of linked tables"),
         (more, "has additions: notes.txt was added"),
-        (folder, "is the source, or the catalog, or has them"),
+        (folder, "is or contains the source or the catalog"),
         (tmp_path / "none" / "release", "does not exist: create it first"),
     ):
         ended = cli("anonymize", folder / "policy.toml", "--output", path)
