@@ -226,8 +226,8 @@ def _infeasible_error(task: LinkedTask, stopped: str = "") -> InfeasibleError:
     message = (
         f"{outcome}: even the highest suppresses {suppressed:,} of {records.persons:,} persons "
         f"({allowed:,} are allowed) for k = {privacy.k} and {attacker}. What can help: raise "
-        "search.suppression_limit, lower known (an attacker who knows more rows can then single out persons), or lower k (it hides persons among "
-        "fewer others)"
+        "search.suppression_limit, lower known (an attacker who knows more rows can then single out persons), or "
+        "lower k (it hides persons among fewer others)"
     )
     closest = dict(zip(records.names, records.lattice.top, strict=True))
     return InfeasibleError(message, closest, suppressed, allowed, suppressed, allowed)

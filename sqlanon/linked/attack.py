@@ -172,8 +172,8 @@ def _refuse_other_policy(path: Path, manifest: LinkedManifest, policy: LinkedPol
         }
 
     if hierarchies(manifest.policy["tables"]) != hierarchies(policy.redact()["tables"]):
-        other = "has other tables, quasi-identifiers or hierarchies"
-        message = f"{other} than {format_location(path)}: give the policy of the release"
+        place = format_location(path)
+        message = f"has other tables, quasi-identifiers or hierarchies than {place}: give the policy of the release"
         raise PolicyError([Problem("--policy", message)])
 
 
@@ -241,18 +241,18 @@ def _singled_out_by_signature() -> exp.Select:
 def _singled_out_by_rows(known: int) -> exp.Query:
     rows = table(KNOWN_ROWS, "main", "release")
     alone = template("""
-        SELECT :shown, min(person) AS person FROM :rows AS rows GROUP BY class HAVING count(DISTINCT person) = 1
+        SELECT :columns, min(person) AS person FROM :rows AS rows GROUP BY class HAVING count(DISTINCT person) = 1
     """)
     nothing: list[exp.Expr] = [as_column(cast(exp.null(), "VARCHAR"), f"row_{i}") for i in range(1, known + 1)]
-    queries: list[exp.Query] = [alone(shown=[col("class"), *nothing], rows=rows)]
+    queries: list[exp.Query] = [alone(columns=[col("class"), *nothing], rows=rows)]
     for size in range(1, known + 1):
         keys = combination_keys(size)
-        shown = [as_column(col("class_id"), "class"), *cols(f"row_{i}" for i in range(1, size + 1)), *nothing[size:]]
+        columns = [as_column(col("class_id"), "class"), *cols(f"row_{i}" for i in range(1, size + 1)), *nothing[size:]]
         single = template("""
-            SELECT :shown, min(person) AS person FROM (:combinations) AS c GROUP BY :keys HAVING count(*) = 1
+            SELECT :columns, min(person) AS person FROM (:combinations) AS c GROUP BY :keys HAVING count(*) = 1
         """)
         combinations = COMBINATIONS[size](occurrences=table("occurrences"))
-        queries.append(single(shown=shown, combinations=combinations, keys=cols(keys)))
+        queries.append(single(columns=columns, combinations=combinations, keys=cols(keys)))
     if not known:
         return queries[0].order_by(col("person"))
     query = template("""

@@ -167,6 +167,12 @@ class LinkedManifest:
         manifest = cls(**fields)
         if not manifest.tables or manifest.format != LINKED_FORMAT:
             raise ValueError("it has no tables, or another format")
+        persons, *children = manifest.tables
+        names = {persons.name}
+        for claims in children:
+            if persons.parent is not None or claims.parent not in names:
+                raise ValueError("its tables are not a tree below the table of persons, parents first")
+            names.add(claims.name)
         for claim in manifest.requirements:
             columns = [column for claims in manifest.tables if claims.name == claim.table for column in claims.columns]
             _ = claim.condition  # raises ValueError

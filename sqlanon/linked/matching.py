@@ -293,22 +293,22 @@ class MatchingRun:
         nothing = template(
             "SELECT row_key AS person, 0::TINYINT AS position, '' AS known_row FROM :rows AS r WHERE false"
         )(rows=rows[0])
-        known, whole = [nothing], [nothing.copy()]
+        known_queries, whole_queries = [nothing], [nothing.copy()]
         for i, visible in enumerate(tables):
             if visible.parent is None:
                 continue
             position = as_column(cast(number(i), "TINYINT"), "position")
             known_rows = subquery(_known_rows(i, tables, rows), "r")
-            known.append(select([col("person"), position, col("known_row")], known_rows))
+            known_queries.append(select([col("person"), position, col("known_row")], known_rows))
             if tables[visible.parent].parent is None:
                 whole_row = as_column(col("whole_row"), "known_row")
                 person = as_column(col("parent_key"), "person")
                 nested = subquery(_whole_rows(i, tables, rows), "r")
-                whole.append(select([person, position.copy(), whole_row], nested))
+                whole_queries.append(select([person, position.copy(), whole_row], nested))
         return PersonRecords(
             self.create(f"{prefix}_persons", persons),
-            self.create(f"{prefix}_known_rows", union_all(*known)),
-            self.create(f"{prefix}_whole_rows", union_all(*whole)),
+            self.create(f"{prefix}_known_rows", union_all(*known_queries)),
+            self.create(f"{prefix}_whole_rows", union_all(*whole_queries)),
         )
 
     def copy(self, prefix: str, records: PersonRecords, engine: Engine) -> PersonRecords:

@@ -90,11 +90,13 @@ def publish_linked(
     return LinkedRelease(location, manifest, replace(verification, path=location.path), limits)
 
 
-def _find_mismatches(written: LinkedManifest, expected: LinkedManifest, recoding: LinkedRecoding) -> Iterator[str]:
+def _find_mismatches(
+    manifest: LinkedManifest, expected_manifest: LinkedManifest, recoding: LinkedRecoding
+) -> Iterator[str]:
     """Compare the written release with the run, to detect lost or added rows."""
-    if written != expected:
+    if manifest != expected_manifest:
         yield "the manifest in the release is not the one that was written"
-    for claims, linked in zip(written.tables, recoding.records.tables, strict=True):
+    for claims, linked in zip(manifest.tables, recoding.records.tables, strict=True):
         expected_rows = recoding.count_kept_rows(linked)
         if claims.released_rows != expected_rows:
             yield f"{claims.released_rows:,} rows of {claims.name!r} are in the release (expected: {expected_rows:,})"

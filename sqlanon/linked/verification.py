@@ -136,13 +136,13 @@ def _check_requirements(engine: Engine, manifest: LinkedManifest, known_rows: ex
     if manifest.known == "all":
         groups.append((_SIGNATURES(known_rows=known_rows), ["signature"]))
     else:
-        known, persons = int(manifest.known), _PERSONS_WITH_CLASS(known_rows=known_rows)
+        most_known, persons = int(manifest.known), _PERSONS_WITH_CLASS(known_rows=known_rows)
         numbers = engine.rows(_ROW_NUMBERS(known_rows=known_rows))[0][0]
-        query = number_occurrences(known_rows, subquery(persons, "kept"), known, numbers)
+        query = number_occurrences(known_rows, subquery(persons, "kept"), most_known, numbers)
         engine.execute(create_temporary_table(occurrences, query))
         groups.append((persons, ["class_id"]))
-        for size in range(1, known + 1):
-            groups.append((combine_occurrences(size, known, occurrences), combination_keys(size)))
+        for size in range(1, most_known + 1):
+            groups.append((combine_occurrences(size, most_known, occurrences), combination_keys(size)))
     try:
         for claim in manifest.requirements:
             claims = manifest.table(claim.table)

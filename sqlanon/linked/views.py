@@ -41,15 +41,18 @@ def _row_query(manifest: LinkedManifest, claims: TableClaims, database: str | No
             "SELECT :key AS row_key, :key AS person, :values AS class, '' AS known_row FROM :rows AS rows"
         )
         return persons(key=key, values=values, rows=rows)
-    described = template(
-        "SELECT :key AS row_key, :reference AS parent_key, concat(:name, '(', :values, ')') AS own FROM :rows AS rows"
+    describe_rows = template("""
+        SELECT :key AS row_key, :reference AS parent_key, concat(:name, '(', :values, ')') AS row_text
+        FROM :rows AS rows
+    """)
+    child_rows = describe_rows(
+        key=key, reference=first_column(claims.references), name=claims.name, values=values, rows=rows
     )
-    own = described(key=key, reference=first_column(claims.references), name=claims.name, values=values, rows=rows)
     return template("""
-        SELECT child.row_key, parent.person, parent.class, concat(parent.known_row, child.own) AS known_row
-        FROM :own AS child
+        SELECT child.row_key, parent.person, parent.class, concat(parent.known_row, child.row_text) AS known_row
+        FROM :child_rows AS child
         JOIN :parents AS parent ON child.parent_key = parent.row_key
-    """)(own=own, parents=_row_query(manifest, parent, database))
+    """)(child_rows=child_rows, parents=_row_query(manifest, parent, database))
 
 
 def first_column(columns: Sequence[str], alias: str | None = None) -> exp.Expr:
@@ -67,8 +70,8 @@ def known_rows_query(manifest: LinkedManifest, database: str | None = None) -> e
     which ``known_row`` is NULL."""
     persons, *children = manifest.tables
     alone = template("SELECT person, class, NULL::VARCHAR AS known_row FROM :persons AS persons")
-    known = template("SELECT person, class, known_row FROM :rows AS rows")
-    parts = [known(rows=_row_query(manifest, claims, database)) for claims in children]
+    select_known = template("SELECT person, class, known_row FROM :rows AS rows")
+    parts = [select_known(rows=_row_query(manifest, claims, database)) for claims in children]
     return union_all(alone(persons=_row_query(manifest, persons, database)), *parts)
 
 

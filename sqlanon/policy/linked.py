@@ -271,8 +271,8 @@ class LinkedRelease(SparseSection):
         return any(getattr(self, key) is not None for key in self.LOCATION_KEYS)
 
     def _flaws(self) -> Iterator[Flaw]:
-        if len(given := [key for key in self.LOCATION_KEYS if getattr(self, key) is not None]) > 1:
-            yield (given[1],), f"give {' = ... or '.join(given)} = ...: only one"
+        if len(location_keys := [key for key in self.LOCATION_KEYS if getattr(self, key) is not None]) > 1:
+            yield (location_keys[1],), f"give {' = ... or '.join(location_keys)} = ...: only one"
         if self.postgres is not None and self.schema_name is None:
             yield ("schema_name",), 'is missing: name the schema of the released tables, schema_name = "release"'
         if self.postgres is None and self.schema_name is not None:
@@ -366,10 +366,10 @@ class LinkedPolicy(Section):
     @cached_property
     def group_requirements(self) -> tuple[GroupRequirement, ...]:
         """The requirements on sensitive attributes, with their tables."""
-        requirements, written = [], self.privacy.model_dump(mode="json", exclude_none=True)
+        requirements, parameters = [], self.privacy.model_dump(mode="json", exclude_none=True)
         for key, i, requirement in self.privacy.named_requirements:
             section, name = find_sensitive(self.table, requirement.sensitive_attributes[0])[0]
-            requirements.append(GroupRequirement(key, written[key][i], _bind(requirement), section, name))
+            requirements.append(GroupRequirement(key, parameters[key][i], _bind(requirement), section, name))
         return tuple(requirements)
 
     def parent_of(self, section: TableSection) -> TableSection | None:
@@ -433,7 +433,7 @@ def _remove_servers(raw: dict[str, Any]) -> Iterator[Problem]:
     for (key, name), message in _NOT_SUPPORTED.items():
         if isinstance(raw.get(key), Mapping) and raw[key].get(name):
             yield Problem(f"{key}.{name}", message)
-            raw[key] = {other: value for other, value in raw[key].items() if other != name}
+            raw[key] = {entry: value for entry, value in raw[key].items() if entry != name}
 
 
 def read_linked_tree(
@@ -512,7 +512,7 @@ def read_requirement(key: str, parameters: Mapping[str, Any]) -> ClassCondition:
     """The condition of a requirement on sensitive attributes; a `ValueError` if it is none."""
     types: Mapping[str, Any] = {**_group_requirement_types(), "confidence": Confidence}
     if key not in types:
-        raise ValueError(f"{key!r} is no requirement on sensitive attributes of several tables")
+        raise ValueError(f"{key!r} is not a requirement on sensitive attributes of several tables")
     return _bind(types[key].model_validate(parameters))
 
 
@@ -523,17 +523,17 @@ def _check_requirements(
     requirements = list(privacy.named_requirements)
     for key, i, requirement in requirements:
         place, reference = f"privacy.{key}[{i}]", requirement.sensitive_attributes[0]
-        found = find_sensitive(sections, reference)
-        if len(found) != 1:
+        candidates = find_sensitive(sections, reference)
+        if len(candidates) != 1:
             names = [f"{section.name}.{name}" for section in sections for name in section.names_of("sensitive")]
             having = f"the sensitive attributes are {', '.join(names)}" if names else "no attribute is sensitive"
-            advice = f"name its table, as in {found[0][0].name}.{found[0][1]}" if found else having
-            problem = "is an attribute of several tables" if found else "is not a sensitive attribute"
+            advice = f"name its table, as in {candidates[0][0].name}.{candidates[0][1]}" if candidates else having
+            problem = "is an attribute of several tables" if candidates else "is not a sensitive attribute"
             yield Problem(f"{place}.attribute", f"{reference!r} {problem}: {advice}")
         elif isinstance(requirement, Requirement):
-            section, _ = found[0]
+            section, _ = candidates[0]
             if not section.person:
-                message = f"{reference!r} is an attribute of {section.name}, of which a person may have several rows"
+                message = f"{reference!r} is an attribute of {section.name}, and a person may have several rows in it"
                 yield Problem(f"{place}.attribute", f"{message}: use [[privacy.confidence]]")
             elif _depends_on_source(requirement):
                 message = "compares groups with the whole source, which is not supported with several tables"

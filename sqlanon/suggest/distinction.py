@@ -82,8 +82,8 @@ def count_sets(
             records = [(i, [names[j] for j in subsets[i]], level) for i in batch]
             add(sets, values_query(_SET_COLUMNS, records))
         key_sets = [i for i, subset in subsets.items() if any(set(key) <= set(subset) for key in keys)]
-        counted = [subset for i, subset in subsets.items() if i not in {*key_sets}]
-        for packed_batch in packed.batches(counted):
+        counted_subsets = [subset for i, subset in subsets.items() if i not in {*key_sets}]
+        for packed_batch in packed.batches(counted_subsets):
             batch_numbers = {numbers[subset]: subset for subset in packed_batch}
             counts = [as_column(sum_group_rows(), "n")]
             add(figures, _FIGURES(groups=subset_groups(packed.keys, packed.packing, batch_numbers, counts)))

@@ -111,8 +111,8 @@ def _describe_choice(persons: ProfiledTable, findings: LinkedFindings) -> list[s
 def _describe_risk(sections: Sequence[TableSuggestion], uniqueness: Uniqueness) -> list[str]:
     """The shares of unique persons: by the table of persons alone, with each other table, and with all."""
     lines = comment_lines(
-        "What each table adds to the risk: the share of the persons whom nobody equals in the quasi-identifiers of "
-        "the table of persons and of all their rows of another table."
+        "What each table adds to the risk: the share of the persons who are unique by the quasi-identifiers of the "
+        "table of persons and of all their rows of another table."
     )
     rows = [(f"{toml_key(sections[0].table.name)} alone", uniqueness.persons_alone, "")]
     for section in sections[1:]:

@@ -1,6 +1,6 @@
 """The links between tables: which columns name rows of which table, and which table has the persons.
 
-Declared foreign keys come first. Of a table without any, a column is a reference if its values occur in a column that
+Declared foreign keys come first. Without any, a column is a reference if its values occur in a column that
 identifies the rows of another table, and its name says so: by chance, small numbers occur everywhere.
 """
 
@@ -35,7 +35,7 @@ from sqlanon.suggest.suggest import Location
 from sqlanon.support.expressions import all_of, as_column, col, select, subquery, template
 
 _LEAST_SHARE = 0.9
-"""Of the values of a column that is named like the key of a table: the others are rows without a person."""
+"""The least share of the values of a column, named like the key of a table, that occur in this key."""
 _FEWEST_VALUES = 20  # distinct texts that occur in another table by more than chance
 _TRAITS = (AGE, BIRTH, FAMILY, NAME, RACE, SEX)
 _GENERIC = re.compile(r"(?:id|uid|pid|nr|no|num|number|nummer|key|code|uuid|guid)")

@@ -89,11 +89,11 @@ def read_roles() -> Mapping[str, Mapping[str, ColumnRole]]:
 
 def is_omop(names: Sequence[str]) -> bool:
     """Whether tables are those of the common data model: persons, visits and events of these."""
-    known = {name.lower() for name in names} & read_roles().keys()
-    return {PERSON, VISIT} <= known and len(known) > 2
+    table_names = {name.lower() for name in names} & read_roles().keys()
+    return {PERSON, VISIT} <= table_names and len(table_names) > 2
 
 
-def build_omop_tree(tables: Sequence[ProfiledTable], others: Sequence[str]) -> PersonTree:
+def build_omop_tree(tables: Sequence[ProfiledTable], outside_tables: Sequence[str]) -> PersonTree:
     """The tree of the known tables: each row belongs to a person."""
     (persons,) = (table for table in tables if table.name.lower() == PERSON)
     (person_key,) = (name for name in persons.columns if name.lower() == _PERSON_ID)
@@ -109,19 +109,19 @@ def build_omop_tree(tables: Sequence[ProfiledTable], others: Sequence[str]) -> P
     order = {name: position for position, name in enumerate(read_roles())}
     linked = sorted((table for table in tables if table.name in links), key=lambda table: order[table.name.lower()])
     keyed = [_with_key(table) for table in (persons, *linked)]
-    left = [table.name for table in tables if table is not persons and table.name not in links]
-    return PersonTree(tuple(keyed), links, {table.name: {} for table in keyed}, (), (*others, *left))
+    unlinked_tables = [table.name for table in tables if table is not persons and table.name not in links]
+    return PersonTree(tuple(keyed), links, {table.name: {} for table in keyed}, (), (*outside_tables, *unlinked_tables))
 
 
 def _with_key(table: ProfiledTable) -> ProfiledTable:
     """The table with the key of the common data model, if it identifies its rows."""
     roles = read_roles()[table.name.lower()]
     keys = [name for name in table.columns if (role := roles.get(name.lower())) is not None and role.role == "key"]
-    own = [name for name in keys if name.lower() != _PERSON_ID] or keys
+    key = [name for name in keys if name.lower() != _PERSON_ID] or keys
     if table.name.lower() == PERSON:
-        return replace(table, keys=(tuple(own),))
-    (counts,) = StatementRunner(table.run.engine).fetch_rows(exact_counts_query(table.run.source.relation, own), [])
-    return replace(table, keys=(tuple(own),) if all(count == table.rows for count in counts) else ())
+        return replace(table, keys=(tuple(key),))
+    (counts,) = StatementRunner(table.run.engine).fetch_rows(exact_counts_query(table.run.source.relation, key), [])
+    return replace(table, keys=(tuple(key),) if all(count == table.rows for count in counts) else ())
 
 
 def propose_omop(table: ProfiledTable, keys: Collection[str]) -> list[Proposal]:
@@ -129,15 +129,17 @@ def propose_omop(table: ProfiledTable, keys: Collection[str]) -> list[Proposal]:
     roles = read_roles()[table.name.lower()]
     proposals: list[Proposal] = []
     for column in table.profile.profiles:
-        known = roles.get(column.name.lower())
+        role = roles.get(column.name.lower())
         if column.name in keys:
             continue
-        if known is None:
+        if role is None:
             proposals.append(Proposal(column, "identifying", "not a column of the common data model"))
-        elif known.role == "key":
-            proposals.append(Proposal(column, "identifying", "several rows have the same, so it is no key", known=True))
+        elif role.role == "key":
+            proposals.append(
+                Proposal(column, "identifying", "several rows have the same, so it is not a key", known=True)
+            )
         else:
-            proposals.append(Proposal(column, known.role, known.reason, known.rule, known=True))
+            proposals.append(Proposal(column, role.role, role.reason, role.rule, known=True))
     return proposals
 
 

@@ -11,7 +11,7 @@ from sqlanon.suggest.links import Link, ProfiledTable
 from sqlanon.support.toml import toml_key
 
 MOST_ORPHANS = 0.1
-"""Of the rows of a table: with more rows that name no row, another reference is preferred."""
+"""The share of rows that name no row, above which another reference is preferred."""
 _FEWEST_TRAITS = 2  # of a table that is not named like persons
 
 
@@ -41,9 +41,9 @@ class PersonTree:
 
     def key_of(self, table: ProfiledTable) -> tuple[str, ...]:
         """The columns that identify the rows of a table: those by which others name them, if any do."""
-        named = [link.key for link in self.links.values() if link.parent == table.name]
-        plain = [key for key in table.keys if not self.dropped[table.name].keys() & {*key}]
-        return next(iter((*named, *plain, *table.constraints.keys)), ())
+        referenced = [link.key for link in self.links.values() if link.parent == table.name]
+        released = [key for key in table.keys if not self.dropped[table.name].keys() & {*key}]
+        return next(iter((*referenced, *released, *table.constraints.keys)), ())
 
 
 def build_tree(
@@ -53,7 +53,7 @@ def build_tree(
 
     Of several references, one that is part of the table's own key is taken (a line belongs to its order), then the one
     to the table nearest to the persons, then the one with the fewest rows that name no row, then the first; one with
-    many such rows only if there is no other.
+    many such rows only without an alternative.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def _drop_columns(
     for link in links:
         if link.child != name or link == chosen.get(name):
             continue
-        is_inside = link.parent in chosen or any(other.parent == link.parent for other in chosen.values())
+        is_inside = link.parent in chosen or any(chosen_link.parent == link.parent for chosen_link in chosen.values())
         if not is_inside and not _looks_like_persons(by_name[link.parent]):
             continue
         for column in link.columns:

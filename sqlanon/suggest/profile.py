@@ -171,8 +171,8 @@ def profile_table(run: Run) -> TableProfile:
     # DuckDB cannot distinguish finite nanoseconds with a zone.
     moments = columns_of(ColumnKind.DATE, ColumnKind.ZONED)
     dates = {i: name for i, name in moments.items() if types[name] != ZONED_NANOSECONDS}
-    others = {i: name for i, name in columns.items() if not (i in texts or i in numbers or i in dates)}
-    figures = steps.fetch_figures(column_figures_query(sample, texts, numbers, dates, others))
+    other_columns = {i: name for i, name in columns.items() if not (i in texts or i in numbers or i in dates)}
+    figures = steps.fetch_figures(column_figures_query(sample, texts, numbers, dates, other_columns))
     vocabulary = create_vocabulary(steps, run.work)
     words = {i: name for i, name in columns.items() if i in texts or types[name].startswith("ENUM")}
     words = {i: name for i, name in words.items() if 1 < figures[f"distinct_{i}"] <= _MOST_WORDS}

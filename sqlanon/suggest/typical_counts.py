@@ -160,9 +160,9 @@ def compute_count_error(
             WHERE label IS NOT NULL
             GROUP BY label
         """)(labels=hierarchy_labels, low=low, high=high)
-        known = steps.create_table(work(f"known_labels_{i}"), known_shares)
+        known_labels = steps.create_table(work(f"known_labels_{i}"), known_shares)
         kind = label_range_kind(search_input.source.columns[attribute.column])
-        span = {"known": known, "ranked": ranked, "low": low, "high": high}
+        span = {"known": known_labels, "ranked": ranked, "low": low, "high": high}
         label = col(labels[i])
         if kind is None:
             share_query = template("""

@@ -19,16 +19,7 @@ from sqlanon.linked.matching import Matches
 from sqlanon.linked.targets.file import FileLocation
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
-from support.linked_hospital import POLICY, make_hospital
-
-
-@pytest.fixture(scope="module")
-def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a database, its policy and a release."""
-    folder = tmp_path_factory.mktemp("attack")
-    make_hospital(folder)
-    assert cli("anonymize", folder / "policy.toml").status == 0
-    return folder
+from support.linked_hospital import POLICY
 
 
 @pytest.fixture(scope="module")

@@ -19,19 +19,10 @@ from sqlanon.linked.targets.file import FileLocation
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
 from support.files import ROOT
-from support.linked_hospital import TABLES, fewest_candidates, known_of, make_hospital
+from support.linked_hospital import TABLES, fewest_candidates, known_of
 from support.pages import blocks
 
 PAGE = (ROOT / "docs" / "how-to" / "linked-tables.md").read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a database, its policy and a release."""
-    folder = tmp_path_factory.mktemp("linked")
-    make_hospital(folder)
-    assert cli("anonymize", folder / "policy.toml").status == 0
-    return folder
 
 
 def rows(folder: Path, query: str, file: str = "release.duckdb") -> list[tuple[Any, ...]]:

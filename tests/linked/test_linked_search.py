@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 import sqlanon
 from oracles.oracle_linked import LinkedDatabase, Outcome, State, View, best, evaluate, loss
-from properties.linked_cases import LinkedCase, make_linked_case
+from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.errors import InfeasibleError
 from sqlanon.linked.anonymize import LinkedResult
 from sqlanon.linked.search import LinkedFigures, LinkedTask, draw_verdict
@@ -22,13 +21,6 @@ from sqlanon.support.expressions import col, select
 from support.lanes import draw_tables, examples
 
 MOST_GENERALIZATIONS = 60
-
-
-def small_cases(number: int) -> list[LinkedCase]:
-    """The first cases with few generalizations."""
-    drawn = map(make_linked_case, itertools.count())
-    few = (case for case in drawn if math.prod(h + 1 for h in case.database.heights) <= MOST_GENERALIZATIONS)
-    return list(itertools.islice(few, number))
 
 
 def anonymize(case: LinkedCase, row_limit: float = 0.0) -> LinkedResult | None:
@@ -57,7 +49,7 @@ def released_state(task: LinkedTask, database: LinkedDatabase) -> tuple[State, f
     return State(persons, kept), suppressed
 
 
-@pytest.mark.parametrize("case", small_cases(draw_tables(8, 60)))
+@pytest.mark.parametrize("case", small_cases(MOST_GENERALIZATIONS, draw_tables(8, 60)))
 def test_the_optimum_is_that_of_the_oracle(case: LinkedCase) -> None:
     expected = best(case.database, case.k, case.known, case.allowed_persons, case.weights)
     result = anonymize(case)
@@ -71,7 +63,7 @@ def test_the_optimum_is_that_of_the_oracle(case: LinkedCase) -> None:
     assert result.suppressed_persons == expected.suppressed_persons
 
 
-@pytest.mark.parametrize("case", small_cases(draw_tables(4, 40)))
+@pytest.mark.parametrize("case", small_cases(MOST_GENERALIZATIONS, draw_tables(4, 40)))
 def test_each_check_keeps_the_largest_set_of_persons(case: LinkedCase) -> None:
     database = case.database
     result = anonymize(replace(case, suppression_limit="1"))
@@ -109,7 +101,8 @@ def check_with_rows(case: LinkedCase, result: LinkedResult, row_limit: float, le
 
 
 @pytest.mark.parametrize(
-    ("case", "row_limit"), list(zip(small_cases(draw_tables(4, 40)), itertools.cycle((0.1, 0.2, 0.34))))
+    ("case", "row_limit"),
+    list(zip(small_cases(MOST_GENERALIZATIONS, draw_tables(4, 40)), itertools.cycle((0.1, 0.2, 0.34)))),
 )
 def test_suppressed_rows_cannot_be_put_back_and_verdicts_hold(case: LinkedCase, row_limit: float) -> None:
     result = anonymize(case, row_limit)
@@ -159,7 +152,7 @@ def test_one_table_is_searched_as_by_itself(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("strategy", ["k_minimal", "ola", "samarati", "flash", "incognito", "datafly"])
 def test_other_full_domain_strategies_find_a_feasible_generalization(strategy: str) -> None:
-    for case in small_cases(examples(10)):
+    for case in small_cases(MOST_GENERALIZATIONS, examples(10)):
         expected: Outcome | None = best(case.database, case.k, case.known, case.allowed_persons, case.weights)
         connection = duckdb.connect()
         case.fill(connection)

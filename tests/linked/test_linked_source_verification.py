@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import math
 from pathlib import Path
 
 import duckdb
 import pytest
 
 import sqlanon
-from properties.linked_cases import LinkedCase, make_linked_case
+from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.errors import InfeasibleError, ReleaseError
 from sqlanon.linked.recode import LinkedRecoding, surrogate_table
 from sqlanon.linked.source_verification import verify_named
@@ -129,15 +128,13 @@ def test_releases_and_policies_of_other_kinds_are_refused(hospital: Path) -> Non
         verify_named(db._workspace, LinkedPolicy.load(hospital / "policy.toml"), hospital / "hospital.duckdb", None)
 
 
-def small_cases(number: int) -> list[LinkedCase]:
-    """Cases with few generalizations."""
-    drawn = map(make_linked_case, itertools.count(1000))
-    few = (case for case in drawn if math.prod(height + 1 for height in case.database.heights) <= MOST_GENERALIZATIONS)
-    return list(itertools.islice(few, number))
-
-
 @pytest.mark.parametrize(
-    ("case", "row_limit"), list(zip(small_cases(draw_tables(2, 60)), itertools.cycle((0.0, 0.2)), strict=False))
+    ("case", "row_limit"),
+    list(
+        zip(
+            small_cases(MOST_GENERALIZATIONS, draw_tables(2, 60), first=1000), itertools.cycle((0.0, 0.2)), strict=False
+        )
+    ),
 )
 def test_releases_of_random_databases_verify_against_them(case: LinkedCase, row_limit: float, tmp_path: Path) -> None:
     connection = duckdb.connect()

@@ -3,6 +3,8 @@ equal rows."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -96,6 +98,13 @@ def make_linked_case(number: int) -> LinkedCase:
     return LinkedCase(
         LinkedDatabase(tuple(tables)), draw.choice([2, 2, 3]), known, draw.choice(["0", "0.2", "0.34", "0.5"]), weights
     )
+
+
+def small_cases(most_generalizations: int, number: int, first: int = 0) -> list[LinkedCase]:
+    """The first cases, from a number on, with few generalizations."""
+    cases = map(make_linked_case, itertools.count(first))
+    small = (case for case in cases if math.prod(h + 1 for h in case.database.heights) <= most_generalizations)
+    return list(itertools.islice(small, number))
 
 
 def _draw_hierarchy(draw: random.Random) -> Hierarchy:
