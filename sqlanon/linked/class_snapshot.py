@@ -116,7 +116,7 @@ _SHARED_SIGNATURES = template("""
 
 
 @dataclass
-class ClassSupport:
+class ClassSnapshot:
     """Finds the persons of a grouping who can stay. ``snapshot`` has the rows that are suppressed by themselves."""
 
     snapshot: Snapshot

@@ -94,7 +94,7 @@ def number_values(values: exp.Query) -> exp.Select:
 
 def _source_values(linked: LinkedTable, name: str) -> exp.Select:
     """The values of a sensitive attribute with their persons."""
-    owner = "own" if linked.parent is None else "parent"
+    owner = "numbers" if linked.parent is None else "parent"
     column = linked.columns.by_attribute[name]
     output = [col("person", owner), as_column(col(column, "child"), "value")]
     return linked.select_linked_rows().select(*output, copy=False)

@@ -450,10 +450,10 @@ def source_tables(tables: Sequence[LinkedTable], levels: Levels | None = None) -
 def _source_rows(bound: LinkedTable, levels: Levels | None) -> exp.Select:
     query = bound.select_linked_rows()
     nothing: exp.Expr = cast(exp.null(), "INTEGER")
-    row_key = col("row", "own") if bound.key else nothing
+    row_key = col("row", "numbers") if bound.key else nothing
     parent_key = nothing.copy() if bound.parent is None else col("row", "parent")
     if bound.parent is not None and bound.key:
-        query = query.join(bound.numbers.as_("own"), on=bound.same_key("child", "own"), copy=False)
+        query = query.join(bound.numbers.as_("numbers"), on=bound.same_key("child", "numbers"), copy=False)
     query = query.select(as_column(row_key, "row_key"), as_column(parent_key, "parent_key"), copy=False)
     for i, column in enumerate(bound.columns.generalized):
         value: exp.Expr = col(column, "child")

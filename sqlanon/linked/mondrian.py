@@ -37,7 +37,7 @@ from itertools import pairwise
 
 from sqlglot import exp
 
-from sqlanon.linked.class_snapshot import ClassSupport
+from sqlanon.linked.class_snapshot import ClassSnapshot
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.search import LinkedTask
 from sqlanon.policy.linked import LinkedSearch
@@ -219,15 +219,17 @@ class Mondrian:
 
     def __init__(self, task: LinkedTask, start: Levels, start_index: int, allowed: int) -> None:
         self.task, self.records, self.start, self.number = task, task.records, start, start_index
-        self.support = ClassSupport(task.peeling.snapshot, task.peeling.snapshot.k, task.peeling.known)
+        self.class_snapshot = ClassSnapshot(task.peeling.snapshot, task.peeling.snapshot.k, task.peeling.known)
         self.rounds = 0
         self.allowed = allowed
         """The number of persons that may still be suppressed."""
-        self.steps = self.support.create("steps", union_all(*self._steps()))
+        self.steps = self.class_snapshot.create("steps", union_all(*self._steps()))
         self.members = self._first_members()
         levels = template("SELECT :attribute AS attribute, :level AS level")
         top = union_all(*(levels(attribute=i, level=level) for i, level in enumerate(start)))
-        self.attributes = self.support.create("class_attributes_0", _FIRST_ATTRIBUTES(members=self.members, levels=top))
+        self.attributes = self.class_snapshot.create(
+            "class_attributes_0", _FIRST_ATTRIBUTES(members=self.members, levels=top)
+        )
         self.last_class = self._fetch(template("SELECT max(class_id) FROM :members AS members")(members=self.members))
 
     def run(self) -> None:
@@ -237,38 +239,38 @@ class Mondrian:
         clock = Clock(Budget(seconds, search.max_checks))
         with clock.until_limit():
             while True:
-                moves = self.support.create("moves", _MOVES(attributes=self.attributes, steps=self.steps))
-                if not self.support.snapshot.count(moves):
+                moves = self.class_snapshot.create("moves", _MOVES(attributes=self.attributes, steps=self.steps))
+                if not self.class_snapshot.snapshot.count(moves):
                     break
                 clock.spend()
                 self.rounds += 1
                 self._take_steps(moves)
-                waiting = self.support.snapshot.count(moves)
+                waiting = self.class_snapshot.snapshot.count(moves)
                 self.task.progress(waiting, self.rounds, None)
-        snapshot, start_index = self.support.snapshot, self.number
+        snapshot, start_index = self.class_snapshot.snapshot, self.number
         everything = template("SELECT * FROM :rows AS rows")
-        self.levels = self.support.create(f"class_levels_{start_index}", self._levels(self.attributes))
-        self.members = self.support.create(f"class_members_{start_index}", everything(rows=self.members))
+        self.levels = self.class_snapshot.create(f"class_levels_{start_index}", self._levels(self.attributes))
+        self.members = self.class_snapshot.create(f"class_members_{start_index}", everything(rows=self.members))
         suppressed = everything(rows=snapshot.suppressed_rows)
-        self.suppressed_rows = self.support.create(f"class_suppressed_{start_index}", suppressed)
-        self.support.drop_all_except(self.levels, self.members, self.suppressed_rows)
+        self.suppressed_rows = self.class_snapshot.create(f"class_suppressed_{start_index}", suppressed)
+        self.class_snapshot.drop_all_except(self.levels, self.members, self.suppressed_rows)
 
     # --- The start
 
     def _first_members(self) -> exp.Table:
         """The persons whom the highest levels keep."""
-        snapshot = self.support.snapshot
+        snapshot = self.class_snapshot.snapshot
         query = template("SELECT person, (dense_rank() OVER (ORDER BY class_id) - 1)::INTEGER AS class_id FROM :p AS p")
         members = query(p=snapshot.kept_persons)
-        if self.support.known != "all":
-            return self.support.create("members_0", members)
-        first = self.support.create("trial_members", members)
-        return self.support.share_signatures("members_0", first, self._top_levels(first))
+        if self.class_snapshot.known != "all":
+            return self.class_snapshot.create("members_0", members)
+        first = self.class_snapshot.create("trial_members", members)
+        return self.class_snapshot.share_signatures("members_0", first, self._top_levels(first))
 
     def _top_levels(self, members: exp.Table) -> exp.Table:
         levels = [as_column(number(level), f"level_{i}") for i, level in enumerate(self.start)]
         query = template("SELECT DISTINCT class_id, :levels FROM :members AS members")
-        return self.support.create("trial_levels", query(levels=levels, members=members))
+        return self.class_snapshot.create("trial_levels", query(levels=levels, members=members))
 
     def _steps(self) -> Iterator[exp.Select]:
         """The steps that levels allow: from a level to the next lower one.
@@ -306,12 +308,12 @@ class Mondrian:
     def _known_rows(self, t: int) -> float:
         """The number of rows of a table that an attacker knows of a person, on average at most."""
         mean = self.records.tables[t].rows / self.records.persons
-        return mean if not t or self.support.known == "all" else min(mean, self.support.known)
+        return mean if not t or self.class_snapshot.known == "all" else min(mean, self.class_snapshot.known)
 
     # --- A round
 
     def _take_steps(self, moves: exp.Table) -> None:
-        create, support = self.support.create, self.support
+        create, class_snapshot = self.class_snapshot.create, self.class_snapshot
         of_moving = template("SELECT a.* FROM :attributes AS a SEMI JOIN :moves AS moves USING (class_id)")
         moving = subquery(of_moving(attributes=self.attributes, moves=moves), "a")
         former = create("former_levels", self._levels(moving))
@@ -322,18 +324,18 @@ class Mondrian:
         names = [f"level_{i}" for i in range(len(self.records.names))]
         levels = [as_column(_LOWERED(i=i, former=col(name, "former")), name) for i, name in enumerate(names)]
         trial_levels = create("trial_levels", _TRIAL_LEVELS(levels=levels, trials=trials, moves=moves, former=former))
-        if support.known == "all":
-            followers = support.share_signatures("followers", trials, trial_levels)
+        if class_snapshot.known == "all":
+            followers = class_snapshot.share_signatures("followers", trials, trial_levels)
         else:
             followers = create("followers", template("SELECT person, class_id FROM :trials AS t")(trials=trials))
-            support.peel(followers, trial_levels)
+            class_snapshot.peel(followers, trial_levels)
         stayers = self._keep_stayers("stayers", trials, followers, former, exp.true())
         step_counts = create("step_counts", _STEP_COUNTS(trials=trials, followers=followers, stayers=stayers))
         for _ in range(_RETURNS):
             returning = create(
                 "returning", _RETURNING_CLASSES(followers=followers, trials=trials, step_counts=step_counts)
             )
-            if not support.snapshot.count(returning):
+            if not class_snapshot.snapshot.count(returning):
                 break
             self._return_smallest_classes(returning, trials, followers, stayers, former)
             step_counts = create("step_counts", _STEP_COUNTS(trials=trials, followers=followers, stayers=stayers))
@@ -349,24 +351,24 @@ class Mondrian:
     ) -> exp.Table:
         """The persons who do not follow, and can stay at the former levels."""
         query = _STAYERS(trials=trials, followers=followers, of_classes=of_classes)
-        stayers = self.support.create(target, query)
-        if self.support.known == "all":  # the persons of a class have the same signature at the former levels
-            self.support.peel_classes(stayers)
+        stayers = self.class_snapshot.create(target, query)
+        if self.class_snapshot.known == "all":  # the persons of a class have the same signature at the former levels
+            self.class_snapshot.peel_classes(stayers)
         else:
-            self.support.peel(stayers, former)
+            self.class_snapshot.peel(stayers, former)
         return stayers
 
     def _return_smallest_classes(
         self, returning: exp.Table, trials: exp.Table, followers: exp.Table, stayers: exp.Table, former: exp.Table
     ) -> None:
         """Let new classes stay behind."""
-        runner = self.support.snapshot.runner
+        runner = self.class_snapshot.snapshot.runner
         delete = template("SELECT person FROM :followers AS followers SEMI JOIN :returning AS r USING (class_id)")
-        persons = self.support.create("returning_persons", delete(followers=followers, returning=returning))
-        self.support.delete_persons(followers, persons)
+        persons = self.class_snapshot.create("returning_persons", delete(followers=followers, returning=returning))
+        self.class_snapshot.delete_persons(followers, persons)
         of_returning = template("SELECT t.person FROM :trials AS t SEMI JOIN :returning AS r USING (parent_class)")
-        persons = self.support.create("returning_persons", of_returning(trials=trials, returning=returning))
-        self.support.delete_persons(stayers, persons)
+        persons = self.class_snapshot.create("returning_persons", of_returning(trials=trials, returning=returning))
+        self.class_snapshot.delete_persons(stayers, persons)
         classes = template("SELECT parent_class FROM :returning AS r")(returning=returning)
         of_classes = exp.In(this=col("parent_class", "t"), query=subquery(classes))
         again = self._keep_stayers("stayers_again", trials, followers, former, of_classes)
@@ -375,7 +377,7 @@ class Mondrian:
     def _store_classes(
         self, moves: exp.Table, trials: exp.Table, followers: exp.Table, stayers: exp.Table, taken: exp.Table
     ) -> None:
-        create, parity = self.support.create, self.rounds % 2
+        create, parity = self.class_snapshot.create, self.rounds % 2
         query = _ARRIVALS(followers=followers, trials=trials, taken=taken, last_class=self.last_class)
         arrivals = create("arrivals", query)
         query = _NEXT_MEMBERS(members=self.members, taken=taken, stayers=stayers, arrivals=arrivals)
@@ -404,7 +406,7 @@ class Mondrian:
         return _CLASS_LEVELS(levels=levels, attributes=attributes)
 
     def _fetch(self, query: exp.Query) -> int:
-        return int(self.support.snapshot.runner.engine.rows(query)[0][0] or 0)
+        return int(self.class_snapshot.snapshot.runner.engine.rows(query)[0][0] or 0)
 
 
 @dataclass(frozen=True)
@@ -469,7 +471,7 @@ def divide_persons(task: LinkedTask) -> LinkedClasses | None:
 
 def _measure_classes(records: LinkedRecords, mondrian: Mondrian) -> LinkedClasses:
     """Count the released rows, and the loss of each quasi-identifier: a suppressed row counts 1."""
-    snapshot, rows = mondrian.support.snapshot, records.runner.engine.rows
+    snapshot, rows = mondrian.class_snapshot.snapshot, records.runner.engine.rows
     used: list[tuple[int, ...]] = []
     losses: list[float] = []
     released_rows: list[int] = []

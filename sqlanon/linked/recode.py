@@ -99,18 +99,20 @@ class LinkedRecoding:
 
     def rows(self, table: LinkedTable) -> exp.Select:
         """The released rows of a table, ordered by new keys."""
-        query = self._join_kept(table.select_linked_rows(), "own" if table.parent is None else "parent")
+        query = self._join_kept(table.select_linked_rows(), "numbers" if table.parent is None else "parent")
         order: list[exp.Expr] = []
         if table.parent is not None:
             query = query.join(
-                surrogate_table(table.parent).as_("parent_key"), on=_same("row", "parent", "parent_key"), copy=False
+                surrogate_table(table.parent).as_("new_parent_key"),
+                on=_same("row", "parent", "new_parent_key"),
+                copy=False,
             )
-            order = [col("surrogate", "parent_key"), anonymous("RANDOM")]
+            order = [col("surrogate", "new_parent_key"), anonymous("RANDOM")]
             if table.key:
-                query = query.join(table.numbers.as_("own"), on=table.same_key("child", "own"), copy=False)
+                query = query.join(table.numbers.as_("numbers"), on=table.same_key("child", "numbers"), copy=False)
         if table.key:
-            query = query.join(surrogate_table(table).as_("own_key"), on=_same("row", "own", "own_key"), copy=False)
-            order = [col("surrogate", "own_key")]
+            query = query.join(surrogate_table(table).as_("new_key"), on=_same("row", "numbers", "new_key"), copy=False)
+            order = [col("surrogate", "new_key")]
         for i, attribute in enumerate(table.attributes):
             if any(map(attribute.has_inner_labels, self._used_levels(table.attribute_numbers[i]))):
                 on = null_safe_equal(col(attribute.column, "child"), col("value", f"coded_{i}"), attribute.nullable)
@@ -120,9 +122,9 @@ class LinkedRecoding:
 
     def _value(self, table: LinkedTable, column: str) -> exp.Expr:
         if column in table.references:
-            return col("surrogate", "parent_key")
+            return col("surrogate", "new_parent_key")
         if column in table.key:
-            return col("surrogate", "own_key")
+            return col("surrogate", "new_key")
         if column not in table.columns.generalized:
             return col(column, "child")
         i = table.columns.generalized.index(column)

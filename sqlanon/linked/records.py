@@ -116,8 +116,8 @@ class LinkedTable:
     def select_linked_rows(self) -> exp.Select:
         """Its source rows as ``child`` joined with the numbers of their parent rows as ``parent``, to select from."""
         if self.parent is None:
-            same = self.same_key("child", "own")
-            query = template("SELECT 1 FROM :rows AS child JOIN :numbers AS own ON :same")
+            same = self.same_key("child", "numbers")
+            query = template("SELECT 1 FROM :rows AS child JOIN :numbers AS numbers ON :same")
             linked_rows = query(rows=self.relation, numbers=self.numbers, same=same)
         else:
             pairs = enumerate(self.references)
@@ -350,7 +350,7 @@ def _shift_dates(policy: LinkedPolicy, tables: Sequence[LinkedTable], most: int)
 
 
 def _move_dates(table: LinkedTable, shifts: exp.Table) -> None:
-    same_person = col("person", "own" if table.parent is None else "parent").eq(col("person", "shifts"))
+    same_person = col("person", "numbers" if table.parent is None else "parent").eq(col("person", "shifts"))
     query = table.select_linked_rows().join(shifts.as_("shifts"), on=same_person, copy=False)
     types = table.run.source.columns
     columns = moved_columns(table.section, table.columns.by_attribute, types, "child", "shifts")
@@ -400,10 +400,10 @@ def _encode_rows(table: LinkedTable) -> None:
     """Create ``records``: the codes of each linked row, with those of its ancestors below the person."""
     runner, query = StatementRunner(table.run.engine), table.select_linked_rows()
     if table.parent is None:
-        numbering = cols(("row", "person", "parent"), "own")
+        numbering = cols(("row", "person", "parent"), "numbers")
     elif table.key:
-        query = query.join(table.numbers.as_("own"), on=table.same_key("child", "own"), copy=False)
-        numbering = cols(("row", "person", "parent"), "own")
+        query = query.join(table.numbers.as_("numbers"), on=table.same_key("child", "numbers"), copy=False)
+        numbering = cols(("row", "person", "parent"), "numbers")
     else:
         numbering = _numbering(())
     query = query.select(*numbering, copy=False)

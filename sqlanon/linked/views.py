@@ -42,14 +42,14 @@ def _row_query(manifest: LinkedManifest, claims: TableClaims, database: str | No
         )
         return persons(key=key, values=values, rows=rows)
     describe_rows = template("""
-        SELECT :key AS row_key, :reference AS parent_key, concat(:name, '(', :values, ')') AS row_text
+        SELECT :key AS row_key, :reference AS parent_key, concat(:name, '(', :values, ')') AS own
         FROM :rows AS rows
     """)
     child_rows = describe_rows(
         key=key, reference=first_column(claims.references), name=claims.name, values=values, rows=rows
     )
     return template("""
-        SELECT child.row_key, parent.person, parent.class, concat(parent.known_row, child.row_text) AS known_row
+        SELECT child.row_key, parent.person, parent.class, concat(parent.known_row, child.own) AS known_row
         FROM :child_rows AS child
         JOIN :parents AS parent ON child.parent_key = parent.row_key
     """)(child_rows=child_rows, parents=_row_query(manifest, parent, database))
