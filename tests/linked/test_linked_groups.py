@@ -212,7 +212,7 @@ def hospital(**sections: Any) -> dict[str, Any]:
     [
         (
             {"l_diversity": {"attribute": "diagnosis", "kind": "distinct", "l": 2}}, {},
-            "privacy.l_diversity[0].attribute", "a person may have several rows: use [[privacy.confidence]]",
+            "privacy.l_diversity[0].attribute", "a person may have several rows in it: use [[privacy.confidence]]",
         ),
         (
             {"t_closeness": {"attribute": "religion", "t": 0.2, "distance": "equal"}}, {},
