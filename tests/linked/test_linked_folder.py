@@ -11,22 +11,22 @@ import duckdb
 import pytest
 
 from sqlanon.errors import ReleaseError
+from sqlanon.linked.anonymize import LinkedResult
 from sqlanon.linked.targets.base import find_location, verify_tables
 from sqlanon.linked.targets.folder import FolderLocation, StagedFolder
 from sqlanon.policy.linked import LinkedRelease
 from support.commands import cli
-from support.linked_hospital import fewest_candidates, known_of, make_hospital
+from support.linked_hospital import fewest_candidates, known_of
 
 TABLES = ("patients", "visits", "labs")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a hospital and two releases of it."""
+def folder(hospital: Path, hospital_result: LinkedResult, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two releases of a hospital."""
     folder = tmp_path_factory.mktemp("linked_folder")
-    make_hospital(folder)
-    for name in ("release", "second"):
-        assert cli("anonymize", folder / "policy.toml", "--output", folder / name).status == 0
+    shutil.copytree(hospital / "release", folder / "release")
+    hospital_result.publish(folder / "second")
     return folder
 
 
@@ -96,7 +96,7 @@ def test_a_changed_folder_does_not_verify(folder: Path, tmp_path: Path, change: 
 
 
 def test_a_release_is_replaced_as_a_whole_or_not_at_all(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, hospital_result: LinkedResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release = shutil.copytree(folder / "release", tmp_path / "release")
     before = {file.name: file.read_bytes() for file in release.iterdir()}
@@ -109,24 +109,23 @@ def test_a_release_is_replaced_as_a_whole_or_not_at_all(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", fail_at_the_end)
-        ended = cli("anonymize", folder / "policy.toml", "--output", release)
-    assert ended.status == 2
-    assert "the existing release is unchanged" in ended.err
+        with pytest.raises(ReleaseError, match="the existing release is unchanged"):
+            hospital_result.publish(release)
     assert {file.name: file.read_bytes() for file in release.iterdir()} == before
-    assert cli("anonymize", folder / "policy.toml", "--output", release).status == 0
-    assert verify_tables(FolderLocation(release)).manifest.version == 2
+    assert hospital_result.publish(release).manifest.version == 2
     assert [file.name for file in tmp_path.iterdir()] == ["release"]
 
 
-def test_a_release_that_a_killed_run_moved_away_comes_back(folder: Path, tmp_path: Path) -> None:
+def test_a_release_that_a_killed_run_moved_away_comes_back(
+    folder: Path, hospital_result: LinkedResult, tmp_path: Path
+) -> None:
     shutil.copytree(folder / "release", tmp_path / ".release.replaced")
-    assert cli("anonymize", folder / "policy.toml", "--output", tmp_path / "release").status == 0
-    assert verify_tables(FolderLocation(tmp_path / "release")).manifest.version == 2
+    assert hospital_result.publish(tmp_path / "release").manifest.version == 2
     assert [file.name for file in tmp_path.iterdir()] == ["release"]
 
 
 def test_a_folder_that_another_run_has_replaced_stays(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, hospital_result: LinkedResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release, verify = tmp_path / "release", StagedFolder.verify
 
@@ -135,25 +134,26 @@ def test_a_folder_that_another_run_has_replaced_stays(
         return verify(staged)
 
     monkeypatch.setattr(StagedFolder, "verify", verify_slowly)
-    ended = cli("anonymize", folder / "policy.toml", "--output", release)
-    assert "was replaced by another run" in ended.err
+    with pytest.raises(ReleaseError, match="was replaced by another run"):
+        hospital_result.publish(release)
     assert verify_tables(FolderLocation(release)).verified
 
 
-def test_what_is_no_release_of_the_same_tables_is_not_replaced(folder: Path, tmp_path: Path) -> None:
+def test_what_is_no_release_of_the_same_tables_is_not_replaced(
+    folder: Path, hospital: Path, hospital_result: LinkedResult, tmp_path: Path
+) -> None:
     (tmp_path / "empty").mkdir()
     more = shutil.copytree(folder / "release", tmp_path / "more")
     (more / "notes.txt").touch()
     for path, reason in (
         (tmp_path / "empty", "is not a release of linked tables"),
         (more, "has additions: notes.txt was added"),
-        (folder, "is or contains the source or the catalog"),
+        (hospital, "is or contains the source or the catalog"),
         (tmp_path / "none" / "release", "does not exist: create it first"),
     ):
-        ended = cli("anonymize", folder / "policy.toml", "--output", path)
-        assert ended.status == 2
-        assert reason in ended.err
-    ended = cli("anonymize", folder / "policy.toml", "--output", tmp_path / "release.parquet")
+        with pytest.raises(ReleaseError, match=reason):
+            hospital_result.publish(path)
+    ended = cli("anonymize", hospital / "policy.toml", "--output", tmp_path / "release.parquet")
     assert "--output: must end in .duckdb, or be a folder without an ending" in ended.err
 
 

@@ -18,7 +18,7 @@ from sqlanon.linked.search import LinkedFigures, LinkedTask, draw_verdict
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import col, select
-from support.lanes import draw_tables, examples
+from support.lanes import draw_tables, examples, some
 
 MOST_GENERALIZATIONS = 60
 
@@ -49,7 +49,7 @@ def released_state(task: LinkedTask, database: LinkedDatabase) -> tuple[State, f
     return State(persons, kept), suppressed
 
 
-@pytest.mark.parametrize("case", small_cases(MOST_GENERALIZATIONS, draw_tables(8, 60)))
+@pytest.mark.parametrize("case", some(small_cases(MOST_GENERALIZATIONS, draw_tables(8, 60)), every=2))
 def test_the_optimum_is_that_of_the_oracle(case: LinkedCase) -> None:
     expected = best(case.database, case.k, case.known, case.allowed_persons, case.weights)
     result = anonymize(case)
@@ -63,7 +63,7 @@ def test_the_optimum_is_that_of_the_oracle(case: LinkedCase) -> None:
     assert result.suppressed_persons == expected.suppressed_persons
 
 
-@pytest.mark.parametrize("case", small_cases(MOST_GENERALIZATIONS, draw_tables(4, 40)))
+@pytest.mark.parametrize("case", some(small_cases(MOST_GENERALIZATIONS, draw_tables(4, 40)), every=2))
 def test_each_check_keeps_the_largest_set_of_persons(case: LinkedCase) -> None:
     database = case.database
     result = anonymize(replace(case, suppression_limit="1"))
@@ -102,7 +102,7 @@ def check_with_rows(case: LinkedCase, result: LinkedResult, row_limit: float, le
 
 @pytest.mark.parametrize(
     ("case", "row_limit"),
-    list(zip(small_cases(MOST_GENERALIZATIONS, draw_tables(4, 40)), itertools.cycle((0.1, 0.2, 0.34)))),
+    some(zip(small_cases(MOST_GENERALIZATIONS, draw_tables(4, 40)), itertools.cycle((0.1, 0.2, 0.34))), every=2),
 )
 def test_suppressed_rows_cannot_be_put_back_and_verdicts_hold(case: LinkedCase, row_limit: float) -> None:
     result = anonymize(case, row_limit)
