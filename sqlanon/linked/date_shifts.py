@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from sqlglot import exp
@@ -15,6 +16,8 @@ draw_shifts = template("""
     SELECT person, (floor(random() * (2 * :most + 1)) - :most)::INTEGER AS days FROM :persons AS persons
 """)
 """For each person the days by which all of its dates are moved: equally likely from -most to most."""
+
+_NESTED_DATES = re.compile(r"[\[(<].*\b(DATE|TIMESTAMP)|\b(DATE|TIMESTAMP)\b.*\[|^(JSON|VARIANT)$")
 
 _MOVED = fragment(":value + to_days(:days)")
 
@@ -32,6 +35,9 @@ def find_shift_problems(
         if attribute.shift is not None and not is_date:
             message = f"shift needs a column of dates or timestamps, not {type_}: {CAST_IT}"
             yield Problem(f"{place}.attributes.{name}.hierarchy", message)
+        elif attribute.shift is None and _NESTED_DATES.search(type_) and attribute.role not in ("identifying", "key"):
+            message = f"{type_} may have dates, which are not moved and would show by how many days the others are"
+            yield Problem(f"{place}.attributes.{name}", f"{message}: make it identifying, or split it with query = ...")
         elif attribute.shift is None and is_date and attribute.role not in ("identifying", "key"):
             message = "other dates of a person are moved, and an unmoved one would show by how many days"
             role = ' with role = "sensitive"' if attribute.role == "insensitive" else ""

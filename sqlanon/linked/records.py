@@ -260,7 +260,28 @@ def _bind_table(
     parent_section = policy.parent_of(section)
     parent = next((table for table in bound_tables if table.section is parent_section), None)
     first = sum(len(table.columns.generalized) for table in bound_tables)
-    return LinkedTable(section, table_policy, run, columns, parent, first)
+    table = LinkedTable(section, table_policy, run, columns, parent, first)
+    _refuse_other_key_types(table)
+    return table
+
+
+def _refuse_other_key_types(table: LinkedTable) -> None:
+    """Refuse references of another type than the key: ``'1'`` and ``'01'`` are two keys, and one number."""
+    if table.parent is None:
+        return
+    for reference, key in zip(table.references, table.parent.key, strict=True):
+        type_, key_type = table.run.source.columns[reference], table.parent.run.source.columns[key]
+        if type_ != key_type and not {type_, key_type} <= _WHOLE_NUMBERS:
+            raise SourceError(
+                f"table {table.name!r}: the reference {reference!r} is {type_}, and the key {key!r} of "
+                f"{table.parent.name!r} is {key_type}, so one may name several rows: convert it, with query = ... or "
+                "[source.csv] types"
+            )
+
+
+_WHOLE_NUMBERS = frozenset(
+    (f"{sign}{size}" for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"))
+)
 
 
 def _number_rows(table: LinkedTable) -> None:
@@ -438,7 +459,8 @@ def _build_records(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> Linke
             table.hierarchies, fetch_marginal_figures(runner, table.attributes, False), strict=True
         ):
             at_top = (table.rows - table.orphans) * (hierarchy.leaves - 1.0) if hierarchy.height else 0.0
-            leaf_sums.append((*figures[1 : hierarchy.height + 1], at_top))
+            below_top = [leaf_sum or 0.0 for leaf_sum in figures[1 : hierarchy.height + 1]]  # NULL without rows
+            leaf_sums.append((*below_top, at_top))
         code_counts += [
             tuple(runner.engine.rows(cd.group_counts(attribute))[0]) if attribute.height else ()
             for attribute in table.attributes

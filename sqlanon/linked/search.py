@@ -136,8 +136,19 @@ class LinkedTask:
             allowed_rows=self.allowed_persons,
             progress=self.progress,
             budget=self.budget or Budget(search_section.time_limit, search_section.max_checks),
-            source_facts=SourceFacts(distinct_values=lambda: [(*counts, 1) for counts in self.records.code_counts]),
+            source_facts=SourceFacts(
+                vectors=lambda: [self._single_steps()],
+                distinct_values=lambda: [(*counts, 1) for counts in self.records.code_counts],
+            ),
         )
+
+    def _single_steps(self) -> list[Levels]:
+        """The generalizations of one attribute alone: all others are joins of them."""
+        lattice = self.records.lattice
+        bottom = lattice.bottom
+        return [
+            (*bottom[:i], level, *bottom[i + 1 :]) for i in range(len(bottom)) for level in lattice.levels(i)
+        ]
 
     def losses(self, levels: Levels) -> list[float]:
         """The loss of each quasi-identifier at a checked generalization."""

@@ -18,6 +18,7 @@ from sqlanon.linked.snapshot import combination_keys, combine_occurrences, numbe
 from sqlanon.linked.views import nest_rows
 from sqlanon.places.addresses import format_location
 from sqlanon.release.contents import ATTACHED
+from sqlanon.release.manifest import DIGEST
 from sqlanon.requirements.macros import call_digest
 from sqlanon.support.checks import Check, check_faults
 from sqlanon.support.expressions import (
@@ -69,6 +70,11 @@ class LinkedVerification:
 
 def check_rows(engine: Engine, manifest: LinkedManifest) -> Iterator[Check]:
     """Check the rows of an open release against its manifest, and the requirements."""
+    try:
+        contradictions = list(_find_contradictions(manifest))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        contradictions = ["the policy of the manifest cannot be read"]
+    yield check_faults("claims", contradictions, "agree with one another")
     for claims in manifest.tables:
         rows, digest = count_rows(engine, manifest.rows_table(claims))
         faults = [] if rows == claims.released_rows else [f"{rows:,} rows, {claims.released_rows:,} claimed"]
@@ -77,6 +83,29 @@ def check_rows(engine: Engine, manifest: LinkedManifest) -> Iterator[Check]:
     yield check_faults("keys", _find_broken_keys(engine, manifest), "unique, and every reference names a row")
     with number_rows(engine, manifest) as known_rows:
         yield from _check_groups(engine, manifest, known_rows)
+
+
+def _find_contradictions(manifest: LinkedManifest) -> Iterator[str]:
+    """Claims of a manifest that contradict one another."""
+    persons = manifest.tables[0]
+    if (manifest.persons, manifest.released_persons) != (persons.rows, persons.released_rows):
+        yield f"the persons are not the rows of {persons.name!r}"
+    for claims in manifest.tables:
+        if claims.suppressed_rows != claims.rows - claims.released_rows or claims.suppressed_rows < 0:
+            yield f"the suppressed rows of {claims.name!r} are not the difference of its rows and released rows"
+        attributes = manifest.policy["tables"][claims.name]
+        quasi = {name for name, attribute in attributes.items() if attribute["role"] == "quasi"}
+        if set(claims.generalization) != quasi:
+            yield f"the levels of {claims.name!r} are not those of its quasi-identifiers"
+    privacy = dict(manifest.policy["privacy"])
+    if (manifest.k, manifest.known) != (privacy.pop("k"), privacy.pop("known")):
+        yield "k or known is not that of the policy"
+    required = [(key, parameters) for key, entries in privacy.items() for parameters in entries]
+    claimed = [(claim.key, claim.parameters) for claim in manifest.requirements]
+    if sorted(map(repr, required)) != sorted(map(repr, claimed)):
+        yield "the requirements are not those of the policy"
+    if manifest.digest_algorithm != DIGEST:
+        yield f"the digest {manifest.digest_algorithm!r} is not known"
 
 
 def _check_groups(engine: Engine, manifest: LinkedManifest, known_rows: exp.Table) -> Iterator[Check]:

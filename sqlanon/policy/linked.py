@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -42,7 +43,9 @@ from sqlanon.support.fields import (
     ExactNumber,
     FilePath,
     Flaw,
+    Count,
     Name,
+    Number,
     RegistryName,
     Section,
     SparseSection,
@@ -145,6 +148,16 @@ class TableSection(SparseSection):
                 yield (place,), f'{name!r} has no role: add {name} = {{ role = "key" }} to its attributes'
             elif attribute.role != "key":
                 yield ("attributes", name, "role"), f'must be "key", because {place} names the column'
+        for name in self.key:
+            if name in self.references:
+                message = f"{name!r} also names a row of {self.references[name]!r}: a released key is a new number"
+                advice = "leave it out of key, or add a key of its own with query = ..."
+                yield ("key",), f"{message} for each row, so a column cannot be both; {advice}"
+        by_lower: dict[str, str] = {}
+        for name in self.attributes:
+            if (first := by_lower.setdefault(name.lower(), name)) != name:
+                message = f"differs from {first!r} only in case: in SQL they are one column; keep one"
+                yield ("attributes", name), message
         for name, attribute in self.attributes.items():
             if attribute.role == "key" and name not in keys:
                 message = "a key is named by person, key or references, and this one is not: give it another role"
@@ -242,8 +255,8 @@ class LinkedSearch(SparseSection):
         json_schema_extra={"default": 0},
     )
     measure: Literal["loss"] = policy_key("the quality measure", example="loss", default="loss")
-    time_limit: float | None = policy_key("stop after this time in seconds, with the best found by then", example=600)
-    max_checks: int | None = policy_key("stop after checking this number of generalizations", example=5000)
+    time_limit: Annotated[Number, Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] | None = policy_key("stop after this time in seconds, with the best found by then", example=600)
+    max_checks: Count | None = policy_key("stop after checking this number of generalizations", example=5000)
 
     def _flaws(self) -> Iterator[Flaw]:
         if STRATEGIES[self.strategy].traits.is_local and self.strategy != "mondrian":
@@ -578,6 +591,11 @@ def _check_names(sections: Sequence[TableSection]) -> Iterator[Problem]:
             message = f"two tables are named {section.name!r}, in any case: rename one, with table = ... for the source"
             yield Problem(f"table[{i}].name", message)
         names.add(section.name.lower())
+    for i, section in enumerate(sections):
+        version = re.fullmatch(r"(.+)_v\d+", section.name.lower())
+        if version is not None and version[1] in names:
+            message = f"a release keeps versions of {version[1]!r} under such names: give the table another name"
+            yield Problem(f"table[{i}].name", message)
 
 
 def _check_persons(sections: Sequence[TableSection]) -> Iterator[Problem]:
@@ -599,7 +617,7 @@ def _check_targets(i: int, section: TableSection, by_name: Mapping[str, TableSec
             yield Problem(f"{place}.{column}", f"table {target!r} has no key: add key = [...] to it")
     if len(targets) > 1:
         message = f"the tables {', '.join(targets)}: a row belongs to a row of one table; keep one reference"
-        yield Problem(place, f"{message}, and give the other column another role")
+        yield Problem(place, f"{message}, and give the other column the role identifying, which is not released")
     elif targets and targets[0] in by_name:
         key = by_name[targets[0]].person or by_name[targets[0]].key
         if key and len(key) != len(section.references):

@@ -253,6 +253,8 @@ def _measure_chunks(
 
 def _row_group(row: exp.Expr, chunks: Sequence[Chunk]) -> exp.Expr:
     sizes = [chunk.rows for chunk in chunks]
+    if not sizes:
+        return number(0)
     if len(set(sizes[:-1])) <= 1 and (len(sizes) == 1 or sizes[-1] <= sizes[0]):
         return exp.IntDiv(this=row, expression=number(max(sizes[0], 1)))
     ends = accumulate(sizes)
