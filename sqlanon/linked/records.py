@@ -280,7 +280,7 @@ def _refuse_other_key_types(table: LinkedTable) -> None:
 
 
 _WHOLE_NUMBERS = frozenset(
-    (f"{sign}{size}" for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"))
+    f"{sign}{size}" for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 )
 
 

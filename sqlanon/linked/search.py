@@ -146,9 +146,7 @@ class LinkedTask:
         """The generalizations of one attribute alone: all others are joins of them."""
         lattice = self.records.lattice
         bottom = lattice.bottom
-        return [
-            (*bottom[:i], level, *bottom[i + 1 :]) for i in range(len(bottom)) for level in lattice.levels(i)
-        ]
+        return [(*bottom[:i], level, *bottom[i + 1 :]) for i in range(len(bottom)) for level in lattice.levels(i)]
 
     def losses(self, levels: Levels) -> list[float]:
         """The loss of each quasi-identifier at a checked generalization."""

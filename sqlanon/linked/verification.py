@@ -71,7 +71,7 @@ class LinkedVerification:
 def check_rows(engine: Engine, manifest: LinkedManifest) -> Iterator[Check]:
     """Check the rows of an open release against its manifest, and the requirements."""
     try:
-        contradictions = list(_find_contradictions(manifest))
+        contradictions = list(find_contradictions(manifest))
     except (AttributeError, KeyError, TypeError, ValueError):
         contradictions = ["the policy of the manifest cannot be read"]
     yield check_faults("claims", contradictions, "agree with one another")
@@ -85,7 +85,7 @@ def check_rows(engine: Engine, manifest: LinkedManifest) -> Iterator[Check]:
         yield from _check_groups(engine, manifest, known_rows)
 
 
-def _find_contradictions(manifest: LinkedManifest) -> Iterator[str]:
+def find_contradictions(manifest: LinkedManifest) -> Iterator[str]:
     """Claims of a manifest that contradict one another."""
     persons = manifest.tables[0]
     if (manifest.persons, manifest.released_persons) != (persons.rows, persons.released_rows):

@@ -40,10 +40,10 @@ from sqlanon.requirements.base import ClassCondition, Domain, Requirement, Sourc
 from sqlanon.requirements.confidence import Confidence
 from sqlanon.requirements.registry import RequirementType, requirement_types_by_key
 from sqlanon.support.fields import (
+    Count,
     ExactNumber,
     FilePath,
     Flaw,
-    Count,
     Name,
     Number,
     RegistryName,
@@ -141,6 +141,10 @@ class TableSection(SparseSection):
                 (),
                 'names no person: add person = [...] to the table of persons, or references = { column = "table" }',
             )
+        yield from self._key_flaws()
+        yield from self._attribute_flaws()
+
+    def _key_flaws(self) -> Iterator[Flaw]:
         keys = {name: place for place in ("person", "key", "references") for name in getattr(self, place)}
         for name, place in keys.items():
             attribute = self.attributes.get(name)
@@ -153,6 +157,9 @@ class TableSection(SparseSection):
                 message = f"{name!r} also names a row of {self.references[name]!r}: a released key is a new number"
                 advice = "leave it out of key, or add a key of its own with query = ..."
                 yield ("key",), f"{message} for each row, so a column cannot be both; {advice}"
+
+    def _attribute_flaws(self) -> Iterator[Flaw]:
+        keys = {*self.person, *self.key, *self.references}
         by_lower: dict[str, str] = {}
         for name in self.attributes:
             if (first := by_lower.setdefault(name.lower(), name)) != name:
@@ -255,7 +262,9 @@ class LinkedSearch(SparseSection):
         json_schema_extra={"default": 0},
     )
     measure: Literal["loss"] = policy_key("the quality measure", example="loss", default="loss")
-    time_limit: Annotated[Number, Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] | None = policy_key("stop after this time in seconds, with the best found by then", example=600)
+    time_limit: Annotated[Number, Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] | None = (
+        policy_key("stop after this time in seconds, with the best found by then", example=600)
+    )
     max_checks: Count | None = policy_key("stop after checking this number of generalizations", example=5000)
 
     def _flaws(self) -> Iterator[Flaw]:
