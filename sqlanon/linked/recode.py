@@ -58,13 +58,27 @@ class LinkedRecoding:
         """Draw new keys for the rows that stay: others for each release."""
         runner = self.records.runner
         for table in self.records.tables:
-            if table.key:
-                surrogates = template("""
+            if table.key and table.parent is not None and set(table.key) == set(table.references):
+                # Each row is a part of its parent row, and has its key.
+                shared = template("""
+                    SELECT kept.row, parent_keys.surrogate
+                    FROM :kept_rows AS kept
+                    JOIN :numbers AS numbers ON kept.row = numbers.row
+                    JOIN :parent_keys AS parent_keys ON numbers.parent = parent_keys.row
+                """)
+                query = shared(
+                    kept_rows=self._kept_rows(table), numbers=table.numbers, parent_keys=surrogate_table(table.parent)
+                )
+            elif table.key:
+                drawn = template("""
                     SELECT row, row_number() OVER (ORDER BY draw)::BIGINT AS surrogate
                     FROM (SELECT row, random() AS draw FROM :kept_rows AS kept) AS drawn
                 """)
-                runner.engine.execute(drop_table(surrogate_table(table), exists=True))
-                runner.create_table(surrogate_table(table), surrogates(kept_rows=self._kept_rows(table)))
+                query = drawn(kept_rows=self._kept_rows(table))
+            else:
+                continue
+            runner.engine.execute(drop_table(surrogate_table(table), exists=True))
+            runner.create_table(surrogate_table(table), query)
 
     def count_kept_rows(self, table: LinkedTable) -> int:
         """The number of rows of a table that the release should have."""

@@ -88,6 +88,11 @@ class LinkedTable:
         return [self.columns.by_attribute[name] for name in self.section.person or self.section.key]
 
     @property
+    def released_key(self) -> list[str]:
+        """The columns of the key that get a new number for each row: those that are no reference, if there are any."""
+        return [column for column in self.key if column not in self.references] or self.key
+
+    @property
     def references(self) -> list[str]:
         """The columns that name a row of the parent, in the order of the parent's key."""
         return [self.columns.by_attribute[name] for name in self.section.references]

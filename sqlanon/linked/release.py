@@ -118,7 +118,7 @@ def _write_rows(recoding: LinkedRecoding, file: Path, version: int) -> list[dict
                 {
                     "name": linked.name,
                     "parent": None if linked.parent is None else linked.parent.name,
-                    "key": tuple(linked.key),
+                    "key": tuple(linked.released_key),
                     "references": tuple(linked.references),
                     "columns": columns,
                     "generalization": dict(zip(linked.policy.generalized_attributes, levels, strict=True)),

@@ -152,11 +152,6 @@ class TableSection(SparseSection):
                 yield (place,), f'{name!r} has no role: add {name} = {{ role = "key" }} to its attributes'
             elif attribute.role != "key":
                 yield ("attributes", name, "role"), f'must be "key", because {place} names the column'
-        for name in self.key:
-            if name in self.references:
-                message = f"{name!r} also names a row of {self.references[name]!r}: a released key is a new number"
-                advice = "leave it out of key, or add a key of its own with query = ..."
-                yield ("key",), f"{message} for each row, so a column cannot be both; {advice}"
 
     def _attribute_flaws(self) -> Iterator[Flaw]:
         keys = {*self.person, *self.key, *self.references}
@@ -173,6 +168,11 @@ class TableSection(SparseSection):
                 yield ("attributes", name, "noise"), "is not supported with several tables: give a hierarchy"
             if attribute.on_unknown == "suppress":
                 yield ("attributes", name, "on_unknown"), "is not supported with several tables: complete the hierarchy"
+
+    @property
+    def is_key_partly_reference(self) -> bool:
+        """Whether some columns of the key name a row of another table, and others do not."""
+        return 0 < len({*self.key} & {*self.references}) < len(self.key)
 
     def names_of(self, role: str) -> tuple[str, ...]:
         """The attributes with a role, in the order of the policy."""
@@ -622,6 +622,12 @@ def _check_targets(i: int, section: TableSection, by_name: Mapping[str, TableSec
             guess = nearest_word(target, by_name)
             advice = f"did you mean {guess!r}?" if guess else f"the tables are {', '.join(by_name)}"
             yield Problem(f"{place}.{column}", f"table {target!r} does not exist; {advice}")
+        elif by_name[target].is_key_partly_reference:
+            advice = f"give {target!r} a key of its own with query = ..."
+            message = (
+                f"a part of the key of {target!r} is a reference itself, and gets another new number than the rest"
+            )
+            yield Problem(f"{place}.{column}", f"{message}: {advice}")
         elif not (by_name[target].person or by_name[target].key):
             yield Problem(f"{place}.{column}", f"table {target!r} has no key: add key = [...] to it")
     if len(targets) > 1:

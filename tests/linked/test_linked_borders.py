@@ -54,7 +54,6 @@ ROWS = "SELECT i % 12 AS pid, i % 2 AS w FROM range(24) AS r(i)"
             policy(persons={"attributes": {"id": KEY, "Q": {"role": "identifying"}, "q": {"role": "insensitive"}}}),
             "table[0].attributes.q", "differs from 'Q' only in case",
         ),
-        (policy(rows={"key": ["pid"]}), "table[1].key", "'pid' also names a row of 'p'"),
         (policy(rows={"name": "p_v1"}), "table[1].name", "a release keeps versions of 'p' under such names"),
         (policy(search={"max_checks": 0}), "search.max_checks", "must be at least 1"),
         (policy(search={"time_limit": -1}), "search.time_limit", "must be more than 0"),
@@ -72,6 +71,46 @@ def test_a_reference_of_another_type_than_the_key_is_refused() -> None:
     persons = "SELECT unnest(['1', '01', '3', '4']) AS id, 'a' AS q"
     with pytest.raises(SourceError, match="the reference 'pid' is INTEGER, and the key 'id' of 'p' is VARCHAR"):
         anonymize(policy(), persons, "SELECT unnest([1, 98]) AS pid, 'rare' AS w")
+
+
+def test_children_of_a_table_whose_key_is_its_reference_keep_their_rows(tmp_path: Path) -> None:
+    """Row n of the child belongs to row n of the middle table, which belongs to person n: all have the value n % 4."""
+    connection = duckdb.connect()
+    for name, query in (
+        ("p", "SELECT i AS id, i % 4 AS q FROM range(20) AS r(i)"),
+        ("v", "SELECT i AS pid, i % 4 AS w FROM range(20) AS r(i)"),
+        ("l", "SELECT i AS a, i % 4 AS x FROM range(20) AS r(i)"),
+    ):
+        connection.execute(f"CREATE TABLE {name} AS {query}")
+    tree = policy(rows={"key": ["pid"]})
+    tree["table"].append({"name": "l", "references": {"a": "v"}, "attributes": {"a": KEY, "x": QUASI}})
+    release = sqlanon.connect(connection).anonymize(LinkedPolicy(**tree)).publish(tmp_path / "release.duckdb")
+    assert release.verify().verified
+    with duckdb.connect(str(release.path), read_only=True) as released:
+        rows = released.execute("SELECT q, w, x FROM p JOIN v ON id = pid JOIN l ON pid = a").fetchall()
+    assert len(rows) == 20
+    assert all(q == w == x for q, w, x in rows)
+
+
+LINES = {"key": ["pid", "no"], "attributes": {"pid": KEY, "no": KEY, "w": QUASI}}
+
+
+def test_a_key_that_has_the_reference_as_a_part_gets_a_number_for_the_rest(tmp_path: Path) -> None:
+    """Lines of orders: order and number of the line."""
+    rows = "SELECT i // 2 AS pid, i % 2 AS no, i % 2 AS w FROM range(24) AS r(i)"
+    release = anonymize(policy(rows=LINES), PERSONS, rows).publish(tmp_path / "release.duckdb")
+    assert release.verify().verified
+    with duckdb.connect(str(release.path), read_only=True) as released:
+        lines = released.execute("SELECT count(*), count(DISTINCT no) FROM v JOIN p ON id = pid").fetchall()
+    assert lines == [(24, 24)]
+
+
+def test_such_a_table_has_no_children() -> None:
+    tree = policy(rows=LINES)
+    notes = {"pid": KEY, "no": KEY, "x": QUASI}
+    tree["table"].append({"name": "n", "references": {"pid": "v", "no": "v"}, "attributes": notes})
+    with pytest.raises(PolicyError, match=r"table\[2\].references.pid: a part of the key of 'v' is a reference itself"):
+        LinkedPolicy(**tree)
 
 
 def test_whole_numbers_of_different_sizes_link_tables() -> None:
