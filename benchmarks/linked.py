@@ -3,9 +3,9 @@
     python benchmarks/linked.py [--persons 1000000] [--visits 5] [--known 1 2 all] [--limit 0.05] [--row-limit 0]
 
 For each number of persons and each ``known``: ``sqlanon anonymize`` with k = 5 as a process of its own, and the floor:
-the visits joined with their patients and grouped by all quasi-identifiers, and a copy of both tables. The last columns
-have the loss of the patients' table anonymized by itself, which protects nobody who has visits, and of the flat join,
-in which every row counts as a person of its own.
+the visits joined with their patients and grouped by all quasi-identifiers, and a copy of both tables. ``--alone`` adds
+the loss of the patients' table anonymized by itself, which does not protect persons with visits, and of the flat join,
+in which every row counts as a person.
 """
 
 from __future__ import annotations

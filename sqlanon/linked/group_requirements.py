@@ -76,9 +76,7 @@ class GroupRequirements:
     def persons_of_violating_groups(self, groups: Sequence[tuple[exp.Query, Sequence[str]]]) -> exp.Select:
         """The persons in groups that violate a requirement; ``groups`` are members with their keys."""
         parts = [
-            template("SELECT person FROM :persons AS persons")(
-                persons=subquery(violating_persons(condition, members.copy(), keys, sensitive))
-            )
+            violating_persons(condition, members.copy(), keys, sensitive)
             for condition, sensitive in self.conditions
             for members, keys in groups
         ]

@@ -331,7 +331,8 @@ class Snapshot:
         return subquery(released(rows=self.all_known_rows, suppressed=self.suppressed_rows), "known_rows")
 
     def _pack_known_row(self, table: LinkedTable) -> tuple[exp.Expr, int]:
-        return self.pack(table.known_row_attributes, table.rows, MOST_KNOWN_ROWS)
+        most = MOST_OCCURRENCES // (self.copy_numbers * self.records.persons * len(self.records.tables))
+        return self.pack(table.known_row_attributes, table.rows, min(MOST_KNOWN_ROWS, most))
 
     def pack(self, attributes: Sequence[int], rows: int, max_codes: int) -> tuple[exp.Expr, int]:
         """A number for each combination of codes at the levels, from 0, and a bound of these numbers.

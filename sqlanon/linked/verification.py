@@ -181,16 +181,12 @@ def _check_requirements(engine: Engine, manifest: LinkedManifest, known_rows: ex
             )
             persons_of = [violating_persons(claim.condition, members.copy(), keys, values) for members, keys in groups]
             violating = template("SELECT count(DISTINCT person) FROM :persons AS persons")
-            count = engine.rows(violating(persons=subquery(union_all(*map(_select_all, persons_of)))))[0][0]
+            count = engine.rows(violating(persons=subquery(union_all(*persons_of))))[0][0]
             engine.execute(drop_table(values.copy()))
             faults = [f"violated in groups of {count:,} persons"] if count else []
             yield check_faults(claim.condition.name, faults, "met by every group")
     finally:
         engine.execute(drop_table(occurrences.copy(), exists=True))
-
-
-def _select_all(query: exp.Query) -> exp.Select:
-    return template("SELECT person FROM :query AS query")(query=subquery(query))
 
 
 _PERSONS_WITH_CLASS = template("""

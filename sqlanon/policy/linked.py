@@ -535,7 +535,10 @@ def read_requirement(key: str, parameters: Mapping[str, Any]) -> ClassCondition:
     types: Mapping[str, Any] = {**_group_requirement_types(), "confidence": Confidence}
     if key not in types:
         raise ValueError(f"{key!r} is not a requirement on sensitive attributes of several tables")
-    return _bind(types[key].model_validate(parameters))
+    requirement = types[key].model_validate(parameters)
+    if isinstance(requirement, Requirement) and _depends_on_source(requirement):
+        raise ValueError(f"{key!r} compares groups with the whole source")
+    return _bind(requirement)
 
 
 def _check_requirements(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import sqlanon
 from sqlanon.errors import HierarchyError, PolicyError, SourceError
 from sqlanon.linked.anonymize import LinkedResult
+from sqlanon.linked.manifest import LinkedManifest
 from sqlanon.linked.release import LinkedRelease
 from sqlanon.linked.targets.base import verify_tables
 from sqlanon.linked.targets.file import FileLocation
@@ -199,3 +201,18 @@ def test_a_release_with_changed_claims_does_not_verify(
         connection.execute(f"UPDATE sqlanon.linked_manifest SET {change}")
     failures = " ".join(verify_tables(FileLocation(changed)).failures)
     assert message in failures
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {"key": "t_closeness", "parameters": {"attribute": "s", "t": 0.1, "distance": "equal"}},
+        {"key": "average_risk", "parameters": {}},
+    ],
+)
+def test_a_manifest_with_a_requirement_that_no_group_can_meet_alone_is_refused(
+    release: LinkedRelease, claim: dict[str, Any]
+) -> None:
+    row = release.manifest.row() | {"requirements": json.dumps([{**claim, "table": "v", "column": "s"}])}
+    with pytest.raises(ValueError, match=r"compares groups with the whole source|is not a requirement"):
+        LinkedManifest.from_row(row)

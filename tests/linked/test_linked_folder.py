@@ -124,6 +124,14 @@ def test_a_release_that_a_killed_run_moved_away_comes_back(
     assert [file.name for file in tmp_path.iterdir()] == ["release"]
 
 
+def test_a_folder_of_that_name_that_is_no_release_stays(hospital_result: LinkedResult, tmp_path: Path) -> None:
+    notes = tmp_path / ".release.replaced" / "notes.txt"
+    notes.parent.mkdir()
+    notes.touch()
+    assert hospital_result.publish(tmp_path / "release").manifest.version == 1
+    assert notes.exists()
+
+
 def test_a_folder_that_another_run_has_replaced_stays(
     folder: Path, hospital_result: LinkedResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

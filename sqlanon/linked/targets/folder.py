@@ -74,10 +74,14 @@ class FolderTarget:
         return self.path.with_name(f".{self.path.name}.replaced")
 
     def _recover(self) -> None:
-        """Put back the release that a run moved away before it was killed."""
-        if self.replaced_path.is_dir() and not self.path.exists():
+        """Put back the release that a run moved away before it was killed. Any other folder of this name stays."""
+        try:
+            _read_folder(self.replaced_path)
+        except ReleaseError:
+            return
+        if not self.path.exists():
             self.replaced_path.rename(self.path)
-        elif self.replaced_path.is_dir():  # killed once the new release was in place
+        else:  # killed once the new release was in place
             shutil.rmtree(self.replaced_path)
 
     def _read_version(self, records: LinkedRecords) -> int:
