@@ -90,14 +90,7 @@ class LinkedAttack:
         return self.attacks.to_dict()
 
     def _finding(self, after: Matches, before: Matches | None) -> Finding:
-        figures = {
-            "known": after.known,
-            "persons": after.persons,
-            "matched_persons": after.matched_persons,
-            "fewest_matches": after.fewest_matches,
-            "average_risk": after.average_risk,
-            **({} if before is None else {"before": before.to_dict()}),
-        }
+        figures = {**after.to_dict(), **({} if before is None else {"before": before.to_dict()})}
         sql = victim_sql(self.path, self.manifest, after.known)
         return Finding((format_location(self.path),), after.unique_persons, after.persons, sql, figures)
 

@@ -13,7 +13,7 @@ row has the rows that belong to it; ``matches``: ``person``, ``class_id``, and t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -260,14 +260,8 @@ class Matches:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values."""
-        return {
-            "unique_persons": self.unique_persons,
-            "share": self.share,
-            "fewest_matches": self.fewest_matches,
-            "persons_below_k": self.persons_below_k,
-            "highest_risk": 1 / self.fewest_matches if self.fewest_matches else 0.0,
-            "average_risk": self.average_risk,
-        }
+        highest_risk = 1 / self.fewest_matches if self.fewest_matches else 0.0
+        return {**asdict(self), "share": self.share, "highest_risk": highest_risk}
 
 
 class MatchingRun:
