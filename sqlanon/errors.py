@@ -75,6 +75,13 @@ class UnreadableColumnsError(SourceError):
     """Some columns cannot be read or have values that cannot be cast to text; others may be readable."""
 
 
+class LinkedSourceError(_ProblemsError, SourceError):
+    """Some of several linked tables cannot be read, or do not fit together. ``problems`` lists them table by table."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        super().__init__(problems, "the tables")
+
+
 class ReleaseError(SqlanonError):
     """A release cannot be written or read."""
 

@@ -9,7 +9,7 @@ Quasi-identifiers are numbered over all tables, in the order of the policy.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from sqlanon.engines.limits import Limits
 from sqlanon.engines.statement_runner import Plan, Stage, StatementRunner
-from sqlanon.errors import HierarchyError, InfeasibleError, Problem, SourceError
+from sqlanon.errors import HierarchyError, InfeasibleError, LinkedSourceError, Problem, SourceError
 from sqlanon.frequency.counting import fetch_marginal_figures, make_coded_values
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.build import AttributeValues, build_hierarchy, summarize_values
@@ -80,7 +80,7 @@ class LinkedTable:
     @property
     def is_person_table(self) -> bool:
         """Whether each of its rows is a person."""
-        return self.parent is None
+        return bool(self.section.person)
 
     @property
     def key(self) -> list[str]:
@@ -201,8 +201,8 @@ def encode_tables(workspace: Workspace, policy: LinkedPolicy) -> LinkedRecords:
 
     Raises
     ------
-    SourceError
-        A table cannot be read, a key does not identify its rows, or rows belong to no person.
+    LinkedSourceError
+        Lists, table by table, what cannot be read, keys that do not identify rows, and rows without a person.
     HierarchyError
         Lists the problems of all hierarchies.
     """
@@ -210,10 +210,10 @@ def encode_tables(workspace: Workspace, policy: LinkedPolicy) -> LinkedRecords:
 
 
 def bind_tables(workspace: Workspace, policy: LinkedPolicy) -> list[LinkedTable]:
-    """Bind the tables of a policy, and number their rows. Raises the `SourceError` of `encode_tables`."""
+    """Bind the tables of a policy, and number their rows. Raises the errors of `encode_tables`."""
     tables = _bind(workspace, policy)
-    for table in tables:
-        _number_rows(table)
+    if not tables[0].rows:
+        raise InfeasibleError(f"table {tables[0].name!r} has no rows: no person can be released", None, 0, 0)
     return tables
 
 
@@ -244,43 +244,62 @@ def encode_bound_tables(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> 
 
 
 def _bind(workspace: Workspace, policy: LinkedPolicy, read: bool = True) -> list[LinkedTable]:
+    """Bind the tables, parents first; number their rows if they are read. The error lists the problems of all tables.
+
+    Without the numbers of its parent, the rows of a table that belong to no person cannot be counted.
+    """
     tables: list[LinkedTable] = []
+    problems: list[Problem] = []
+    numbered: set[str] = set()
     for section in policy.ordered_tables:
-        tables.append(_bind_table(workspace, policy, section, tables, read))
+        try:
+            table = _bind_table(workspace, policy, section, tables, read)
+            flaws = [*_find_other_key_types(table), *(_find_wrong_keys(table) if read else ())]
+            if read and not flaws and (section.person or (table.parent is not None and table.parent.name in numbered)):
+                flaws += _number_rows(table)
+                numbered.add(section.name)
+            tables.append(table)
+        except SourceError as error:
+            flaws = [_name_linked_sections(str(error))]
+        problems += [Problem(f"table {section.name!r}", flaw) for flaw in flaws]
+    if problems:
+        raise LinkedSourceError(problems)
     return tables
+
+
+def _name_linked_sections(message: str) -> str:
+    """The error of a policy of one table, with the sections of a policy of several."""
+    sections = {"[source]": "[[table]]", "[source.csv]": "[table.csv]", "[attributes]": "[table.attributes]"}
+    for section, linked_section in sections.items():
+        message = message.replace(section, linked_section)
+    return message.replace("\n", "\n  ")
 
 
 def _bind_table(
     workspace: Workspace, policy: LinkedPolicy, section: TableSection, bound_tables: Sequence[LinkedTable], read: bool
 ) -> LinkedTable:
     table_policy = policy.policy_of(section)
-    try:
-        run = workspace.run(table_policy, read=read)
-        if run.source.access != "rows":
-            message = f"is in {run.source.location}, and several tables are read by DuckDB only"
-            raise SourceError(f"{message}: copy them to a DuckDB file, or export them to Parquet files")
-        columns = match_columns(table_policy, run.source)
-    except SourceError as error:
-        raise SourceError(f"table {section.name!r}: {error}") from error
+    run = workspace.run(table_policy, read=read)
+    if run.source.access != "rows":
+        message = f"is in {run.source.location}, and several tables are read by DuckDB only"
+        raise SourceError(f"{message}: copy them to a DuckDB file, or export them to Parquet files")
+    columns = match_columns(table_policy, run.source)
     parent_section = policy.parent_of(section)
     parent = next((table for table in bound_tables if table.section is parent_section), None)
     first = sum(len(table.columns.generalized) for table in bound_tables)
-    table = LinkedTable(section, table_policy, run, columns, parent, first)
-    _refuse_other_key_types(table)
-    return table
+    return LinkedTable(section, table_policy, run, columns, parent, first)
 
 
-def _refuse_other_key_types(table: LinkedTable) -> None:
-    """Refuse references of another type than the key: ``'1'`` and ``'01'`` are two keys, and one number."""
+def _find_other_key_types(table: LinkedTable) -> Iterator[str]:
+    """Find references of another type than the key: ``'1'`` and ``'01'`` are two keys, and one number."""
     if table.parent is None:
         return
     for reference, key in zip(table.references, table.parent.key, strict=True):
         type_, key_type = table.run.source.columns[reference], table.parent.run.source.columns[key]
         if type_ != key_type and not {type_, key_type} <= _WHOLE_NUMBERS:
-            raise SourceError(
-                f"table {table.name!r}: the reference {reference!r} is {type_}, and the key {key!r} of "
-                f"{table.parent.name!r} is {key_type}, so one may name several rows: convert it, with query = ... or "
-                "[source.csv] types"
+            yield (
+                f"the reference {reference!r} is {type_}, and the key {key!r} of {table.parent.name!r} is {key_type}, "
+                "so one may name several rows: convert it, with query = ... or [table.csv] types"
             )
 
 
@@ -289,11 +308,8 @@ _WHOLE_NUMBERS = frozenset(
 )
 
 
-def _number_rows(table: LinkedTable) -> None:
-    """Number the rows of a table by key; refuse keys that do not identify rows, and rows without a person.
-
-    Creates ``numbers`` for a table with a key.
-    """
+def _number_rows(table: LinkedTable) -> Iterator[str]:
+    """Number the rows of a table by key, and find rows without a person. Creates ``numbers`` for a table with a key."""
     runner, relation = StatementRunner(table.run.engine), table.run.source.relation
     table.rows = int(runner.engine.rows(row_count(rows=relation))[0][0])
     keys = [as_column(col(column, "child"), f"key_{i}") for i, column in enumerate(table.key)]
@@ -302,22 +318,18 @@ def _number_rows(table: LinkedTable) -> None:
             SELECT *, row AS person, NULL::INTEGER AS parent
             FROM (SELECT :keys, (row_number() OVER (ORDER BY :key) - 1)::INTEGER AS row FROM :rows AS child) AS persons
         """)
-        _refuse_wrong_key(runner, table)
         runner.create_table(table.numbers, number_persons(keys=keys, key=cols(table.key), rows=relation))
-        if not table.rows:
-            raise InfeasibleError(f"table {table.name!r} has no rows: no person can be released", None, 0, 0)
         return
-    table.orphans = table.rows - int(runner.engine.rows(row_count(rows=subquery(_linked_rows(table))))[0][0])
-    if table.orphans and table.section.orphans == "error":
-        raise SourceError(
-            f"table {table.name!r}: {table.orphans:,} rows name no row of {table.parent.name!r}, so they belong to no "
-            'person: complete the tables, or set orphans = "suppress" for this table to leave them out'
-        )
     if keys:
-        _refuse_wrong_key(runner, table)
         numbered = table.select_linked_rows().select(*keys, copy=False)
         numbered = numbered.select(*_numbering(cols(table.key, "child")), copy=False)
         runner.create_table(table.numbers, numbered)
+    table.orphans = table.rows - int(runner.engine.rows(row_count(rows=subquery(_linked_rows(table))))[0][0])
+    if table.orphans and table.section.orphans == "error":
+        yield (
+            f"{table.orphans:,} rows name no row of {table.parent.name!r}, so they belong to no person: complete the "
+            'tables, or set orphans = "suppress" for this table to leave them out'
+        )
 
 
 def _linked_rows(table: LinkedTable) -> exp.Select:
@@ -336,7 +348,10 @@ def _numbering(order: Sequence[exp.Expr]) -> list[exp.Expr]:
     ]
 
 
-def _refuse_wrong_key(runner: StatementRunner, table: LinkedTable) -> None:
+def _find_wrong_keys(table: LinkedTable) -> Iterator[str]:
+    """Find keys of several rows, and rows without a key."""
+    if not table.key:
+        return
     lacks_part = exp.or_(*(is_null(col(column)) for column in table.key), copy=False)
     query = template("""
         SELECT
@@ -345,12 +360,12 @@ def _refuse_wrong_key(runner: StatementRunner, table: LinkedTable) -> None:
         FROM (SELECT :lacks_part AS lacks_part, count(*) AS row_count FROM :rows GROUP BY :key) AS counted_keys
     """)
     relation = table.run.source.relation
-    repeated, without = runner.engine.rows(query(lacks_part=lacks_part, rows=relation, key=cols(table.key)))[0]
+    repeated, without = table.run.engine.rows(query(lacks_part=lacks_part, rows=relation, key=cols(table.key)))[0]
     if repeated or without:
         place = "person" if table.is_person_table else "key"
-        raise SourceError(
-            f"table {table.name!r}: {place} = {table.key} does not identify its rows: {repeated:,} keys belong to "
-            f"several rows, and {without:,} rows have no key; name columns that identify each row"
+        yield (
+            f"{place} = {table.key} does not identify its rows: {repeated:,} keys belong to several rows, and "
+            f"{without:,} rows have no key; name columns that identify each row"
         )
 
 

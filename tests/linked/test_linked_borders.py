@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 import sqlanon
-from sqlanon.errors import HierarchyError, PolicyError, SourceError
+from sqlanon.errors import HierarchyError, LinkedSourceError, PolicyError, SourceError
 from sqlanon.linked.anonymize import LinkedResult
 from sqlanon.linked.manifest import LinkedManifest
 from sqlanon.linked.release import LinkedRelease
@@ -73,6 +73,48 @@ def test_a_reference_of_another_type_than_the_key_is_refused() -> None:
     persons = "SELECT unnest(['1', '01', '3', '4']) AS id, 'a' AS q"
     with pytest.raises(SourceError, match="the reference 'pid' is INTEGER, and the key 'id' of 'p' is VARCHAR"):
         anonymize(policy(), persons, "SELECT unnest([1, 98]) AS pid, 'rare' AS w")
+
+
+def test_the_problems_of_all_tables_are_reported_at_once() -> None:
+    """Each table has another problem; the notes name rows of a table whose key is wrong, so they are not counted."""
+    tree = policy(rows={"key": ["vid"], "attributes": {"vid": KEY, "pid": KEY, "w": QUASI}})
+    one_key = {"references": {"pid": "p"}, "attributes": {"pid": KEY, "x": QUASI}}
+    tree["table"] += [
+        {"name": "orphans", **one_key},
+        {"name": "texts", **one_key},
+        {"name": "missing", **one_key},
+        {"name": "columns", **one_key, "attributes": {"pid": KEY, "x": QUASI, "y": QUASI}},
+        {"name": "notes", "references": {"vid": "v"}, "attributes": {"vid": KEY, "x": QUASI}},
+    ]
+    connection = duckdb.connect()
+    for name, query in {
+        "p": PERSONS,
+        "v": "SELECT 1 AS vid, i AS pid, i AS w FROM range(3) AS r(i)",
+        "orphans": "SELECT i AS pid, i AS x FROM range(15) AS r(i)",
+        "texts": "SELECT '1' AS pid, 1 AS x",
+        "columns": "SELECT 1 AS pid, 1 AS x, 1 AS z",
+        "notes": "SELECT 77 AS vid, 1 AS x",
+    }.items():
+        connection.execute(f"CREATE TABLE {name} AS {query}")
+    with pytest.raises(LinkedSourceError, match="5 problems in the tables") as error:
+        sqlanon.connect(connection).anonymize(LinkedPolicy(**tree))
+    problems = [(problem.place, problem.message) for problem in error.value.problems]
+    assert [place for place, _ in problems] == [
+        f"table {name!r}" for name in ("v", "orphans", "texts", "missing", "columns")
+    ]
+    for (_, message), words in zip(
+        problems,
+        (
+            "key = ['vid'] does not identify its rows: 1 keys belong to several rows",
+            "3 rows name no row of 'p'",
+            "the reference 'pid' is VARCHAR, and the key 'id' of 'p' is BIGINT",
+            "missing",
+            'under [table.attributes], or set undeclared = "drop" under [[table]]',
+        ),
+        strict=True,
+    ):
+        assert words in message
+    assert "attributes without a column in the source: 'y'" in problems[-1][1]
 
 
 def test_children_of_a_table_whose_key_is_its_reference_keep_their_rows(tmp_path: Path) -> None:
