@@ -20,8 +20,8 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.linked.records import LinkedTable
+from sqlanon.linked.row_texts import TextTable, describe_known_rows, describe_whole_rows, quote_values
 from sqlanon.linked.snapshot import equal_values
-from sqlanon.linked.views import quoted_values
 from sqlanon.policy.linked import Known
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import (
@@ -33,11 +33,8 @@ from sqlanon.support.expressions import (
     create_table,
     drop_table,
     null_safe_equal,
-    number,
     row_count,
-    select,
     select_star,
-    subquery,
     table,
     template,
     text,
@@ -49,6 +46,11 @@ MOST_ATTACKED = 100_000
 
 _SEED = 36
 
+_NO_ROWS = template("SELECT row_key AS person, 0::TINYINT AS position, '' AS known_row FROM :rows AS r WHERE false")
+_KNOWN_ROWS = template("SELECT person, :position::TINYINT AS position, known_row FROM :rows AS r")
+_WHOLE_ROWS = template("""
+    SELECT parent_key AS person, :position::TINYINT AS position, whole_row AS known_row FROM :rows AS r
+""")
 _SAMPLE = template("""
     SELECT person, class_values
     FROM :persons AS persons
@@ -216,7 +218,7 @@ class VisibleTable:
         """``row_key``, ``parent_key`` and ``row_values``, a text that differs wherever a value differs."""
         names = [name for name in self.rows.named_selects if name.startswith("value_")]
         described = template("SELECT row_key, parent_key, :values AS row_values FROM :rows AS r")
-        return described(values=quoted_values(names), rows=self.rows)
+        return described(values=quote_values(names), rows=self.rows)
 
 
 @dataclass(frozen=True)
@@ -279,28 +281,21 @@ class MatchingRun:
 
     def describe(self, prefix: str, tables: Sequence[VisibleTable]) -> PersonRecords:
         """Create the records of the persons of a database; parents come before their children."""
-        rows = [
-            self.create(f"{prefix}_rows_{i}", visible.described_rows, visible.engine)
-            for i, visible in enumerate(tables)
-        ]
-        persons = template("SELECT row_key AS person, row_values AS class_values FROM :rows AS r")(rows=rows[0])
-        nothing = template(
-            "SELECT row_key AS person, 0::TINYINT AS position, '' AS known_row FROM :rows AS r WHERE false"
-        )(rows=rows[0])
-        known_queries, whole_queries = [nothing], [nothing.copy()]
+        text_tables = []
         for i, visible in enumerate(tables):
-            if visible.parent is None:
-                continue
-            position = as_column(cast(number(i), "TINYINT"), "position")
-            known_rows = subquery(_known_rows(i, tables, rows), "r")
-            known_queries.append(select([col("person"), position, col("known_row")], known_rows))
-            if tables[visible.parent].parent is None:
-                whole_row = as_column(col("whole_row"), "known_row")
-                person = as_column(col("parent_key"), "person")
-                nested = subquery(_whole_rows(i, tables, rows), "r")
-                whole_queries.append(select([person, position.copy(), whole_row], nested))
+            rows = self.create(f"{prefix}_rows_{i}", visible.described_rows, visible.engine)
+            keys = col("row_key"), col("parent_key")
+            text_tables.append(TextTable(visible.name, visible.parent, rows, *keys, col("row_values")))
+        persons = template("SELECT row_key AS person, row_values AS class_values FROM :rows AS r")
+        known_queries = [_NO_ROWS(rows=text_tables[0].rows)]
+        whole_queries = [_NO_ROWS(rows=text_tables[0].rows)]
+        for i, visible in enumerate(tables):
+            if visible.parent is not None:
+                known_queries.append(_KNOWN_ROWS(position=i, rows=describe_known_rows(text_tables, i)))
+            if visible.parent == 0:
+                whole_queries.append(_WHOLE_ROWS(position=i, rows=describe_whole_rows(text_tables, i)))
         return PersonRecords(
-            self.create(f"{prefix}_persons", persons),
+            self.create(f"{prefix}_persons", persons(rows=text_tables[0].rows)),
             self.create(f"{prefix}_known_rows", union_all(*known_queries)),
             self.create(f"{prefix}_whole_rows", union_all(*whole_queries)),
         )
@@ -388,43 +383,6 @@ def _match_combinations(size: int, occurrences: exp.Table, targets: exp.Table, m
         keys=cols(keys),
         same=equal_values(keys, "c", "shared"),
     )
-
-
-def _known_rows(i: int, tables: Sequence[VisibleTable], rows: Sequence[exp.Table]) -> exp.Select:
-    """The rows of a table with ``row_key``, ``person`` and ``known_row``, the values of the row and of its ancestors
-    below the person."""
-    visible = tables[i]
-    assert visible.parent is not None
-    if tables[visible.parent].parent is None:
-        query = template("""
-            SELECT row_key, parent_key AS person, concat(:name, '(', row_values, ')') AS known_row FROM :rows AS r
-        """)
-        return query(name=visible.name, rows=rows[i])
-    query = template("""
-        SELECT child.row_key, parent.person, concat(parent.known_row, :name, '(', child.row_values, ')') AS known_row
-        FROM :rows AS child
-        JOIN :parents AS parent ON child.parent_key = parent.row_key
-    """)
-    return query(name=visible.name, rows=rows[i], parents=_known_rows(visible.parent, tables, rows))
-
-
-def _whole_rows(i: int, tables: Sequence[VisibleTable], rows: Sequence[exp.Table]) -> exp.Select:
-    """The rows of a table with ``row_key``, ``parent_key`` and ``whole_row``, their values and nested child rows."""
-    whole = template("""
-        SELECT row_key, parent_key, concat(:name, '(', row_values, ')') AS whole_row FROM :rows AS r
-    """)(name=tables[i].name, rows=rows[i])
-    for j, child in enumerate(tables):
-        if child.parent == i:
-            whole = template("""
-                SELECT parent.row_key, parent.parent_key, concat(parent.whole_row, '[', nested.rows, ']') AS whole_row
-                FROM :parents AS parent
-                LEFT JOIN (
-                    SELECT parent_key, string_agg(whole_row, ';' ORDER BY whole_row) AS rows
-                    FROM :children AS children
-                    GROUP BY parent_key
-                ) AS nested ON parent.row_key = nested.parent_key
-            """)(parents=whole, children=_whole_rows(j, tables, rows))
-    return whole
 
 
 # --- The tables of a source

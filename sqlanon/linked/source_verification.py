@@ -22,6 +22,7 @@ from sqlanon.linked.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.recode import LinkedRecoding, surrogate_table
 from sqlanon.linked.records import LinkedRecords, LinkedTable, encode_tables
 from sqlanon.linked.released_numbers import released_table
+from sqlanon.linked.row_texts import describe_whole_rows
 from sqlanon.linked.search import LinkedTask
 from sqlanon.linked.targets.base import (
     LinkedLocation,
@@ -31,7 +32,7 @@ from sqlanon.linked.targets.base import (
     verify_open,
 )
 from sqlanon.linked.verification import LinkedVerification
-from sqlanon.linked.views import nest_rows
+from sqlanon.linked.views import text_tables
 from sqlanon.policy.linked import LinkedPolicy, LinkedRelease
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.sources.workspace import Workspace
@@ -185,15 +186,16 @@ def _store_texts(records: LinkedRecords, tables: OpenTables, claims: TableClaims
     Each is made where its rows are, so that values keep their types.
     """
     manifest, runner, work = tables.manifest, records.runner, linked.run.work
+    position = manifest.tables.index(claims)
 
     def columns_of(table: TableClaims) -> list[str]:
         return [column.name for column in table.columns if column.role != "key"]
 
-    recoded = nest_rows(manifest, claims, lambda table: records.table(table.name).run.work("recoded"), columns_of)
-    runner.create_table(work("recoded_texts"), _TEXTS(rows=recoded))
-    released = nest_rows(manifest, claims, lambda table: released_table(manifest, table), columns_of)
+    recoded = text_tables(manifest, lambda table: records.table(table.name).run.work("recoded"), columns_of)
+    runner.create_table(work("recoded_texts"), _TEXTS(rows=describe_whole_rows(recoded, position)))
+    released = text_tables(manifest, lambda table: released_table(manifest, table), columns_of)
     runner.engine.execute(drop_table(work("released_texts"), exists=True))
-    with tables.engine.stream(_TEXTS(rows=released)) as reader:
+    with tables.engine.stream(_TEXTS(rows=describe_whole_rows(released, position))) as reader:
         runner.engine.copy_arrow(work("released_texts"), reader)
 
 

@@ -13,9 +13,10 @@ from sqlanon.engines.base import Engine
 from sqlanon.linked.group_requirements import number_values, violating_persons
 from sqlanon.linked.manifest import LinkedManifest
 from sqlanon.linked.released_numbers import number_rows, released_table, sensitive_values
+from sqlanon.linked.row_texts import describe_whole_rows
 from sqlanon.linked.sentences import describe_known
 from sqlanon.linked.snapshot import combination_keys, combine_occurrences, number_occurrences
-from sqlanon.linked.views import nest_rows
+from sqlanon.linked.views import text_tables
 from sqlanon.places.addresses import format_location
 from sqlanon.release.contents import ATTACHED
 from sqlanon.release.manifest import DIGEST
@@ -130,13 +131,12 @@ def count_rows(engine: Engine, name: str) -> tuple[int, str]:
 
 def digest_persons(engine: Engine, manifest: LinkedManifest) -> str:
     """A digest of the persons of an open release with all their rows, which does not depend on keys and order."""
-    rows = nest_rows(
+    tables = text_tables(
         manifest,
-        manifest.persons_table,
         lambda claims: released_table(manifest, claims),
         lambda claims: [column.name for column in claims.columns if column.role != "key"],
     )
-    subject = table("subject of persons")
+    subject, rows = table("subject of persons"), describe_whole_rows(tables, 0)
     engine.execute(create_view(subject.copy(), select([col("whole_row")], subquery(rows, "persons"))))
     return str(engine.rows(call_digest(quote_name(subject.name)))[0][1])
 
