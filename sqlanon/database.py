@@ -162,14 +162,19 @@ class Database:
             The file of ``keep_work`` exists.
         """
         if isinstance(policy, LinkedPolicy):
-            from sqlanon.linked.anonymize import anonymize_linked
-
-            return anonymize_linked(self._workspace, policy, progress or ignore_progress)
+            return self._anonymize_linked(policy, progress or ignore_progress)
         _require_policy(policy)
         result = Result(pipeline.anonymize(self._workspace, policy, progress or ignore_progress, keep_work))
         if record:
             result.record()
         return result
+
+    def _anonymize_linked(
+        self, policy: LinkedPolicy, progress: StageProgress, checks_target: bool = False
+    ) -> LinkedResult:
+        from sqlanon.linked.anonymize import anonymize_linked
+
+        return anonymize_linked(self._workspace, policy, progress, checks_target)
 
     def compare(
         self,

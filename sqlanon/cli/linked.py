@@ -45,7 +45,7 @@ def run_anonymize(
     release = None
     with connect(memory_limit=limits.memory_limit, threads=limits.threads) as db:
         with show_progress(time_limit=policy.search.time_limit) as progress:
-            result = db.anonymize(policy, progress)
+            result = db._anonymize_linked(policy, progress, checks_target=not dry_run)
             if not dry_run:
                 progress("write", 0, result.checked, result.score)
                 release = result.publish()

@@ -13,7 +13,7 @@ from sqlanon.linked.manifest import RequirementClaim
 from sqlanon.linked.mondrian import LinkedClasses, divide_persons, full_domain_budget
 from sqlanon.linked.recode import LinkedClassRecoding, LinkedRecoding
 from sqlanon.linked.records import LinkedRecords, LinkedTable, encode_tables
-from sqlanon.linked.release import LinkedRelease, publish_linked
+from sqlanon.linked.release import LinkedRelease, publish_linked, refuse_unusable_target
 from sqlanon.linked.search import LinkedFigures, LinkedTask
 from sqlanon.linked.sentences import describe_known
 from sqlanon.policy.linked import LinkedPolicy
@@ -190,12 +190,20 @@ def _claim_requirements(records: LinkedRecords) -> Iterator[RequirementClaim]:
 
 
 def anonymize_linked(
-    workspace: Workspace, policy: LinkedPolicy, progress: Callable[[str, int, int, float | None], None]
+    workspace: Workspace,
+    policy: LinkedPolicy,
+    progress: Callable[[str, int, int, float | None], None],
+    checks_target: bool = False,
 ) -> LinkedResult:
-    """Find the generalization of all tables that meets the policy with the least loss."""
+    """Find the generalization of all tables that meets the policy with the least loss.
+
+    ``checks_target``: refuse a place of the policy that cannot take the release, before the search.
+    """
     started = time.perf_counter()
     progress("scan", 0, 0, None)
     records = encode_tables(workspace, policy)
+    if checks_target:
+        refuse_unusable_target(records)
     loaded = time.perf_counter()
     strategy = STRATEGIES[policy.search.strategy]
     budget = full_domain_budget(policy.search) if strategy.traits.is_local else None

@@ -18,6 +18,7 @@ from sqlanon.errors import AuditError, ReleaseError
 from sqlanon.linked.ledger import LinkedLedger
 from sqlanon.linked.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.recode import LinkedRecoding
+from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.targets.base import LinkedLocation, target_for, verify_tables
 from sqlanon.linked.verification import LinkedVerification, count_rows, digest_persons, smallest_group
 from sqlanon.places.addresses import format_location
@@ -88,6 +89,12 @@ def publish_linked(
             staged.commit()
     location = release_target.location
     return LinkedRelease(location, manifest, replace(verification, path=location.path), limits)
+
+
+def refuse_unusable_target(records: LinkedRecords) -> None:
+    """Refuse the policy's place for the release, as publishing there would, before the search."""
+    with target_for(records, None).stage(records):
+        pass  # nothing is written: the place is as it was
 
 
 def _find_mismatches(

@@ -228,6 +228,31 @@ def test_a_file_that_is_no_release_is_not_replaced(again: tuple[Path, dict[str, 
         verify_tables(FileLocation(other))
 
 
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ('database = "nowhere/release.duckdb"', "does not exist: create it first"),
+        ('database = "hospital.duckdb"', "is or contains the source"),
+        ('database = "policy.toml"', "ends in .toml"),
+        ('database = "notes.duckdb"', "exists and is not a release of linked tables"),
+        ('folder = "notes"', "exists and is not a release of linked tables"),
+        ('postgres = "postgresql://nobody@localhost:1/nothing"\nschema_name = "shared"', "release.postgres: "),
+    ],
+)
+def test_a_place_that_cannot_take_the_release_is_refused_before_the_search(
+    place: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_hospital(tmp_path, POLICY.replace('database = "release.duckdb"', place))
+    (tmp_path / "notes").mkdir()
+    for file in ("notes.duckdb", "notes/notes.txt"):
+        (tmp_path / file).write_text("notes", encoding="utf-8")
+    monkeypatch.setattr("sqlanon.linked.anonymize.find_lattice_search", lambda _: pytest.fail("searched"))
+    ended = cli("anonymize", tmp_path / "policy.toml")
+    assert (ended.status, message in ended.err) == (2, True), ended.err
+    with pytest.raises(pytest.fail.Exception, match="searched"):  # a dry run writes nothing
+        cli("anonymize", tmp_path / "policy.toml", "--dry-run")
+
+
 def test_the_page_publishes_a_release_and_its_queries_run(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute(TABLES)
