@@ -7,17 +7,27 @@ A *grouping* is a table of persons with their class (``person``, ``class_id``), 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from sqlanon.linked.occurrences import (
+    MOST_OCCURRENCES,
+    class_of,
+    combination_keys,
+    combine_occurrences,
+    count_copy_numbers,
+    equal_values,
+    known_row_of,
+    number_occurrences,
+    pack_codes,
+)
 from sqlanon.linked.records import LinkedTable
 from sqlanon.linked.snapshot import Snapshot
 from sqlanon.policy.linked import Known
 from sqlanon.support.coding import code_column, dense_rank
 from sqlanon.support.expressions import (
-    all_of,
     as_column,
     cast,
     col,
@@ -30,10 +40,8 @@ from sqlanon.support.expressions import (
     union_all,
 )
 
-_MOST_CODES = 2**58
-
-_PART = 40_000_000
-"""About the number of combinations that are counted at once."""
+_MOST_COMBINATIONS = 40_000_000
+"""About the most combinations that are counted at once."""
 
 _KNOWN_ROWS = template("""
     SELECT members.person, members.class_id, :known_row AS known_row
@@ -42,42 +50,15 @@ _KNOWN_ROWS = template("""
     JOIN :levels AS class_levels ON members.class_id = class_levels.class_id
 """)
 
-# An item is a known row with the number of its copy. A person has those of its known rows, up to m copies of each.
-_ITEMS = template("""
-    WITH counted AS (
-        SELECT person, class_id, known_row, least(count(*), :known) AS copies
-        FROM :known_rows AS known_rows
-        GROUP BY person, class_id, known_row
-    )
-    SELECT person, class_id, known_row * 4 + unnest(range(1, copies + 1)) AS item
-    FROM counted
-""")
-
-# A combination lists its items in ascending order; a further copy of a row follows the one before it.
-_COMBINATIONS = {
-    1: template("SELECT person, class_id, item AS item_1 FROM :items AS a WHERE item % 4 = 1"),
-    2: template("""
-        SELECT a.person, a.class_id, a.item AS item_1, b.item AS item_2
-        FROM :items AS a
-        JOIN :items AS b ON a.person = b.person AND b.item > a.item AND (b.item % 4 = 1 OR b.item = a.item + 1)
-        WHERE a.item % 4 = 1
-    """),
-    3: template("""
-        SELECT a.person, a.class_id, a.item AS item_1, b.item AS item_2, c.item AS item_3
-        FROM :items AS a
-        JOIN :items AS b ON a.person = b.person AND b.item > a.item AND (b.item % 4 = 1 OR b.item = a.item + 1)
-        JOIN :items AS c ON a.person = c.person AND c.item > b.item AND (c.item % 4 = 1 OR c.item = b.item + 1)
-        WHERE a.item % 4 = 1
-    """),
-}
-
 _UNSUPPORTED = template("""
     WITH combinations AS MATERIALIZED (:combinations),
-    unsupported AS (SELECT class_id, :keys FROM combinations AS c GROUP BY class_id, :keys HAVING count(*) < :k)
-    SELECT DISTINCT c.person, c.class_id
+    unsupported AS (SELECT :keys FROM combinations AS c GROUP BY :keys HAVING count(*) < :k)
+    SELECT DISTINCT c.person, :class_id AS class_id
     FROM combinations AS c
-    SEMI JOIN unsupported ON c.class_id = unsupported.class_id AND :same
+    SEMI JOIN unsupported ON :same
 """)
+
+_PART = template("SELECT * FROM (:combinations) AS c WHERE (:class_id + :known_row) % :parts = :part")
 
 _SMALL_CLASSES = template("""
     SELECT person, class_id
@@ -91,8 +72,8 @@ _UNSUPPORTED_OF_CHANGED = template("""
     changed_members AS MATERIALIZED (
         SELECT members.person, members.class_id FROM :members AS members SEMI JOIN changed USING (class_id)
     ),
-    changed_items AS MATERIALIZED (
-        SELECT i.person, i.class_id, i.item FROM :items AS i SEMI JOIN changed USING (class_id)
+    changed_occurrences AS MATERIALIZED (
+        SELECT o.person, o.occurrence FROM :occurrences AS o SEMI JOIN changed ON :class_id = changed.class_id
     )
     SELECT DISTINCT person, class_id FROM (:unsupported) AS unsupported
 """)
@@ -142,35 +123,66 @@ class ClassSnapshot:
         """Delete the persons of a grouping who cannot stay: the greatest set remains."""
         assert self.known != "all"
         self.peel_classes(members)
-        known_rows = subquery(self._known_rows(members, levels), "known_rows")
-        items = self.create("class_items", _ITEMS(known_rows=known_rows, known=self.known))
+        known_rows, row_numbers = self._known_rows(members, levels)
+        numbered = number_occurrences(known_rows, self.known, row_numbers)
+        occurrences = self.create("class_occurrences", numbered)
         removed = self.create("unsupported_members_0", template("SELECT * FROM :m AS m LIMIT 0")(m=members))
         for size in range(1, self.known + 1):  # the smallest first: they are few, and leave fewer to combine
-            slots = self._count_slots(size)
-            for slot in range(slots):
-                unsupported = self.create(
-                    "unsupported_members", _find_unsupported(size, members, items, self.k, slots, slot)
-                )
-                if self._remove(unsupported, members, items):
+            for combinations in self._combine(size, occurrences, row_numbers):
+                query = self._find_unsupported(size, combinations, row_numbers)
+                unsupported = self.create("unsupported_members", query)
+                if self._remove(unsupported, members, occurrences):
                     self.snapshot.runner.add(removed, template("SELECT * FROM :u AS u")(u=unsupported))
-        changed_members, changed_items = (exp.to_table(f'"changed_{name}"') for name in ("members", "items"))
+        self._peel_changed_classes(members, occurrences, removed, row_numbers)
+
+    def _peel_changed_classes(
+        self, members: exp.Table, occurrences: exp.Table, removed: exp.Table, row_numbers: int
+    ) -> None:
+        """Delete the persons who cannot stay in the classes that have lost persons, until none loses any."""
+        assert self.known != "all"
+        queries: list[exp.Query] = [_SMALL_CLASSES(members=exp.to_table('"changed_members"'), k=self.k)]
+        for size in range(1, self.known + 1):
+            combinations = combine_occurrences(size, self.known, exp.to_table('"changed_occurrences"'))
+            queries.append(self._find_unsupported(size, combinations, row_numbers))
+        unsupported = union_all(*queries)
         parity = 1
         while self.snapshot.count(removed):
-            sizes = range(self.known + 1)
-            combinations = union_all(
-                *(_find_unsupported(size, changed_members, changed_items, self.k) for size in sizes)
+            query = _UNSUPPORTED_OF_CHANGED(
+                removed=removed,
+                members=members,
+                occurrences=occurrences,
+                class_id=class_of(col("occurrence", "o"), self.known, row_numbers),
+                unsupported=unsupported,
             )
-            query = _UNSUPPORTED_OF_CHANGED(removed=removed, members=members, items=items, unsupported=combinations)
             removed = self.create(f"unsupported_members_{parity}", query)
-            self._remove(removed, members, items)
+            self._remove(removed, members, occurrences)
             parity = 1 - parity
 
-    def _count_slots(self, size: int) -> int:
-        """The number of parts in which combinations of a size are counted, so that each fits in memory."""
+    def _find_unsupported(self, size: int, combinations: exp.Query, row_numbers: int) -> exp.Select:
+        """The persons with a combination that fewer than k persons of their class support."""
+        keys = combination_keys(size)
+        return _UNSUPPORTED(
+            combinations=combinations,
+            keys=cols(keys),
+            k=self.k,
+            class_id=class_of(col("occurrence", "c"), self.known, row_numbers),
+            same=equal_values(keys, "c", "unsupported"),
+        )
+
+    def _combine(self, size: int, occurrences: exp.Table, row_numbers: int) -> Iterator[exp.Query]:
+        """The combinations of a size, in parts by their first known row that each fit in memory."""
+        assert self.known != "all"
         records = self.snapshot.records
         mean = records.child_rows / records.persons
         combinations = records.persons * math.comb(math.ceil(mean) + size - 1, size)
-        return max(1, math.ceil(combinations / _PART))
+        parts = max(1, math.ceil(combinations / _MOST_COMBINATIONS))
+        for part in range(parts):
+            query = combine_occurrences(size, self.known, occurrences)
+            if parts > 1:
+                class_id = class_of(col("occurrence"), self.known, row_numbers)
+                known_row = known_row_of(col("occurrence"), self.known, row_numbers)
+                query = _PART(combinations=query, class_id=class_id, known_row=known_row, parts=parts, part=part)
+            yield query
 
     def peel_classes(self, members: exp.Table) -> None:
         """Delete the persons in classes of fewer than k."""
@@ -197,32 +209,30 @@ class ClassSnapshot:
 
     # --- Codes
 
-    def _known_rows(self, members: exp.Table, levels: exp.Table) -> exp.Query:
-        """The known rows of the persons: ``person``, ``class_id``, ``known_row``."""
+    def _known_rows(self, members: exp.Table, levels: exp.Table) -> tuple[exp.Query, int]:
+        """The known rows of the persons: ``person``, ``class_id``, ``known_row``; and a bound of their numbers."""
+        tables = self.snapshot.records.tables
+        last_class = template("SELECT coalesce(max(class_id), 0) FROM :members AS members")(members=members)
+        classes = int(self.snapshot.runner.engine.rows(last_class)[0][0]) + 1
+        most = MOST_OCCURRENCES // (count_copy_numbers(self.known) * classes * len(tables))
         parts: list[exp.Query] = []
         offset = 0
-        for position, table in enumerate(self.snapshot.records.tables[1:], 1):
-            code, count = self._pack(table.known_row_attributes, table)
+        for position, table in enumerate(tables[1:], 1):
+            code, count = self._pack(table.known_row_attributes, table, most)
             known_row = cast(code, "BIGINT") + number(offset)
             rows = self.snapshot.released_rows(position)
             parts.append(_KNOWN_ROWS(known_row=known_row, rows=rows, members=members, levels=levels))
             offset += count
         if not parts:
-            return template("SELECT *, 0::BIGINT AS known_row FROM :members AS members LIMIT 0")(members=members)
-        return union_all(*parts)
+            none = template("SELECT *, 0::BIGINT AS known_row FROM :members AS members LIMIT 0")
+            return none(members=members), 1
+        return union_all(*parts), max(1, offset)
 
-    def _pack(self, attributes: Sequence[int], table: LinkedTable) -> tuple[exp.Expr, int]:
+    def _pack(self, attributes: Sequence[int], table: LinkedTable, max_codes: int) -> tuple[exp.Expr, int]:
         """A number for each combination of codes at the levels of a class, and a bound of these numbers."""
         records = self.snapshot.records
-        codes = {i: self.code(i) for i in attributes if records.attributes[i].height}
-        counts = {i: max(records.code_counts[i]) for i in codes}
-        size = math.prod(counts.values())
-        if size >= _MOST_CODES // (4 * len(records.tables)):
-            return dense_rank([*codes.values()], "BIGINT"), table.rows
-        code: exp.Expr = number(0)
-        for i, count in counts.items():
-            code = cast(codes[i], "BIGINT") + number(count) * exp.Paren(this=code)
-        return code, size
+        codes = [(self.code(i), max(records.code_counts[i])) for i in attributes if records.attributes[i].height]
+        return pack_codes(codes, table.rows, max_codes)
 
     def code(self, attribute: int) -> exp.Expr:
         """The code of a quasi-identifier of a row ``r`` at the level in ``class_levels``."""
@@ -257,7 +267,7 @@ class ClassSnapshot:
     def _row_signatures(self, position: int, members: exp.Table, levels: exp.Table) -> exp.Select:
         """``parent`` and ``signature``: a number for each distinct row of a table with its nested child rows."""
         tables = self.snapshot.records.tables
-        code, _ = self._pack(tables[position].attribute_numbers, tables[position])
+        code, _ = self._pack(tables[position].attribute_numbers, tables[position], MOST_OCCURRENCES)
         query = template("""
             SELECT r.row, r.parent, :code::BIGINT AS code
             FROM :rows AS r
@@ -280,21 +290,3 @@ class ClassSnapshot:
         rank = dense_rank([col("code", "nested"), *cols(lists, "nested")], "BIGINT")
         ranked = template("SELECT parent, :rank AS signature FROM :nested AS nested")
         return ranked(rank=rank, nested=subquery(nested, "nested"))
-
-
-def _find_unsupported(
-    size: int, members: exp.Table, items: exp.Table, k: int, slots: int = 1, slot: int = 0
-) -> exp.Select:
-    """The persons with a combination of this size that fewer than k persons of their class support.
-
-    With several slots, of the combinations whose first item is in one of them.
-    """
-    if not size:
-        return _SMALL_CLASSES(members=members, k=k)
-    keys = [f"item_{i}" for i in range(1, size + 1)]
-    same = all_of(col(key, "c").eq(col(key, "unsupported")) for key in keys)
-    combinations = _COMBINATIONS[size](items=items)
-    if slots > 1:
-        in_slot = fragment("(a.item // 4 + a.class_id) % :slots = :slot")
-        combinations = combinations.where(in_slot(slots=slots, slot=slot), copy=False)
-    return _UNSUPPORTED(combinations=combinations, keys=cols(keys), k=k, same=same)

@@ -19,9 +19,9 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
+from sqlanon.linked.occurrences import equal_values
 from sqlanon.linked.records import LinkedTable
 from sqlanon.linked.row_texts import TextTable, describe_known_rows, describe_whole_rows, quote_values
-from sqlanon.linked.snapshot import equal_values
 from sqlanon.policy.linked import Known
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import (

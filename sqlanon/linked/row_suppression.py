@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlanon.linked.snapshot import Snapshot, combination_keys, equal_values
+from sqlanon.linked.occurrences import combination_keys, equal_values, known_row_of
+from sqlanon.linked.snapshot import Snapshot
 from sqlanon.support.expressions import col, cols, same_values, subquery, template, union_all
 
 _RAREST_OF_COMBINATIONS = template("""
@@ -67,7 +68,7 @@ _SUPPRESSIBLE_ROWS = template("""
         SELECT
             person,
             occurrence,
-            occurrence // :copy_numbers % :row_numbers AS known_row,
+            :known_row AS known_row,
             occurrence % :copy_numbers AS copy
         FROM :unsupported AS unsupported_occurrences
     ),
@@ -265,7 +266,7 @@ class RowSuppression:
             known_rows=snapshot.released_known_rows(),
             unsupported=self._unsupported,
             supports=self.snapshot.supports(1),
-            row_numbers=snapshot.row_numbers,
+            known_row=known_row_of(col("occurrence"), snapshot.known, snapshot.row_numbers),
             copy_numbers=snapshot.copy_numbers,
         )
         snapshot.create(self._suppressible, rows)

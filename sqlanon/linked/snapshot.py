@@ -2,12 +2,8 @@
 
 An attacker knows a person's quasi-identifiers and some of the person's child rows: up to m of them, or all. `Snapshot`
 names what is released: the kept persons, without the child rows that are suppressed by themselves. It finds the persons
-with a combination that fewer than k persons support. Persons with different quasi-identifiers share no combination, so
-each class of persons can be checked by itself.
-
-Equal known rows of a person are numbered up to m. An *occurrence* is a number for a class, a known row and this number,
-its copy: a person with the second copy of a row has it twice. A combination is occurrences of different known
-rows, whose copies are m together at most.
+with a combination of `occurrences` that fewer than k persons support. Persons with different quasi-identifiers share no
+combination, so each class of persons can be checked by itself.
 
 Tables: ``kept_persons`` (``person``, ``class_id``), ``suppressed_rows`` (``position`` of the table, ``row``),
 ``occurrences`` (``person``, ``occurrence``), and by number of known rows ``supports_0``, ``supports_1``, ...: the
@@ -16,16 +12,23 @@ classes and the combinations (``occurrence``, ``second_occurrence``, ``third_occ
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlanon.linked.occurrences import (
+    MOST_OCCURRENCES,
+    combination_keys,
+    combine_occurrences,
+    count_copy_numbers,
+    equal_values,
+    number_occurrences,
+    pack_codes,
+)
 from sqlanon.linked.records import LinkedRecords, LinkedTable
 from sqlanon.policy.linked import Known
 from sqlanon.support.coding import Levels, code_column, dense_rank, level_leaves
 from sqlanon.support.expressions import (
-    all_of,
     as_column,
     cast,
     col,
@@ -43,28 +46,15 @@ from sqlanon.support.expressions import (
     union_all,
 )
 
-MOST_OCCURRENCES = 2**62
-"""The most combinations of a class, a known row and a copy; where codes have more, they are numbered by rank."""
-
 MOST_KNOWN_ROWS = 2**30
 """The most combinations of the codes of a row that are packed into one number without a rank."""
 
-MOST_COPIES = 2**15 - 1
-"""The most equal rows of a person that are distinguished, where an attacker knows all rows."""
-
 _CLASSES = template("SELECT person, :class_id AS class_id FROM :persons AS persons")
 
-_OCCURRENCES = template("""
-    WITH counted AS (
-        SELECT person, class_row, least(count(*), :most_copies) AS copies
-        FROM (
-            SELECT person, class_id * :row_numbers + known_row AS class_row
-            FROM :known_rows AS known_rows
-            JOIN :kept_persons AS kept USING (person)
-        ) AS rows
-        GROUP BY person, class_row
-    )
-    SELECT person, class_row * :copy_numbers + unnest(range(1, copies + 1)) AS occurrence FROM counted
+_ROWS_OF_PERSONS = template("""
+    SELECT kept.person, kept.class_id, known_rows.known_row
+    FROM :known_rows AS known_rows
+    JOIN :kept_persons AS kept ON known_rows.person = kept.person
 """)
 
 _UNSUPPORTED_PERSONS = template("""
@@ -136,59 +126,6 @@ _PERSONS_WITH_RARE_SUMS = template("""
         AND persons.product_sum IS NOT DISTINCT FROM rare.product_sum
 """)
 
-_PAIRS = template("""
-    WITH occurrences AS (
-        SELECT person, occurrence, occurrence % :copy_numbers AS copy
-        FROM :occurrences AS o
-        WHERE occurrence % :copy_numbers < :known
-    )
-    SELECT a.person, a.occurrence, b.occurrence AS second_occurrence
-    FROM occurrences AS a
-    JOIN occurrences AS b
-        ON a.person = b.person AND b.occurrence - b.copy > a.occurrence - a.copy AND a.copy + b.copy <= :known
-""")
-
-_TRIPLES = template("""
-    WITH occurrences AS (SELECT person, occurrence FROM :occurrences AS o WHERE occurrence % :copy_numbers = 1)
-    SELECT a.person, a.occurrence, b.occurrence AS second_occurrence, c.occurrence AS third_occurrence
-    FROM occurrences AS a
-    JOIN occurrences AS b ON a.person = b.person AND b.occurrence > a.occurrence
-    JOIN occurrences AS c ON b.person = c.person AND c.occurrence > b.occurrence
-""")
-
-
-def combination_keys(size: int) -> list[str]:
-    """The columns that identify a combination of a number of known rows; of none, the class."""
-    return ["occurrence", "second_occurrence", "third_occurrence"][:size] or ["class_id"]
-
-
-def count_copy_numbers(known: Known) -> int:
-    """The copies of a known row have lower numbers than this, from 1."""
-    return (MOST_COPIES if known == "all" else known) + 1
-
-
-def number_occurrences(known_rows: exp.Expr, persons: exp.Expr, known: Known, row_numbers: int) -> exp.Select:
-    """The occurrences (``person``, ``occurrence``) in known rows (``person``, ``known_row``, below ``row_numbers``) of
-    persons (``person``, ``class_id``)."""
-    copy_numbers = count_copy_numbers(known)
-    return _OCCURRENCES(
-        known_rows=known_rows,
-        kept_persons=persons,
-        most_copies=copy_numbers - 1,
-        row_numbers=row_numbers,
-        copy_numbers=copy_numbers,
-    )
-
-
-def combine_occurrences(size: int, known: int, occurrences: exp.Table) -> exp.Query:
-    """The combinations of a number of known rows that persons support: ``person`` and `combination_keys`."""
-    if size == 1:
-        return template("SELECT person, occurrence FROM :occurrences AS o")(occurrences=occurrences)
-    copy_numbers = count_copy_numbers(known)
-    if size == 2:
-        return _PAIRS(occurrences=occurrences, copy_numbers=copy_numbers, known=known)
-    return _TRIPLES(occurrences=occurrences, copy_numbers=copy_numbers)
-
 
 class Snapshot:
     """The released persons and rows at a generalization, in tables of the run of the person table."""
@@ -247,8 +184,8 @@ class Snapshot:
     def count_occurrences(self, persons: exp.Expr | None = None) -> None:
         """Number the known rows of the kept persons, or of a part of them (``person``, ``class_id``)."""
         kept_persons = self.kept_persons if persons is None else persons
-        query = number_occurrences(self.released_known_rows(), kept_persons, self.known, self.row_numbers)
-        self.create(self.occurrences, query)
+        rows = _ROWS_OF_PERSONS(known_rows=self.released_known_rows(), kept_persons=kept_persons)
+        self.create(self.occurrences, number_occurrences(rows, self.known, self.row_numbers))
 
     def combinations(self, size: int, occurrences: exp.Table) -> exp.Query:
         """The combinations of a number of known rows that persons support: ``person`` and `combination_keys`."""
@@ -339,19 +276,12 @@ class Snapshot:
 
         The combinations that ``rows`` rows have are ranked if there can be more than ``max_codes``.
         """
-        counts = {
-            i: self.records.code_counts[i][self.levels[i]]
+        codes = [
+            (col(code_column(i, self.levels[i])), self.records.code_counts[i][self.levels[i]])
             for i in attributes
             if self.levels[i] < self.records.attributes[i].height
-        }
-        size = math.prod(counts.values())
-        codes = {i: col(code_column(i, self.levels[i])) for i in counts}
-        if size > max_codes:
-            return dense_rank([*codes.values()], "BIGINT"), rows + 1
-        code: exp.Expr = number(0)
-        for i, count in counts.items():
-            code = cast(codes[i], "BIGINT") + number(count) * exp.Paren(this=code)
-        return code, size
+        ]
+        return pack_codes(codes, rows, max_codes)
 
     # --- Persons with an unsupported combination
 
@@ -537,8 +467,3 @@ class Snapshot:
 
 def _parent_keys(units: exp.Table | None) -> tuple[str, ...]:
     return ("parent",) if units is None else ("unit", "parent")
-
-
-def equal_values(names: Sequence[str], left: str, right: str) -> exp.Expr:
-    """Whether two relations have the same values in columns without NULL."""
-    return all_of(col(name, left).eq(col(name, right)) for name in names)

@@ -12,10 +12,10 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.linked.group_requirements import number_values, violating_persons
 from sqlanon.linked.manifest import LinkedManifest
+from sqlanon.linked.occurrences import combination_keys, combine_occurrences, number_occurrences
 from sqlanon.linked.released_numbers import number_rows, released_table, sensitive_values
 from sqlanon.linked.row_texts import describe_whole_rows
 from sqlanon.linked.sentences import describe_known
-from sqlanon.linked.snapshot import combination_keys, combine_occurrences, number_occurrences
 from sqlanon.linked.views import text_tables
 from sqlanon.places.addresses import format_location
 from sqlanon.release.contents import ATTACHED
@@ -167,8 +167,8 @@ def _check_requirements(engine: Engine, manifest: LinkedManifest, known_rows: ex
     else:
         most_known, persons = int(manifest.known), _PERSONS_WITH_CLASS(known_rows=known_rows)
         numbers = engine.rows(_ROW_NUMBERS(known_rows=known_rows))[0][0]
-        query = number_occurrences(known_rows, subquery(persons, "kept"), most_known, numbers)
-        engine.execute(create_temporary_table(occurrences, query))
+        rows = _ROWS_WITH_CLASS(known_rows=known_rows)
+        engine.execute(create_temporary_table(occurrences, number_occurrences(rows, most_known, numbers)))
         groups.append((persons, ["class_id"]))
         for size in range(1, most_known + 1):
             groups.append((combine_occurrences(size, most_known, occurrences), combination_keys(size)))
@@ -191,6 +191,10 @@ def _check_requirements(engine: Engine, manifest: LinkedManifest, known_rows: ex
 
 _PERSONS_WITH_CLASS = template("""
     SELECT DISTINCT person, class AS class_id FROM :known_rows AS known_rows
+""")
+
+_ROWS_WITH_CLASS = template("""
+    SELECT person, class AS class_id, known_row FROM :known_rows AS known_rows WHERE known_row IS NOT NULL
 """)
 
 _ROW_NUMBERS = template("SELECT coalesce(max(known_row), 0) + 1 FROM :known_rows AS known_rows")

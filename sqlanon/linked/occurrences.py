@@ -1,0 +1,117 @@
+"""What an attacker knows of a person, in numbers: occurrences of known rows, and combinations of them.
+
+Equal known rows of a person are numbered up to m. An *occurrence* is a number for a class, a known row and this number,
+its copy: a person with the second copy of a row has it twice. A combination is occurrences of different known rows,
+whose copies are m together at most. Persons of different classes share no occurrence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from sqlanon.policy.linked import Known
+from sqlanon.support.coding import dense_rank
+from sqlanon.support.expressions import all_of, cast, col, fragment, number, template
+
+MOST_OCCURRENCES = 2**62
+"""The most combinations of a class, a known row and a copy; where codes have more, they are numbered by rank."""
+
+MOST_COPIES = 2**15 - 1
+"""The most equal rows of a person that are distinguished, where an attacker knows all rows."""
+
+_OCCURRENCES = template("""
+    WITH counted AS (
+        SELECT person, class_row, least(count(*), :most_copies) AS copies
+        FROM (
+            SELECT person, class_id * :row_numbers + known_row AS class_row FROM :known_rows AS known_rows
+        ) AS rows
+        GROUP BY person, class_row
+    )
+    SELECT person, class_row * :copy_numbers + unnest(range(1, copies + 1)) AS occurrence FROM counted
+""")
+
+_CLASS = fragment(":occurrence // (:row_numbers * :copy_numbers)")
+
+_KNOWN_ROW = fragment(":occurrence // :copy_numbers % :row_numbers")
+
+_PAIRS = template("""
+    WITH occurrences AS (
+        SELECT person, occurrence, occurrence % :copy_numbers AS copy
+        FROM :occurrences AS o
+        WHERE occurrence % :copy_numbers < :known
+    )
+    SELECT a.person, a.occurrence, b.occurrence AS second_occurrence
+    FROM occurrences AS a
+    JOIN occurrences AS b
+        ON a.person = b.person AND b.occurrence - b.copy > a.occurrence - a.copy AND a.copy + b.copy <= :known
+""")
+
+_TRIPLES = template("""
+    WITH occurrences AS (SELECT person, occurrence FROM :occurrences AS o WHERE occurrence % :copy_numbers = 1)
+    SELECT a.person, a.occurrence, b.occurrence AS second_occurrence, c.occurrence AS third_occurrence
+    FROM occurrences AS a
+    JOIN occurrences AS b ON a.person = b.person AND b.occurrence > a.occurrence
+    JOIN occurrences AS c ON b.person = c.person AND c.occurrence > b.occurrence
+""")
+
+
+def count_copy_numbers(known: Known) -> int:
+    """The copies of a known row have lower numbers than this, from 1."""
+    return (MOST_COPIES if known == "all" else known) + 1
+
+
+def number_occurrences(known_rows: exp.Query, known: Known, row_numbers: int) -> exp.Select:
+    """The occurrences (``person``, ``occurrence``) in known rows (``person``, ``class_id``, and ``known_row``, below
+    ``row_numbers``)."""
+    copy_numbers = count_copy_numbers(known)
+    return _OCCURRENCES(
+        known_rows=known_rows, most_copies=copy_numbers - 1, row_numbers=row_numbers, copy_numbers=copy_numbers
+    )
+
+
+def class_of(occurrence: exp.Expr, known: Known, row_numbers: int) -> exp.Expr:
+    """The class of an occurrence."""
+    return _CLASS(occurrence=occurrence, row_numbers=row_numbers, copy_numbers=count_copy_numbers(known))
+
+
+def known_row_of(occurrence: exp.Expr, known: Known, row_numbers: int) -> exp.Expr:
+    """The known row of an occurrence."""
+    return _KNOWN_ROW(occurrence=occurrence, row_numbers=row_numbers, copy_numbers=count_copy_numbers(known))
+
+
+def combination_keys(size: int) -> list[str]:
+    """The columns that identify a combination of a number of known rows; of none, the class."""
+    return ["occurrence", "second_occurrence", "third_occurrence"][:size] or ["class_id"]
+
+
+def combine_occurrences(size: int, known: int, occurrences: exp.Table) -> exp.Query:
+    """The combinations of a number of known rows that persons support: ``person`` and `combination_keys`."""
+    if size == 1:
+        return template("SELECT person, occurrence FROM :occurrences AS o")(occurrences=occurrences)
+    copy_numbers = count_copy_numbers(known)
+    if size == 2:
+        return _PAIRS(occurrences=occurrences, copy_numbers=copy_numbers, known=known)
+    return _TRIPLES(occurrences=occurrences, copy_numbers=copy_numbers)
+
+
+def equal_values(names: Sequence[str], left: str, right: str) -> exp.Expr:
+    """Whether two relations have the same values in columns without NULL."""
+    return all_of(col(name, left).eq(col(name, right)) for name in names)
+
+
+def pack_codes(codes: Sequence[tuple[exp.Expr, int]], rows: int, max_codes: int) -> tuple[exp.Expr, int]:
+    """A number for each combination of codes, from 0, and a bound of these numbers.
+
+    Each code comes with the number of codes that it may be. The combinations that ``rows`` rows have are ranked if
+    there can be more than ``max_codes``.
+    """
+    size = math.prod(count for _, count in codes)
+    if size > max_codes:
+        return dense_rank([code for code, _ in codes], "BIGINT"), rows + 1
+    packed: exp.Expr = number(0)
+    for code, count in codes:
+        packed = cast(code, "BIGINT") + number(count) * exp.Paren(this=packed)
+    return packed, size
