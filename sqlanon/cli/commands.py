@@ -356,7 +356,12 @@ def plan(
 
     loaded = load_any_policy(policy, settings, strategy)
     if isinstance(loaded, LinkedPolicy):
-        refuse_table_options(("--sql", "--dialect"), (sql or None, dialect))
+        refuse_table_options(("--dialect",), (dialect,))
+        if sql:
+            message = (
+                "the statements for several tables depend on counts of their rows, which no plan reads: leave it out"
+            )
+            raise PolicyError([Problem("--sql", message)], "the command")
         with connect() as db:
             print_lines(format_linked_plan(loaded, db.plan(loaded)))
         return
@@ -552,14 +557,14 @@ def verify(
     threads: opt.Threads = None,
 ) -> None:
     """Check that a release is what it claims to be."""
-    from sqlanon.cli.linked import print_linked_verification, refuse_linked_options
+    from sqlanon.cli.linked import find_linked_release, print_linked_verification, refuse_linked_options
     from sqlanon.cli.progress import show_progress
     from sqlanon.database import connect
     from sqlanon.engines.limits import Limits
-    from sqlanon.linked.targets.base import find_location, verify_tables
+    from sqlanon.linked.targets.base import verify_tables
     from sqlanon.publish.targets.base import release_location
 
-    if (location := find_location(release, schema)) is not None:
+    if (location := find_linked_release(release, schema)) is not None:
         refuse_linked_options(release, {"--table": table, "--sha256": sha256})
         with show_progress("verifying the release"):
             if policy is None:
@@ -595,6 +600,7 @@ def attack(
     outside: opt.OutsideTable = None,
     only: opt.AttackNames = None,
     known: opt.KnownValues = None,
+    schema: opt.ServerSchema = None,
     sql: opt.VictimSql = False,
     as_json: opt.AsJson = False,
     memory_limit: opt.MemoryLimit = None,
@@ -602,12 +608,12 @@ def attack(
 ) -> None:
     """Run the published attacks on releases and count the affected rows."""
     from sqlanon import attacks
-    from sqlanon.cli.linked import refuse_linked_options, run_attack
+    from sqlanon.cli.linked import find_linked_release, refuse_linked_options, run_attack
     from sqlanon.cli.progress import show_progress
     from sqlanon.engines.limits import Limits
-    from sqlanon.linked.targets.base import find_location
 
-    if locations := {release: found for release in releases if (found := find_location(release)) is not None}:
+    candidates = {release: find_linked_release(release, schema) for release in releases}
+    if locations := {release: location for release, location in candidates.items() if location is not None}:
         name = next(iter(locations))
         for_one_table = {
             "RELEASE": len(releases) > 1,
@@ -648,23 +654,34 @@ def report(
     settings: opt.Settings = None,
     private: opt.PrivateReport = False,
     policy: opt.ReportPolicy = None,
+    schema: opt.ServerSchema = None,
     compare: opt.CompareInReport = False,
     memory_limit: opt.MemoryLimit = None,
     threads: opt.Threads = None,
 ) -> None:
     """Write an HTML page about a release: its residual risks, and the transformation of each column."""
-    from sqlanon.cli.linked import refuse_linked_options, run_report
+    from sqlanon.cli.linked import (
+        find_linked_release,
+        refuse_linked_options,
+        refuse_table_options,
+        report_policy,
+        run_report,
+    )
     from sqlanon.engines.limits import Limits
-    from sqlanon.linked.targets.base import find_location
+    from sqlanon.policy.linked import LinkedPolicy
 
     is_policy = of.lower().endswith(".toml")
-    if not is_policy and (location := find_location(of)) is not None:
+    if (location := None if is_policy and schema is None else find_linked_release(of, schema)) is not None:
         refused = {"--set": settings, "--private": private, "--policy": policy, "--compare": compare}
         refuse_linked_options(of, refused)
         if not run_report(location, output, Limits(memory_limit, threads)):
             raise typer.Exit(1)
         return
-    subject = load_policy(Path(of), settings) if is_policy else of
+    subject = load_any_policy(Path(of), settings) if is_policy else of
+    if isinstance(subject, LinkedPolicy):
+        refuse_table_options(("--private", "--policy", "--compare"), (private or None, policy, compare or None))
+        report_policy(subject, output, Limits(memory_limit, threads))
+        return
     job = "verifying the release" if isinstance(subject, str) else "opening the source"
     with (
         open_database(job, memory_limit, threads) as (db, progress),

@@ -118,7 +118,9 @@ def run_attack(location: LinkedLocation, policy: Path | None, *, with_sql: bool,
         print_json(attack.to_dict())
         return
     _print_attack(attack)
-    if with_sql:
+    if with_sql and not location.path.exists():
+        print_lines("The statements for the victims are for a release in a file or a folder.")
+    elif with_sql:
         for finding in attack.attacks["known_rows"].findings:
             attacker = f"an attacker who knows {describe_known(finding.figures['known'])}"
             print_sql(f"\n-- {attacker}: the victims\n{finding.sql}")
@@ -177,6 +179,34 @@ def print_linked_risk(risk: LinkedRisk, as_json: bool) -> None:
     below_k = format_count(risk.matches_of_policy.persons_below_k, risk.matches_of_policy.persons)
     attacker = f"an attacker who knows {describe_known(risk.policy.privacy.known)}"
     print_lines(f"persons below k = {k} for {attacker}: {below_k}")
+
+
+def find_linked_release(release: str, schema: str | None) -> LinkedLocation | None:
+    """The location of a release of several tables; None if it is something else. Only a server has schemas."""
+    from sqlanon.linked.targets.base import find_location
+    from sqlanon.places.addresses import is_postgres
+
+    if schema is not None and not is_postgres(release):
+        message = f"is for a release in PostgreSQL, and {release} is none: leave it out"
+        raise PolicyError([Problem("--schema", message)], "the command")
+    return find_location(release, schema)
+
+
+def report_policy(policy: LinkedPolicy, output: Path, limits: Limits) -> None:
+    """Write the report of the release that a policy of several tables would make; nothing is published."""
+    from sqlanon.cli.progress import show_progress
+    from sqlanon.database import connect
+    from sqlanon.linked.report import report_result
+    from sqlanon.report import check_target, refuse_without_charts
+
+    check_target(output)
+    refuse_without_charts()
+    with (
+        connect(memory_limit=limits.memory_limit, threads=limits.threads) as db,
+        show_progress("searching", time_limit=policy.search.time_limit) as progress,
+    ):
+        report_result(db.anonymize(policy.model_copy(update={"catalog": None}), progress), output)
+    print_lines(f"{output.absolute()}: the policy holds for what would be released; nothing was published")
 
 
 def run_report(location: LinkedLocation, output: Path, limits: Limits) -> bool:

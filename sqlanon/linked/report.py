@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from sqlanon.disclosure.residual_risk import format_percent
 from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.linked.anonymize import LinkedResult
 from sqlanon.linked.attack import LinkedAttack, attack_linked
 from sqlanon.linked.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.sentences import describe_claim, describe_column, describe_known
@@ -19,6 +20,7 @@ from sqlanon.release.sentences import join_names
 from sqlanon.report import check_target, refuse_without_charts, write_page
 from sqlanon.support.markup import StyledText, html_table
 from sqlanon.support.notices import count_noun
+from sqlanon.support.workdir import spill_directory
 
 _RESULTS = {
     True: StyledText("passed", "holds"),
@@ -57,12 +59,36 @@ def report_linked(
     return verification
 
 
+def report_result(result: LinkedResult, path: str | os.PathLike[str]) -> None:
+    """Write the report of the release that a result would make: it is written to a private folder, and removed.
+
+    The policy of the result has no catalog, which would record the release.
+
+    Raises
+    ------
+    ReleaseError
+        The report cannot be written.
+    AuditError
+        The written tables do not meet the policy.
+    """
+    target = check_target(path)
+    refuse_without_charts()
+    from sqlanon.report.page import render_plain_page  # noqa: PLC0415 - it loads slowly
+
+    with spill_directory() as folder:
+        release = result.publish(folder / "release.duckdb")
+        attack = attack_linked(release.location, limits=release.limits)
+        view = LinkedView(release.verification, attack, is_published=False)
+        write_page(target, render_plain_page("linked.html", view), private=False)
+
+
 @dataclass(frozen=True)
 class LinkedView:
     """The values that the page shows. Without an attack, the release is not what it claims."""
 
     verification: LinkedVerification
     attack: LinkedAttack | None
+    is_published: bool = True
 
     @property
     def manifest(self) -> LinkedManifest:
@@ -78,6 +104,8 @@ class LinkedView:
     @property
     def verdict(self) -> str:
         """Whether the release holds."""
+        if not self.is_published:
+            return f"Nothing was published: this is what the policy would release. {describe_claim(self.manifest)}"
         if self.verification.verified:
             return f"All checks passed. {describe_claim(self.manifest)}"
         return f"NOT verified: {'; '.join(self.verification.failures)}"
@@ -97,6 +125,8 @@ class LinkedView:
     @property
     def sections(self) -> Mapping[str, str]:
         """The anchors and titles of the sections."""
+        if not self.is_published:
+            return {anchor: title for anchor, title in _SECTIONS.items() if anchor not in ("verify", "versions")}
         if self.attack is not None:
             return _SECTIONS
         return {anchor: _SECTIONS[anchor] for anchor in ("checks", "verify", "versions")}

@@ -58,4 +58,4 @@ def test_a_plan_names_missing_columns_with_their_table(tmp_path: Path) -> None:
     assert ended.status == 2
     assert "table 'visits'" in ended.err and "wards" in ended.err
     refused = cli("plan", tmp_path / "policy.toml", "--sql")
-    assert (refused.status, "--sql: is for a policy of one table" in refused.err) == (2, True)
+    assert (refused.status, "--sql: the statements for several tables depend on counts" in refused.err) == (2, True)

@@ -71,6 +71,17 @@ def test_the_schema_has_one_manifest_and_verifies_alone(hospital: Path, schemas:
     assert schemas.rows("SELECT count(DISTINCT manifest) FROM shared.sqlanon_manifest") == [(1,)]
 
 
+def test_a_schema_is_attacked_and_reported(hospital: Path, schemas: Server, tmp_path: Path) -> None:
+    publish(hospital)
+    attacked = cli("attack", HERE, "--schema", "shared", "--policy", hospital / "policy.toml", "--sql")
+    assert (attacked.status, "3 persons or more match" in attacked.out) == (0, True), attacked.err
+    assert "statements for the victims are for a release in a file" in attacked.out
+    page = tmp_path / "report.html"
+    reported = cli("report", HERE, "--schema", "shared", "-o", page)
+    assert (reported.status, "the policy holds" in reported.out) == (0, True), reported.err
+    assert PASSWORD not in attacked.out + reported.out + page.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("change", "failure"),
     [

@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 from support.commands import cli
+from support.linked_hospital import POLICY, fix_levels, make_hospital
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,24 @@ def test_a_changed_release_is_reported_as_not_verified(hospital: Path, tmp_path:
 def test_options_for_one_table_are_refused(hospital: Path, tmp_path: Path) -> None:
     ended = cli("report", hospital / "release.duckdb", "-o", tmp_path / "report.html", "--private")
     assert (ended.status, "--private: is for releases of one table" in ended.err) == (2, True)
+
+
+def test_the_report_of_a_policy_shows_what_it_would_release_and_publishes_nothing(tmp_path: Path) -> None:
+    make_hospital(tmp_path, fix_levels(POLICY) + '\n[catalog]\ndatabase = "private.duckdb"\n')
+    page = tmp_path / "report.html"
+    ended = cli("report", tmp_path / "policy.toml", "-o", page)
+    assert (ended.status, "nothing was published" in ended.out) == (0, True), ended.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hospital.duckdb", "policy.toml", "report.html"]
+    assert "Nothing was published: this is what the policy would release. An attacker who knows" in texts(page)
+    assert "The columns of labs" in texts(page) and "Check it yourself" not in texts(page)
+    refused = cli("report", tmp_path / "policy.toml", "-o", page, "--private")
+    assert (refused.status, "--private: is for a policy of one table" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize("command", [("report", "-o", "page.html"), ("attack",), ("verify",)])
+def test_a_file_has_no_schema(hospital: Path, command: tuple[str, ...]) -> None:
+    ended = cli(*command, hospital / "release.duckdb", "--schema", "shared")
+    assert (ended.status, "--schema: is for a release in PostgreSQL" in ended.err) == (2, True)
 
 
 def test_comments_say_what_each_table_and_column_is(hospital: Path) -> None:
