@@ -24,18 +24,17 @@ from sqlanon.linked.occurrences import (
     pack_codes,
 )
 from sqlanon.linked.records import LinkedTable
+from sqlanon.linked.signatures import SignatureBuilder
 from sqlanon.linked.snapshot import Snapshot
 from sqlanon.policy.linked import Known
-from sqlanon.support.coding import code_column, dense_rank
+from sqlanon.support.coding import code_column
 from sqlanon.support.expressions import (
-    as_column,
     cast,
     col,
     cols,
     drop_table,
     fragment,
     number,
-    subquery,
     template,
     union_all,
 )
@@ -45,6 +44,13 @@ _MOST_COMBINATIONS = 40_000_000
 
 _KNOWN_ROWS = template("""
     SELECT members.person, members.class_id, :known_row AS known_row
+    FROM :rows AS r
+    JOIN :members AS members ON r.person = members.person
+    JOIN :levels AS class_levels ON members.class_id = class_levels.class_id
+""")
+
+_CODE_ROWS = template("""
+    SELECT r.row, r.parent, :code::BIGINT AS code
     FROM :rows AS r
     JOIN :members AS members ON r.person = members.person
     JOIN :levels AS class_levels ON members.class_id = class_levels.class_id
@@ -83,7 +89,7 @@ _NUMBERED_SIGNATURES = template("""
     SELECT
         person,
         class_id,
-        (dense_rank() OVER (ORDER BY class_id, :lists) - 1)::INTEGER AS signature
+        (dense_rank() OVER (ORDER BY :keys) - 1)::INTEGER AS signature
     FROM signatures AS s
 """)
 
@@ -203,9 +209,18 @@ class ClassSnapshot:
 
     def share_signatures(self, target: str, members: exp.Table, levels: exp.Table) -> exp.Table:
         """The persons of a grouping whose signature k persons of their class have; ``class_id`` numbers signatures."""
-        query, lists = self._signatures(members, levels)
-        numbered = self.create("class_signatures", _NUMBERED_SIGNATURES(signatures=query, lists=lists))
+        builder = SignatureBuilder(
+            self.snapshot.records.tables, lambda position: self._code_rows(position, members, levels)
+        )
+        signatures, names = builder.build(members)
+        numbered = self.create("class_signatures", _NUMBERED_SIGNATURES(signatures=signatures, keys=cols(names)))
         return self.create(target, _SHARED_SIGNATURES(numbered=numbered, k=self.k))
+
+    def _code_rows(self, position: int, members: exp.Table, levels: exp.Table) -> exp.Select:
+        """The rows of the persons in a table, with a number for each distinct row of a class."""
+        table = self.snapshot.records.tables[position]
+        code, _ = self._pack(table.attribute_numbers, table, MOST_OCCURRENCES)
+        return _CODE_ROWS(code=code, rows=self.snapshot.released_rows(position), members=members, levels=levels)
 
     # --- Codes
 
@@ -240,53 +255,3 @@ class ClassSnapshot:
         for level in range(self.snapshot.records.attributes[attribute].height):
             code = code.when(number(level), col(code_column(attribute, level), "r"), copy=False)
         return code
-
-    # --- Signatures
-
-    def _signatures(self, members: exp.Table, levels: exp.Table) -> tuple[exp.Select, list[exp.Expr]]:
-        """The signature of each person, and the lists that make it beside the class: by table of direct child rows."""
-        query = template("SELECT owner.person, owner.class_id FROM :members AS owner")(members=members)
-        lists: list[exp.Expr] = []
-        for position, table in enumerate(self.snapshot.records.tables):
-            if table.parent is not None and table.parent.is_person_table:
-                name = f"rows_{position}"
-                query = query.select(as_column(col("signatures", name), name), copy=False)
-                child_signatures = subquery(self._child_signatures(position, members, levels), name)
-                on = col("person", "owner").eq(col("parent", name))
-                query = query.join(child_signatures, on=on, join_type="left", copy=False)
-                lists.append(col(name))
-        return query, lists or [number(0)]
-
-    def _child_signatures(self, position: int, members: exp.Table, levels: exp.Table) -> exp.Select:
-        """By parent row, the sorted signatures of its rows in a table: ``parent`` and ``signatures``."""
-        list_signatures = template(
-            "SELECT parent, list_sort(list(signature)) AS signatures FROM :rows AS rows GROUP BY parent"
-        )
-        return list_signatures(rows=subquery(self._row_signatures(position, members, levels), "rows"))
-
-    def _row_signatures(self, position: int, members: exp.Table, levels: exp.Table) -> exp.Select:
-        """``parent`` and ``signature``: a number for each distinct row of a table with its nested child rows."""
-        tables = self.snapshot.records.tables
-        code, _ = self._pack(tables[position].attribute_numbers, tables[position], MOST_OCCURRENCES)
-        query = template("""
-            SELECT r.row, r.parent, :code::BIGINT AS code
-            FROM :rows AS r
-            JOIN :members AS members ON r.person = members.person
-            JOIN :levels AS class_levels ON members.class_id = class_levels.class_id
-        """)(code=code, rows=self.snapshot.released_rows(position), members=members, levels=levels)
-        children = [i for i, child in enumerate(tables) if child.parent is tables[position]]
-        if not children:
-            return template("SELECT parent, code AS signature FROM :rows AS rows")(rows=query)
-        nested = template("SELECT rows.parent, rows.code FROM :rows AS rows")(rows=query)
-        lists = []
-        for child in children:
-            name = f"rows_{child}"
-            nested = nested.select(as_column(col("signatures", name), name), copy=False)
-            child_signatures = subquery(self._child_signatures(child, members, levels), name)
-            nested = nested.join(
-                child_signatures, on=col("row", "rows").eq(col("parent", name)), join_type="left", copy=False
-            )
-            lists.append(name)
-        rank = dense_rank([col("code", "nested"), *cols(lists, "nested")], "BIGINT")
-        ranked = template("SELECT parent, :rank AS signature FROM :nested AS nested")
-        return ranked(rank=rank, nested=subquery(nested, "nested"))

@@ -26,6 +26,7 @@ from sqlanon.linked.occurrences import (
     pack_codes,
 )
 from sqlanon.linked.records import LinkedRecords, LinkedTable
+from sqlanon.linked.signatures import SignatureBuilder
 from sqlanon.policy.linked import Known
 from sqlanon.support.coding import Levels, code_column, dense_rank, level_leaves
 from sqlanon.support.expressions import (
@@ -356,59 +357,23 @@ class Snapshot:
     def signatures(
         self, units: exp.Table | None = None, persons: exp.Expr | None = None
     ) -> tuple[exp.Select, list[str]]:
-        """The signature of each unit, or of each person of a part, and the columns that make it: the class, and by
-        table of direct child rows their sorted signatures."""
-        names = ["class_id"]
-        query = template("SELECT owner.person, owner.class_id FROM :persons AS owner")(persons=units or persons)
-        if units is not None:
-            query = query.select(col("unit", "owner"), copy=False)
-        for position, table in enumerate(self.records.tables):
-            if table.parent is not None and table.parent.is_person_table:
-                name = f"rows_{position}"
-                on: exp.Expr = col("person", "owner").eq(col("parent", name))
-                if units is not None:
-                    on = exp.And(this=on, expression=col("unit", "owner").eq(col("unit", name)))
-                query = query.select(as_column(col("signatures", name), name), copy=False)
-                child_signatures = subquery(self._child_signatures(position, units, persons), name)
-                query = query.join(child_signatures, on=on, join_type="left", copy=False)
-                names.append(name)
-        return query, names
-
-    def _child_signatures(self, position: int, units: exp.Table | None, persons: exp.Expr | None) -> exp.Select:
-        """By unit and parent row, the sorted signatures of its rows in a table: ``parent`` and ``signatures``."""
-        list_signatures = template(
-            "SELECT :keys, list_sort(list(signature)) AS signatures FROM :rows AS r GROUP BY :keys"
+        """The signature of each unit, or of each person of a part, and the columns that make it."""
+        builder = SignatureBuilder(
+            self.records.tables, lambda position: self._code_rows(position, units, persons), ("unit",) if units else ()
         )
-        return list_signatures(
-            keys=cols(_parent_keys(units)), rows=subquery(self._row_signatures(position, units, persons), "r")
-        )
+        owners = units or persons
+        assert owners is not None
+        return builder.build(owners)
 
-    def _row_signatures(self, position: int, units: exp.Table | None, persons: exp.Expr | None) -> exp.Select:
-        """``parent`` and ``signature``: a number for each distinct row of a table with its nested child rows."""
-        table, keys = self.records.tables[position], _parent_keys(units)
-        code, _ = self.pack(table.attribute_numbers, table.rows, MOST_OCCURRENCES)
-        output = [*cols(keys), col("row"), as_column(cast(code, "BIGINT"), "code")]
-        released = self.released_rows(position, units)
+    def _code_rows(self, position: int, units: exp.Table | None, persons: exp.Expr | None) -> exp.Select:
+        """The rows of units, or of persons, in a table, with a number for each distinct row."""
+        table, rows = self.records.tables[position], self.released_rows(position, units)
         if persons is not None:
             of_persons = template("SELECT r.* FROM :rows AS r SEMI JOIN :persons AS persons USING (person)")
-            released = subquery(of_persons(rows=released, persons=persons), "r")
-        rows = select(output, released)
-        children = [i for i, child in enumerate(self.records.tables) if child.parent is table]
-        if not children:
-            return template("SELECT :keys, code AS signature FROM :rows AS rows")(keys=cols(keys), rows=rows)
-        query = template("SELECT :keys, rows.code FROM :rows AS rows")(keys=cols(keys, "rows"), rows=rows)
-        names = []
-        for child in children:
-            name = f"rows_{child}"
-            on: exp.Expr = col("row", "rows").eq(col("parent", name))
-            if units is not None:
-                on = exp.And(this=on, expression=col("unit", "rows").eq(col("unit", name)))
-            query = query.select(as_column(col("signatures", name), name), copy=False)
-            child_signatures = subquery(self._child_signatures(child, units, persons), name)
-            query = query.join(child_signatures, on=on, join_type="left", copy=False)
-            names.append(name)
-        rank = dense_rank([col("code", "nested"), *cols(names, "nested")], "BIGINT")
-        return select([*cols(keys), as_column(rank, "signature")], subquery(query, "nested"))
+            rows = subquery(of_persons(rows=rows, persons=persons), "r")
+        code, _ = self.pack(table.attribute_numbers, table.rows, MOST_OCCURRENCES)
+        unit = cols(("unit",)) if units else []
+        return select([*unit, col("parent"), col("row"), as_column(cast(code, "BIGINT"), "code")], rows)
 
     def groups(self, persons: exp.Expr | None) -> list[tuple[exp.Query, list[str]]]:
         """The groups of the kept persons of a part: ``person`` and the keys of what they share, and these keys."""
@@ -463,7 +428,3 @@ class Snapshot:
             rows.append(row_total)
             leaves |= {i: float(leaf_sum or 0) for i, leaf_sum in zip(labelled_attributes, sums, strict=True)}
         return rows, leaves
-
-
-def _parent_keys(units: exp.Table | None) -> tuple[str, ...]:
-    return ("parent",) if units is None else ("unit", "parent")
