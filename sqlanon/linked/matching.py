@@ -19,6 +19,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
+from sqlanon.linked.labels import join_labels, label_at_level
 from sqlanon.linked.occurrences import equal_values
 from sqlanon.linked.records import LinkedTable
 from sqlanon.linked.row_texts import TextTable, describe_known_rows, describe_whole_rows, quote_values
@@ -32,12 +33,10 @@ from sqlanon.support.expressions import (
     cols,
     create_table,
     drop_table,
-    null_safe_equal,
     row_count,
     select_star,
     table,
     template,
-    text,
     union_all,
 )
 
@@ -390,13 +389,11 @@ def _match_combinations(size: int, occurrences: exp.Table, targets: exp.Table, m
 
 def source_tables(tables: Sequence[LinkedTable], levels: Levels | None = None) -> list[VisibleTable]:
     """The tables of a source: their values, or their labels at the levels of a release."""
-    return [
-        VisibleTable(
-            bound.name, None if bound.parent is None else tables.index(bound.parent), bound.run.engine,
-            _source_rows(bound, levels),
-        )
-        for bound in tables
-    ]  # fmt: skip
+    visible = []
+    for bound in tables:
+        parent = None if bound.parent is None else tables.index(bound.parent)
+        visible.append(VisibleTable(bound.name, parent, bound.run.engine, _source_rows(bound, levels)))
+    return visible
 
 
 def _source_rows(bound: LinkedTable, levels: Levels | None) -> exp.Select:
@@ -407,15 +404,11 @@ def _source_rows(bound: LinkedTable, levels: Levels | None) -> exp.Select:
     if bound.parent is not None and bound.key:
         query = query.join(bound.numbers.as_("numbers"), on=bound.same_key("child", "numbers"), copy=False)
     query = query.select(as_column(row_key, "row_key"), as_column(parent_key, "parent_key"), copy=False)
+    if levels is not None:
+        query = join_labels(query, bound, lambda attribute: (levels[attribute],))
     for i, column in enumerate(bound.columns.generalized):
         value: exp.Expr = col(column, "child")
         if levels is not None:
-            attribute, level = bound.attributes[i], levels[bound.attribute_numbers[i]]
-            if level == attribute.height and level >= attribute.lowest_labelled:
-                value = text(bound.hierarchies[i].top or "")
-            elif attribute.has_inner_labels(level):
-                on = null_safe_equal(value, col("value", f"coded_{i}"), attribute.nullable)
-                query = query.join(attribute.table.as_(f"coded_{i}"), on=on, copy=False)
-                value = col(f"label_{level}", f"coded_{i}")
+            value = label_at_level(bound, i, levels[bound.attribute_numbers[i]])
         query = query.select(as_column(value, f"value_{i}"), copy=False)
     return query

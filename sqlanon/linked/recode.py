@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlanon.linked.labels import join_labels, label_at_level
 from sqlanon.linked.records import LinkedRecords, LinkedTable
 from sqlanon.linked.snapshot import Snapshot
 from sqlanon.release.manifest import ReleasedColumn
@@ -20,11 +21,9 @@ from sqlanon.support.expressions import (
     col,
     create_table_with_columns,
     drop_table,
-    null_safe_equal,
     number,
     subquery,
     template,
-    text,
 )
 
 
@@ -127,10 +126,7 @@ class LinkedRecoding:
         if table.key:
             query = query.join(surrogate_table(table).as_("new_key"), on=_same("row", "numbers", "new_key"), copy=False)
             order = [col("surrogate", "new_key")]
-        for i, attribute in enumerate(table.attributes):
-            if any(map(attribute.has_inner_labels, self._used_levels(table.attribute_numbers[i]))):
-                on = null_safe_equal(col(attribute.column, "child"), col("value", f"coded_{i}"), attribute.nullable)
-                query = query.join(attribute.table.as_(f"coded_{i}"), on=on, copy=False)
+        query = join_labels(query, table, self._used_levels)
         output = [as_column(self._value(table, column.name), column.name) for column in self.columns(table)]
         return query.select(*output, copy=False).order_by(*order, copy=False)
 
@@ -144,20 +140,11 @@ class LinkedRecoding:
         i = table.columns.generalized.index(column)
         first_level, *other_levels = levels = self._used_levels(table.attribute_numbers[i])
         if not other_levels:
-            return self._label(table, i, first_level)
+            return label_at_level(table, i, first_level)
         label = exp.Case(this=col(f"level_{table.attribute_numbers[i]}", "class_levels"))
         for level in levels:
-            label = label.when(number(level), cast(self._label(table, i, level), "VARCHAR"), copy=False)
+            label = label.when(number(level), cast(label_at_level(table, i, level), "VARCHAR"), copy=False)
         return label
-
-    def _label(self, table: LinkedTable, i: int, level: int) -> exp.Expr:
-        """The label of a quasi-identifier of a table at a level."""
-        attribute = table.attributes[i]
-        if level < attribute.lowest_labelled:
-            return col(attribute.column, "child")
-        if level == attribute.height:
-            return text(table.hierarchies[i].top or "")
-        return col(f"label_{level}", f"coded_{i}")
 
 
 @dataclass(frozen=True)
