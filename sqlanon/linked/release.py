@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -19,7 +19,7 @@ from sqlanon.linked.ledger import LinkedLedger
 from sqlanon.linked.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.recode import LinkedRecoding
 from sqlanon.linked.records import LinkedRecords
-from sqlanon.linked.targets.base import LinkedLocation, target_for, verify_tables
+from sqlanon.linked.targets.base import LinkedLocation, open_engine, target_for, verify_tables
 from sqlanon.linked.verification import LinkedVerification, count_rows, digest_persons, smallest_group
 from sqlanon.places.addresses import format_location
 from sqlanon.policy.sections import STORAGE_VERSION
@@ -28,8 +28,7 @@ from sqlanon.release.contents import ATTACHED
 from sqlanon.release.manifest import utc_now, version_name
 from sqlanon.support.expressions import table
 from sqlanon.support.names import STAGED
-from sqlanon.support.resources import LINKED_MACROS, __version__, macro_scripts
-from sqlanon.support.workdir import spill_directory
+from sqlanon.support.resources import __version__
 
 
 @dataclass(frozen=True)
@@ -147,8 +146,7 @@ def _write_rows(recoding: LinkedRecoding, file: Path, version: int) -> list[dict
 @contextmanager
 def _open_written(file: Path, limits: Limits) -> Iterator[DuckDBEngine]:
     """Attach the file with the written rows to an engine of its own."""
-    with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
-        engine.script(*macro_scripts(LINKED_MACROS))
+    with open_engine(limits) as (engine, _):
         engine.attach(file, ATTACHED, read_write=True)
         yield engine
         engine.detach(ATTACHED)

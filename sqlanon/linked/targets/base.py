@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
@@ -14,15 +14,18 @@ import duckdb
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.errors import BrokenReleaseError, ReleaseError
+from sqlanon.errors import BrokenReleaseError, DiskError, ReleaseError
 from sqlanon.linked.manifest import LinkedManifest
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.verification import LinkedVerification, check_rows
 from sqlanon.linked.views import KNOWN_ROWS, WHOLE_ROWS
-from sqlanon.places.addresses import format_location
+from sqlanon.places.addresses import database_path_flaw, format_location
 from sqlanon.policy.checks import is_same_file
+from sqlanon.publish.targets.file.target import identify_file
 from sqlanon.publish.targets.kinds import KINDS
 from sqlanon.support.checks import Check
+from sqlanon.support.resources import LINKED_MACROS, macro_scripts
+from sqlanon.support.workdir import describe_disk_error, private_directory, spill_directory
 
 
 @dataclass(frozen=True)
@@ -104,19 +107,24 @@ def find_location(release: Any, schema: str | None = None) -> LinkedLocation | N
     return location
 
 
-def refuse_private_files(path: Path, records: LinkedRecords) -> None:
-    """Refuse a file or folder that is, or contains, the source or the catalog."""
-    files = [file for linked in records.tables for file in (*linked.run.source.files, *linked.run.engine.files())]
-    if records.policy.catalog is not None:
-        files.append(records.policy.catalog.database)
-    if any(is_same_file(path, file) or path in file.resolve().parents for file in files):
-        raise ReleaseError(f"{path} is or contains the source or the catalog: choose another location")
+# --- What targets share: reading
 
 
-def refuse_other_tables(path: Path, names: Sequence[str], records: LinkedRecords) -> None:
-    """Refuse to replace a release of other tables."""
-    if list(names) != [linked.name for linked in records.tables]:
-        raise ReleaseError(f"{format_location(path)} is a release of other tables: choose another name, or remove it")
+@contextmanager
+def open_engine(limits: Limits = NO_LIMITS) -> Iterator[tuple[DuckDBEngine, Path]]:
+    """An engine of its own with the macros of a release, and the folder of its temporary files."""
+    with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
+        engine.script(*macro_scripts(LINKED_MACROS))
+        yield engine, spill
+
+
+@contextmanager
+def translate_manifest_errors(path: Path | str) -> Iterator[None]:
+    """Turn the errors of a manifest that cannot be read into errors of sqlanon."""
+    try:
+        yield
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError, duckdb.Error) as error:
+        raise BrokenReleaseError(f"{path} was a release of linked tables; its manifest is broken: {error}") from error
 
 
 @contextmanager
@@ -147,3 +155,78 @@ def verify_open(path: Path, tables: OpenTables) -> LinkedVerification:
         with translate_read_errors(path):
             checks = (*checks, *check_rows(tables.engine, tables.manifest))
     return LinkedVerification(path, tables.manifest, checks)
+
+
+# --- What files and folders share: writing
+
+
+PATH_ADVICE = "choose another name, or remove it"
+
+
+@dataclass(frozen=True)
+class StagingPlace:
+    """A private folder beside the path of a release, with the release that is replaced, if there is one."""
+
+    path: Path
+    directory: Path
+    replaced: tuple[int, ...] | None
+    """The identity of the replaced file or folder."""
+    replaced_manifest: LinkedManifest | None
+
+    @property
+    def version(self) -> int:
+        """The number of the new release."""
+        return 1 if self.replaced_manifest is None else self.replaced_manifest.version + 1
+
+    def refuse_other_release(self) -> None:
+        """Refuse to replace what another run has written meanwhile."""
+        if identify_file(self.path) != self.replaced:
+            raise ReleaseError(f"{self.path} was replaced by another run: publish again")
+
+
+@contextmanager
+def stage_beside(
+    path: Path, read_manifest: Callable[[], LinkedManifest], records: LinkedRecords
+) -> Iterator[StagingPlace]:
+    """Make a private folder beside a path, unless something else than a release of the same tables is there."""
+    replaced = identify_file(path)
+    replaced_manifest = None if replaced is None else _read_replaced(path, read_manifest, records)
+    with (
+        _staging_errors(path, replaced is not None),
+        private_directory(path.parent, f".{path.name}.sqlanon-") as directory,
+    ):
+        yield StagingPlace(path, directory, replaced, replaced_manifest)
+
+
+def _read_replaced(path: Path, read_manifest: Callable[[], LinkedManifest], records: LinkedRecords) -> LinkedManifest:
+    try:
+        manifest = read_manifest()
+    except ReleaseError as error:
+        raise ReleaseError(f"{path} exists and is not a release of linked tables: {PATH_ADVICE}") from error
+    if [claims.name for claims in manifest.tables] != [linked.name for linked in records.tables]:
+        raise ReleaseError(f"{format_location(path)} is a release of other tables: {PATH_ADVICE}")
+    return manifest
+
+
+@contextmanager
+def _staging_errors(path: Path, is_replaced: bool) -> Iterator[None]:
+    """Name the place in errors of the disk, and say what happened to the release that was there."""
+    try:
+        yield
+    except (OSError, DiskError) as error:
+        problem = error if isinstance(error, DiskError) else describe_disk_error(error) or error.strerror or error
+        state = "the existing release is unchanged" if is_replaced else "nothing was published"
+        raise ReleaseError(f"{path} cannot be written: {problem}; {state}") from error
+
+
+def refuse_unusable_path(path: Path, name: str | PathLike[str], records: LinkedRecords) -> None:
+    """Refuse a file or folder, which the user calls ``name``, that cannot be made or would replace private files."""
+    if reason := database_path_flaw(path):
+        raise ReleaseError(f"{name} {reason}")
+    if not path.parent.is_dir():
+        raise ReleaseError(f"folder {path.parent} does not exist: create it first")
+    files = [file for linked in records.tables for file in (*linked.run.source.files, *linked.run.engine.files())]
+    if records.policy.catalog is not None:
+        files.append(records.policy.catalog.database)
+    if any(is_same_file(path, file) or path in file.resolve().parents for file in files):
+        raise ReleaseError(f"{path} is or contains the source or the catalog: choose another location")

@@ -13,16 +13,24 @@ import duckdb
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.errors import BrokenReleaseError, DiskError, ReleaseError
+from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.linked.manifest import LINKED_FORMAT, LinkedManifest
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.sentences import expected_comments, release_comments
-from sqlanon.linked.targets.base import OpenTables, refuse_other_tables, refuse_private_files, verify_tables
+from sqlanon.linked.targets.base import (
+    OpenTables,
+    StagingPlace,
+    open_engine,
+    refuse_unusable_path,
+    stage_beside,
+    translate_manifest_errors,
+    verify_tables,
+)
 from sqlanon.linked.verification import LinkedVerification
 from sqlanon.linked.views import KNOWN_ROWS, WHOLE_ROWS, release_views
-from sqlanon.places.addresses import database_path_flaw, release_file_flaw
+from sqlanon.places.addresses import release_file_flaw
 from sqlanon.policy.sections import STORAGE_VERSION
-from sqlanon.publish.targets.file.target import STAGED_FILE, identify_file, swap_in
+from sqlanon.publish.targets.file.target import STAGED_FILE, swap_in
 from sqlanon.release import macro_library
 from sqlanon.release.contents import (
     ATTACHED,
@@ -50,7 +58,7 @@ from sqlanon.support.expressions import (
     table,
 )
 from sqlanon.support.resources import LINKED_MACROS, macro_scripts, read_sql_file
-from sqlanon.support.workdir import describe_disk_error, private_directory, spill_directory
+from sqlanon.support.workdir import spill_directory
 
 
 @dataclass(frozen=True)
@@ -67,46 +75,30 @@ class FileTarget:
     @contextmanager
     def stage(self, records: LinkedRecords) -> Iterator[StagedFile]:
         """Write beside the file, in a private folder."""
-        path, replaced = self.path, identify_file(self.path)
-        version = 1 + (self._read_version(records) if replaced is not None else 0)
-        with (
-            staging_errors(path, replaced is not None),
-            private_directory(path.parent, f".{path.name}.sqlanon-") as directory,
-        ):
-            yield StagedFile(self, directory / STAGED_FILE, version, replaced, records.limits)
+        with stage_beside(self.path, self._read_manifest, records) as place:
+            yield StagedFile(place, records.limits)
 
-    def _read_version(self, records: LinkedRecords) -> int:
-        """The version of the release that is replaced; refuse any file but a release of the same tables."""
-        try:
-            with _open_file(self.path) as (_, manifest, _):
-                names = [claims.name for claims in manifest.tables]
-        except ReleaseError as error:
-            advice = "choose another name, or remove it"
-            raise ReleaseError(f"{self.path} exists and is not a release of linked tables: {advice}") from error
-        refuse_other_tables(self.path, names, records)
-        return manifest.version
-
-
-@contextmanager
-def staging_errors(path: Path, is_replaced: bool) -> Iterator[None]:
-    """Name the place in errors of the disk, and say what happened to the release that was there."""
-    try:
-        yield
-    except (OSError, DiskError) as error:
-        problem = error if isinstance(error, DiskError) else describe_disk_error(error) or error.strerror or error
-        state = "the existing release is unchanged" if is_replaced else "nothing was published"
-        raise ReleaseError(f"{path} cannot be written: {problem}; {state}") from error
+    def _read_manifest(self) -> LinkedManifest:
+        with _open_file(self.path) as (_, manifest, _):
+            return manifest
 
 
 @dataclass(frozen=True)
 class StagedFile:
     """A DuckDB file in a private folder."""
 
-    target: FileTarget
-    file: Path
-    version: int
-    replaced: tuple[int, ...] | None
+    place: StagingPlace
     limits: Limits
+
+    @property
+    def file(self) -> Path:
+        """The file before it is renamed."""
+        return self.place.directory / STAGED_FILE
+
+    @property
+    def version(self) -> int:
+        """The number of the release at its path."""
+        return self.place.version
 
     def write(self, engine: DuckDBEngine, manifest: LinkedManifest) -> None:
         """Add the manifest, the views and the macros to the file."""
@@ -132,10 +124,8 @@ class StagedFile:
 
     def commit(self) -> None:
         """Rename the file to its path."""
-        path = self.target.path
-        if identify_file(path) != self.replaced:
-            raise ReleaseError(f"{path} was replaced by another run: publish again")
-        swap_in(self.file, path)
+        self.place.refuse_other_release()
+        swap_in(self.file, self.place.path)
 
 
 def target_for(records: LinkedRecords, target: str | PathLike[str] | None) -> FileTarget:
@@ -145,16 +135,14 @@ def target_for(records: LinkedRecords, target: str | PathLike[str] | None) -> Fi
     if chosen is None:
         raise ReleaseError('no target is given: publish("release.duckdb"), or [release] database = ... in the policy')
     path = Path(chosen).resolve()
-    if reason := release_file_flaw(Path(chosen)) or database_path_flaw(path):
+    if reason := release_file_flaw(Path(chosen)):
         raise ReleaseError(f"{chosen} {reason}")
     if path.suffix.lower() == ".parquet":
         raise ReleaseError(
             f"{chosen}: several tables are released in a DuckDB file, whose name ends in .duckdb, or in a folder of "
             "Parquet files, whose name has no ending"
         )
-    if not path.parent.is_dir():
-        raise ReleaseError(f"folder {path.parent} does not exist: create it first")
-    refuse_private_files(path, records)
+    refuse_unusable_path(path, chosen, records)
     return FileTarget(path)
 
 
@@ -208,8 +196,7 @@ def _open_file(path: Path, limits: Limits = NO_LIMITS) -> Iterator[tuple[DuckDBE
         raise ReleaseError(f"release {path} does not exist")
     if (log := path.with_name(f"{path.name}.wal")).exists():
         raise BrokenReleaseError(f"{log} is beside the release, with changes that are not in it: remove it")
-    with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
-        engine.script(*macro_scripts(LINKED_MACROS))
+    with open_engine(limits) as (engine, spill):
         scratch = spill / "scratch"
         scratch.mkdir()
         try:
@@ -223,7 +210,7 @@ def _open_file(path: Path, limits: Limits = NO_LIMITS) -> Iterator[tuple[DuckDBE
             ) from error
         if _MANIFEST.isdisjoint(objects):
             raise ReleaseError(f"{path} is not a release of linked tables")
-        try:
+        with translate_manifest_errors(path):
             if not is_plain_table(engine, "sqlanon", "linked_manifest"):
                 raise ValueError("it is not a plain table any more")
             source = table("linked_manifest", "sqlanon", ATTACHED)
@@ -232,10 +219,6 @@ def _open_file(path: Path, limits: Limits = NO_LIMITS) -> Iterator[tuple[DuckDBE
             if len(rows) != 1:
                 raise ValueError(f"it has {len(rows)} rows")
             manifest = LinkedManifest.from_row(dict(zip(names, rows[0], strict=True)))
-        except (AttributeError, KeyError, TypeError, ValueError, duckdb.Error) as error:
-            raise BrokenReleaseError(
-                f"{path} was a release of linked tables; its manifest is broken: {error}"
-            ) from error
         yield engine, manifest, scratch
 
 

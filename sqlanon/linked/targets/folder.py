@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -21,23 +21,24 @@ from sqlanon.linked.manifest import LinkedManifest
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.released_numbers import released_table
 from sqlanon.linked.targets.base import (
+    PATH_ADVICE,
     OpenTables,
-    refuse_other_tables,
-    refuse_private_files,
+    StagingPlace,
+    open_engine,
+    refuse_unusable_path,
+    stage_beside,
+    translate_manifest_errors,
     translate_read_errors,
     verify_tables,
 )
-from sqlanon.linked.targets.file import staging_errors
 from sqlanon.linked.verification import LinkedVerification
-from sqlanon.places.addresses import database_path_flaw
-from sqlanon.publish.targets.file.target import STAGED_FILE, identify_file, refuse_types, write_parquet
+from sqlanon.publish.targets.file.target import STAGED_FILE, refuse_types, write_parquet
 from sqlanon.release.contents import ATTACHED
 from sqlanon.release.manifest import types_in
 from sqlanon.release.parquet import Layout, check_parquet, read_layout
 from sqlanon.support.checks import Check, check_faults
 from sqlanon.support.expressions import create_view, read_parquet, select_star
-from sqlanon.support.resources import LINKED_MACROS, macro_scripts
-from sqlanon.support.workdir import new_file_mode, private_directory, spill_directory
+from sqlanon.support.workdir import new_file_mode
 
 _SUFFIX = ".parquet"
 _LONGEST_NAME = 200
@@ -59,14 +60,12 @@ class FolderTarget:
     def stage(self, records: LinkedRecords) -> Iterator[StagedFolder]:
         """Write beside the folder, in a private one."""
         self._recover()
-        path, replaced = self.path, identify_file(self.path)
-        version = 1 + (self._read_version(records) if replaced is not None else 0)
-        with (
-            staging_errors(path, replaced is not None),
-            private_directory(path.parent, f".{path.name}.sqlanon-") as directory,
-        ):
-            (directory / "tables").mkdir()
-            yield StagedFolder(self, directory, version, replaced, records.limits)
+        with stage_beside(self.path, self._read_manifest, records) as place:
+            if place.replaced_manifest is not None:
+                self._refuse_additions(place.replaced_manifest)
+            staged = StagedFolder(place, self.replaced_path, records.limits)
+            staged.tables.mkdir()
+            yield staged
 
     @property
     def replaced_path(self) -> Path:
@@ -84,27 +83,21 @@ class FolderTarget:
         else:  # killed once the new release was in place
             shutil.rmtree(self.replaced_path)
 
-    def _read_version(self, records: LinkedRecords) -> int:
-        """The version of the release that is replaced; refuse any folder but a release of the same tables."""
-        advice = "choose another name, or remove it"
-        try:
-            manifest, _ = _read_folder(self.path)
-        except ReleaseError as error:
-            raise ReleaseError(f"{self.path} exists and is not a release of linked tables: {advice}") from error
-        refuse_other_tables(self.path, [claims.name for claims in manifest.tables], records)
+    def _read_manifest(self) -> LinkedManifest:
+        return _read_folder(self.path)[0]
+
+    def _refuse_additions(self, manifest: LinkedManifest) -> None:
+        """Refuse to replace a release with other files: they would be lost."""
         if faults := list(_find_other_files(self.path, manifest)):
-            raise ReleaseError(f"the release {self.path} has additions: {'; '.join(faults)}; {advice}")
-        return manifest.version
+            raise ReleaseError(f"the release {self.path} has additions: {'; '.join(faults)}; {PATH_ADVICE}")
 
 
 @dataclass(frozen=True)
 class StagedFolder:
     """A folder of Parquet files in a private folder, beside the file that has their rows."""
 
-    target: FolderTarget
-    directory: Path
-    version: int
-    replaced: tuple[int, ...] | None
+    place: StagingPlace
+    replaced_path: Path
     limits: Limits
 
     sha256: ClassVar[None] = None
@@ -112,39 +105,44 @@ class StagedFolder:
     @property
     def file(self) -> Path:
         """The DuckDB file of the rows; it is not part of the release."""
-        return self.directory / STAGED_FILE
+        return self.place.directory / STAGED_FILE
 
     @property
-    def _tables(self) -> Path:
-        return self.directory / "tables"
+    def tables(self) -> Path:
+        """The folder before it is renamed."""
+        return self.place.directory / "tables"
+
+    @property
+    def version(self) -> int:
+        """The number of the release at its path."""
+        return self.place.version
 
     def write(self, engine: DuckDBEngine, manifest: LinkedManifest) -> None:
         """Write the Parquet file of each table, with the manifest."""
         for claims in manifest.tables:
             refuse_types(types_in(claims.columns), None)
-            rows, file = released_table(manifest, claims), self._tables / f"{claims.name}{_SUFFIX}"
+            rows, file = released_table(manifest, claims), self.tables / f"{claims.name}{_SUFFIX}"
             write_parquet(engine, rows, manifest.to_json(), file)
 
     def verify(self) -> LinkedVerification:
         """Verify the folder before it is renamed."""
-        return verify_tables(FolderLocation(self._tables), self.limits)
+        return verify_tables(FolderLocation(self.tables), self.limits)
 
     def commit(self) -> None:
         """Rename the folder to its path."""
-        path, moved = self.target.path, self.target.replaced_path
-        for file in self._tables.iterdir():
+        path, moved = self.place.path, self.replaced_path
+        for file in self.tables.iterdir():
             file.chmod(new_file_mode())
-        self._tables.chmod(new_file_mode() | (new_file_mode() & 0o444) >> 2)  # who may read may also list
-        if identify_file(path) != self.replaced:
-            raise ReleaseError(f"{path} was replaced by another run: publish again")
-        if self.replaced is None:
-            self._tables.rename(path)
+        self.tables.chmod(new_file_mode() | (new_file_mode() & 0o444) >> 2)  # who may read may also list
+        self.place.refuse_other_release()
+        if self.place.replaced is None:
+            self.tables.rename(path)
             return
         with suppress(OSError):  # the owner may differ
-            shutil.copymode(path, self._tables)
+            shutil.copymode(path, self.tables)
         path.rename(moved)
         try:
-            self._tables.rename(path)
+            self.tables.rename(path)
         except BaseException:
             moved.rename(path)
             raise
@@ -159,17 +157,13 @@ def target_for(records: LinkedRecords, target: str | PathLike[str] | None) -> Fo
     path = Path(chosen).resolve()
     if path.exists() and not path.is_dir():
         raise ReleaseError(f"{chosen} is a file: name a folder that is not there yet, or a release to replace")
-    if reason := database_path_flaw(path):
-        raise ReleaseError(f"{chosen} {reason}")
-    if not path.parent.is_dir():
-        raise ReleaseError(f"folder {path.parent} does not exist: create it first")
+    refuse_unusable_path(path, chosen, records)
     for name in (linked.name for linked in records.tables):
         if "/" in name or "\\" in name or name.startswith(".") or len(name.encode()) > _LONGEST_NAME:
             raise ReleaseError(
                 f"table {name!r} cannot name a file of the folder {path}: give it another name in the policy, with "
                 "table = ... for the source"
             )
-    refuse_private_files(path, records)
     return FolderTarget(path)
 
 
@@ -188,8 +182,7 @@ class FolderLocation:
     def open(self, limits: Limits = NO_LIMITS) -> Iterator[OpenTables]:
         """Open the files, and check everything in them but the rows."""
         manifest, layouts = _read_folder(self.path)
-        with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
-            engine.script(*macro_scripts(LINKED_MACROS))
+        with open_engine(limits) as (engine, _):
             engine.attach(":memory:", ATTACHED)
             checks = [_check_files(self.path, manifest, layouts)]
             if checks[0].passed:
@@ -228,10 +221,8 @@ def _read_folder(path: Path) -> tuple[LinkedManifest, Mapping[str, Layout]]:
     texts = [text for layout in layouts.values() for text in layout.manifests]
     if not texts:
         raise ReleaseError(f"{path} is not a release of linked tables: no file in it has a manifest")
-    try:
+    with translate_manifest_errors(path):
         return LinkedManifest.from_json(texts[0].decode()), layouts
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise BrokenReleaseError(f"{path} was a release of linked tables; its manifest is broken: {error}") from error
 
 
 def _find_other_files(path: Path, manifest: LinkedManifest) -> Iterator[str]:

@@ -26,7 +26,7 @@ from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.linked.manifest import LINKED_FORMAT, LinkedManifest, TableClaims
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.released_numbers import released_table
-from sqlanon.linked.targets.base import OpenTables, verify_open
+from sqlanon.linked.targets.base import OpenTables, open_engine, translate_manifest_errors, verify_open
 from sqlanon.linked.verification import LinkedVerification
 from sqlanon.places.addresses import (
     MANIFEST,
@@ -51,7 +51,6 @@ from sqlanon.release.manifest import ReleasedColumn, types_in
 from sqlanon.release.metadata import column_list
 from sqlanon.support.checks import Check, check_faults
 from sqlanon.support.expressions import drop_table, quote_name, select_star
-from sqlanon.support.resources import LINKED_MACROS, macro_scripts
 from sqlanon.support.workdir import spill_directory
 
 _SECTION = "release.postgres"
@@ -103,7 +102,7 @@ class SchemaLocation:
     @contextmanager
     def open(self, limits: Limits = NO_LIMITS) -> Iterator[OpenTables]:
         """Lock the release, check it against the catalog, and copy its rows to an engine of its own."""
-        with _open_engine(limits) as engine:
+        with _open_rows(limits) as engine:
             names = self._read_names()
             locations = [self.table(name) for name in names]
             with locations[0].opened_server() as server, lock_relations(server, locations) as relations:
@@ -138,9 +137,8 @@ def _is_linked(text: str) -> bool:
 
 
 @contextmanager
-def _open_engine(limits: Limits) -> Iterator[DuckDBEngine]:
-    with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
-        engine.script(*macro_scripts(LINKED_MACROS))
+def _open_rows(limits: Limits) -> Iterator[DuckDBEngine]:
+    with open_engine(limits) as (engine, spill):
         engine.attach(spill / "rows.duckdb", ATTACHED, read_write=True)
         yield engine
         engine.detach(ATTACHED)
@@ -154,10 +152,8 @@ def _read_manifest(
     rows = read_manifest_rows(server, locations[0], relations[0])
     if not rows:
         raise BrokenReleaseError(f"{path} was replaced while it was read: repeat the command")
-    try:
+    with translate_manifest_errors(path):
         return LinkedManifest.from_json(rows[0][1])
-    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise BrokenReleaseError(f"{path} was a release of linked tables; its manifest is broken: {error}") from error
 
 
 def _copy_tables(
@@ -278,7 +274,7 @@ class StagedSchema:
 
     def verify(self) -> LinkedVerification:
         """Verify the written tables, in the transaction."""
-        with _open_engine(self.limits) as engine:
+        with _open_rows(self.limits) as engine:
             relations = {name: Relations.by_name(self.server, self.location.table(name)) for name in self.replaced}
             locations = [self.location.table(name) for name in self.replaced]
             manifest = _read_manifest(self.server, locations, list(relations.values()))
