@@ -168,6 +168,9 @@ class TableSection(SparseSection):
                 yield ("attributes", name, "noise"), "is not supported with several tables: give a hierarchy"
             if attribute.on_unknown == "suppress":
                 yield ("attributes", name, "on_unknown"), "is not supported with several tables: complete the hierarchy"
+            if attribute.identification != "identifying":
+                message = "is for a strategy that is not supported with several tables: leave it out"
+                yield ("attributes", name, "identification"), message
 
     @property
     def is_key_partly_reference(self) -> bool:
@@ -268,9 +271,14 @@ class LinkedSearch(SparseSection):
     max_checks: Count | None = policy_key("stop after checking this number of generalizations", example=5000)
 
     def _flaws(self) -> Iterator[Flaw]:
-        if STRATEGIES[self.strategy].traits.is_local and self.strategy != "mondrian":
+        if self.strategy not in linked_strategies():
             message = f"{self.strategy!r} is not supported with several tables"
             yield ("strategy",), f'{message}: use "mondrian" for local recoding, or "optimal" for the full domain'
+
+
+def linked_strategies() -> tuple[str, ...]:
+    """The strategies that anonymize several tables."""
+    return tuple(name for name, entry in STRATEGIES.items() if not entry.traits.is_local or name == "mondrian")
 
 
 class LinkedRelease(SparseSection):
@@ -571,6 +579,28 @@ def _check_requirements(
         if STRATEGIES[search.strategy].traits.is_local:
             message = f"{search.strategy!r} is not supported with privacy.{key}, which it does not test"
             yield Problem("search.strategy", f'{message}: use "optimal"')
+
+
+def unsupported_requirement_keys() -> dict[str, frozenset[str] | None]:
+    """By requirement, the keys that make it depend on more than a group; None if it always does."""
+    keys: dict[str, frozenset[str] | None] = {}
+    for name, type_ in _group_requirement_types().items():
+        fields: Mapping[str, FieldInfo] = getattr(type_, "model_fields", {})
+        examples = {key: field.examples[0] for key, field in fields.items() if field.examples}
+        required = {key: example for key, example in examples.items() if fields[key].is_required()}
+
+        def is_supported(
+            *optional: str, type_: Any = type_, required: Any = required, examples: Any = examples
+        ) -> bool:
+            try:
+                requirement = type_.model_validate({**required, **{key: examples[key] for key in optional}})
+            except ValueError:  # the key needs others
+                return True
+            return not _depends_on_source(requirement)
+
+        optional_keys = frozenset(key for key in examples if key not in required and not is_supported(key))
+        keys[name] = optional_keys if is_supported() else None
+    return keys
 
 
 def _depends_on_source(requirement: Requirement) -> bool:

@@ -61,8 +61,8 @@ _DATA_SUFFIXES = (
 def several_tables_error() -> PolicyError:
     """The error for a policy of several tables where one of one table is read."""
     message = (
-        "this is a policy of several tables: `sqlanon anonymize`, `plan`, `risk`, `attack`, `report` and `verify` read it, and "
-        "in Python LinkedPolicy; here a policy of one table is read, with [source] table and [attributes]"
+        "this is a policy of several tables: `sqlanon anonymize`, `plan`, `risk`, `attack`, `report` and `verify` read "
+        "it, and in Python LinkedPolicy; here a policy of one table is read, with [source] table and [attributes]"
     )
     return PolicyError([Problem("table", message)])
 

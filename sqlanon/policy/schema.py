@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from sqlanon.policy.linked import LinkedPolicy
+from sqlanon.policy.linked import LinkedPolicy, linked_strategies, unsupported_requirement_keys
 from sqlanon.policy.models import Policy
 from sqlanon.policy.rules import MOST_DAYS, DatesRule
 
@@ -28,8 +28,12 @@ def editor_schema() -> dict[str, Any]:
         "description": "the tables; exactly one has person",
         "minItems": 1,
     }
-    for unsupported in ("noise", "on_unknown"):
+    for unsupported in ("noise", "on_unknown", "identification"):
         del definitions["LinkedAttribute"]["properties"][unsupported]
+    definitions["LinkedSearch"]["properties"]["strategy"]["enum"] = list(linked_strategies())
+    definitions["TableSection"]["oneOf"] = [{"required": ["person"]}, {"required": ["references"]}]
+    definitions["LinkedRelease"]["dependentRequired"] = {"postgres": ["schema_name"], "schema_name": ["postgres"]}
+    _remove_unsupported_requirements(definitions)
     _add_date_shifts(definitions)
     one, several = ({"$ref": f"#/$defs/{name}"} for name in (POLICY, LINKED_POLICY))
     return {
@@ -43,6 +47,21 @@ def editor_schema() -> dict[str, Any]:
     }
 
 
+def _remove_unsupported_requirements(definitions: dict[str, Any]) -> None:
+    """Remove the requirements, and the keys of others, that compare with more than a group of persons."""
+    privacy = definitions["LinkedPrivacy"]["properties"]
+    for requirement, keys in unsupported_requirement_keys().items():
+        name = privacy[requirement]["anyOf"][0]["$ref"].rpartition("/")[2]
+        if keys is None:
+            del privacy[requirement]
+        elif keys:
+            linked = copy.deepcopy(definitions[name])
+            for key in keys:
+                del linked["properties"][key]
+            definitions[f"Linked{name}"] = linked
+            privacy[requirement] = _replace_reference(privacy[requirement], name)
+
+
 def _add_date_shifts(definitions: dict[str, Any]) -> None:
     """Add the rule for dates of several tables, which can be moved, too."""
     rule, field = copy.deepcopy(definitions["DatesRule"]), DatesRule.model_fields["shift"]
@@ -53,15 +72,16 @@ def _add_date_shifts(definitions: dict[str, Any]) -> None:
     only_shift = {"type": "object", "properties": {"shift": days}, "required": ["shift"], "additionalProperties": False}
     rule["properties"] |= {"dates": {"anyOf": [levels, only_shift], **dates}, "shift": shift}
     definitions["LinkedDatesRule"] = rule
-    definitions["LinkedAttribute"] = _replace_rule(definitions["LinkedAttribute"])
+    definitions["LinkedAttribute"] = _replace_reference(definitions["LinkedAttribute"], "DatesRule")
 
 
-def _replace_rule(node: Any) -> Any:
+def _replace_reference(node: Any, name: str) -> Any:
+    """Refer to the definition for several tables in place of the one with this name."""
     if isinstance(node, list):
-        return [_replace_rule(item) for item in node]
+        return [_replace_reference(item, name) for item in node]
     if isinstance(node, dict):
-        return {key: _replace_rule(value) for key, value in node.items()}
-    return "#/$defs/LinkedDatesRule" if node == "#/$defs/DatesRule" else node
+        return {key: _replace_reference(value, name) for key, value in node.items()}
+    return f"#/$defs/Linked{name}" if node == f"#/$defs/{name}" else node
 
 
 def _without_null(node: Any, names: bool = False) -> Any:

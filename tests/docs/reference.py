@@ -64,6 +64,7 @@ LINKED = {
     "LinkedDatesRule": "Hierarchy rule of several tables: dates",
     "LinkedPrivacy": "[privacy] with several tables",
     "Confidence": "[[privacy.confidence]] with several tables",
+    "LinkedLDiversity": "[[privacy.l_diversity]] with several tables",
     "LinkedSearch": "[search] with several tables",
     "LinkedRelease": "[release] with several tables",
 }

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 import reference
 
+from sqlanon.errors import PolicyError
+from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.models import parse_toml
 from sqlanon.policy.schema import LINKED_POLICY as LINKED_POLICY_NAME
 from sqlanon.policy.schema import POLICY, editor_schema
+from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.support.resources import POLICY_SCHEMA
 from support.commands import cli
 from support.linked_hospital import POLICY as LINKED_POLICY
@@ -86,6 +89,43 @@ def test_the_schema_reads_policies_of_one_table_and_of_several() -> None:
     moved = {"admitted": {"role": "quasi", "hierarchy": {"dates": {"shift": 30}}}}
     assert schema.accepts({**linked, "table": [linked["table"][0], {**visits, "attributes": moved}]})
     assert not schema.accepts({**one, "attributes": moved})
+
+
+PERSONS = tomllib.loads(LINKED_POLICY)["table"][0]
+ZIP = PERSONS["attributes"]["zip"]
+LINKED_EXAMPLES = {
+    "l_diversity": {"attribute": "name", "kind": "distinct", "l": 2},
+    "t_closeness": {"attribute": "name", "distance": "equal", "t": 0.2},
+    "delta_disclosure": {"attribute": "name", "delta": 1},
+    "beta_likeness": {"attribute": "name", "beta": 1},
+    "alpha_k": {"attribute": "name", "alpha": 0.5},
+    "confidence": {"attribute": "name", "max": 0.5},
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"search": {"strategy": name}} for name in STRATEGIES),
+        *({"privacy": {"k": 3, key: [value]}} for key, value in LINKED_EXAMPLES.items()),
+        {"privacy": {"k": 3, "l_diversity": [{**LINKED_EXAMPLES["l_diversity"], "joint": True}]}},
+        {"table": [{**PERSONS, "attributes": {**PERSONS["attributes"], "zip": {**ZIP, "identification": "most"}}}]},
+        {"release": {"postgres": "env:WAREHOUSE"}},
+        {"release": {"schema_name": "shared"}},
+        {"table": [{"name": "patients", "attributes": {"zip": {"role": "quasi", "hierarchy": "suppress"}}}]},
+    ],
+    ids=json.dumps,
+)
+def test_the_schema_refuses_what_a_policy_of_several_tables_refuses(change: dict[str, Any]) -> None:
+    linked = tomllib.loads(LINKED_POLICY)
+    linked["table"][0]["attributes"]["name"] = {"role": "sensitive"}
+    policy = {**linked, **change}
+    try:
+        LinkedPolicy(**policy)
+        is_valid = True
+    except PolicyError:
+        is_valid = False
+    assert Schema(editor_schema()).accepts(policy) == is_valid
 
 
 def test_the_examples_of_the_page_are_toml(tmp_path: Any) -> None:

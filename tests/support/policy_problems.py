@@ -70,6 +70,9 @@ class Schema:
                 for key in value
                 if key not in around.get("properties", {})
             ),
+            "dependentRequired": lambda says, value, _: all(
+                set(says[key]) <= set(value) for key in value.keys() & says
+            ),
             "required": lambda says, value, _: set(says) <= set(value),
             "items": lambda says, value, _: all(self.accepts(item, says) for item in value),
             "minimum": lambda says, value, _: value >= says,
