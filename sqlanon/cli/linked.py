@@ -49,8 +49,8 @@ def run_anonymize(
             if not dry_run:
                 progress("write", 0, result.checked, result.score)
                 release = result.publish()
-        if release is not None and policy.catalog is None:
-            print_lines(f"warning: {NOT_COMPARED}", err=True)
+        for warning in () if release is None else [NOT_COMPARED] if policy.catalog is None else release.warnings:
+            print_lines(f"warning: {warning}", err=True)
         seconds = result.seconds | {"total": time.perf_counter() - started}
         if as_json:
             figures = {"dry_run": True} if release is None else release.to_dict()

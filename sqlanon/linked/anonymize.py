@@ -10,13 +10,14 @@ from typing import Any
 
 from sqlanon.errors import InfeasibleError
 from sqlanon.linked.manifest import RequirementClaim
+from sqlanon.linked.matching import MatchingRun, source_tables
 from sqlanon.linked.mondrian import LinkedClasses, divide_persons, full_domain_budget
 from sqlanon.linked.recode import LinkedClassRecoding, LinkedRecoding
 from sqlanon.linked.records import LinkedRecords, LinkedTable, encode_tables
 from sqlanon.linked.release import LinkedRelease, publish_linked, refuse_unusable_target
 from sqlanon.linked.search import LinkedFigures, LinkedTask
 from sqlanon.linked.sentences import describe_known
-from sqlanon.policy.linked import LinkedPolicy
+from sqlanon.policy.linked import Known, LinkedPolicy
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.sources.workspace import Workspace
 from sqlanon.strategies.registry import find_lattice_search
@@ -231,11 +232,35 @@ def _infeasible_error(task: LinkedTask, stopped: str = "") -> InfeasibleError:
     suppressed, allowed = peeling_result.suppressed_persons, task.allowed_persons
     outcome = "no generalization meets the policy" if not stopped else f"the search stopped at {stopped}"
     attacker = f"an attacker who knows {describe_known(privacy.known)}"
-    message = (
-        f"{outcome}: even the highest suppresses {suppressed:,} of {records.persons:,} persons "
-        f"({allowed:,} are allowed) for k = {privacy.k} and {attacker}. What can help: raise "
-        "search.suppression_limit, lower known (an attacker who knows more rows can then single out persons), or "
-        "lower k (it hides persons among fewer others)"
+    requirements = " and ".join([attacker, *(requirement.name for _, _, requirement in privacy.named_requirements)])
+    figures = f"even the highest suppresses {suppressed:,} of {records.persons:,} persons ({allowed:,} are allowed)"
+    helps = (
+        "lower known (an attacker who knows more rows can then single out persons), or lower k (it hides persons among "
+        "fewer others)"
     )
+    if suppressed < records.persons:
+        helps = f"raise search.suppression_limit, {helps}"
+    elif records.persons < privacy.k:
+        figures = f"{figures}: no person can be released, because there are fewer than k"
+    else:
+        figures = f"{figures}: no person can be released{_describe_most_revealing_table(records)}"
+    message = f"{outcome} for k = {privacy.k} and {requirements}: {figures}. What can help: {helps}"
     closest = dict(zip(records.names, records.lattice.top, strict=True))
     return InfeasibleError(message, closest, suppressed, allowed, suppressed, allowed)
+
+
+def _describe_most_revealing_table(records: LinkedRecords) -> str:
+    """The table whose rows single out the most persons at the highest levels, if any does so by itself."""
+    run, privacy = MatchingRun(records.runner.engine, records.tables[0].run.work), records.policy.privacy
+    labels = run.describe("labelled", source_tables(records.tables, records.lattice.top))
+    known: Known = privacy.known  # type: ignore[assignment]  # validated by the policy
+    matches = {
+        table.name: run.count_matches(labels, labels, [known], privacy.k, position)[0]
+        for position, table in enumerate(records.tables)
+        if not table.is_person_table
+    }
+    name = max(matches, key=lambda name: matches[name].persons_below_k, default=None)
+    if name is None or not matches[name].persons_below_k:
+        return ""
+    below_k, persons = matches[name].persons_below_k, matches[name].persons
+    return f" (by the rows of {name!r} alone, fewer than {privacy.k} persons match each of {below_k:,} of {persons:,})"

@@ -31,13 +31,21 @@ from sqlanon.ledger.recording import (
     read_ledger,
     settle_intents,
 )
-from sqlanon.ledger.records import History, Publication, read_current_publications, read_or_create_secret
+from sqlanon.ledger.records import (
+    History,
+    Publication,
+    find_other_catalogs,
+    read_current_publications,
+    read_or_create_secret,
+    warn_of_other_catalogs,
+)
 from sqlanon.ledger.source_match import recognize, sample_source
 from sqlanon.linked.manifest import LinkedManifest
 from sqlanon.linked.records import LinkedRecords, LinkedTable
 from sqlanon.places.addresses import format_location
 from sqlanon.policy import Policy
 from sqlanon.publish.targets.base import Reach
+from sqlanon.publish.targets.kinds import kind_for_path
 from sqlanon.support.expressions import fragment, text
 
 _REASON = "no comparison finds all that a reader of both learns from linked rows"
@@ -82,6 +90,18 @@ class LinkedLedger:
             self.details[linked.name] = RecordedDetails((), None, sample, None, samples)
         sources = {linked.run.identity for linked in self.records.tables}
         self._exports = [export.table_name for export in history.exports if export.source in sources]
+
+    def warnings(self) -> list[str]:
+        """The warnings about the release once it is published: other catalogs with releases of the same tables."""
+        runs = [linked.run for linked in self.records.tables]
+        folders = {file.parent for run in runs for file in run.source.files}
+        folders |= {self.location.parent} if kind_for_path(self.location).in_files else set()
+        catalogs = {
+            file
+            for run in runs
+            for file in find_other_catalogs(self.engine, self.catalog, run.identity, self.location, folders)
+        }
+        return warn_of_other_catalogs(sorted(catalogs))
 
     def refuse_others(self, persons_digest: str) -> None:
         """Refuse the release beside others of the same persons, unless they have the same rows of each."""

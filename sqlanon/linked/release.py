@@ -39,6 +39,7 @@ class LinkedRelease:
     manifest: LinkedManifest
     verification: LinkedVerification
     limits: Limits = NO_LIMITS
+    warnings: Sequence[str] = ()
 
     @property
     def path(self) -> Path:
@@ -87,7 +88,8 @@ def publish_linked(
         with nullcontext() if ledger is None else ledger.recording(manifest, staged.sha256):
             staged.commit()
     location = release_target.location
-    return LinkedRelease(location, manifest, replace(verification, path=location.path), limits)
+    warnings = () if ledger is None else tuple(ledger.warnings())
+    return LinkedRelease(location, manifest, replace(verification, path=location.path), limits, warnings)
 
 
 def refuse_unusable_target(records: LinkedRecords) -> None:

@@ -130,6 +130,13 @@ def test_the_same_persons_with_the_same_rows_may_be_at_two_places(released: Path
     assert len(records(released)) == 4
 
 
+def test_another_catalog_with_releases_of_the_tables_is_warned_of(released: Path) -> None:
+    other = ("--set", 'catalog.database="other.duckdb"', "--output", released / "other")
+    ended = anonymize(released, "policy.toml", *other)
+    assert ended.status == 0
+    assert f"releases of this source that are recorded in {released / 'private.duckdb'} were not compared" in ended.err
+
+
 def test_a_release_of_one_of_the_tables_is_refused_beside_linked_ones(released: Path) -> None:
     ended = anonymize(released, "visits.toml")
     assert ended.status == 1

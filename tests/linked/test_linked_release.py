@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 import sqlanon
-from sqlanon.errors import PolicyError, ReleaseError, SourceError
+from sqlanon.errors import InfeasibleError, PolicyError, ReleaseError, SourceError
 from sqlanon.linked.targets.base import verify_tables
 from sqlanon.linked.targets.file import FileLocation
 from sqlanon.policy.linked import LinkedPolicy
@@ -216,7 +216,32 @@ def test_other_commands_say_that_they_read_one_table(hospital: Path) -> None:
 def test_nothing_feasible_is_said_with_the_closest(hospital: Path) -> None:
     ended = cli("anonymize", hospital / "policy.toml", "--set", "privacy.k=61", "--dry-run")
     assert ended.status == 1
-    assert "suppresses 60 of 60 persons (12 are allowed)" in ended.err
+    assert (
+        "suppresses 60 of 60 persons (12 are allowed): no person can be released, because there are fewer" in ended.err
+    )
+
+
+def test_the_table_that_singles_everybody_out_is_named() -> None:
+    """Each person has another number of visits."""
+    key, quasi = {"role": "key"}, {"role": "quasi", "hierarchy": "suppress"}
+    references = {"references": {"id": "a"}, "attributes": {"id": key, "x": quasi}}
+    tree = {
+        "table": [
+            {"name": "a", "person": "id", "attributes": {"id": key, "x": quasi}},
+            {"name": "notes", **references},
+            {"name": "visits", **references},
+        ],
+        "privacy": {"k": 2, "known": "all"},
+        "search": {"suppression_limit": 1},
+    }
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE a AS SELECT i AS id, 1 AS x FROM range(4) AS r(i)")
+    connection.execute("CREATE TABLE notes AS SELECT id, x FROM a")
+    connection.execute("CREATE TABLE visits AS SELECT id, x FROM a, range(4) AS r(j) WHERE j < id")
+    with pytest.raises(InfeasibleError, match="no person can be released") as error:
+        sqlanon.connect(connection).anonymize(LinkedPolicy(**tree))
+    assert "by the rows of 'visits' alone, fewer than 2 persons match each of 4 of 4" in str(error.value)
+    assert "suppression_limit" not in str(error.value)
 
 
 def test_a_file_that_is_no_release_is_not_replaced(again: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:

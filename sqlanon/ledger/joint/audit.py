@@ -49,7 +49,7 @@ from sqlanon.ledger.joint.renamed_columns import (
     match_renamed_columns,
 )
 from sqlanon.ledger.joint.row_matching import ReleaseLink, add_titles
-from sqlanon.ledger.records import Publication, SpentEpsilon
+from sqlanon.ledger.records import Publication, SpentEpsilon, warn_of_other_catalogs
 from sqlanon.ledger.released_hierarchies import (
     CATALOG_IN_QUERIES,
     copy_released_hierarchies,
@@ -81,9 +81,6 @@ from sqlanon.support.expressions import (
     text,
 )
 from sqlanon.support.notices import count_noun
-
-MOST_NAMED_CATALOGS = 3
-"""The most other catalogs that a warning names."""
 
 GROUP_ROWS = "sqlanon rows"
 """The column that counts the rows of a group: no column of a release has this name."""
@@ -179,14 +176,7 @@ class JointAudit:
     def notes(self, digest: str) -> list[str]:
         """The warnings about a release with this digest, once it is published."""
         warnings, replaced = [*self.history.notes, *self.warnings], self.history.replaced
-        if catalogs := self.history.other_catalogs:
-            names = ", ".join(map(str, catalogs[:MOST_NAMED_CATALOGS]))
-            if len(catalogs) > MOST_NAMED_CATALOGS:
-                names += f" and {len(catalogs) - MOST_NAMED_CATALOGS} more"
-            warnings.append(
-                f"releases of this source that are recorded in {names} were not compared with this one: point the "
-                "policies to the same [catalog] database"
-            )
+        warnings += warn_of_other_catalogs(self.history.other_catalogs)
         if replaced is not None and replaced.digest != digest:
             warnings.append(
                 f"it replaces the release of {replaced.published_at:%Y-%m-%d %H:%M} and was not compared with it: "
