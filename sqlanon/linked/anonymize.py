@@ -89,7 +89,7 @@ class LinkedResult:
         AuditError
             The written tables do not meet the policy.
         """
-        recoding = self.recoding()
+        recoding = self.find_recoding()
         claims = {
             "policy": self.policy.redact(),
             "policy_hash": self.policy.fingerprint(),
@@ -100,10 +100,9 @@ class LinkedResult:
         }
         return publish_linked(recoding, target, claims)
 
-    def recoding(self) -> LinkedRecoding:
-        """Make the released rows."""
-        self.task.peeling.suppress_rows_and_persons(self.levels, self.task.allowed_persons, self.task.allowed_rows)
-        return LinkedRecoding(self.records, self.levels, self.task.peeling.snapshot)
+    def find_recoding(self) -> LinkedRecoding:
+        """Find what stays at the levels, to make the released rows."""
+        return LinkedRecoding(self.task.find_kept_rows(self.levels), self.levels)
 
     @property
     def checked(self) -> int:
@@ -167,10 +166,10 @@ class LinkedLocalResult(LinkedResult):
         """Persons who are left out with all their rows."""
         return self.persons - self.classes.released_rows[0]
 
-    def recoding(self) -> LinkedRecoding:
-        """Make the released rows."""
-        classes, snapshot = self.classes, self.task.peeling.snapshot
-        return LinkedClassRecoding(self.records, classes.levels, snapshot, classes.class_levels, classes.used_levels)
+    def find_recoding(self) -> LinkedRecoding:
+        """What stays in the classes, to make the released rows."""
+        classes = self.classes
+        return LinkedClassRecoding(classes.kept_rows, classes.levels, classes.class_levels, classes.used_levels)
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as JSON values."""

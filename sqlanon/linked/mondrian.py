@@ -19,10 +19,10 @@ are divided by what their child rows let them share, and no summaries of these r
 the highest levels are the numbers of rows, and cuts by these numbers gain nothing beside the steps where fewer rows are
 known (measured with `benchmarks/linked_local.py`).
 
-Tables: ``kept_persons`` (``person``, ``class_id``) and ``class_levels_0`` or ``class_levels_1`` (``class_id``,
-``level_0``, ...), by start, are the result. During the rounds ``members_0`` and ``members_1`` have the persons, of
-which one is current, and likewise ``class_attributes_0`` and ``class_attributes_1``: ``class_id``, ``attribute``,
-``level``, ``is_final``, ``has_failed``.
+Tables: ``class_members_N`` (``person``, ``class_id``), ``class_suppressed_N`` (``position``, ``row``) and
+``class_levels_N`` (``class_id``, ``level_0``, ...) are the result of start N. During the rounds ``members_0`` and
+``members_1`` have the persons, of which one is current, and likewise ``class_attributes_0`` and
+``class_attributes_1``: ``class_id``, ``attribute``, ``level``, ``is_final``, ``has_failed``.
 
 Source: LeFevre, DeWitt and Ramakrishnan, Mondrian multidimensional k-anonymity (2006); the cuts here are of persons.
 """
@@ -38,6 +38,7 @@ from itertools import pairwise
 from sqlglot import exp
 
 from sqlanon.linked.class_snapshot import ClassSnapshot
+from sqlanon.linked.kept_rows import KeptRows
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.search import LinkedTask
 from sqlanon.policy.linked import LinkedSearch
@@ -251,9 +252,12 @@ class Mondrian:
         everything = template("SELECT * FROM :rows AS rows")
         self.levels = self.class_snapshot.create(f"class_levels_{start_index}", self._levels(self.attributes))
         self.members = self.class_snapshot.create(f"class_members_{start_index}", everything(rows=self.members))
-        suppressed = everything(rows=snapshot.suppressed_rows)
-        self.suppressed_rows = self.class_snapshot.create(f"class_suppressed_{start_index}", suppressed)
-        self.class_snapshot.drop_all_except(self.levels, self.members, self.suppressed_rows)
+        suppressed_rows = None
+        if snapshot.suppresses_rows:
+            query = everything(rows=snapshot.suppressed_rows)
+            suppressed_rows = self.class_snapshot.create(f"class_suppressed_{start_index}", query)
+        self.kept_rows = KeptRows(self.records, self.members, suppressed_rows)
+        self.class_snapshot.drop_all_except(self.levels, self.members, *filter(None, [suppressed_rows]))
 
     # --- The start
 
@@ -415,10 +419,7 @@ class LinkedClasses:
 
     class_levels: exp.Table
     """The levels of each class."""
-    members: exp.Table
-    suppressed_rows: exp.Table
-    suppresses_rows: bool
-    """Whether child rows are suppressed by themselves."""
+    kept_rows: KeptRows
     score: float
     used_levels: tuple[tuple[int, ...], ...]
     """By quasi-identifier, the levels of its labels in the release, from low to high."""
@@ -443,10 +444,7 @@ def full_domain_budget(search: LinkedSearch) -> Budget:
 
 
 def divide_persons(task: LinkedTask) -> LinkedClasses | None:
-    """Divide the persons into classes with levels of their own; None if no start suppresses few enough.
-
-    The snapshot of the task has the result.
-    """
+    """Divide the persons into classes with levels of their own; None if no start suppresses few enough."""
     outcome = optimal(task.lattice)
     starts = dict.fromkeys(levels for levels in (outcome.levels, task.records.lattice.top) if levels is not None)
     best: LinkedClasses | None = None
@@ -461,24 +459,18 @@ def divide_persons(task: LinkedTask) -> LinkedClasses | None:
             classes = _measure_classes(task.records, mondrian)
             if best is None or classes.score < best.score * (1 - 1e-12):
                 best = classes
-    if best is not None:
-        snapshot, everything = task.peeling.snapshot, template("SELECT * FROM :rows AS rows")
-        snapshot.suppresses_rows = best.suppresses_rows
-        snapshot.create(snapshot.kept_persons, everything(rows=best.members))
-        snapshot.create(snapshot.suppressed_rows, everything(rows=best.suppressed_rows))
     return best
 
 
 def _measure_classes(records: LinkedRecords, mondrian: Mondrian) -> LinkedClasses:
     """Count the released rows, and the loss of each quasi-identifier: a suppressed row counts 1."""
-    snapshot, rows = mondrian.class_snapshot.snapshot, records.runner.engine.rows
+    kept_rows, rows = mondrian.kept_rows, records.runner.engine.rows
     used: list[tuple[int, ...]] = []
     losses: list[float] = []
     released_rows: list[int] = []
     for position, table in enumerate(records.tables):
-        relation = snapshot.released_rows(position)
-        of_members = template("SELECT count(*) FROM :rows AS r SEMI JOIN :members AS members USING (person)")
-        released = int(rows(of_members(rows=relation, members=mondrian.members))[0][0])
+        relation = kept_rows.select_records(position)
+        released = kept_rows.count_rows(position)
         released_rows.append(released)
         for i in table.attribute_numbers:
             query = _level_figures(records, mondrian, i, relation)
@@ -490,9 +482,7 @@ def _measure_classes(records: LinkedRecords, mondrian: Mondrian) -> LinkedClasse
     weights = records.weights
     return LinkedClasses(
         mondrian.levels,
-        mondrian.members,
-        mondrian.suppressed_rows,
-        snapshot.suppresses_rows,
+        kept_rows,
         math.fsum(map(operator.mul, weights, losses)) / math.fsum(weights),
         tuple(used),
         tuple(losses),

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlanon.linked.kept_rows import KeptRows
 from sqlanon.linked.labels import join_labels, label_at_level
 from sqlanon.linked.records import LinkedRecords, LinkedTable
-from sqlanon.linked.snapshot import Snapshot
 from sqlanon.release.manifest import ReleasedColumn
 from sqlanon.support.expressions import (
     anonymous,
@@ -22,19 +22,22 @@ from sqlanon.support.expressions import (
     create_table_with_columns,
     drop_table,
     number,
-    subquery,
     template,
 )
 
 
 @dataclass(frozen=True)
 class LinkedRecoding:
-    """Makes the released rows of each table at a generalization, from the persons and rows that are released."""
+    """Makes the released rows of each table at a generalization, from the persons and rows that stay."""
 
-    records: LinkedRecords
+    kept_rows: KeptRows
     levels: tuple[int | None, ...]
     """The level of each quasi-identifier; None if classes of persons have several."""
-    snapshot: Snapshot
+
+    @property
+    def records(self) -> LinkedRecords:
+        """The coded tables."""
+        return self.kept_rows.records
 
     def _used_levels(self, attribute: int) -> tuple[int, ...]:
         """The levels of the labels of a quasi-identifier in the release."""
@@ -44,14 +47,12 @@ class LinkedRecoding:
 
     def _join_kept(self, query: exp.Select, owner: str) -> exp.Select:
         """The rows of the kept persons, of a query with the numbers of persons."""
-        kept_persons = self.snapshot.kept_persons.as_("kept")
+        kept_persons = self.kept_rows.persons.as_("kept")
         return query.join(kept_persons, on=_same("person", owner, "kept"), join_type="semi", copy=False)
 
-    def _kept_rows(self, table: LinkedTable) -> exp.Select:
+    def _select_kept_rows(self, table: LinkedTable) -> exp.Select:
         """The rows of a table that are released, by number."""
-        position = self.records.tables.index(table)
-        query = template("SELECT row FROM :rows AS rows SEMI JOIN :kept AS kept USING (person)")
-        return query(rows=self.snapshot.released_rows(position), kept=self.snapshot.kept_persons)
+        return self.kept_rows.select_rows(self.records.tables.index(table))
 
     def create_surrogates(self) -> None:
         """Draw new keys for the rows that stay: others for each release."""
@@ -66,14 +67,16 @@ class LinkedRecoding:
                     JOIN :parent_keys AS parent_keys ON numbers.parent = parent_keys.row
                 """)
                 query = shared(
-                    kept_rows=self._kept_rows(table), numbers=table.numbers, parent_keys=surrogate_table(table.parent)
+                    kept_rows=self._select_kept_rows(table),
+                    numbers=table.numbers,
+                    parent_keys=surrogate_table(table.parent),
                 )
             elif table.key:
                 drawn = template("""
                     SELECT row, row_number() OVER (ORDER BY draw)::BIGINT AS surrogate
                     FROM (SELECT row, random() AS draw FROM :kept_rows AS kept) AS drawn
                 """)
-                query = drawn(kept_rows=self._kept_rows(table))
+                query = drawn(kept_rows=self._select_kept_rows(table))
             else:
                 continue
             runner.engine.execute(drop_table(surrogate_table(table), exists=True))
@@ -81,7 +84,7 @@ class LinkedRecoding:
 
     def count_kept_rows(self, table: LinkedTable) -> int:
         """The number of rows of a table that the release should have."""
-        return self.snapshot.count(subquery(self._kept_rows(table)))
+        return self.kept_rows.count_rows(self.records.tables.index(table))
 
     def columns(self, table: LinkedTable) -> tuple[ReleasedColumn, ...]:
         """The released columns of a table, in the order of the source, with their types."""
@@ -158,7 +161,7 @@ class LinkedClassRecoding(LinkedRecoding):
         return self.used_levels[attribute]
 
     def _join_kept(self, query: exp.Select, owner: str) -> exp.Select:
-        query = query.join(self.snapshot.kept_persons.as_("kept"), on=_same("person", owner, "kept"), copy=False)
+        query = query.join(self.kept_rows.persons.as_("kept"), on=_same("person", owner, "kept"), copy=False)
         levels = self.class_levels.as_("class_levels")
         return query.join(levels, on=_same("class_id", "kept", "class_levels"), copy=False)
 

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+from sqlanon.linked.kept_rows import KeptRows
 from sqlanon.linked.peeling import Peeling
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.measures import Figures, Marginals, Measure
@@ -154,6 +155,11 @@ class LinkedTask:
         measure = self.lattice.measure
         assert isinstance(measure, LinkedLoss)
         return measure.losses(levels, figures)
+
+    def find_kept_rows(self, levels: Levels) -> KeptRows:
+        """Find the persons and rows that stay at a generalization; their tables stay until the next check."""
+        self.peeling.suppress_rows_and_persons(levels, self.allowed_persons, self.allowed_rows)
+        return self.peeling.snapshot.kept_rows
 
     def check(self, levels: Levels) -> LinkedFigures:
         """The figures of a generalization."""

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlanon.linked.kept_rows import KeptRows
 from sqlanon.linked.occurrences import (
     MOST_OCCURRENCES,
     combination_keys,
@@ -214,14 +215,19 @@ class Snapshot:
 
     # --- Rows
 
+    @property
+    def kept_rows(self) -> KeptRows:
+        """The persons and rows that stay, until the next check."""
+        return KeptRows(self.records, self.kept_persons, self.suppressed_rows if self.suppresses_rows else None)
+
     def released_rows(self, position: int, units: exp.Table | None = None) -> exp.Expr:
         """The records of a table without the rows that are suppressed by themselves; of the person table, all.
 
         With ``units`` (``unit``, ``person``, ``position``, ``row``), the rows of each unit: those of its person, with
         one suppressed row put back if it names one.
         """
-        records = self.records.tables[position].records
         if units is not None:
+            records = self.records.tables[position].records
             query = template("""
                 SELECT records.*, units.unit
                 FROM :records AS records
@@ -230,14 +236,7 @@ class Snapshot:
                 WHERE s.row IS NULL OR (units.position = :position AND units.row = records.row)
             """)(records=records, units=units, suppressed=self.suppressed_rows, position=position)
             return subquery(query, "records")
-        if not self.suppresses_rows or not position:
-            return records.copy()
-        released = template("""
-            SELECT *
-            FROM :records AS records
-            ANTI JOIN (SELECT row FROM :suppressed AS s WHERE position = :position) AS suppressed USING (row)
-        """)
-        return subquery(released(records=records, suppressed=self.suppressed_rows, position=position), "records")
+        return self.kept_rows.select_records(position)
 
     def known_rows(self) -> exp.Query:
         """All child rows as an attacker knows them: ``position``, ``row``, ``parent``, ``person`` and ``known_row``, a

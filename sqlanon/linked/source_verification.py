@@ -119,7 +119,7 @@ def _check_source(workspace: Workspace, policy: LinkedPolicy, tables: OpenTables
         if STRATEGIES[policy.search.strategy].traits.is_local:
             result = anonymize_linked(workspace, policy, lambda *_: None)
             yield _check_source_rows(result.records, tables.manifest)
-            yield from _check_recoded_source(result.recoding(), result.suppressed_persons, tables)
+            yield from _check_recoded_source(result.find_recoding(), result.suppressed_persons, tables)
         else:
             records = encode_tables(workspace, policy)
             yield _check_source_rows(records, tables.manifest)
@@ -155,7 +155,7 @@ def _check_generalization(records: LinkedRecords, tables: OpenTables) -> Iterato
         return
     message = f"met at this generalization; {suppressed:,} persons suppressed (allowed: {allowed:,})"
     yield source_check("requirements", True, message)
-    yield from _check_recoded_source(LinkedRecoding(records, levels, task.peeling.snapshot), suppressed, tables)
+    yield from _check_recoded_source(LinkedRecoding(task.peeling.snapshot.kept_rows, levels), suppressed, tables)
 
 
 def _check_recoded_source(recoding: LinkedRecoding, suppressed: int, tables: OpenTables) -> Iterator[Check]:
