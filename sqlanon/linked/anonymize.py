@@ -116,7 +116,9 @@ class LinkedResult:
             "released_persons": self.persons - self.suppressed_persons,
             "suppressed_persons": self.suppressed_persons,
             "known": self.policy.privacy.known,
-            "tables": {table.name: self._table_figures(t, table) for t, table in enumerate(self.records.tables)},
+            "tables": {
+                table.name: self._table_figures(position, table) for position, table in enumerate(self.records.tables)
+            },
             "measure": "loss",
             "score": self.score,
             "lattice": {"nodes": self.records.lattice.size, "checked": self.checked},
@@ -124,15 +126,16 @@ class LinkedResult:
             "seconds": self.seconds,
         }
 
-    def _suppressed_rows(self, t: int) -> int:
+    def _suppressed_rows(self, position: int) -> int:
         """The rows of a table that are not released."""
-        return self.figures.suppressed_by_table[t] + self.records.tables[t].orphans
+        return self.figures.suppressed_by_table[position] + self.records.tables[position].orphans
 
     def _losses(self) -> Sequence[float]:
         return self.task.losses(self.levels)
 
-    def _table_figures(self, t: int, table: LinkedTable) -> dict[str, Any]:
-        suppressed, losses, levels = self._suppressed_rows(t), self._losses(), list(self.generalization.values())
+    def _table_figures(self, position: int, table: LinkedTable) -> dict[str, Any]:
+        suppressed, losses = self._suppressed_rows(position), self._losses()
+        levels = list(self.generalization.values())
         weights = {i: self.records.weights[i] for i in table.attribute_numbers}
         total = sum(weights.values())
         return {
@@ -175,8 +178,8 @@ class LinkedLocalResult(LinkedResult):
         """The figures as JSON values."""
         return super().to_dict() | {"classes": self.classes.classes, "rounds": self.classes.rounds}
 
-    def _suppressed_rows(self, t: int) -> int:
-        return self.records.tables[t].rows - self.classes.released_rows[t]
+    def _suppressed_rows(self, position: int) -> int:
+        return self.records.tables[position].rows - self.classes.released_rows[position]
 
     def _losses(self) -> Sequence[float]:
         return self.classes.losses
@@ -184,9 +187,9 @@ class LinkedLocalResult(LinkedResult):
 
 def _claim_requirements(records: LinkedRecords) -> Iterator[RequirementClaim]:
     for requirement in records.policy.group_requirements:
-        linked = records.table(requirement.section.name)
-        column = linked.columns.by_attribute[requirement.attribute]
-        yield RequirementClaim(requirement.key, requirement.parameters, linked.name, column)
+        table = records.table(requirement.section.name)
+        column = table.columns.by_attribute[requirement.attribute]
+        yield RequirementClaim(requirement.key, requirement.parameters, table.name, column)
 
 
 def anonymize_linked(
@@ -204,7 +207,7 @@ def anonymize_linked(
     records = encode_tables(workspace, policy)
     if checks_target:
         refuse_unusable_target(records)
-    loaded = time.perf_counter()
+    encoded_at = time.perf_counter()
     strategy = STRATEGIES[policy.search.strategy]
     budget = full_domain_budget(policy.search) if strategy.traits.is_local else None
     task = LinkedTask(records, lambda waiting, checked, score: progress("search", waiting, checked, score), budget)
@@ -214,12 +217,12 @@ def anonymize_linked(
         classes = divide_persons(task)
         if classes is None:
             raise _infeasible_error(task)
-        seconds = {"load": loaded - started, "search": time.perf_counter() - loaded}
+        seconds = {"load": encoded_at - started, "search": time.perf_counter() - encoded_at}
         return LinkedLocalResult(policy, task, records.lattice.top, classes.score, 0.0, False, seconds, classes)
     outcome = find_lattice_search(strategy)(task.lattice)
     if outcome.levels is None:
         raise _infeasible_error(task, outcome.stopped)
-    seconds = {"load": loaded - started, "search": time.perf_counter() - loaded}
+    seconds = {"load": encoded_at - started, "search": time.perf_counter() - encoded_at}
     score = task.lattice.scores[outcome.levels]
     return LinkedResult(policy, task, outcome.levels, score, outcome.bound, outcome.optimal, seconds)
 

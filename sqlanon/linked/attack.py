@@ -127,8 +127,8 @@ def attack_linked(
         manifest = release.manifest
         if policy is not None:
             _refuse_other_policy(location.path, manifest, policy)
-        rows = sorted({0, 1, 2} | ({int(manifest.known)} if manifest.known != "all" else set()))
-        knowledge: list[Known] = [*rows, "all"]
+        row_counts = sorted({0, 1, 2} | ({int(manifest.known)} if manifest.known != "all" else set()))
+        knowledge: list[Known] = [*row_counts, "all"]
         release_run = MatchingRun(release.engine, table, most_attacked)
         released = release_run.describe("release", _released_tables(release.engine, manifest))
         if policy is None:
@@ -233,14 +233,14 @@ def _singled_out_by_signature() -> exp.Select:
 
 def _singled_out_by_rows(known: int) -> exp.Query:
     rows = table(KNOWN_ROWS, "main", "release")
-    alone = template("""
+    persons_of_classes = template("""
         SELECT :columns, min(person) AS person FROM :rows AS rows GROUP BY class HAVING count(DISTINCT person) = 1
     """)
-    nothing: list[exp.Expr] = [as_column(cast(exp.null(), "VARCHAR"), f"row_{i}") for i in range(1, known + 1)]
-    queries: list[exp.Query] = [alone(columns=[col("class"), *nothing], rows=rows)]
+    no_rows: list[exp.Expr] = [as_column(cast(exp.null(), "VARCHAR"), f"row_{i}") for i in range(1, known + 1)]
+    queries: list[exp.Query] = [persons_of_classes(columns=[col("class"), *no_rows], rows=rows)]
     for size in range(1, known + 1):
         keys = combination_keys(size)
-        columns = [as_column(col("class_id"), "class"), *cols(f"row_{i}" for i in range(1, size + 1)), *nothing[size:]]
+        columns = [as_column(col("class_id"), "class"), *cols(f"row_{i}" for i in range(1, size + 1)), *no_rows[size:]]
         single = template("""
             SELECT :columns, min(person) AS person FROM (:combinations) AS c GROUP BY :keys HAVING count(*) = 1
         """)

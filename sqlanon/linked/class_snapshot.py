@@ -128,16 +128,16 @@ class ClassSnapshot:
     def peel(self, members: exp.Table, levels: exp.Table) -> None:
         """Delete the persons of a grouping who cannot stay: the greatest set remains."""
         assert self.known != "all"
-        self.peel_classes(members)
+        self.remove_small_classes(members)
         known_rows, row_numbers = self._known_rows(members, levels)
         numbered = number_occurrences(known_rows, self.known, row_numbers)
         occurrences = self.create("class_occurrences", numbered)
         removed = self.create("unsupported_members_0", template("SELECT * FROM :m AS m LIMIT 0")(m=members))
         for size in range(1, self.known + 1):  # the smallest first: they are few, and leave fewer to combine
-            for combinations in self._combine(size, occurrences, row_numbers):
+            for combinations in self._combine_in_parts(size, occurrences, row_numbers):
                 query = self._find_unsupported(size, combinations, row_numbers)
                 unsupported = self.create("unsupported_members", query)
-                if self._remove(unsupported, members, occurrences):
+                if self._delete_members(unsupported, members, occurrences):
                     self.snapshot.runner.add(removed, template("SELECT * FROM :u AS u")(u=unsupported))
         self._peel_changed_classes(members, occurrences, removed, row_numbers)
 
@@ -161,7 +161,7 @@ class ClassSnapshot:
                 unsupported=unsupported,
             )
             removed = self.create(f"unsupported_members_{parity}", query)
-            self._remove(removed, members, occurrences)
+            self._delete_members(removed, members, occurrences)
             parity = 1 - parity
 
     def _find_unsupported(self, size: int, combinations: exp.Query, row_numbers: int) -> exp.Select:
@@ -175,12 +175,12 @@ class ClassSnapshot:
             same=equal_values(keys, "c", "unsupported"),
         )
 
-    def _combine(self, size: int, occurrences: exp.Table, row_numbers: int) -> Iterator[exp.Query]:
+    def _combine_in_parts(self, size: int, occurrences: exp.Table, row_numbers: int) -> Iterator[exp.Query]:
         """The combinations of a size, in parts by their first known row that each fit in memory."""
         assert self.known != "all"
         records = self.snapshot.records
-        mean = records.child_rows / records.persons
-        combinations = records.persons * math.comb(math.ceil(mean) + size - 1, size)
+        mean_rows = records.child_rows / records.persons
+        combinations = records.persons * math.comb(math.ceil(mean_rows) + size - 1, size)
         parts = max(1, math.ceil(combinations / _MOST_COMBINATIONS))
         for part in range(parts):
             query = combine_occurrences(size, self.known, occurrences)
@@ -190,11 +190,11 @@ class ClassSnapshot:
                 query = _PART(combinations=query, class_id=class_id, known_row=known_row, parts=parts, part=part)
             yield query
 
-    def peel_classes(self, members: exp.Table) -> None:
+    def remove_small_classes(self, members: exp.Table) -> None:
         """Delete the persons in classes of fewer than k."""
-        self._remove(self.create("unsupported_members", _SMALL_CLASSES(members=members, k=self.k)), members)
+        self._delete_members(self.create("unsupported_members", _SMALL_CLASSES(members=members, k=self.k)), members)
 
-    def _remove(self, persons: exp.Table, *tables: exp.Table) -> int:
+    def _delete_members(self, persons: exp.Table, *tables: exp.Table) -> int:
         """Delete persons from tables; return their number."""
         removed = self.snapshot.count(persons)
         if removed:
@@ -204,10 +204,10 @@ class ClassSnapshot:
 
     def delete_persons(self, rows: exp.Table, persons: exp.Table) -> None:
         """Delete the rows of some persons from a table."""
-        delete = fragment("DELETE FROM :rows WHERE person IN (SELECT person FROM :persons AS p)")
-        self.snapshot.runner.engine.execute(delete(rows=rows, persons=persons))
+        delete_rows = fragment("DELETE FROM :rows WHERE person IN (SELECT person FROM :persons AS p)")
+        self.snapshot.runner.engine.execute(delete_rows(rows=rows, persons=persons))
 
-    def share_signatures(self, target: str, members: exp.Table, levels: exp.Table) -> exp.Table:
+    def find_shared_signatures(self, target: str, members: exp.Table, levels: exp.Table) -> exp.Table:
         """The persons of a grouping whose signature k persons of their class have; ``class_id`` numbers signatures."""
         builder = SignatureBuilder(
             self.snapshot.records.tables, lambda position: self._code_rows(position, members, levels)
@@ -229,27 +229,31 @@ class ClassSnapshot:
         tables = self.snapshot.records.tables
         last_class = template("SELECT coalesce(max(class_id), 0) FROM :members AS members")(members=members)
         classes = int(self.snapshot.runner.engine.rows(last_class)[0][0]) + 1
-        most = MOST_OCCURRENCES // (count_copy_numbers(self.known) * classes * len(tables))
+        max_codes = MOST_OCCURRENCES // (count_copy_numbers(self.known) * classes * len(tables))
         parts: list[exp.Query] = []
         offset = 0
         for position, table in enumerate(tables[1:], 1):
-            code, count = self._pack(table.known_row_attributes, table, most)
+            code, count = self._pack(table.known_row_attributes, table, max_codes)
             known_row = cast(code, "BIGINT") + number(offset)
             rows = self.snapshot.released_rows(position)
             parts.append(_KNOWN_ROWS(known_row=known_row, rows=rows, members=members, levels=levels))
             offset += count
         if not parts:
-            none = template("SELECT *, 0::BIGINT AS known_row FROM :members AS members LIMIT 0")
-            return none(members=members), 1
+            no_rows = template("SELECT *, 0::BIGINT AS known_row FROM :members AS members LIMIT 0")
+            return no_rows(members=members), 1
         return union_all(*parts), max(1, offset)
 
     def _pack(self, attributes: Sequence[int], table: LinkedTable, max_codes: int) -> tuple[exp.Expr, int]:
         """A number for each combination of codes at the levels of a class, and a bound of these numbers."""
         records = self.snapshot.records
-        codes = [(self.code(i), max(records.code_counts[i])) for i in attributes if records.attributes[i].height]
+        codes = [
+            (self.code_at_class_level(i), max(records.code_counts[i]))
+            for i in attributes
+            if records.attributes[i].height
+        ]
         return pack_codes(codes, table.rows, max_codes)
 
-    def code(self, attribute: int) -> exp.Expr:
+    def code_at_class_level(self, attribute: int) -> exp.Expr:
         """The code of a quasi-identifier of a row ``r`` at the level in ``class_levels``."""
         code = exp.Case(this=col(f"level_{attribute}", "class_levels"), default=number(0))
         for level in range(self.snapshot.records.attributes[attribute].height):

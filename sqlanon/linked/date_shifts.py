@@ -13,9 +13,9 @@ from sqlanon.policy.linked import TableSection
 from sqlanon.support.expressions import as_column, cast, col, fragment, template
 
 draw_shifts = template("""
-    SELECT person, (floor(random() * (2 * :most + 1)) - :most)::INTEGER AS days FROM :persons AS persons
+    SELECT person, (floor(random() * (2 * :max_days + 1)) - :max_days)::INTEGER AS days FROM :persons AS persons
 """)
-"""For each person the days by which all of its dates are moved: equally likely from -most to most."""
+"""For each person the days by which all of its dates are moved: equally likely from -max_days to max_days."""
 
 _NESTED_DATES = re.compile(r"[\[(<].*\b(DATE|TIMESTAMP)|\b(DATE|TIMESTAMP)\b.*\[|^(JSON|VARIANT)$")
 
@@ -23,7 +23,7 @@ _MOVED = fragment(":value + to_days(:days)")
 
 
 def find_shift_problems(
-    section: TableSection, place: str, columns: Mapping[str, str], types: Mapping[str, str], most: int
+    section: TableSection, place: str, columns: Mapping[str, str], types: Mapping[str, str], max_days: int
 ) -> Iterator[Problem]:
     """Columns of a table that cannot be moved, and dates that would be released unmoved beside moved ones.
 
@@ -41,7 +41,7 @@ def find_shift_problems(
         elif attribute.shift is None and is_date and attribute.role not in ("identifying", "key"):
             message = "other dates of a person are moved, and an unmoved one would show by how many days"
             role = ' with role = "sensitive"' if attribute.role == "insensitive" else ""
-            remedy = f"give it shift = {most}, too, as in hierarchy = {{ dates = {{ shift = {most} }} }}{role}"
+            remedy = f"give it shift = {max_days}, too, as in hierarchy = {{ dates = {{ shift = {max_days} }} }}{role}"
             yield Problem(f"{place}.attributes.{name}", f"{message}: {remedy}, or make it identifying")
 
 

@@ -33,7 +33,9 @@ def violating_persons(
     distribution = condition.distribution
     assert distribution is not None
     figures = [as_column(value, distribution.name(name)) for name, value in condition.figures().items()]
-    derived = [as_column(value, distribution.name(name)) for name, value in condition.derived_figures(1).items()]
+    derived_figures = [
+        as_column(value, distribution.name(name)) for name, value in condition.derived_figures(1).items()
+    ]
     query = template("""
         WITH members AS (:members),
         sizes AS (SELECT :keys, count(*) AS class_count FROM members AS m GROUP BY :keys),
@@ -53,7 +55,7 @@ def violating_persons(
         keys=cols(keys),
         sensitive=sensitive,
         figures=figures,
-        derived=derived,
+        derived=derived_figures,
         condition=condition.condition(),
     )
 
@@ -65,13 +67,13 @@ class GroupRequirements:
         self.conditions: list[tuple[ClassCondition, exp.Table]] = []
         tables: dict[tuple[str, str], exp.Table] = {}
         for requirement in records.policy.group_requirements:
-            linked = records.table(requirement.section.name)
-            place = (linked.name, requirement.attribute)
-            if place not in tables:
-                tables[place] = records.tables[0].run.work(f"sensitive_{len(tables)}")
-                values = number_values(_source_values(linked, requirement.attribute))
-                records.runner.create_table(tables[place], values)
-            self.conditions.append((requirement.condition, tables[place]))
+            table = records.table(requirement.section.name)
+            key = (table.name, requirement.attribute)
+            if key not in tables:
+                tables[key] = records.tables[0].run.work(f"sensitive_{len(tables)}")
+                values = number_values(_source_values(table, requirement.attribute))
+                records.runner.create_table(tables[key], values)
+            self.conditions.append((requirement.condition, tables[key]))
 
     def persons_of_violating_groups(self, groups: Sequence[tuple[exp.Query, Sequence[str]]]) -> exp.Select:
         """The persons in groups that violate a requirement; ``groups`` are members with their keys."""
@@ -90,9 +92,9 @@ def number_values(values: exp.Query) -> exp.Select:
     """)(values=values)
 
 
-def _source_values(linked: LinkedTable, name: str) -> exp.Select:
+def _source_values(table: LinkedTable, name: str) -> exp.Select:
     """The values of a sensitive attribute with their persons."""
-    owner = "numbers" if linked.parent is None else "parent"
-    column = linked.columns.by_attribute[name]
+    owner = "numbers" if table.parent is None else "parent"
+    column = table.columns.by_attribute[name]
     output = [col("person", owner), as_column(col(column, "child"), "value")]
-    return linked.select_linked_rows().select(*output, copy=False)
+    return table.select_linked_rows().select(*output, copy=False)

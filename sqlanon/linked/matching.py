@@ -281,17 +281,17 @@ class MatchingRun:
     def describe(self, prefix: str, tables: Sequence[VisibleTable]) -> PersonRecords:
         """Create the records of the persons of a database; parents come before their children."""
         text_tables = []
-        for i, visible in enumerate(tables):
-            rows = self.create(f"{prefix}_rows_{i}", visible.described_rows, visible.engine)
+        for i, visible_table in enumerate(tables):
+            rows = self.create(f"{prefix}_rows_{i}", visible_table.described_rows, visible_table.engine)
             keys = col("row_key"), col("parent_key")
-            text_tables.append(TextTable(visible.name, visible.parent, rows, *keys, col("row_values")))
+            text_tables.append(TextTable(visible_table.name, visible_table.parent, rows, *keys, col("row_values")))
         persons = template("SELECT row_key AS person, row_values AS class_values FROM :rows AS r")
         known_queries = [_NO_ROWS(rows=text_tables[0].rows)]
         whole_queries = [_NO_ROWS(rows=text_tables[0].rows)]
-        for i, visible in enumerate(tables):
-            if visible.parent is not None:
+        for i, visible_table in enumerate(tables):
+            if visible_table.parent is not None:
                 known_queries.append(_KNOWN_ROWS(position=i, rows=describe_known_rows(text_tables, i)))
-            if visible.parent == 0:
+            if visible_table.parent == 0:
                 whole_queries.append(_WHOLE_ROWS(position=i, rows=describe_whole_rows(text_tables, i)))
         return PersonRecords(
             self.create(f"{prefix}_persons", persons(rows=text_tables[0].rows)),
@@ -322,9 +322,9 @@ class MatchingRun:
         persons = self.create("attacked_persons", _PERSONS_OF_CLASSES(persons=sample, classes=classes))
         targets = self.create("searched_persons", _PERSONS_OF_CLASSES(persons=searched.persons, classes=classes))
         matches = self.create("matches_0", _MATCHES_OF_CLASSES(persons=persons, targets=targets))
-        known_rows = [_rows_of(records.known_rows, position) for records in (attacked, searched)]
+        known_rows = [_select_rows(records.known_rows, position) for records in (attacked, searched)]
         copies = max((known for known in knowledge if known != "all"), default=0)
-        occurrences = self._count_occurrences(known_rows, [persons, targets], int(copies)) if copies else []
+        occurrences = self._create_occurrences(known_rows, [persons, targets], int(copies)) if copies else []
         results, size = [], 0
         for known in knowledge:
             if known == "all":
@@ -345,14 +345,17 @@ class MatchingRun:
         """The number of persons."""
         return int(self.engine.rows(row_count(rows=records.persons))[0][0])
 
-    def _count_occurrences(
+    def _create_occurrences(
         self, rows: Sequence[exp.Expr], persons: Sequence[exp.Table], copies: int
     ) -> list[exp.Table]:
         """The occurrences of the attacked and of the searched persons, in rows that attacked persons have."""
         numbers = self.create("attacked_numbers", _NUMBERED_ROWS(rows=rows[0], persons=persons[0]))
         return [
-            self.create(f"{side}_occurrences", _OCCURRENCES(rows=r, persons=p, numbers=numbers, copies=copies))
-            for side, r, p in zip(("attacked", "searched"), rows, persons, strict=True)
+            self.create(
+                f"{side}_occurrences",
+                _OCCURRENCES(rows=side_rows, persons=side_persons, numbers=numbers, copies=copies),
+            )
+            for side, side_rows, side_persons in zip(("attacked", "searched"), rows, persons, strict=True)
         ]
 
     def _match_signatures(
@@ -360,12 +363,13 @@ class MatchingRun:
     ) -> exp.Select:
         numbers = self.create("attacked_numbers", _NUMBERED_ROWS(rows=rows[0], persons=persons[0]))
         signatures, target_signatures = (
-            _SIGNATURES(rows=r, persons=p, numbers=numbers) for r, p in zip(rows, persons, strict=True)
+            _SIGNATURES(rows=side_rows, persons=side_persons, numbers=numbers)
+            for side_rows, side_persons in zip(rows, persons, strict=True)
         )
         return _MATCHES_OF_SIGNATURES(signatures=signatures, target_signatures=target_signatures, matches=matches)
 
 
-def _rows_of(rows: exp.Table, position: int | None) -> exp.Expr:
+def _select_rows(rows: exp.Table, position: int | None) -> exp.Expr:
     if position is None:
         return rows
     return template("SELECT person, known_row FROM :rows AS r WHERE position = :position")(rows=rows, position=position)
@@ -389,26 +393,30 @@ def _match_combinations(size: int, occurrences: exp.Table, targets: exp.Table, m
 
 def source_tables(tables: Sequence[LinkedTable], levels: Levels | None = None) -> list[VisibleTable]:
     """The tables of a source: their values, or their labels at the levels of a release."""
-    visible = []
-    for bound in tables:
-        parent = None if bound.parent is None else tables.index(bound.parent)
-        visible.append(VisibleTable(bound.name, parent, bound.run.engine, _source_rows(bound, levels)))
-    return visible
+    visible_tables = []
+    for linked_table in tables:
+        parent = None if linked_table.parent is None else tables.index(linked_table.parent)
+        visible_tables.append(
+            VisibleTable(linked_table.name, parent, linked_table.run.engine, _source_rows(linked_table, levels))
+        )
+    return visible_tables
 
 
-def _source_rows(bound: LinkedTable, levels: Levels | None) -> exp.Select:
-    query = bound.select_linked_rows()
-    nothing: exp.Expr = cast(exp.null(), "INTEGER")
-    row_key = col("row", "numbers") if bound.key else nothing
-    parent_key = nothing.copy() if bound.parent is None else col("row", "parent")
-    if bound.parent is not None and bound.key:
-        query = query.join(bound.numbers.as_("numbers"), on=bound.same_key("child", "numbers"), copy=False)
+def _source_rows(linked_table: LinkedTable, levels: Levels | None) -> exp.Select:
+    query = linked_table.select_linked_rows()
+    no_key: exp.Expr = cast(exp.null(), "INTEGER")
+    row_key = col("row", "numbers") if linked_table.key else no_key
+    parent_key = no_key.copy() if linked_table.parent is None else col("row", "parent")
+    if linked_table.parent is not None and linked_table.key:
+        query = query.join(
+            linked_table.numbers.as_("numbers"), on=linked_table.same_key("child", "numbers"), copy=False
+        )
     query = query.select(as_column(row_key, "row_key"), as_column(parent_key, "parent_key"), copy=False)
     if levels is not None:
-        query = join_labels(query, bound, lambda attribute: (levels[attribute],))
-    for i, column in enumerate(bound.columns.generalized):
+        query = join_labels(query, linked_table, lambda attribute: (levels[attribute],))
+    for i, column in enumerate(linked_table.columns.generalized):
         value: exp.Expr = col(column, "child")
         if levels is not None:
-            value = label_at_level(bound, i, levels[bound.attribute_numbers[i]])
+            value = label_at_level(linked_table, i, levels[linked_table.attribute_numbers[i]])
         query = query.select(as_column(value, f"value_{i}"), copy=False)
     return query

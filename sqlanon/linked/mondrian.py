@@ -103,6 +103,16 @@ _TRIAL_LEVELS = template("""
 _LEVEL = fragment("max(CASE WHEN attribute = :i THEN level END)::TINYINT")
 _LOWERED = fragment("CASE WHEN moves.attribute = :i THEN moves.next_level ELSE :former END")
 
+_ENTROPY = template("""
+    WITH label_counts AS (
+        SELECT sum(rows)::DOUBLE AS row_count FROM :coded AS coded GROUP BY :code
+    ),
+    shares AS (
+        SELECT row_count / sum(row_count) OVER () AS share FROM label_counts
+    )
+    SELECT sum(-share * log2(share)) FROM shares
+""")
+
 _STAYERS = template("""
     SELECT t.person, t.parent_class AS class_id
     FROM :trials AS t
@@ -219,12 +229,12 @@ class Mondrian:
     """
 
     def __init__(self, task: LinkedTask, start: Levels, start_index: int, allowed: int) -> None:
-        self.task, self.records, self.start, self.number = task, task.records, start, start_index
+        self.task, self.records, self.start, self.start_index = task, task.records, start, start_index
         self.class_snapshot = ClassSnapshot(task.peeling.snapshot, task.peeling.snapshot.k, task.peeling.known)
         self.rounds = 0
         self.allowed = allowed
         """The number of persons that may still be suppressed."""
-        self.steps = self.class_snapshot.create("steps", union_all(*self._steps()))
+        self.steps = self.class_snapshot.create("steps", union_all(*self._list_steps()))
         self.members = self._first_members()
         levels = template("SELECT :attribute AS attribute, :level AS level")
         top = union_all(*(levels(attribute=i, level=level) for i, level in enumerate(start)))
@@ -246,15 +256,15 @@ class Mondrian:
                 clock.spend()
                 self.rounds += 1
                 self._take_steps(moves)
-                waiting = self.class_snapshot.snapshot.count(moves)
-                self.task.progress(waiting, self.rounds, None)
-        snapshot, start_index = self.class_snapshot.snapshot, self.number
-        everything = template("SELECT * FROM :rows AS rows")
-        self.levels = self.class_snapshot.create(f"class_levels_{start_index}", self._levels(self.attributes))
-        self.members = self.class_snapshot.create(f"class_members_{start_index}", everything(rows=self.members))
+                waiting_classes = self.class_snapshot.snapshot.count(moves)
+                self.task.progress(waiting_classes, self.rounds, None)
+        snapshot, start_index = self.class_snapshot.snapshot, self.start_index
+        select_all = template("SELECT * FROM :rows AS rows")
+        self.levels = self.class_snapshot.create(f"class_levels_{start_index}", self._select_levels(self.attributes))
+        self.members = self.class_snapshot.create(f"class_members_{start_index}", select_all(rows=self.members))
         suppressed_rows = None
         if snapshot.suppresses_rows:
-            query = everything(rows=snapshot.suppressed_rows)
+            query = select_all(rows=snapshot.suppressed_rows)
             suppressed_rows = self.class_snapshot.create(f"class_suppressed_{start_index}", query)
         self.kept_rows = KeptRows(self.records, self.members, suppressed_rows)
         self.class_snapshot.drop_all_except(self.levels, self.members, *filter(None, [suppressed_rows]))
@@ -269,14 +279,14 @@ class Mondrian:
         if self.class_snapshot.known != "all":
             return self.class_snapshot.create("members_0", members)
         first = self.class_snapshot.create("trial_members", members)
-        return self.class_snapshot.share_signatures("members_0", first, self._top_levels(first))
+        return self.class_snapshot.find_shared_signatures("members_0", first, self._create_start_levels(first))
 
-    def _top_levels(self, members: exp.Table) -> exp.Table:
+    def _create_start_levels(self, members: exp.Table) -> exp.Table:
         levels = [as_column(number(level), f"level_{i}") for i, level in enumerate(self.start)]
         query = template("SELECT DISTINCT class_id, :levels FROM :members AS members")
         return self.class_snapshot.create("trial_levels", query(levels=levels, members=members))
 
-    def _steps(self) -> Iterator[exp.Select]:
+    def _list_steps(self) -> Iterator[exp.Select]:
         """The steps that levels allow: from a level to the next lower one.
 
         ``gain`` is the fall in loss if all rows took the step, and ``rank`` orders steps by their gain for each bit
@@ -289,10 +299,13 @@ class Mondrian:
             levels = [level for level in range(highest, lowest - 1, -1) if level not in forbidden]
             for level, next_level in pairwise(levels):
                 losses = [
-                    measure.bound((*lattice.bottom[:i], at, *lattice.bottom[i + 1 :])) for at in (level, next_level)
+                    measure.bound((*lattice.bottom[:i], step_level, *lattice.bottom[i + 1 :]))
+                    for step_level in (level, next_level)
                 ]
                 gain = losses[0] - losses[1]
-                bits = (self._entropy(i, next_level) - self._entropy(i, level)) * self._known_rows(records.owners[i])
+                bits = (self._entropy(i, next_level) - self._entropy(i, level)) * self._count_known_rows(
+                    records.owners[i]
+                )
                 ranked.append((round(-gain / max(bits, 1e-9), 9), i, level, next_level, gain))
         for rank, (_, i, level, next_level, gain) in enumerate(sorted(ranked)):
             yield _STEPS(attribute=i, level=level, next_level=next_level, gain=gain, rank=rank)
@@ -303,16 +316,17 @@ class Mondrian:
         attribute = self.records.attributes[i]
         if level == attribute.height:
             return 0.0
-        sizes = template("SELECT sum(rows)::DOUBLE AS n FROM :coded AS c GROUP BY :code")
-        entropy = template("""
-            SELECT sum(-n / total * log2(n / total)) FROM (SELECT n, sum(n) OVER () AS total FROM :sizes AS s) AS shares
-        """)(sizes=sizes(coded=attribute.table, code=col(f"code_{level}")))
-        return float(self.records.runner.engine.rows(entropy)[0][0] or 0)
+        query = _ENTROPY(coded=attribute.table, code=col(f"code_{level}"))
+        return float(self.records.runner.engine.rows(query)[0][0] or 0)
 
-    def _known_rows(self, t: int) -> float:
+    def _count_known_rows(self, position: int) -> float:
         """The number of rows of a table that an attacker knows of a person, on average at most."""
-        mean = self.records.tables[t].rows / self.records.persons
-        return mean if not t or self.class_snapshot.known == "all" else min(mean, self.class_snapshot.known)
+        mean_rows = self.records.tables[position].rows / self.records.persons
+        return (
+            mean_rows
+            if not position or self.class_snapshot.known == "all"
+            else min(mean_rows, self.class_snapshot.known)
+        )
 
     # --- A round
 
@@ -320,7 +334,7 @@ class Mondrian:
         create, class_snapshot = self.class_snapshot.create, self.class_snapshot
         of_moving = template("SELECT a.* FROM :attributes AS a SEMI JOIN :moves AS moves USING (class_id)")
         moving = subquery(of_moving(attributes=self.attributes, moves=moves), "a")
-        former = create("former_levels", self._levels(moving))
+        former = create("former_levels", self._select_levels(moving))
         persons = self.records.tables[0].records
         trials = create(
             "trial_members", _TRIALS(members=self.members, moves=moves, persons=persons, code=self._dividing_code())
@@ -329,7 +343,7 @@ class Mondrian:
         levels = [as_column(_LOWERED(i=i, former=col(name, "former")), name) for i, name in enumerate(names)]
         trial_levels = create("trial_levels", _TRIAL_LEVELS(levels=levels, trials=trials, moves=moves, former=former))
         if class_snapshot.known == "all":
-            followers = class_snapshot.share_signatures("followers", trials, trial_levels)
+            followers = class_snapshot.find_shared_signatures("followers", trials, trial_levels)
         else:
             followers = create("followers", template("SELECT person, class_id FROM :trials AS t")(trials=trials))
             class_snapshot.peel(followers, trial_levels)
@@ -357,7 +371,7 @@ class Mondrian:
         query = _STAYERS(trials=trials, followers=followers, of_classes=of_classes)
         stayers = self.class_snapshot.create(target, query)
         if self.class_snapshot.known == "all":  # the persons of a class have the same signature at the former levels
-            self.class_snapshot.peel_classes(stayers)
+            self.class_snapshot.remove_small_classes(stayers)
         else:
             self.class_snapshot.peel(stayers, former)
         return stayers
@@ -375,8 +389,8 @@ class Mondrian:
         self.class_snapshot.delete_persons(stayers, persons)
         classes = template("SELECT parent_class FROM :returning AS r")(returning=returning)
         of_classes = exp.In(this=col("parent_class", "t"), query=subquery(classes))
-        again = self._keep_stayers("stayers_again", trials, followers, former, of_classes)
-        runner.add(stayers, template("SELECT person, class_id FROM :again AS a")(again=again))
+        returned_stayers = self._keep_stayers("returned_stayers", trials, followers, former, of_classes)
+        runner.add(stayers, template("SELECT person, class_id FROM :returned AS r")(returned=returned_stayers))
 
     def _store_classes(
         self, moves: exp.Table, trials: exp.Table, followers: exp.Table, stayers: exp.Table, taken: exp.Table
@@ -391,8 +405,8 @@ class Mondrian:
         )
         self.attributes = create(f"class_attributes_{parity}", query)
         self.members = members
-        last = template("SELECT coalesce(max(class_id), :last) FROM :arrivals AS a")
-        self.last_class = self._fetch(last(arrivals=arrivals, last=self.last_class))
+        max_class = template("SELECT coalesce(max(class_id), :last) FROM :arrivals AS a")
+        self.last_class = self._fetch(max_class(arrivals=arrivals, last=self.last_class))
 
     def _dividing_code(self) -> exp.Expr:
         """The codes that divide the persons ``r`` of a class at a step in ``moves``, by an attribute of persons."""
@@ -405,7 +419,7 @@ class Mondrian:
                 code = code.when(number(i), at_level, copy=False)
         return code if code.args.get("ifs") else number(0)
 
-    def _levels(self, attributes: exp.Expr) -> exp.Select:
+    def _select_levels(self, attributes: exp.Expr) -> exp.Select:
         levels = [as_column(_LEVEL(i=i), f"level_{i}") for i in range(len(self.records.names))]
         return _CLASS_LEVELS(levels=levels, attributes=attributes)
 
@@ -465,7 +479,7 @@ def divide_persons(task: LinkedTask) -> LinkedClasses | None:
 def _measure_classes(records: LinkedRecords, mondrian: Mondrian) -> LinkedClasses:
     """Count the released rows, and the loss of each quasi-identifier: a suppressed row counts 1."""
     kept_rows, rows = mondrian.kept_rows, records.runner.engine.rows
-    used: list[tuple[int, ...]] = []
+    used_levels: list[tuple[int, ...]] = []
     losses: list[float] = []
     released_rows: list[int] = []
     for position, table in enumerate(records.tables):
@@ -475,7 +489,7 @@ def _measure_classes(records: LinkedRecords, mondrian: Mondrian) -> LinkedClasse
         for i in table.attribute_numbers:
             query = _level_figures(records, mondrian, i, relation)
             figures = {int(level): float(leaf_sum) for level, leaf_sum in rows(query)}
-            used.append(tuple(sorted(figures)) or (mondrian.start[i],))
+            used_levels.append(tuple(sorted(figures)) or (mondrian.start[i],))
             span = max(records.hierarchies[i].leaves - 1, 1)
             losses.append((math.fsum(figures.values()) / span + table.rows - released) / max(table.rows, 1))
     class_count = template("SELECT count(DISTINCT class_id) FROM :members AS members")(members=mondrian.members)
@@ -484,7 +498,7 @@ def _measure_classes(records: LinkedRecords, mondrian: Mondrian) -> LinkedClasse
         mondrian.levels,
         kept_rows,
         math.fsum(map(operator.mul, weights, losses)) / math.fsum(weights),
-        tuple(used),
+        tuple(used_levels),
         tuple(losses),
         tuple(released_rows),
         int(rows(class_count)[0][0]),

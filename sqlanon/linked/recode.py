@@ -25,6 +25,18 @@ from sqlanon.support.expressions import (
     template,
 )
 
+_NEW_KEYS = template("""
+    SELECT row, row_number() OVER (ORDER BY draw)::BIGINT AS surrogate
+    FROM (SELECT row, random() AS draw FROM :kept_rows AS kept) AS drawn
+""")
+
+_KEYS_OF_PARENTS = template("""
+    SELECT kept.row, parent_keys.surrogate
+    FROM :kept_rows AS kept
+    JOIN :numbers AS numbers ON kept.row = numbers.row
+    JOIN :parent_keys AS parent_keys ON numbers.parent = parent_keys.row
+""")
+
 
 @dataclass(frozen=True)
 class LinkedRecoding:
@@ -45,10 +57,10 @@ class LinkedRecoding:
         assert level is not None
         return (level,)
 
-    def _join_kept(self, query: exp.Select, owner: str) -> exp.Select:
+    def _join_kept_persons(self, query: exp.Select, owner: str) -> exp.Select:
         """The rows of the kept persons, of a query with the numbers of persons."""
         kept_persons = self.kept_rows.persons.as_("kept")
-        return query.join(kept_persons, on=_same("person", owner, "kept"), join_type="semi", copy=False)
+        return query.join(kept_persons, on=_equal_columns("person", owner, "kept"), join_type="semi", copy=False)
 
     def _select_kept_rows(self, table: LinkedTable) -> exp.Select:
         """The rows of a table that are released, by number."""
@@ -60,23 +72,13 @@ class LinkedRecoding:
         for table in self.records.tables:
             if table.key and table.parent is not None and set(table.key) == set(table.references):
                 # Each row is a part of its parent row, and has its key.
-                shared = template("""
-                    SELECT kept.row, parent_keys.surrogate
-                    FROM :kept_rows AS kept
-                    JOIN :numbers AS numbers ON kept.row = numbers.row
-                    JOIN :parent_keys AS parent_keys ON numbers.parent = parent_keys.row
-                """)
-                query = shared(
+                query = _KEYS_OF_PARENTS(
                     kept_rows=self._select_kept_rows(table),
                     numbers=table.numbers,
                     parent_keys=surrogate_table(table.parent),
                 )
             elif table.key:
-                drawn = template("""
-                    SELECT row, row_number() OVER (ORDER BY draw)::BIGINT AS surrogate
-                    FROM (SELECT row, random() AS draw FROM :kept_rows AS kept) AS drawn
-                """)
-                query = drawn(kept_rows=self._select_kept_rows(table))
+                query = _NEW_KEYS(kept_rows=self._select_kept_rows(table))
             else:
                 continue
             runner.engine.execute(drop_table(surrogate_table(table), exists=True))
@@ -115,19 +117,21 @@ class LinkedRecoding:
 
     def rows(self, table: LinkedTable) -> exp.Select:
         """The released rows of a table, ordered by new keys."""
-        query = self._join_kept(table.select_linked_rows(), "numbers" if table.parent is None else "parent")
+        query = self._join_kept_persons(table.select_linked_rows(), "numbers" if table.parent is None else "parent")
         order: list[exp.Expr] = []
         if table.parent is not None:
             query = query.join(
                 surrogate_table(table.parent).as_("new_parent_key"),
-                on=_same("row", "parent", "new_parent_key"),
+                on=_equal_columns("row", "parent", "new_parent_key"),
                 copy=False,
             )
             order = [col("surrogate", "new_parent_key"), anonymous("RANDOM")]
             if table.key:
                 query = query.join(table.numbers.as_("numbers"), on=table.same_key("child", "numbers"), copy=False)
         if table.key:
-            query = query.join(surrogate_table(table).as_("new_key"), on=_same("row", "numbers", "new_key"), copy=False)
+            query = query.join(
+                surrogate_table(table).as_("new_key"), on=_equal_columns("row", "numbers", "new_key"), copy=False
+            )
             order = [col("surrogate", "new_key")]
         query = join_labels(query, table, self._used_levels)
         output = [as_column(self._value(table, column.name), column.name) for column in self.columns(table)]
@@ -160,10 +164,10 @@ class LinkedClassRecoding(LinkedRecoding):
     def _used_levels(self, attribute: int) -> tuple[int, ...]:
         return self.used_levels[attribute]
 
-    def _join_kept(self, query: exp.Select, owner: str) -> exp.Select:
-        query = query.join(self.kept_rows.persons.as_("kept"), on=_same("person", owner, "kept"), copy=False)
+    def _join_kept_persons(self, query: exp.Select, owner: str) -> exp.Select:
+        query = query.join(self.kept_rows.persons.as_("kept"), on=_equal_columns("person", owner, "kept"), copy=False)
         levels = self.class_levels.as_("class_levels")
-        return query.join(levels, on=_same("class_id", "kept", "class_levels"), copy=False)
+        return query.join(levels, on=_equal_columns("class_id", "kept", "class_levels"), copy=False)
 
 
 def surrogate_table(table: LinkedTable) -> exp.Table:
@@ -171,5 +175,5 @@ def surrogate_table(table: LinkedTable) -> exp.Table:
     return table.run.work("surrogates")
 
 
-def _same(column: str, left: str, right: str) -> exp.Expr:
+def _equal_columns(column: str, left: str, right: str) -> exp.Expr:
     return col(column, left).eq(col(column, right))

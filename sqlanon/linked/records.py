@@ -381,7 +381,7 @@ def _shift_dates(policy: LinkedPolicy, tables: Sequence[LinkedTable], most: int)
     if problems:
         raise HierarchyError(problems)
     runner, shifts = StatementRunner(tables[0].run.engine), tables[0].run.work("shifts")
-    runner.create_table(shifts, draw_shifts(persons=tables[0].numbers, most=most))
+    runner.create_table(shifts, draw_shifts(persons=tables[0].numbers, max_days=most))
     try:
         for table in tables:
             if any(attribute.shift is not None for attribute in table.section.attributes.values()):

@@ -76,9 +76,11 @@ def publish_linked(
         ledger = LinkedLedger(records, records.policy.catalog.database, release_target.location.path)
         ledger.find_related_releases()
     with release_target.stage(records) as staged:
-        tables = _write_rows(recoding, staged.file, staged.version)
+        table_fields = _write_rows(recoding, staged.file, staged.version)
         with _open_written(staged.file, limits) as engine:
-            manifest = _describe(engine, tables, {**claims, "persons": records.persons, "version": staged.version})
+            manifest = _build_manifest(
+                engine, table_fields, {**claims, "persons": records.persons, "version": staged.version}
+            )
             if ledger is not None:
                 ledger.refuse_others(digest_persons(engine, manifest))
             staged.write(engine, manifest)
@@ -112,7 +114,7 @@ def _find_mismatches(
 
 def _write_rows(recoding: LinkedRecoding, file: Path, version: int) -> list[dict[str, Any]]:
     """Write the rows of all tables to a fresh file; return the claims about them that the file does not show."""
-    records, tables = recoding.records, list[dict[str, Any]]()
+    records, table_fields = recoding.records, list[dict[str, Any]]()
     recoding.create_surrogates()
     engine = records.tables[0].run.engine
     attach_new(engine, file, STORAGE_VERSION)
@@ -122,7 +124,7 @@ def _write_rows(recoding: LinkedRecoding, file: Path, version: int) -> list[dict
             columns = recoding.columns(linked)
             recoding.write_rows(linked, table(version_name(linked.name, version), "main", STAGED))
             levels = [recoding.levels[i] for i in linked.attribute_numbers]
-            tables.append(
+            table_fields.append(
                 {
                     "name": linked.name,
                     "parent": None if linked.parent is None else linked.parent.name,
@@ -142,7 +144,7 @@ def _write_rows(recoding: LinkedRecoding, file: Path, version: int) -> list[dict
         ) from error
     finally:
         engine.detach(STAGED)
-    return tables
+    return table_fields
 
 
 @contextmanager
@@ -154,10 +156,12 @@ def _open_written(file: Path, limits: Limits) -> Iterator[DuckDBEngine]:
         engine.detach(ATTACHED)
 
 
-def _describe(engine: DuckDBEngine, tables: Sequence[Mapping[str, Any]], claims: Mapping[str, Any]) -> LinkedManifest:
-    """The manifest of the written rows, table_claims independently of the search."""
+def _build_manifest(
+    engine: DuckDBEngine, table_fields: Sequence[Mapping[str, Any]], claims: Mapping[str, Any]
+) -> LinkedManifest:
+    """The manifest of the written rows, which are counted independently of the search."""
     table_claims = []
-    for fields in tables:
+    for fields in table_fields:
         rows, digest = count_rows(engine, version_name(fields["name"], claims["version"]))
         table_claims.append(
             TableClaims(**fields, released_rows=rows, suppressed_rows=fields["rows"] - rows, digest=digest)

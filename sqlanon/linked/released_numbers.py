@@ -49,7 +49,7 @@ def number_rows(engine: Engine, manifest: LinkedManifest) -> Iterator[exp.Table]
     try:
         yield known_rows
     finally:
-        for target in (known_rows, *(_numbered_rows(position) for position in range(len(manifest.tables)))):
+        for target in (known_rows, *(_numbers_table(position) for position in range(len(manifest.tables)))):
             engine.execute(drop_table(target.copy(), exists=True))
 
 
@@ -77,7 +77,7 @@ def _persons_of_rows(manifest: LinkedManifest, claims: TableClaims, output: Sequ
     """)(key=key, output=output, rows=rows, parents=_persons_of_rows(manifest, parent, []), reference=reference)
 
 
-def _numbered_rows(position: int) -> exp.Table:
+def _numbers_table(position: int) -> exp.Table:
     return table(f"sqlanon_numbered_rows_{position}", "main", "temp")
 
 
@@ -105,7 +105,9 @@ _EXACT_TYPES = frozenset(
 """The types whose equal values are written alike."""
 
 
-def _number_rows(engine: Engine, target: exp.Table, rows: exp.Query, keys: Sequence[str], names: Sequence[str]) -> None:
+def _store_numbers(
+    engine: Engine, target: exp.Table, rows: exp.Query, keys: Sequence[str], names: Sequence[str]
+) -> None:
     """Store the ``keys`` of rows with ``number``: the same for rows that are equal in the columns ``names``."""
     if not names:
         query = template("SELECT :keys, 1::BIGINT AS number FROM :rows AS rows")(keys=cols(keys), rows=rows)
@@ -122,10 +124,10 @@ def _number_rows(engine: Engine, target: exp.Table, rows: exp.Query, keys: Seque
 
 def _number_persons(engine: Engine, manifest: LinkedManifest) -> exp.Table:
     """Store the persons of a release with a number for each class: ``row_key`` and ``number``."""
-    persons, target = manifest.persons_table, _numbered_rows(0)
+    persons, target = manifest.persons_table, _numbers_table(0)
     values = _compared_values(persons)
     rows = select([as_column(first_column(persons.key), "row_key"), *values], released_table(manifest, persons))
-    _number_rows(engine, target, rows, ["row_key"], [value.alias for value in values])
+    _store_numbers(engine, target, rows, ["row_key"], [value.alias for value in values])
     return target
 
 
@@ -137,23 +139,23 @@ def _number_known_rows(engine: Engine, manifest: LinkedManifest) -> exp.Query:
     for position, claims in enumerate(manifest.tables[1:], 1):
         parent, values = positions[claims.parent or ""], _compared_values(claims)
         names, keys = [value.alias for value in values], ["row_key", "person", "class"]
-        own_rows = _quasi_identifier_rows(manifest, claims)
+        table_rows = _quasi_identifier_rows(manifest, claims)
         if parent:
             rows = template("""
-                SELECT own.*, parents.person, parents.class, parents.number AS parent_number
-                FROM :own AS own
-                JOIN :parents AS parents ON own.parent_key = parents.row_key
-            """)(own=own_rows, parents=_numbered_rows(parent))
+                SELECT rows.*, parents.person, parents.class, parents.number AS parent_number
+                FROM :rows AS rows
+                JOIN :parents AS parents ON rows.parent_key = parents.row_key
+            """)(rows=table_rows, parents=_numbers_table(parent))
             names.append("parent_number")
         else:
             rows = template("""
-                SELECT own.*, persons.row_key AS person, persons.number AS class
-                FROM :own AS own
-                JOIN :persons AS persons ON own.parent_key = persons.row_key
-            """)(own=own_rows, persons=persons)
-        _number_rows(engine, _numbered_rows(position), rows, keys, names)
+                SELECT rows.*, persons.row_key AS person, persons.number AS class
+                FROM :rows AS rows
+                JOIN :persons AS persons ON rows.parent_key = persons.row_key
+            """)(rows=table_rows, persons=persons)
+        _store_numbers(engine, _numbers_table(position), rows, keys, names)
         known_rows = template("SELECT person, class, number * :tables + :position AS known_row FROM :rows AS rows")
-        parts.append(known_rows(tables=len(manifest.tables), position=position, rows=_numbered_rows(position)))
+        parts.append(known_rows(tables=len(manifest.tables), position=position, rows=_numbers_table(position)))
     return union_all(*parts)
 
 
@@ -163,21 +165,21 @@ def _number_whole_rows(engine: Engine, manifest: LinkedManifest) -> exp.Query:
     parts: list[exp.Query] = [_PERSONS(persons=persons)]
     for position, claims in reversed(list(enumerate(manifest.tables))[1:]):
         values = _compared_values(claims)
-        own_rows = _quasi_identifier_rows(manifest, claims)
+        table_rows = _quasi_identifier_rows(manifest, claims)
         names = [value.alias for value in values]
         for child, child_claims in enumerate(manifest.tables):
             if child_claims.parent == claims.name:
-                own_rows = template("""
-                    SELECT own.*, nested.numbers AS :name
-                    FROM :own AS own
+                table_rows = template("""
+                    SELECT rows.*, nested.numbers AS :name
+                    FROM :rows AS rows
                     LEFT JOIN (
                         SELECT parent_key, list_sort(list(number)) AS numbers FROM :children AS c GROUP BY parent_key
-                    ) AS nested ON own.row_key = nested.parent_key
-                """)(own=own_rows, children=_numbered_rows(child), name=ident(f"rows_{child}"))
+                    ) AS nested ON rows.row_key = nested.parent_key
+                """)(rows=table_rows, children=_numbers_table(child), name=ident(f"rows_{child}"))
                 names.append(f"rows_{child}")
-        _number_rows(engine, _numbered_rows(position), own_rows, ["parent_key"], names)
+        _store_numbers(engine, _numbers_table(position), table_rows, ["parent_key"], names)
         if claims.parent == manifest.persons_table.name:
-            whole = template("""
+            select_whole_rows = template("""
                 SELECT
                     persons.row_key AS person,
                     persons.number AS class,
@@ -185,8 +187,8 @@ def _number_whole_rows(engine: Engine, manifest: LinkedManifest) -> exp.Query:
                 FROM :rows AS rows
                 JOIN :persons AS persons ON rows.parent_key = persons.row_key
             """)
-            rows = _numbered_rows(position)
-            parts.append(whole(tables=len(manifest.tables), position=position, rows=rows, persons=persons))
+            rows = _numbers_table(position)
+            parts.append(select_whole_rows(tables=len(manifest.tables), position=position, rows=rows, persons=persons))
     return union_all(*parts)
 
 

@@ -66,8 +66,8 @@ def assess_linked_risk(workspace: Workspace, policy: LinkedPolicy) -> LinkedRisk
     tables = bind_tables(workspace, policy)
     run, k = MatchingRun(tables[0].run.engine, tables[0].run.work), policy.privacy.k
     records = run.describe("source", source_tables(tables))
-    rows = sorted({1, 2} | ({int(policy.privacy.known)} if policy.privacy.known != "all" else set()))
-    knowledge: list[Known] = [*rows, "all"]
+    row_counts = sorted({1, 2} | ({int(policy.privacy.known)} if policy.privacy.known != "all" else set()))
+    knowledge: list[Known] = [*row_counts, "all"]
     alone, *together = run.count_matches(records, records, [0, *knowledge], k)
     by_table = {
         table.name: run.count_matches(records, records, knowledge, k, position)

@@ -101,9 +101,9 @@ def find_contradictions(manifest: LinkedManifest) -> Iterator[str]:
     privacy = dict(manifest.policy["privacy"])
     if (manifest.k, manifest.known) != (privacy.pop("k"), privacy.pop("known")):
         yield "k or known is not that of the policy"
-    required = [(key, parameters) for key, entries in privacy.items() for parameters in entries]
-    claimed = [(claim.key, claim.parameters) for claim in manifest.requirements]
-    if sorted(map(repr, required)) != sorted(map(repr, claimed)):
+    policy_requirements = [(key, parameters) for key, entries in privacy.items() for parameters in entries]
+    claimed_requirements = [(claim.key, claim.parameters) for claim in manifest.requirements]
+    if sorted(map(repr, policy_requirements)) != sorted(map(repr, claimed_requirements)):
         yield "the requirements are not those of the policy"
     if manifest.digest_algorithm != DIGEST:
         yield f"the digest {manifest.digest_algorithm!r} is not known"
@@ -219,8 +219,8 @@ def _find_broken_keys(engine: Engine, manifest: LinkedManifest) -> Iterator[str]
                 yield f"{repeated:,} rows of {claims.name!r} have no key of their own"
         for names in (claims.key, claims.references):
             for name in names[1:]:
-                differs = template("SELECT count(*) FROM :rows AS r WHERE :first IS DISTINCT FROM :other")
-                if engine.rows(differs(rows=rows, first=col(names[0]), other=col(name)))[0][0]:
+                count_differences = template("SELECT count(*) FROM :rows AS r WHERE :first IS DISTINCT FROM :other")
+                if engine.rows(count_differences(rows=rows, first=col(names[0]), other=col(name)))[0][0]:
                     yield f"the key columns of {claims.name!r} differ"
         if (parent := manifest.parent_of(claims)) is not None:
             orphans = template("SELECT count(*) FROM :rows AS r ANTI JOIN :parents AS p ON :same")(

@@ -92,7 +92,7 @@ def target_for(records: LinkedRecords, target: str | PathLike[str] | None) -> Li
             f"release: several tables are not released to {kind.name} yet: release them to a DuckDB file, a folder of "
             "Parquet files or PostgreSQL"
         )
-    if names := [linked.name for linked in records.tables if linked.name.lower() in (KNOWN_ROWS, WHOLE_ROWS)]:
+    if names := [table.name for table in records.tables if table.name.lower() in (KNOWN_ROWS, WHOLE_ROWS)]:
         raise ReleaseError(f"a release has its own view {names[0]!r}: give the table another name")
     linked_target: LinkedTarget = import_module(kind.linked_module).target_for(records, target)
     return linked_target
@@ -164,7 +164,7 @@ PATH_ADVICE = "choose another name, or remove it"
 
 
 @dataclass(frozen=True)
-class StagingPlace:
+class StagingFolder:
     """A private folder beside the path of a release, with the release that is replaced, if there is one."""
 
     path: Path
@@ -187,7 +187,7 @@ class StagingPlace:
 @contextmanager
 def stage_beside(
     path: Path, read_manifest: Callable[[], LinkedManifest], records: LinkedRecords
-) -> Iterator[StagingPlace]:
+) -> Iterator[StagingFolder]:
     """Make a private folder beside a path, unless something else than a release of the same tables is there."""
     replaced = identify_file(path)
     replaced_manifest = None if replaced is None else _read_replaced(path, read_manifest, records)
@@ -195,7 +195,7 @@ def stage_beside(
         _staging_errors(path, replaced is not None),
         private_directory(path.parent, f".{path.name}.sqlanon-") as directory,
     ):
-        yield StagingPlace(path, directory, replaced, replaced_manifest)
+        yield StagingFolder(path, directory, replaced, replaced_manifest)
 
 
 def _read_replaced(path: Path, read_manifest: Callable[[], LinkedManifest], records: LinkedRecords) -> LinkedManifest:
@@ -203,7 +203,7 @@ def _read_replaced(path: Path, read_manifest: Callable[[], LinkedManifest], reco
         manifest = read_manifest()
     except ReleaseError as error:
         raise ReleaseError(f"{path} exists and is not a release of linked tables: {PATH_ADVICE}") from error
-    if [claims.name for claims in manifest.tables] != [linked.name for linked in records.tables]:
+    if [claims.name for claims in manifest.tables] != [table.name for table in records.tables]:
         raise ReleaseError(f"{format_location(path)} is a release of other tables: {PATH_ADVICE}")
     return manifest
 
@@ -225,7 +225,7 @@ def refuse_unusable_path(path: Path, name: str | PathLike[str], records: LinkedR
         raise ReleaseError(f"{name} {reason}")
     if not path.parent.is_dir():
         raise ReleaseError(f"folder {path.parent} does not exist: create it first")
-    files = [file for linked in records.tables for file in (*linked.run.source.files, *linked.run.engine.files())]
+    files = [file for table in records.tables for file in (*table.run.source.files, *table.run.engine.files())]
     if records.policy.catalog is not None:
         files.append(records.policy.catalog.database)
     if any(is_same_file(path, file) or path in file.resolve().parents for file in files):

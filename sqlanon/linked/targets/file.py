@@ -19,7 +19,7 @@ from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.sentences import expected_comments, release_comments
 from sqlanon.linked.targets.base import (
     OpenTables,
-    StagingPlace,
+    StagingFolder,
     open_engine,
     refuse_unusable_path,
     stage_beside,
@@ -75,8 +75,8 @@ class FileTarget:
     @contextmanager
     def stage(self, records: LinkedRecords) -> Iterator[StagedFile]:
         """Write beside the file, in a private folder."""
-        with stage_beside(self.path, self._read_manifest, records) as place:
-            yield StagedFile(place, records.limits)
+        with stage_beside(self.path, self._read_manifest, records) as staging:
+            yield StagedFile(staging, records.limits)
 
     def _read_manifest(self) -> LinkedManifest:
         with _open_file(self.path) as (_, manifest, _):
@@ -87,18 +87,18 @@ class FileTarget:
 class StagedFile:
     """A DuckDB file in a private folder."""
 
-    place: StagingPlace
+    staging: StagingFolder
     limits: Limits
 
     @property
     def file(self) -> Path:
         """The file before it is renamed."""
-        return self.place.directory / STAGED_FILE
+        return self.staging.directory / STAGED_FILE
 
     @property
     def version(self) -> int:
         """The number of the release at its path."""
-        return self.place.version
+        return self.staging.version
 
     def write(self, engine: DuckDBEngine, manifest: LinkedManifest) -> None:
         """Add the manifest, the views and the macros to the file."""
@@ -124,8 +124,8 @@ class StagedFile:
 
     def commit(self) -> None:
         """Rename the file to its path."""
-        self.place.refuse_other_release()
-        swap_in(self.file, self.place.path)
+        self.staging.refuse_other_release()
+        swap_in(self.file, self.staging.path)
 
 
 def target_for(records: LinkedRecords, target: str | PathLike[str] | None) -> FileTarget:

@@ -23,7 +23,7 @@ from sqlanon.linked.released_numbers import released_table
 from sqlanon.linked.targets.base import (
     PATH_ADVICE,
     OpenTables,
-    StagingPlace,
+    StagingFolder,
     open_engine,
     refuse_unusable_path,
     stage_beside,
@@ -60,10 +60,10 @@ class FolderTarget:
     def stage(self, records: LinkedRecords) -> Iterator[StagedFolder]:
         """Write beside the folder, in a private one."""
         self._recover()
-        with stage_beside(self.path, self._read_manifest, records) as place:
-            if place.replaced_manifest is not None:
-                self._refuse_additions(place.replaced_manifest)
-            staged = StagedFolder(place, self.replaced_path, records.limits)
+        with stage_beside(self.path, self._read_manifest, records) as staging:
+            if staging.replaced_manifest is not None:
+                self._refuse_additions(staging.replaced_manifest)
+            staged = StagedFolder(staging, self.replaced_path, records.limits)
             staged.tables.mkdir()
             yield staged
 
@@ -96,7 +96,7 @@ class FolderTarget:
 class StagedFolder:
     """A folder of Parquet files in a private folder, beside the file that has their rows."""
 
-    place: StagingPlace
+    staging: StagingFolder
     replaced_path: Path
     limits: Limits
 
@@ -105,17 +105,17 @@ class StagedFolder:
     @property
     def file(self) -> Path:
         """The DuckDB file of the rows; it is not part of the release."""
-        return self.place.directory / STAGED_FILE
+        return self.staging.directory / STAGED_FILE
 
     @property
     def tables(self) -> Path:
         """The folder before it is renamed."""
-        return self.place.directory / "tables"
+        return self.staging.directory / "tables"
 
     @property
     def version(self) -> int:
         """The number of the release at its path."""
-        return self.place.version
+        return self.staging.version
 
     def write(self, engine: DuckDBEngine, manifest: LinkedManifest) -> None:
         """Write the Parquet file of each table, with the manifest."""
@@ -130,12 +130,12 @@ class StagedFolder:
 
     def commit(self) -> None:
         """Rename the folder to its path."""
-        path, moved = self.place.path, self.replaced_path
+        path, moved = self.staging.path, self.replaced_path
         for file in self.tables.iterdir():
             file.chmod(new_file_mode())
         self.tables.chmod(new_file_mode() | (new_file_mode() & 0o444) >> 2)  # who may read may also list
-        self.place.refuse_other_release()
-        if self.place.replaced is None:
+        self.staging.refuse_other_release()
+        if self.staging.replaced is None:
             self.tables.rename(path)
             return
         with suppress(OSError):  # the owner may differ
@@ -158,7 +158,7 @@ def target_for(records: LinkedRecords, target: str | PathLike[str] | None) -> Fo
     if path.exists() and not path.is_dir():
         raise ReleaseError(f"{chosen} is a file: name a folder that is not there yet, or a release to replace")
     refuse_unusable_path(path, chosen, records)
-    for name in (linked.name for linked in records.tables):
+    for name in (table.name for table in records.tables):
         if "/" in name or "\\" in name or name.startswith(".") or len(name.encode()) > _LONGEST_NAME:
             raise ReleaseError(
                 f"table {name!r} cannot name a file of the folder {path}: give it another name in the policy, with "

@@ -174,8 +174,8 @@ def _copy_tables(
             faults.append(f"table {name!r} has another manifest")
     checks.append(check_faults("contents", faults, f"{len(names)} tables with one manifest"))
     for claims in manifest.tables if not faults else ():
-        in_catalog, place = TableInCatalog(claims, manifest.version), location.table(claims.name)
-        table_checks = check_table_of_several(server, place, in_catalog, relations[claims.name])
+        in_catalog, table = TableInCatalog(claims, manifest.version), location.table(claims.name)
+        table_checks = check_table_of_several(server, table, in_catalog, relations[claims.name])
         checks += [replace(check, name=f"{check.name} of {claims.name}") for check in table_checks]
     if all(check.passed is not False for check in checks):
         for claims in manifest.tables:
@@ -201,8 +201,8 @@ class PostgresTarget:
     def stage(self, records: LinkedRecords) -> Iterator[StagedSchema]:
         """Open a transaction that is rolled back unless it is committed."""
         location = self.location
-        for linked in records.tables:
-            linked.run.source.refuse_release(location.address, location.schema)
+        for table in records.tables:
+            table.run.source.refuse_release(location.address, location.schema)
         with (
             spill_directory() as directory,
             closing(PostgresEngine.open(location.address, _SECTION)) as server,
@@ -210,7 +210,7 @@ class PostgresTarget:
         ):
             refuse_server(server)
             server.rows(ps.advisory_lock(name=f"sqlanon {location.schema}"))
-            names = [linked.name for linked in records.tables]
+            names = [table.name for table in records.tables]
             replaced = {name: ReleaseInSchema(server, location.table(name)).find_replaced() for name in names}
             self._refuse_other_release(server, names)
             yield StagedSchema(location, server, directory, replaced, records.limits)
@@ -220,13 +220,13 @@ class PostgresTarget:
         if relation_number(server, self.location.schema, MANIFEST) is None:
             return
         rows = server.rows(ps.list_manifests(manifests=ps.manifests(self.location.schema)))
-        linked = {name for name, text in rows if _is_linked(text)}
-        if linked and linked != set(names):
+        linked_names = {name for name, text in rows if _is_linked(text)}
+        if linked_names and linked_names != set(names):
             raise ReleaseError(
                 f"{format_location(self.location.path)} is a release of other tables: choose another schema"
             )
-        if single := [name for name, text in rows if name in names and not _is_linked(text)]:
-            raise self.location.table(single[0]).name_is_taken()
+        if single_names := [name for name, text in rows if name in names and not _is_linked(text)]:
+            raise self.location.table(single_names[0]).name_is_taken()
 
 
 @dataclass(frozen=True)
@@ -255,10 +255,10 @@ class StagedSchema:
         """Upload the rows of all tables, and show them in the views."""
         server = self.server
         for claims in manifest.tables:
-            types, place = types_in(claims.columns), self.location.table(claims.name)
+            types, table = types_in(claims.columns), self.location.table(claims.name)
             if unsupported := {name: type_ for name, type_ in types.items() if pg.from_duckdb_type(type_) is None}:
                 raise unsupported_types(unsupported, "PostgreSQL")
-            target = place.version_table(manifest.version)
+            target = table.version_table(manifest.version)
             server.execute(ps.create_version_table(target.copy(), types))
             revoke_default_privileges(server, target)
             rows = encode_columns(select_star(released_table(manifest, claims)), types, "VARCHAR")
@@ -267,7 +267,7 @@ class StagedSchema:
             query = pg.POSTGRES.decode_uploaded(uploaded, types)
             server.execute(exp.Insert(this=target.copy(), expression=query))
             server.execute(drop_table(uploaded.copy()))
-            in_schema, replaced = ReleaseInSchema(server, place), self.replaced[claims.name]
+            in_schema, replaced = ReleaseInSchema(server, table), self.replaced[claims.name]
             in_schema.replace_view(target, replaced, list(types))
             in_schema.store_manifest(manifest.version, manifest.to_json())
             in_schema.drop_replaced_table(replaced)
@@ -296,9 +296,9 @@ def target_for(records: LinkedRecords, target: Any) -> PostgresTarget:
     assert section is not None
     assert section.postgres is not None
     assert section.schema_name is not None
-    for linked in records.tables:
-        for _, flaw in postgres_name_flaws(quote_name(section.schema_name, linked.name)):
-            raise ReleaseError(f"table {linked.name!r} {flaw}")
+    for table in records.tables:
+        for _, flaw in postgres_name_flaws(quote_name(section.schema_name, table.name)):
+            raise ReleaseError(f"table {table.name!r} {flaw}")
     return PostgresTarget(SchemaLocation(resolve_postgres_address(section.postgres), section.schema_name))
 
 
