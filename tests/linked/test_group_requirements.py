@@ -23,6 +23,7 @@ from sqlanon.linked.search import draw_verdict
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.support.expressions import col, select
 from support.lanes import EXAMPLES, draw_tables, some
+from support.linked_databases import two_tables
 
 Group = Callable[[Counter[Hashable], int], bool]
 
@@ -202,16 +203,8 @@ def test_a_release_with_a_violated_requirement_does_not_verify(known: int | str,
 
 def hospital(**sections: Any) -> dict[str, Any]:
     """A policy of patients and visits, both with a sensitive attribute."""
-    key, quasi, sensitive = {"role": "key"}, {"role": "quasi", "hierarchy": "suppress"}, {"role": "sensitive"}
-    patients = {"patient_id": key, "zip": quasi, "religion": sensitive}
-    visits = {"visit_id": key, "patient_id": key, "ward": quasi, "diagnosis": sensitive}
-    return {
-        "table": [
-            {"name": "patients", "person": "patient_id", "attributes": patients},
-            {"name": "visits", "key": "visit_id", "references": {"patient_id": "patients"}, "attributes": visits},
-        ],
-        **sections,
-    }
+    quasi, sensitive = {"role": "quasi", "hierarchy": "suppress"}, {"role": "sensitive"}
+    return two_tables({"zip": quasi, "religion": sensitive}, {"ward": quasi, "diagnosis": sensitive}, **sections)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from sqlanon.linked.release import LinkedRelease
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
 from support.lanes import draw_tables
+from support.linked_databases import two_tables
 from support.linked_hospital import POLICY, make_hospital
 
 MOST_GENERALIZATIONS = 100
@@ -143,44 +144,34 @@ def hospital(connection: duckdb.DuckDBPyConnection, patients: int) -> None:
     connection.execute(f"""
         CREATE TABLE patients AS
         SELECT
-            i AS id,
+            i AS patient_id,
             'tag ' || i AS tag,
             (100 + hash(i) % 7 * (hash(i, 1) % 5))::VARCHAR AS zip,
             (20 + hash(i, 2) % 60)::INTEGER AS age
         FROM range({patients}) AS r(i);
         CREATE TABLE visits AS
         SELECT
-            row_number() OVER () AS visit,
-            id,
-            DATE '2023-01-01' + (hash(id, j) % 730)::INTEGER AS seen,
-            'ward ' || least(hash(id, j, 3) % 4, hash(j, id) % 8) AS ward
-        FROM patients, range(1 + (hash(id, 9) % 3 * (hash(id, 10) % 3))::INTEGER) AS r(j)
+            row_number() OVER () AS visit_id,
+            patient_id,
+            DATE '2023-01-01' + (hash(patient_id, j) % 730)::INTEGER AS seen,
+            'ward ' || least(hash(patient_id, j, 3) % 4, hash(j, patient_id) % 8) AS ward
+        FROM patients, range(1 + (hash(patient_id, 9) % 3 * (hash(patient_id, 10) % 3))::INTEGER) AS r(j)
     """)
 
 
 def hospital_policy(strategy: str, known: int | str, **zip_keys: Any) -> LinkedPolicy:
     """A policy for the hospital."""
-    key = {"role": "key"}
     patients = {
-        "id": key,
         "tag": {"role": "insensitive"},
         "zip": {"role": "quasi", "hierarchy": {"mask": "right"}, **zip_keys},
         "age": {"role": "quasi", "hierarchy": {"intervals": [5, 10, 20, 40]}},
     }
     visits = {
-        "visit": key,
-        "id": key,
         "seen": {"role": "quasi", "hierarchy": {"dates": ["month", "quarter", "year"]}},
         "ward": {"role": "quasi", "hierarchy": "suppress"},
     }
-    return LinkedPolicy(
-        table=[
-            {"name": "patients", "person": "id", "attributes": patients},
-            {"name": "visits", "key": "visit", "references": {"id": "patients"}, "attributes": visits},
-        ],
-        privacy={"k": 4, "known": known},
-        search={"strategy": strategy, "suppression_limit": 0.05},
-    )
+    search = {"strategy": strategy, "suppression_limit": 0.05}
+    return LinkedPolicy(**two_tables(patients, visits, privacy={"k": 4, "known": known}, search=search))
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +211,7 @@ def test_the_release_does_not_depend_on_the_number_of_threads(wards: Path, tmp_p
             result = db.anonymize(hospital_policy("mondrian", "all"))
             result.publish(tmp_path / f"{threads}.duckdb")
         with duckdb.connect(str(tmp_path / f"{threads}.duckdb"), read_only=True) as reader:
-            query = "SELECT tag, zip, age, seen, ward FROM patients LEFT JOIN visits USING (id) ORDER BY ALL"
+            query = "SELECT tag, zip, age, seen, ward FROM patients LEFT JOIN visits USING (patient_id) ORDER BY ALL"
             rows.append(reader.execute(query).fetchall())
     assert rows[0] == rows[1]
     figures = result.to_dict()

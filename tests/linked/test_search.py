@@ -12,27 +12,15 @@ import pytest
 import sqlanon
 from oracles.oracle_linked import LinkedDatabase, Outcome, State, View, best, evaluate, loss
 from properties.linked_cases import LinkedCase, small_cases
-from sqlanon.errors import InfeasibleError
 from sqlanon.linked.anonymize import LinkedResult
 from sqlanon.linked.search import LinkedFigures, LinkedTask, draw_verdict
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import col, select
 from support.lanes import draw_tables, examples, some
+from support.linked_databases import anonymize_case
 
 MOST_GENERALIZATIONS = 60
-
-
-def anonymize(case: LinkedCase, row_limit: float = 0.0) -> LinkedResult | None:
-    """The result for a case; None if nothing meets its policy."""
-    connection = duckdb.connect()
-    case.fill(connection)
-    tree = case.policy()
-    tree["search"]["row_suppression_limit"] = row_limit
-    try:
-        return sqlanon.connect(connection).anonymize(LinkedPolicy(**tree))
-    except InfeasibleError:
-        return None
 
 
 def released_state(task: LinkedTask, database: LinkedDatabase) -> tuple[State, frozenset[tuple[int, int]]]:
@@ -52,7 +40,7 @@ def released_state(task: LinkedTask, database: LinkedDatabase) -> tuple[State, f
 @pytest.mark.parametrize("case", some(small_cases(MOST_GENERALIZATIONS, draw_tables(8, 60)), every=2))
 def test_the_optimum_is_that_of_the_oracle(case: LinkedCase) -> None:
     expected = best(case.database, case.k, case.known, case.allowed_persons, case.weights)
-    result = anonymize(case)
+    result = anonymize_case(case)
     if expected is None:
         assert result is None
         return
@@ -66,7 +54,7 @@ def test_the_optimum_is_that_of_the_oracle(case: LinkedCase) -> None:
 @pytest.mark.parametrize("case", some(small_cases(MOST_GENERALIZATIONS, draw_tables(4, 40)), every=2))
 def test_each_check_keeps_the_largest_set_of_persons(case: LinkedCase) -> None:
     database = case.database
-    result = anonymize(replace(case, suppression_limit="1"))
+    result = anonymize_case(replace(case, suppression_limit="1"))
     if result is None:
         return
     for levels in itertools.product(*(range(height + 1) for height in database.heights)):
@@ -105,19 +93,19 @@ def check_with_rows(case: LinkedCase, result: LinkedResult, row_limit: float, le
     some(zip(small_cases(MOST_GENERALIZATIONS, draw_tables(4, 40)), itertools.cycle((0.1, 0.2, 0.34))), every=2),
 )
 def test_suppressed_rows_cannot_be_put_back_and_verdicts_hold(case: LinkedCase, row_limit: float) -> None:
-    result = anonymize(case, row_limit)
+    result = anonymize_case(case, row_suppression_limit=row_limit)
     if result is None:
         return
-    every = list(itertools.product(*(range(height + 1) for height in case.database.heights)))
-    figures = {levels: check_with_rows(case, result, row_limit, levels) for levels in every}
+    generalizations = list(itertools.product(*(range(height + 1) for height in case.database.heights)))
+    figures = {levels: check_with_rows(case, result, row_limit, levels) for levels in generalizations}
     verdicts = {levels: draw_verdict(known, case.allowed_persons) for levels, known in figures.items()}
-    for levels, other in itertools.product(every, every):
-        if all(map(int.__le__, other, levels)) and verdicts[levels].infeasible_below:
-            assert not verdicts[other].is_feasible
-        if all(map(int.__ge__, other, levels)) and verdicts[levels].feasible_above:
-            assert verdicts[other].is_feasible
+    for levels, compared in itertools.product(generalizations, generalizations):
+        if all(map(int.__le__, compared, levels)) and verdicts[levels].infeasible_below:
+            assert not verdicts[compared].is_feasible
+        if all(map(int.__ge__, compared, levels)) and verdicts[levels].feasible_above:
+            assert verdicts[compared].is_feasible
     score = result.task.lattice.measure.score
-    scores = {levels: score(levels, figures[levels]) for levels in every if verdicts[levels].is_feasible}
+    scores = {levels: score(levels, figures[levels]) for levels in generalizations if verdicts[levels].is_feasible}
     assert result.score == pytest.approx(min(scores.values()), abs=1e-9)
 
 
@@ -154,13 +142,8 @@ def test_one_table_is_searched_as_by_itself(tmp_path: Any) -> None:
 def test_other_full_domain_strategies_find_a_feasible_generalization(strategy: str) -> None:
     for case in small_cases(MOST_GENERALIZATIONS, examples(10)):
         expected: Outcome | None = best(case.database, case.k, case.known, case.allowed_persons, case.weights)
-        connection = duckdb.connect()
-        case.fill(connection)
-        tree = case.policy()
-        tree["search"]["strategy"] = strategy
-        try:
-            result = sqlanon.connect(connection).anonymize(LinkedPolicy(**tree))
-        except InfeasibleError:
+        result = anonymize_case(case, strategy=strategy)
+        if result is None:
             assert expected is None
             continue
         assert expected is not None

@@ -11,13 +11,14 @@ import pytest
 
 import sqlanon
 from properties.linked_cases import LinkedCase, small_cases
-from sqlanon.errors import InfeasibleError, ReleaseError
+from sqlanon.errors import ReleaseError
 from sqlanon.linked.recode import LinkedRecoding, surrogate_table
 from sqlanon.linked.source_verification import verify_named
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.support.expressions import template
 from support.commands import cli
 from support.lanes import draw_tables, some
+from support.linked_databases import anonymize_case, open_case
 from support.linked_hospital import POLICY, fix_levels, make_hospital
 
 
@@ -78,12 +79,13 @@ def test_keys_in_the_order_of_the_source_are_found(tmp_path: Path, monkeypatch: 
     """Numbers from 1 are no keys of the source, but in its order they tell who a row is of."""
 
     def number_in_order(recoding: LinkedRecoding) -> None:
-        for linked in recoding.records.tables:
-            if linked.key:
+        for table in recoding.records.tables:
+            if table.key:
                 query = template("""
                     SELECT row, row_number() OVER (ORDER BY row) AS surrogate FROM :kept AS kept
                 """)
-                recoding.records.runner.create_table(surrogate_table(linked), query(kept=recoding._kept_rows(linked)))
+                keys = query(kept=recoding._select_kept_rows(table))
+                recoding.records.runner.create_table(surrogate_table(table), keys)
 
     make_hospital(tmp_path)
     with monkeypatch.context() as patch:
@@ -134,16 +136,10 @@ def test_releases_and_policies_of_other_kinds_are_refused(hospital_copy: Path) -
     some(zip(small_cases(20, draw_tables(4, 60), first=1000), itertools.cycle((0.0, 0.2))), every=3),
 )
 def test_releases_of_random_databases_verify_against_them(case: LinkedCase, row_limit: float, tmp_path: Path) -> None:
-    connection = duckdb.connect()
-    case.fill(connection)
-    tree = case.policy()
-    tree["search"]["row_suppression_limit"] = row_limit
-    policy = LinkedPolicy(**tree)
-    with sqlanon.connect(connection) as db:
-        try:
-            result = db.anonymize(policy)
-        except InfeasibleError:
+    with open_case(case) as db:
+        result = anonymize_case(case, db, row_suppression_limit=row_limit)
+        if result is None:
             return
         result.publish(tmp_path / "release.duckdb")
-        verification = db.verify(tmp_path / "release.duckdb", policy)
+        verification = db.verify(tmp_path / "release.duckdb", result.policy)
     assert verification.verified, verification.failures

@@ -1,0 +1,53 @@
+"""Policies of patients and their visits, and the results of random linked databases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import duckdb
+
+import sqlanon
+from properties.linked_cases import LinkedCase
+from sqlanon.errors import InfeasibleError
+from sqlanon.linked.anonymize import LinkedResult
+from sqlanon.policy.linked import LinkedPolicy
+
+KEY = {"role": "key"}
+
+
+def two_tables(patients: Mapping[str, Any], visits: Mapping[str, Any], **sections: Any) -> dict[str, Any]:
+    """A policy of patients (``patient_id``) and their visits (``visit_id``), with the roles of their attributes."""
+    return {
+        "table": [
+            {"name": "patients", "person": "patient_id", "attributes": {"patient_id": KEY, **patients}},
+            {
+                "name": "visits",
+                "key": "visit_id",
+                "references": {"patient_id": "patients"},
+                "attributes": {"visit_id": KEY, "patient_id": KEY, **visits},
+            },
+        ],
+        **sections,
+    }
+
+
+def open_case(case: LinkedCase) -> sqlanon.Database:
+    """A database with the tables of a case."""
+    connection = duckdb.connect()
+    case.fill(connection)
+    return sqlanon.connect(connection)
+
+
+def case_policy(case: LinkedCase, **search: Any) -> LinkedPolicy:
+    """The policy of a case, with keys of its search."""
+    tree = case.policy()
+    return LinkedPolicy(**{**tree, "search": {**tree["search"], **search}})
+
+
+def anonymize_case(case: LinkedCase, db: sqlanon.Database | None = None, **search: Any) -> LinkedResult | None:
+    """The result for a case; None if nothing meets its policy."""
+    try:
+        return (db or open_case(case)).anonymize(case_policy(case, **search))
+    except InfeasibleError:
+        return None
