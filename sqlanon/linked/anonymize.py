@@ -79,13 +79,13 @@ class LinkedResult:
         Parameters
         ----------
         target:
-            A DuckDB file, or a folder for Parquet files: a path without an ending. Default: the place that the policy
-            names.
+            A DuckDB file, or a folder for Parquet files: a path without an ending. Default: the location that the
+            policy names.
 
         Raises
         ------
         ReleaseError
-            No place is named, or it cannot be written.
+            No location is named, or it cannot be written.
         AuditError
             The written tables do not meet the policy.
         """

@@ -165,8 +165,8 @@ def _refuse_other_policy(path: Path, manifest: LinkedManifest, policy: LinkedPol
         }
 
     if hierarchies(manifest.policy["tables"]) != hierarchies(policy.redact()["tables"]):
-        place = format_location(path)
-        message = f"has other tables, quasi-identifiers or hierarchies than {place}: give the policy of the release"
+        release = format_location(path)
+        message = f"has other tables, quasi-identifiers or hierarchies than {release}: give the policy of the release"
         raise PolicyError([Problem("--policy", message)])
 
 

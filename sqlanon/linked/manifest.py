@@ -141,7 +141,7 @@ class LinkedManifest:
         return {**fields, "known": str(self.known)}
 
     def to_json(self) -> str:
-        """The manifest as JSON, for places without a table of manifests."""
+        """The manifest as JSON, for locations without a table of manifests."""
         return json.dumps({**self.row(), "published_at": self.published_at.isoformat()}, ensure_ascii=False)
 
     @classmethod

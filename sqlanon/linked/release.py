@@ -47,7 +47,7 @@ class LinkedRelease:
         return self.location.path
 
     def to_dict(self) -> dict[str, Any]:
-        """The place and its smallest group, as JSON values."""
+        """The location and the smallest group, as JSON values."""
         return {"release": format_location(self.path), "smallest_group": self.manifest.smallest_group}
 
     def verify(self) -> LinkedVerification:
@@ -58,14 +58,14 @@ class LinkedRelease:
 def publish_linked(
     recoding: LinkedRecoding, target: str | PathLike[str] | None, claims: Mapping[str, Any]
 ) -> LinkedRelease:
-    """Write the released tables to a new place, verify them as a reader would, and show them.
+    """Write the released tables to a new location, verify them as a reader would, and show them.
 
     ``claims`` are the fields of the manifest that the rows do not show.
 
     Raises
     ------
     ReleaseError
-        The place cannot be written, or something else is there.
+        The location cannot be written, or holds something else.
     AuditError
         The written release does not meet the policy; the release that was there is unchanged.
     """
@@ -95,9 +95,9 @@ def publish_linked(
 
 
 def refuse_unusable_target(records: LinkedRecords) -> None:
-    """Refuse the policy's place for the release, as publishing there would, before the search."""
+    """Refuse the policy's location for the release where publishing would, before the search."""
     with target_for(records, None).stage(records):
-        pass  # nothing is written: the place is as it was
+        pass  # nothing is written
 
 
 def _find_mismatches(

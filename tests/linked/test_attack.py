@@ -28,13 +28,13 @@ def attack(hospital: Path) -> LinkedAttack:
 
 
 @pytest.fixture(scope="module")
-def printed(hospital: Path) -> dict[str, Any]:
+def printed_figures(hospital: Path) -> dict[str, Any]:
     """The JSON of the attack on the release alone."""
     figures: dict[str, Any] = json.loads(cli("attack", hospital / "release.duckdb", "--json").out)["known_rows"]
     return figures
 
 
-# With the oracle
+# Comparison with the oracle
 
 
 def release_case(case: LinkedCase, folder: Path) -> tuple[LinkedAttack, LinkedAttack, tuple[int, ...]] | None:
@@ -66,7 +66,13 @@ def expected_matches(
 
 def figures(matches: Sequence[Matches]) -> list[tuple[int, ...]]:
     return [
-        (found.persons, found.matched_persons, found.unique_persons, found.fewest_matches or 0) for found in matches
+        (
+            known_matches.persons,
+            known_matches.matched_persons,
+            known_matches.unique_persons,
+            known_matches.fewest_matches or 0,
+        )
+        for known_matches in matches
     ]
 
 
@@ -99,7 +105,7 @@ def test_matches_of_more_cases_are_those_of_the_oracle(number: int, tmp_path: Pa
     check_case(number, tmp_path)
 
 
-# Of a hospital
+# Attacks on a hospital
 
 
 def test_visits_identify_patients_in_the_source_and_not_in_the_release(attack: LinkedAttack) -> None:
@@ -111,12 +117,12 @@ def test_visits_identify_patients_in_the_source_and_not_in_the_release(attack: L
     assert attack.after[2].fewest_matches == attack.manifest.smallest_group
 
 
-def test_the_statements_show_the_victims(printed: dict[str, Any]) -> None:
-    for finding in printed["findings"]:
+def test_the_statements_show_the_victims(printed_figures: dict[str, Any]) -> None:
+    for finding in printed_figures["findings"]:
         with duckdb.connect() as connection:
             rows = connection.execute(finding["sql"]).fetchall()
         assert len({row[-1] for row in rows}) == finding["victims"]
-    assert printed["findings"][-1]["victims"] > 0
+    assert printed_figures["findings"][-1]["victims"] > 0
 
 
 def test_a_sample_is_attacked_if_there_are_many_persons(hospital: Path) -> None:
@@ -148,10 +154,10 @@ def test_the_command_prints_both_sides(hospital: Path) -> None:
     assert "protects against an attacker who knows 2 child rows: 3 persons or more match" in ended.out
 
 
-def test_json_has_the_keys_of_the_attacks_on_one_table(hospital: Path, printed: dict[str, Any]) -> None:
-    assert printed.keys() >= {"releases", "victims", "share", "sql", "findings", "known", "persons"}
-    assert [finding["known"] for finding in printed["findings"]] == [0, 1, 2, "all"]
-    assert "before" not in printed
+def test_json_has_the_keys_of_the_attacks_on_one_table(hospital: Path, printed_figures: dict[str, Any]) -> None:
+    assert printed_figures.keys() >= {"releases", "victims", "share", "sql", "findings", "known", "persons"}
+    assert [finding["known"] for finding in printed_figures["findings"]] == [0, 1, 2, "all"]
+    assert "before" not in printed_figures
     with_policy = json.loads(
         cli("attack", hospital / "release.duckdb", "--policy", hospital / "policy.toml", "--json").out
     )["known_rows"]

@@ -46,13 +46,13 @@ class Reader:
         for (t, number), person in self.database.person_of.items():
             if number in self.labels[t]:
                 rows[person][self.database.known_row(self.labels, t, number)] += 1
-        for person, own in self.labels[0].items():
+        for person, labels in self.labels[0].items():
             if known == "all":
                 groups[self.signature(0, person)].add(person)
                 continue
             for size in range(int(known) + 1):
                 for combination in combinations_of(rows[person], size):
-                    groups[own, combination].add(person)
+                    groups[labels, combination].add(person)
         return groups
 
     def signature(self, t: int, number: int) -> Hashable:
@@ -61,7 +61,7 @@ class Reader:
         return self.labels[t][number], tuple(sorted(((at[0], self.signature(*at)) for at in children), key=repr))
 
     def loss(self, weights: tuple[float, ...]) -> float:
-        """The loss of the released labels, each of which is at one level of its hierarchy."""
+        """The loss of the released labels; each label has one level."""
         losses = []
         for t, table in enumerate(self.database.tables):
             for i, hierarchy in enumerate(table.hierarchies):
@@ -76,7 +76,7 @@ class Reader:
                     level = next(
                         at for at in range(hierarchy.height + 1) if hierarchy.label(row.values[i], at) == label
                     )
-                    leaves = sum(hierarchy.label(other, level) == label for other in ground)
+                    leaves = sum(hierarchy.label(value, level) == label for value in ground)
                     total += (leaves - 1) / (len(ground) - 1) if len(ground) > 1 else 0
                 losses.append(total / len(table.rows) if table.rows else 0)
         return math.fsum(x * w for x, w in zip(losses, weights, strict=True)) / math.fsum(weights)
@@ -175,7 +175,7 @@ def hospital_policy(strategy: str, known: int | str, **zip_keys: Any) -> LinkedP
 
 
 @pytest.fixture(scope="module")
-def stopped(wards: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[LinkedLocalResult, LinkedRelease]:
+def stopped_result(wards: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[LinkedLocalResult, LinkedRelease]:
     """A result of three rounds with limits on levels and labels, and its release."""
     policy = hospital_policy("mondrian", 1, min_level=1, max_level=2, forbidden=["12*"])
     policy = policy.model_copy(update={"search": policy.search.model_copy(update={"max_checks": 3})})
@@ -195,7 +195,7 @@ def wards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("known", [pytest.param(2, marks=pytest.mark.slow), "all"])
-def test_it_loses_less_than_the_full_domain_optimum(wards: Path, known: int | str) -> None:
+def test_classes_of_persons_lose_less_than_the_full_domain_optimum(wards: Path, known: int | str) -> None:
     with sqlanon.connect(wards) as db:
         optimum = db.anonymize(hospital_policy("optimal", known))
         local = db.anonymize(hospital_policy("mondrian", known))
@@ -220,18 +220,18 @@ def test_the_release_does_not_depend_on_the_number_of_threads(wards: Path, tmp_p
 
 
 def test_levels_outside_the_limits_and_forbidden_labels_are_not_released(
-    stopped: tuple[LinkedLocalResult, LinkedRelease],
+    stopped_result: tuple[LinkedLocalResult, LinkedRelease],
 ) -> None:
-    with duckdb.connect(str(stopped[1].path), read_only=True) as reader:
+    with duckdb.connect(str(stopped_result[1].path), read_only=True) as reader:
         labels = {label for (label,) in reader.execute("SELECT DISTINCT zip FROM patients").fetchall()}
     assert labels
     assert all(re.fullmatch(r"1[0-9*]\*", label) and label != "12*" for label in labels), labels
 
 
 def test_a_limit_on_the_rounds_leaves_coarser_classes_that_meet_the_policy(
-    stopped: tuple[LinkedLocalResult, LinkedRelease],
+    stopped_result: tuple[LinkedLocalResult, LinkedRelease],
 ) -> None:
-    result, release = stopped
+    result, release = stopped_result
     assert release.verify().verified
     assert result.classes.rounds == 3
     assert result.score < 1

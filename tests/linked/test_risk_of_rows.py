@@ -33,7 +33,13 @@ def expected_risks(
 
 def figures(matches: Sequence[Matches]) -> list[tuple[Any, ...]]:
     return [
-        (found.unique_persons, found.persons_below_k, found.fewest_matches, found.average_risk) for found in matches
+        (
+            known_matches.unique_persons,
+            known_matches.persons_below_k,
+            known_matches.fewest_matches,
+            known_matches.average_risk,
+        )
+        for known_matches in matches
     ]
 
 
@@ -44,7 +50,7 @@ def check_case(number: int, folder: Path) -> None:
         case.fill(connection)
     with connect() as db:
         risk = db.risk(LinkedPolicy(**case.policy(source={"database": database})))
-    knowledge = [found.known for found in risk.together]
+    knowledge = [matches.known for matches in risk.together]
     assert figures([risk.alone]) == [*expected_risks(case.database, case.k, [0])]
     assert figures(risk.together) == [*expected_risks(case.database, case.k, knowledge)]
     for t, table in enumerate(case.database.tables[1:], 1):

@@ -24,8 +24,8 @@ MOST_GENERALIZATIONS = 60
 
 
 def released_state(task: LinkedTask, database: LinkedDatabase) -> tuple[State, frozenset[tuple[int, int]]]:
-    """What the last check of a task keeps, and the rows of kept persons that are suppressed by themselves. Rows are
-    numbered by key in the database, too."""
+    """The state after the last check of a task, and the rows of kept persons that are suppressed by themselves. Rows
+    are numbered by key in the database, too."""
     snapshot = task.peeling.snapshot
     rows = snapshot.runner.engine.rows
     persons = frozenset(person for (person,) in rows(select([col("person")], snapshot.kept_persons.copy())))
@@ -109,7 +109,7 @@ def test_suppressed_rows_cannot_be_put_back_and_verdicts_hold(case: LinkedCase, 
     assert result.score == pytest.approx(min(scores.values()), abs=1e-9)
 
 
-def test_one_table_is_searched_as_by_itself(tmp_path: Any) -> None:
+def test_a_policy_with_one_table_has_the_result_of_a_policy_of_that_table(tmp_path: Any) -> None:
     people = "SELECT i AS id, i % 7 AS age, i % 3 AS ward FROM range(40) AS r(i)"
     attributes = {
         "age": {"role": "quasi", "hierarchy": {"intervals": [2, 4]}},

@@ -76,7 +76,7 @@ def test_a_release_of_another_policy_does_not_verify(hospital_copy: Path) -> Non
 
 
 def test_keys_in_the_order_of_the_source_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers from 1 are no keys of the source, but in its order they tell who a row is of."""
+    """Numbers from 1 are not the keys of the source, but in its order they reveal the person of a row."""
 
     def number_in_order(recoding: LinkedRecoding) -> None:
         for table in recoding.records.tables:

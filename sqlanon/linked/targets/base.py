@@ -1,4 +1,4 @@
-"""Targets of linked tables: a place holds all tables of a release with one manifest, and shows them at once."""
+"""Targets of linked tables: a location holds all tables of a release with one manifest, and shows them at once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class OpenTables:
 
 
 class LinkedLocation(Protocol):
-    """A place that releases of linked tables are read from."""
+    """A location that a release of linked tables is read from."""
 
     @property
     def path(self) -> Path:
@@ -54,7 +54,7 @@ class LinkedLocation(Protocol):
 class StagedTables(Protocol):
     """A release that is written but not visible to readers yet.
 
-    ``file`` is the DuckDB file for its rows, and ``version`` the number of the release at its place.
+    ``file`` is the DuckDB file for its rows, and ``version`` the number of the release at its location.
     """
 
     @property
@@ -76,16 +76,16 @@ class StagedTables(Protocol):
 
 
 class LinkedTarget(Protocol):
-    """A place that a release of linked tables is written to."""
+    """A location that a release of linked tables is written to."""
 
     @property
     def location(self) -> LinkedLocation: ...
     def stage(self, records: LinkedRecords) -> AbstractContextManager[StagedTables]:
-        """Prepare the place; remove on exit what was not committed."""
+        """Prepare the location; remove on exit what was not committed."""
 
 
 def target_for(records: LinkedRecords, target: str | PathLike[str] | None) -> LinkedTarget:
-    """The place that is given, or that the policy names."""
+    """The location that the caller or the policy names."""
     kind = next(kind for kind in reversed(KINDS.values()) if kind.takes(target, records.policy))
     if not kind.linked_module:
         raise ReleaseError(
@@ -210,7 +210,7 @@ def _read_replaced(path: Path, read_manifest: Callable[[], LinkedManifest], reco
 
 @contextmanager
 def _staging_errors(path: Path, is_replaced: bool) -> Iterator[None]:
-    """Name the place in errors of the disk, and say what happened to the release that was there."""
+    """Name the path in errors of the disk, and the state of the existing release."""
     try:
         yield
     except (OSError, DiskError) as error:

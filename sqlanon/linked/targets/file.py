@@ -129,7 +129,7 @@ class StagedFile:
 
 
 def target_for(records: LinkedRecords, target: str | PathLike[str] | None) -> FileTarget:
-    """The file that is given, or that the policy names."""
+    """The file that the caller or the policy names."""
     section = records.policy.release
     chosen = target or (None if section is None else section.database)
     if chosen is None:

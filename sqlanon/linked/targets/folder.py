@@ -1,6 +1,6 @@
 """Linked tables in a folder of Parquet files: a file for each table, all with the same manifest in their metadata.
 
-The folder is written beside its place and renamed, so that its files appear together. A release that is replaced is
+The folder is written beside its path and renamed, so that its files appear together. A release that is replaced is
 moved away first, and moved back if the new one cannot take its place.
 """
 
@@ -69,7 +69,7 @@ class FolderTarget:
 
     @property
     def replaced_path(self) -> Path:
-        """The place of the replaced release between the two renames."""
+        """The path of the replaced release between the two renames."""
         return self.path.with_name(f".{self.path.name}.replaced")
 
     def _recover(self) -> None:
@@ -150,7 +150,7 @@ class StagedFolder:
 
 
 def target_for(records: LinkedRecords, target: str | PathLike[str] | None) -> FolderTarget:
-    """The folder that is given, or that the policy names."""
+    """The folder that the caller or the policy names."""
     section = records.policy.release
     chosen = target or (None if section is None else section.folder)
     assert chosen is not None
