@@ -381,8 +381,10 @@ class Mondrian:
     ) -> None:
         """Let new classes stay behind."""
         runner = self.class_snapshot.snapshot.runner
-        delete = template("SELECT person FROM :followers AS followers SEMI JOIN :returning AS r USING (class_id)")
-        persons = self.class_snapshot.create("returning_persons", delete(followers=followers, returning=returning))
+        of_followers = template("SELECT person FROM :followers AS followers SEMI JOIN :returning AS r USING (class_id)")
+        persons = self.class_snapshot.create(
+            "returning_persons", of_followers(followers=followers, returning=returning)
+        )
         self.class_snapshot.delete_persons(followers, persons)
         of_returning = template("SELECT t.person FROM :trials AS t SEMI JOIN :returning AS r USING (parent_class)")
         persons = self.class_snapshot.create("returning_persons", of_returning(trials=trials, returning=returning))
