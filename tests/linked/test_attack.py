@@ -146,7 +146,7 @@ def test_moved_dates_are_attacked_as_they_are_released(hospital: Path, tmp_path:
 # The command
 
 
-def test_the_command_prints_both_sides(hospital: Path) -> None:
+def test_the_command_prints_the_matches_in_the_source_and_in_the_release(hospital: Path) -> None:
     ended = cli("attack", hospital / "release.duckdb", "--policy", hospital / "policy.toml")
     assert ended.status == 0
     assert "attacked: 60 persons of the source" in ended.out
@@ -164,7 +164,7 @@ def test_json_has_the_keys_of_the_attacks_on_one_table(hospital: Path, printed_f
     assert with_policy["findings"][1]["before"]["share"] > 0.5
 
 
-def test_wrong_requests_are_refused(hospital: Path, tmp_path: Path) -> None:
+def test_options_for_one_table_and_other_policies_are_refused(hospital: Path, tmp_path: Path) -> None:
     path = hospital / "release.duckdb"
     for arguments, message in (
         (("--known", "2"), "--known: is for releases of one table"),
@@ -173,9 +173,9 @@ def test_wrong_requests_are_refused(hospital: Path, tmp_path: Path) -> None:
     ):
         ended = cli("attack", path, *arguments)
         assert (ended.status, message in ended.err) == (2, True), ended.err
-    other = tmp_path / "other.toml"
-    other.write_text(POLICY.replace('"suppress"', '{ mask = "left" }', 1), encoding="utf-8")
+    other_policy = tmp_path / "other.toml"
+    other_policy.write_text(POLICY.replace('"suppress"', '{ mask = "left" }', 1), encoding="utf-8")
     with pytest.raises(PolicyError, match="other tables, quasi-identifiers or hierarchies"):
-        attack_linked(FileLocation(path), LinkedPolicy.load(other))
+        attack_linked(FileLocation(path), LinkedPolicy.load(other_policy))
     with pytest.raises(ReleaseError, match="does not exist"):
         attack_linked(FileLocation(tmp_path / "none.duckdb"))

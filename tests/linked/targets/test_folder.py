@@ -124,7 +124,7 @@ def test_a_release_that_a_killed_run_moved_away_comes_back(
     assert [file.name for file in tmp_path.iterdir()] == ["release"]
 
 
-def test_a_folder_of_that_name_that_is_no_release_stays(hospital_result: LinkedResult, tmp_path: Path) -> None:
+def test_a_foreign_folder_with_the_name_of_a_moved_release_stays(hospital_result: LinkedResult, tmp_path: Path) -> None:
     notes = tmp_path / ".release.replaced" / "notes.txt"
     notes.parent.mkdir()
     notes.touch()
@@ -147,7 +147,7 @@ def test_a_folder_that_another_run_has_replaced_stays(
     assert verify_tables(FolderLocation(release)).verified
 
 
-def test_what_is_no_release_of_the_same_tables_is_not_replaced(
+def test_only_a_release_of_the_same_tables_is_replaced(
     folder: Path, hospital: Path, hospital_result: LinkedResult, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -177,6 +177,6 @@ def test_one_file_of_a_folder_is_not_verified_by_itself(folder: Path) -> None:
         ({"folder": "release", "database": "release.duckdb"}, "only one"),
     ],
 )
-def test_wrong_places_are_refused(keys: dict[str, str], message: str) -> None:
+def test_a_location_that_cannot_hold_a_folder_is_refused(keys: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         LinkedRelease(**keys)

@@ -131,7 +131,7 @@ def test_a_release_is_replaced_in_all_tables_or_in_none(
         schemas.run("DROP OWNED BY reader_of_views", "DROP ROLE reader_of_views")
 
 
-def test_tables_of_others_are_not_replaced(hospital: Path, schemas: Server, tmp_path: Path) -> None:
+def test_foreign_tables_are_not_replaced(hospital: Path, schemas: Server, tmp_path: Path) -> None:
     schemas.run("CREATE TABLE shared.labs (x integer)")
     ended = cli("anonymize", hospital / "policy.toml")
     assert ended.status == 2
