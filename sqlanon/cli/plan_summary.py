@@ -40,7 +40,10 @@ def format_linked_plan(policy: LinkedPolicy, plan: Plan) -> str:
         key = f", key {', '.join(section.key)}" if section.key else ""
         belongs = f"persons by {', '.join(section.person)}"
         if parent is not None:
-            belongs = f"rows of {parent.name} by {', '.join(section.references)}{key}"
+            belongs = f"rows of {parent.name} by {', '.join(section.columns_naming(parent.name))}"
+            further = [target for target in dict.fromkeys(section.references.values()) if target != parent.name]
+            belongs += "".join(f", with {target} by {', '.join(section.columns_naming(target))}" for target in further)
+            belongs += key
         lines += _wrap("table:", f"{section.name}, from {_describe_source(table_policy)}: {belongs}")
         lines += _describe_hierarchies(table_policy)
         for role in ("sensitive", "insensitive", "identifying"):

@@ -204,8 +204,10 @@ def _policy_with_person(linked: LinkedTable) -> Policy:
     columns: list[str] = []
     if linked.parent is None:
         columns = linked.key
-    elif linked.parent.is_person_table:
-        columns = linked.references
+    else:
+        columns = next(
+            (linked.columns_naming(table) for table in (linked.parent, *linked.ancestors) if table.is_person_table), []
+        )
     if len(columns) != 1:
         return linked.policy
     source = linked.policy.source.model_copy(update={"person": columns[0]})

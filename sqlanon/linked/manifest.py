@@ -26,6 +26,8 @@ class TableClaims:
         The table, and the table that its rows belong to; None for the table of persons.
     key, references:
         The columns with the new keys: of its own rows, and of the parent's, in the order of the parent's key.
+    ancestor_references:
+        By further column with a new key, the table above the parent whose row it names.
     columns, generalization:
         The released columns, and the level of each quasi-identifier; None if classes of persons have several.
     rows, released_rows, suppressed_rows:
@@ -38,6 +40,7 @@ class TableClaims:
     parent: str | None
     key: tuple[str, ...]
     references: tuple[str, ...]
+    ancestor_references: Mapping[str, str]
     columns: tuple[ReleasedColumn, ...]
     generalization: Mapping[str, int | None]
     rows: int
@@ -125,6 +128,13 @@ class LinkedManifest:
         """The claims about the table that a table's rows belong to; None for the table of persons."""
         return None if table.parent is None else self.table(table.parent)
 
+    def ancestors_of(self, table: TableClaims) -> list[TableClaims]:
+        """The claims about the tables above the parent of a table, nearest first."""
+        ancestors, above = list[TableClaims](), self.parent_of(table)
+        while above is not None and (above := self.parent_of(above)) is not None:
+            ancestors.append(above)
+        return ancestors
+
     def children_of(self, table: TableClaims) -> tuple[TableClaims, ...]:
         """The claims about the tables whose rows belong to rows of a table."""
         return tuple(claims for claims in self.tables if claims.parent == table.name)
@@ -173,6 +183,9 @@ class LinkedManifest:
             if persons.parent is not None or claims.parent not in names:
                 raise ValueError("its tables are not a tree below the table of persons, parents first")
             names.add(claims.name)
+        for claims in manifest.tables:
+            if not {*claims.ancestor_references.values()} <= {above.name for above in manifest.ancestors_of(claims)}:
+                raise ValueError("its columns name rows of tables that are not above their own")
         for claim in manifest.requirements:
             columns = [column for claims in manifest.tables if claims.name == claim.table for column in claims.columns]
             _ = claim.condition  # raises ValueError

@@ -125,6 +125,9 @@ class LinkedRecoding:
                 on=_equal_columns("row", "parent", "new_parent_key"),
                 copy=False,
             )
+            for i, ancestor in enumerate(table.ancestors):
+                new_key = surrogate_table(ancestor).as_(f"new_ancestor_key_{i}")
+                query = query.join(new_key, on=_same("row", f"ancestor_{i}", new_key.alias), copy=False)
             order = [col("surrogate", "new_parent_key"), anonymous("RANDOM")]
             if table.key:
                 query = query.join(table.numbers.as_("numbers"), on=table.same_key("child", "numbers"), copy=False)
@@ -140,6 +143,8 @@ class LinkedRecoding:
     def _value(self, table: LinkedTable, column: str) -> exp.Expr:
         if column in table.references:
             return col("surrogate", "new_parent_key")
+        if (position := table.ancestor_references.get(column)) is not None:
+            return col("surrogate", f"new_ancestor_key_{position}")
         if column in table.key:
             return col("surrogate", "new_key")
         if column not in table.columns.generalized:

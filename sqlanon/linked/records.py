@@ -90,12 +90,33 @@ class LinkedTable:
     @property
     def released_key(self) -> list[str]:
         """The columns of the key that get a new number for each row: those that are no reference, if there are any."""
-        return [column for column in self.key if column not in self.references] or self.key
+        references = {self.columns.by_attribute[name] for name in self.section.references}
+        return [column for column in self.key if column not in references] or self.key
 
     @property
     def references(self) -> list[str]:
         """The columns that name a row of the parent, in the order of the parent's key."""
-        return [self.columns.by_attribute[name] for name in self.section.references]
+        return [] if self.parent is None else self.columns_naming(self.parent)
+
+    @property
+    def ancestors(self) -> list[LinkedTable]:
+        """The tables above the parent, nearest first, as far as columns name their rows."""
+        tables, ancestor = list[LinkedTable](), None if self.parent is None else self.parent.parent
+        while ancestor is not None:
+            tables.append(ancestor)
+            ancestor = ancestor.parent
+        while tables and not self.columns_naming(tables[-1]):
+            tables.pop()
+        return tables
+
+    @property
+    def ancestor_references(self) -> dict[str, int]:
+        """By column that names a row above the parent's, the position of its table in ``ancestors``."""
+        return {column: i for i, table in enumerate(self.ancestors) for column in self.columns_naming(table)}
+
+    def columns_naming(self, table: LinkedTable) -> list[str]:
+        """The columns that name a row of another table, in the order of its key."""
+        return [self.columns.by_attribute[name] for name in self.section.columns_naming(table.name)]
 
     @property
     def numbers(self) -> exp.Table:
@@ -119,7 +140,11 @@ class LinkedTable:
         return (*inherited, *self.attribute_numbers)
 
     def select_linked_rows(self) -> exp.Select:
-        """Its source rows as ``child`` joined with the numbers of their parent rows as ``parent``, to select from."""
+        """Its source rows as ``child`` joined with the numbers of their parent rows as ``parent``, to select from.
+
+        Rows above the parent are joined as ``ancestor_0, ancestor_1, ...``, as far as columns name them: these columns
+        must name the rows that the parent row belongs to.
+        """
         if self.parent is None:
             same = self.same_key("child", "numbers")
             query = template("SELECT 1 FROM :rows AS child JOIN :numbers AS numbers ON :same")
@@ -129,6 +154,14 @@ class LinkedTable:
             same = all_of(col(column, "child").eq(col(f"key_{i}", "parent")) for i, column in pairs)
             query = template("SELECT 1 FROM :rows AS child JOIN :parents AS parent ON :same")
             linked_rows = query(rows=self.relation, parents=self.parent.numbers, same=same)
+            below = "parent"
+            for i, ancestor in enumerate(self.ancestors):
+                alias = f"ancestor_{i}"
+                named = enumerate(self.columns_naming(ancestor))
+                same_rows = [col(column, "child").eq(col(f"key_{j}", alias)) for j, column in named]
+                on = all_of([col("row", alias).eq(col("parent", below)), *same_rows])
+                linked_rows = linked_rows.join(ancestor.numbers.as_(alias), on=on, copy=False)
+                below = alias
         linked_rows.set("expressions", [])
         return linked_rows
 
@@ -294,11 +327,15 @@ def _find_other_key_types(table: LinkedTable) -> Iterator[str]:
     """Find references of another type than the key: ``'1'`` and ``'01'`` are two keys, and one number."""
     if table.parent is None:
         return
-    for reference, key in zip(table.references, table.parent.key, strict=True):
-        type_, key_type = table.run.source.columns[reference], table.parent.run.source.columns[key]
+    named_tables = (table.parent, *table.ancestors)
+    pairs = [
+        (named, *pair) for named in named_tables for pair in zip(table.columns_naming(named), named.key, strict=False)
+    ]
+    for named_table, reference, key in pairs:
+        type_, key_type = table.run.source.columns[reference], named_table.run.source.columns[key]
         if type_ != key_type and not {type_, key_type} <= _WHOLE_NUMBERS:
             yield (
-                f"the reference {reference!r} is {type_}, and the key {key!r} of {table.parent.name!r} is {key_type}, "
+                f"the reference {reference!r} is {type_}, and the key {key!r} of {named_table.name!r} is {key_type}, "
                 "so one may name several rows: convert it, with query = ... or [table.csv] types"
             )
 
@@ -326,9 +363,12 @@ def _number_rows(table: LinkedTable) -> Iterator[str]:
         runner.create_table(table.numbers, numbered)
     table.orphans = table.rows - int(runner.engine.rows(row_count(rows=subquery(_linked_rows(table))))[0][0])
     if table.orphans and table.section.orphans == "error":
+        positions = sorted({*table.ancestor_references.values()})
+        named = " and ".join(repr(table.ancestors[position].name) for position in positions)
+        other = f", or other rows of {named} than that row belongs to" if named else ""
         yield (
-            f"{table.orphans:,} rows name no row of {table.parent.name!r}, so they belong to no person: complete the "
-            'tables, or set orphans = "suppress" for this table to leave them out'
+            f"{table.orphans:,} rows name no row of {table.parent.name!r}{other}, so they belong to no person: "
+            'complete the tables, or set orphans = "suppress" for this table to leave them out'
         )
 
 

@@ -130,6 +130,10 @@ def _write_rows(recoding: LinkedRecoding, file: Path, version: int) -> list[dict
                     "parent": None if linked.parent is None else linked.parent.name,
                     "key": tuple(linked.released_key),
                     "references": tuple(linked.references),
+                    "ancestor_references": {
+                        column: linked.ancestors[position].name
+                        for column, position in linked.ancestor_references.items()
+                    },
                     "columns": columns,
                     "generalization": dict(zip(linked.policy.generalized_attributes, levels, strict=True)),
                     "rows": linked.rows,

@@ -35,6 +35,8 @@ def describe_column(manifest: LinkedManifest, claims: TableClaims, column: Relea
     """Describe how a released column was treated, without a full stop."""
     if column.name in claims.references:
         return f"the new key of a row of {claims.parent}"
+    if column.name in claims.ancestor_references:
+        return f"the new key of a row of {claims.ancestor_references[column.name]}"
     if column.role == "key":
         return "a new key, drawn for this release"
     spec = _attribute(manifest, claims, column.name)

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.linked.group_requirements import number_values, violating_persons
-from sqlanon.linked.manifest import LinkedManifest
+from sqlanon.linked.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.occurrences import combination_keys, combine_occurrences, number_occurrences
 from sqlanon.linked.released_numbers import number_rows, released_table, sensitive_values
 from sqlanon.linked.row_texts import describe_whole_rows
@@ -230,3 +230,21 @@ def _find_broken_keys(engine: Engine, manifest: LinkedManifest) -> Iterator[str]
             )
             if missing := engine.rows(orphans)[0][0]:
                 yield f"{missing:,} rows of {claims.name!r} name no row of {parent.name!r}"
+        yield from _find_wrong_ancestors(engine, manifest, claims)
+
+
+def _find_wrong_ancestors(engine: Engine, manifest: LinkedManifest, claims: TableClaims) -> Iterator[str]:
+    """Find rows that name another row of a table above their parent than the parent row belongs to."""
+    wrong_rows = template("SELECT count(*) FROM :rows AS r WHERE :reference IS DISTINCT FROM :key_above")
+    for column, name in claims.ancestor_references.items():
+        above, key_above = manifest.parent_of(claims), col(claims.references[0], "r")
+        joins = list[tuple[exp.Expr, exp.Expr]]()
+        while above is not None and above.name != name:
+            alias = f"above_{len(joins)}"
+            joins.append((released_table(manifest, above).as_(alias), key_above.eq(col(above.key[0], alias))))
+            key_above, above = col(above.references[0], alias), manifest.parent_of(above)
+        query = wrong_rows(rows=released_table(manifest, claims), reference=col(column, "r"), key_above=key_above)
+        for rows, on in joins:
+            query = query.join(rows, on=on, copy=False)
+        if wrong := engine.rows(query)[0][0]:
+            yield f"{wrong:,} rows of {claims.name!r} name another row of {name!r} than their row of {claims.parent!r}"

@@ -97,7 +97,8 @@ class TableSection(SparseSection):
     key:
         The columns that identify a row, if other tables reference it or rows are suppressed by themselves.
     references:
-        The columns that name a row of another table, with the name of that table.
+        The columns that name a row of another table, with the name of that table. A row belongs to the row of the
+        nearest of these tables; the others are tables that this row belongs to, and must name the same rows.
     orphans:
         Rows without a person are an error, or they are left out and counted as suppressed.
     """
@@ -176,6 +177,10 @@ class TableSection(SparseSection):
     def is_key_partly_reference(self) -> bool:
         """Whether some columns of the key name a row of another table, and others do not."""
         return 0 < len({*self.key} & {*self.references}) < len(self.key)
+
+    def columns_naming(self, table: str) -> tuple[str, ...]:
+        """The columns that name a row of a table."""
+        return tuple(column for column, target in self.references.items() if target == table)
 
     def names_of(self, role: str) -> tuple[str, ...]:
         """The attributes with a role, in the order of the policy."""
@@ -403,9 +408,9 @@ class LinkedPolicy(Section):
         return tuple(requirements)
 
     def parent_of(self, section: TableSection) -> TableSection | None:
-        """The table whose rows a table's rows belong to; None for the table of persons."""
+        """The table whose rows a table's rows belong to, the nearest that they name; None for the table of persons."""
         names = set(section.references.values())
-        return next((table for table in self.ordered_tables if table.name in names), None)
+        return next((table for table in reversed(self.ordered_tables) if table.name in names), None)
 
     def policy_of(self, section: TableSection) -> Policy:
         """The policy of one table by itself, as the stages before the search read it."""
@@ -619,7 +624,11 @@ def _check_links(sections: Sequence[TableSection]) -> Iterator[Problem]:
     if problems := [problem for i, section in enumerate(sections) for problem in _check_targets(i, section, by_name)]:
         yield from problems
         return
-    yield from _check_cycles(sections, by_name)
+    if problems := list(_check_cycles(sections, by_name)):
+        yield from problems
+        return
+    for i, section in enumerate(sections):
+        yield from _check_nearest_table(i, section, by_name)
     yield from _check_shifts(sections)
     if not any(section.names_of("quasi") for section in sections):
         advice = "give this role to the columns that other people may know about a person"
@@ -663,14 +672,34 @@ def _check_targets(i: int, section: TableSection, by_name: Mapping[str, TableSec
             yield Problem(f"{place}.{column}", f"{message}: {advice}")
         elif not (by_name[target].person or by_name[target].key):
             yield Problem(f"{place}.{column}", f"table {target!r} has no key: add key = [...] to it")
-    if len(targets) > 1:
-        message = f"the tables {', '.join(targets)}: a row belongs to a row of one table; keep one reference"
-        yield Problem(place, f"{message}, and give the other column the role identifying, which is not released")
-    elif targets and targets[0] in by_name:
-        key = by_name[targets[0]].person or by_name[targets[0]].key
-        if key and len(key) != len(section.references):
-            message = f"{len(section.references)} columns name a row of {targets[0]!r}, whose key has {len(key)}"
-            yield Problem(place, message)
+    for target in targets:
+        key = () if target not in by_name else by_name[target].person or by_name[target].key
+        columns = section.columns_naming(target)
+        if key and len(key) != len(columns):
+            yield Problem(place, f"{len(columns)} columns name a row of {target!r}, whose key has {len(key)}")
+
+
+def _check_nearest_table(i: int, section: TableSection, by_name: Mapping[str, TableSection]) -> Iterator[Problem]:
+    """Check that a row that names rows of several tables belongs to one of them, and that one to the others."""
+    place, targets = f"table[{i}].references", sorted(set(section.references.values()))
+    nearest = [name for name in targets if {*targets} <= {name, *_ancestors(name, by_name)}]
+    if section.references and not nearest:
+        message = (
+            f"the tables {', '.join(targets)}: a row belongs to a row of one table, and may name only tables that this "
+            "row belongs to; keep one reference, and give the other column the role identifying, which is not released"
+        )
+        yield Problem(place, message)
+    elif nearest and set(section.key) <= set(section.references) != set():
+        columns = section.columns_naming(nearest[0])
+        if section.key and set(section.key) != set(columns):
+            message = f"has references to several tables: add a column of its own, or take {', '.join(columns)} alone"
+            yield Problem(f"table[{i}].key", message)
+
+
+def _ancestors(name: str, by_name: Mapping[str, TableSection]) -> set[str]:
+    """The tables that the rows of a table belong to."""
+    targets = set(by_name[name].references.values())
+    return targets.union(*(_ancestors(target, by_name) for target in targets))
 
 
 def _check_shifts(sections: Sequence[TableSection]) -> Iterator[Problem]:
@@ -689,11 +718,16 @@ def _check_shifts(sections: Sequence[TableSection]) -> Iterator[Problem]:
 
 def _check_cycles(sections: Sequence[TableSection], by_name: Mapping[str, TableSection]) -> Iterator[Problem]:
     for i, section in enumerate(sections):
-        path, names = section, [section.name]
-        while path.references:
-            path = by_name[next(iter(path.references.values()))]
-            if path.name in names:
-                message = f"{' > '.join([*names, path.name])} is a cycle: no row of these tables belongs to a person"
-                yield Problem(f"table[{i}].references", message)
-                break
-            names.append(path.name)
+        if cycle := _find_cycle([section.name], by_name):
+            message = f"{' > '.join(cycle)} is a cycle: no row of these tables belongs to a person"
+            yield Problem(f"table[{i}].references", message)
+
+
+def _find_cycle(path: Sequence[str], by_name: Mapping[str, TableSection]) -> Sequence[str]:
+    """Extend a path of references until a table occurs twice; empty if none does."""
+    for target in dict.fromkeys(by_name[path[-1]].references.values()):
+        if target in path:
+            return [*path, target]
+        if cycle := _find_cycle([*path, target], by_name):
+            return cycle
+    return []
