@@ -127,7 +127,7 @@ class LinkedRecoding:
             )
             for i, ancestor in enumerate(table.ancestors):
                 new_key = surrogate_table(ancestor).as_(f"new_ancestor_key_{i}")
-                query = query.join(new_key, on=_same("row", f"ancestor_{i}", new_key.alias), copy=False)
+                query = query.join(new_key, on=_equal_columns("row", f"ancestor_{i}", new_key.alias), copy=False)
             order = [col("surrogate", "new_parent_key"), anonymous("RANDOM")]
             if table.key:
                 query = query.join(table.numbers.as_("numbers"), on=table.same_key("child", "numbers"), copy=False)
