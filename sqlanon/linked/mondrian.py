@@ -39,7 +39,6 @@ from sqlglot import exp
 
 from sqlanon.linked.class_snapshot import ClassSnapshot
 from sqlanon.linked.kept_rows import KeptRows
-from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.search import LinkedTask
 from sqlanon.policy.linked import LinkedSearch
 from sqlanon.strategies.full_domain.optimal import optimal
@@ -243,7 +242,7 @@ class Mondrian:
         )
         self.last_class = self._fetch(template("SELECT max(class_id) FROM :members AS members")(members=self.members))
 
-    def run(self) -> None:
+    def run(self) -> LinkedClasses:
         """Take steps until no class can take any, or a limit is reached: classes can be released at any time."""
         search = self.records.policy.search
         seconds = None if search.time_limit is None else search.time_limit / 4
@@ -258,16 +257,19 @@ class Mondrian:
                 self._take_steps(moves)
                 waiting_classes = self.class_snapshot.snapshot.count(moves)
                 self.task.progress(waiting_classes, self.rounds, None)
-        snapshot, start_index = self.class_snapshot.snapshot, self.start_index
-        select_all = template("SELECT * FROM :rows AS rows")
-        self.levels = self.class_snapshot.create(f"class_levels_{start_index}", self._select_levels(self.attributes))
-        self.members = self.class_snapshot.create(f"class_members_{start_index}", select_all(rows=self.members))
-        suppressed_rows = None
+        return self._create_result()
+
+    def _create_result(self) -> LinkedClasses:
+        """Copy the classes to the tables of the start, and drop the others."""
+        create, select_all = self.class_snapshot.create, template("SELECT * FROM :rows AS rows")
+        levels = create(f"class_levels_{self.start_index}", self._select_levels(self.attributes))
+        members = create(f"class_members_{self.start_index}", select_all(rows=self.members))
+        suppressed_rows, snapshot = None, self.class_snapshot.snapshot
         if snapshot.suppresses_rows:
             query = select_all(rows=snapshot.suppressed_rows)
-            suppressed_rows = self.class_snapshot.create(f"class_suppressed_{start_index}", query)
-        self.kept_rows = KeptRows(self.records, self.members, suppressed_rows)
-        self.class_snapshot.drop_all_except(self.levels, self.members, *filter(None, [suppressed_rows]))
+            suppressed_rows = create(f"class_suppressed_{self.start_index}", query)
+        self.class_snapshot.drop_all_except(levels, members, *filter(None, [suppressed_rows]))
+        return _measure_classes(KeptRows(self.records, members, suppressed_rows), levels, self.start, self.rounds)
 
     # --- The start
 
@@ -471,46 +473,45 @@ def divide_persons(task: LinkedTask) -> LinkedClasses | None:
             and task.allowed_persons >= peeling_result.suppressed_persons < task.records.persons
         ):
             mondrian = Mondrian(task, start, start_index, task.allowed_persons - peeling_result.suppressed_persons)
-            mondrian.run()
-            classes = _measure_classes(task.records, mondrian)
+            classes = mondrian.run()
             if best is None or classes.score < best.score * (1 - 1e-12):
                 best = classes
     return best
 
 
-def _measure_classes(records: LinkedRecords, mondrian: Mondrian) -> LinkedClasses:
+def _measure_classes(kept_rows: KeptRows, class_levels: exp.Table, start: Levels, rounds: int) -> LinkedClasses:
     """Count the released rows, and the loss of each quasi-identifier: a suppressed row counts 1."""
-    kept_rows, rows = mondrian.kept_rows, records.runner.engine.rows
+    records = kept_rows.records
+    rows = records.runner.engine.rows
     used_levels: list[tuple[int, ...]] = []
     losses: list[float] = []
     released_rows: list[int] = []
     for position, table in enumerate(records.tables):
-        relation = kept_rows.select_records(position)
         released = kept_rows.count_rows(position)
         released_rows.append(released)
         for i in table.attribute_numbers:
-            query = _level_figures(records, mondrian, i, relation)
+            query = _level_figures(kept_rows, class_levels, position, i)
             figures = {int(level): float(leaf_sum) for level, leaf_sum in rows(query)}
-            used_levels.append(tuple(sorted(figures)) or (mondrian.start[i],))
+            used_levels.append(tuple(sorted(figures)) or (start[i],))
             span = max(records.hierarchies[i].leaves - 1, 1)
             losses.append((math.fsum(figures.values()) / span + table.rows - released) / max(table.rows, 1))
-    class_count = template("SELECT count(DISTINCT class_id) FROM :members AS members")(members=mondrian.members)
+    class_count = template("SELECT count(DISTINCT class_id) FROM :members AS members")(members=kept_rows.persons)
     weights = records.weights
     return LinkedClasses(
-        mondrian.levels,
+        class_levels,
         kept_rows,
         math.fsum(map(operator.mul, weights, losses)) / math.fsum(weights),
         tuple(used_levels),
         tuple(losses),
         tuple(released_rows),
         int(rows(class_count)[0][0]),
-        mondrian.rounds,
+        rounds,
     )
 
 
-def _level_figures(records: LinkedRecords, mondrian: Mondrian, i: int, relation: exp.Expr) -> exp.Select:
+def _level_figures(kept_rows: KeptRows, class_levels: exp.Table, position: int, i: int) -> exp.Select:
     """By level of a quasi-identifier, the sum over released rows of the leaves under their label, less one each."""
-    attribute, hierarchy = records.attributes[i], records.hierarchies[i]
+    attribute, hierarchy = kept_rows.records.attributes[i], kept_rows.records.hierarchies[i]
     level = col(f"level_{i}", "class_levels")
     leaves = exp.Case(this=level.copy(), default=number(0))
     query = template("""
@@ -518,7 +519,7 @@ def _level_figures(records: LinkedRecords, mondrian: Mondrian, i: int, relation:
         FROM :rows AS r
         JOIN :members AS members ON r.person = members.person
         JOIN :levels AS class_levels ON members.class_id = class_levels.class_id
-    """)(rows=relation, members=mondrian.members, levels=mondrian.levels)
+    """)(rows=kept_rows.select_records(position), members=kept_rows.persons, levels=class_levels)
     query.set("expressions", [])
     for inner in range(attribute.lowest_labelled, attribute.height):
         name = f"leaves_{inner}"
