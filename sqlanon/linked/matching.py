@@ -20,7 +20,6 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.linked.labels import join_labels, label_at_level
-from sqlanon.linked.occurrences import equal_values
 from sqlanon.linked.records import LinkedTable
 from sqlanon.linked.row_texts import TextTable, describe_known_rows, describe_whole_rows, quote_values
 from sqlanon.policy.linked import Known
@@ -33,6 +32,7 @@ from sqlanon.support.expressions import (
     cols,
     create_table,
     drop_table,
+    equal_values,
     row_count,
     select_star,
     table,

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from sqlanon.policy.linked import Known
 from sqlanon.support.coding import dense_rank
-from sqlanon.support.expressions import all_of, cast, col, fragment, number, template
+from sqlanon.support.expressions import cast, fragment, number, template
 
 MOST_OCCURRENCES = 2**62
 """The most combinations of a class, a known row and a copy; where codes have more, they are numbered by rank."""
@@ -95,11 +95,6 @@ def combine_occurrences(size: int, known: int, occurrences: exp.Table) -> exp.Qu
     if size == 2:
         return _PAIRS(occurrences=occurrences, copy_numbers=copy_numbers, known=known)
     return _TRIPLES(occurrences=occurrences, copy_numbers=copy_numbers)
-
-
-def equal_values(names: Sequence[str], left: str, right: str) -> exp.Expr:
-    """Whether two relations have the same values in columns without NULL."""
-    return all_of(col(name, left).eq(col(name, right)) for name in names)
 
 
 def pack_codes(codes: Sequence[tuple[exp.Expr, int]], rows: int, max_codes: int) -> tuple[exp.Expr, int]:

@@ -21,6 +21,7 @@ from sqlanon.support.expressions import (
     col,
     create_table_with_columns,
     drop_table,
+    equal_values,
     number,
     template,
 )
@@ -60,7 +61,7 @@ class LinkedRecoding:
     def _join_kept_persons(self, query: exp.Select, owner: str) -> exp.Select:
         """The rows of the kept persons, of a query with the numbers of persons."""
         kept_persons = self.kept_rows.persons.as_("kept")
-        return query.join(kept_persons, on=_equal_columns("person", owner, "kept"), join_type="semi", copy=False)
+        return query.join(kept_persons, on=equal_values(["person"], owner, "kept"), join_type="semi", copy=False)
 
     def _select_kept_rows(self, table: LinkedTable) -> exp.Select:
         """The rows of a table that are released, by number."""
@@ -122,18 +123,18 @@ class LinkedRecoding:
         if table.parent is not None:
             query = query.join(
                 surrogate_table(table.parent).as_("new_parent_key"),
-                on=_equal_columns("row", "parent", "new_parent_key"),
+                on=equal_values(["row"], "parent", "new_parent_key"),
                 copy=False,
             )
             for i, ancestor in enumerate(table.ancestors):
                 new_key = surrogate_table(ancestor).as_(f"new_ancestor_key_{i}")
-                query = query.join(new_key, on=_equal_columns("row", f"ancestor_{i}", new_key.alias), copy=False)
+                query = query.join(new_key, on=equal_values(["row"], f"ancestor_{i}", new_key.alias), copy=False)
             order = [col("surrogate", "new_parent_key"), anonymous("RANDOM")]
             if table.key:
                 query = query.join(table.numbers.as_("numbers"), on=table.same_key("child", "numbers"), copy=False)
         if table.key:
             query = query.join(
-                surrogate_table(table).as_("new_key"), on=_equal_columns("row", "numbers", "new_key"), copy=False
+                surrogate_table(table).as_("new_key"), on=equal_values(["row"], "numbers", "new_key"), copy=False
             )
             order = [col("surrogate", "new_key")]
         query = join_labels(query, table, self._used_levels)
@@ -170,15 +171,11 @@ class LinkedClassRecoding(LinkedRecoding):
         return self.used_levels[attribute]
 
     def _join_kept_persons(self, query: exp.Select, owner: str) -> exp.Select:
-        query = query.join(self.kept_rows.persons.as_("kept"), on=_equal_columns("person", owner, "kept"), copy=False)
+        query = query.join(self.kept_rows.persons.as_("kept"), on=equal_values(["person"], owner, "kept"), copy=False)
         levels = self.class_levels.as_("class_levels")
-        return query.join(levels, on=_equal_columns("class_id", "kept", "class_levels"), copy=False)
+        return query.join(levels, on=equal_values(["class_id"], "kept", "class_levels"), copy=False)
 
 
 def surrogate_table(table: LinkedTable) -> exp.Table:
     """The new keys of a table."""
     return table.run.work("surrogates")
-
-
-def _equal_columns(column: str, left: str, right: str) -> exp.Expr:
-    return col(column, left).eq(col(column, right))

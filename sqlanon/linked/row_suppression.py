@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlanon.linked.occurrences import combination_keys, equal_values, known_row_of
+from sqlanon.linked.occurrences import combination_keys, known_row_of
 from sqlanon.linked.snapshot import Snapshot
-from sqlanon.support.expressions import col, cols, same_values, subquery, template, union_all
+from sqlanon.support.expressions import col, cols, equal_values, same_values, subquery, template, union_all
 
 _RAREST_OF_COMBINATIONS = template("""
     WITH combinations AS (:combinations),

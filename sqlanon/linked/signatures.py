@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.linked.occurrences import equal_values
 from sqlanon.linked.records import LinkedTable
 from sqlanon.support.coding import dense_rank
-from sqlanon.support.expressions import all_of, as_column, col, cols, subquery, template
+from sqlanon.support.expressions import all_of, as_column, col, cols, equal_values, subquery, template
 
 _CHILD_SIGNATURES = template("""
     SELECT :keys, list_sort(list(signature)) AS signatures FROM :rows AS rows GROUP BY :keys

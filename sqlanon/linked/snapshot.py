@@ -22,7 +22,6 @@ from sqlanon.linked.occurrences import (
     combination_keys,
     combine_occurrences,
     count_copy_numbers,
-    equal_values,
     number_occurrences,
     pack_codes,
 )
@@ -36,6 +35,7 @@ from sqlanon.support.expressions import (
     col,
     cols,
     drop_table,
+    equal_values,
     fragment,
     number,
     row_count,

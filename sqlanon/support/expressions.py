@@ -278,6 +278,11 @@ def same_values(names: Iterable[str], left: str, right: str) -> exp.Expr:
     return all_of(null_safe_equal(col(name, left), col(name, right)) for name in names)
 
 
+def equal_values(names: Iterable[str], left: str, right: str) -> exp.Expr:
+    """Whether two relations have the same values in some columns without NULL."""
+    return all_of(col(name, left).eq(col(name, right)) for name in names)
+
+
 def is_null(value: exp.Expr) -> exp.Is:
     return exp.Is(this=value, expression=exp.null())
 
