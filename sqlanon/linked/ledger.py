@@ -63,7 +63,7 @@ class LinkedLedger:
     details: dict[str, RecordedDetails] = field(default_factory=dict)
     persons_digest: str = ""
     _same_person_releases: list[tuple[Publication, str]] = field(default_factory=list)
-    _exports: list[str] = field(default_factory=list)
+    _related_exports: list[str] = field(default_factory=list)
     _read_publications: frozenset[tuple[str, Path]] = frozenset()
 
     @property
@@ -77,23 +77,23 @@ class LinkedLedger:
             with catalog.open_catalog(self.engine, self.catalog):
                 read_or_create_secret(self.engine)
         history = read_ledger(self.engine, self.catalog, Reach())
-        self.run_ids = {linked.name: uuid4().hex for linked in self.records.tables}
+        self.run_ids = {table.name: uuid4().hex for table in self.records.tables}
         self._read_publications = frozenset((record.run_id, record.path) for record in history.publications)
         publications = [record for record in history.publications if record.path != self.location]
-        for linked in self.records.tables:
-            policy = _policy_with_person(linked)
-            people = SourcePeople(linked.run, policy)
-            self._same_person_releases += self._find_same_persons(linked, policy, people, history, publications)
-            run_id = self.run_ids[linked.name]
-            sample = sample_source(linked.run, policy, history.secret, run_id, linked.rows)
+        for table in self.records.tables:
+            policy = _policy_with_person(table)
+            people = SourcePeople(table.run, policy)
+            self._same_person_releases += self._find_same_persons(table, policy, people, history, publications)
+            run_id = self.run_ids[table.name]
+            sample = sample_source(table.run, policy, history.secret, run_id, table.rows)
             samples = [sample.rows_for(run_id) for sample in people.samples(history.secret)]
-            self.details[linked.name] = RecordedDetails((), None, sample, None, samples)
-        sources = {linked.run.identity for linked in self.records.tables}
-        self._exports = [export.table_name for export in history.exports if export.source in sources]
+            self.details[table.name] = RecordedDetails((), None, sample, None, samples)
+        sources = {table.run.identity for table in self.records.tables}
+        self._related_exports = [export.table_name for export in history.exports if export.source in sources]
 
     def warnings(self) -> list[str]:
         """The warnings about the release once it is published: other catalogs with releases of the same tables."""
-        runs = [linked.run for linked in self.records.tables]
+        runs = [table.run for table in self.records.tables]
         folders = {file.parent for run in runs for file in run.source.files}
         folders |= {self.location.parent} if kind_for_path(self.location).in_files else set()
         catalogs = {
@@ -103,38 +103,38 @@ class LinkedLedger:
         }
         return warn_of_other_catalogs(sorted(catalogs))
 
-    def refuse_others(self, persons_digest: str) -> None:
+    def refuse_related_releases(self, persons_digest: str) -> None:
         """Refuse the release beside others of the same persons, unless they have the same rows of each."""
         self.persons_digest = persons_digest
         refusals = dict[str, str]()
         for record, reason in self._same_person_releases:
             if not (record.linked and record.digest == persons_digest):
                 refusals.setdefault(f"{format_location(record.path)}, of {record.published_at:%Y-%m-%d %H:%M}", reason)
-        for name in self._exports:
+        for name in self._related_exports:
             refusals.setdefault(f"the export {name}", f"it is of the same source; {_REASON}; {_OWN_CATALOG}")
         if refusals:
             raise AuditError([f"together with {release}: {reason}" for release, reason in refusals.items()])
 
     def _find_same_persons(
         self,
-        linked: LinkedTable,
+        table: LinkedTable,
         policy: Policy,
         people: SourcePeople,
         history: History,
         publications: Sequence[Publication],
     ) -> Iterator[tuple[Publication, str]]:
         """The releases of the same persons, or perhaps of the same persons, with the reason."""
-        recognition = recognize(linked.run, policy, self.catalog, history, publications, people)
+        recognition = recognize(table.run, policy, self.catalog, history, publications, people)
         uncompared = recognition.same_rows.unknown - recognition.people.compared
         for record in publications:
             kind = "a release of several tables" if record.linked else "a release of one table"
             remedy = "publish over it" if record.linked else "publish either that table or these"
             if record.source is None or record.source in uncompared:
-                relation = f"whose source cannot be compared with {linked.name!r}"
+                relation = f"whose source cannot be compared with {table.name!r}"
             elif recognition.recognizes(record.source):
-                relation = f"about the persons or rows of {linked.name!r}"
+                relation = f"about the persons or rows of {table.name!r}"
             elif record.source in recognition.undecided_sources:
-                relation = f"perhaps about the rows of {linked.name!r}, which has the same columns"
+                relation = f"perhaps about the rows of {table.name!r}, which has the same columns"
             else:
                 continue
             yield record, f"{kind}, {relation}; {_REASON}: {remedy}; {_OWN_CATALOG}"
@@ -146,18 +146,22 @@ class LinkedLedger:
         with lock_publications(self.catalog):
             settle_intents(self.engine, self.catalog, Reach())
             with catalog.open_catalog(self.engine, self.catalog):
-                current = {(record.run_id, record.path) for record in read_current_publications(self.engine)}
-                if current - self._read_publications - {key for key in current if key[1] == self.location}:
+                other_publications = {
+                    (record.run_id, record.path)
+                    for record in read_current_publications(self.engine)
+                    if record.path != self.location
+                }
+                if other_publications - self._read_publications:
                     raise ReleaseError("another release was published with this catalog meanwhile: publish again")
-                catalog.insert_records(self.engine, "releases", *self._rows(manifest, sha256, now))
+                catalog.insert_records(self.engine, "releases", *self._record_rows(manifest, sha256, now))
                 for name, run_id in self.run_ids.items():
                     self.details[name].write(self.engine, run_id)
             try:
                 yield
             except (ReleaseError, OSError):  # nothing was published
-                self._end("DELETE FROM sqlanon_catalog.sqlanon.releases WHERE run_id IN (:runs)")
+                self._end_intents("DELETE FROM sqlanon_catalog.sqlanon.releases WHERE run_id IN (:runs)")
                 raise
-            self._end(
+            self._end_intents(
                 """
                 UPDATE sqlanon_catalog.sqlanon.releases SET replaced_at = :now::TIMESTAMP, intended_at = NULL
                 WHERE path = :location AND replaced_at IS NULL AND NOT run_id IN (:runs)
@@ -165,7 +169,7 @@ class LinkedLedger:
                 "UPDATE sqlanon_catalog.sqlanon.releases SET intended_at = NULL WHERE run_id IN (:runs)",
             )
 
-    def _end(self, *statements: str) -> None:
+    def _end_intents(self, *statements: str) -> None:
         """End the intents of the tables."""
         values: dict[str, Any] = {
             "runs": [text(run_id) for run_id in self.run_ids.values()],
@@ -178,7 +182,7 @@ class LinkedLedger:
                 self.engine.execute(fragment(statement)(**used))
             delete_replaced_details(self.engine)
 
-    def _rows(self, manifest: LinkedManifest, sha256: str | None, now: datetime) -> list[dict[str, Any]]:
+    def _record_rows(self, manifest: LinkedManifest, sha256: str | None, now: datetime) -> list[dict[str, Any]]:
         return [
             {
                 "run_id": self.run_ids[claims.name],
@@ -199,16 +203,16 @@ class LinkedLedger:
         ]
 
 
-def _policy_with_person(linked: LinkedTable) -> Policy:
+def _policy_with_person(table: LinkedTable) -> Policy:
     """The policy of a table with the column of its persons, if it names them by one column."""
     columns: list[str] = []
-    if linked.parent is None:
-        columns = linked.key
+    if table.parent is None:
+        columns = table.key
     else:
         columns = next(
-            (linked.columns_naming(table) for table in (linked.parent, *linked.ancestors) if table.is_person_table), []
+            (table.columns_naming(owner) for owner in (table.parent, *table.ancestors) if owner.is_person_table), []
         )
     if len(columns) != 1:
-        return linked.policy
-    source = linked.policy.source.model_copy(update={"person": columns[0]})
-    return linked.policy.model_copy(update={"source": source})
+        return table.policy
+    source = table.policy.source.model_copy(update={"person": columns[0]})
+    return table.policy.model_copy(update={"source": source})

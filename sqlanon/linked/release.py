@@ -82,7 +82,7 @@ def publish_linked(
                 engine, table_fields, {**claims, "persons": records.persons, "version": staged.version}
             )
             if ledger is not None:
-                ledger.refuse_others(digest_persons(engine, manifest))
+                ledger.refuse_related_releases(digest_persons(engine, manifest))
             staged.write(engine, manifest)
         verification = staged.verify()
         if failures := [*verification.failures, *_find_mismatches(verification.manifest, manifest, recoding)]:
@@ -106,8 +106,8 @@ def _find_mismatches(
     """Compare the written release with the run, to detect lost or added rows."""
     if manifest != expected_manifest:
         yield "the manifest in the release is not the one that was written"
-    for claims, linked in zip(manifest.tables, recoding.records.tables, strict=True):
-        expected_rows = recoding.count_kept_rows(linked)
+    for claims, linked_table in zip(manifest.tables, recoding.records.tables, strict=True):
+        expected_rows = recoding.count_kept_rows(linked_table)
         if claims.released_rows != expected_rows:
             yield f"{claims.released_rows:,} rows of {claims.name!r} are in the release (expected: {expected_rows:,})"
 
@@ -120,23 +120,23 @@ def _write_rows(recoding: LinkedRecoding, file: Path, version: int) -> list[dict
     attach_new(engine, file, STORAGE_VERSION)
     try:
         file.chmod(0o600)
-        for linked in records.tables:
-            columns = recoding.columns(linked)
-            recoding.write_rows(linked, table(version_name(linked.name, version), "main", STAGED))
-            levels = [recoding.levels[i] for i in linked.attribute_numbers]
+        for linked_table in records.tables:
+            columns = recoding.columns(linked_table)
+            recoding.write_rows(linked_table, table(version_name(linked_table.name, version), "main", STAGED))
+            levels = [recoding.levels[i] for i in linked_table.attribute_numbers]
             table_fields.append(
                 {
-                    "name": linked.name,
-                    "parent": None if linked.parent is None else linked.parent.name,
-                    "key": tuple(linked.released_key),
-                    "references": tuple(linked.references),
+                    "name": linked_table.name,
+                    "parent": None if linked_table.parent is None else linked_table.parent.name,
+                    "key": tuple(linked_table.released_key),
+                    "references": tuple(linked_table.references),
                     "ancestor_references": {
-                        column: linked.ancestors[position].name
-                        for column, position in linked.ancestor_references.items()
+                        column: linked_table.ancestors[position].name
+                        for column, position in linked_table.ancestor_references.items()
                     },
                     "columns": columns,
-                    "generalization": dict(zip(linked.policy.generalized_attributes, levels, strict=True)),
-                    "rows": linked.rows,
+                    "generalization": dict(zip(linked_table.policy.generalized_attributes, levels, strict=True)),
+                    "rows": linked_table.rows,
                 }
             )
     except duckdb.OutOfMemoryException as error:
