@@ -116,6 +116,8 @@ class FederatedEngine(DuckDBEngine):
         elif isinstance(statement, exp.Drop) and any(self.is_remote(target) for target in statement.args["tables"]):
             for target in statement.args["tables"]:
                 self._drop_remote(target)
+        elif isinstance(statement, (exp.Delete, exp.Update)) and self.is_remote(statement.this):
+            self._change_remote(statement)
         else:
             super().execute(statement, parameters)
 
@@ -375,6 +377,14 @@ class FederatedEngine(DuckDBEngine):
                     f"to {folder} are not on this machine: give a folder that both share, as [source] scratch"
                 )
             yield files
+
+    def _change_remote(self, statement: exp.Delete | exp.Update) -> None:
+        """Delete or update rows of a remote table that was created here; the statement reads remote tables only."""
+        server = self.remote.server
+        assert server.CHANGES_TABLES
+        assert full_name(statement.this) in self.remote.materialized
+        with server.translate_errors():
+            server.execute(self.remote.dialect.translate(statement, self.remote.tables))
 
     def _register_materialized(self, target: exp.Table, types: Mapping[str, str], name: str) -> None:
         self.register_remote(target, types, table(name))

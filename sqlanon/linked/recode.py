@@ -112,9 +112,10 @@ class LinkedRecoding:
 
     def write_rows(self, table: LinkedTable, target: exp.Table) -> None:
         """Create a table of the released columns with the released rows."""
-        engine, columns = table.run.engine, [(column.name, column.type) for column in self.columns(table)]
-        engine.execute(create_table_with_columns(target.copy(), columns))
-        engine.execute(exp.Insert(this=target.copy(), expression=self.rows(table)))
+        engine, types = table.run.engine, {column.name: column.type for column in self.columns(table)}
+        engine.execute(create_table_with_columns(target.copy(), [*types.items()]))
+        with table.run.source.read_released(self.rows(table), types) as rows:
+            engine.execute(exp.Insert(this=target.copy(), expression=rows))
 
     def rows(self, table: LinkedTable) -> exp.Select:
         """The released rows of a table, ordered by new keys."""

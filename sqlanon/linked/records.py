@@ -9,9 +9,9 @@ Quasi-identifiers are numbered over all tables, in the order of the policy.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from sqlglot import exp
 
@@ -27,6 +27,7 @@ from sqlanon.policy import Policy
 from sqlanon.policy.linked import LinkedPolicy, TableSection
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.sources.columns import Columns, match_columns
+from sqlanon.sources.kinds import Linking
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
 from sqlanon.strategies.examples import find_lattice_size
@@ -239,12 +240,15 @@ def encode_tables(workspace: Workspace, policy: LinkedPolicy) -> LinkedRecords:
     HierarchyError
         Lists the problems of all hierarchies.
     """
-    return encode_bound_tables(policy, bind_tables(workspace, policy))
+    return encode_bound_tables(policy, bind_tables(workspace, policy, counted=True))
 
 
-def bind_tables(workspace: Workspace, policy: LinkedPolicy) -> list[LinkedTable]:
-    """Bind the tables of a policy, and number their rows. Raises the errors of `encode_tables`."""
-    tables = _bind(workspace, policy)
+def bind_tables(workspace: Workspace, policy: LinkedPolicy, counted: bool = False) -> list[LinkedTable]:
+    """Bind the tables of a policy, and number their rows. Raises the errors of `encode_tables`.
+
+    ``counted`` says that counts are enough: tables on a server are refused otherwise.
+    """
+    tables = _bind(workspace, policy, counted=counted)
     if not tables[0].rows:
         raise InfeasibleError(f"table {tables[0].name!r} has no rows: no person can be released", None, 0, 0)
     return tables
@@ -255,7 +259,7 @@ def plan_tables(workspace: Workspace, policy: LinkedPolicy) -> Plan:
     stages: list[Stage] = []
     sizes: list[int | None] = []
     unknown: list[str] = []
-    for table in _bind(workspace, policy, read=False):
+    for table in _bind(workspace, policy, read=False, counted=True):
         stages += table.run.source.plan()
         size, heights = find_lattice_size(table.policy, table.run.engine)
         sizes.append(size)
@@ -276,7 +280,7 @@ def encode_bound_tables(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> 
     return _build_records(policy, tables)
 
 
-def _bind(workspace: Workspace, policy: LinkedPolicy, read: bool = True) -> list[LinkedTable]:
+def _bind(workspace: Workspace, policy: LinkedPolicy, read: bool = True, counted: bool = False) -> list[LinkedTable]:
     """Bind the tables, parents first; number their rows if they are read. The error lists the problems of all tables.
 
     Without the numbers of its parent, the rows of a table that belong to no person cannot be counted.
@@ -284,9 +288,12 @@ def _bind(workspace: Workspace, policy: LinkedPolicy, read: bool = True) -> list
     tables: list[LinkedTable] = []
     problems: list[Problem] = []
     numbered: set[str] = set()
+    transactions = workspace.transactions()
     for section in policy.ordered_tables:
+        linking = Linking(transactions, (*section.person, *section.key, *section.references))
         try:
-            table = _bind_table(workspace, policy, section, tables, read)
+            bind_run = partial(workspace.run, read=read, counted=counted, linking=linking)
+            table = _bind_table(bind_run, policy, section, tables)
             flaws = [*_find_other_key_types(table), *(_find_wrong_keys(table) if read else ())]
             if read and not flaws and (section.person or (table.parent is not None and table.parent.name in numbered)):
                 flaws += _number_rows(table)
@@ -309,13 +316,18 @@ def _name_linked_sections(message: str) -> str:
 
 
 def _bind_table(
-    workspace: Workspace, policy: LinkedPolicy, section: TableSection, bound_tables: Sequence[LinkedTable], read: bool
+    bind_run: Callable[[Policy], Run],
+    policy: LinkedPolicy,
+    section: TableSection,
+    bound_tables: Sequence[LinkedTable],
 ) -> LinkedTable:
     table_policy = policy.policy_of(section)
-    run = workspace.run(table_policy, read=read)
-    if run.source.access != "rows":
-        message = f"is in {run.source.location}, and several tables are read by DuckDB only"
+    run = bind_run(table_policy)
+    if not run.source.can_be_linked:
+        message = f"is in {run.source.location}, where several tables are not joined"
         raise SourceError(f"{message}: copy them to a DuckDB file, or export them to Parquet files")
+    if (release := policy.release) is not None and release.postgres is not None:
+        run.source.refuse_release(release.postgres, release.schema_name or "", "release.schema_name")
     columns = match_columns(table_policy, run.source)
     parent_section = policy.parent_of(section)
     parent = next((table for table in bound_tables if table.section is parent_section), None)
@@ -392,15 +404,13 @@ def _find_wrong_keys(table: LinkedTable) -> Iterator[str]:
     """Find keys of several rows, and rows without a key."""
     if not table.key:
         return
-    lacks_part = exp.or_(*(is_null(col(column)) for column in table.key), copy=False)
-    query = template("""
-        SELECT
-            count(*) FILTER (WHERE row_count > 1 AND NOT lacks_part),
-            coalesce(sum(row_count) FILTER (WHERE lacks_part), 0)
-        FROM (SELECT :lacks_part AS lacks_part, count(*) AS row_count FROM :rows GROUP BY :key) AS counted_keys
-    """)
-    relation = table.run.source.relation
-    repeated, without = table.run.engine.rows(query(lacks_part=lacks_part, rows=relation, key=cols(table.key)))[0]
+    rows, lacks_part = table.run.source.relation, exp.or_(*(is_null(col(name)) for name in table.key), copy=False)
+    of_several = template("SELECT 1 AS c FROM :rows WHERE NOT :lacks_part GROUP BY :key HAVING count(*) > 1")
+    keys_of_several = of_several(rows=rows, lacks_part=exp.Paren(this=lacks_part), key=cols(table.key))
+    without_key = template("SELECT 1 AS c FROM :rows WHERE :lacks_part")(rows=rows, lacks_part=lacks_part.copy())
+    repeated, without = (
+        int(table.run.engine.rows(row_count(rows=subquery(query)))[0][0]) for query in (keys_of_several, without_key)
+    )
     if repeated or without:
         place = "person" if table.is_person_table else "key"
         yield (
@@ -454,8 +464,10 @@ def _build_hierarchies(policy: LinkedPolicy, table: LinkedTable) -> list[Problem
     for i, (name, column) in enumerate(zip(names, table.columns.generalized, strict=True)):
         linked = table.select_linked_rows().select(as_column(col(column, "child"), column), copy=False)
         query = cd.value_counts(subquery(linked, "linked"), column, is_counted=False)
-        target = runner.create_table(work(f"values_{i}"), query)
-        values[name] = AttributeValues(target, table.run.source.columns[column])
+        type_ = table.run.source.columns[column]
+        with table.run.source.transfer_errors({column: type_}):
+            target = runner.create_table(work(f"values_{i}"), query)
+        values[name] = AttributeValues(target, type_)
     facts = summarize_values(runner, values) if values else {}
     place = f"table[{policy.table.index(table.section)}]"
     problems: list[Problem] = []

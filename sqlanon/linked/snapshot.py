@@ -37,6 +37,7 @@ from sqlanon.support.expressions import (
     drop_table,
     equal_values,
     fragment,
+    mark_row_level,
     number,
     row_count,
     same_values,
@@ -149,10 +150,10 @@ class Snapshot:
     # --- Tables
 
     def create(self, target: exp.Table, query: exp.Query) -> exp.Table:
-        """Create a table, in place of the one of an earlier check."""
+        """Create a table, in place of the one of an earlier check; it stays where the records are."""
         if target in self._tables:
             self.drop(target)
-        self.runner.create_table(target, query)
+        self.runner.create_table(target, mark_row_level(query))
         self._tables.append(target)
         return target
 

@@ -33,7 +33,7 @@ from sqlanon.policy.models import Policy, read_file, without_file_folders
 from sqlanon.policy.privacy import PrivacySection, requirement_field
 from sqlanon.policy.problems import join_key, read_part, unknown_key
 from sqlanon.policy.redact import redact_attribute
-from sqlanon.policy.rules import DatesRule
+from sqlanon.policy.rules import DatesRule, TableRule
 from sqlanon.policy.sections import AboutSection, Attribute, CatalogSection, CsvSection, SearchSection, SourceSection
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.requirements.base import ClassCondition, Domain, Requirement, SourceDomains
@@ -69,7 +69,17 @@ class LinkedSource(SparseSection):
     """The database of the tables, unless a table names its own; it is opened read-only."""
 
     database: DatabaseLocation | None = policy_key("a DuckDB file, or env:NAME", example="hospital.duckdb")
+    postgres: PostgresAddress | None = policy_key(
+        "a PostgreSQL server, in place of a database: its address without a password, or env:NAME",
+        example="env:HOSPITAL",
+    )
     csv: CsvSection | None = policy_key("how CSV files are written; what is not given is detected", example={"skip": 2})
+
+    def _flaws(self) -> Iterator[Flaw]:
+        if self.postgres is not None and self.database is not None:
+            yield ("postgres",), "give postgres = ... or database = ...: only one"
+        if self.postgres is not None and self.csv is not None:
+            yield ("csv",), "is for CSV files, and the tables are in PostgreSQL: leave it out"
 
 
 class LinkedAttribute(Attribute):
@@ -416,6 +426,7 @@ class LinkedPolicy(Section):
         """The policy of one table by itself, as the stages before the search read it."""
         is_elsewhere = bool(section.files) or section.database is not None
         location: dict[str, Any] = {"database": section.database if is_elsewhere else self.source.database}
+        location["postgres"] = None if is_elsewhere else self.source.postgres
         location["table"] = None if section.query or section.files else section.table or section.name
         location |= {"query": section.query, "files": section.files, "csv": section.csv or self.source.csv}
         location |= {"undeclared": section.undeclared, "person": False}
@@ -455,7 +466,6 @@ def is_linked(tree: Mapping[str, Any]) -> bool:
 
 _COPY = "copy them to a DuckDB file, or export them to Parquet files, with files = ... for each [[table]]"
 _NOT_SUPPORTED: Mapping[tuple[str, str], str] = {
-    ("source", "postgres"): f"several tables are not read from PostgreSQL yet: {_COPY}",
     ("source", "spark"): f"several tables are not read from Spark yet: {_COPY}",
     ("release", "spark"): "several tables are not released to Spark yet: release them to a folder of Parquet files, "
     "which Spark reads",
@@ -506,6 +516,8 @@ def read_linked_tree(
             sections.append(section)
     if len(sections) == len(tables) and sections:
         problems += _check_sections(sections, parts.get("privacy"), parts.get("search"))
+        if (source := parts.get("source")) is not None and source.postgres is not None:
+            problems += _check_server(sections, parts.get("privacy"), parts.get("search"))
     if problems:
         raise PolicyError(problems)
     return {**parts, "table": tuple(sections)}
@@ -523,6 +535,32 @@ def _check_sections(
                 yield Problem(f"table[{i}].key", message)
     if privacy is not None:
         yield from _check_requirements(privacy, sections, search)
+
+
+_ON_SERVER = "is not supported for tables in PostgreSQL, whose rows never leave it"
+
+
+def _check_server(
+    sections: Sequence[TableSection], privacy: LinkedPrivacy | None, search: LinkedSearch | None
+) -> Iterator[Problem]:
+    """Check that the tables of a server need nothing that reads their rows."""
+    for i, section in enumerate(sections):
+        for key in ("database", "files", "csv"):
+            if getattr(section, key):
+                message = (
+                    "all tables of the policy are in [source] postgres: leave it out, or read copies of all tables"
+                )
+                yield Problem(f"table[{i}].{key}", message)
+        for name, attribute in section.attributes.items():
+            if any(isinstance(rule, TableRule) for rule in attribute.hierarchy or ()):
+                message = "names a table of a DuckDB source, and these are in PostgreSQL: export it, and use file = ..."
+                yield Problem(f"table[{i}].attributes.{name}.hierarchy", message)
+    if search is not None and STRATEGIES[search.strategy].traits.is_local:
+        yield Problem("search.strategy", f'{search.strategy!r} {_ON_SERVER}: use "optimal", or {_COPY}')
+    if search is not None and search.row_suppression_limit:
+        yield Problem("search.row_suppression_limit", f"{_ON_SERVER}: leave it out, or {_COPY}")
+    for key, i, _ in [] if privacy is None else privacy.named_requirements:
+        yield Problem(f"privacy.{key}[{i}]", f"{_ON_SERVER}: leave it out, or {_COPY}")
 
 
 def find_sensitive(sections: Sequence[TableSection], reference: str) -> list[tuple[TableSection, str]]:

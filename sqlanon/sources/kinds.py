@@ -57,6 +57,14 @@ class Servers:
 
 
 @dataclass(frozen=True)
+class Linking:
+    """How a table is bound as one of several whose rows are joined."""
+
+    transactions: Servers  # of the servers that hold the tables, one for all tables of a server
+    keys: tuple[str, ...]  # its columns that identify a row or name one, which never leave a server
+
+
+@dataclass(frozen=True)
 class Binding:
     engine: DuckDBEngine  # reads the source, or works beside the engine that does
     policy: Policy
@@ -66,6 +74,7 @@ class Binding:
     connect_argument: Any = field(default=None, repr=False)
     arrow_table: exp.Table | None = None  # the copy of an Arrow argument
     database_id: str | None = None  # identity of a DuckDB database, for the ledger
+    linking: Linking | None = None
 
     @cached_property
     def counted_attributes(self) -> tuple[str, ...]:

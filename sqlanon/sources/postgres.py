@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import duckdb
 from sqlglot import exp
@@ -30,11 +30,12 @@ from sqlanon.places.addresses import resolve_postgres_address, server_address
 from sqlanon.policy import SourceSection
 from sqlanon.policy.compatibility import SOURCE_SCHEMA_MESSAGE
 from sqlanon.sources.columns import refuse_ambiguous_names
-from sqlanon.sources.kinds import Binding, SourceKind
+from sqlanon.sources.kinds import Binding, Linking, SourceKind
 from sqlanon.sources.queries import refuse_unless_select, verbatim_query
 from sqlanon.sources.relation import find_local_types, source_errors
 from sqlanon.sources.source import (
     REMOTE_ROWS,
+    Access,
     AllColumns,
     CountedCombinations,
     RecodingStatement,
@@ -96,7 +97,8 @@ class PostgresSource(Source):
     statement: exp.Select  # counts the combinations
     schema: str | None = None  # the schema of the table; None for a query, which may read several
 
-    access = "counts"
+    access: ClassVar[Access] = "counts"
+    can_be_linked = False
 
     @property
     def location(self) -> str:
@@ -254,6 +256,66 @@ class PostgresSource(Source):
         raise SourceError(f"release.table: {SOURCE_SCHEMA_MESSAGE.format(schema=repr(schema))}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class LinkedPostgresSource(PostgresSource):
+    """One of several tables of a server about the same persons.
+
+    Statements on its rows run on the server, in a transaction that the tables share: they see the same rows, and their
+    results are temporary tables. Only counts leave it, and the rows of a release.
+    """
+
+    transaction: PostgresTransaction | None  # None for a plan
+
+    access = "remote"
+    can_be_linked = True
+
+    def plan(self) -> Iterator[Stage]:
+        note = "the rows, in one transaction for all tables; only counts and released rows leave the server"
+        yield Stage("read in PostgreSQL", note, (self.statement.sql(self.engine.dialect, pretty=True),))
+
+    @contextmanager
+    def read_released(self, query: exp.Select, types: Mapping[str, str]) -> Iterator[exp.Select]:
+        assert self.transaction is not None
+        with self.transfer_errors(types), self.transaction.engine.fetch_remote(query, types) as relation:
+            yield relation
+
+
+class PostgresTransaction:
+    """A transaction of a connection of its own, whose statements all see the same rows.
+
+    What ``engine`` creates from the source stays in temporary tables, which end with the transaction.
+    """
+
+    def __init__(self, address: str, work: DuckDBEngine) -> None:
+        self._opened = ExitStack()
+        try:
+            server = _open_transaction(address, self._opened, "source.postgres: PostgreSQL joins linked tables")
+        except BaseException:
+            self._opened.close()
+            raise
+        self.engine = FederatedEngine(work, RemoteTables(server, sys.maxsize, max_rows=0, name="PostgreSQL"))
+
+    def close(self) -> None:
+        """Roll back, which drops the temporary tables, and close the connection."""
+        self._opened.close()
+
+
+def _open_transaction(address: str, opened: ExitStack, purpose: str) -> PostgresEngine:
+    """Open a connection with a transaction that may create temporary tables; both end with the stack."""
+    server = PostgresEngine.open(address, "source.postgres")
+    opened.callback(server.close)
+    if not _can_create_temporary(server):
+        raise SourceError(
+            f"{purpose} in temporary tables, and this role may make none: GRANT TEMPORARY ON DATABASE to it; and "
+            "connect to the primary server, not to a replica"
+        )
+    opened.enter_context(
+        server.rolled_back_unless_committed(mode="SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE")
+    )
+    server.execute(pg.allow_nested_loops(allowed=False))
+    return server
+
+
 class PostgresPersons(RemotePersons):
     """Counts the persons of a source in PostgreSQL.
 
@@ -275,18 +337,11 @@ class PostgresPersons(RemotePersons):
     def open(self) -> None:
         if self._is_open:
             return
-        server = PostgresEngine.open(self._address, "source.postgres")
-        self._opened.callback(server.close)
-        if not _can_create_temporary(server):
+        try:
+            server = _open_transaction(self._address, self._opened, "source.person: PostgreSQL counts persons")
+        except BaseException:
             self._opened.close()
-            raise SourceError(
-                "source.person: PostgreSQL counts persons in temporary tables, and this role may make none: GRANT "
-                "TEMPORARY ON DATABASE to it; and connect to the primary server, not to a replica"
-            )
-        self._opened.enter_context(
-            server.rolled_back_unless_committed(mode="SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE")
-        )
-        server.execute(pg.allow_nested_loops(allowed=False))
+            raise
         self.engine.remote.server, self._is_open = server, True
 
     def close(self) -> None:
@@ -315,6 +370,8 @@ class _Postgres(SourceKind):
         assert binding.section.postgres is not None
         address, release = resolve_postgres_address(binding.section.postgres), binding.policy.release
         server = binding.servers.open(address, lambda: PostgresEngine.open(address, "source.postgres"))
+        if binding.linking is not None:
+            return _bind_linked(binding, server, address, binding.linking)
         source = _bind(binding, server, address)
         if release is not None and release.postgres is not None:
             source.refuse_release(release.postgres, table_parts(release.table)[0])
@@ -329,12 +386,45 @@ def _can_create_temporary(server: PostgresEngine) -> bool:
         return bool(server.rows(pg.has_temporary_privilege())[0][0])
 
 
-def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSource:
-    engine, work_names, wanted = binding.engine, binding.work_names, binding.released_attributes
+def _bind_linked(
+    binding: Binding, server: PostgresEngine, address: str, linking: Linking
+) -> tuple[DuckDBEngine, LinkedPostgresSource]:
+    """Bind one of several tables, whose keys never leave the server: no counts are fetched by person or row."""
+    remote, columns, values = _read_columns(binding, server)
+    relation, view = subquery(select(values, remote.relation.copy()), "source"), binding.work_names.view("source")
+    types = {name: type_ for name, type_ in columns.items() if name.lower() in binding.released_attributes}
+    transaction, engine = None, binding.engine
+    if binding.work_names.reads_rows:
+        transaction = linking.transactions.open(address, lambda: PostgresTransaction(address, binding.engine))
+        engine = transaction.engine
+        transaction.engine.register_remote(view, types, relation, confined=linking.keys)
+    every, all_types = _select_all_columns(remote)
+    return engine, LinkedPostgresSource(
+        view,
+        columns,
+        in_place=False,
+        database_id=server_address(address),
+        table_name=remote.name,
+        query=remote.query,
+        engine=server,
+        address=address,
+        remote_relation=relation,
+        every=every,
+        types=all_types,
+        statement=relation.this,
+        schema=remote.schema,
+        transaction=transaction,
+    )
+
+
+def _read_columns(
+    binding: Binding, server: PostgresEngine
+) -> tuple[_RemoteRelation, Mapping[str, str], list[exp.Expr]]:
+    """Find the table or query of a policy; with DuckDB's types of its columns, and the released ones in plain form."""
     with server.read_only():
         if obstacle := server.find_release_obstacle():
             raise SourceError(f"{server.place}: {obstacle}")
-    remote = _find_relation(server, binding.section)
+    remote, wanted = _find_relation(server, binding.section), binding.released_attributes
     columns = find_local_types(
         [(column.name, column.type, column.local_type) for column in remote.columns], wanted, _NUMERIC_ADVICE
     )
@@ -343,6 +433,12 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
         for column in remote.columns
         if column.name.lower() in wanted
     ]
+    return remote, columns, values
+
+
+def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSource:
+    engine, work_names = binding.engine, binding.work_names
+    remote, columns, values = _read_columns(binding, server)
     persons = _bind_persons(binding, server, address, remote, columns, values)
     by_lower = {name.lower(): name for name in columns}
     names = [by_lower[name.lower()] for name in binding.counted_attributes if name.lower() in by_lower]
@@ -433,9 +529,10 @@ def _transfer_errors(server: PostgresEngine, relation: exp.Expr, types: Mapping[
     """Name the column of a value that cannot be transferred."""
     try:
         yield
-    except SqlanonError as error:
+    except (SqlanonError, duckdb.ConversionException) as error:
         names = [name for name, type_ in types.items() if type_.startswith(_PARTLY_SUPPORTED_TYPES)]
-        if not (isinstance(error.__cause__, duckdb.ConversionException) and names):
+        cause = error.__cause__ if isinstance(error, SqlanonError) else error
+        if not (isinstance(cause, duckdb.ConversionException) and names):
             raise
         with server.read_only():
             are_unknown = server.rows(pg.has_values_unknown_to_duckdb(relation, names))[0]

@@ -44,6 +44,7 @@ class RemoteSource(Source):
 
     access = "remote"
     can_measure = False
+    can_be_linked = False
 
     @property
     def location(self) -> str:

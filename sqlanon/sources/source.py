@@ -149,6 +149,8 @@ class Source:
     """Whether an engine of sqlanon can make its release."""
     can_measure: ClassVar[bool] = True
     """Whether dependencies between columns can be measured on its rows."""
+    can_be_linked: ClassVar[bool] = True
+    """Whether the engine of the run can join its rows with those of other tables."""
 
     @property
     def location(self) -> str:
@@ -186,6 +188,11 @@ class Source:
     ) -> Iterator[exp.Select]:
         """The rows of a release, as a local relation; from a remote source it can be read only once."""
         yield recoding.select(shuffled)
+
+    @contextmanager
+    def read_released(self, query: exp.Select, types: Mapping[str, str]) -> Iterator[exp.Select]:
+        """The rows of a release that a query over linked tables makes, as a local relation that can be read once."""
+        yield query
 
     @contextmanager
     def remote_release_query(self, engine: WorkEngine, recoding: RecodingStatement) -> Iterator[exp.Query]:

@@ -30,6 +30,7 @@ from sqlanon.sources.arrow import copy_arrow, describe_type
 from sqlanon.sources.duckdb import bind_source
 from sqlanon.sources.kinds import (
     Binding,
+    Linking,
     Servers,
     find_kind_for_object,
     find_section_kind,
@@ -130,7 +131,22 @@ class Workspace:
         """The keys of ``[source]`` for the given source; empty if only the policy names it."""
         return self._connected
 
-    def run(self, policy: Policy, read: bool = True, counted: bool = False) -> Run:
+    def transactions(self) -> Servers:
+        """The transactions of linked tables, each opened when it is first needed, and closed with the workspace."""
+        return Servers(self._stack)
+
+    def run(self, policy: Policy, read: bool = True, counted: bool = False, linking: Linking | None = None) -> Run:
+        """Bind the source of a policy.
+
+        Parameters
+        ----------
+        read:
+            Whether rows are read; a plan reads only the schema.
+        counted:
+            Whether counts of the rows are enough; otherwise a source on a server is refused.
+        linking:
+            For one of several tables; without it, a source in PostgreSQL is counted at once.
+        """
         self._runs += 1
         schema = f"run_{self._runs}"
         self.engine.execute(create_schema(schema, self._name))
@@ -157,7 +173,7 @@ class Workspace:
         on_disk = None if copies is None else partial(copies.table, "source_copy")
         work_names = WorkNames(name, work("source_copy"), read, views, on_disk)
         home = self._home(section)
-        binding = Binding(engine, policy, section, work_names, self.servers, self._source, self._arrow, home)
+        binding = Binding(engine, policy, section, work_names, self.servers, self._source, self._arrow, home, linking)
         if binding.readings and not kind.reads_texts:
             names = ", ".join(f"attributes.{reading.name}" for reading in binding.readings.values())
             raise SourceError(

@@ -341,7 +341,10 @@ def arbitrary_row_number() -> exp.Window:
     return numbered
 
 
-def mark_row_level(query: exp.Select) -> exp.Select:
+_Query = TypeVar("_Query", bound=exp.Query)
+
+
+def mark_row_level(query: _Query) -> _Query:
     """Mark a query that groups by rows: its result is as large and as private as the rows."""
     query.meta[ROW_LEVEL] = True
     return query

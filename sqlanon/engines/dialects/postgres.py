@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from sqlglot import exp, parse_one
 
-from sqlanon.engines.dialects.remote import RemoteDialect
+from sqlanon.engines.dialects.remote import RemoteDialect, Statement
 from sqlanon.engines.travel import DIRECT_TYPES, encode_columns
 from sqlanon.engines.values import FLOATING_TYPES, canonical_float, person_id
+from sqlanon.errors import UntranslatableError
 from sqlanon.support.expressions import (
     aliased,
+    all_of,
     anonymous,
     as_column,
     cast,
@@ -58,7 +60,7 @@ class PostgresDialect(RemoteDialect):
         type_ = _STORED_TYPES.get(duckdb_type) or self._stored_type(duckdb_type)
         return collate_bytewise(col(name)) if type_ == "text" else cast(col(name), type_)
 
-    def translate(self, query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
+    def translate(self, query: Statement, relations: Mapping[str, exp.Expr]) -> Statement:
         return translate_to_postgres(query, relations)
 
 
@@ -224,10 +226,8 @@ def count_distinct_values(relation: exp.Expr, columns: Sequence[str]) -> exp.Sel
 sample_rows = _query("SELECT * FROM :rows AS rows WHERE pg_catalog.random() < :share")
 """About this share of the rows of a query, at random."""
 
-_Statement = TypeVar("_Statement", bound=exp.Expr)
 
-
-def translate_to_postgres(query: _Statement, tables: Mapping[str, exp.Expr]) -> _Statement:
+def translate_to_postgres(query: Statement, tables: Mapping[str, exp.Expr]) -> Statement:
     """Translate a query built for DuckDB, with relations in place of the tables of these full names.
 
     PostgreSQL runs joins on ``IS NOT DISTINCT FROM`` as nested loops. Arrays of one element compare NULL as equal, too,
@@ -237,6 +237,15 @@ def translate_to_postgres(query: _Statement, tables: Mapping[str, exp.Expr]) -> 
     for old in list(query.find_all(exp.Table)):
         if (relation := tables.get(full_name(old))) is not None:
             old.replace(aliased(relation, old.alias or old.name))
+    for i, part in enumerate(list(query.find_all(exp.Subquery))):
+        if isinstance(part.parent, (exp.From, exp.Join)) and not part.alias:  # required before PostgreSQL 16
+            part.set("alias", exp.TableAlias(this=ident(f"sqlanon_subquery_{i}")))
+    for join in list(query.find_all(exp.Join)):
+        if join.kind in ("SEMI", "ANTI") and join.args.get("using"):
+            _join_by_condition(join)
+    for function in list(query.find_all(exp.Explode, exp.ToDays, exp.Anonymous)):
+        if (new := _rewrite_function(function)) is not None:
+            function.replace(new)
     for equal in list(query.find_all(exp.NullSafeEQ)):
         left, right = (exp.Array(expressions=[side]) for side in (equal.this, equal.expression))
         equal.replace(exp.EQ(this=left, expression=right))
@@ -245,6 +254,34 @@ def translate_to_postgres(query: _Statement, tables: Mapping[str, exp.Expr]) -> 
         if isinstance(type_, str) and type_ in _STORED_TYPES:
             cast_.set("to", native_type(_STORED_TYPES[type_]))
     return query
+
+
+def _join_by_condition(join: exp.Join) -> None:
+    """Give a semi or anti join a condition in place of USING: PostgreSQL has no such joins, and gets EXISTS."""
+    query = join.parent
+    assert isinstance(query, exp.Select)
+    if query.args["joins"][0] is not join:
+        raise UntranslatableError(f"{join.sql('duckdb')} cannot be translated to postgres: put it first, or use ON")
+    left, right = query.args["from_"].this.alias_or_name, join.this.alias_or_name
+    join.set("on", all_of(col(name.name, left).eq(col(name.name, right)) for name in join.args["using"]))
+    join.set("using", None)
+
+
+def _rewrite_function(function: exp.Expr) -> exp.Expr | None:
+    """PostgreSQL's form of a function with another name or other arguments; None if it has none.
+
+    >>> query = template("SELECT n + unnest(range(1, c)), list_sort(list(v)) FROM t")()
+    >>> translate_to_postgres(query, {}).sql("postgres")
+    'SELECT "n" + GENERATE_SERIES(1, "c" - 1), ARRAY_AGG("v" ORDER BY "v" NULLS FIRST) FROM "t"'
+    """
+    if isinstance(function, exp.Explode) and isinstance(function.this, exp.GenerateSeries):
+        return function.this.copy()
+    if function.name.upper() == "LIST_SORT" and isinstance(list_ := function.expressions[0], exp.ArrayAgg):
+        order = exp.Ordered(this=list_.this.copy(), nulls_first=True)
+        return exp.ArrayAgg(this=exp.Order(this=list_.this.copy(), expressions=[order]))
+    if isinstance(function, exp.ToDays):
+        return exp.Mul(this=function.this.copy(), expression=cast(text("1 day"), "INTERVAL"))
+    return None
 
 
 def allow_nested_loops(allowed: bool) -> exp.Expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from sqlglot import exp
 
@@ -12,6 +12,8 @@ from sqlanon.engines import travel
 from sqlanon.engines.dialects.translation import translate_query
 from sqlanon.engines.values import person_id
 from sqlanon.support.expressions import aliased, as_column, cast, col, fragment, full_name, select, table, template
+
+Statement = TypeVar("Statement", bound=exp.Expr)
 
 
 class RemoteDialect:
@@ -86,8 +88,8 @@ class RemoteDialect:
         """Escape the parts of texts that the engine would replace by variables."""
         return statement
 
-    def translate(self, query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
-        """Translate a query built for DuckDB, with relations in place of the tables of these full names."""
+    def translate(self, query: Statement, relations: Mapping[str, exp.Expr]) -> Statement:
+        """Translate a statement built for DuckDB, with relations in place of the tables of these full names."""
         marks: dict[str, exp.Expr] = {}
         marked = query.copy()
         for old in list(marked.find_all(exp.Table)):
@@ -100,7 +102,7 @@ class RemoteDialect:
         for mark_table in list(translation.find_all(exp.Table)):
             if (relation := marks.get(mark_table.name)) is not None:
                 mark_table.replace(relation)
-        assert isinstance(translation, exp.Query)
+        assert isinstance(translation, type(query))
         return translation
 
     def render(self, query: exp.Query, relations: Mapping[str, exp.Expr]) -> str:

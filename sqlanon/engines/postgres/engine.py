@@ -130,6 +130,7 @@ class PostgresEngine(RemoteEngine):
     RUNS_RECURSIVE_WINDOWS = True
     BINDS_STREAM_PARAMETERS = True
     OPENS_READ_ONLY = True
+    CHANGES_TABLES = True
 
     def __init__(self, connection: Any, place: str, user_path: str = SEARCH_PATH) -> None:
         self.connection, self.place, self._user_path = connection, place, user_path
