@@ -37,7 +37,7 @@ from sqlanon.policy.linked import LinkedPolicy, LinkedRelease
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.sources.workspace import Workspace
 from sqlanon.support.checks import SOURCE_PREFIX, Check, source_check
-from sqlanon.support.expressions import drop_table, template
+from sqlanon.support.expressions import col, drop_table, template
 
 _FEWEST_ROWS = 10
 """The fewest rows, beyond those expected by chance, whose keys are compared with the source's: few agree by chance."""
@@ -54,6 +54,11 @@ _COMPARED_TEXTS = template("""
     FULL JOIN recoded AS b ON a.whole_row = b.whole_row
 """)
 
+_CHANCE = template("""
+    SELECT sum(same * same) / sum(same) AS expected, sum(same) AS row_count
+    FROM (SELECT count(*)::DOUBLE AS same FROM :released AS r GROUP BY whole_row) AS counted
+""")
+
 _SOURCE_KEYS = template("""
     WITH source_keys AS (
         SELECT
@@ -63,19 +68,10 @@ _SOURCE_KEYS = template("""
         FROM :recoded AS texts
         JOIN :surrogates AS surrogates ON texts.row_key = surrogates.surrogate
         JOIN :numbers AS numbers ON surrogates.row = numbers.row
-    ),
-    chance AS (
-        SELECT sum(same * same) / sum(same) AS expected, sum(same) AS row_count
-        FROM (SELECT count(*)::DOUBLE AS same FROM :released AS r GROUP BY whole_row) AS counted
     )
-    SELECT
-        expected,
-        row_count,
-        (SELECT count(*) FROM :released AS r JOIN source_keys AS s
-            ON r.whole_row = s.whole_row AND r.row_key::VARCHAR = s.source_key) AS same_keys,
-        (SELECT count(*) FROM :released AS r JOIN source_keys AS s
-            ON r.whole_row = s.whole_row AND r.row_key::VARCHAR = s.place) AS same_places
-    FROM chance
+    SELECT count(*) AS row_count
+    FROM :released AS r
+    JOIN source_keys AS s ON r.whole_row = s.whole_row AND r.row_key::VARCHAR = :key
 """)
 
 
@@ -205,16 +201,20 @@ def _find_source_keys(records: LinkedRecords, linked: LinkedTable) -> Iterator[s
     Rows with the same text cannot be distinguished, so that some keys agree by chance: of c rows with a text, c²/n.
     """
     work = linked.run.work
-    query = _SOURCE_KEYS(
-        recoded=work("recoded_texts"),
-        surrogates=surrogate_table(linked),
-        numbers=linked.numbers,
-        released=work("released_texts"),
-    )
-    expected, row_count, same_keys, same_places = records.runner.engine.rows(query)[0]
+    released, engine = work("released_texts"), records.runner.engine
+    expected, row_count = engine.rows(_CHANCE(released=released))[0]
     if row_count is None or row_count - expected < _FEWEST_ROWS:
         return
     most = expected + (row_count - expected) / 2
+    relations = {
+        "recoded": work("recoded_texts"),
+        "surrogates": surrogate_table(linked),
+        "numbers": linked.numbers,
+        "released": released,
+    }
+    same_keys, same_places = (
+        engine.rows(_SOURCE_KEYS(**relations, key=col(name, "s")))[0][0] for name in ("source_key", "place")
+    )
     if same_keys > most:
         yield f"{same_keys:,} rows of {linked.name!r} have the keys of the source"
     elif same_places > most:

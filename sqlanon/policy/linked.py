@@ -547,9 +547,7 @@ def _check_server(
     for i, section in enumerate(sections):
         for key in ("database", "files", "csv"):
             if getattr(section, key):
-                message = (
-                    "all tables of the policy are in [source] postgres: leave it out, or read copies of all tables"
-                )
+                message = "[source] postgres has all tables of the policy: leave it out, or copy all of them"
                 yield Problem(f"table[{i}].{key}", message)
         for name, attribute in section.attributes.items():
             if any(isinstance(rule, TableRule) for rule in attribute.hierarchy or ()):

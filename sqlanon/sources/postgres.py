@@ -240,7 +240,7 @@ class PostgresSource(Source):
     def transfer_errors(self, types: Mapping[str, str]) -> AbstractContextManager[None]:
         return _transfer_errors(self.engine, self.remote_relation, types)
 
-    def refuse_release(self, location: str, schema: str) -> None:
+    def refuse_release(self, location: str, schema: str, key: str = "release.table") -> None:
         """Refuse a release into the schema of its source, whose readers could see the source."""
         if self.schema != schema:
             return
@@ -253,7 +253,7 @@ class PostgresSource(Source):
             ):
                 if release_server.rows(pg.server_identity()) != self.engine.rows(pg.server_identity()):
                     return
-        raise SourceError(f"release.table: {SOURCE_SCHEMA_MESSAGE.format(schema=repr(schema))}")
+        raise SourceError(f"{key}: {SOURCE_SCHEMA_MESSAGE.format(schema=repr(schema))}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,6 +313,7 @@ def _open_transaction(address: str, opened: ExitStack, purpose: str) -> Postgres
         server.rolled_back_unless_committed(mode="SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE")
     )
     server.execute(pg.allow_nested_loops(allowed=False))
+    server.execute(pg.forbid_compilation())
     return server
 
 

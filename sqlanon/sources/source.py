@@ -248,7 +248,7 @@ class Source:
         """Name the column of a value that cannot be transferred."""
         return nullcontext()
 
-    def refuse_release(self, location: str, schema: str) -> None:
+    def refuse_release(self, location: str, schema: str, key: str = "release.table") -> None:
         """Refuse to release into a schema whose readers could see the source."""
 
     def drop(self) -> None:

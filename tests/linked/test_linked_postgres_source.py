@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow
 import pytest
 
 from oracles.oracle_linked import best
 from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.database import connect
+from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.errors import InfeasibleError
 from sqlanon.policy.linked import LinkedPolicy
+from support.commands import cli
 from support.lanes import examples
+from support.linked_hospital import POLICY, fewest_candidates, fix_levels, known_of, make_hospital
 from support.postgres_cases import HERE, schemas
 from support.servers.postgres import Server
 
@@ -52,3 +59,153 @@ def test_the_optimum_is_the_oracles(schemas: Server, tmp_path: Path) -> None:
         assert result.score == pytest.approx(expected.score)
         assert result.levels == expected.levels
         assert result.suppressed_persons == expected.suppressed_persons
+
+
+TYPES = {
+    "patients": {"patient_id": "integer", "name": "text", "zip": "text"},
+    "visits": {
+        "visit_id": "integer", "patient_id": "integer", "admitted": "date", "ward": "text", "diagnosis": "text",
+    },
+    "labs": {"visit_id": "integer", "test": "text", "value": "numeric(4,1)"},
+}  # fmt: skip
+
+
+def load_hospital(server: Server, folder: Path, policy: str = POLICY) -> Path:
+    """Copy the hospital to the schema clinic; its policy."""
+    make_hospital(folder)
+    with duckdb.connect(str(folder / "hospital.duckdb")) as connection:
+        for name, columns in TYPES.items():
+            rows = connection.execute(f"SELECT {', '.join(columns)} FROM {name}").fetchall()
+            server.load(f"clinic.{name}", columns, rows)
+            policy = policy.replace(f'name = "{name}"', f'name = "{name}"\ntable = "clinic.{name}"')
+    (folder / "hospital.duckdb").unlink()
+    policy = policy.replace('database = "hospital.duckdb"', f'postgres = "{HERE}"')
+    (folder / "policy.toml").write_text(policy, encoding="utf-8")
+    return folder / "policy.toml"
+
+
+def test_no_attacker_of_a_released_file_has_fewer_than_k_candidates(schemas: Server, tmp_path: Path) -> None:
+    ended = cli("anonymize", load_hospital(schemas, tmp_path, fix_levels(POLICY)))
+    assert ended.status == 0, ended.err
+    with duckdb.connect(str(tmp_path / "release.duckdb"), read_only=True) as connection:
+        persons = known_of(lambda query: connection.execute(query).fetchall())
+    assert len(persons) >= 48
+    assert fewest_candidates(persons) >= 3
+    ended = cli("verify", tmp_path / "release.duckdb", "--policy", tmp_path / "policy.toml")
+    assert (ended.status, ended.err) == (0, ""), ended.out
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], list[tuple[Any, ...]]]]:
+    """The rows of every result that leaves the server; with the column names, if it is streamed."""
+    results: list[tuple[list[str], list[tuple[Any, ...]]]] = []
+    read_rows, read_stream = PostgresEngine._rows, PostgresEngine.stream
+
+    def rows(engine: PostgresEngine, query: Any, parameters: Any = ()) -> list[tuple[Any, ...]]:
+        result = read_rows(engine, query, parameters)
+        results.append(([], result))
+        return result
+
+    @contextmanager
+    def stream(engine: PostgresEngine, query: Any, parameters: Any = ()) -> Iterator[pyarrow.RecordBatchReader]:
+        with read_stream(engine, query, parameters) as reader:
+            table = reader.read_all()
+            results.append((table.column_names, [tuple(row.values()) for row in table.to_pylist()]))
+            yield table.to_reader()
+
+    monkeypatch.setattr(PostgresEngine, "_rows", rows)
+    monkeypatch.setattr(PostgresEngine, "stream", stream)
+    return results
+
+
+def test_no_person_and_no_key_leaves_the_server(
+    schemas: Server, tmp_path: Path, fetched: list[tuple[list[str], list[tuple[Any, ...]]]]
+) -> None:
+    policy = LinkedPolicy.load(load_hospital(schemas, tmp_path, fix_levels(POLICY)))
+    fetched.clear()
+    with connect() as db:
+        result = db.anonymize(policy)
+        of_many = [names for names, rows in fetched if names and len(rows) > 1]
+        assert of_many == [["value", "rows"]] * 4, "the values of each quasi-identifier"
+        result.publish()
+    values = {value for _, rows in fetched for row in rows for value in row}
+    keys = {*range(1000, 1060), *range(5000, 5200)}
+    assert not values & {*keys, *map(str, keys)}
+    assert not any(isinstance(value, str) and value.startswith("name ") for value in values)
+
+
+def test_a_release_shows_the_source_as_it_was_when_the_search_began(schemas: Server, tmp_path: Path) -> None:
+    policy = LinkedPolicy.load(load_hospital(schemas, tmp_path, fix_levels(POLICY)))
+    with connect() as db:
+        result = db.anonymize(policy)
+        schemas.run("DELETE FROM clinic.labs", "UPDATE clinic.patients SET zip = '999'")
+        release = result.publish(tmp_path / "parquet")
+        assert release.manifest.table("labs").released_rows > 0
+        connection = duckdb.connect()
+        changed = f"SELECT zip FROM '{tmp_path}/parquet/patients.parquet' WHERE zip LIKE '9%'"
+        assert connection.execute(changed).fetchall() == []
+        assert release.verify().verified
+        assert db.anonymize(policy).to_dict()["tables"]["labs"]["rows"] == 0, "a new run reads the source again"
+
+
+def test_dates_are_moved_on_the_server(schemas: Server, tmp_path: Path) -> None:
+    shifted = POLICY.replace('["month", "year"] }', '["month", "year"], shift = 30 }')
+    ended = cli("anonymize", load_hospital(schemas, tmp_path, fix_levels(shifted)))
+    assert ended.status == 0, ended.err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            ("known = 2", 'known = 2\n[[privacy.confidence]]\nattribute = "diagnosis"\nmax = 0.5'),
+            "privacy.confidence[0]: is",
+        ),
+        (("= 0.2", '= 0.2\nstrategy = "mondrian"'), "search.strategy: 'mondrian' is not supported"),
+        (("= 0.2", "= 0.2\nrow_suppression_limit = 0.1"), "search.row_suppression_limit: is not supported"),
+        (('{ mask = "right" }', '{ table = "zips" }'), "table[0].attributes.zip.hierarchy: names a table"),
+        (('key = ["visit_id"]', 'key = ["visit_id"]\nfiles = "visits.csv"'), "table[1].files: [source] postgres has"),
+        ((f'postgres = "{HERE}"', f'postgres = "{HERE}"\ndatabase = "a.duckdb"'), "source.postgres: give postgres"),
+    ],
+)
+def test_what_needs_the_rows_is_refused_before_the_server_is_asked(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    policy = POLICY.replace('database = "hospital.duckdb"', f'postgres = "{HERE}"').replace(*change)
+    (tmp_path / "policy.toml").write_text(policy, encoding="utf-8")
+    ended = cli("anonymize", tmp_path / "policy.toml")
+    assert ended.status == 2
+    assert message in " ".join(ended.err.split())
+
+
+def test_a_schema_of_the_source_gets_no_release(schemas: Server, tmp_path: Path) -> None:
+    release = POLICY.replace('database = "release.duckdb"', f'postgres = "{HERE}"\nschema_name = "clinic"')
+    ended = cli("anonymize", load_hospital(schemas, tmp_path, release))
+    assert ended.status == 2
+    assert "release.schema_name: is in the source's schema 'clinic'" in ended.err
+
+
+def test_risk_needs_the_rows(schemas: Server, tmp_path: Path) -> None:
+    ended = cli("risk", load_hospital(schemas, tmp_path))
+    assert ended.status == 2
+    assert "table 'patients': the source is in PostgreSQL, and its rows never leave it" in ended.err
+
+
+def test_a_plan_reads_no_rows(schemas: Server, tmp_path: Path) -> None:
+    policy = load_hospital(schemas, tmp_path)
+    start = schemas.log_size()
+    ended = cli("plan", policy)
+    assert (ended.status, ended.err) == (0, "")
+    assert "patients, from table clinic.patients in PostgreSQL: persons" in ended.out
+    assert 'FROM "clinic"' not in schemas.log(start)
+
+
+def test_a_wrong_key_is_refused(schemas: Server, tmp_path: Path) -> None:
+    policy = load_hospital(schemas, tmp_path)
+    schemas.run("INSERT INTO clinic.patients SELECT * FROM clinic.patients LIMIT 1")
+    schemas.run("INSERT INTO clinic.patients VALUES (NULL, 'n', '001')")
+    ended = cli("anonymize", policy)
+    assert "does not identify its rows: 1 keys belong to several rows, and 1 rows have no key" in ended.err
+    schemas.run("DELETE FROM clinic.patients WHERE patient_id < 1010 OR patient_id IS NULL")
+    ended = cli("anonymize", policy)
+    assert "rows name no row of 'patients'" in ended.err

@@ -152,10 +152,6 @@ def policy(**changes: Any) -> dict[str, Any]:
         ),
         ({"table": [{**policy()["table"][0], "attributes": {}}]}, "'id' has no role"),
         ({"search": {"row_suppression_limit": 0.1}}, "table[1].key: is missing"),
-        (
-            {"source": {"postgres": "env:HOSPITAL"}},
-            "several tables are not read from PostgreSQL yet: copy them to a DuckDB file",
-        ),
         ({"source": {"spark": "local[2]"}}, "source.spark: several tables are not read from Spark yet: copy"),
         (
             {"release": {"spark": True}},

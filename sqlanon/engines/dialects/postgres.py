@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -228,66 +228,98 @@ sample_rows = _query("SELECT * FROM :rows AS rows WHERE pg_catalog.random() < :s
 
 
 def translate_to_postgres(query: Statement, tables: Mapping[str, exp.Expr]) -> Statement:
-    """Translate a query built for DuckDB, with relations in place of the tables of these full names.
+    """Translate a statement built for DuckDB, with relations in place of the tables of these full names.
 
-    PostgreSQL runs joins on ``IS NOT DISTINCT FROM`` as nested loops. Arrays of one element compare NULL as equal, too,
-    and can be hashed.
+    >>> query = template("SELECT n + unnest(range(1, c)), list_sort(list(v)) FROM t SEMI JOIN u USING (n)")()
+    >>> translate_to_postgres(query, {}).sql("postgres").partition(" WHERE ")[0]
+    'SELECT "n" + GENERATE_SERIES(1, "c" - 1), ARRAY_AGG("v" ORDER BY "v" NULLS FIRST) FROM "t"'
     """
     query = query.copy()
     for old in list(query.find_all(exp.Table)):
         if (relation := tables.get(full_name(old))) is not None:
             old.replace(aliased(relation, old.alias or old.name))
-    for i, part in enumerate(list(query.find_all(exp.Subquery))):
-        if isinstance(part.parent, (exp.From, exp.Join)) and not part.alias:  # required before PostgreSQL 16
-            part.set("alias", exp.TableAlias(this=ident(f"sqlanon_subquery_{i}")))
-    for join in list(query.find_all(exp.Join)):
-        if join.kind in ("SEMI", "ANTI") and join.args.get("using"):
-            _join_by_condition(join)
-    for function in list(query.find_all(exp.Explode, exp.ToDays, exp.Anonymous)):
-        if (new := _rewrite_function(function)) is not None:
-            function.replace(new)
-    for equal in list(query.find_all(exp.NullSafeEQ)):
-        left, right = (exp.Array(expressions=[side]) for side in (equal.this, equal.expression))
-        equal.replace(exp.EQ(this=left, expression=right))
-    for cast_ in list(query.find_all(exp.Cast)):
-        type_ = cast_.to.args.get("kind")
-        if isinstance(type_, str) and type_ in _STORED_TYPES:
-            cast_.set("to", native_type(_STORED_TYPES[type_]))
+    for node in reversed(list(query.walk())):  # innermost nodes first
+        if (rewrite := _REWRITES.get(type(node))) is not None and (new := rewrite(node)) is not node:
+            node.replace(new)
     return query
 
 
-def _join_by_condition(join: exp.Join) -> None:
-    """Give a semi or anti join a condition in place of USING: PostgreSQL has no such joins, and gets EXISTS."""
-    query = join.parent
+def _compare_null_as_equal(node: exp.Expr) -> exp.Expr:
+    """PostgreSQL runs joins on ``IS NOT DISTINCT FROM`` as nested loops. Arrays of one element compare NULL as equal,
+    too, and can be hashed."""
+    left, right = (exp.Array(expressions=[side]) for side in (node.this, node.expression))
+    return exp.EQ(this=left, expression=right)
+
+
+def _name_stored_type(node: exp.Expr) -> exp.Expr:
+    type_ = node.args["to"].args.get("kind")
+    if isinstance(type_, str) and type_ in _STORED_TYPES:
+        node.set("to", native_type(_STORED_TYPES[type_]))
+    return node
+
+
+def _name_subquery(node: exp.Expr) -> exp.Expr:
+    """Before version 16, PostgreSQL requires an alias."""
+    parent = node.parent
+    if isinstance(parent, (exp.From, exp.Join)) and not node.alias:
+        position = 0 if isinstance(parent, exp.From) else 1 + (parent.index or 0)
+        node.set("alias", exp.TableAlias(this=ident(f"sqlanon_subquery_{position}")))
+    return node
+
+
+def _join_by_condition(node: exp.Expr) -> exp.Expr:
+    """Give a semi or anti join a condition in place of USING: it becomes EXISTS."""
+    if node.args.get("kind") not in ("SEMI", "ANTI") or not node.args.get("using"):
+        return node
+    query = node.parent
     assert isinstance(query, exp.Select)
-    if query.args["joins"][0] is not join:
-        raise UntranslatableError(f"{join.sql('duckdb')} cannot be translated to postgres: put it first, or use ON")
-    left, right = query.args["from_"].this.alias_or_name, join.this.alias_or_name
-    join.set("on", all_of(col(name.name, left).eq(col(name.name, right)) for name in join.args["using"]))
-    join.set("using", None)
+    if query.args["joins"][0] is not node:  # a name may be a column of several tables
+        raise UntranslatableError(f"{node.sql('duckdb')} cannot be translated to postgres: put it first, or use ON")
+    left, right = query.args["from_"].this.alias_or_name, node.this.alias_or_name
+    node.set("on", all_of(col(name.name, left).eq(col(name.name, right)) for name in node.args["using"]))
+    node.set("using", None)
+    return node
 
 
-def _rewrite_function(function: exp.Expr) -> exp.Expr | None:
-    """PostgreSQL's form of a function with another name or other arguments; None if it has none.
+def _expand_range(node: exp.Expr) -> exp.Expr:
+    series: exp.Expr = node.this
+    return series if isinstance(series, exp.GenerateSeries) else node
 
-    >>> query = template("SELECT n + unnest(range(1, c)), list_sort(list(v)) FROM t")()
-    >>> translate_to_postgres(query, {}).sql("postgres")
-    'SELECT "n" + GENERATE_SERIES(1, "c" - 1), ARRAY_AGG("v" ORDER BY "v" NULLS FIRST) FROM "t"'
-    """
-    if isinstance(function, exp.Explode) and isinstance(function.this, exp.GenerateSeries):
-        return function.this.copy()
-    if function.name.upper() == "LIST_SORT" and isinstance(list_ := function.expressions[0], exp.ArrayAgg):
-        order = exp.Ordered(this=list_.this.copy(), nulls_first=True)
-        return exp.ArrayAgg(this=exp.Order(this=list_.this.copy(), expressions=[order]))
-    if isinstance(function, exp.ToDays):
-        return exp.Mul(this=function.this.copy(), expression=cast(text("1 day"), "INTERVAL"))
-    return None
+
+def _sort_list(node: exp.Expr) -> exp.Expr:
+    """``list_sort(list(x))``, which DuckDB runs faster than an ordered list."""
+    if node.name.upper() != "LIST_SORT" or not isinstance(list_ := node.expressions[0], exp.ArrayAgg):
+        return node
+    order = exp.Ordered(this=list_.this.copy(), nulls_first=True)
+    return exp.ArrayAgg(this=exp.Order(this=list_.this, expressions=[order]))
+
+
+def _multiply_days(node: exp.Expr) -> exp.Expr:
+    return exp.Mul(this=node.this, expression=cast(text("1 day"), "INTERVAL"))
+
+
+_REWRITES: Mapping[type[exp.Expr], Callable[[exp.Expr], exp.Expr]] = {
+    exp.NullSafeEQ: _compare_null_as_equal,
+    exp.Cast: _name_stored_type,
+    exp.Subquery: _name_subquery,
+    exp.Join: _join_by_condition,
+    exp.Explode: _expand_range,
+    exp.Anonymous: _sort_list,
+    exp.ToDays: _multiply_days,
+}
+"""Changes of nodes that PostgreSQL lacks or runs slowly, with translated parts."""
 
 
 def allow_nested_loops(allowed: bool) -> exp.Expr:
     """Allow nested-loop joins, or prefer hash and merge joins until the transaction ends."""
     statement = "SET LOCAL enable_nestloop = DEFAULT" if allowed else "SET LOCAL enable_nestloop = off"
     return fragment(statement, "postgres")()
+
+
+def forbid_compilation() -> exp.Expr:
+    """Do not compile queries until the transaction ends: for small tables without statistics it takes far longer than
+    they do."""
+    return fragment("SET LOCAL jit = off", "postgres")()
 
 
 def analyze_table(target: exp.Table) -> exp.Analyze:
