@@ -283,7 +283,8 @@ def _join_by_condition(node: exp.Expr) -> exp.Expr:
 
 def _expand_range(node: exp.Expr) -> exp.Expr:
     series: exp.Expr = node.this
-    return series if isinstance(series, exp.GenerateSeries) else node
+    is_range = isinstance(series, exp.GenerateSeries)
+    return series if is_range else node
 
 
 def _sort_list(node: exp.Expr) -> exp.Expr:
