@@ -282,9 +282,9 @@ def _join_by_condition(node: exp.Expr) -> exp.Expr:
 
 
 def _expand_range(node: exp.Expr) -> exp.Expr:
-    series: exp.Expr = node.this
-    is_range = isinstance(series, exp.GenerateSeries)
-    return series if is_range else node
+    is_range = isinstance(node.this, exp.GenerateSeries)
+    series: exp.Expr = node.this if is_range else node
+    return series
 
 
 def _sort_list(node: exp.Expr) -> exp.Expr:
