@@ -273,7 +273,7 @@ def _join_by_condition(node: exp.Expr) -> exp.Expr:
         return node
     query = node.parent
     assert isinstance(query, exp.Select)
-    if query.args["joins"][0] is not node:  # a name may be a column of several tables
+    if node.index:  # a name may be a column of several tables
         raise UntranslatableError(f"{node.sql('duckdb')} cannot be translated to postgres: put it first, or use ON")
     left, right = query.args["from_"].this.alias_or_name, node.this.alias_or_name
     node.set("on", all_of(col(name.name, left).eq(col(name.name, right)) for name in node.args["using"]))
@@ -282,9 +282,8 @@ def _join_by_condition(node: exp.Expr) -> exp.Expr:
 
 
 def _expand_range(node: exp.Expr) -> exp.Expr:
-    is_range = isinstance(node.this, exp.GenerateSeries)
-    series: exp.Expr = node.this if is_range else node
-    return series
+    series: exp.Expr = node.this
+    return series if isinstance(series, exp.GenerateSeries) else node
 
 
 def _sort_list(node: exp.Expr) -> exp.Expr:
