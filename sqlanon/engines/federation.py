@@ -337,7 +337,8 @@ class FederatedEngine(DuckDBEngine):
         finally:
             self.remote.tables.pop(full_name(table(name)), None)
             if name not in self.remote.materialized.values():
-                server.forget(name)
+                with suppress(SourceError):  # the session may be gone
+                    server.forget(name)
 
     def _create_remote_table(self, target: exp.Table, types: Mapping[str, str], query: exp.Query) -> None:
         confined = guard.confined_columns(query, self.remote.confined)

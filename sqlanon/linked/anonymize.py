@@ -252,7 +252,12 @@ def _infeasible_error(task: LinkedTask, stopped: str = "") -> InfeasibleError:
 
 
 def _describe_most_revealing_table(records: LinkedRecords) -> str:
-    """The table whose rows single out the most persons at the highest levels, if any does so by itself."""
+    """The table whose rows single out the most persons at the highest levels, if any does so by itself.
+
+    Unknown for tables on a server, where rows are not matched.
+    """
+    if records.tables[0].run.source.access != "rows":
+        return ""
     run, privacy = MatchingRun(records.runner.engine, records.tables[0].run.work), records.policy.privacy
     labels = run.describe("labelled", source_tables(records.tables, records.lattice.top))
     known: Known = privacy.known  # type: ignore[assignment]  # validated by the policy

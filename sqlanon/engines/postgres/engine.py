@@ -98,6 +98,7 @@ _KINDS = {
     "22": "a value does not fit its type",
     "23": "a constraint of the database is broken",
     "2B": "other objects depend on what would be dropped",
+    "25P02": "an earlier statement of the transaction failed",
     "40": "it collided with another transaction: try again",
     "53": "the server lacks memory or space on its disk",
     "55": "something it needs is in use",
@@ -243,7 +244,8 @@ class PostgresEngine(RemoteEngine):
         return int(self.rows(row_count(rows=exp.Table(this=ident(name), db=ident("pg_temp"))))[0][0])
 
     def forget(self, name: str) -> None:
-        self.execute(drop_table(exp.Table(this=ident(name), db=ident("pg_temp")), exists=True))
+        with self.translate_errors():
+            self.execute(drop_table(exp.Table(this=ident(name), db=ident("pg_temp")), exists=True))
 
     def _execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
         with self.connection.cursor() as cursor:
