@@ -20,7 +20,7 @@ from sqlanon.suggest.hierarchies import FileFolder
 from sqlanon.suggest.linked_risk import measure_uniqueness
 from sqlanon.suggest.linked_text import LinkedFindings, TableSuggestion, linked_policy_text
 from sqlanon.suggest.links import ProfiledTable, find_keys, find_links
-from sqlanon.suggest.person_tree import PersonTree, build_tree
+from sqlanon.suggest.person_tree import PersonTree, build_tree, name_nearer_rows
 from sqlanon.suggest.profile import profile_table
 from sqlanon.suggest.propose import Proposal, propose_roles, require_a_quasi_identifier
 from sqlanon.suggest.reading import UNCHANGED, find_missing_codes, find_readings
@@ -95,7 +95,7 @@ def _read_links(
         place = location.database or Path(location.files[0])
         message = f"{place.name}: no table has a column that names rows of another one"
         raise SourceError(f"{message}: {_advise_single_table(location, tables)}")
-    tree = build_tree(tables, links, requested_person)
+    tree = name_nearer_rows(build_tree(tables, links, requested_person), links)
     suggestions = [_propose(open_run, tree, table, location) for table in tree.tables]
     if not any(proposal.role == "quasi" for proposals in suggestions for proposal in proposals):
         suggestions[0] = require_a_quasi_identifier(suggestions[0])
@@ -126,7 +126,7 @@ def _read_omop(
                 vocabulary[name.lower()] = stack.enter_context(open_run(located.location.binding_policy()))
             continue
         outside_tables.append(name)
-    tree = omop.build_omop_tree(tables, outside_tables)
+    tree = name_nearer_rows(*omop.build_omop_tree(tables, outside_tables))
     has_vocabulary = {omop.CONCEPT, omop.CONCEPT_ANCESTOR} <= {located.name.lower() for located in located_tables}
     suggestions: list[list[Proposal]] = []
     for table in tree.tables:
@@ -140,7 +140,7 @@ def _read_omop(
                     else replace(proposal, reason=omop.NEEDS_FILES)
                 )
         suggestions.append(fit_hierarchies(open_run, proposals, folder, table.location))
-    return tree, suggestions, (omop.LOST_LINKS,)
+    return tree, suggestions, (omop.describe_links(tree),)
 
 
 def _file_folder(table: ProfiledTable, location: Location) -> FileFolder:
@@ -152,7 +152,7 @@ def _file_folder(table: ProfiledTable, location: Location) -> FileFolder:
 def _key_columns(tree: PersonTree, table: ProfiledTable) -> frozenset[str]:
     """The columns that identify rows of a table, or name its parents."""
     link = tree.links.get(table.name)
-    return frozenset((*tree.key_of(table), *(() if link is None else link.columns)))
+    return frozenset((*tree.key_of(table), *(() if link is None else link.references)))
 
 
 def _locate_tables(open_run: OpenRun, location: Location) -> list[LocatedTable]:

@@ -137,7 +137,10 @@ def _table_section(section: TableSuggestion) -> list[str]:
     else:
         lines += key_lines({"key": section.key} if section.key else {})
         lines += comment_lines(f"{join_keys(link.columns)} names a row of {toml_key(link.parent)}, {link.reason}.")
-        lines.append(f"references = {toml_value(dict.fromkeys(link.columns, link.parent))}")
+        for target in dict.fromkeys(link.further.values()):
+            columns = join_keys([column for column, named in link.further.items() if named == target])
+            lines += comment_lines(f"{columns} names the row of {toml_key(target)} that this row belongs to.")
+        lines.append(f"references = {toml_value(link.references)}")
         if link.orphans:
             lines += comment_lines(
                 f"{count_noun(link.orphans, 'row')} of {table.rows:,} name none, so they are left out: "
@@ -145,7 +148,7 @@ def _table_section(section: TableSuggestion) -> list[str]:
             )
             lines.append('orphans = "suppress"')
     lines.append("[table.attributes]")
-    keys = dict.fromkeys((*section.key, *(() if link is None else link.columns)))
+    keys = dict.fromkeys((*section.key, *(() if link is None else link.references)))
     lines += [f'{toml_key(name)} = {{ role = "key" }}' for name in table.columns if name in keys]
     lines += [line for proposal in section.proposals for line in attribute_lines(proposal)]
     return lines

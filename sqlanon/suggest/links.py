@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 
 from sqlglot import exp
@@ -106,7 +106,8 @@ class ProfiledTable:
 class Link:
     """Columns of a table that name rows of another table by its key.
 
-    ``orphans`` rows name no row of it, and ``reason`` says how the link was found.
+    ``orphans`` rows name no row of it, and ``reason`` says how the link was found. ``further`` columns name a row that
+    this row belongs to: by column, its table.
     """
 
     child: str
@@ -115,6 +116,12 @@ class Link:
     key: tuple[str, ...]
     orphans: int
     reason: str
+    further: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def references(self) -> dict[str, str]:
+        """By column, the table whose row it names."""
+        return {**dict.fromkeys(self.columns, self.parent), **self.further}
 
 
 def find_keys(run: Run, profile: TableProfile, constraints: Constraints) -> tuple[tuple[str, ...], ...]:

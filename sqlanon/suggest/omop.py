@@ -1,7 +1,7 @@
 """The OMOP common data model 5.4 of OHDSI: the roles of its columns, and hierarchies of its concepts.
 
-``omop.csv`` has the tables and columns that are known. Each row of an event names its person and may name a visit: the
-reference to the person is taken, because a visit is often missing and a row belongs to one row.
+``omop.csv`` has the tables and columns that are known. Each row of an event names its person and may name a visit: it
+belongs to the visit if all rows of its table name one of their person, else to the person.
 
 Concepts have several parents. A hierarchy is a tree, so each concept keeps one: the nearest ancestor, of several the
 one with the most rows below it, then the one with the smallest number. Concepts of drugs keep their ingredient and its
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -29,22 +29,18 @@ from sqlanon.sources.run import Run
 from sqlanon.suggest.hierarchies import FileFolder, file_name
 from sqlanon.suggest.links import Link, ProfiledTable, count_orphans
 from sqlanon.suggest.person_tree import PersonTree
+from sqlanon.suggest.policy_text import join_keys
 from sqlanon.suggest.propose import SUPPRESS, Proposal, Rule
 from sqlanon.suggest.suggest import Location
 from sqlanon.support.expressions import col, template, text
 
 PERSON, VISIT, CONCEPT, CONCEPT_ANCESTOR = "person", "visit_occurrence", "concept", "concept_ancestor"
-_PERSON_ID = "person_id"
+_PERSON_ID, _VISIT_ID = "person_id", "visit_occurrence_id"
 _MOST_LEVELS = 3  # of a hierarchy of concepts, below its top
 _LEAST_REDUCTION = 2  # a level has at most half the labels of the one below
 _DEEPEST = 20  # steps from a concept to its root
 _DRUG_CLASSES = ("Ingredient", *(f"ATC {rank}" for rank in ("1st", "2nd", "3rd", "4th", "5th")))
 
-LOST_LINKS = (
-    "Tables of the OMOP common data model 5.4, whose columns have the roles of sqlanon's list for it. A row belongs to "
-    "one row of another table, so each names its person directly, and the release does not say at which visit a "
-    "diagnosis or a result was made. Columns outside of the model are not released."
-)
 NEEDS_FILES = "to generalize concepts by concept_ancestor: --hierarchies"
 
 
@@ -93,8 +89,8 @@ def is_omop(names: Sequence[str]) -> bool:
     return {PERSON, VISIT} <= table_names and len(table_names) > 2
 
 
-def build_omop_tree(tables: Sequence[ProfiledTable], outside_tables: Sequence[str]) -> PersonTree:
-    """The tree of the known tables: each row belongs to a person."""
+def build_omop_tree(tables: Sequence[ProfiledTable], outside_tables: Sequence[str]) -> tuple[PersonTree, list[Link]]:
+    """The tree of the known tables, in which each row belongs to a person, and the links to visits."""
     (persons,) = (table for table in tables if table.name.lower() == PERSON)
     (person_key,) = (name for name in persons.columns if name.lower() == _PERSON_ID)
     links = {
@@ -110,7 +106,34 @@ def build_omop_tree(tables: Sequence[ProfiledTable], outside_tables: Sequence[st
     linked = sorted((table for table in tables if table.name in links), key=lambda table: order[table.name.lower()])
     keyed = [_with_key(table) for table in (persons, *linked)]
     unlinked_tables = [table.name for table in tables if table is not persons and table.name not in links]
-    return PersonTree(tuple(keyed), links, {table.name: {} for table in keyed}, (), (*outside_tables, *unlinked_tables))
+    tree = PersonTree(tuple(keyed), links, {table.name: {} for table in keyed}, (), (*outside_tables, *unlinked_tables))
+    return tree, [*_find_visit_links(keyed)]
+
+
+def _find_visit_links(tables: Sequence[ProfiledTable]) -> Iterator[Link]:
+    """The links of events to visits, if the number of a visit identifies its row."""
+    visits = next((table for table in tables if table.name.lower() == VISIT and table.keys), None)
+    for table in tables:
+        for name in table.columns:
+            if visits is not None and table is not visits and name.lower() == _VISIT_ID:
+                yield Link(table.name, (name,), visits.name, visits.keys[0], 0, "as in the common data model")
+
+
+def describe_links(tree: PersonTree) -> str:
+    """A note on the tables and their links."""
+    without = [
+        table.name
+        for table in tree.tables
+        if _VISIT_ID in map(str.lower, table.columns) and table.name.lower() != VISIT
+        if tree.links[table.name].parent.lower() != VISIT
+    ]
+    text = "Tables of the OMOP common data model 5.4, whose columns have the roles of sqlanon's list for it."
+    if without:
+        text += (
+            f" Rows of {join_keys(without)} name their person directly, because some have no visit or one of another "
+            "person: the release does not say at which visit they were made."
+        )
+    return f"{text} Columns outside of the model are not released."
 
 
 def _with_key(table: ProfiledTable) -> ProfiledTable:

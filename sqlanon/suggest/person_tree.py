@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlanon.errors import PolicyError, Problem, SourceError
-from sqlanon.suggest.links import Link, ProfiledTable
+from sqlanon.suggest.links import Link, ProfiledTable, count_orphans
 from sqlanon.support.toml import toml_key
 
 MOST_ORPHANS = 0.1
@@ -84,6 +84,43 @@ def build_tree(
         tuple(table.name for table in tables if table.name not in order and _looks_like_persons(table)),
         tuple(table.name for table in tables if table.name not in order),
     )
+
+
+def name_nearer_rows(tree: PersonTree, links: Sequence[Link]) -> PersonTree:
+    """Let rows name two rows, if all rows do and one of these belongs to the other: they belong to the nearer one.
+
+    A result that names its patient and a visit belongs to the visit, if each visit is one of that patient.
+    """
+    by_name = {table.name: table for table in tree.tables}
+    chosen = dict(tree.links)
+    for link in links:
+        current = chosen.get(link.child)
+        for near, far in () if current is None or current.further else ((link, current), (current, link)):
+            above = tree.links.get(near.parent)
+            if above is None or (above.parent, above.key) != (far.parent, far.key) or {*near.columns} & {*far.columns}:
+                continue
+            if near.child in _path_to_persons(near.parent, chosen):
+                continue
+            columns, keys = (*near.columns, *far.columns), (*near.key, *above.columns)
+            if not count_orphans(by_name[near.child], columns, by_name[near.parent], keys):
+                chosen[near.child] = replace(near, orphans=0, further=dict.fromkeys(far.columns, far.parent))
+                break
+    order = sorted(tree.tables, key=lambda table: len(_path_to_persons(table.name, chosen)))
+    dropped = {
+        name: {column: reason for column, reason in reasons.items() if column not in link.references}
+        for name, reasons in tree.dropped.items()
+        for link in [chosen.get(name) or tree.links.get(name)]
+        if link is not None
+    }
+    return replace(tree, tables=tuple(order), links=chosen, dropped={**tree.dropped, **dropped})
+
+
+def _path_to_persons(name: str, links: Mapping[str, Link]) -> list[str]:
+    """A table and those above it."""
+    path = [name]
+    while (link := links.get(path[-1])) is not None:
+        path.append(link.parent)
+    return path
 
 
 def _is_part_of_key(link: Link, child: ProfiledTable) -> bool:

@@ -79,18 +79,18 @@ def roles(section: TableSection) -> dict[str, str]:
 
 
 def test_declared_foreign_keys_make_the_tree_below_the_persons(clinic: Path) -> None:
-    """A line belongs to the visit in its key; what names a table outside of the tree is withheld if it has persons."""
+    """A line belongs to the visit in its key, and names its patient; others are withheld if they have persons."""
     text, policy = suggest(clinic, "clinic.duckdb")
     assert links(policy) == {
         "patients": (("id",), {}),
         "invoices": (("invoice_no",), {"patient_id": "patients"}),
         "visits": (("visit_id",), {"patient_id": "patients"}),
-        "results": (("visit_id", "line"), {"visit_id": "visits"}),
+        "results": (("visit_id", "line"), {"visit_id": "visits", "patient_id": "patients"}),
         "notes": (("note_id",), {"visit_id": "visits"}),
     }
     by_name = {section.name: section for section in policy.table}
     assert by_name["invoices"].table == "bill.invoices"
-    assert roles(by_name["results"])["patient_id"] == "identifying"
+    assert roles(by_name["results"])["patient_id"] == "key"
     assert roles(by_name["visits"]) == {
         **{"visit_id": "key", "patient_id": "key", "ward_id": "quasi", "doctor_id": "identifying", "admitted": "quasi"}
     }

@@ -88,10 +88,25 @@ def test_each_row_names_its_person_and_no_visit(hospital: Path) -> None:
     assert by_name["visit_occurrence"].orphans == "error"
     assert by_name["person"].attributes["local_column"].role == "identifying"
     words = " ".join(text.replace("#", " ").split())
-    assert "the release does not say at which visit a diagnosis or a result was made" in words
+    assert "Rows of condition_occurrence name their person directly, because some have no visit" in words
     assert "Not in this policy: drug_exposure, note." in words
     assert "--hierarchies" in text
     assert " \n" not in text
+
+
+def test_events_that_all_name_a_visit_of_their_person_belong_to_it(hospital: Path) -> None:
+    with duckdb.connect(str(hospital / "omop.duckdb")) as connection:
+        connection.execute("UPDATE condition_occurrence SET person_id = visit_occurrence_id % 190 * 3")
+    text, policy = suggest(hospital, "omop.duckdb")
+    (conditions,) = (section for section in policy.table if section.name == "condition_occurrence")
+    assert dict(conditions.references) == {"visit_occurrence_id": "visit_occurrence", "person_id": "person"}
+    assert (conditions.key, conditions.orphans) == (("condition_occurrence_id",), "error")
+    assert "person_id names the row of person that this row belongs to" in text
+    assert "name their person directly" not in text
+    settings = ("privacy.known=1", "search.strategy=optimal", "search.row_suppression_limit=0", "search.max_checks=4")
+    options = [part for setting in settings for part in ("--set", setting)]
+    released = cli("anonymize", "policy.toml", *options, "--set", "search.suppression_limit=0.9", cwd=hospital)
+    assert released.status == 0, released.err
 
 
 def test_two_deaths_of_a_person_are_no_key(hospital: Path) -> None:
