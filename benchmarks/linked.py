@@ -48,6 +48,7 @@ HIERARCHIES: dict[str, Any] = {
     "ward": "suppress",
 }
 
+# Hashes of several values are correlated, those of one text are not.
 PATIENTS = """
 SELECT
     i AS patient_id,
@@ -58,9 +59,9 @@ SELECT
 FROM (
     SELECT
         i,
-        (hash(i, 'zip') >> 11)::DOUBLE / 9007199254740992.0 AS u_zip,
-        (hash(i, 'age') >> 11)::DOUBLE / 9007199254740992.0 AS u_age,
-        (hash(i, 'sex') >> 11)::DOUBLE / 9007199254740992.0 AS u_sex
+        (hash(i || 'zip') >> 11)::DOUBLE / 9007199254740992.0 AS u_zip,
+        (hash(i || 'age') >> 11)::DOUBLE / 9007199254740992.0 AS u_age,
+        (hash(i || 'sex') >> 11)::DOUBLE / 9007199254740992.0 AS u_sex
     FROM range(:persons) AS r(i)
 ) AS uniform
 """
@@ -70,15 +71,15 @@ VISITS = """
 SELECT
     row_number() OVER () AS visit_id,
     patient_id,
-    '2021-01-01'::DATE + floor(1826 * (hash(patient_id, visit, 'admitted') >> 11)::DOUBLE / 9007199254740992.0)::INTEGER
+    '2021-01-01'::DATE + floor(1826 * (hash(concat_ws(' ', patient_id, visit, 'admitted')) >> 11)::DOUBLE / 9007199254740992.0)::INTEGER
         AS admitted,
-    'ward ' || floor(20 * pow((hash(patient_id, visit, 'ward') >> 11)::DOUBLE / 9007199254740992.0, 2))::INTEGER
+    'ward ' || floor(20 * pow((hash(concat_ws(' ', patient_id, visit, 'ward')) >> 11)::DOUBLE / 9007199254740992.0, 2))::INTEGER
         AS ward,
-    'd' || (hash(patient_id, visit, 'diagnosis') % 100)::INTEGER AS diagnosis
+    'd' || (hash(concat_ws(' ', patient_id, visit, 'diagnosis')) % 100)::INTEGER AS diagnosis
 FROM (
     SELECT i AS patient_id, unnest(range(visits)) AS visit
     FROM (
-        SELECT i, least(floor(-ln(1 - (hash(i, 'visits') >> 11)::DOUBLE / 9007199254740992.0) * :visits)::INTEGER,
+        SELECT i, least(floor(-ln(1 - (hash(i || 'visits') >> 11)::DOUBLE / 9007199254740992.0) * :visits)::INTEGER,
             10 * :visits) AS visits
         FROM range(:persons) AS r(i)
     ) AS counted

@@ -135,7 +135,7 @@ class Peeling:
         """
         snapshot = self.snapshot
         snapshot.find_unsupported_persons(0, self._unsupported)
-        small = snapshot.remove(self._unsupported)
+        small = self._remove(self._unsupported)
         query = _PERSONS_WITH_RARE_ROWS(
             known_rows=snapshot.released_known_rows(), kept=snapshot.kept_persons, k=snapshot.k, allowed=allowed_rows
         )
@@ -153,13 +153,13 @@ class Peeling:
         """
         snapshot, persons = self.snapshot, self.records.persons
         snapshot.find_unsupported_persons(0, self._unsupported)
-        suppressed = snapshot.remove(self._unsupported)
+        suppressed = self._remove(self._unsupported)
         if suppressed > allowed_persons or suppressed == persons:
             return PeelingResult(suppressed, is_complete=suppressed == persons)
         for removed in itertools.chain.from_iterable(map(self._peel_part, self._parts())):
             suppressed += removed
             if suppressed > allowed_persons:
-                return PeelingResult(suppressed, is_complete=suppressed == persons)
+                return PeelingResult(suppressed, is_complete=False)
         if not self.requirements.conditions:
             return PeelingResult(suppressed)
         least = suppressed
@@ -167,8 +167,7 @@ class Peeling:
             suppressed += removed
             if suppressed > allowed_persons:
                 break
-        is_complete = suppressed <= allowed_persons or suppressed == persons
-        return PeelingResult(suppressed, is_complete=is_complete, least_suppressed=least)
+        return PeelingResult(suppressed, is_complete=suppressed <= allowed_persons, least_suppressed=least)
 
     def _peel_part(self, part: exp.Expr | None) -> Iterator[int]:
         return self._peel_signatures(part) if self.known == "all" else self._peel_combinations(part)
@@ -182,10 +181,11 @@ class Peeling:
         yield from self._peel_part(part)  # counts the combinations of the part again
         while True:
             snapshot.create(self._unsupported, self.requirements.persons_of_violating_groups(snapshot.groups(part)))
-            if not snapshot.count(self._unsupported):
+            if not (count := snapshot.count(self._unsupported)):
                 return
             if self.known == "all":
-                yield snapshot.remove(self._unsupported)
+                yield count
+                snapshot.remove(self._unsupported)
             else:
                 yield from self._remove_unsupported(self.known)
 
@@ -214,10 +214,15 @@ class Peeling:
             yield from self._remove_unsupported(size)
 
     def _remove_unsupported(self, size: int) -> Iterator[int]:
-        """Remove the persons with unsupported combinations of up to a number of known rows, until none has one."""
+        """Remove the persons with unsupported combinations of up to a number of known rows, until none has one; yield
+        the number of persons of each step before it."""
         unsupported, newly_unsupported = self._unsupported, self._newly_unsupported
-        while self.snapshot.count(unsupported):
-            yield self.snapshot.remove_and_find_unsupported(size, unsupported, newly_unsupported)
+        is_last = size == self.known and not self.requirements.conditions
+        while count := self.snapshot.count(unsupported):
+            yield count
+            if is_last:
+                self.snapshot.narrow_to_classes_of(unsupported)
+            self.snapshot.remove_and_find_unsupported(size, unsupported, newly_unsupported)
             unsupported, newly_unsupported = newly_unsupported, unsupported
 
     def _peel_signatures(self, part: exp.Expr | None) -> Iterator[int]:
@@ -226,8 +231,11 @@ class Peeling:
         Equal signatures have equal sums, which take less than the lists: where few persons share the sums, fewer share
         the signature.
         """
-        yield self._remove_persons(self.snapshot.persons_with_rare_sums(part))
-        yield self._remove_persons(self.snapshot.persons_with_rare_signatures(part))
+        for find_persons in (self.snapshot.persons_with_rare_sums, self.snapshot.persons_with_rare_signatures):
+            yield self._remove(self.snapshot.create(self._unsupported, find_persons(part)))
 
-    def _remove_persons(self, persons: exp.Select) -> int:
-        return self.snapshot.remove(self.snapshot.create(self._unsupported, persons))
+    def _remove(self, persons: exp.Table) -> int:
+        """Remove persons; return their number."""
+        if count := self.snapshot.count(persons):
+            self.snapshot.remove(persons)
+        return count

@@ -19,6 +19,7 @@ from sqlglot import exp
 from sqlanon.linked.kept_rows import KeptRows
 from sqlanon.linked.occurrences import (
     MOST_OCCURRENCES,
+    class_of,
     combination_keys,
     combine_occurrences,
     count_copy_numbers,
@@ -52,6 +53,13 @@ from sqlanon.support.expressions import (
 MOST_KNOWN_ROWS = 2**30
 """The most combinations of the codes of a row that are packed into one number without a rank."""
 
+NARROWED_SHARE = 0.6
+"""The combinations of other classes are left out where the classes that can still change have at most this share of the
+persons."""
+
+FEW_PERSONS = 10_000
+"""The combinations of so few persons are counted faster than they are narrowed."""
+
 _CLASSES = template("SELECT person, :class_id AS class_id FROM :persons AS persons")
 
 _ROWS_OF_PERSONS = template("""
@@ -75,6 +83,16 @@ _WITHOUT_REMOVED = fragment("""
     SET persons = s.persons - removed.persons
     FROM :removed_combinations AS removed
     WHERE :same
+""")
+
+_CLASSES_OF = template("SELECT DISTINCT class_id FROM :kept AS kept SEMI JOIN :persons AS persons USING (person)")
+
+_PERSONS_OF_CLASSES = template("""
+    SELECT coalesce(sum(persons), 0) FROM :supports AS s SEMI JOIN :classes AS classes USING (class_id)
+""")
+
+_ROWS_OF_CLASSES = template("""
+    SELECT r.* FROM :rows AS r SEMI JOIN :classes AS classes ON :class_id = classes.class_id
 """)
 
 _UNSUPPORTED_COMBINATIONS = template("""
@@ -139,6 +157,9 @@ class Snapshot:
         self.kept_persons, self.suppressed_rows = self.work("kept_persons"), self.work("suppressed_rows")
         self.occurrences, self.all_known_rows = self.work("occurrences"), self.work("known_rows")
         self.combinations_table = self.work("combinations")
+        self._affected_classes, self._narrowed_rows = self.work("affected_classes"), self.work("narrowed_rows")
+        self._counted_persons = 0
+        """The persons of the classes whose occurrences are numbered."""
         self.suppresses_rows = False
         """Whether child rows may be suppressed by themselves."""
         self.levels: Levels = ()
@@ -189,6 +210,7 @@ class Snapshot:
         kept_persons = self.kept_persons if persons is None else persons
         rows = _ROWS_OF_PERSONS(known_rows=self.released_known_rows(), kept_persons=kept_persons)
         self.create(self.occurrences, number_occurrences(rows, self.known, self.row_numbers))
+        self._counted_persons = self.count(kept_persons)
 
     def combinations(self, size: int, occurrences: exp.Table) -> exp.Query:
         """The combinations of a number of known rows that persons support: ``person`` and `combination_keys`."""
@@ -203,16 +225,13 @@ class Snapshot:
         """The table whose rows are persons with their class, or with their occurrences."""
         return self.occurrences if size else self.kept_persons
 
-    def remove(self, persons: exp.Table) -> int:
-        """Remove persons, with their occurrences; return their number."""
-        removed = self.count(persons)
-        if removed:
-            for target in (self.kept_persons, self.occurrences):
-                if target in self._tables:
-                    chosen = subquery(select([col("person")], persons.copy()))
-                    condition = exp.In(this=col("person"), query=chosen)
-                    self.runner.engine.execute(exp.Delete(this=target.copy(), where=exp.Where(this=condition)))
-        return removed
+    def remove(self, persons: exp.Table) -> None:
+        """Remove persons, with their occurrences."""
+        for target in (self.kept_persons, self.occurrences):
+            if target in self._tables:
+                chosen = subquery(select([col("person")], persons.copy()))
+                condition = exp.In(this=col("person"), query=chosen)
+                self.runner.engine.execute(exp.Delete(this=target.copy(), where=exp.Where(this=condition)))
 
     # --- Rows
 
@@ -302,7 +321,7 @@ class Snapshot:
         if size > 1:
             self.drop(self.combinations_table)
 
-    def remove_and_find_unsupported(self, max_size: int, removed: exp.Table, target: exp.Table) -> int:
+    def remove_and_find_unsupported(self, max_size: int, removed: exp.Table, target: exp.Table) -> None:
         """Remove persons; store those who then have a combination of up to ``max_size`` known rows that fewer than k
         persons support. Only the combinations of the removed persons are counted again."""
         for size in range(max_size + 1):
@@ -318,7 +337,7 @@ class Snapshot:
             self.runner.engine.execute(
                 _WITHOUT_REMOVED(supports=self.supports(size), removed_combinations=removed_combinations, same=same)
             )
-        count = self.remove(removed)
+        self.remove(removed)
         supporters = []
         for size, query in enumerate(_SUPPORTERS[: max_size + 1]):
             unsupported = _UNSUPPORTED_COMBINATIONS(
@@ -332,7 +351,25 @@ class Snapshot:
             persons=subquery(union_all(*supporters))
         )
         self.create(target, unsupported_persons)
-        return count
+
+    def narrow_to_classes_of(self, persons: exp.Table) -> None:
+        """Leave out the occurrences and combinations of classes without these persons, if they are many.
+
+        When persons are removed, only combinations of their own classes lose support.
+        """
+        if self._counted_persons <= FEW_PERSONS:
+            return
+        classes = self.create(self._affected_classes, _CLASSES_OF(kept=self.kept_persons, persons=persons))
+        affected_persons = _PERSONS_OF_CLASSES(supports=self.supports(0), classes=classes)
+        affected = int(self.runner.engine.rows(affected_persons)[0][0])
+        if affected > self._counted_persons * NARROWED_SHARE:
+            return
+        self._counted_persons = affected
+        class_id = class_of(col("occurrence", "r"), self.known, self.row_numbers)
+        for target in (self.occurrences, *(self.supports(size) for size in range(1, 4))):
+            if target in self._tables:
+                rows = _ROWS_OF_CLASSES(rows=target, class_id=class_id, classes=classes)
+                self.create(target, select_star(self.create(self._narrowed_rows, rows)))
 
     def _removed_combinations(self, size: int) -> exp.Table:
         return self.work(f"removed_combinations_{size}")
