@@ -71,19 +71,23 @@ VISITS = """
 SELECT
     row_number() OVER () AS visit_id,
     patient_id,
-    '2021-01-01'::DATE + floor(1826 * (hash(concat_ws(' ', patient_id, visit, 'admitted')) >> 11)::DOUBLE / 9007199254740992.0)::INTEGER
-        AS admitted,
-    'ward ' || floor(20 * pow((hash(concat_ws(' ', patient_id, visit, 'ward')) >> 11)::DOUBLE / 9007199254740992.0, 2))::INTEGER
-        AS ward,
+    '2021-01-01'::DATE + floor(1826 * u_admitted)::INTEGER AS admitted,
+    'ward ' || floor(20 * pow(u_ward, 2))::INTEGER AS ward,
     'd' || (hash(concat_ws(' ', patient_id, visit, 'diagnosis')) % 100)::INTEGER AS diagnosis
 FROM (
-    SELECT i AS patient_id, unnest(range(visits)) AS visit
+    SELECT
+        *,
+        (hash(concat_ws(' ', patient_id, visit, 'admitted')) >> 11)::DOUBLE / 9007199254740992.0 AS u_admitted,
+        (hash(concat_ws(' ', patient_id, visit, 'ward')) >> 11)::DOUBLE / 9007199254740992.0 AS u_ward
     FROM (
-        SELECT i, least(floor(-ln(1 - (hash(i || 'visits') >> 11)::DOUBLE / 9007199254740992.0) * :visits)::INTEGER,
-            10 * :visits) AS visits
-        FROM range(:persons) AS r(i)
-    ) AS counted
-) AS visited
+        SELECT i AS patient_id, unnest(range(visits)) AS visit
+        FROM (
+            SELECT i, least(floor(-ln(1 - (hash(i || 'visits') >> 11)::DOUBLE / 9007199254740992.0) * :visits)::INTEGER,
+                10 * :visits) AS visits
+            FROM range(:persons) AS r(i)
+        ) AS counted
+    ) AS visited
+) AS uniform
 """
 
 

@@ -24,10 +24,14 @@ from sqlanon.linked.row_suppression import RowSuppression
 from sqlanon.linked.snapshot import Snapshot
 from sqlanon.policy.linked import Known
 from sqlanon.support.coding import Levels
-from sqlanon.support.expressions import subquery, template
+from sqlanon.support.expressions import select_star, subquery, template
 
 PART_ROWS: Mapping[Known, int] = {1: 4_000_000, 2: 4_000_000, 3: 500_000, "all": 4_000_000}
 """The child rows that are peeled at once, by the rows that an attacker knows."""
+
+FEW_REMOVED = 100
+"""Before all rows of the attacker are counted, persons are not removed once fewer than one in so many is: they are
+removed together with those that are found then."""
 
 FEW_PARTS = 8
 """The first part of the classes is smaller than the others by this factor."""
@@ -64,6 +68,8 @@ _PERSONS_WITH_RARE_ROWS = template("""
     SELECT count(*) FROM remaining WHERE rows_before > :allowed
 """)
 
+_OTHER_PERSONS = template("SELECT person FROM :persons AS persons ANTI JOIN :known AS known USING (person)")
+
 _SUPPRESSED_ROWS_OF_KEPT = template("""
     WITH rows_of_kept AS (
         SELECT position, row FROM :known_rows AS r SEMI JOIN :kept AS kept USING (person)
@@ -95,6 +101,7 @@ class Peeling:
         self.snapshot = Snapshot(records, k, known)
         work = records.tables[0].run.work
         self._unsupported, self._newly_unsupported = work("unsupported_persons"), work("newly_unsupported_persons")
+        self._also_unsupported = work("also_unsupported_persons")
 
     def suppress_rows_and_persons(self, levels: Levels, allowed_persons: int, allowed_rows: int) -> PeelingResult:
         """Find what can stay; stop once more than the allowed number of persons is removed.
@@ -209,21 +216,27 @@ class Peeling:
         assert self.known != "all"
         snapshot = self.snapshot
         snapshot.count_occurrences(part)
+        few = snapshot.counted_persons // FEW_REMOVED
         for size in range(1, self.known + 1):
+            if size > 1:  # those who were few
+                snapshot.create(self._also_unsupported, select_star(self._unsupported))
             snapshot.find_unsupported_persons(size, self._unsupported)
-            yield from self._remove_unsupported(size)
+            if size > 1:
+                snapshot.runner.add(
+                    self._unsupported, _OTHER_PERSONS(persons=self._also_unsupported, known=self._unsupported)
+                )
+            yield from self._remove_unsupported(size, 0 if size == self.known else few)
 
-    def _remove_unsupported(self, size: int) -> Iterator[int]:
-        """Remove the persons with unsupported combinations of up to a number of known rows, until none has one; yield
-        the number of persons of each step before it."""
-        unsupported, newly_unsupported = self._unsupported, self._newly_unsupported
+    def _remove_unsupported(self, size: int, few: int = 0) -> Iterator[int]:
+        """Remove the persons with unsupported combinations of up to a number of known rows, until no more than a few
+        have one, who are left in ``unsupported_persons``; yield the number of persons of each step before it."""
         is_last = size == self.known and not self.requirements.conditions
-        while count := self.snapshot.count(unsupported):
+        while (count := self.snapshot.count(self._unsupported)) > few:
             yield count
             if is_last:
-                self.snapshot.narrow_to_classes_of(unsupported)
-            self.snapshot.remove_and_find_unsupported(size, unsupported, newly_unsupported)
-            unsupported, newly_unsupported = newly_unsupported, unsupported
+                self.snapshot.narrow_to_classes_of(self._unsupported)
+            self.snapshot.remove_and_find_unsupported(size, self._unsupported, self._newly_unsupported)
+            self._unsupported, self._newly_unsupported = self._newly_unsupported, self._unsupported
 
     def _peel_signatures(self, part: exp.Expr | None) -> Iterator[int]:
         """Remove the persons of a part whose signature fewer than k persons have.

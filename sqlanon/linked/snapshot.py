@@ -158,7 +158,7 @@ class Snapshot:
         self.occurrences, self.all_known_rows = self.work("occurrences"), self.work("known_rows")
         self.combinations_table = self.work("combinations")
         self._affected_classes, self._narrowed_rows = self.work("affected_classes"), self.work("narrowed_rows")
-        self._counted_persons = 0
+        self.counted_persons = 0
         """The persons of the classes whose occurrences are numbered."""
         self.suppresses_rows = False
         """Whether child rows may be suppressed by themselves."""
@@ -210,7 +210,7 @@ class Snapshot:
         kept_persons = self.kept_persons if persons is None else persons
         rows = _ROWS_OF_PERSONS(known_rows=self.released_known_rows(), kept_persons=kept_persons)
         self.create(self.occurrences, number_occurrences(rows, self.known, self.row_numbers))
-        self._counted_persons = self.count(kept_persons)
+        self.counted_persons = self.count(kept_persons)
 
     def combinations(self, size: int, occurrences: exp.Table) -> exp.Query:
         """The combinations of a number of known rows that persons support: ``person`` and `combination_keys`."""
@@ -357,14 +357,14 @@ class Snapshot:
 
         When persons are removed, only combinations of their own classes lose support.
         """
-        if self._counted_persons <= FEW_PERSONS:
+        if self.counted_persons <= FEW_PERSONS:
             return
         classes = self.create(self._affected_classes, _CLASSES_OF(kept=self.kept_persons, persons=persons))
         affected_persons = _PERSONS_OF_CLASSES(supports=self.supports(0), classes=classes)
         affected = int(self.runner.engine.rows(affected_persons)[0][0])
-        if affected > self._counted_persons * NARROWED_SHARE:
+        if affected > self.counted_persons * NARROWED_SHARE:
             return
-        self._counted_persons = affected
+        self.counted_persons = affected
         class_id = class_of(col("occurrence", "r"), self.known, self.row_numbers)
         for target in (self.occurrences, *(self.supports(size) for size in range(1, 4))):
             if target in self._tables:
