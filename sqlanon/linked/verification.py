@@ -161,33 +161,42 @@ def _check_requirements(engine: Engine, manifest: LinkedManifest, known_rows: ex
     """Check the requirements on sensitive attributes in every group."""
     if not manifest.requirements:
         return
-    occurrences, groups = table("sqlanon_occurrences", "main", "temp"), list[tuple[exp.Query, list[str]]]()
-    if manifest.known == "all":
-        groups.append((_SIGNATURES(known_rows=known_rows), ["signature"]))
-    else:
-        most_known, persons = int(manifest.known), _PERSONS_WITH_CLASS(known_rows=known_rows)
-        numbers = engine.rows(_ROW_NUMBERS(known_rows=known_rows))[0][0]
-        rows = _ROWS_WITH_CLASS(known_rows=known_rows)
-        engine.execute(create_temporary_table(occurrences, number_occurrences(rows, most_known, numbers)))
-        groups.append((persons, ["class_id"]))
-        for size in range(1, most_known + 1):
-            groups.append((combine_occurrences(size, most_known, occurrences), combination_keys(size)))
+    occurrences, values = (table(f"sqlanon_{name}", "main", "temp") for name in ("occurrences", "sensitive"))
     try:
+        groups = _list_groups(engine, manifest, known_rows, occurrences)
         for claim in manifest.requirements:
             claims = manifest.table(claim.table)
-            values = table("sqlanon_sensitive", "main", "temp")
-            engine.execute(
-                create_temporary_table(values, number_values(sensitive_values(manifest, claims, claim.column)))
-            )
-            persons_of = [violating_persons(claim.condition, members.copy(), keys, values) for members, keys in groups]
-            violating = template("SELECT count(DISTINCT person) FROM :persons AS persons")
-            count = engine.rows(violating(persons=subquery(union_all(*persons_of))))[0][0]
+            numbered = number_values(sensitive_values(manifest, claims, claim.column))
+            engine.execute(create_temporary_table(values, numbered))
+            queries = [violating_persons(claim.condition, members.copy(), keys, values) for members, keys in groups]
+            count = engine.rows(_COUNTED_PERSONS(persons=subquery(union_all(*queries))))[0][0]
             engine.execute(drop_table(values.copy()))
             faults = [f"violated in groups of {count:,} persons"] if count else []
             yield check_faults(claim.condition.name, faults, "met by every group")
     finally:
         engine.execute(drop_table(occurrences.copy(), exists=True))
 
+
+def _list_groups(
+    engine: Engine, manifest: LinkedManifest, known_rows: exp.Table, occurrences: exp.Table
+) -> list[tuple[exp.Query, list[str]]]:
+    """The groups of persons who share what attackers know: ``person`` and the keys of the group, and these keys.
+
+    Stores the occurrences of known rows unless attackers know all rows.
+    """
+    if manifest.known == "all":
+        return [(_SIGNATURES(known_rows=known_rows), ["signature"])]
+    most_known = int(manifest.known)
+    row_numbers = engine.rows(_ROW_NUMBERS(known_rows=known_rows))[0][0]
+    numbered = number_occurrences(_ROWS_WITH_CLASS(known_rows=known_rows), most_known, row_numbers)
+    engine.execute(create_temporary_table(occurrences, numbered))
+    groups: list[tuple[exp.Query, list[str]]] = [(_PERSONS_WITH_CLASS(known_rows=known_rows), ["class_id"])]
+    for size in range(1, most_known + 1):
+        groups.append((combine_occurrences(size, most_known, occurrences), combination_keys(size)))
+    return groups
+
+
+_COUNTED_PERSONS = template("SELECT count(DISTINCT person) FROM :persons AS persons")
 
 _PERSONS_WITH_CLASS = template("""
     SELECT DISTINCT person, class AS class_id FROM :known_rows AS known_rows
