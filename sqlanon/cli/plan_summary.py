@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sqlanon.engines.statement_runner import Plan
     from sqlanon.policy import Policy
-    from sqlanon.policy.linked import LinkedPolicy, LinkedRelease
+    from sqlanon.policy.linked import LinkedPolicy
+    from sqlanon.policy.linked_sections import LinkedRelease
     from sqlanon.policy.sections import ReleaseSection, SourceSection
 
 _WIDTH = 80

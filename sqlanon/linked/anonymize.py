@@ -17,7 +17,8 @@ from sqlanon.linked.records import LinkedRecords, LinkedTable, encode_tables
 from sqlanon.linked.release import LinkedRelease, publish_linked, refuse_unusable_target
 from sqlanon.linked.search import LinkedFigures, LinkedTask
 from sqlanon.linked.sentences import describe_known
-from sqlanon.policy.linked import Known, LinkedPolicy
+from sqlanon.policy.linked import LinkedPolicy
+from sqlanon.policy.linked_sections import Known
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.sources.workspace import Workspace
 from sqlanon.strategies.registry import find_lattice_search

@@ -28,7 +28,8 @@ from sqlanon.linked.released_numbers import released_table
 from sqlanon.linked.targets.base import LinkedLocation
 from sqlanon.linked.views import KNOWN_ROWS, WHOLE_ROWS, known_rows_query, whole_rows_query
 from sqlanon.places.addresses import format_location
-from sqlanon.policy.linked import Known, LinkedPolicy
+from sqlanon.policy.linked import LinkedPolicy
+from sqlanon.policy.linked_sections import Known
 from sqlanon.sources.workspace import Workspace
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import (

@@ -25,7 +25,7 @@ from sqlanon.linked.occurrences import (
 from sqlanon.linked.records import LinkedTable
 from sqlanon.linked.signatures import SignatureBuilder
 from sqlanon.linked.snapshot import Snapshot
-from sqlanon.policy.linked import Known
+from sqlanon.policy.linked_sections import Known
 from sqlanon.support.coding import code_column
 from sqlanon.support.expressions import (
     cast,

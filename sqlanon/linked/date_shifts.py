@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlanon.errors import Problem
 from sqlanon.hierarchies.parts import CAST_IT, ColumnKind, column_kind
-from sqlanon.policy.linked import TableSection
+from sqlanon.policy.linked_sections import TableSection
 from sqlanon.support.expressions import as_column, cast, col, fragment, template
 
 draw_shifts = template("""

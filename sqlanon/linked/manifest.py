@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlanon.policy.linked import read_requirement
+from sqlanon.policy.linked_requirements import read_requirement
 from sqlanon.release.manifest import DIGEST, ReleasedColumn, version_name
 from sqlanon.requirements.base import ClassCondition
 

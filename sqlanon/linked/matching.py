@@ -22,7 +22,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.linked.labels import join_labels, label_at_level
 from sqlanon.linked.records import LinkedTable
 from sqlanon.linked.row_texts import TextTable, describe_known_rows, describe_whole_rows, quote_values
-from sqlanon.policy.linked import Known
+from sqlanon.policy.linked_sections import Known
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import (
     Namer,

@@ -40,7 +40,7 @@ from sqlglot import exp
 from sqlanon.linked.class_snapshot import ClassSnapshot
 from sqlanon.linked.kept_rows import KeptRows
 from sqlanon.linked.search import LinkedTask
-from sqlanon.policy.linked import LinkedSearch
+from sqlanon.policy.linked_sections import LinkedSearch
 from sqlanon.strategies.full_domain.optimal import optimal
 from sqlanon.strategies.lattice.limits import Budget, Clock
 from sqlanon.support.coding import Levels, code_column, level_leaves

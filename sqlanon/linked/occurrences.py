@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.policy.linked import Known
+from sqlanon.policy.linked_sections import Known
 from sqlanon.support.coding import dense_rank
 from sqlanon.support.expressions import cast, fragment, number, template
 

@@ -22,7 +22,7 @@ from sqlanon.linked.group_requirements import GroupRequirements
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.row_suppression import RowSuppression
 from sqlanon.linked.snapshot import Snapshot
-from sqlanon.policy.linked import Known
+from sqlanon.policy.linked_sections import Known
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import select_star, subquery, template
 

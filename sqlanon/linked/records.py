@@ -24,7 +24,8 @@ from sqlanon.hierarchies.build import AttributeValues, build_hierarchy, summariz
 from sqlanon.hierarchies.levels import find_forbidden_levels, find_level_problems, find_permitted_levels
 from sqlanon.linked.date_shifts import draw_shifts, find_shift_problems, moved_columns
 from sqlanon.policy import Policy
-from sqlanon.policy.linked import LinkedPolicy, TableSection
+from sqlanon.policy.linked import LinkedPolicy
+from sqlanon.policy.linked_sections import TableSection
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.kinds import Linking

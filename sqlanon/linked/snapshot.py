@@ -28,7 +28,7 @@ from sqlanon.linked.occurrences import (
 )
 from sqlanon.linked.records import LinkedRecords, LinkedTable
 from sqlanon.linked.signatures import SignatureBuilder
-from sqlanon.policy.linked import Known
+from sqlanon.policy.linked_sections import Known
 from sqlanon.support.coding import Levels, code_column, dense_rank, level_leaves
 from sqlanon.support.expressions import (
     as_column,

@@ -33,7 +33,8 @@ from sqlanon.linked.targets.base import (
 )
 from sqlanon.linked.verification import LinkedVerification
 from sqlanon.linked.views import text_tables
-from sqlanon.policy.linked import LinkedPolicy, LinkedRelease
+from sqlanon.policy.linked import LinkedPolicy
+from sqlanon.policy.linked_sections import LinkedRelease
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.sources.workspace import Workspace
 from sqlanon.support.checks import SOURCE_PREFIX, Check, source_check

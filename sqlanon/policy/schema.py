@@ -8,7 +8,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from sqlanon.policy.linked import LinkedPolicy, linked_strategies, unsupported_requirement_keys
+from sqlanon.policy.linked import LinkedPolicy
+from sqlanon.policy.linked_requirements import unsupported_requirement_keys
+from sqlanon.policy.linked_sections import linked_strategies
 from sqlanon.policy.models import Policy
 from sqlanon.policy.rules import MOST_DAYS, DatesRule
 

@@ -12,7 +12,8 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.policy.linked import LinkedPolicy, LinkedRelease, is_linked, read_linked_tree
+from sqlanon.policy.linked import LinkedPolicy, is_linked, read_linked_tree
+from sqlanon.policy.linked_sections import LinkedRelease
 from sqlanon.policy.models import SECTIONS, Policy, read_file, read_tree, toml_parser
 from sqlanon.policy.problems import read_part, unknown_key
 from sqlanon.policy.sections import CsvSection, ReleaseSection

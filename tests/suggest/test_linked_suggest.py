@@ -11,7 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from sqlanon.policy.linked import LinkedPolicy, TableSection
+from sqlanon.policy.linked import LinkedPolicy
+from sqlanon.policy.linked_sections import TableSection
 from support.commands import cli
 from support.lanes import some
 

@@ -14,7 +14,7 @@ from sqlanon.errors import ReleaseError
 from sqlanon.linked.anonymize import LinkedResult
 from sqlanon.linked.targets.base import find_location, verify_tables
 from sqlanon.linked.targets.folder import FolderLocation, StagedFolder
-from sqlanon.policy.linked import LinkedRelease
+from sqlanon.policy.linked_sections import LinkedRelease
 from support.commands import cli
 from support.linked_hospital import fewest_candidates, known_of
 
