@@ -328,7 +328,7 @@ class Database:
             The dialect is unknown, or the policy has parts that a warehouse does not support.
         """
         if isinstance(policy, LinkedPolicy):
-            from sqlanon.linked.records import plan_tables
+            from sqlanon.linked.tables import plan_tables
 
             if dialect is not None:
                 raise PolicyError([Problem("dialect", "is for policies of one table: leave it out")], "the arguments")

@@ -23,8 +23,9 @@ from sqlanon.linked.matching import (
     combination_keys,
     source_tables,
 )
-from sqlanon.linked.records import bind_tables, encode_bound_tables
+from sqlanon.linked.records import encode_bound_tables
 from sqlanon.linked.released_numbers import released_table
+from sqlanon.linked.tables import bind_tables
 from sqlanon.linked.targets.base import LinkedLocation
 from sqlanon.linked.views import KNOWN_ROWS, WHOLE_ROWS, known_rows_query, whole_rows_query
 from sqlanon.places.addresses import format_location

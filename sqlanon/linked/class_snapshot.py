@@ -22,9 +22,9 @@ from sqlanon.linked.occurrences import (
     number_occurrences,
     pack_codes,
 )
-from sqlanon.linked.records import LinkedTable
 from sqlanon.linked.signatures import SignatureBuilder
 from sqlanon.linked.snapshot import Snapshot
+from sqlanon.linked.tables import LinkedTable
 from sqlanon.policy.linked_sections import Known
 from sqlanon.support.coding import code_column
 from sqlanon.support.expressions import (

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlanon.errors import Problem
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.errors import HierarchyError, Problem, SourceError
 from sqlanon.hierarchies.parts import CAST_IT, ColumnKind, column_kind
+from sqlanon.linked.tables import LinkedTable
+from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.linked_sections import TableSection
-from sqlanon.support.expressions import as_column, cast, col, fragment, template
+from sqlanon.support.expressions import as_column, cast, col, drop_table, fragment, template
 
-draw_shifts = template("""
+_SHIFTS = template("""
     SELECT person, (floor(random() * (2 * :max_days + 1)) - :max_days)::INTEGER AS days FROM :persons AS persons
 """)
 """For each person the days by which all of its dates are moved: equally likely from -max_days to max_days."""
@@ -22,7 +25,44 @@ _NESTED_DATES = re.compile(r"[\[(<].*\b(DATE|TIMESTAMP)|\b(DATE|TIMESTAMP)\b.*\[
 _MOVED = fragment(":value + to_days(:days)")
 
 
-def find_shift_problems(
+def shift_dates(policy: LinkedPolicy, tables: Sequence[LinkedTable], max_days: int) -> None:
+    """Replace the rows of tables with dates by rows with moved dates. Creates ``moved_rows`` for each of them.
+
+    ``shifts``, the days of each person, is drawn for each run and dropped at once.
+    """
+    problems: list[Problem] = []
+    for table in tables:
+        place, types = f"table[{policy.table.index(table.section)}]", table.run.source.columns
+        problems += _find_problems(table.section, place, table.columns.by_attribute, types, max_days)
+    if problems:
+        raise HierarchyError(problems)
+    runner, shifts = StatementRunner(tables[0].run.engine), tables[0].run.work("shifts")
+    runner.create_table(shifts, _SHIFTS(persons=tables[0].numbers, max_days=max_days))
+    try:
+        for table in tables:
+            if any(attribute.shift is not None for attribute in table.section.attributes.values()):
+                _move_dates(table, shifts)
+    finally:
+        runner.engine.execute(drop_table(shifts.copy()))
+
+
+def _move_dates(table: LinkedTable, shifts: exp.Table) -> None:
+    same_person = col("person", "numbers" if table.parent is None else "parent").eq(col("person", "shifts"))
+    query = table.select_linked_rows().join(shifts.as_("shifts"), on=same_person, copy=False)
+    types = table.run.source.columns
+    columns = _move_columns(table.section, table.columns.by_attribute, types, "child", "shifts")
+    query = query.select(*columns, copy=False)
+    try:
+        moved = StatementRunner(table.run.engine).create_table(table.run.work("moved_rows"), query)
+    except Exception as error:  # each engine has errors of its own, which quote the date
+        if type(error).__name__ not in ("ConversionException", "OutOfRangeException"):
+            raise
+        message = "a date is too far in the past or future to be moved: correct it, or remove shift"
+        raise SourceError(f"table {table.name!r}: {message}") from None
+    table.moved_rows = moved
+
+
+def _find_problems(
     section: TableSection, place: str, columns: Mapping[str, str], types: Mapping[str, str], max_days: int
 ) -> Iterator[Problem]:
     """Columns of a table that cannot be moved, and dates that would be released unmoved beside moved ones.
@@ -45,7 +85,7 @@ def find_shift_problems(
             yield Problem(f"{place}.attributes.{name}", f"{message}: {remedy}, or make it identifying")
 
 
-def moved_columns(
+def _move_columns(
     section: TableSection, columns: Mapping[str, str], types: Mapping[str, str], rows: str, shifts: str
 ) -> Iterator[exp.Expr]:
     """The columns of a table that later stages read, with moved dates."""

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.linked.records import LinkedRecords, LinkedTable
+from sqlanon.linked.records import LinkedRecords
+from sqlanon.linked.tables import LinkedTable
 from sqlanon.requirements.base import ClassCondition
 from sqlanon.support.expressions import as_column, col, cols, subquery, template, union_all
 

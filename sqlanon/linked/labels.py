@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from sqlglot import exp
 
-from sqlanon.linked.records import LinkedTable
+from sqlanon.linked.tables import LinkedTable
 from sqlanon.support.expressions import col, null_safe_equal, text
 
 

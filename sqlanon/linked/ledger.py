@@ -41,7 +41,8 @@ from sqlanon.ledger.records import (
 )
 from sqlanon.ledger.source_match import recognize, sample_source
 from sqlanon.linked.manifest import LinkedManifest
-from sqlanon.linked.records import LinkedRecords, LinkedTable
+from sqlanon.linked.records import LinkedRecords
+from sqlanon.linked.tables import LinkedTable
 from sqlanon.places.addresses import format_location
 from sqlanon.policy import Policy
 from sqlanon.publish.targets.base import Reach

@@ -12,7 +12,8 @@ from sqlglot import exp
 
 from sqlanon.linked.kept_rows import KeptRows
 from sqlanon.linked.labels import join_labels, label_at_level
-from sqlanon.linked.records import LinkedRecords, LinkedTable
+from sqlanon.linked.records import LinkedRecords
+from sqlanon.linked.tables import LinkedTable
 from sqlanon.release.manifest import ReleasedColumn
 from sqlanon.support.expressions import (
     anonymous,

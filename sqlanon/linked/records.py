@@ -1,175 +1,37 @@
-"""The coded records of linked tables: small integers for the labels of each row, and numbers for rows and persons.
+"""The coded records of linked tables: small integers for the labels of each row.
 
-A table with a key gets ``numbers``: ``key_0, key_1, ...`` with ``row``, ``person`` and ``parent``, the numbers of the
-row, of its person and of the row that it references. Each table gets ``records``: ``row``, ``person``, ``parent``, and
-``q0_l0, q0_l1, ...``, the codes of its own quasi-identifiers and of those of its ancestors below the person.
-Quasi-identifiers are numbered over all tables, in the order of the policy.
+Each table gets ``records``: ``row``, ``person`` and ``parent``, the numbers of the row, of its person and of the row
+that it references, and ``q0_l0, q0_l1, ...``, the codes of its quasi-identifiers and of those of its ancestors below
+the person. Quasi-identifiers are numbered over all tables, in the order of the policy.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-
-from sqlglot import exp
+from functools import cached_property
 
 from sqlanon.engines.limits import Limits
-from sqlanon.engines.statement_runner import Plan, Stage, StatementRunner
-from sqlanon.errors import HierarchyError, InfeasibleError, LinkedSourceError, Problem, SourceError
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.errors import HierarchyError, Problem
 from sqlanon.frequency.counting import fetch_marginal_figures, make_coded_values
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.build import AttributeValues, build_hierarchy, summarize_values
 from sqlanon.hierarchies.levels import find_forbidden_levels, find_level_problems, find_permitted_levels
-from sqlanon.linked.date_shifts import draw_shifts, find_shift_problems, moved_columns
-from sqlanon.policy import Policy
+from sqlanon.linked.date_shifts import shift_dates
+from sqlanon.linked.tables import LinkedTable, bind_tables, number_linked_rows
 from sqlanon.policy.linked import LinkedPolicy
-from sqlanon.policy.linked_sections import TableSection
-from sqlanon.policy.strategies import STRATEGIES
-from sqlanon.sources.columns import Columns, match_columns
-from sqlanon.sources.kinds import Linking
-from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
-from sqlanon.strategies.examples import find_lattice_size
 from sqlanon.strategies.lattice import Lattice
 from sqlanon.support import coding as cd
 from sqlanon.support.coding import CodedAttribute, code_column
 from sqlanon.support.expressions import (
-    all_of,
     as_column,
     col,
     cols,
-    drop_table,
-    is_null,
     null_safe_equal,
-    row_count,
     subquery,
-    template,
 )
-
-
-@dataclass
-class LinkedTable:
-    """A bound table of a policy, with its numbers and coded records."""
-
-    section: TableSection
-    policy: Policy
-    run: Run
-    columns: Columns
-    parent: LinkedTable | None
-    """The table that its rows belong to; None for the table of persons."""
-    first: int
-    """The number of its first quasi-identifier."""
-    attributes: tuple[CodedAttribute, ...] = ()
-    hierarchies: tuple[Hierarchy, ...] = ()
-    rows: int = 0
-    orphans: int = 0
-    """Rows without a person: they have no record."""
-    moved_rows: exp.Table | None = None
-    """Its linked rows with moved dates, which take the place of the source rows; see `date_shifts`."""
-
-    @property
-    def relation(self) -> exp.Expr:
-        """Its rows."""
-        return self.run.source.relation if self.moved_rows is None else self.moved_rows
-
-    @property
-    def name(self) -> str:
-        """Its name in the policy and in the release."""
-        return self.section.name
-
-    @property
-    def is_person_table(self) -> bool:
-        """Whether each of its rows is a person."""
-        return bool(self.section.person)
-
-    @property
-    def key(self) -> list[str]:
-        """The columns that identify a row; empty if the policy names none."""
-        return [self.columns.by_attribute[name] for name in self.section.person or self.section.key]
-
-    @property
-    def released_key(self) -> list[str]:
-        """The columns of the key that get a new number for each row: those that are no reference, if there are any."""
-        references = {self.columns.by_attribute[name] for name in self.section.references}
-        return [column for column in self.key if column not in references] or self.key
-
-    @property
-    def references(self) -> list[str]:
-        """The columns that name a row of the parent, in the order of the parent's key."""
-        return [] if self.parent is None else self.columns_naming(self.parent)
-
-    @property
-    def ancestors(self) -> list[LinkedTable]:
-        """The tables above the parent, nearest first, as far as columns name their rows."""
-        tables, ancestor = list[LinkedTable](), None if self.parent is None else self.parent.parent
-        while ancestor is not None:
-            tables.append(ancestor)
-            ancestor = ancestor.parent
-        while tables and not self.columns_naming(tables[-1]):
-            tables.pop()
-        return tables
-
-    @property
-    def ancestor_references(self) -> dict[str, int]:
-        """By column that names a row above the parent's, the position of its table in ``ancestors``."""
-        return {column: i for i, table in enumerate(self.ancestors) for column in self.columns_naming(table)}
-
-    def columns_naming(self, table: LinkedTable) -> list[str]:
-        """The columns that name a row of another table, in the order of its key."""
-        return [self.columns.by_attribute[name] for name in self.section.columns_naming(table.name)]
-
-    @property
-    def numbers(self) -> exp.Table:
-        """The numbers of its rows by key."""
-        return self.run.work("numbers")
-
-    @property
-    def records(self) -> exp.Table:
-        """Its coded records."""
-        return self.run.work("records")
-
-    @property
-    def attribute_numbers(self) -> tuple[int, ...]:
-        """Its quasi-identifiers, by number."""
-        return tuple(range(self.first, self.first + len(self.columns.generalized)))
-
-    @property
-    def known_row_attributes(self) -> tuple[int, ...]:
-        """Its quasi-identifiers and those of its ancestors below the person."""
-        inherited = () if self.parent is None or self.parent.is_person_table else self.parent.known_row_attributes
-        return (*inherited, *self.attribute_numbers)
-
-    def select_linked_rows(self) -> exp.Select:
-        """Its source rows as ``child`` joined with the numbers of their parent rows as ``parent``, to select from.
-
-        Rows above the parent are joined as ``ancestor_0, ancestor_1, ...``, as far as columns name them: these columns
-        must name the rows that the parent row belongs to.
-        """
-        if self.parent is None:
-            same = self.same_key("child", "numbers")
-            query = template("SELECT 1 FROM :rows AS child JOIN :numbers AS numbers ON :same")
-            linked_rows = query(rows=self.relation, numbers=self.numbers, same=same)
-        else:
-            pairs = enumerate(self.references)
-            same = all_of(col(column, "child").eq(col(f"key_{i}", "parent")) for i, column in pairs)
-            query = template("SELECT 1 FROM :rows AS child JOIN :parents AS parent ON :same")
-            linked_rows = query(rows=self.relation, parents=self.parent.numbers, same=same)
-            below = "parent"
-            for i, ancestor in enumerate(self.ancestors):
-                alias = f"ancestor_{i}"
-                named = enumerate(self.columns_naming(ancestor))
-                same_rows = [col(column, "child").eq(col(f"key_{j}", alias)) for j, column in named]
-                on = all_of([col("row", alias).eq(col("parent", below)), *same_rows])
-                linked_rows = linked_rows.join(ancestor.numbers.as_(alias), on=on, copy=False)
-                below = alias
-        linked_rows.set("expressions", [])
-        return linked_rows
-
-    def same_key(self, rows: str, numbers: str) -> exp.Expr:
-        """Whether a source row has the key of a numbered row."""
-        return all_of(col(column, rows).eq(col(f"key_{i}", numbers)) for i, column in enumerate(self.key))
 
 
 @dataclass(frozen=True)
@@ -244,35 +106,10 @@ def encode_tables(workspace: Workspace, policy: LinkedPolicy) -> LinkedRecords:
     return encode_bound_tables(policy, bind_tables(workspace, policy, counted=True))
 
 
-def bind_tables(workspace: Workspace, policy: LinkedPolicy, counted: bool = False) -> list[LinkedTable]:
-    """Bind the tables of a policy, and number their rows. Raises the errors of `encode_tables`.
-
-    ``counted`` says that counts are enough: tables on a server are refused otherwise.
-    """
-    tables = _bind(workspace, policy, counted=counted)
-    if not tables[0].rows:
-        raise InfeasibleError(f"table {tables[0].name!r} has no rows: no person can be released", None, 0, 0)
-    return tables
-
-
-def plan_tables(workspace: Workspace, policy: LinkedPolicy) -> Plan:
-    """Bind the tables by their schemas, and count the generalizations as far as the policy determines them."""
-    stages: list[Stage] = []
-    sizes: list[int | None] = []
-    unknown: list[str] = []
-    for table in _bind(workspace, policy, read=False, counted=True):
-        stages += table.run.source.plan()
-        size, heights = find_lattice_size(table.policy, table.run.engine)
-        sizes.append(size)
-        unknown += [f"{table.name}.{name}" for name in heights]
-    nodes = None if unknown else math.prod(size for size in sizes if size is not None)
-    return Plan(tuple(stages), nodes, tuple(unknown), STRATEGIES[policy.search.strategy].traits.is_local)
-
-
 def encode_bound_tables(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> LinkedRecords:
     """Build the hierarchies of tables, and encode their rows. Raises the `HierarchyError` of `encode_tables`."""
     if policy.shift is not None:
-        _shift_dates(policy, tables, policy.shift)
+        shift_dates(policy, tables, policy.shift)
     problems = [problem for table in tables for problem in _build_hierarchies(policy, table)]
     if problems:
         raise HierarchyError(problems)
@@ -281,190 +118,14 @@ def encode_bound_tables(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> 
     return _build_records(policy, tables)
 
 
-def _bind(workspace: Workspace, policy: LinkedPolicy, read: bool = True, counted: bool = False) -> list[LinkedTable]:
-    """Bind the tables, parents first; number their rows if they are read. The error lists the problems of all tables.
-
-    Without the numbers of its parent, the rows of a table that belong to no person cannot be counted.
-    """
-    tables: list[LinkedTable] = []
-    problems: list[Problem] = []
-    numbered: set[str] = set()
-    transactions = workspace.transactions()
-    for section in policy.ordered_tables:
-        linking = Linking(transactions, (*section.person, *section.key, *section.references))
-        try:
-            bind_run = partial(workspace.run, read=read, counted=counted, linking=linking)
-            table = _bind_table(bind_run, policy, section, tables)
-            flaws = [*_find_other_key_types(table), *(_find_wrong_keys(table) if read else ())]
-            if read and not flaws and (section.person or (table.parent is not None and table.parent.name in numbered)):
-                flaws += _number_rows(table)
-                numbered.add(section.name)
-            tables.append(table)
-        except SourceError as error:
-            flaws = [_name_linked_sections(str(error))]
-        problems += [Problem(f"table {section.name!r}", flaw) for flaw in flaws]
-    if problems:
-        raise LinkedSourceError(problems)
-    return tables
-
-
-def _name_linked_sections(message: str) -> str:
-    """The error of a policy of one table, with the sections of a policy of several."""
-    sections = {"[source]": "[[table]]", "[source.csv]": "[table.csv]", "[attributes]": "[table.attributes]"}
-    for section, linked_section in sections.items():
-        message = message.replace(section, linked_section)
-    return message.replace("\n", "\n  ")
-
-
-def _bind_table(
-    bind_run: Callable[[Policy], Run],
-    policy: LinkedPolicy,
-    section: TableSection,
-    bound_tables: Sequence[LinkedTable],
-) -> LinkedTable:
-    table_policy = policy.policy_of(section)
-    run = bind_run(table_policy)
-    if not run.source.can_be_linked:
-        message = f"is in {run.source.location}, where several tables are not joined"
-        raise SourceError(f"{message}: copy them to a DuckDB file, or export them to Parquet files")
-    if (release := policy.release) is not None and release.postgres is not None:
-        run.source.refuse_release(release.postgres, release.schema_name or "", "release.schema_name")
-    columns = match_columns(table_policy, run.source)
-    parent_section = policy.parent_of(section)
-    parent = next((table for table in bound_tables if table.section is parent_section), None)
-    first = sum(len(table.columns.generalized) for table in bound_tables)
-    return LinkedTable(section, table_policy, run, columns, parent, first)
-
-
-def _find_other_key_types(table: LinkedTable) -> Iterator[str]:
-    """Find references of another type than the key: ``'1'`` and ``'01'`` are two keys, and one number."""
-    if table.parent is None:
-        return
-    named_tables = (table.parent, *table.ancestors)
-    pairs = [
-        (named, *pair) for named in named_tables for pair in zip(table.columns_naming(named), named.key, strict=False)
-    ]
-    for named_table, reference, key in pairs:
-        type_, key_type = table.run.source.columns[reference], named_table.run.source.columns[key]
-        if type_ != key_type and not {type_, key_type} <= _WHOLE_NUMBERS:
-            yield (
-                f"the reference {reference!r} is {type_}, and the key {key!r} of {named_table.name!r} is {key_type}, "
-                "so one may name several rows: convert it, with query = ... or [table.csv] types"
-            )
-
-
-_WHOLE_NUMBERS = frozenset(
-    f"{sign}{size}" for sign in ("", "U") for size in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
-)
-
-
-def _number_rows(table: LinkedTable) -> Iterator[str]:
-    """Number the rows of a table by key, and find rows without a person. Creates ``numbers`` for a table with a key."""
-    runner, relation = StatementRunner(table.run.engine), table.run.source.relation
-    table.rows = int(runner.engine.rows(row_count(rows=relation))[0][0])
-    keys = [as_column(col(column, "child"), f"key_{i}") for i, column in enumerate(table.key)]
-    if table.parent is None:
-        number_persons = template("""
-            SELECT *, row AS person, NULL::INTEGER AS parent
-            FROM (SELECT :keys, (row_number() OVER (ORDER BY :key) - 1)::INTEGER AS row FROM :rows AS child) AS persons
-        """)
-        runner.create_table(table.numbers, number_persons(keys=keys, key=cols(table.key), rows=relation))
-        return
-    if keys:
-        numbered = table.select_linked_rows().select(*keys, copy=False)
-        numbered = numbered.select(*_numbering(cols(table.key, "child")), copy=False)
-        runner.create_table(table.numbers, numbered)
-    table.orphans = table.rows - int(runner.engine.rows(row_count(rows=subquery(_linked_rows(table))))[0][0])
-    if table.orphans and table.section.orphans == "error":
-        positions = sorted({*table.ancestor_references.values()})
-        named = " and ".join(repr(table.ancestors[position].name) for position in positions)
-        other = f", or other rows of {named} than that row belongs to" if named else ""
-        yield (
-            f"{table.orphans:,} rows name no row of {table.parent.name!r}{other}, so they belong to no person: "
-            'complete the tables, or set orphans = "suppress" for this table to leave them out'
-        )
-
-
-def _linked_rows(table: LinkedTable) -> exp.Select:
-    return table.select_linked_rows().select(as_column(exp.convert(1), "linked"), copy=False)
-
-
-def _numbering(order: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """``row``, ``person`` and ``parent`` of a row that is joined with its parent row."""
-    number = template("SELECT (row_number() OVER (ORDER BY :order) - 1)::INTEGER AS row")(order=order)
-    if not order:
-        number = template("SELECT (row_number() OVER () - 1)::INTEGER AS row")()
-    return [
-        *number.expressions,
-        as_column(col("person", "parent"), "person"),
-        as_column(col("row", "parent"), "parent"),
-    ]
-
-
-def _find_wrong_keys(table: LinkedTable) -> Iterator[str]:
-    """Find keys of several rows, and rows without a key."""
-    if not table.key:
-        return
-    rows, lacks_part = table.run.source.relation, exp.or_(*(is_null(col(name)) for name in table.key), copy=False)
-    of_several = template("SELECT 1 AS c FROM :rows WHERE NOT :lacks_part GROUP BY :key HAVING count(*) > 1")
-    keys_of_several = of_several(rows=rows, lacks_part=exp.Paren(this=lacks_part), key=cols(table.key))
-    without_key = template("SELECT 1 AS c FROM :rows WHERE :lacks_part")(rows=rows, lacks_part=lacks_part.copy())
-    repeated, without = (
-        int(table.run.engine.rows(row_count(rows=subquery(query)))[0][0]) for query in (keys_of_several, without_key)
-    )
-    if repeated or without:
-        place = "person" if table.is_person_table else "key"
-        yield (
-            f"{place} = {table.key} does not identify its rows: {repeated:,} keys belong to several rows, and "
-            f"{without:,} rows have no key; name columns that identify each row"
-        )
-
-
-def _shift_dates(policy: LinkedPolicy, tables: Sequence[LinkedTable], most: int) -> None:
-    """Replace the rows of tables with dates by rows with moved dates. Creates ``moved_rows`` for each of them.
-
-    ``shifts``, the days of each person, is drawn for each run and dropped at once.
-    """
-    problems: list[Problem] = []
-    for table in tables:
-        place, types = f"table[{policy.table.index(table.section)}]", table.run.source.columns
-        problems += find_shift_problems(table.section, place, table.columns.by_attribute, types, most)
-    if problems:
-        raise HierarchyError(problems)
-    runner, shifts = StatementRunner(tables[0].run.engine), tables[0].run.work("shifts")
-    runner.create_table(shifts, draw_shifts(persons=tables[0].numbers, max_days=most))
-    try:
-        for table in tables:
-            if any(attribute.shift is not None for attribute in table.section.attributes.values()):
-                _move_dates(table, shifts)
-    finally:
-        runner.engine.execute(drop_table(shifts.copy()))
-
-
-def _move_dates(table: LinkedTable, shifts: exp.Table) -> None:
-    same_person = col("person", "numbers" if table.parent is None else "parent").eq(col("person", "shifts"))
-    query = table.select_linked_rows().join(shifts.as_("shifts"), on=same_person, copy=False)
-    types = table.run.source.columns
-    columns = moved_columns(table.section, table.columns.by_attribute, types, "child", "shifts")
-    query = query.select(*columns, copy=False)
-    try:
-        moved = StatementRunner(table.run.engine).create_table(table.run.work("moved_rows"), query)
-    except Exception as error:  # each engine has errors of its own, which quote the date
-        if type(error).__name__ not in ("ConversionException", "OutOfRangeException"):
-            raise
-        message = "a date is too far in the past or future to be moved: correct it, or remove shift"
-        raise SourceError(f"table {table.name!r}: {message}") from None
-    table.moved_rows = moved
-
-
 def _build_hierarchies(policy: LinkedPolicy, table: LinkedTable) -> list[Problem]:
     """Build the hierarchies of a table over the values of its linked rows. Creates ``values_i``, ``hierarchy_i`` and
     ``coded_i``."""
     runner, work, names = StatementRunner(table.run.engine), table.run.work, table.policy.generalized_attributes
     values: dict[str, AttributeValues] = {}
     for i, (name, column) in enumerate(zip(names, table.columns.generalized, strict=True)):
-        linked = table.select_linked_rows().select(as_column(col(column, "child"), column), copy=False)
-        query = cd.value_counts(subquery(linked, "linked"), column, is_counted=False)
+        linked_rows = table.select_linked_rows().select(as_column(col(column, "child"), column), copy=False)
+        query = cd.value_counts(subquery(linked_rows, "linked_rows"), column, is_counted=False)
         type_ = table.run.source.columns[column]
         with table.run.source.transfer_errors({column: type_}):
             target = runner.create_table(work(f"values_{i}"), query)
@@ -499,7 +160,7 @@ def _encode_rows(table: LinkedTable) -> None:
         query = query.join(table.numbers.as_("numbers"), on=table.same_key("child", "numbers"), copy=False)
         numbering = cols(("row", "person", "parent"), "numbers")
     else:
-        numbering = _numbering(())
+        numbering = number_linked_rows(())
     query = query.select(*numbering, copy=False)
     if table.parent is not None and table.parent.known_row_attributes:
         same_row = col("row", "parent").eq(col("row", "parent_records"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlanon.linked.matching import Matches, MatchingRun, source_tables
-from sqlanon.linked.records import bind_tables
+from sqlanon.linked.tables import bind_tables
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.linked_sections import Known
 from sqlanon.sources.workspace import Workspace

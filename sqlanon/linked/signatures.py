@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.linked.records import LinkedTable
+from sqlanon.linked.tables import LinkedTable
 from sqlanon.support.coding import dense_rank
 from sqlanon.support.expressions import all_of, as_column, col, cols, equal_values, subquery, template
 

@@ -26,8 +26,9 @@ from sqlanon.linked.occurrences import (
     number_occurrences,
     pack_codes,
 )
-from sqlanon.linked.records import LinkedRecords, LinkedTable
+from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.signatures import SignatureBuilder
+from sqlanon.linked.tables import LinkedTable
 from sqlanon.policy.linked_sections import Known
 from sqlanon.support.coding import Levels, code_column, dense_rank, level_leaves
 from sqlanon.support.expressions import (

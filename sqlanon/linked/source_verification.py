@@ -20,10 +20,11 @@ from sqlanon.errors import InfeasibleError, ReleaseError
 from sqlanon.linked.anonymize import anonymize_linked
 from sqlanon.linked.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.recode import LinkedRecoding, surrogate_table
-from sqlanon.linked.records import LinkedRecords, LinkedTable, encode_tables
+from sqlanon.linked.records import LinkedRecords, encode_tables
 from sqlanon.linked.released_numbers import released_table
 from sqlanon.linked.row_texts import describe_whole_rows
 from sqlanon.linked.search import LinkedTask
+from sqlanon.linked.tables import LinkedTable
 from sqlanon.linked.targets.base import (
     LinkedLocation,
     OpenTables,
