@@ -90,7 +90,7 @@ class LinkedRecoding:
         """The number of rows of a table that the release should have."""
         return self.kept_rows.count_rows(self.records.tables.index(table))
 
-    def columns(self, table: LinkedTable) -> tuple[ReleasedColumn, ...]:
+    def released_columns(self, table: LinkedTable) -> tuple[ReleasedColumn, ...]:
         """The released columns of a table, in the order of the source, with their types."""
         attributes = {column.lower(): name for name, column in table.columns.by_attribute.items()}
         columns = []
@@ -113,12 +113,12 @@ class LinkedRecoding:
 
     def write_rows(self, table: LinkedTable, target: exp.Table) -> None:
         """Create a table of the released columns with the released rows."""
-        engine, types = table.run.engine, {column.name: column.type for column in self.columns(table)}
+        engine, types = table.run.engine, {column.name: column.type for column in self.released_columns(table)}
         engine.execute(create_table_with_columns(target.copy(), [*types.items()]))
-        with table.run.source.read_released(self.rows(table), types) as rows:
+        with table.run.source.read_released(self.select_rows(table), types) as rows:
             engine.execute(exp.Insert(this=target.copy(), expression=rows))
 
-    def rows(self, table: LinkedTable) -> exp.Select:
+    def select_rows(self, table: LinkedTable) -> exp.Select:
         """The released rows of a table, ordered by new keys."""
         query = self._join_kept_persons(table.select_linked_rows(), "numbers" if table.parent is None else "parent")
         order: list[exp.Expr] = []
@@ -140,7 +140,7 @@ class LinkedRecoding:
             )
             order = [col("surrogate", "new_key")]
         query = join_labels(query, table, self._used_levels)
-        output = [as_column(self._value(table, column.name), column.name) for column in self.columns(table)]
+        output = [as_column(self._value(table, column.name), column.name) for column in self.released_columns(table)]
         return query.select(*output, copy=False).order_by(*order, copy=False)
 
     def _value(self, table: LinkedTable, column: str) -> exp.Expr:

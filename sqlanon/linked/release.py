@@ -121,7 +121,7 @@ def _write_rows(recoding: LinkedRecoding, file: Path, version: int) -> list[dict
     try:
         file.chmod(0o600)
         for linked_table in records.tables:
-            columns = recoding.columns(linked_table)
+            columns = recoding.released_columns(linked_table)
             recoding.write_rows(linked_table, table(version_name(linked_table.name, version), "main", STAGED))
             levels = [recoding.levels[i] for i in linked_table.attribute_numbers]
             table_fields.append(

@@ -57,15 +57,15 @@ _COMPARED_TEXTS = template("""
 """)
 
 _CHANCE = template("""
-    SELECT sum(same * same) / sum(same) AS expected, sum(same) AS row_count
-    FROM (SELECT count(*)::DOUBLE AS same FROM :released AS r GROUP BY whole_row) AS counted
+    SELECT sum(equal_rows * equal_rows) / sum(equal_rows) AS expected, sum(equal_rows) AS row_count
+    FROM (SELECT count(*)::DOUBLE AS equal_rows FROM :released AS r GROUP BY whole_row) AS counted
 """)
 
 _SOURCE_KEYS = template("""
     WITH source_keys AS (
         SELECT
             numbers.key_0::VARCHAR AS source_key,
-            (row_number() OVER (ORDER BY numbers.row))::VARCHAR AS place,
+            (row_number() OVER (ORDER BY numbers.row))::VARCHAR AS source_rank,
             texts.whole_row
         FROM :recoded AS texts
         JOIN :surrogates AS surrogates ON texts.row_key = surrogates.surrogate
@@ -99,8 +99,8 @@ def verify_with_source(workspace: Workspace, policy: LinkedPolicy, location: Lin
 def _check_policy(policy: LinkedPolicy, path: Path, manifest: LinkedManifest) -> Iterator[Check]:
     """Check that a release was made by a policy, wherever it was published, and that its manifest shows it."""
     keys = ("database", "folder")
-    places = [policy.release, None, *(LinkedRelease().model_copy(update={key: path.absolute()}) for key in keys)]
-    candidates = [policy.model_copy(update={"release": place}) for place in places]
+    sections = [policy.release, None, *(LinkedRelease().model_copy(update={key: path.absolute()}) for key in keys)]
+    candidates = [policy.model_copy(update={"release": section}) for section in sections]
     is_made = any(candidate.fingerprint() == manifest.policy_hash for candidate in candidates)
     yield source_check("policy", is_made, "the release was made by this policy")
     is_shown = json.loads(json.dumps(policy.redact())) == json.loads(json.dumps(manifest.policy))
@@ -127,9 +127,9 @@ def _check_source(workspace: Workspace, policy: LinkedPolicy, tables: OpenTables
 
 
 def _check_source_rows(records: LinkedRecords, manifest: LinkedManifest) -> Check:
-    claim = f"the source has {', '.join(f'{linked.rows:,} rows in {linked.name}' for linked in records.tables)}"
+    claim = f"the source has {', '.join(f'{table.rows:,} rows in {table.name}' for table in records.tables)}"
     claimed = ", ".join(f"{claims.rows:,} in {claims.name}" for claims in manifest.tables)
-    is_same = [linked.rows for linked in records.tables] == [claims.rows for claims in manifest.tables]
+    is_same = [table.rows for table in records.tables] == [claims.rows for claims in manifest.tables]
     return source_check("source rows", is_same, claim, f"{claim}; the release claims {claimed}")
 
 
@@ -138,8 +138,8 @@ def _check_generalization(records: LinkedRecords, tables: OpenTables) -> Iterato
     by_table = [claims.generalization.items() for claims in tables.manifest.tables]
     levels = tuple(level or 0 for generalization in by_table for _, level in generalization)
     is_permitted = records.lattice.permits(levels) and all(
-        list(linked.policy.generalized_attributes) == [name for name, _ in generalization]
-        for linked, generalization in zip(records.tables, by_table, strict=True)
+        list(table.policy.generalized_attributes) == [name for name, _ in generalization]
+        for table, generalization in zip(records.tables, by_table, strict=True)
     )
     yield source_check("generalization", is_permitted, "in the policy's lattice", "not in the policy's lattice")
     if not is_permitted:
@@ -163,61 +163,61 @@ def _check_recoded_source(recoding: LinkedRecoding, suppressed: int, tables: Ope
     is_same = (manifest.persons, manifest.released_persons) == (records.persons, released)
     yield source_check("persons", is_same, claim, f"{claim}, not {manifest.released_persons:,}")
     recoding.create_surrogates()
-    for linked in records.tables:
-        recoding.write_rows(linked, linked.run.work("recoded"))
+    for table in records.tables:
+        recoding.write_rows(table, table.run.work("recoded"))
     compared = [(claims, records.table(claims.name)) for claims in manifest.tables if claims.key]
-    for claims, linked in compared:
-        _store_texts(records, tables, claims, linked)
+    for claims, table in compared:
+        _store_texts(records, tables, claims, table)
     work = records.tables[0].run.work
     query = _COMPARED_TEXTS(released=work("released_texts"), recoded=work("recoded_texts"))
     added, missing = records.runner.engine.rows(query)[0]
     failure = f"persons that the source does not give: {added:,}; persons missing in the release: {missing:,}"
     is_same = not (added or missing)
     yield source_check("recoded source", is_same, "gives the persons of the release with all their rows", failure)
-    faults = [fault for claims, linked in compared for fault in _find_source_keys(records, linked)]
+    faults = [fault for claims, table in compared for fault in _find_source_keys(records, table)]
     yield source_check("keys", not faults, "unrelated to those of the source", "; ".join(faults))
 
 
-def _store_texts(records: LinkedRecords, tables: OpenTables, claims: TableClaims, linked: LinkedTable) -> None:
+def _store_texts(records: LinkedRecords, tables: OpenTables, claims: TableClaims, table: LinkedTable) -> None:
     """Store the texts of the rows of a table, in the release and in the recoded source.
 
     Each is made where its rows are, so that values keep their types.
     """
-    manifest, runner, work = tables.manifest, records.runner, linked.run.work
+    manifest, runner, work = tables.manifest, records.runner, table.run.work
     position = manifest.tables.index(claims)
 
-    def columns_of(table: TableClaims) -> list[str]:
-        return [column.name for column in table.columns if column.role != "key"]
+    def columns_of(claimed: TableClaims) -> list[str]:
+        return [column.name for column in claimed.columns if column.role != "key"]
 
-    recoded = text_tables(manifest, lambda table: records.table(table.name).run.work("recoded"), columns_of)
+    recoded = text_tables(manifest, lambda claimed: records.table(claimed.name).run.work("recoded"), columns_of)
     runner.create_table(work("recoded_texts"), _TEXTS(rows=describe_whole_rows(recoded, position)))
-    released = text_tables(manifest, lambda table: released_table(manifest, table), columns_of)
+    released = text_tables(manifest, lambda claimed: released_table(manifest, claimed), columns_of)
     runner.engine.execute(drop_table(work("released_texts"), exists=True))
     with tables.engine.stream(_TEXTS(rows=describe_whole_rows(released, position))) as reader:
         runner.engine.copy_arrow(work("released_texts"), reader)
 
 
-def _find_source_keys(records: LinkedRecords, linked: LinkedTable) -> Iterator[str]:
+def _find_source_keys(records: LinkedRecords, table: LinkedTable) -> Iterator[str]:
     """Compare the keys of a table with those of the source, and with their order.
 
     Rows with the same text cannot be distinguished, so that some keys agree by chance: of c rows with a text, c²/n.
     """
-    work = linked.run.work
+    work = table.run.work
     released, engine = work("released_texts"), records.runner.engine
     expected, row_count = engine.rows(_CHANCE(released=released))[0]
     if row_count is None or row_count - expected < _FEWEST_ROWS:
         return
-    most = expected + (row_count - expected) / 2
+    max_same_keys = expected + (row_count - expected) / 2
     relations = {
         "recoded": work("recoded_texts"),
-        "surrogates": surrogate_table(linked),
-        "numbers": linked.numbers,
+        "surrogates": surrogate_table(table),
+        "numbers": table.numbers,
         "released": released,
     }
-    same_keys, same_places = (
-        engine.rows(_SOURCE_KEYS(**relations, key=col(name, "s")))[0][0] for name in ("source_key", "place")
+    same_keys, same_ranks = (
+        engine.rows(_SOURCE_KEYS(**relations, key=col(name, "s")))[0][0] for name in ("source_key", "source_rank")
     )
-    if same_keys > most:
-        yield f"{same_keys:,} rows of {linked.name!r} have the keys of the source"
-    elif same_places > most:
-        yield f"{same_places:,} keys of {linked.name!r} are in the order of the source"
+    if same_keys > max_same_keys:
+        yield f"{same_keys:,} rows of {table.name!r} have the keys of the source"
+    elif same_ranks > max_same_keys:
+        yield f"{same_ranks:,} keys of {table.name!r} are in the order of the source"
