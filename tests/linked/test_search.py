@@ -19,7 +19,7 @@ from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import col, select
 from support.lanes import draw_tables, examples, some
-from support.linked_databases import anonymize_case
+from support.linked_databases import PERSONS, ROWS, anonymize_case, anonymize_rows, persons_and_rows
 
 MOST_GENERALIZATIONS = 60
 
@@ -160,3 +160,8 @@ def test_other_full_domain_strategies_find_a_feasible_generalization(strategy: s
         assert outcome.suppressed_persons <= case.allowed_persons
         assert result.score >= expected.score - 1e-9
         assert result.bound <= expected.score + 1e-9
+
+
+def test_samarati_finds_more_than_the_highest_generalization() -> None:
+    result = anonymize_rows(persons_and_rows(search={"strategy": "samarati"}), PERSONS, ROWS)
+    assert result.score < 1

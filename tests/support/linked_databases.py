@@ -14,6 +14,14 @@ from sqlanon.linked.anonymize import LinkedResult
 from sqlanon.policy.linked import LinkedPolicy
 
 KEY = {"role": "key"}
+QUASI = {"role": "quasi", "hierarchy": "suppress"}
+
+PERSONS = "SELECT i AS id, i % 3 AS q FROM range(12) AS r(i)"
+ROWS = "SELECT i % 12 AS pid, i % 2 AS w FROM range(24) AS r(i)"
+"""Queries of the tables of `persons_and_rows`."""
+
+ORDER_LINES = {"key": ["pid", "no"], "attributes": {"pid": KEY, "no": KEY, "w": QUASI}}
+"""Keys of the rows of `persons_and_rows`: order and number of the line."""
 
 
 def two_tables(patients: Mapping[str, Any], visits: Mapping[str, Any], **sections: Any) -> dict[str, Any]:
@@ -51,3 +59,25 @@ def anonymize_case(case: LinkedCase, db: sqlanon.Database | None = None, **searc
         return (db or open_case(case)).anonymize(case_policy(case, **search))
     except InfeasibleError:
         return None
+
+
+def persons_and_rows(
+    persons: dict[str, Any] | None = None, rows: dict[str, Any] | None = None, **sections: Any
+) -> dict[str, Any]:
+    """A policy of persons ``p`` and their rows ``v``; ``persons`` and ``rows`` replace keys of their tables."""
+    return {
+        "table": [
+            {"name": "p", "person": "id", "attributes": {"id": KEY, "q": QUASI}, **(persons or {})},
+            {"name": "v", "references": {"pid": "p"}, "attributes": {"pid": KEY, "w": QUASI}, **(rows or {})},
+        ],
+        "privacy": {"k": 2, "known": 1},
+        **sections,
+    }
+
+
+def anonymize_rows(tree: dict[str, Any], persons: str, rows: str) -> LinkedResult:
+    """The result for tables ``p`` and ``v`` with the rows of two queries."""
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE p AS {persons}")
+    connection.execute(f"CREATE TABLE v AS {rows}")
+    return sqlanon.connect(connection).anonymize(LinkedPolicy(**tree))

@@ -1,0 +1,76 @@
+"""Policies of linked tables that cannot be met, or not released, are refused with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import sqlanon
+from sqlanon.errors import InfeasibleError
+from sqlanon.policy.linked import LinkedPolicy
+from support.commands import cli
+from support.linked_hospital import POLICY, make_hospital
+
+
+def test_other_commands_say_that_they_read_one_table(hospital: Path) -> None:
+    ended = cli("compare", hospital / "policy.toml")
+    assert ended.status == 2
+    assert "policy of several tables" in ended.err
+
+
+def test_an_infeasible_policy_is_refused_with_the_fewest_suppressed_persons(hospital: Path) -> None:
+    ended = cli("anonymize", hospital / "policy.toml", "--set", "privacy.k=61", "--dry-run")
+    assert ended.status == 1
+    assert (
+        "suppresses 60 of 60 persons (12 are allowed): no person can be released, because there are fewer" in ended.err
+    )
+
+
+def test_the_table_that_singles_everybody_out_is_named() -> None:
+    """Each person has another number of visits."""
+    key, quasi = {"role": "key"}, {"role": "quasi", "hierarchy": "suppress"}
+    references = {"references": {"id": "a"}, "attributes": {"id": key, "x": quasi}}
+    tree = {
+        "table": [
+            {"name": "a", "person": "id", "attributes": {"id": key, "x": quasi}},
+            {"name": "notes", **references},
+            {"name": "visits", **references},
+        ],
+        "privacy": {"k": 2, "known": "all"},
+        "search": {"suppression_limit": 1},
+    }
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE a AS SELECT i AS id, 1 AS x FROM range(4) AS r(i)")
+    connection.execute("CREATE TABLE notes AS SELECT id, x FROM a")
+    connection.execute("CREATE TABLE visits AS SELECT id, x FROM a, range(4) AS r(j) WHERE j < id")
+    with pytest.raises(InfeasibleError, match="no person can be released") as error:
+        sqlanon.connect(connection).anonymize(LinkedPolicy(**tree))
+    assert "by the rows of 'visits' alone, fewer than 2 persons match each of 4 of 4" in str(error.value)
+    assert "suppression_limit" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ('database = "nowhere/release.duckdb"', "does not exist: create it first"),
+        ('database = "hospital.duckdb"', "is or contains the source"),
+        ('database = "policy.toml"', "ends in .toml"),
+        ('database = "notes.duckdb"', "exists and is not a release of linked tables"),
+        ('folder = "notes"', "exists and is not a release of linked tables"),
+        ('postgres = "postgresql://nobody@localhost:1/nothing"\nschema_name = "shared"', "release.postgres: "),
+    ],
+)
+def test_a_location_that_cannot_hold_the_release_is_refused_before_the_search(
+    place: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_hospital(tmp_path, POLICY.replace('database = "release.duckdb"', place))
+    (tmp_path / "notes").mkdir()
+    for file in ("notes.duckdb", "notes/notes.txt"):
+        (tmp_path / file).write_text("notes", encoding="utf-8")
+    monkeypatch.setattr("sqlanon.linked.anonymize.find_lattice_search", lambda _: pytest.fail("searched"))
+    ended = cli("anonymize", tmp_path / "policy.toml")
+    assert (ended.status, message in ended.err) == (2, True), ended.err
+    with pytest.raises(pytest.fail.Exception, match="searched"):  # a dry run writes nothing
+        cli("anonymize", tmp_path / "policy.toml", "--dry-run")
