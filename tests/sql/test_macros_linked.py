@@ -66,3 +66,18 @@ def test_the_macros_count_as_plain_python_does(connection: duckdb.DuckDBPyConnec
 def test_other_numbers_of_known_rows_are_refused(connection: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(duckdb.Error, match="m must be 1, 2 or 3"):
         connection.execute("FROM sqlanon.km_anonymity('known', 4)").fetchall()
+
+
+TERROVITIS = [["a1", "b1", "b2"], ["a2", "b1"], ["a2", "b1", "b2"], ["a1", "a2", "b2"]]
+"""The transactions of Terrovitis, Mamoulis, Kalnis (2008), as the tests of a branch of ARX have them."""
+
+
+def test_the_transactions_of_terrovitis_are_2_2_anonymous_once_the_items_below_a_are_generalized(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    """Items of a transaction are a set there: what is generalized to one label counts once."""
+    for items, k in ((TERROVITIS, 1), ([["A" if item[0] == "a" else item for item in t] for t in TERROVITIS], 2)):
+        relation = [(person, "", item) for person, transaction in enumerate(items) for item in {*transaction}]
+        connection.execute("DELETE FROM known")
+        connection.executemany("INSERT INTO known VALUES (?, ?, ?)", relation)
+        assert connection.execute("SELECT k FROM sqlanon.km_anonymity('known', 2)").fetchall() == [(k,)]
