@@ -24,7 +24,7 @@ from sqlanon.linked.row_suppression import RowSuppression
 from sqlanon.linked.snapshot import Snapshot
 from sqlanon.policy.linked_sections import Known
 from sqlanon.support.coding import Levels
-from sqlanon.support.expressions import select_star, subquery, template
+from sqlanon.support.expressions import select_star, subquery, template, union_all
 
 PART_ROWS: Mapping[Known, int] = {1: 4_000_000, 2: 4_000_000, 3: 500_000, "all": 4_000_000}
 """The child rows that are peeled at once, by the rows that an attacker knows."""
@@ -68,7 +68,7 @@ _PERSONS_WITH_RARE_ROWS = template("""
     SELECT count(*) FROM remaining WHERE rows_before > :allowed
 """)
 
-_OTHER_PERSONS = template("SELECT person FROM :persons AS persons ANTI JOIN :known AS known USING (person)")
+_DISTINCT_PERSONS = template("SELECT DISTINCT person FROM :persons AS persons")
 
 _SUPPRESSED_ROWS_OF_KEPT = template("""
     WITH rows_of_kept AS (
@@ -218,13 +218,13 @@ class Peeling:
         snapshot.count_occurrences(part)
         few = snapshot.counted_persons // FEW_REMOVED
         for size in range(1, self.known + 1):
-            if size > 1:  # those who were few
-                snapshot.create(self._also_unsupported, select_star(self._unsupported))
-            snapshot.find_unsupported_persons(size, self._unsupported)
-            if size > 1:
-                snapshot.runner.add(
-                    self._unsupported, _OTHER_PERSONS(persons=self._also_unsupported, known=self._unsupported)
-                )
+            if size == 1:
+                snapshot.find_unsupported_persons(size, self._unsupported)
+            else:  # the few of the size before are still there
+                snapshot.find_unsupported_persons(size, self._newly_unsupported)
+                persons = union_all(select_star(self._unsupported), select_star(self._newly_unsupported))
+                snapshot.create(self._also_unsupported, _DISTINCT_PERSONS(persons=subquery(persons)))
+                self._unsupported, self._also_unsupported = self._also_unsupported, self._unsupported
             yield from self._remove_unsupported(size, 0 if size == self.known else few)
 
     def _remove_unsupported(self, size: int, few: int = 0) -> Iterator[int]:

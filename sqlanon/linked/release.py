@@ -84,7 +84,7 @@ def publish_linked(
             if ledger is not None:
                 ledger.refuse_related_releases(digest_persons(engine, manifest))
             staged.write(engine, manifest)
-        verification = staged.verify()
+        verification = staged.verify(manifest)
         if failures := [*verification.failures, *_find_mismatches(verification.manifest, manifest, recoding)]:
             raise AuditError(failures)
         with nullcontext() if ledger is None else ledger.recording(manifest, staged.sha256):

@@ -35,6 +35,23 @@ _NESTED_ROWS = template("""
     ) AS nested ON parent.row_key = nested.parent_key
 """)
 
+# Few texts differ in a release, and a hash of each row would take most of the time.
+_NESTED_DIGESTS = template("""
+    WITH children AS (:children),
+    hashes AS (
+        SELECT whole_row, md5_number_lower(whole_row) AS hash
+        FROM (SELECT DISTINCT whole_row FROM children AS c) AS distinct_rows
+    )
+    SELECT parent.row_key, parent.parent_key, concat(parent.whole_row, '[', nested.digest, ']') AS whole_row
+    FROM :parents AS parent
+    LEFT JOIN (
+        SELECT children.parent_key, sum((hashes.hash >> 32) * (hashes.hash & 2147483647))::VARCHAR AS digest
+        FROM children
+        JOIN hashes ON children.whole_row = hashes.whole_row
+        GROUP BY children.parent_key
+    ) AS nested ON parent.row_key = nested.parent_key
+""")
+
 _QUOTED = fragment("coalesce('\"' || replace(:value, '\"', '\"\"') || '\"', 'NULL')")
 
 
@@ -79,13 +96,14 @@ def describe_known_rows(tables: Sequence[TextTable], position: int) -> exp.Selec
     return _KNOWN_ROWS(child_rows=_describe_rows(described, "row_text"), parents=parents)
 
 
-def describe_whole_rows(tables: Sequence[TextTable], position: int) -> exp.Select:
+def describe_whole_rows(tables: Sequence[TextTable], position: int, as_digests: bool = False) -> exp.Select:
     """The rows of a table: ``row_key``, ``parent_key`` and ``whole_row``, the values of the row and the sorted
-    texts of the rows that belong to it."""
+    texts of the rows that belong to it, or digests of them."""
+    nest_rows = _NESTED_DIGESTS if as_digests else _NESTED_ROWS
     rows = _describe_rows(tables[position], "whole_row")
     for child, described in enumerate(tables):
         if described.parent == position:
-            rows = _NESTED_ROWS(parents=rows, children=describe_whole_rows(tables, child))
+            rows = nest_rows(parents=rows, children=describe_whole_rows(tables, child, as_digests))
     return rows
 
 

@@ -158,11 +158,20 @@ class LinkedTask:
 
     def find_kept_rows(self, levels: Levels) -> KeptRows:
         """Find the persons and rows that stay at a generalization; their tables stay until the next check."""
-        self.peeling.suppress_rows_and_persons(levels, self.allowed_persons, self.allowed_rows)
+        if not self.peeling.snapshot.load_kept_rows(levels):
+            self.peeling.suppress_rows_and_persons(levels, self.allowed_persons, self.allowed_rows)
         return self.peeling.snapshot.kept_rows
 
     def check(self, levels: Levels) -> LinkedFigures:
-        """The figures of a generalization."""
+        """The figures of a generalization; what stays at the best one so far is stored."""
+        figures = self._count_figures(levels)
+        if draw_verdict(figures, self.allowed_persons).is_feasible:
+            best = self.lattice.best
+            if best is None or self.lattice.measure.score(levels, figures) < self.lattice.scores[best]:
+                self.peeling.snapshot.store_kept_rows()
+        return figures
+
+    def _count_figures(self, levels: Levels) -> LinkedFigures:
         persons = self.records.persons
         peeling_result = self.peeling.suppress_rows_and_persons(levels, self.allowed_persons, self.allowed_rows)
         suppressed = peeling_result.suppressed_persons

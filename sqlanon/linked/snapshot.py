@@ -86,6 +86,8 @@ _WITHOUT_REMOVED = fragment("""
     WHERE :same
 """)
 
+_SUPPRESSED_PERSONS = template("SELECT person FROM :persons AS persons ANTI JOIN :kept AS kept USING (person)")
+
 _CLASSES_OF = template("SELECT DISTINCT class_id FROM :kept AS kept SEMI JOIN :persons AS persons USING (person)")
 
 _PERSONS_OF_CLASSES = template("""
@@ -168,6 +170,11 @@ class Snapshot:
         """The known rows have lower numbers than this."""
         self.copy_numbers = count_copy_numbers(known)
         self._tables: list[exp.Table] = []
+        self._stored_levels: Levels | None = None
+        self._stored_persons, self._stored_rows = (
+            self.work("stored_suppressed_persons"),
+            self.work("stored_suppressed_rows"),
+        )
 
     # --- Tables
 
@@ -240,6 +247,26 @@ class Snapshot:
     def kept_rows(self) -> KeptRows:
         """The persons and rows that stay, until the next check."""
         return KeptRows(self.records, self.kept_persons, self.suppressed_rows if self.suppresses_rows else None)
+
+    def store_kept_rows(self) -> None:
+        """Store what stays at this generalization in place of what was stored before, as what is suppressed."""
+        suppressed_persons = _SUPPRESSED_PERSONS(persons=self.records.tables[0].records, kept=self.kept_persons)
+        for target, query in (
+            (self._stored_persons, suppressed_persons),
+            (self._stored_rows, select_star(self.suppressed_rows)),
+        ):
+            self.runner.engine.execute(drop_table(target.copy(), exists=True))
+            self.runner.create_table(target, query)
+        self._stored_levels = self.levels
+
+    def load_kept_rows(self, levels: Levels) -> bool:
+        """Begin with what is stored as staying at a generalization; False if another one is stored, or none."""
+        if levels != self._stored_levels:
+            return False
+        self.start(levels, self.suppresses_rows)
+        self.remove(self._stored_persons)
+        self.create(self.suppressed_rows, select_star(self._stored_rows))
+        return True
 
     def released_rows(self, position: int, units: exp.Table | None = None) -> exp.Expr:
         """The records of a table without the rows that are suppressed by themselves; of the person table, all.

@@ -50,6 +50,8 @@ def test_the_optimum_is_that_of_the_oracle(case: LinkedCase) -> None:
     assert result.levels == expected.levels
     assert result.score == pytest.approx(expected.score, abs=1e-9)
     assert result.suppressed_persons == expected.suppressed_persons
+    result.find_recoding()
+    assert released_state(result.task, case.database)[0] == expected.state
 
 
 def use_steps_of_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,8 +68,9 @@ class StagedTables(Protocol):
     def write(self, engine: DuckDBEngine, manifest: LinkedManifest) -> None:
         """Complete the release from the rows, which the engine has attached with its macros."""
 
-    def verify(self) -> LinkedVerification:
-        """Verify the whole release as a reader would."""
+    def verify(self, counted: LinkedManifest) -> LinkedVerification:
+        """Verify the whole release as a reader would. The smallest group of a manifest is not counted again in rows
+        with its digests."""
 
     def commit(self) -> None:
         """Make all tables visible to readers, in one step."""
@@ -142,18 +143,23 @@ def translate_read_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def verify_tables(location: LinkedLocation, limits: Limits = NO_LIMITS) -> LinkedVerification:
-    """Verify a release of linked tables by itself: its contents first, then its rows."""
+def verify_tables(
+    location: LinkedLocation, limits: Limits = NO_LIMITS, counted: LinkedManifest | None = None
+) -> LinkedVerification:
+    """Verify a release of linked tables by itself: its contents first, then its rows.
+
+    ``counted`` is that of `check_rows`.
+    """
     with location.open(limits) as tables:
-        return verify_open(location.path, tables)
+        return verify_open(location.path, tables, counted)
 
 
-def verify_open(path: Path, tables: OpenTables) -> LinkedVerification:
-    """Verify a release that is open."""
+def verify_open(path: Path, tables: OpenTables, counted: LinkedManifest | None = None) -> LinkedVerification:
+    """Verify a release that is open; ``counted`` as in `check_rows`."""
     checks = tables.checks
     if all(check.passed is not False for check in checks):
         with translate_read_errors(path):
-            checks = (*checks, *check_rows(tables.engine, tables.manifest))
+            checks = (*checks, *check_rows(tables.engine, tables.manifest, counted))
     return LinkedVerification(path, tables.manifest, checks)
 
 

@@ -113,9 +113,9 @@ class StagedFile:
                     engine.execute(statement)
             engine.script(f"CHECKPOINT {ATTACHED}")  # DETACH does not report a full disk
 
-    def verify(self) -> LinkedVerification:
+    def verify(self, counted: LinkedManifest) -> LinkedVerification:
         """Verify the file before it is renamed."""
-        return verify_tables(FileLocation(self.file), self.limits)
+        return verify_tables(FileLocation(self.file), self.limits, counted)
 
     @property
     def sha256(self) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from sqlanon.errors import ReleaseError
 from sqlanon.linked.anonymize import LinkedResult
+from sqlanon.linked.manifest import LinkedManifest
 from sqlanon.linked.targets.base import find_location, verify_tables
 from sqlanon.linked.targets.folder import FolderLocation, StagedFolder
 from sqlanon.policy.linked_sections import LinkedRelease
@@ -137,9 +138,9 @@ def test_a_folder_that_another_run_has_replaced_stays(
 ) -> None:
     release, verify = tmp_path / "release", StagedFolder.verify
 
-    def verify_slowly(staged: StagedFolder) -> Any:
+    def verify_slowly(staged: StagedFolder, counted: LinkedManifest) -> Any:
         shutil.copytree(folder / "second", release)
-        return verify(staged)
+        return verify(staged, counted)
 
     monkeypatch.setattr(StagedFolder, "verify", verify_slowly)
     with pytest.raises(ReleaseError, match="was replaced by another run"):
