@@ -44,7 +44,7 @@ class Engine(Queryable, Protocol):
     OPENS_READ_ONLY: ClassVar[bool] = False  # implements `RemoteEngine.read_only`
     WRITES_PARQUET: ClassVar[bool] = False  # implements `RemoteEngine.write_parquet`
     CACHES_ROWS: ClassVar[bool] = False  # implements `RemoteEngine.cache`
-    CHANGES_TABLES: ClassVar[bool] = False  # DELETE and UPDATE ... FROM, for tables of `materialize`
+    CHANGES_TABLES: ClassVar[bool] = False  # INSERT, DELETE and UPDATE ... FROM, for tables of `materialize`
     RUNS_PYTHON: ClassVar[bool] = False  # implements `RemoteEngine.materialize_mapped`
 
     def materialize(self, name: str, query: exp.Query) -> int:

@@ -116,7 +116,7 @@ class FederatedEngine(DuckDBEngine):
         elif isinstance(statement, exp.Drop) and any(self.is_remote(target) for target in statement.args["tables"]):
             for target in statement.args["tables"]:
                 self._drop_remote(target)
-        elif isinstance(statement, (exp.Delete, exp.Update)) and self.is_remote(statement.this):
+        elif isinstance(statement, (exp.Delete, exp.Insert, exp.Update)) and self.is_remote(statement.this):
             self._change_remote(statement)
         else:
             super().execute(statement, parameters)
@@ -379,8 +379,8 @@ class FederatedEngine(DuckDBEngine):
                 )
             yield files
 
-    def _change_remote(self, statement: exp.Delete | exp.Update) -> None:
-        """Delete or update rows of a remote table that was created here; the statement reads remote tables only."""
+    def _change_remote(self, statement: exp.Expr) -> None:
+        """Change rows of a remote table that was created here; the statement reads remote tables only."""
         server = self.remote.server
         assert server.CHANGES_TABLES
         assert full_name(statement.this) in self.remote.materialized

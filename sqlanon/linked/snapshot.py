@@ -203,7 +203,8 @@ class Snapshot:
         self._tables.clear()
         self.levels = levels
         self.row_numbers = max(1, sum(self._pack_known_row(table)[1] for table in self.records.tables[1:]))
-        self.create(self.suppressed_rows, template("SELECT 0::TINYINT AS position, 0::INTEGER AS row LIMIT 0")())
+        nothing = template("SELECT 0::TINYINT AS position, row FROM :records AS records LIMIT 0")
+        self.create(self.suppressed_rows, nothing(records=self.records.tables[0].records))
         self.restore_persons()
 
     def restore_persons(self) -> None:

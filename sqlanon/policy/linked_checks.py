@@ -30,17 +30,12 @@ def check_linked_sections(
     if privacy is not None:
         yield from _check_requirements(privacy, sections, search)
     if source is not None and source.postgres is not None:
-        yield from _check_server(sections, privacy, search)
+        yield from _check_server(sections, search)
 
 
 COPY_ADVICE = "copy them to a DuckDB file, or export them to Parquet files, with files = ... for each [[table]]"
 
-_ON_SERVER = "is not supported for tables in PostgreSQL, whose rows never leave it"
-
-
-def _check_server(
-    sections: Sequence[TableSection], privacy: LinkedPrivacy | None, search: LinkedSearch | None
-) -> Iterator[Problem]:
+def _check_server(sections: Sequence[TableSection], search: LinkedSearch | None) -> Iterator[Problem]:
     """Check that the tables of a server need nothing that reads their rows."""
     for i, section in enumerate(sections):
         for key in ("database", "files", "csv"):
@@ -52,11 +47,8 @@ def _check_server(
                 message = "names a table of a DuckDB source, and these are in PostgreSQL: export it, and use file = ..."
                 yield Problem(f"table[{i}].attributes.{name}.hierarchy", message)
     if search is not None and STRATEGIES[search.strategy].traits.is_local:
-        yield Problem("search.strategy", f'{search.strategy!r} {_ON_SERVER}: use "optimal", or {COPY_ADVICE}')
-    if search is not None and search.row_suppression_limit:
-        yield Problem("search.row_suppression_limit", f"{_ON_SERVER}: leave it out, or {COPY_ADVICE}")
-    for key, i, _ in [] if privacy is None else privacy.named_requirements:
-        yield Problem(f"privacy.{key}[{i}]", f"{_ON_SERVER}: leave it out, or {COPY_ADVICE}")
+        message = f"{search.strategy!r} is not supported for tables in PostgreSQL, whose rows never leave it"
+        yield Problem("search.strategy", f'{message}: use "optimal", or {COPY_ADVICE}')
 
 
 def _check_links(sections: Sequence[TableSection]) -> Iterator[Problem]:

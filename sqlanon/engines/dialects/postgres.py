@@ -286,12 +286,39 @@ def _expand_range(node: exp.Expr) -> exp.Expr:
     return series if isinstance(series, exp.GenerateSeries) else node
 
 
-def _sort_list(node: exp.Expr) -> exp.Expr:
-    """``list_sort(list(x))``, which DuckDB runs faster than an ordered list."""
-    if node.name.upper() != "LIST_SORT" or not isinstance(list_ := node.expressions[0], exp.ArrayAgg):
-        return node
-    order = exp.Ordered(this=list_.this.copy(), nulls_first=True)
-    return exp.ArrayAgg(this=exp.Order(this=list_.this, expressions=[order]))
+def _rewrite_list_function(node: exp.Expr) -> exp.Expr:
+    """``list_sort(list(x))``, and ``list_sum(list_slice(l, i, len(l)))``: the sum from a position on."""
+    name = node.name.upper()
+    if name == "LIST_SORT" and isinstance(list_ := node.expressions[0], exp.ArrayAgg):
+        order = exp.Ordered(this=list_.this.copy(), nulls_first=True)
+        return exp.ArrayAgg(this=exp.Order(this=list_.this, expressions=[order]))
+    if name == "LIST_SUM" and (part := node.expressions[0]).name.upper() == "LIST_SLICE":
+        values, first, last = part.expressions
+        if last.name.upper() == "LEN" and last.expressions == [values]:
+            return exp.Subquery(this=_SUM_FROM_POSITION(values=values, first=first))
+    return node
+
+
+_SUM_FROM_POSITION = _query("""
+    SELECT sum(parts.value) FROM unnest(:values) WITH ORDINALITY AS parts(value, place) WHERE parts.place >= :first
+""")
+
+
+def _list_numbers(node: exp.Expr) -> exp.Expr:
+    """A structure of whole numbers is a list, which is compared in the same way."""
+    return exp.Array(expressions=[cast(field.expression, "BIGINT") for field in node.expressions])
+
+
+def _find_first(node: exp.Expr) -> exp.Expr:
+    """``arg_min(x, y)``: the first value in the order of others."""
+    return _FIRST_VALUE(value=node.this, order=node.expression)
+
+
+_FIRST_VALUE = fragment("(array_agg(:value ORDER BY :order))[1]", "postgres")
+
+
+def _divide_whole_numbers(node: exp.Expr) -> exp.Expr:
+    return exp.Div(this=node.this, expression=node.expression, typed=True)
 
 
 def _multiply_days(node: exp.Expr) -> exp.Expr:
@@ -304,8 +331,11 @@ _REWRITES: Mapping[type[exp.Expr], Callable[[exp.Expr], exp.Expr]] = {
     exp.Subquery: _name_subquery,
     exp.Join: _join_by_condition,
     exp.Explode: _expand_range,
-    exp.Anonymous: _sort_list,
+    exp.Anonymous: _rewrite_list_function,
     exp.ToDays: _multiply_days,
+    exp.Struct: _list_numbers,
+    exp.ArgMin: _find_first,
+    exp.IntDiv: _divide_whole_numbers,
 }
 """Changes of nodes that PostgreSQL lacks or runs slowly, with translated parts."""
 
