@@ -35,6 +35,7 @@ def check_linked_sections(
 
 COPY_ADVICE = "copy them to a DuckDB file, or export them to Parquet files, with files = ... for each [[table]]"
 
+
 def _check_server(sections: Sequence[TableSection], search: LinkedSearch | None) -> Iterator[Problem]:
     """Check that the tables of a server need nothing that reads their rows."""
     for i, section in enumerate(sections):
