@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sqlanon.engines.deadline import interrupt_after
 from sqlanon.errors import InfeasibleError
 from sqlanon.linked.manifest import RequirementClaim
 from sqlanon.linked.matching import MatchingRun, source_tables
@@ -22,6 +23,7 @@ from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.linked_sections import Known
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.sources.workspace import Workspace
+from sqlanon.strategies.lattice.limits import GRACE, LimitReachedError
 from sqlanon.strategies.registry import find_lattice_search
 from sqlanon.support.coding import Levels
 
@@ -221,7 +223,14 @@ def anonymize_linked(
             raise _infeasible_error(task)
         seconds = {"load": encoded_at - started, "search": time.perf_counter() - encoded_at}
         return LinkedLocalResult(policy, task, records.lattice.top, classes.score, 0.0, False, seconds, classes)
-    outcome = find_lattice_search(strategy)(task.lattice)
+    time_limit, engines = policy.search.time_limit, [table.run.engine for table in records.tables]
+    deadline = None if time_limit is None else time_limit + GRACE
+    with interrupt_after(deadline, engines, task.lattice.clock.may_interrupt):
+        try:
+            outcome = find_lattice_search(strategy)(task.lattice)
+        except LimitReachedError:  # in the first check
+            message = f"search.time_limit = {time_limit:g} ended the search before it had checked anything: raise it"
+            raise InfeasibleError(message, None, 0, task.allowed_persons) from None
     if outcome.levels is None:
         raise _infeasible_error(task, outcome.stopped)
     seconds = {"load": encoded_at - started, "search": time.perf_counter() - encoded_at}

@@ -12,12 +12,14 @@ import pytest
 import sqlanon
 from oracles.oracle_linked import LinkedDatabase, Outcome, State, View, best, evaluate, loss
 from properties.linked_cases import LinkedCase, small_cases
+from sqlanon.errors import InfeasibleError
 from sqlanon.linked import peeling, snapshot
 from sqlanon.linked.anonymize import LinkedResult
 from sqlanon.linked.search import LinkedFigures, LinkedTask, draw_verdict
 from sqlanon.policy.linked import LinkedPolicy
+from sqlanon.strategies.lattice import search
 from sqlanon.support.coding import Levels
-from sqlanon.support.expressions import col, select
+from sqlanon.support.expressions import col, select, template
 from support.lanes import draw_tables, examples, some
 from support.linked_databases import PERSONS, ROWS, anonymize_case, anonymize_rows, persons_and_rows
 
@@ -167,3 +169,20 @@ def test_other_full_domain_strategies_find_a_feasible_generalization(strategy: s
 def test_samarati_finds_more_than_the_highest_generalization() -> None:
     result = anonymize_rows(persons_and_rows(search={"strategy": "samarati"}), PERSONS, ROWS)
     assert result.score < 1
+
+
+def test_a_check_is_interrupted_at_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_for_hours(peeling_: peeling.Peeling, *_: object) -> None:
+        peeling_.snapshot.runner.engine.rows(
+            template("SELECT count(*) FROM range(10000000) AS a, range(10000000) AS b")()
+        )
+
+    case = small_cases(MOST_GENERALIZATIONS, 1)[0]
+    connection = duckdb.connect()
+    case.fill(connection)
+    tree = case.policy()
+    tree["search"]["time_limit"] = 0.1
+    monkeypatch.setattr(peeling.Peeling, "suppress_rows_and_persons", run_for_hours)
+    monkeypatch.setattr(search, "FIRST_GRACE", 0.0)
+    with pytest.raises(InfeasibleError, match="ended the search before it had checked anything"):
+        sqlanon.connect(connection).anonymize(LinkedPolicy(**tree))
