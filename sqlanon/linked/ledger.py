@@ -3,7 +3,10 @@
 A reader who has another release of the same persons can match its rows with those of several linked tables, and no
 comparison here finds all that such a reader learns. So a linked release is refused beside any other release of the same
 persons, of one table or several, unless it replaces that release, or both have the same persons with the same rows, and
-differ in their keys only. Releases of one table are refused beside linked tables, too.
+every label of one of them follows from the other: no level is higher in one, and another in the other. Then the finer
+release, with other keys, gives the coarser one, so a reader of both knows no more than a reader of the finer one.
+Several such releases are a chain: all follow from the finest. Releases of one table are refused beside linked tables,
+too.
 
 Each table has a record, with the samples of its source, so that the releases of each table recognize it. A run that
 dies while it publishes leaves its records as intents, which count as published until another release replaces them.
@@ -12,7 +15,7 @@ dies while it publishes leaves its records as intents, which count as published 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -43,6 +46,7 @@ from sqlanon.ledger.source_match import recognize, sample_source
 from sqlanon.linked.manifest import LinkedManifest
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.tables import LinkedTable
+from sqlanon.linked.targets.base import find_location
 from sqlanon.places.addresses import format_location
 from sqlanon.policy import Policy
 from sqlanon.publish.targets.base import Reach
@@ -50,6 +54,7 @@ from sqlanon.publish.targets.kinds import kind_for_path
 from sqlanon.support.expressions import fragment, text
 
 _REASON = "no comparison finds all that a reader of both learns from linked rows"
+_EXCEPTION = "unless both have the same persons and rows, and one is nowhere finer than the other"
 _OWN_CATALOG = "a catalog of its own is safe only if no reader has both"
 
 
@@ -104,17 +109,53 @@ class LinkedLedger:
         }
         return warn_of_other_catalogs(sorted(catalogs))
 
-    def refuse_related_releases(self, persons_digest: str) -> None:
-        """Refuse the release beside others of the same persons, unless they have the same rows of each."""
+    def refuse_related_releases(
+        self, manifest: LinkedManifest, persons_digest: str, digest_at_levels: Callable[[Sequence[int]], str]
+    ) -> None:
+        """Refuse the release beside others of the same persons, unless one of both follows from the other.
+
+        ``digest_at_levels`` is the digest of the same persons and rows at other levels.
+        """
         self.persons_digest = persons_digest
         refusals = dict[str, str]()
+        safe_digests = {persons_digest}
         for record, reason in self._same_person_releases:
-            if not (record.linked and record.digest == persons_digest):
+            if record.linked and record.digest not in safe_digests:
+                levels = self._find_comparable_levels(record, manifest)
+                if levels is not None and digest_at_levels(levels) == record.digest:
+                    safe_digests.add(record.digest)
+            if not (record.linked and record.digest in safe_digests):
                 refusals.setdefault(f"{format_location(record.path)}, of {record.published_at:%Y-%m-%d %H:%M}", reason)
         for name in self._related_exports:
             refusals.setdefault(f"the export {name}", f"it is of the same source; {_REASON}; {_OWN_CATALOG}")
         if refusals:
             raise AuditError([f"together with {release}: {reason}" for release, reason in refusals.items()])
+
+    def _find_comparable_levels(self, record: Publication, manifest: LinkedManifest) -> list[int] | None:
+        """The levels of a recorded release that has the same tables and columns, if none is higher while another is
+        lower than in the new release; else None."""
+        try:
+            location = find_location(str(record.path))
+            if location is None:
+                return None
+            with location.open(self.records.limits) as release:
+                earlier = release.manifest
+        except ReleaseError:  # changed, removed, or not readable
+            return None
+        if hash_manifest(earlier) != record.manifest_hash or _structure(earlier) != _structure(manifest):
+            return None
+        pairs = [
+            (claims.generalization[name], level)
+            for claims, new_claims in zip(earlier.tables, manifest.tables, strict=True)
+            for name, level in new_claims.generalization.items()
+        ]
+        levels = [(level, new_level) for level, new_level in pairs if level is not None and new_level is not None]
+        heights = [attribute.height for attribute in self.records.attributes]
+        if len(levels) < len(pairs) or any(level > height for (level, _), height in zip(levels, heights, strict=True)):
+            return None
+        if any(level < new for level, new in levels) and any(level > new for level, new in levels):
+            return None
+        return [level for level, _ in levels]
 
     def _find_same_persons(
         self,
@@ -129,6 +170,7 @@ class LinkedLedger:
         uncompared = recognition.same_rows.unknown - recognition.people.compared
         for record in publications:
             kind = "a release of several tables" if record.linked else "a release of one table"
+            reason = f"{_REASON}, {_EXCEPTION}" if record.linked else _REASON
             remedy = "publish over it" if record.linked else "publish either that table or these"
             if record.source is None or record.source in uncompared:
                 relation = f"whose source cannot be compared with {table.name!r}"
@@ -138,7 +180,7 @@ class LinkedLedger:
                 relation = f"perhaps about the rows of {table.name!r}, which has the same columns"
             else:
                 continue
-            yield record, f"{kind}, {relation}; {_REASON}: {remedy}; {_OWN_CATALOG}"
+            yield record, f"{kind}, {relation}; {reason}: {remedy}; {_OWN_CATALOG}"
 
     @contextmanager
     def recording(self, manifest: LinkedManifest, sha256: str | None) -> Iterator[None]:
@@ -194,7 +236,7 @@ class LinkedLedger:
                 "digest": self.persons_digest,
                 "source": self.records.table(claims.name).run.identity,
                 "policy_hash": manifest.policy_hash,
-                "manifest_hash": hashlib.sha256(manifest.to_json().encode()).hexdigest(),
+                "manifest_hash": hash_manifest(manifest),
                 "version": manifest.version,
                 "sha256": sha256,
                 "intended_at": now,
@@ -202,6 +244,23 @@ class LinkedLedger:
             }
             for claims in manifest.tables
         ]
+
+
+def hash_manifest(manifest: LinkedManifest) -> str:
+    """The hash of a manifest that the ledger records."""
+    return hashlib.sha256(manifest.to_json().encode()).hexdigest()
+
+
+def _structure(manifest: LinkedManifest) -> object:
+    """The tables, keys and columns of a release; the types of quasi-identifiers depend on their levels."""
+    return [
+        (
+            (claims.name, claims.parent, claims.key, claims.references, dict(claims.ancestor_references)),
+            [(column.name, column.role, column.role != "quasi" and column.type) for column in claims.columns],
+            [*claims.generalization],
+        )
+        for claims in manifest.tables
+    ]
 
 
 def _policy_with_person(table: LinkedTable) -> Policy:

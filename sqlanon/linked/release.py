@@ -6,6 +6,7 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from sqlanon.release.manifest import utc_now, version_name
 from sqlanon.support.expressions import table
 from sqlanon.support.names import STAGED
 from sqlanon.support.resources import __version__
+from sqlanon.support.workdir import spill_directory
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ def publish_linked(
                 engine, table_fields, {**claims, "persons": records.persons, "version": staged.version}
             )
             if ledger is not None:
-                ledger.refuse_related_releases(digest_persons(engine, manifest))
+                digest_at_levels = partial(_digest_at_levels, recoding, manifest)
+                ledger.refuse_related_releases(manifest, digest_persons(engine, manifest), digest_at_levels)
             staged.write(engine, manifest)
         verification = staged.verify(manifest)
         if failures := [*verification.failures, *_find_mismatches(verification.manifest, manifest, recoding)]:
@@ -110,6 +113,15 @@ def _find_mismatches(
         expected_rows = recoding.count_kept_rows(linked_table)
         if claims.released_rows != expected_rows:
             yield f"{claims.released_rows:,} rows of {claims.name!r} are in the release (expected: {expected_rows:,})"
+
+
+def _digest_at_levels(recoding: LinkedRecoding, manifest: LinkedManifest, levels: Sequence[int]) -> str:
+    """The digest of the released persons and rows with their labels at other levels."""
+    with spill_directory() as folder:
+        file = folder / "other_levels.duckdb"
+        _write_rows(replace(recoding, levels=tuple(levels)), file, manifest.version)
+        with _open_written(file, recoding.records.limits) as engine:
+            return digest_persons(engine, manifest)
 
 
 def _write_rows(recoding: LinkedRecoding, file: Path, version: int) -> list[dict[str, Any]]:

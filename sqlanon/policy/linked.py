@@ -171,14 +171,19 @@ def is_linked(tree: Mapping[str, Any]) -> bool:
 
 _NOT_SUPPORTED: Mapping[tuple[str, str], str] = {
     ("source", "spark"): f"several tables are not read from Spark yet: {COPY_ADVICE}",
+    (
+        "release",
+        "after",
+    ): "releases of several tables are not based on earlier ones: set min_level to the levels of the "
+    "earlier release, and search.suppression_limit so that the same persons stay",
     ("release", "spark"): "several tables are not released to Spark yet: release them to a folder of Parquet files, "
     "which Spark reads",
 }
-"""By section and key, why a server is refused, and the way without it."""
+"""By section and key, why it is refused, and the way without it."""
 
 
-def _remove_servers(raw: dict[str, Any]) -> Iterator[Problem]:
-    """Remove the keys of servers that are not supported, and say so."""
+def _remove_unsupported_keys(raw: dict[str, Any]) -> Iterator[Problem]:
+    """Remove keys that are not supported, and say so."""
     for (key, name), message in _NOT_SUPPORTED.items():
         if isinstance(raw.get(key), Mapping) and raw[key].get(name):
             yield Problem(f"{key}.{name}", message)
@@ -200,7 +205,7 @@ def read_linked_tree(
         ),
     ]
     raw = {"privacy": {}, **{key: value for key, value in tree.items() if value is not None}}
-    problems += _remove_servers(raw)
+    problems += _remove_unsupported_keys(raw)
     parts: dict[str, Any] = {}
     sections: list[TableSection] = []
     for key, model in _SECTIONS.items():

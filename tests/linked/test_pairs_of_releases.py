@@ -1,0 +1,109 @@
+"""Two linked releases of the same persons stand beside one another only if one of them gives the other."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from oracles.oracle_linked import LinkedDatabase, Outcome, evaluate
+from properties.linked_cases import LinkedCase, small_cases
+from sqlanon.database import connect
+from sqlanon.errors import AuditError
+from sqlanon.linked.release import LinkedRelease
+from sqlanon.policy.linked import LinkedPolicy
+from sqlanon.support.coding import Levels
+from support.lanes import draw_tables
+
+
+def publish(case: LinkedCase, folder: Path, name: str, levels: Levels) -> LinkedRelease:
+    """Publish the only generalization that the policy permits, with a catalog that all releases share."""
+    tree = case.policy(
+        source={"database": str(folder / "source.duckdb")}, catalog={"database": str(folder / "private.duckdb")}
+    )
+    numbers = iter(levels)
+    for section, table in zip(tree["table"], case.database.tables, strict=True):
+        for attribute in table.names:
+            level = next(numbers)
+            section["attributes"][attribute] |= {"min_level": level, "max_level": level}
+    with connect() as db:
+        return db.anonymize(LinkedPolicy(**tree)).publish(folder / name)
+
+
+def released_persons(path: Path, database: LinkedDatabase, levels: Levels, shown: Levels) -> Counter[Hashable]:
+    """The released persons with all their rows, nested, whose labels a reader raises from levels to higher ones."""
+    numbers = iter(zip(levels, shown, strict=True))
+    raised = [
+        [
+            {hierarchy.label(value, level): hierarchy.label(value, higher) for value in (*hierarchy.paths, None)}
+            for hierarchy, (level, higher) in zip(table.hierarchies, numbers, strict=False)
+        ]
+        for table in database.tables
+    ]
+    children: dict[tuple[int, int], list[Hashable]] = defaultdict(list)
+    persons: Counter[Hashable] = Counter()
+    with duckdb.connect(str(path), read_only=True) as connection:
+        for t, table in reversed(list(enumerate(database.tables))):
+            parent = "NULL" if table.parent is None else f"parent_{t}"
+            columns = ", ".join([f"id_{t}", parent, *table.names])
+            for key, parent_key, *labels in connection.execute(f"SELECT {columns} FROM {table.name}").fetchall():
+                own = tuple(mapping[label] for mapping, label in zip(raised[t], labels, strict=True))
+                row = (t, own, tuple(sorted(children[t, key], key=repr)))
+                if table.parent is None:
+                    persons[row] += 1
+                else:
+                    children[table.parent, parent_key].append(row)
+    return persons
+
+
+def feasible_outcomes(case: LinkedCase) -> list[Outcome]:
+    every = itertools.product(*(range(height + 1) for height in case.database.heights))
+    outcomes = [evaluate(case.database, levels, case.k, case.known, case.weights) for levels in every]
+    return [
+        outcome for outcome in outcomes if outcome.state.persons and outcome.suppressed_persons <= case.allowed_persons
+    ]
+
+
+def is_nowhere_higher(levels: Sequence[int], others: Sequence[int]) -> bool:
+    return all(level <= other for level, other in zip(levels, others, strict=True))
+
+
+PAIRS = [
+    (case, pair)
+    for number, case in enumerate(small_cases(40, 6 * draw_tables(8, 60)))
+    if len(outcomes := feasible_outcomes(case)) > 1
+    for pair in [random.Random(number).sample(outcomes, 2)]
+][: draw_tables(8, 60)]
+
+
+@pytest.mark.parametrize(("case", "pair"), PAIRS)
+def test_a_second_release_is_accepted_only_if_one_gives_the_other(
+    case: LinkedCase, pair: Sequence[Outcome], tmp_path: Path
+) -> None:
+    with duckdb.connect(str(tmp_path / "source.duckdb")) as connection:
+        case.fill(connection)
+    first, second = pair
+    publish(case, tmp_path, "first.duckdb", first.levels)
+    try:
+        publish(case, tmp_path, "second.duckdb", second.levels)
+        is_accepted = True
+    except AuditError as error:
+        assert "unless both have the same persons and rows" in str(error)
+        is_accepted = False
+    is_finer, is_coarser = (
+        is_nowhere_higher(*levels) for levels in ((first.levels, second.levels), (second.levels, first.levels))
+    )
+    if (is_finer or is_coarser) and first.state == second.state:
+        assert is_accepted
+    if is_accepted:
+        fine, coarse = ("first", first), ("second", second)
+        if not is_finer:
+            fine, coarse = coarse, fine
+        paths = [tmp_path / f"{name}.duckdb" for name, _ in (fine, coarse)]
+        raised = released_persons(paths[0], case.database, fine[1].levels, coarse[1].levels)
+        assert raised == released_persons(paths[1], case.database, coarse[1].levels, coarse[1].levels)
