@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sqlanon.database import connect
+from sqlanon.linked import peeling, snapshot
 from sqlanon.linked.anonymize import LinkedResult
 from sqlanon.policy.linked import LinkedPolicy
 from support.linked_hospital import make_hospital
@@ -37,3 +38,11 @@ def hospital(hospital_result: LinkedResult) -> Path:
 def hospital_copy(hospital: Path, tmp_path: Path) -> Path:
     """A copy of the hospital, its policy and its releases."""
     return shutil.copytree(hospital, tmp_path / "hospital")
+
+
+@pytest.fixture
+def steps_of_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count parts of the classes, leave out classes that no longer change, and remove few persons late."""
+    monkeypatch.setattr(peeling, "PART_ROWS", dict.fromkeys((1, 2, 3, "all"), 8))
+    monkeypatch.setattr(peeling, "FEW_REMOVED", 2)
+    monkeypatch.setattr(snapshot, "FEW_PERSONS", 0)

@@ -13,7 +13,7 @@ import sqlanon
 from oracles.oracle_linked import LinkedDatabase, Outcome, State, View, best, evaluate, loss
 from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.errors import InfeasibleError
-from sqlanon.linked import peeling, snapshot
+from sqlanon.linked import peeling
 from sqlanon.linked.anonymize import LinkedResult
 from sqlanon.linked.search import LinkedFigures, LinkedTask, draw_verdict
 from sqlanon.policy.linked import LinkedPolicy
@@ -56,16 +56,9 @@ def test_the_optimum_is_that_of_the_oracle(case: LinkedCase) -> None:
     assert released_state(result.task, case.database)[0] == expected.state
 
 
-def use_steps_of_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count parts of the classes, leave out classes that no longer change, and remove few persons late."""
-    monkeypatch.setattr(peeling, "PART_ROWS", dict.fromkeys((1, 2, 3, "all"), 8))
-    monkeypatch.setattr(peeling, "FEW_REMOVED", 2)
-    monkeypatch.setattr(snapshot, "FEW_PERSONS", 0)
-
-
+@pytest.mark.usefixtures("steps_of_large_tables")
 @pytest.mark.parametrize("case", some(small_cases(MOST_GENERALIZATIONS, draw_tables(4, 40)), every=2))
-def test_each_check_keeps_the_largest_set_of_persons(case: LinkedCase, monkeypatch: pytest.MonkeyPatch) -> None:
-    use_steps_of_large_tables(monkeypatch)
+def test_each_check_keeps_the_largest_set_of_persons(case: LinkedCase) -> None:
     database = case.database
     result = anonymize_case(replace(case, suppression_limit="1"))
     if result is None:

@@ -72,6 +72,7 @@ def copy_case(server: Server, tree: dict[str, Any]) -> tuple[duckdb.DuckDBPyConn
     return connection, {**{key: value for key, value in tree.items() if key != "source"}, "table": tables}
 
 
+@pytest.mark.usefixtures("steps_of_large_tables")
 def test_the_optimum_is_the_oracles(schemas: Server, tmp_path: Path) -> None:
     for case in small_cases(12, examples(40)):
         expected = best(case.database, case.k, case.known, case.allowed_persons, case.weights)
