@@ -52,15 +52,9 @@ _EVENTS = {
 _ENDS = {"condition_occurrence": "condition_end_date", "drug_exposure": "drug_exposure_end_date"}
 
 
-def _hash(*values: str) -> str:
-    """A number that depends on all values: DuckDB hashes several values into correlated numbers, but not one text."""
-    return f"hash(concat_ws(' ', {', '.join(values)}))"
-
-
 def _uniform(column: str, seed: int, *keys: str) -> str:
     """A uniform number in [0, 1) for a row and a column."""
-    number = _hash(*keys, f"'{column}'", str(seed))
-    return f"(({number} >> 11)::DOUBLE / 9007199254740992.0)"
+    return f"((hash({', '.join(keys)}, '{column}', {seed}) >> 11)::DOUBLE / 9007199254740992.0)"
 
 
 def _pick(values: list[tuple[str, float]], number: str) -> str:
@@ -132,11 +126,9 @@ def event_query(table: str, seed: int) -> str:
     leaves = 1
     for count in branches:
         leaves *= count
-    chronic = _hash("person_id", "j % 3", f"'{prefix}'", str(seed))
-    acute = _hash("person_id", "j", f"'{prefix}'", str(seed))
-    visit = _hash("j", "person_id", f"'{prefix}'")
+    chronic = f"hash(person_id, j % 3, '{prefix}', {seed})"
+    acute = f"hash(person_id, j, '{prefix}', {seed})"
     key = f"CASE WHEN {acute} % 2 = 0 THEN {chronic} ELSE {acute} END"
-    concept = _hash(key, f"'{prefix}'")
     end = f", day + (hash(person_id, j, 'end') % 30)::INTEGER AS {_ENDS[table]}" if table in _ENDS else ""
     value = _uniform("value", seed, "person_id", "j")
     result = f", round(20 * {value}, 1)::DECIMAL(9, 2) AS value_as_number, 8713 AS unit_concept_id"
@@ -161,9 +153,9 @@ def event_query(table: str, seed: int) -> str:
                     person_id,
                     j,
                     first_day,
-                    ({concept} >> 11)::DOUBLE / 9007199254740992.0 AS u,
+                    (hash({key}, '{prefix}') >> 11)::DOUBLE / 9007199254740992.0 AS u,
                     {acute} % 10 < 9 AS has_visit,
-                    ({visit} % greatest(1, n))::INTEGER AS visit
+                    (hash(j, person_id, '{prefix}') % greatest(1, n))::INTEGER AS visit
                 FROM history
                 JOIN (SELECT person_id, count(*) AS n FROM visits GROUP BY person_id) AS counts USING (person_id),
                     range({most}) AS r(j)
