@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from sqlanon.engines.statement_runner import Plan
     from sqlanon.ledger.growth.extend import Extension
     from sqlanon.linked.anonymize import LinkedResult
-    from sqlanon.linked.risk import LinkedRisk
-    from sqlanon.linked.verification import LinkedVerification
+    from sqlanon.linked.attacks.risk import LinkedRisk
+    from sqlanon.linked.release.verification import LinkedVerification
     from sqlanon.live import LiveView
     from sqlanon.pipeline import StageProgress
     from sqlanon.report.facts import ReportFacts
@@ -493,7 +493,7 @@ class Database:
             error lists all mistakes.
         """
         if isinstance(policy, LinkedPolicy):
-            from sqlanon.linked.risk import assess_linked_risk
+            from sqlanon.linked.attacks.risk import assess_linked_risk
 
             with source_errors():
                 return assess_linked_risk(self._workspace, policy)

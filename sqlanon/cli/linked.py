@@ -16,11 +16,11 @@ from sqlanon.support.terminal import format_percent, print_lines, print_sql, pri
 if TYPE_CHECKING:
     from sqlanon.engines.limits import Limits
     from sqlanon.linked.anonymize import LinkedResult
-    from sqlanon.linked.attack import LinkedAttack
-    from sqlanon.linked.release import LinkedRelease
-    from sqlanon.linked.risk import LinkedRisk
+    from sqlanon.linked.attacks.attack import LinkedAttack
+    from sqlanon.linked.attacks.risk import LinkedRisk
+    from sqlanon.linked.publish import LinkedRelease
+    from sqlanon.linked.release.verification import LinkedVerification
     from sqlanon.linked.targets.base import LinkedLocation
-    from sqlanon.linked.verification import LinkedVerification
     from sqlanon.policy.linked import LinkedPolicy
 
 
@@ -60,7 +60,7 @@ def run_anonymize(
 
 
 def _print_result(result: LinkedResult, release: LinkedRelease | None) -> None:
-    from sqlanon.linked.sentences import describe_known
+    from sqlanon.linked.release.sentences import describe_known
 
     figures, released_persons = result.to_dict(), result.persons - result.suppressed_persons
     share = f" ({format_percent(result.suppressed_persons, result.persons)})" if result.suppressed_persons else ""
@@ -104,8 +104,8 @@ def run_attack(location: LinkedLocation, policy: Path | None, *, with_sql: bool,
     """Attack a release of several tables, and print what the attacker finds."""
     from sqlanon.cli.options import load_any_policy
     from sqlanon.cli.progress import show_progress
-    from sqlanon.linked.attack import attack_linked
-    from sqlanon.linked.sentences import describe_known
+    from sqlanon.linked.attacks.attack import attack_linked
+    from sqlanon.linked.release.sentences import describe_known
     from sqlanon.policy.linked import LinkedPolicy
 
     loaded = None if policy is None else load_any_policy(policy)
@@ -127,7 +127,7 @@ def run_attack(location: LinkedLocation, policy: Path | None, *, with_sql: bool,
 
 
 def _print_attack(attack: LinkedAttack) -> None:
-    from sqlanon.linked.sentences import describe_known
+    from sqlanon.linked.release.sentences import describe_known
 
     owner = "release" if attack.before is None else "source"
     sample = f"a sample of {attack.after[0].persons:,} of " if attack.is_sample else ""
@@ -150,7 +150,7 @@ def _print_attack(attack: LinkedAttack) -> None:
 
 def print_linked_risk(risk: LinkedRisk, as_json: bool) -> None:
     """Print the risk of several tables."""
-    from sqlanon.linked.sentences import describe_known
+    from sqlanon.linked.release.sentences import describe_known
 
     if as_json:
         print_json(risk.to_dict())

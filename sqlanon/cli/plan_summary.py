@@ -54,7 +54,7 @@ def format_linked_plan(policy: LinkedPolicy, plan: Plan) -> str:
 
 
 def _describe_linked_policy(policy: LinkedPolicy, plan: Plan) -> Iterator[tuple[str, str]]:
-    from sqlanon.linked.sentences import describe_known
+    from sqlanon.linked.release.sentences import describe_known
     from sqlanon.policy.strategies import STRATEGIES
 
     release, privacy, search = policy.release, policy.privacy, policy.search

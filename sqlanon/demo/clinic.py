@@ -13,8 +13,8 @@ import duckdb
 import sqlanon
 from sqlanon.demo.attack import SHARED, label
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.linked.attack import attack_linked
-from sqlanon.linked.matching import Matches, MatchingRun, VisibleTable
+from sqlanon.linked.attacks.attack import attack_linked
+from sqlanon.linked.attacks.matching import Matches, MatchingRun, VisibleTable
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.support.expressions import as_column, table, template
 from sqlanon.support.resources import read_sql_file

@@ -10,14 +10,14 @@ from typing import Any
 
 from sqlanon.engines.deadline import interrupt_after
 from sqlanon.errors import InfeasibleError
-from sqlanon.linked.manifest import RequirementClaim
-from sqlanon.linked.matching import MatchingRun, source_tables
+from sqlanon.linked.attacks.matching import MatchingRun, source_tables
 from sqlanon.linked.mondrian import LinkedClasses, divide_persons, full_domain_budget
+from sqlanon.linked.publish import LinkedRelease, publish_linked, refuse_unusable_target
 from sqlanon.linked.recode import LinkedClassRecoding, LinkedRecoding
 from sqlanon.linked.records import LinkedRecords, encode_tables
-from sqlanon.linked.release import LinkedRelease, publish_linked, refuse_unusable_target
+from sqlanon.linked.release.manifest import RequirementClaim
+from sqlanon.linked.release.sentences import describe_known
 from sqlanon.linked.search import LinkedFigures, LinkedTask
-from sqlanon.linked.sentences import describe_known
 from sqlanon.linked.tables import LinkedTable
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.linked_sections import Known

@@ -43,8 +43,8 @@ from sqlanon.ledger.records import (
     warn_of_other_catalogs,
 )
 from sqlanon.ledger.source_match import recognize, sample_source
-from sqlanon.linked.manifest import LinkedManifest
 from sqlanon.linked.records import LinkedRecords
+from sqlanon.linked.release.manifest import LinkedManifest
 from sqlanon.linked.tables import LinkedTable
 from sqlanon.linked.targets.base import find_location
 from sqlanon.places.addresses import format_location

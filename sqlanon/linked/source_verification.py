@@ -18,11 +18,13 @@ from typing import Any
 
 from sqlanon.errors import InfeasibleError, ReleaseError
 from sqlanon.linked.anonymize import anonymize_linked
-from sqlanon.linked.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.recode import LinkedRecoding, surrogate_table
 from sqlanon.linked.records import LinkedRecords, encode_tables
-from sqlanon.linked.released_numbers import released_table
-from sqlanon.linked.row_texts import describe_whole_rows
+from sqlanon.linked.release.manifest import LinkedManifest, TableClaims
+from sqlanon.linked.release.released_numbers import released_table
+from sqlanon.linked.release.row_texts import describe_whole_rows
+from sqlanon.linked.release.verification import LinkedVerification
+from sqlanon.linked.release.views import text_tables
 from sqlanon.linked.search import LinkedTask
 from sqlanon.linked.tables import LinkedTable
 from sqlanon.linked.targets.base import (
@@ -32,8 +34,6 @@ from sqlanon.linked.targets.base import (
     translate_read_errors,
     verify_open,
 )
-from sqlanon.linked.verification import LinkedVerification
-from sqlanon.linked.views import text_tables
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.linked_sections import LinkedRelease
 from sqlanon.policy.strategies import STRATEGIES

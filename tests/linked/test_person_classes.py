@@ -19,7 +19,7 @@ from oracles.oracle_linked import LinkedDatabase, best, combinations_of
 from properties.linked_cases import LinkedCase, make_linked_case
 from sqlanon.errors import InfeasibleError, PolicyError
 from sqlanon.linked.anonymize import LinkedLocalResult, LinkedResult
-from sqlanon.linked.release import LinkedRelease
+from sqlanon.linked.publish import LinkedRelease
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
 from support.lanes import draw_tables

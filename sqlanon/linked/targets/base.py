@@ -15,10 +15,10 @@ import duckdb
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, DiskError, ReleaseError
-from sqlanon.linked.manifest import LinkedManifest
 from sqlanon.linked.records import LinkedRecords
-from sqlanon.linked.verification import LinkedVerification, check_rows
-from sqlanon.linked.views import KNOWN_ROWS, WHOLE_ROWS
+from sqlanon.linked.release.manifest import LinkedManifest
+from sqlanon.linked.release.verification import LinkedVerification, check_rows
+from sqlanon.linked.release.views import KNOWN_ROWS, WHOLE_ROWS
 from sqlanon.places.addresses import database_path_flaw, format_location
 from sqlanon.policy.checks import is_same_file
 from sqlanon.publish.targets.file.target import identify_file

@@ -17,9 +17,10 @@ from typing import ClassVar
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
-from sqlanon.linked.manifest import LinkedManifest
 from sqlanon.linked.records import LinkedRecords
-from sqlanon.linked.released_numbers import released_table
+from sqlanon.linked.release.manifest import LinkedManifest
+from sqlanon.linked.release.released_numbers import released_table
+from sqlanon.linked.release.verification import LinkedVerification
 from sqlanon.linked.targets.base import (
     PATH_ADVICE,
     OpenTables,
@@ -31,7 +32,6 @@ from sqlanon.linked.targets.base import (
     translate_read_errors,
     verify_tables,
 )
-from sqlanon.linked.verification import LinkedVerification
 from sqlanon.publish.targets.file.target import STAGED_FILE, refuse_types, write_parquet
 from sqlanon.release.contents import ATTACHED
 from sqlanon.release.manifest import types_in

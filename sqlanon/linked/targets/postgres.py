@@ -23,11 +23,11 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.travel import decode_columns, encode_columns
 from sqlanon.errors import BrokenReleaseError, ReleaseError
-from sqlanon.linked.manifest import LINKED_FORMAT, LinkedManifest, TableClaims
 from sqlanon.linked.records import LinkedRecords
-from sqlanon.linked.released_numbers import released_table
+from sqlanon.linked.release.manifest import LINKED_FORMAT, LinkedManifest, TableClaims
+from sqlanon.linked.release.released_numbers import released_table
+from sqlanon.linked.release.verification import LinkedVerification
 from sqlanon.linked.targets.base import OpenTables, open_engine, translate_manifest_errors, verify_open
-from sqlanon.linked.verification import LinkedVerification
 from sqlanon.places.addresses import (
     MANIFEST,
     format_location,

@@ -12,7 +12,7 @@ import pytest
 
 from sqlanon.errors import ReleaseError
 from sqlanon.linked.anonymize import LinkedResult
-from sqlanon.linked.manifest import LinkedManifest
+from sqlanon.linked.release.manifest import LinkedManifest
 from sqlanon.linked.targets.base import find_location, verify_tables
 from sqlanon.linked.targets.folder import FolderLocation, StagedFolder
 from sqlanon.policy.linked_sections import LinkedRelease

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from sqlanon.linked.manifest import LinkedManifest, TableClaims
-from sqlanon.linked.views import KNOWN_ROWS, WHOLE_ROWS
+from sqlanon.linked.release.manifest import LinkedManifest, TableClaims
+from sqlanon.linked.release.views import KNOWN_ROWS, WHOLE_ROWS
 from sqlanon.release.manifest import ReleasedColumn
 from sqlanon.release.metadata import column_comment, comment
 from sqlanon.release.sentences import join_names, level_in_words

@@ -13,8 +13,7 @@ from sqlanon.attacks.findings import Attack, Attacks, Finding
 from sqlanon.engines.base import Engine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, PolicyError, Problem
-from sqlanon.linked.manifest import LinkedManifest
-from sqlanon.linked.matching import (
+from sqlanon.linked.attacks.matching import (
     COMBINATIONS,
     MOST_ATTACKED,
     Matches,
@@ -24,10 +23,11 @@ from sqlanon.linked.matching import (
     source_tables,
 )
 from sqlanon.linked.records import encode_bound_tables
-from sqlanon.linked.released_numbers import released_table
+from sqlanon.linked.release.manifest import LinkedManifest
+from sqlanon.linked.release.released_numbers import released_table
+from sqlanon.linked.release.views import KNOWN_ROWS, WHOLE_ROWS, known_rows_query, whole_rows_query
 from sqlanon.linked.tables import bind_tables
 from sqlanon.linked.targets.base import LinkedLocation
-from sqlanon.linked.views import KNOWN_ROWS, WHOLE_ROWS, known_rows_query, whole_rows_query
 from sqlanon.places.addresses import format_location
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.linked_sections import Known

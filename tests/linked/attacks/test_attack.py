@@ -14,8 +14,8 @@ from oracles.oracle_linked import Known, LinkedDatabase, State, View, evaluate, 
 from properties.linked_cases import LinkedCase, make_linked_case
 from sqlanon.database import connect
 from sqlanon.errors import InfeasibleError, PolicyError, ReleaseError
-from sqlanon.linked.attack import LinkedAttack, attack_linked
-from sqlanon.linked.matching import Matches
+from sqlanon.linked.attacks.attack import LinkedAttack, attack_linked
+from sqlanon.linked.attacks.matching import Matches
 from sqlanon.linked.targets.file import FileLocation
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli

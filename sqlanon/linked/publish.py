@@ -17,11 +17,11 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import AuditError, ReleaseError
 from sqlanon.linked.ledger import LinkedLedger
-from sqlanon.linked.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.recode import LinkedRecoding
 from sqlanon.linked.records import LinkedRecords
+from sqlanon.linked.release.manifest import LinkedManifest, TableClaims
+from sqlanon.linked.release.verification import LinkedVerification, count_rows, digest_persons, smallest_group
 from sqlanon.linked.targets.base import LinkedLocation, open_engine, target_for, verify_tables
-from sqlanon.linked.verification import LinkedVerification, count_rows, digest_persons, smallest_group
 from sqlanon.places.addresses import format_location
 from sqlanon.policy.sections import STORAGE_VERSION
 from sqlanon.publish.targets.file.target import attach_new

@@ -11,12 +11,12 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.linked.group_requirements import number_values, violating_persons
-from sqlanon.linked.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.occurrences import combination_keys, combine_occurrences, number_occurrences
-from sqlanon.linked.released_numbers import number_rows, released_table, sensitive_values
-from sqlanon.linked.row_texts import describe_whole_rows
-from sqlanon.linked.sentences import describe_known
-from sqlanon.linked.views import text_tables
+from sqlanon.linked.release.manifest import LinkedManifest, TableClaims
+from sqlanon.linked.release.released_numbers import number_rows, released_table, sensitive_values
+from sqlanon.linked.release.row_texts import describe_whole_rows
+from sqlanon.linked.release.sentences import describe_known
+from sqlanon.linked.release.views import text_tables
 from sqlanon.places.addresses import format_location
 from sqlanon.release.contents import ATTACHED
 from sqlanon.release.manifest import DIGEST

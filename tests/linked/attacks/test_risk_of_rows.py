@@ -13,7 +13,7 @@ import pytest
 from oracles.oracle_linked import Known, LinkedDatabase, View, fewest_matches
 from properties.linked_cases import make_linked_case
 from sqlanon.database import connect
-from sqlanon.linked.matching import Matches
+from sqlanon.linked.attacks.matching import Matches
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
 from support.lanes import some

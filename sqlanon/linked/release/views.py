@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from sqlanon.linked.manifest import LinkedManifest, TableClaims
-from sqlanon.linked.row_texts import TextTable, describe_known_rows, describe_whole_rows, quote_values
+from sqlanon.linked.release.manifest import LinkedManifest, TableClaims
+from sqlanon.linked.release.row_texts import TextTable, describe_known_rows, describe_whole_rows, quote_values
 from sqlanon.release.metadata import stable_view
 from sqlanon.support.expressions import cast, col, create_view, table, template, union_all
 

@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.linked.labels import join_labels, label_at_level
-from sqlanon.linked.row_texts import TextTable, describe_known_rows, describe_whole_rows, quote_values
+from sqlanon.linked.release.row_texts import TextTable, describe_known_rows, describe_whole_rows, quote_values
 from sqlanon.linked.tables import LinkedTable
 from sqlanon.policy.linked_sections import Known
 from sqlanon.support.coding import Levels

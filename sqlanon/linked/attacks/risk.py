@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlanon.linked.matching import Matches, MatchingRun, source_tables
+from sqlanon.linked.attacks.matching import Matches, MatchingRun, source_tables
 from sqlanon.linked.tables import bind_tables
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.linked_sections import Known

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.linked.manifest import LinkedManifest, TableClaims
-from sqlanon.linked.views import first_column
+from sqlanon.linked.release.manifest import LinkedManifest, TableClaims
+from sqlanon.linked.release.views import first_column
 from sqlanon.release.contents import ATTACHED
 from sqlanon.support.expressions import (
     as_column,
