@@ -84,8 +84,8 @@ def first_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def released(first_release: Path) -> Path:
-    """The folder of the first release as it was then: its record names its place."""
+def released_folder(first_release: Path) -> Path:
+    """The folder of the first release, restored for each test: its record names its path."""
     folder = first_release.parent / "hospital"
     shutil.rmtree(folder)
     return shutil.copytree(first_release, folder)
@@ -97,7 +97,7 @@ def anonymize(folder: Path, policy: str = "policy.toml", *options: str | Path) -
 
 
 def records(folder: Path) -> list[tuple[Any, ...]]:
-    """The records of the ledger: place, table, whether it is linked, replaced, intended."""
+    """The records of the ledger: path, table, whether it is linked, replaced, intended."""
     with duckdb.connect(str(folder / "private.duckdb"), read_only=True) as connection:
         return connection.execute("""
             SELECT parse_filename(path), table_name, linked, replaced_at IS NOT NULL, intended_at IS NOT NULL
@@ -106,42 +106,43 @@ def records(folder: Path) -> list[tuple[Any, ...]]:
         """).fetchall()
 
 
-def test_each_table_is_recorded_and_replaced_at_its_place(released: Path) -> None:
+def test_each_table_is_recorded_and_replaced_at_its_path(released_folder: Path) -> None:
     tables = ["patients", "visits"]
-    assert records(released) == [("release.duckdb", name, True, False, False) for name in tables]
-    assert anonymize(released).status == 0
-    assert sorted(records(released)) == sorted(
+    assert records(released_folder) == [("release.duckdb", name, True, False, False) for name in tables]
+    assert anonymize(released_folder).status == 0
+    assert sorted(records(released_folder)) == sorted(
         ("release.duckdb", name, True, replaced, False) for name in tables for replaced in (True, False)
     )
 
 
-def test_another_place_is_refused_with_the_reason(released: Path) -> None:
-    ended = anonymize(released, "policy.toml", "--output", released / "more", "--set", "privacy.k=5")
+def test_a_second_release_with_other_rows_is_refused_with_the_reason(released_folder: Path) -> None:
+    ended = anonymize(released_folder, "policy.toml", "--output", released_folder / "more", "--set", "privacy.k=5")
     assert ended.status == 1
     assert "release.duckdb, of " in ended.err
     assert "a release of several tables, about the persons or rows of 'patients'" in ended.err
     assert "publish over it" in ended.err
-    assert not (released / "more").exists()
-    assert len(records(released)) == 2
+    assert not (released_folder / "more").exists()
+    assert len(records(released_folder)) == 2
 
 
-def test_the_same_persons_with_the_same_rows_may_be_at_two_places(released: Path) -> None:
-    assert anonymize(released, "policy.toml", "--output", released / "more").status == 0
-    assert len(records(released)) == 4
+def test_the_same_persons_with_the_same_rows_may_be_at_two_locations(released_folder: Path) -> None:
+    assert anonymize(released_folder, "policy.toml", "--output", released_folder / "more").status == 0
+    assert len(records(released_folder)) == 4
 
 
-def test_another_catalog_with_releases_of_the_tables_is_warned_of(released: Path) -> None:
-    other = ("--set", 'catalog.database="other.duckdb"', "--output", released / "other")
-    ended = anonymize(released, "policy.toml", *other)
+def test_another_catalog_with_releases_of_the_tables_is_warned_of(released_folder: Path) -> None:
+    other = ("--set", 'catalog.database="other.duckdb"', "--output", released_folder / "other")
+    ended = anonymize(released_folder, "policy.toml", *other)
     assert ended.status == 0
-    assert f"releases of this source that are recorded in {released / 'private.duckdb'} were not compared" in ended.err
+    catalog = released_folder / "private.duckdb"
+    assert f"releases of this source that are recorded in {catalog} were not compared" in ended.err
 
 
-def test_a_release_of_one_of_the_tables_is_refused_beside_linked_ones(released: Path) -> None:
-    ended = anonymize(released, "visits.toml")
+def test_a_release_of_one_of_the_tables_is_refused_beside_linked_ones(released_folder: Path) -> None:
+    ended = anonymize(released_folder, "visits.toml")
     assert ended.status == 1
     assert "is a release of several tables about the same persons" in ended.err
-    assert not (released / "visits_alone.duckdb").exists()
+    assert not (released_folder / "visits_alone.duckdb").exists()
 
 
 def test_linked_tables_are_refused_beside_a_release_of_one_table(hospital: Path) -> None:
