@@ -1,4 +1,4 @@
-"""What an attacker knows of a person, in numbers: occurrences of known rows, and combinations of them.
+"""Occurrences of known rows and their combinations, which an attacker knows of a person, as numbers.
 
 Equal known rows of a person are numbered up to m. An *occurrence* is a number for a class, a known row and this number,
 its copy: a person with the second copy of a row has it twice. A combination is occurrences of different known rows,

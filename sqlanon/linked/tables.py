@@ -80,7 +80,7 @@ class LinkedTable:
 
     @property
     def released_key(self) -> list[str]:
-        """The columns of the key that get a new number for each row: those that are no reference, if there are any."""
+        """The columns of the key that get a new number for each row: the columns without references, or else all."""
         references = {self.columns.by_attribute[name] for name in self.section.references}
         return [column for column in self.key if column not in references] or self.key
 
@@ -148,8 +148,8 @@ class LinkedTable:
             below = "parent"
             for i, ancestor in enumerate(self.ancestors):
                 alias = f"ancestor_{i}"
-                named = enumerate(self.columns_naming(ancestor))
-                same_rows = [col(column, "child").eq(col(f"key_{j}", alias)) for j, column in named]
+                columns = enumerate(self.columns_naming(ancestor))
+                same_rows = [col(column, "child").eq(col(f"key_{j}", alias)) for j, column in columns]
                 on = all_of([col("row", alias).eq(col("parent", below)), *same_rows])
                 linked_rows = linked_rows.join(ancestor.numbers.as_(alias), on=on, copy=False)
                 below = alias
@@ -245,15 +245,16 @@ def _find_other_key_types(table: LinkedTable) -> Iterator[str]:
     """Find references of another type than the key: ``'1'`` and ``'01'`` are two keys, and one number."""
     if table.parent is None:
         return
-    named_tables = (table.parent, *table.ancestors)
     pairs = [
-        (named, *pair) for named in named_tables for pair in zip(table.columns_naming(named), named.key, strict=False)
+        (owner, *pair)
+        for owner in (table.parent, *table.ancestors)
+        for pair in zip(table.columns_naming(owner), owner.key, strict=False)
     ]
-    for named_table, reference, key in pairs:
-        type_, key_type = table.run.source.columns[reference], named_table.run.source.columns[key]
+    for owner, reference, key in pairs:
+        type_, key_type = table.run.source.columns[reference], owner.run.source.columns[key]
         if type_ != key_type and not {type_, key_type} <= _WHOLE_NUMBERS:
             yield (
-                f"the reference {reference!r} is {type_}, and the key {key!r} of {named_table.name!r} is {key_type}, "
+                f"the reference {reference!r} is {type_}, and the key {key!r} of {owner.name!r} is {key_type}, "
                 "so one may name several rows: convert it, with query = ... or [table.csv] types"
             )
 
@@ -282,10 +283,10 @@ def _number_rows(table: LinkedTable) -> Iterator[str]:
     table.orphans = table.rows - int(runner.engine.rows(row_count(rows=subquery(_linked_rows(table))))[0][0])
     if table.orphans and table.section.orphans == "error":
         positions = sorted({*table.ancestor_references.values()})
-        named = " and ".join(repr(table.ancestors[position].name) for position in positions)
-        other = f", or other rows of {named} than that row belongs to" if named else ""
+        ancestors = " and ".join(repr(table.ancestors[position].name) for position in positions)
+        contradiction = f", or other rows of {ancestors} than that row belongs to" if ancestors else ""
         yield (
-            f"{table.orphans:,} rows name no row of {table.parent.name!r}{other}, so they belong to no person: "
+            f"{table.orphans:,} rows name no row of {table.parent.name!r}{contradiction}, so they belong to no person: "
             'complete the tables, or set orphans = "suppress" for this table to leave them out'
         )
 

@@ -158,8 +158,8 @@ def test_every_generalization_keeps_what_the_oracle_keeps(
             assert verdicts[levels].is_feasible == is_feasible
             assert (figures.least_suppressed or 0) <= len(database.everything.persons - alone.persons)
             if is_feasible:
-                kept = select([col("person")], result.task.peeling.snapshot.kept_persons.copy())
-                persons = {person for (person,) in result.task.peeling.snapshot.runner.engine.rows(kept)}
+                query = select([col("person")], result.task.peeling.snapshot.kept_persons.copy())
+                persons = {person for (person,) in result.task.peeling.snapshot.runner.engine.rows(query)}
                 assert persons == state.persons
                 assert result.task.lattice.measure.score(levels, figures) == pytest.approx(scores[levels], abs=1e-9)
     if result is None:

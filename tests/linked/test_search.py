@@ -36,8 +36,8 @@ def released_state(task: LinkedTask, database: LinkedDatabase) -> tuple[State, f
     if snapshot.suppresses_rows:
         query = select([col("position"), col("row")], snapshot.suppressed_rows.copy())
         suppressed = frozenset((t, number) for t, number in rows(query) if database.person_of[t, number] in persons)
-    kept = frozenset(at for at, person in database.person_of.items() if person in persons and at not in suppressed)
-    return State(persons, kept), suppressed
+    kept_rows = frozenset(at for at, person in database.person_of.items() if person in persons and at not in suppressed)
+    return State(persons, kept_rows), suppressed
 
 
 @pytest.mark.parametrize("case", some(small_cases(MOST_GENERALIZATIONS, draw_tables(8, 60)), every=2))

@@ -64,15 +64,15 @@ def test_releases_verify_against_their_source_in_files_and_folders(hospital: Pat
 )
 def test_a_changed_source_does_not_give_the_release(hospital_copy: Path, change: str, failure: str) -> None:
     change_source(hospital_copy, change)
-    found = failures(hospital_copy)
-    assert any(message.startswith(failure) for message in found), found
+    failed_checks = failures(hospital_copy)
+    assert any(message.startswith(failure) for message in failed_checks), failed_checks
 
 
 def test_a_release_of_another_policy_does_not_verify(hospital_copy: Path) -> None:
     text = POLICY.replace("known = 2", "known = 1")
     (hospital_copy / "other.toml").write_text(text, encoding="utf-8")
-    found = failures(hospital_copy, policy="other.toml")
-    assert [failure.partition(":")[0] for failure in found] == ["policy", "manifest"]
+    failed_checks = failures(hospital_copy, policy="other.toml")
+    assert [failure.partition(":")[0] for failure in failed_checks] == ["policy", "manifest"]
 
 
 def test_keys_in_the_order_of_the_source_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

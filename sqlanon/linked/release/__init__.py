@@ -1,1 +1,1 @@
-"""What a release of linked tables consists of: its manifest, its views, its comments, and how it is verified."""
+"""The contents of a release of linked tables: manifest, views and comments, and their verification."""

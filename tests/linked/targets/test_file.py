@@ -119,9 +119,9 @@ def test_a_release_file_verifies_alone(hospital: Path) -> None:
 
 
 def test_a_file_that_is_no_release_is_not_replaced(again: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
-    other = tmp_path / "other.duckdb"
-    duckdb.connect(str(other)).close()
-    ended = cli("anonymize", again[0] / "policy.toml", "--output", other)
+    database = tmp_path / "other.duckdb"
+    duckdb.connect(str(database)).close()
+    ended = cli("anonymize", again[0] / "policy.toml", "--output", database)
     assert (ended.status, "is not a release of linked tables" in ended.err) == (2, True)
     with pytest.raises(ReleaseError):
-        verify_tables(FileLocation(other))
+        verify_tables(FileLocation(database))
