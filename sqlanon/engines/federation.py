@@ -397,7 +397,8 @@ class FederatedEngine(DuckDBEngine):
         del self.remote.tables[name]
         self.remote.confined.pop(name, None)
         if (materialized := self.remote.materialized.pop(name, None)) is not None:
-            self.remote.server.forget(materialized)
+            with suppress(SourceError):  # a failed transaction drops it, and its own error is reported
+                self.remote.server.forget(materialized)
 
 
 @dataclass(frozen=True)

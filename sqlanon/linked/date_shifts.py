@@ -55,7 +55,8 @@ def _move_dates(table: LinkedTable, shifts: exp.Table) -> None:
     try:
         moved = StatementRunner(table.run.engine).create_table(table.run.work("moved_rows"), query)
     except Exception as error:  # each engine has errors of its own, which quote the date
-        if type(error).__name__ not in ("ConversionException", "OutOfRangeException"):
+        is_out_of_range = type(error).__name__ in ("ConversionException", "OutOfRangeException")
+        if not (is_out_of_range or "SQLSTATE 22008" in str(error)):
             raise
         message = "a date is too far in the past or future to be moved: correct it, or remove shift"
         raise SourceError(f"table {table.name!r}: {message}") from None

@@ -240,8 +240,12 @@ def test_a_release_shows_the_source_as_it_was_when_the_search_began(schemas: Ser
 
 def test_dates_are_moved_on_the_server(schemas: Server, tmp_path: Path) -> None:
     shifted = POLICY.replace('["month", "year"] }', '["month", "year"], shift = 30 }')
-    ended = cli("anonymize", load_hospital(schemas, tmp_path, fix_levels(shifted)))
+    policy = load_hospital(schemas, tmp_path, fix_levels(shifted))
+    ended = cli("anonymize", policy)
     assert ended.status == 0, ended.err
+    schemas.run("UPDATE clinic.visits SET admitted = '5874897-12-31' WHERE visit_id = 5001")
+    ended = cli("anonymize", policy)
+    assert (ended.status, "a date is too far in the past or future" in ended.err) == (2, True), ended.err
 
 
 @pytest.mark.parametrize(
