@@ -171,6 +171,7 @@ class Snapshot:
         self.copy_numbers = count_copy_numbers(known)
         self._tables: list[exp.Table] = []
         self._stored_levels: Levels | None = None
+        self._stores_suppressed_rows = False
         self._stored_persons, self._stored_rows = (
             self.work("stored_suppressed_persons"),
             self.work("stored_suppressed_rows"),
@@ -258,13 +259,13 @@ class Snapshot:
         ):
             self.runner.engine.execute(drop_table(target.copy(), exists=True))
             self.runner.create_table(target, query)
-        self._stored_levels = self.levels
+        self._stored_levels, self._stores_suppressed_rows = self.levels, self.suppresses_rows
 
     def load_kept_rows(self, levels: Levels) -> bool:
         """Begin with what is stored as staying at a generalization; False if another one is stored, or none."""
         if levels != self._stored_levels:
             return False
-        self.start(levels, self.suppresses_rows)
+        self.start(levels, self._stores_suppressed_rows)  # a later check may have suppressed persons only
         self.remove(self._stored_persons)
         self.create(self.suppressed_rows, select_star(self._stored_rows))
         return True
