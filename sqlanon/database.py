@@ -155,6 +155,7 @@ class Database:
         keep_work:
             A new DuckDB file that keeps the intermediate tables, for queries while debugging: hierarchies, frequency
             sets, the lattice, the suppressed classes. CONTRIBUTING.md lists them. The file is private.
+            For policies of one table.
 
         Raises
         ------
@@ -162,6 +163,8 @@ class Database:
             The file of ``keep_work`` exists.
         """
         if isinstance(policy, LinkedPolicy):
+            if keep_work is not None:
+                raise PolicyError([Problem("keep_work", "is for policies of one table: leave it out")], "the arguments")
             return self._anonymize_linked(policy, progress or ignore_progress)
         _require_policy(policy)
         result = Result(pipeline.anonymize(self._workspace, policy, progress or ignore_progress, keep_work))

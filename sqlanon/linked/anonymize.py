@@ -20,7 +20,6 @@ from sqlanon.linked.release.sentences import describe_known
 from sqlanon.linked.search import LinkedFigures, LinkedTask
 from sqlanon.linked.tables import LinkedTable
 from sqlanon.policy.linked import LinkedPolicy
-from sqlanon.policy.linked_sections import Known
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.sources.workspace import Workspace
 from sqlanon.strategies.lattice.limits import GRACE, LimitReachedError
@@ -56,7 +55,7 @@ class LinkedResult:
         return self.task.records
 
     @property
-    def figures(self) -> LinkedFigures:
+    def _figures(self) -> LinkedFigures:
         """The figures of the generalization."""
         figures = self.task.lattice.figures[self.levels]
         assert isinstance(figures, LinkedFigures)
@@ -75,7 +74,7 @@ class LinkedResult:
     @property
     def suppressed_persons(self) -> int:
         """Persons who are left out with all their rows."""
-        return self.figures.suppressed_rows
+        return self._figures.suppressed_rows
 
     def publish(self, target: str | os.PathLike[str] | None = None) -> LinkedRelease:
         """Write the tables to a new location, verify them as a reader would, and show them at once.
@@ -132,7 +131,7 @@ class LinkedResult:
 
     def _suppressed_rows(self, position: int) -> int:
         """The rows of a table that are not released."""
-        return self.figures.suppressed_by_table[position] + self.records.tables[position].orphans
+        return self._figures.suppressed_by_table[position] + self.records.tables[position].orphans
 
     def _losses(self) -> Sequence[float]:
         return self.task.losses(self.levels)
@@ -158,7 +157,7 @@ class LinkedResult:
 class LinkedLocalResult(LinkedResult):
     """Classes of persons with levels of their own that meet the policy. Nothing is published yet.
 
-    ``levels`` are the highest ones.
+    ``levels`` is the top of the lattice, not what is released: read ``generalization``.
     """
 
     classes: LinkedClasses
@@ -271,9 +270,8 @@ def _describe_most_revealing_table(records: LinkedRecords) -> str:
         return ""
     run, privacy = MatchingRun(records.runner.engine, records.tables[0].run.work), records.policy.privacy
     labels = run.describe("labelled", source_tables(records.tables, records.lattice.top))
-    known: Known = privacy.known  # type: ignore[assignment]  # validated by the policy
     matches = {
-        table.name: run.count_matches(labels, labels, [known], privacy.k, position)[0]
+        table.name: run.count_matches(labels, labels, [privacy.known], privacy.k, position)[0]
         for position, table in enumerate(records.tables)
         if not table.is_person_table
     }

@@ -49,7 +49,7 @@ from sqlanon.support.expressions import all_of, as_column, col, fragment, number
 _FULL_DOMAIN_CHECKS = 200
 """The most checks of the search for the first start."""
 
-_RETURNS = 3
+_MAX_RETURNS = 3
 """The most new classes that stay behind with persons who could not stay there alone."""
 
 _STEPS = template(
@@ -305,7 +305,7 @@ class Mondrian:
                     for step_level in (level, next_level)
                 ]
                 gain = losses[0] - losses[1]
-                bits = (self._entropy(i, next_level) - self._entropy(i, level)) * self._count_known_rows(
+                bits = (self._entropy(i, next_level) - self._entropy(i, level)) * self._mean_known_rows(
                     records.owners[i]
                 )
                 ranked.append((round(-gain / max(bits, 1e-9), 9), i, level, next_level, gain))
@@ -321,8 +321,8 @@ class Mondrian:
         query = _ENTROPY(coded=attribute.table, code=col(f"code_{level}"))
         return float(self.records.runner.engine.rows(query)[0][0] or 0)
 
-    def _count_known_rows(self, position: int) -> float:
-        """The number of rows of a table that an attacker knows of a person, on average at most."""
+    def _mean_known_rows(self, position: int) -> float:
+        """The mean number of rows of a person in a table, at most the number that an attacker knows."""
         mean_rows = self.records.tables[position].rows / self.records.persons
         return (
             mean_rows
@@ -351,7 +351,7 @@ class Mondrian:
             class_snapshot.peel(followers, trial_levels)
         stayers = self._keep_stayers("stayers", trials, followers, former, exp.true())
         step_counts = create("step_counts", _STEP_COUNTS(trials=trials, followers=followers, stayers=stayers))
-        for _ in range(_RETURNS):
+        for _ in range(_MAX_RETURNS):
             returning = create(
                 "returning", _RETURNING_CLASSES(followers=followers, trials=trials, step_counts=step_counts)
             )
@@ -468,11 +468,9 @@ def divide_persons(task: LinkedTask) -> LinkedClasses | None:
     best: LinkedClasses | None = None
     for start_index, start in enumerate(starts):
         peeling_result = task.peeling.suppress_rows_and_persons(start, task.allowed_persons, task.allowed_rows)
-        if (
-            peeling_result.is_complete
-            and task.allowed_persons >= peeling_result.suppressed_persons < task.records.persons
-        ):
-            mondrian = Mondrian(task, start, start_index, task.allowed_persons - peeling_result.suppressed_persons)
+        suppressed = peeling_result.suppressed_persons
+        if peeling_result.is_complete and suppressed <= task.allowed_persons and suppressed < task.records.persons:
+            mondrian = Mondrian(task, start, start_index, task.allowed_persons - suppressed)
             classes = mondrian.run()
             if best is None or classes.score < best.score * (1 - 1e-12):
                 best = classes

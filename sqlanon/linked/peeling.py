@@ -29,20 +29,23 @@ from sqlanon.support.expressions import select_star, subquery, template, union_a
 PART_ROWS: Mapping[Known, int] = {1: 4_000_000, 2: 4_000_000, 3: 500_000, "all": 4_000_000}
 """The child rows that are peeled at once, by the rows that an attacker knows."""
 
-FEW_REMOVED = 100
-"""Before all rows of the attacker are counted, persons are not removed once fewer than one in so many is: they are
-removed together with those that are found then."""
+POSTPONED_SHARE = 100
+"""Before the last size of combinations, a step that would remove fewer than 1 / this number of the persons is
+postponed: they are removed with those found at the next size."""
 
-FEW_PARTS = 8
+FIRST_PART_DIVISOR = 8
 """The first part of the classes is smaller than the others by this factor."""
 
+# The remainder keeps the product within BIGINT; the factor spreads neighbouring classes over the parts.
 _PART = template("""
     SELECT person, class_id
     FROM :kept AS kept
     WHERE class_id % 1000003 * 7919 % :slots BETWEEN :first AND :end - 1
 """)
 
-_PERSONS_WITH_RARE_ROWS = template("""
+# The fewest persons, those with most rare rows first, without whom the rare rows of the others are at most the allowed
+# number.
+_COUNT_PERSONS_TO_SUPPRESS = template("""
     WITH rows AS (
         SELECT r.person, kept.class_id, r.known_row
         FROM :known_rows AS r
@@ -143,7 +146,7 @@ class Peeling:
         snapshot = self.snapshot
         snapshot.find_unsupported_persons(0, self._unsupported)
         small = self._remove(self._unsupported)
-        query = _PERSONS_WITH_RARE_ROWS(
+        query = _COUNT_PERSONS_TO_SUPPRESS(
             known_rows=snapshot.released_known_rows(), kept=snapshot.kept_persons, k=snapshot.k, allowed=allowed_rows
         )
         return small + int(snapshot.runner.engine.rows(query)[0][0])
@@ -199,11 +202,11 @@ class Peeling:
     def _parts(self) -> Iterator[exp.Expr | None]:
         """Parts of the kept persons by class, a small one first: it shows most of what fails. None: all of them."""
         rows = self.records.child_rows
-        slots = math.ceil(FEW_PARTS * rows / PART_ROWS[self.known])
-        if slots <= FEW_PARTS:
+        slots = math.ceil(FIRST_PART_DIVISOR * rows / PART_ROWS[self.known])
+        if slots <= FIRST_PART_DIVISOR:
             yield None
             return
-        later_parts = math.ceil((slots - 1) / FEW_PARTS)
+        later_parts = math.ceil((slots - 1) / FIRST_PART_DIVISOR)
         bounds = [0, *(1 + i * (slots - 1) // later_parts for i in range(later_parts + 1))]
         for first, end in itertools.pairwise(bounds):
             yield subquery(_PART(kept=self.snapshot.kept_persons, slots=slots, first=first, end=end))
@@ -216,11 +219,11 @@ class Peeling:
         assert self.known != "all"
         snapshot = self.snapshot
         snapshot.count_occurrences(part)
-        few = snapshot.counted_persons // FEW_REMOVED
+        few = snapshot.counted_persons // POSTPONED_SHARE
         for size in range(1, self.known + 1):
             if size == 1:
                 snapshot.find_unsupported_persons(size, self._unsupported)
-            else:  # the few of the size before are still there
+            else:  # the postponed persons of the size before are still there
                 snapshot.find_unsupported_persons(size, self._newly_unsupported)
                 persons = union_all(select_star(self._unsupported), select_star(self._newly_unsupported))
                 snapshot.create(self._also_unsupported, _DISTINCT_PERSONS(persons=subquery(persons)))

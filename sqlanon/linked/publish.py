@@ -77,6 +77,7 @@ def publish_linked(
     if records.policy.catalog is not None:
         ledger = LinkedLedger(records, records.policy.catalog.database, release_target.location.path)
         ledger.find_related_releases()
+    recoding.create_surrogates()
     with release_target.stage(records) as staged:
         table_fields = _write_rows(recoding, staged.file, staged.version)
         with _open_written(staged.file, limits) as engine:
@@ -127,7 +128,6 @@ def _digest_at_levels(recoding: LinkedRecoding, manifest: LinkedManifest, levels
 def _write_rows(recoding: LinkedRecoding, file: Path, version: int) -> list[dict[str, Any]]:
     """Write the rows of all tables to a fresh file; return the claims about them that the file does not show."""
     records, table_fields = recoding.records, list[dict[str, Any]]()
-    recoding.create_surrogates()
     engine = records.tables[0].run.engine
     attach_new(engine, file, STORAGE_VERSION)
     try:

@@ -134,7 +134,8 @@ _RESTORABLE_ROWS = template("""
     WHERE suppressed_parents.row IS NULL
 """)
 
-# Combinations with more copies of a row than an attacker knows are not counted.
+# Each restorable row is tried as a person of its own: in this query, person is its number. Combinations with more
+# copies of a row than an attacker knows are not counted.
 _UNRESTORABLE_ROWS = template("""
     WITH restored_occurrences AS (
         SELECT t.number AS person, o.occurrence

@@ -113,7 +113,7 @@ class LinkedTask:
     def peeling(self) -> Peeling:
         """Finds the persons who can stay."""
         privacy = self.records.policy.privacy
-        return Peeling(self.records, privacy.k, privacy.known)  # type: ignore[arg-type]
+        return Peeling(self.records, privacy.k, privacy.known)
 
     @property
     def allowed_persons(self) -> int:
@@ -205,9 +205,10 @@ class LinkedTask:
 def draw_verdict(figures: Figures, allowed_persons: int) -> Verdict:
     """The verdict on a generalization.
 
-    Persons who are suppressed with all their rows are suppressed at every lower generalization, too. Where rows are
-    suppressed by themselves, only ``least_suppressed`` are: which rows are best suppressed changes with the levels. So
-    they are where sensitive attributes have requirements, which a higher generalization may violate.
+    Persons who are suppressed with all their rows are suppressed at every lower generalization, too. This does
+    not hold if rows are suppressed by themselves, because the best choice of rows changes with the levels, or if
+    sensitive attributes have requirements, which a higher generalization may violate: then only ``least_suppressed``
+    persons are suppressed at every lower generalization.
     """
     assert isinstance(figures, LinkedFigures)
     is_feasible = figures.suppressed_rows <= allowed_persons and figures.classes > 0

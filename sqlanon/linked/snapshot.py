@@ -79,7 +79,7 @@ _COMBINATIONS_OF_REMOVED = template("""
     SELECT :keys, count(*) AS persons FROM (:combinations) AS c GROUP BY :keys
 """)
 
-_WITHOUT_REMOVED = fragment("""
+_SUBTRACT_REMOVED = fragment("""
     UPDATE :supports AS s
     SET persons = s.persons - removed.persons
     FROM :removed_combinations AS removed
@@ -88,9 +88,11 @@ _WITHOUT_REMOVED = fragment("""
 
 _SUPPRESSED_PERSONS = template("SELECT person FROM :persons AS persons ANTI JOIN :kept AS kept USING (person)")
 
-_CLASSES_OF = template("SELECT DISTINCT class_id FROM :kept AS kept SEMI JOIN :persons AS persons USING (person)")
+_CLASSES_OF_PERSONS = template(
+    "SELECT DISTINCT class_id FROM :kept AS kept SEMI JOIN :persons AS persons USING (person)"
+)
 
-_PERSONS_OF_CLASSES = template("""
+_COUNT_PERSONS_OF_CLASSES = template("""
     SELECT coalesce(sum(persons), 0) FROM :supports AS s SEMI JOIN :classes AS classes USING (class_id)
 """)
 
@@ -120,6 +122,8 @@ _SUPPORTERS = (
     """),
 )
 
+# Products of remainders cannot overflow. Their sum separates most multisets with equal sums; equal multisets always
+# agree, so no shared signature is lost.
 _PERSONS_WITH_RARE_SUMS = template("""
     WITH sums AS (
         SELECT
@@ -365,7 +369,7 @@ class Snapshot:
             removed_combinations = self.create(self._removed_combinations(size), of_removed)
             same = equal_values(keys, "s", "removed")
             self.runner.engine.execute(
-                _WITHOUT_REMOVED(supports=self.supports(size), removed_combinations=removed_combinations, same=same)
+                _SUBTRACT_REMOVED(supports=self.supports(size), removed_combinations=removed_combinations, same=same)
             )
         self.remove(removed)
         supporters = []
@@ -387,16 +391,17 @@ class Snapshot:
 
         When persons are removed, only combinations of their own classes lose support.
         """
+        assert self.known != "all"
         if self.counted_persons <= FEW_PERSONS:
             return
-        classes = self.create(self._affected_classes, _CLASSES_OF(kept=self.kept_persons, persons=persons))
-        affected_persons = _PERSONS_OF_CLASSES(supports=self.supports(0), classes=classes)
+        classes = self.create(self._affected_classes, _CLASSES_OF_PERSONS(kept=self.kept_persons, persons=persons))
+        affected_persons = _COUNT_PERSONS_OF_CLASSES(supports=self.supports(0), classes=classes)
         affected = int(self.runner.engine.rows(affected_persons)[0][0])
         if affected > self.counted_persons * NARROWED_SHARE:
             return
         self.counted_persons = affected
         class_id = class_of(col("occurrence", "r"), self.known, self.row_numbers)
-        for target in (self.occurrences, *(self.supports(size) for size in range(1, 4))):
+        for target in (self.occurrences, *(self.supports(size) for size in range(1, self.known + 1))):
             if target in self._tables:
                 rows = _ROWS_OF_CLASSES(rows=target, class_id=class_id, classes=classes)
                 self.create(target, select_star(self.create(self._narrowed_rows, rows)))

@@ -194,7 +194,7 @@ class LinkedPrivacy(Section):
         "the fewest persons who look alike to an attacker", example=5, default=...
     )
     known: Annotated[
-        int | str,
+        Known,
         PlainValidator(_read_known),
         WithJsonSchema({"anyOf": [{"enum": ["all"]}, {"type": "integer", "minimum": 1, "maximum": 3}]}),
     ] = policy_key("the number of child rows of a person that an attacker knows, or all", example=2, default=2)

@@ -17,7 +17,7 @@ from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.requirements.l_diversity import DistinctDiversity, EntropyDiversity
 from sqlanon.support.expressions import table
 from support.lanes import examples
-from support.linked_releases import make, trees
+from support.release_pairs import make, trees
 
 NAMES = ['my "col"', "n"]
 

@@ -29,7 +29,7 @@ from sqlanon.support.expressions import col, table
 from support.databases import change
 from support.lanes import examples
 from support.ledger_hospital import FINE_RACE, FINE_ZIP, hospital, make_hospital, policy, publish
-from support.linked_releases import built, link, make, releases
+from support.release_pairs import built, link, make, releases
 
 __all__ = ["hospital"]
 

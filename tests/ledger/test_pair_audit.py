@@ -19,7 +19,7 @@ from sqlanon.ledger.joint.overlaps import count_shared_rows
 from sqlanon.ledger.joint.pair_audit import PairAudit
 from sqlanon.ledger.joint.row_matching import ReleaseLink
 from sqlanon.support.expressions import table
-from support.linked_releases import built, link, make
+from support.release_pairs import built, link, make
 
 TREES = [
     Tree([("0", "a", "*"), ("1", "a", "*"), ("2", "b", "*"), (None, None, "*")]),

@@ -44,5 +44,5 @@ def hospital_copy(hospital: Path, tmp_path: Path) -> Path:
 def steps_of_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count parts of the classes, leave out classes that no longer change, and remove few persons late."""
     monkeypatch.setattr(peeling, "PART_ROWS", dict.fromkeys((1, 2, 3, "all"), 8))
-    monkeypatch.setattr(peeling, "FEW_REMOVED", 2)
+    monkeypatch.setattr(peeling, "POSTPONED_SHARE", 2)
     monkeypatch.setattr(snapshot, "FEW_PERSONS", 0)

@@ -19,7 +19,7 @@ from sqlanon.linked.attacks.matching import (
     Matches,
     MatchingRun,
     VisibleTable,
-    combination_keys,
+    match_keys,
     source_tables,
 )
 from sqlanon.linked.records import encode_bound_tables
@@ -241,7 +241,7 @@ def _singled_out_by_rows(known: int) -> exp.Query:
     no_rows: list[exp.Expr] = [as_column(cast(exp.null(), "VARCHAR"), f"row_{i}") for i in range(1, known + 1)]
     queries: list[exp.Query] = [persons_of_classes(columns=[col("class"), *no_rows], rows=rows)]
     for size in range(1, known + 1):
-        keys = combination_keys(size)
+        keys = match_keys(size)
         columns = [as_column(col("class_id"), "class"), *cols(f"row_{i}" for i in range(1, size + 1)), *no_rows[size:]]
         single = template("""
             SELECT :columns, min(person) AS person FROM (:combinations) AS c GROUP BY :keys HAVING count(*) = 1

@@ -134,7 +134,7 @@ COMBINATIONS = {1: _SINGLES, 2: _PAIRS, 3: _TRIPLES}
 for each known row."""
 
 
-def combination_keys(size: int) -> list[str]:
+def match_keys(size: int) -> list[str]:
     """The columns that identify a combination of a size."""
     return ["class_id", *(f"{part}_{i}" for i in range(1, size + 1) for part in ("row", "copy"))]
 
@@ -376,7 +376,7 @@ def _select_rows(rows: exp.Table, position: int | None) -> exp.Expr:
 
 
 def _match_combinations(size: int, occurrences: exp.Table, targets: exp.Table, matches: exp.Table) -> exp.Select:
-    keys = combination_keys(size)
+    keys = match_keys(size)
     return template(_MATCHES_OF_COMBINATIONS)(
         matches=matches,
         occurrences=occurrences,

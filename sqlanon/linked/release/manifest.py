@@ -55,7 +55,7 @@ class TableClaims:
 
     @classmethod
     def from_dict(cls, claims: Mapping[str, Any]) -> TableClaims:
-        """The claims as JSON values."""
+        """Read the claims from JSON values."""
         fields = {**claims, "key": tuple(claims["key"]), "references": tuple(claims["references"])}
         fields["columns"] = tuple(ReleasedColumn(**column) for column in claims["columns"])
         return cls(**fields)
@@ -134,10 +134,6 @@ class LinkedManifest:
         while above is not None and (above := self.parent_of(above)) is not None:
             ancestors.append(above)
         return ancestors
-
-    def children_of(self, table: TableClaims) -> tuple[TableClaims, ...]:
-        """The claims about the tables whose rows belong to rows of a table."""
-        return tuple(claims for claims in self.tables if claims.parent == table.name)
 
     def rows_table(self, table: TableClaims) -> str:
         """The table with the rows of a released table; the table's name is a view of it."""

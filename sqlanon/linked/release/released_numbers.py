@@ -132,7 +132,7 @@ def _number_persons(engine: Engine, manifest: LinkedManifest) -> exp.Table:
 
 
 def _number_known_rows(engine: Engine, manifest: LinkedManifest) -> exp.Query:
-    """`known_rows_query` with numbers."""
+    """Number the known rows: the rows of `known_rows_query`, with numbers for class and row."""
     persons = _number_persons(engine, manifest)
     parts: list[exp.Query] = [_PERSONS(persons=persons)]
     positions = {claims.name: position for position, claims in enumerate(manifest.tables)}
@@ -160,7 +160,7 @@ def _number_known_rows(engine: Engine, manifest: LinkedManifest) -> exp.Query:
 
 
 def _number_whole_rows(engine: Engine, manifest: LinkedManifest) -> exp.Query:
-    """`whole_rows_query` with numbers."""
+    """Number the whole rows: the rows of `whole_rows_query`, with numbers for class and row."""
     persons = _number_persons(engine, manifest)
     parts: list[exp.Query] = [_PERSONS(persons=persons)]
     for position, claims in reversed(list(enumerate(manifest.tables))[1:]):

@@ -40,7 +40,7 @@ from sqlanon.ledger.joint.release_links import ComparedRelease, count_unknown_la
 from sqlanon.ledger.joint.row_matching import ReleaseLink, with_comparison_parts
 from sqlanon.support.expressions import table
 from support.lanes import examples
-from support.linked_releases import built, link, make, releases
+from support.release_pairs import built, link, make, releases
 
 quick = settings(max_examples=examples(4), deadline=None)
 
