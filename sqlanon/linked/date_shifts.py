@@ -20,7 +20,7 @@ _SHIFTS = template("""
 """)
 """For each person the days by which all of its dates are moved: equally likely from -max_days to max_days."""
 
-_NESTED_DATES = re.compile(r"[\[(<].*\b(DATE|TIMESTAMP)|\b(DATE|TIMESTAMP)\b.*\[|^(JSON|VARIANT)$")
+_NESTED_DATES = re.compile(r"[\[(<].*\b(DATE|TIMESTAMP)|\b(DATE|TIMESTAMP)\w*\b.*\[|^(JSON|VARIANT)$")
 
 _MOVED = fragment(":value + to_days(:days)")
 

@@ -27,6 +27,7 @@ from sqlanon.policy.sections import STORAGE_VERSION
 from sqlanon.publish.targets.file.target import attach_new
 from sqlanon.release.contents import ATTACHED
 from sqlanon.release.manifest import utc_now, version_name
+from sqlanon.sources.relation import describe_engine_error
 from sqlanon.support.expressions import table
 from sqlanon.support.names import STAGED
 from sqlanon.support.resources import __version__
@@ -154,7 +155,7 @@ def _write_rows(recoding: LinkedRecoding, file: Path, version: int) -> list[dict
     except duckdb.OutOfMemoryException as error:
         raise ReleaseError("the release needs more memory: raise memory_limit") from error
     except duckdb.Error as error:
-        reason = str(error).splitlines()[0]
+        reason = describe_engine_error(error)
         raise ReleaseError(
             f"the release cannot be written: {reason}; if the source has changed meanwhile, run it again"
         ) from error

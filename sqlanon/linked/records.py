@@ -21,6 +21,7 @@ from sqlanon.hierarchies.levels import find_forbidden_levels, find_level_problem
 from sqlanon.linked.date_shifts import shift_dates
 from sqlanon.linked.tables import LinkedTable, bind_tables, number_linked_rows
 from sqlanon.policy.linked import LinkedPolicy
+from sqlanon.sources.relation import source_errors
 from sqlanon.sources.workspace import Workspace
 from sqlanon.strategies.lattice import Lattice
 from sqlanon.support import coding as cd
@@ -106,6 +107,7 @@ def encode_tables(workspace: Workspace, policy: LinkedPolicy) -> LinkedRecords:
     return encode_bound_tables(policy, bind_tables(workspace, policy, counted=True))
 
 
+@source_errors()
 def encode_bound_tables(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> LinkedRecords:
     """Build the hierarchies of tables, and encode their rows. Raises the `HierarchyError` of `encode_tables`."""
     if policy.shift is not None:

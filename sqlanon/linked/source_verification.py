@@ -66,6 +66,7 @@ _SOURCE_KEYS = template("""
         SELECT
             numbers.key_0::VARCHAR AS source_key,
             (row_number() OVER (ORDER BY numbers.row))::VARCHAR AS source_rank,
+            (row_number() OVER (ORDER BY numbers.row DESC))::VARCHAR AS reversed_rank,
             texts.whole_row
         FROM :recoded AS texts
         JOIN :surrogates AS surrogates ON texts.row_key = surrogates.surrogate
@@ -214,10 +215,11 @@ def _find_source_keys(records: LinkedRecords, table: LinkedTable) -> Iterator[st
         "numbers": table.numbers,
         "released": released,
     }
-    same_keys, same_ranks = (
-        engine.rows(_SOURCE_KEYS(**relations, key=col(name, "s")))[0][0] for name in ("source_key", "source_rank")
+    same_keys, *same_ranks = (
+        engine.rows(_SOURCE_KEYS(**relations, key=col(name, "s")))[0][0]
+        for name in ("source_key", "source_rank", "reversed_rank")
     )
     if same_keys > max_same_keys:
         yield f"{same_keys:,} rows of {table.name!r} have the keys of the source"
-    elif same_ranks > max_same_keys:
-        yield f"{same_ranks:,} keys of {table.name!r} are in the order of the source"
+    elif max(same_ranks) > max_same_keys:
+        yield f"{max(same_ranks):,} keys of {table.name!r} are in the order of the source, or in reverse"

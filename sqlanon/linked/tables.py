@@ -22,6 +22,7 @@ from sqlanon.policy.linked_sections import TableSection
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.kinds import Linking
+from sqlanon.sources.relation import source_errors
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
 from sqlanon.strategies.examples import find_lattice_size
@@ -161,6 +162,7 @@ class LinkedTable:
         return all_of(col(column, rows).eq(col(f"key_{i}", numbers)) for i, column in enumerate(self.key))
 
 
+@source_errors()
 def bind_tables(workspace: Workspace, policy: LinkedPolicy, counted: bool = False) -> list[LinkedTable]:
     """Bind the tables of a policy, and number their rows. Raises the errors of `encode_tables`.
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 import sqlanon
-from sqlanon.errors import InfeasibleError
+from sqlanon.errors import InfeasibleError, SqlanonError
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
+from support.linked_databases import KEY, PERSONS, QUASI, persons_and_rows
 from support.linked_hospital import POLICY, make_hospital
 
 
@@ -74,3 +76,16 @@ def test_a_location_that_cannot_hold_the_release_is_refused_before_the_search(
     assert (ended.status, message in ended.err) == (2, True), ended.err
     with pytest.raises(pytest.fail.Exception, match="searched"):  # a dry run writes nothing
         cli("anonymize", tmp_path / "policy.toml", "--dry-run")
+
+
+@pytest.mark.parametrize("role", [QUASI, {"role": "sensitive"}, KEY])
+def test_errors_of_queries_do_not_quote_values(role: dict[str, Any], tmp_path: Path) -> None:
+    """A value that cannot be cast is an error of the source, wherever it is read first."""
+    query = "SELECT i % 12 AS pid, i % 2 AS w, ('secret' || i)::INTEGER AS s FROM range(24) AS r(i)"
+    attributes = {"pid": KEY, "w": QUASI, "s": role}
+    tree = persons_and_rows(rows={"query": query, "attributes": attributes, **({"key": "s"} if role is KEY else {})})
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE p AS {PERSONS}")
+    with sqlanon.connect(connection) as db, pytest.raises(SqlanonError, match="does not have the type") as error:
+        db.anonymize(LinkedPolicy(**tree)).publish(tmp_path / "release.duckdb")
+    assert "secret" not in str(error.value)

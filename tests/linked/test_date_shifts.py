@@ -140,6 +140,14 @@ def test_an_unmoved_date_beside_moved_ones_is_refused() -> None:
         db.anonymize(policy({"k": 2}, hierarchy={"dates": ["year"]}))
 
 
+@pytest.mark.parametrize("type_", ["DATE[]", "TIMESTAMP_NS[]", "TIMESTAMP_S[1]", "TIMESTAMPTZ[]", "STRUCT(d DATE)"])
+def test_a_type_that_holds_dates_is_refused_beside_moved_dates(type_: str) -> None:
+    connection = source()
+    connection.execute(f"ALTER TABLE persons ALTER tag TYPE {type_} USING NULL::{type_}")
+    with sqlanon.connect(connection) as db, pytest.raises(HierarchyError, match="may have dates, which are not moved"):
+        db.anonymize(policy({"k": 2}))
+
+
 def test_only_dates_are_moved() -> None:
     connection = source()
     connection.execute("ALTER TABLE persons ALTER born TYPE VARCHAR")

@@ -75,14 +75,15 @@ def test_a_release_of_another_policy_does_not_verify(hospital_copy: Path) -> Non
     assert [failure.partition(":")[0] for failure in failed_checks] == ["policy", "manifest"]
 
 
-def test_keys_in_the_order_of_the_source_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("order", ["row", "-row"])
+def test_keys_in_the_order_of_the_source_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
     """Numbers from 1 are not the keys of the source, but in its order they reveal the person of a row."""
 
     def number_in_order(recoding: LinkedRecoding) -> None:
         for table in recoding.records.tables:
             if table.key:
-                query = template("""
-                    SELECT row, row_number() OVER (ORDER BY row) AS surrogate FROM :kept AS kept
+                query = template(f"""
+                    SELECT row, row_number() OVER (ORDER BY {order}) AS surrogate FROM :kept AS kept
                 """)
                 keys = query(kept=recoding._select_kept_rows(table))
                 recoding.records.runner.create_table(surrogate_table(table), keys)

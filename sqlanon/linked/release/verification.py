@@ -108,6 +108,8 @@ def find_contradictions(manifest: LinkedManifest) -> Iterator[str]:
         quasi = {name for name, attribute in attributes.items() if attribute["role"] == "quasi"}
         if set(claims.generalization) != quasi:
             yield f"the levels of {claims.name!r} are not those of its quasi-identifiers"
+    if persons.suppressed_rows > int(manifest.policy["search"]["suppression_limit"] * persons.rows):
+        yield "more persons are suppressed than the policy allows"
     privacy = dict(manifest.policy["privacy"])
     if (manifest.k, manifest.known) != (privacy.pop("k"), privacy.pop("known")):
         yield "k or known is not that of the policy"
@@ -225,6 +227,14 @@ _SIGNATURES = template("""
 """)
 
 
+# Other numbers could be those of the source, or in their order.
+_OTHER_NUMBERS = template("""
+    SELECT 1
+    FROM (SELECT min(:key) AS least, max(:key) AS greatest, count(*) AS row_count FROM :rows AS r) AS keys
+    WHERE least <> 1 OR greatest <> row_count
+""")
+
+
 def _find_broken_keys(engine: Engine, manifest: LinkedManifest) -> Iterator[str]:
     for claims in manifest.tables:
         rows = released_table(manifest, claims)
@@ -233,6 +243,10 @@ def _find_broken_keys(engine: Engine, manifest: LinkedManifest) -> Iterator[str]
             repeated = engine.rows(faults(first=col(claims.key[0]), rows=rows))[0][0]
             if repeated:
                 yield f"{repeated:,} rows of {claims.name!r} have no key of their own"
+            elif claims.key[0] not in claims.references and engine.rows(
+                _OTHER_NUMBERS(key=col(claims.key[0]), rows=rows)
+            ):
+                yield f"the keys of {claims.name!r} are not the numbers from 1 on"
         for names in (claims.key, claims.references):
             for name in names[1:]:
                 count_differences = template("SELECT count(*) FROM :rows AS r WHERE :first IS DISTINCT FROM :other")

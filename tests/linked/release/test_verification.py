@@ -61,6 +61,28 @@ def test_claims_about_a_table_that_contradict_one_another_are_found(
     assert list(find_contradictions(manifest)) == [message]
 
 
+def test_more_suppressed_persons_than_the_policy_allows_are_found(release: LinkedRelease) -> None:
+    persons, rows = release.manifest.tables
+    assert persons.rows == 12
+
+    def claim(released: int) -> list[str]:
+        changed = replace(persons, released_rows=released, suppressed_rows=12 - released)
+        return list(find_contradictions(replace(release.manifest, released_persons=released, tables=(changed, rows))))
+
+    assert claim(6) == []
+    assert claim(5) == ["more persons are suppressed than the policy allows"]
+
+
+@pytest.mark.parametrize("change", ["id + 1", "id * 2", "-id"])
+def test_keys_other_than_the_numbers_from_1_do_not_verify(release: LinkedRelease, change: str, tmp_path: Path) -> None:
+    changed = Path(shutil.copy(release.path, tmp_path))
+    with duckdb.connect(str(changed)) as connection:
+        connection.execute(f"UPDATE p_v1 SET id = {change}")
+        connection.execute(f"UPDATE v_v1 SET pid = {change.replace('id', 'pid')}")
+    failures = verify_tables(FileLocation(changed)).failures
+    assert "keys: the keys of 'p' are not the numbers from 1 on" in failures
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
