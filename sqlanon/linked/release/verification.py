@@ -69,10 +69,13 @@ class LinkedVerification:
         }
 
 
-def check_rows(engine: Engine, manifest: LinkedManifest, counted: LinkedManifest | None = None) -> Iterator[Check]:
+def check_rows(
+    engine: Engine, manifest: LinkedManifest, counted_manifest: LinkedManifest | None = None
+) -> Iterator[Check]:
     """Check the rows of an open release against its manifest, and the requirements.
 
-    ``counted`` is a manifest whose smallest group was counted in rows with its digests: in equal rows it is the same.
+    ``counted_manifest`` is a manifest whose smallest group was counted in rows with its digests: in equal rows it is
+    the same.
     """
     try:
         contradictions = list(find_contradictions(manifest))
@@ -88,8 +91,8 @@ def check_rows(engine: Engine, manifest: LinkedManifest, counted: LinkedManifest
         yield check_faults(f"rows of {claims.name}", faults, f"{rows:,}, as claimed")
     yield check_faults("keys", _find_broken_keys(engine, manifest), "unique, and every reference names a row")
     with number_rows(engine, manifest) as known_rows:
-        if counted is not None and [claims.digest for claims in counted.tables] == digests:
-            smallest: int | None = counted.smallest_group
+        if counted_manifest is not None and [claims.digest for claims in counted_manifest.tables] == digests:
+            smallest: int | None = counted_manifest.smallest_group
         else:
             smallest = _smallest_group(engine, manifest, known_rows)
         yield from _check_smallest_group(manifest, smallest)

@@ -68,7 +68,7 @@ class StagedTables(Protocol):
     def write(self, engine: DuckDBEngine, manifest: LinkedManifest) -> None:
         """Complete the release from the rows, which the engine has attached with its macros."""
 
-    def verify(self, counted: LinkedManifest) -> LinkedVerification:
+    def verify(self, counted_manifest: LinkedManifest) -> LinkedVerification:
         """Verify the whole release as a reader would. The smallest group of a manifest is not counted again in rows
         with its digests."""
 
@@ -144,22 +144,22 @@ def translate_read_errors(path: Path) -> Iterator[None]:
 
 
 def verify_tables(
-    location: LinkedLocation, limits: Limits = NO_LIMITS, counted: LinkedManifest | None = None
+    location: LinkedLocation, limits: Limits = NO_LIMITS, counted_manifest: LinkedManifest | None = None
 ) -> LinkedVerification:
     """Verify a release of linked tables by itself: its contents first, then its rows.
 
-    ``counted`` is that of `check_rows`.
+    ``counted_manifest``: as in `check_rows`.
     """
     with location.open(limits) as tables:
-        return verify_open(location.path, tables, counted)
+        return verify_open(location.path, tables, counted_manifest)
 
 
-def verify_open(path: Path, tables: OpenTables, counted: LinkedManifest | None = None) -> LinkedVerification:
-    """Verify a release that is open; ``counted`` as in `check_rows`."""
+def verify_open(path: Path, tables: OpenTables, counted_manifest: LinkedManifest | None = None) -> LinkedVerification:
+    """Verify a release that is open; ``counted_manifest`` as in `check_rows`."""
     checks = tables.checks
     if all(check.passed is not False for check in checks):
         with translate_read_errors(path):
-            checks = (*checks, *check_rows(tables.engine, tables.manifest, counted))
+            checks = (*checks, *check_rows(tables.engine, tables.manifest, counted_manifest))
     return LinkedVerification(path, tables.manifest, checks)
 
 

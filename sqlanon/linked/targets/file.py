@@ -113,9 +113,9 @@ class StagedFile:
                     engine.execute(statement)
             engine.script(f"CHECKPOINT {ATTACHED}")  # DETACH does not report a full disk
 
-    def verify(self, counted: LinkedManifest) -> LinkedVerification:
+    def verify(self, counted_manifest: LinkedManifest) -> LinkedVerification:
         """Verify the file before it is renamed."""
-        return verify_tables(FileLocation(self.file), self.limits, counted)
+        return verify_tables(FileLocation(self.file), self.limits, counted_manifest)
 
     @property
     def sha256(self) -> str:

@@ -124,9 +124,9 @@ class StagedFolder:
             rows, file = released_table(manifest, claims), self.tables / f"{claims.name}{_SUFFIX}"
             write_parquet(engine, rows, manifest.to_json(), file)
 
-    def verify(self, counted: LinkedManifest) -> LinkedVerification:
+    def verify(self, counted_manifest: LinkedManifest) -> LinkedVerification:
         """Verify the folder before it is renamed."""
-        return verify_tables(FolderLocation(self.tables), self.limits, counted)
+        return verify_tables(FolderLocation(self.tables), self.limits, counted_manifest)
 
     def commit(self) -> None:
         """Rename the folder to its path."""

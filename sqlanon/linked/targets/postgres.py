@@ -272,14 +272,14 @@ class StagedSchema:
             in_schema.store_manifest(manifest.version, manifest.to_json())
             in_schema.drop_replaced_table(replaced)
 
-    def verify(self, counted: LinkedManifest) -> LinkedVerification:
+    def verify(self, counted_manifest: LinkedManifest) -> LinkedVerification:
         """Verify the written tables, in the transaction."""
         with _open_rows(self.limits) as engine:
             relations = {name: Relations.by_name(self.server, self.location.table(name)) for name in self.replaced}
             locations = [self.location.table(name) for name in self.replaced]
             manifest = _read_manifest(self.server, locations, list(relations.values()))
             tables = _copy_tables(engine, self.server, self.location, manifest, relations)
-            return verify_open(self.location.path, tables, counted)
+            return verify_open(self.location.path, tables, counted_manifest)
 
     def commit(self) -> None:
         """Commit, and end the transaction in any case."""

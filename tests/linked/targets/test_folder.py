@@ -138,9 +138,9 @@ def test_a_folder_that_another_run_has_replaced_stays(
 ) -> None:
     release, verify = tmp_path / "release", StagedFolder.verify
 
-    def verify_slowly(staged: StagedFolder, counted: LinkedManifest) -> Any:
+    def verify_slowly(staged: StagedFolder, counted_manifest: LinkedManifest) -> Any:
         shutil.copytree(folder / "second", release)
-        return verify(staged, counted)
+        return verify(staged, counted_manifest)
 
     monkeypatch.setattr(StagedFolder, "verify", verify_slowly)
     with pytest.raises(ReleaseError, match="was replaced by another run"):
