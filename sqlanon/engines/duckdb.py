@@ -188,6 +188,7 @@ class DuckDBEngine(WorkEngine):
     KEEPS_SUBQUERY_ORDER = True
     RUNS_RECURSIVE_WINDOWS = True
     APPROXIMATES_COUNTS = True
+    CHANGES_TABLES = True
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, holder: DuckDBEngine | None = None) -> None:
         self.connection = connection

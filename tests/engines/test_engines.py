@@ -177,6 +177,12 @@ def opens_read_only(engine: Any) -> bool:
         return bool(engine.rows(exp.select("1 AS a")) == [(1,)])
 
 
+def changes_tables(engine: Any) -> bool:
+    engine.materialize("sqlanon_changed", numbers(engine, "SELECT i FROM {r}"))
+    engine.execute(parse_one("DELETE FROM sqlanon_changed WHERE i > 4"))
+    return bool(engine.rows(exp.select("count(*) AS n").from_("sqlanon_changed")) == [(5,)])
+
+
 PROBES: dict[str, Callable[[Any], bool]] = {
     "STREAMS_BATCHES": gives_batches,
     "CACHES_ROWS": caches_rows,
@@ -187,6 +193,7 @@ PROBES: dict[str, Callable[[Any], bool]] = {
     "APPROXIMATES_COUNTS": approximates_counts,
     "BINDS_STREAM_PARAMETERS": binds_stream_parameters,
     "OPENS_READ_ONLY": opens_read_only,
+    "CHANGES_TABLES": changes_tables,
 }
 
 

@@ -22,7 +22,7 @@ class KioskEngine:
 
     dialect = "duckdb"
     STREAMS_BATCHES = KEEPS_SUBQUERY_ORDER = RUNS_RECURSIVE_WINDOWS = APPROXIMATES_COUNTS = True
-    BINDS_STREAM_PARAMETERS = OPENS_READ_ONLY = WRITES_PARQUET = CACHES_ROWS = RUNS_PYTHON = False
+    BINDS_STREAM_PARAMETERS = OPENS_READ_ONLY = WRITES_PARQUET = CACHES_ROWS = RUNS_PYTHON = CHANGES_TABLES = False
     place = "the kiosk"
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def check_rows(
     """
     try:
         contradictions = list(find_contradictions(manifest))
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
         contradictions = ["the policy of the manifest cannot be read"]
     yield check_faults("claims", contradictions, "agree with one another")
     digests = list[str]()
@@ -111,7 +112,8 @@ def find_contradictions(manifest: LinkedManifest) -> Iterator[str]:
         quasi = {name for name, attribute in attributes.items() if attribute["role"] == "quasi"}
         if set(claims.generalization) != quasi:
             yield f"the levels of {claims.name!r} are not those of its quasi-identifiers"
-    if persons.suppressed_rows > int(manifest.policy["search"]["suppression_limit"] * persons.rows):
+    suppression_limit = Decimal(str(manifest.policy["search"].get("suppression_limit", 0)))
+    if persons.suppressed_rows > int(suppression_limit * persons.rows):
         yield "more persons are suppressed than the policy allows"
     privacy = dict(manifest.policy["privacy"])
     if (manifest.k, manifest.known) != (privacy.pop("k"), privacy.pop("known")):
