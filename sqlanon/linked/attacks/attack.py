@@ -19,6 +19,7 @@ from sqlanon.linked.attacks.matching import (
     Matches,
     MatchingRun,
     VisibleTable,
+    list_knowledge,
     match_keys,
     source_tables,
 )
@@ -129,8 +130,7 @@ def attack_linked(
         manifest = release.manifest
         if policy is not None:
             _refuse_other_policy(location.path, manifest, policy)
-        row_counts = sorted({0, 1, 2} | ({int(manifest.known)} if manifest.known != "all" else set()))
-        knowledge: list[Known] = [*row_counts, "all"]
+        knowledge = list_knowledge(manifest.known)
         release_run = MatchingRun(release.engine, table, most_attacked)
         released = release_run.describe("release", _released_tables(release.engine, manifest))
         if policy is None:

@@ -265,6 +265,12 @@ class Matches:
         return {**asdict(self), "share": self.share, "highest_risk": highest_risk}
 
 
+def list_knowledge(known: Known) -> list[Known]:
+    """The child rows that attackers know: 0, 1, 2, as many as the policy says, and all."""
+    counts: set[int] = set() if known == "all" else {known}
+    return [*sorted({0, 1, 2} | counts), "all"]
+
+
 class MatchingRun:
     """Counts matches in tables of an engine, which ``work`` names."""
 

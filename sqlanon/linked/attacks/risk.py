@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlanon.linked.attacks.matching import Matches, MatchingRun, source_tables
+from sqlanon.linked.attacks.matching import Matches, MatchingRun, list_knowledge, source_tables
 from sqlanon.linked.tables import bind_tables
 from sqlanon.policy.linked import LinkedPolicy
-from sqlanon.policy.linked_sections import Known
 from sqlanon.sources.workspace import Workspace
 
 
@@ -67,11 +66,10 @@ def assess_linked_risk(workspace: Workspace, policy: LinkedPolicy) -> LinkedRisk
     tables = bind_tables(workspace, policy)
     run, k = MatchingRun(tables[0].run.engine, tables[0].run.work), policy.privacy.k
     records = run.describe("source", source_tables(tables))
-    row_counts = sorted({1, 2} | ({int(policy.privacy.known)} if policy.privacy.known != "all" else set()))
-    knowledge: list[Known] = [*row_counts, "all"]
-    alone, *together = run.count_matches(records, records, [0, *knowledge], k)
+    knowledge = list_knowledge(policy.privacy.known)
+    alone, *together = run.count_matches(records, records, knowledge, k)
     by_table = {
-        table.name: run.count_matches(records, records, knowledge, k, position)
+        table.name: run.count_matches(records, records, knowledge[1:], k, position)
         for position, table in enumerate(tables)
         if table.parent is not None
     }

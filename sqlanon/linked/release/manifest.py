@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlanon.policy.linked_requirements import read_requirement
+from sqlanon.policy.linked_sections import Known
 from sqlanon.release.manifest import DIGEST, ReleasedColumn, version_name
 from sqlanon.requirements.base import ClassCondition
 
@@ -105,7 +106,7 @@ class LinkedManifest:
     policy_hash: str
     tables: tuple[TableClaims, ...]
     k: int
-    known: int | str
+    known: Known
     persons: int
     released_persons: int
     smallest_group: int
