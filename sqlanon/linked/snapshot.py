@@ -256,6 +256,7 @@ class Snapshot:
 
     def store_kept_rows(self) -> None:
         """Store what stays at this generalization in place of what was stored before, as what is suppressed."""
+        self._stored_levels = None  # in case this is interrupted
         suppressed_persons = _SUPPRESSED_PERSONS(persons=self.records.tables[0].records, kept=self.kept_persons)
         for target, query in (
             (self._stored_persons, suppressed_persons),

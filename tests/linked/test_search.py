@@ -179,3 +179,22 @@ def test_a_check_is_interrupted_at_the_time_limit(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(search, "FIRST_GRACE", 0.0)
     with pytest.raises(InfeasibleError, match="ended the search before it had checked anything"):
         sqlanon.connect(connection).anonymize(LinkedPolicy(**tree))
+
+
+def test_what_an_interrupted_check_stored_is_not_taken_for_an_earlier_generalization(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (case,) = [case for case in small_cases(MOST_GENERALIZATIONS, 20) if case.k == 2 and case.known == 1][:1]
+    result = anonymize_case(case, suppression_limit=1)
+    assert result is not None
+    kept = result.task.peeling.snapshot
+    assert kept.load_kept_rows(result.levels)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kept.runner, "create_table", stop)
+        with pytest.raises(KeyboardInterrupt):
+            kept.store_kept_rows()
+    assert not kept.load_kept_rows(result.levels)

@@ -15,7 +15,7 @@ from sqlanon.errors import ReleaseError
 from sqlanon.linked.recode import LinkedRecoding, surrogate_table
 from sqlanon.linked.source_verification import verify_named
 from sqlanon.policy.linked import LinkedPolicy
-from sqlanon.support.expressions import template
+from sqlanon.support.expressions import fragment, template
 from support.commands import cli
 from support.lanes import draw_tables, some
 from support.linked_databases import anonymize_case, open_case
@@ -82,10 +82,10 @@ def test_keys_in_the_order_of_the_source_are_found(tmp_path: Path, monkeypatch: 
     def number_in_order(recoding: LinkedRecoding) -> None:
         for table in recoding.records.tables:
             if table.key:
-                query = template(f"""
-                    SELECT row, row_number() OVER (ORDER BY {order}) AS surrogate FROM :kept AS kept
+                query = template("""
+                    SELECT row, row_number() OVER (ORDER BY :order) AS surrogate FROM :kept AS kept
                 """)
-                keys = query(kept=recoding._select_kept_rows(table))
+                keys = query(order=fragment(order)(), kept=recoding._select_kept_rows(table))
                 recoding.records.runner.create_table(surrogate_table(table), keys)
 
     make_hospital(tmp_path)

@@ -91,10 +91,14 @@ def check_rows(
         faults += [] if digest == claims.digest else ["the digest is not the one claimed"]
         yield check_faults(f"rows of {claims.name}", faults, f"{rows:,}, as claimed")
     yield check_faults("keys", _find_broken_keys(engine, manifest), "unique, and every reference names a row")
+    smallest: int | None = None
+    if counted_manifest is not None and [claims.digest for claims in counted_manifest.tables] == digests:
+        smallest = counted_manifest.smallest_group
+        if not manifest.requirements:
+            yield from _check_smallest_group(manifest, smallest)
+            return
     with number_rows(engine, manifest) as known_rows:
-        if counted_manifest is not None and [claims.digest for claims in counted_manifest.tables] == digests:
-            smallest: int | None = counted_manifest.smallest_group
-        else:
+        if smallest is None:
             smallest = _smallest_group(engine, manifest, known_rows)
         yield from _check_smallest_group(manifest, smallest)
         yield from _check_requirements(engine, manifest, known_rows)
