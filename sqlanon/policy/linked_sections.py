@@ -275,7 +275,7 @@ def linked_strategies() -> tuple[str, ...]:
 class LinkedRelease(SparseSection):
     """The location of the released tables, which have the names of the policy's tables."""
 
-    LOCATION_KEYS: ClassVar = ("database", "folder", "postgres")
+    LOCATION_KEYS: ClassVar[tuple[str, ...]] = ("database", "folder", "postgres")
 
     database: FilePath | None = policy_key("a DuckDB file, written anew", example="release.duckdb")
     folder: FilePath | None = policy_key(

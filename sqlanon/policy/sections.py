@@ -513,7 +513,7 @@ class ReleaseSection(SparseSection):
     In Python, `publish` can name the location instead.
     """
 
-    LOCATION_KEYS: ClassVar = ("database", "file", "postgres", "spark")
+    LOCATION_KEYS: ClassVar[tuple[str, ...]] = ("database", "file", "postgres", "spark")
 
     _optional = ("after", "decoys", "draft", "ledger", "keep", "postgres", "spark", "storage_version")
 
