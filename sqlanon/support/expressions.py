@@ -100,6 +100,7 @@ _LIST_FUNCTIONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.ArrayAppend: ("list_append", "this", "expression"),
     exp.ArrayPrepend: ("list_prepend", "expression", "this"),
     exp.ArraySort: ("list_sort", "this"),
+    exp.SortArray: ("list_sort", "this"),  # of older sqlglot
     exp.Transform: ("list_transform", "this", "expression"),
 }
 """Functions that translations look up by name, with the arguments of the call."""
