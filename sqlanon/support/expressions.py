@@ -100,8 +100,9 @@ _LIST_FUNCTIONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.ArrayAppend: ("list_append", "this", "expression"),
     exp.ArrayPrepend: ("list_prepend", "expression", "this"),
     exp.ArraySort: ("list_sort", "this"),
-    exp.SortArray: ("list_sort", "this"),  # of older sqlglot
     exp.Transform: ("list_transform", "this", "expression"),
+    # Older sqlglot has another node for list_sort.
+    **({exp.SortArray: ("list_sort", "this")} if hasattr(exp, "SortArray") else {}),
 }
 """Functions that translations look up by name, with the arguments of the call."""
 
