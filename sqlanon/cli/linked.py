@@ -205,7 +205,7 @@ def report_policy(policy: LinkedPolicy, output: Path, limits: Limits) -> None:
         connect(memory_limit=limits.memory_limit, threads=limits.threads) as db,
         show_progress("searching", time_limit=policy.search.time_limit) as progress,
     ):
-        report_result(db.anonymize(policy.model_copy(update={"catalog": None}), progress), output)
+        report_result(db.anonymize(policy, progress), output)
     print_lines(f"{output.absolute()}: the policy holds for what would be released; nothing was published")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from sqlanon.engines.deadline import interrupt_after
 from sqlanon.errors import InfeasibleError
 from sqlanon.linked.attacks.matching import MatchingRun, source_tables
+from sqlanon.linked.earlier import EarlierRelease, find_earlier_release
 from sqlanon.linked.mondrian import LinkedClasses, divide_persons, full_domain_budget
 from sqlanon.linked.publish import LinkedRelease, publish_linked, refuse_unusable_target
 from sqlanon.linked.recode import LinkedClassRecoding, LinkedRecoding
@@ -39,6 +40,8 @@ class LinkedResult:
         The loss, a lower bound on it, and whether no generalization that meets the policy loses less.
     seconds:
         Wall time by stage.
+    earlier:
+        The release that it is made from.
     """
 
     policy: LinkedPolicy
@@ -48,6 +51,7 @@ class LinkedResult:
     bound: float
     optimal: bool
     seconds: dict[str, float]
+    earlier: EarlierRelease | None
 
     @property
     def records(self) -> LinkedRecords:
@@ -92,16 +96,7 @@ class LinkedResult:
         AuditError
             The written tables do not meet the policy.
         """
-        recoding = self.find_recoding()
-        claims = {
-            "policy": self.policy.redact(),
-            "policy_hash": self.policy.fingerprint(),
-            "k": self.policy.privacy.k,
-            "known": self.policy.privacy.known,
-            "requirements": tuple(_claim_requirements(self.records)),
-            "optimal": self.optimal,
-        }
-        return publish_linked(recoding, target, claims)
+        return publish_result(self, target)
 
     def find_recoding(self) -> LinkedRecoding:
         """Find what stays at the levels, to make the released rows."""
@@ -188,6 +183,22 @@ class LinkedLocalResult(LinkedResult):
         return self.classes.losses
 
 
+def publish_result(
+    result: LinkedResult, target: str | os.PathLike[str] | None, is_recorded: bool = True
+) -> LinkedRelease:
+    """Publish a result; ``is_recorded`` says whether the ledger compares and records the release."""
+    recoding, policy = result.find_recoding(), result.policy
+    claims = {
+        "policy": policy.redact(),
+        "policy_hash": policy.fingerprint(),
+        "k": policy.privacy.k,
+        "known": policy.privacy.known,
+        "requirements": tuple(_claim_requirements(result.records)),
+        "optimal": result.optimal,
+    }
+    return publish_linked(recoding, target, claims, result.earlier, is_recorded)
+
+
 def _claim_requirements(records: LinkedRecords) -> Iterator[RequirementClaim]:
     for requirement in records.policy.group_requirements:
         table = records.table(requirement.section.name)
@@ -210,10 +221,14 @@ def anonymize_linked(
     records = encode_tables(workspace, policy)
     if checks_target:
         refuse_unusable_target(records)
+    records, earlier = find_earlier_release(records)
+    earlier_rows = None if earlier is None else earlier.kept_rows
     encoded_at = time.perf_counter()
     strategy = STRATEGIES[policy.search.strategy]
     budget = full_domain_budget(policy.search) if strategy.traits.is_local else None
-    task = LinkedTask(records, lambda waiting, checked, score: progress("search", waiting, checked, score), budget)
+    task = LinkedTask(
+        records, lambda waiting, checked, score: progress("search", waiting, checked, score), budget, earlier_rows
+    )
     if not records.lattice.size:
         raise InfeasibleError("every level of a quasi-identifier has a forbidden label", None, 0, 0)
     if strategy.traits.is_local:
@@ -221,7 +236,9 @@ def anonymize_linked(
         if classes is None:
             raise _infeasible_error(task)
         seconds = {"load": encoded_at - started, "search": time.perf_counter() - encoded_at}
-        return LinkedLocalResult(policy, task, records.lattice.top, classes.score, 0.0, False, seconds, classes)
+        return LinkedLocalResult(
+            policy, task, records.lattice.top, classes.score, 0.0, False, seconds, earlier, classes
+        )
     time_limit, engines = policy.search.time_limit, [table.run.engine for table in records.tables]
     deadline = None if time_limit is None else time_limit + GRACE
     with interrupt_after(deadline, engines, task.lattice.clock.may_interrupt):
@@ -234,7 +251,7 @@ def anonymize_linked(
         raise _infeasible_error(task, outcome.stopped)
     seconds = {"load": encoded_at - started, "search": time.perf_counter() - encoded_at}
     score = task.lattice.scores[outcome.levels]
-    return LinkedResult(policy, task, outcome.levels, score, outcome.bound, outcome.optimal, seconds)
+    return LinkedResult(policy, task, outcome.levels, score, outcome.bound, outcome.optimal, seconds, earlier)
 
 
 def _infeasible_error(task: LinkedTask, stopped: str = "") -> InfeasibleError:
@@ -250,6 +267,8 @@ def _infeasible_error(task: LinkedTask, stopped: str = "") -> InfeasibleError:
         "lower known (an attacker who knows more rows can then single out persons), or lower k (it hides persons among "
         "fewer others)"
     )
+    if task.earlier_rows is not None:
+        figures += "; those whom the earlier release lacks count, too"
     if suppressed < records.persons:
         helps = f"raise search.suppression_limit, {helps}"
     elif records.persons < privacy.k:

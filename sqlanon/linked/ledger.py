@@ -2,11 +2,11 @@
 
 A reader who has another release of the same persons can match its rows with those of several linked tables, and no
 comparison here finds all that such a reader learns. So a linked release is refused beside any other release of the same
-persons, of one table or several, unless it replaces that release, or both have the same persons with the same rows, and
-every label of one of them follows from the other: no level is higher in one, and another in the other. Then the finer
-release, with other keys, gives the coarser one, so a reader of both knows no more than a reader of the finer one.
-Several such releases are a chain: all follow from the finest. Releases of one table are refused beside linked tables,
-too.
+persons, of one table or several, unless it replaces that release, or one of both follows from the other: then a reader
+of both knows no more than a reader of that one. It follows if both have the same persons with the same rows, and no
+level is higher in one, and another in the other: the finer release, with other keys, gives the coarser one. And it
+follows if it is made from the earlier one (`earlier`). So all releases of the same persons follow from one of them.
+Releases of one table are refused beside linked tables, too.
 
 Each table has a record, with the samples of its source, so that the releases of each table recognize it. A run that
 dies while it publishes leaves its records as intents, which count as published until another release replaces them.
@@ -14,8 +14,7 @@ dies while it publishes leaves its records as intents, which count as published 
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -43,10 +42,13 @@ from sqlanon.ledger.records import (
     warn_of_other_catalogs,
 )
 from sqlanon.ledger.source_match import recognize, sample_source
+from sqlanon.linked.earlier import EarlierRelease
+from sqlanon.linked.recode import LinkedRecoding
 from sqlanon.linked.records import LinkedRecords
-from sqlanon.linked.release.manifest import LinkedManifest
+from sqlanon.linked.release.manifest import LinkedManifest, describe_structure, hash_manifest
 from sqlanon.linked.tables import LinkedTable
 from sqlanon.linked.targets.base import find_location
+from sqlanon.linked.written_rows import digest_at_levels
 from sqlanon.places.addresses import format_location
 from sqlanon.policy import Policy
 from sqlanon.publish.targets.base import Reach
@@ -54,7 +56,7 @@ from sqlanon.publish.targets.kinds import kind_for_path
 from sqlanon.support.expressions import fragment, text
 
 _REASON = "no comparison finds all that a reader of both learns from linked rows"
-_EXCEPTION = "unless both have the same persons and rows, and one is nowhere finer than the other"
+_EXCEPTION = "unless both have the same persons and rows, and one is nowhere finer than the other, or is made from it"
 _OWN_CATALOG = "a catalog of its own is safe only if no reader has both"
 
 
@@ -65,6 +67,8 @@ class LinkedLedger:
     records: LinkedRecords
     catalog: Path
     location: Path
+    earlier: EarlierRelease | None = None
+    """The release that the new one is made from."""
     run_ids: Mapping[str, str] = field(default_factory=dict)
     details: dict[str, RecordedDetails] = field(default_factory=dict)
     persons_digest: str = ""
@@ -109,31 +113,42 @@ class LinkedLedger:
         }
         return warn_of_other_catalogs(sorted(catalogs))
 
-    def refuse_related_releases(
-        self, manifest: LinkedManifest, persons_digest: str, digest_at_levels: Callable[[Sequence[int]], str]
-    ) -> None:
-        """Refuse the release beside others of the same persons, unless one of both follows from the other.
-
-        ``digest_at_levels`` is the digest of the same persons and rows at other levels.
-        """
+    def refuse_related_releases(self, manifest: LinkedManifest, persons_digest: str, recoding: LinkedRecoding) -> None:
+        """Refuse the release beside others of the same persons, unless one of both follows from the other."""
         self.persons_digest = persons_digest
         refusals = dict[str, str]()
-        safe_digests = {persons_digest}
-        for record, reason in self._same_person_releases:
-            if record.linked and record.digest not in safe_digests:
-                levels = self._find_comparable_levels(record, manifest)
-                if levels is not None and digest_at_levels(levels) == record.digest:
-                    safe_digests.add(record.digest)
-            if not (record.linked and record.digest in safe_digests):
+        safe_digests, safe_runs, recodings = {persons_digest}, set[str](), [recoding]
+        if self.earlier is not None:
+            safe_digests.add(self.earlier.digest)
+            safe_runs |= {*self.earlier.run_ids.values()}
+            recodings.append(self.earlier.recoding)
+        releases = sorted(self._same_person_releases, key=lambda release: release[0].published_at)
+        for record, reason in releases:  # a release follows the one that it is made from
+            is_safe = record.linked and (
+                record.digest in safe_digests
+                or not safe_runs.isdisjoint(record.after)
+                or any(self._gives_release(recoding, manifest, record) for recoding in recodings)
+            )
+            if is_safe:
+                safe_digests.add(record.digest)
+                safe_runs.add(record.run_id)
+            else:
                 refusals.setdefault(f"{format_location(record.path)}, of {record.published_at:%Y-%m-%d %H:%M}", reason)
         for name in self._related_exports:
             refusals.setdefault(f"the export {name}", f"it is of the same source; {_REASON}; {_OWN_CATALOG}")
         if refusals:
             raise AuditError([f"together with {release}: {reason}" for release, reason in refusals.items()])
 
-    def _find_comparable_levels(self, record: Publication, manifest: LinkedManifest) -> list[int] | None:
+    def _gives_release(self, recoding: LinkedRecoding, manifest: LinkedManifest, record: Publication) -> bool:
+        """Whether a recorded release has the rows of a recoding, and one of both is nowhere finer than the other."""
+        levels = self._find_comparable_levels(record, manifest, recoding.levels)
+        return levels is not None and digest_at_levels(recoding, manifest, levels) == record.digest
+
+    def _find_comparable_levels(
+        self, record: Publication, manifest: LinkedManifest, compared_levels: Sequence[int | None]
+    ) -> list[int] | None:
         """The levels of a recorded release that has the same tables and columns, if none is higher while another is
-        lower than in the new release; else None."""
+        lower than in compared levels; else None."""
         try:
             location = find_location(str(record.path))
             if location is None:
@@ -142,13 +157,11 @@ class LinkedLedger:
                 earlier = release.manifest
         except ReleaseError:  # changed, removed, or not readable
             return None
-        if hash_manifest(earlier) != record.manifest_hash or _structure(earlier) != _structure(manifest):
+        is_unchanged = hash_manifest(earlier) == record.manifest_hash
+        if not is_unchanged or describe_structure(earlier.tables) != describe_structure(manifest.tables):
             return None
-        pairs = [
-            (claims.generalization[name], level)
-            for claims, new_claims in zip(earlier.tables, manifest.tables, strict=True)
-            for name, level in new_claims.generalization.items()
-        ]
+        earlier_levels = [level for claims in earlier.tables for level in claims.generalization.values()]
+        pairs = list(zip(earlier_levels, compared_levels, strict=True))
         levels = [(level, new_level) for level, new_level in pairs if level is not None and new_level is not None]
         heights = [attribute.height for attribute in self.records.attributes]
         if len(levels) < len(pairs) or any(level > height for (level, _), height in zip(levels, heights, strict=True)):
@@ -171,7 +184,11 @@ class LinkedLedger:
         for record in publications:
             kind = "a release of several tables" if record.linked else "a release of one table"
             reason = f"{_REASON}, {_EXCEPTION}" if record.linked else _REASON
-            remedy = "publish over it" if record.linked else "publish either that table or these"
+            remedy = (
+                "publish over it, or name it in [release] after"
+                if record.linked
+                else "publish either that table or these"
+            )
             if record.source is None or record.source in uncompared:
                 relation = f"whose source cannot be compared with {table.name!r}"
             elif recognition.recognizes(record.source):
@@ -241,26 +258,10 @@ class LinkedLedger:
                 "sha256": sha256,
                 "intended_at": now,
                 "linked": True,
+                "after": None if self.earlier is None else [self.earlier.run_ids[claims.name]],
             }
             for claims in manifest.tables
         ]
-
-
-def hash_manifest(manifest: LinkedManifest) -> str:
-    """The hash of a manifest that the ledger records."""
-    return hashlib.sha256(manifest.to_json().encode()).hexdigest()
-
-
-def _structure(manifest: LinkedManifest) -> object:
-    """The tables, keys and columns of a release; the types of quasi-identifiers depend on their levels."""
-    return [
-        (
-            (claims.name, claims.parent, claims.key, claims.references, dict(claims.ancestor_references)),
-            [(column.name, column.role, column.role != "quasi" and column.type) for column in claims.columns],
-            [*claims.generalization],
-        )
-        for claims in manifest.tables
-    ]
 
 
 def _policy_with_person(table: LinkedTable) -> Policy:

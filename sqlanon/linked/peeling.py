@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlanon.linked.group_requirements import GroupRequirements
+from sqlanon.linked.kept_rows import KeptRows
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.row_suppression import RowSuppression
 from sqlanon.linked.snapshot import Snapshot
@@ -96,12 +97,15 @@ class PeelingResult:
 
 
 class Peeling:
-    """Finds what can stay at a generalization; leaves it in a `Snapshot`."""
+    """Finds what can stay at a generalization; leaves it in a `Snapshot`.
 
-    def __init__(self, records: LinkedRecords, k: int, known: Known) -> None:
+    ``earlier_rows`` is what an earlier release has: nothing else may stay, and only persons are suppressed.
+    """
+
+    def __init__(self, records: LinkedRecords, k: int, known: Known, earlier_rows: KeptRows | None = None) -> None:
         self.records, self.known = records, known
         self.requirements = GroupRequirements(records)
-        self.snapshot = Snapshot(records, k, known)
+        self.snapshot = Snapshot(records, k, known, earlier_rows)
         work = records.tables[0].run.work
         self._unsupported, self._newly_unsupported = work("unsupported_persons"), work("newly_unsupported_persons")
         self._also_unsupported = work("also_unsupported_persons")
@@ -111,7 +115,7 @@ class Peeling:
 
         If suppressing rows leaves too few persons, only persons are suppressed.
         """
-        if not allowed_rows:
+        if not allowed_rows or self.snapshot.earlier_rows is not None:
             return self.suppress_persons(levels, allowed_persons)
         snapshot = self.snapshot
         snapshot.start(levels, suppresses_rows=True)
@@ -162,8 +166,9 @@ class Peeling:
         Persons of different classes share nothing, so the classes are peeled in parts, which fit in memory.
         """
         snapshot, persons = self.snapshot, self.records.persons
+        suppressed = 0 if snapshot.earlier_rows is None else persons - snapshot.count(snapshot.kept_persons)
         snapshot.find_unsupported_persons(0, self._unsupported)
-        suppressed = self._remove(self._unsupported)
+        suppressed += self._remove(self._unsupported)
         if suppressed > allowed_persons or suppressed == persons:
             return PeelingResult(suppressed, is_complete=suppressed == persons)
         for removed in itertools.chain.from_iterable(map(self._peel_part, self._parts())):
@@ -178,6 +183,11 @@ class Peeling:
             if suppressed > allowed_persons:
                 break
         return PeelingResult(suppressed, is_complete=suppressed <= allowed_persons, least_suppressed=least)
+
+    def drop_tables(self) -> None:
+        """Drop all tables of the checks."""
+        self.snapshot.drop_tables()
+        self.records.runner.drop(*{sensitive for _, sensitive in self.requirements.conditions})
 
     def _peel_part(self, part: exp.Expr | None) -> Iterator[int]:
         return self._peel_signatures(part) if self.known == "all" else self._peel_combinations(part)

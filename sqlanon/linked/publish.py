@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.errors import AuditError, ReleaseError
+from sqlanon.errors import AuditError
+from sqlanon.linked.earlier import EarlierRelease
 from sqlanon.linked.ledger import LinkedLedger
 from sqlanon.linked.recode import LinkedRecoding
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.release.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.release.verification import LinkedVerification, count_rows, digest_persons, smallest_group
-from sqlanon.linked.targets.base import LinkedLocation, open_engine, target_for, verify_tables
+from sqlanon.linked.targets.base import LinkedLocation, target_for, verify_tables
+from sqlanon.linked.written_rows import open_written, write_rows
 from sqlanon.places.addresses import format_location
-from sqlanon.policy.sections import STORAGE_VERSION
-from sqlanon.publish.targets.file.target import attach_new
-from sqlanon.release.contents import ATTACHED
 from sqlanon.release.manifest import utc_now, version_name
-from sqlanon.sources.relation import describe_engine_error
-from sqlanon.support.expressions import table
-from sqlanon.support.names import STAGED
 from sqlanon.support.resources import __version__
-from sqlanon.support.workdir import spill_directory
 
 
 @dataclass(frozen=True)
@@ -59,11 +51,16 @@ class LinkedRelease:
 
 
 def publish_linked(
-    recoding: LinkedRecoding, target: str | PathLike[str] | None, claims: Mapping[str, Any]
+    recoding: LinkedRecoding,
+    target: str | PathLike[str] | None,
+    claims: Mapping[str, Any],
+    earlier: EarlierRelease | None = None,
+    is_recorded: bool = True,
 ) -> LinkedRelease:
     """Write the released tables to a new location, verify them as a reader would, and show them.
 
-    ``claims`` are the fields of the manifest that the rows do not show.
+    ``claims`` are the fields of the manifest that the rows do not show; ``earlier`` is the release that the rows are
+    made from; ``is_recorded`` says whether the ledger compares and records the release.
 
     Raises
     ------
@@ -75,19 +72,18 @@ def publish_linked(
     records = recoding.records
     release_target, limits = target_for(records, target), records.limits
     ledger = None
-    if records.policy.catalog is not None:
-        ledger = LinkedLedger(records, records.policy.catalog.database, release_target.location.path)
+    if is_recorded and records.policy.catalog is not None:
+        ledger = LinkedLedger(records, records.policy.catalog.database, release_target.location.path, earlier)
         ledger.find_related_releases()
     recoding.create_surrogates()
     with release_target.stage(records) as staged:
-        table_fields = _write_rows(recoding, staged.file, staged.version)
-        with _open_written(staged.file, limits) as engine:
+        table_fields = write_rows(recoding, staged.file, staged.version)
+        with open_written(staged.file, limits) as engine:
             manifest = _build_manifest(
                 engine, table_fields, {**claims, "persons": records.persons, "version": staged.version}
             )
             if ledger is not None:
-                digest_at_levels = partial(_digest_at_levels, recoding, manifest)
-                ledger.refuse_related_releases(manifest, digest_persons(engine, manifest), digest_at_levels)
+                ledger.refuse_related_releases(manifest, digest_persons(engine, manifest), recoding)
             staged.write(engine, manifest)
         verification = staged.verify(manifest)
         if failures := [*verification.failures, *_find_mismatches(verification.manifest, manifest, recoding)]:
@@ -115,62 +111,6 @@ def _find_mismatches(
         expected_rows = recoding.count_kept_rows(linked_table)
         if claims.released_rows != expected_rows:
             yield f"{claims.released_rows:,} rows of {claims.name!r} are in the release (expected: {expected_rows:,})"
-
-
-def _digest_at_levels(recoding: LinkedRecoding, manifest: LinkedManifest, levels: Sequence[int]) -> str:
-    """The digest of the released persons and rows with their labels at other levels."""
-    with spill_directory() as folder:
-        file = folder / "other_levels.duckdb"
-        _write_rows(replace(recoding, levels=tuple(levels)), file, manifest.version)
-        with _open_written(file, recoding.records.limits) as engine:
-            return digest_persons(engine, manifest)
-
-
-def _write_rows(recoding: LinkedRecoding, file: Path, version: int) -> list[dict[str, Any]]:
-    """Write the rows of all tables to a fresh file; return the claims about them that the file does not show."""
-    records, table_fields = recoding.records, list[dict[str, Any]]()
-    engine = records.tables[0].run.engine
-    attach_new(engine, file, STORAGE_VERSION)
-    try:
-        file.chmod(0o600)
-        for linked_table in records.tables:
-            columns = recoding.released_columns(linked_table)
-            recoding.write_rows(linked_table, table(version_name(linked_table.name, version), "main", STAGED))
-            levels = [recoding.levels[i] for i in linked_table.attribute_numbers]
-            table_fields.append(
-                {
-                    "name": linked_table.name,
-                    "parent": None if linked_table.parent is None else linked_table.parent.name,
-                    "key": tuple(linked_table.released_key),
-                    "references": tuple(linked_table.references),
-                    "ancestor_references": {
-                        column: linked_table.ancestors[position].name
-                        for column, position in linked_table.ancestor_references.items()
-                    },
-                    "columns": columns,
-                    "generalization": dict(zip(linked_table.policy.generalized_attributes, levels, strict=True)),
-                    "rows": linked_table.rows,
-                }
-            )
-    except duckdb.OutOfMemoryException as error:
-        raise ReleaseError("the release needs more memory: raise memory_limit") from error
-    except duckdb.Error as error:
-        reason = describe_engine_error(error)
-        raise ReleaseError(
-            f"the release cannot be written: {reason}; if the source has changed meanwhile, run it again"
-        ) from error
-    finally:
-        engine.detach(STAGED)
-    return table_fields
-
-
-@contextmanager
-def _open_written(file: Path, limits: Limits) -> Iterator[DuckDBEngine]:
-    """Attach the file with the written rows to an engine of its own."""
-    with open_engine(limits) as (engine, _):
-        engine.attach(file, ATTACHED, read_write=True)
-        yield engine
-        engine.detach(ATTACHED)
 
 
 def _build_manifest(

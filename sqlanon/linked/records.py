@@ -85,6 +85,16 @@ class LinkedRecords:
         return sum(table.rows for table in self.tables[1:])
 
     @property
+    def allowed_persons(self) -> int:
+        """The most persons who may be suppressed."""
+        return int(self.policy.search.suppression_limit * self.persons)
+
+    @property
+    def allowed_rows(self) -> int:
+        """The most child rows that may be suppressed by themselves."""
+        return int(self.policy.search.row_suppression_limit * self.child_rows)
+
+    @property
     def weights(self) -> tuple[float, ...]:
         """The weights of the quasi-identifiers."""
         return tuple(

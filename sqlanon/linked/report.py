@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from sqlanon.disclosure.residual_risk import format_percent
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.linked.anonymize import LinkedResult
+from sqlanon.linked.anonymize import LinkedResult, publish_result
 from sqlanon.linked.attacks.attack import LinkedAttack, attack_linked
 from sqlanon.linked.release.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.release.sentences import describe_claim, describe_column, describe_known
@@ -62,8 +62,6 @@ def report_linked(
 def report_result(result: LinkedResult, path: str | os.PathLike[str]) -> None:
     """Write the report of the release that a result would make: it is written to a private folder, and removed.
 
-    The policy of the result has no catalog, which would record the release.
-
     Raises
     ------
     ReleaseError
@@ -76,7 +74,7 @@ def report_result(result: LinkedResult, path: str | os.PathLike[str]) -> None:
     from sqlanon.report.page import render_plain_page  # noqa: PLC0415 - it loads slowly
 
     with spill_directory() as folder:
-        release = result.publish(folder / "release.duckdb")
+        release = publish_result(result, folder / "release.duckdb", is_recorded=False)
         attack = attack_linked(release.location, limits=release.limits)
         view = LinkedView(release.verification, attack, is_published=False)
         write_page(target, render_plain_page("linked.html", view), private=False)

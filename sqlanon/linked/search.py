@@ -103,27 +103,31 @@ class LinkedLoss(Measure):
 
 @dataclass(frozen=True)
 class LinkedTask:
-    """The task of a strategy: the records of all tables, and the limits."""
+    """The task of a strategy: the records of all tables, and the limits.
+
+    ``earlier_rows``: the rows of the release that the new one is made from.
+    """
 
     records: LinkedRecords
     progress: Progress
     budget: Budget | None = None
+    earlier_rows: KeptRows | None = None
 
     @cached_property
     def peeling(self) -> Peeling:
         """Finds the persons who can stay."""
         privacy = self.records.policy.privacy
-        return Peeling(self.records, privacy.k, privacy.known)
+        return Peeling(self.records, privacy.k, privacy.known, self.earlier_rows)
 
     @property
     def allowed_persons(self) -> int:
         """The most persons who may be suppressed."""
-        return int(self.records.policy.search.suppression_limit * self.records.persons)
+        return self.records.allowed_persons
 
     @property
     def allowed_rows(self) -> int:
         """The most child rows that may be suppressed by themselves."""
-        return int(self.records.policy.search.row_suppression_limit * self.records.child_rows)
+        return self.records.allowed_rows
 
     @cached_property
     def lattice(self) -> LatticeSearch:
@@ -179,7 +183,7 @@ class LinkedTask:
         if (
             not peeling_result.is_complete
             or suppressed == persons
-            or not (suppressed or peeling_result.suppressed_rows)
+            or not (suppressed or peeling_result.suppressed_rows or self.earlier_rows)
         ):
             by_table = tuple(0 for _ in self.records.tables)
             return LinkedFigures(

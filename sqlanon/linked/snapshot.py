@@ -63,6 +63,12 @@ FEW_PERSONS = 10_000
 
 _CLASSES = template("SELECT person, :class_id AS class_id FROM :persons AS persons")
 
+_OF_EARLIER_PERSONS = template("""
+    SELECT c.person, c.class_id
+    FROM (:classes) AS c
+    SEMI JOIN :earlier_persons AS earlier_persons ON c.person = earlier_persons.person
+""")
+
 _ROWS_OF_PERSONS = template("""
     SELECT kept.person, kept.class_id, known_rows.known_row
     FROM :known_rows AS known_rows
@@ -158,8 +164,8 @@ _PERSONS_WITH_RARE_SUMS = template("""
 class Snapshot:
     """The released persons and rows at a generalization, in tables of the run of the person table."""
 
-    def __init__(self, records: LinkedRecords, k: int, known: Known) -> None:
-        self.records, self.k, self.known = records, k, known
+    def __init__(self, records: LinkedRecords, k: int, known: Known, earlier_rows: KeptRows | None = None) -> None:
+        self.records, self.k, self.known, self.earlier_rows = records, k, known, earlier_rows
         self.runner, self.work = records.runner, records.tables[0].run.work
         self.kept_persons, self.suppressed_rows = self.work("kept_persons"), self.work("suppressed_rows")
         self.occurrences, self.all_known_rows = self.work("occurrences"), self.work("known_rows")
@@ -196,20 +202,28 @@ class Snapshot:
         self.runner.engine.execute(drop_table(target.copy()))
         self._tables.remove(target)
 
+    def drop_tables(self) -> None:
+        """Drop all tables of a check."""
+        for target in self._tables:
+            self.runner.engine.execute(drop_table(target.copy()))
+        self._tables.clear()
+
     def count(self, relation: exp.Expr) -> int:
         """The number of rows of a relation."""
         return int(self.runner.engine.rows(row_count(rows=relation))[0][0])
 
     def start(self, levels: Levels, suppresses_rows: bool = False) -> None:
-        """Begin with all persons and all rows at a generalization."""
-        self.suppresses_rows = suppresses_rows
-        for target in self._tables:
-            self.runner.engine.execute(drop_table(target.copy()))
-        self._tables.clear()
+        """Begin with all persons and all rows at a generalization, or with those of an earlier release."""
+        earlier_suppressed_rows = None if self.earlier_rows is None else self.earlier_rows.suppressed_rows
+        self.suppresses_rows = suppresses_rows or earlier_suppressed_rows is not None
+        self.drop_tables()
         self.levels = levels
         self.row_numbers = max(1, sum(self._pack_known_row(table)[1] for table in self.records.tables[1:]))
         nothing = template("SELECT 0::TINYINT AS position, row FROM :records AS records LIMIT 0")
-        self.create(self.suppressed_rows, nothing(records=self.records.tables[0].records))
+        suppressed_rows = nothing(records=self.records.tables[0].records)
+        if earlier_suppressed_rows is not None:
+            suppressed_rows = select_star(earlier_suppressed_rows.copy())
+        self.create(self.suppressed_rows, suppressed_rows)
         self.restore_persons()
 
     def restore_persons(self) -> None:
@@ -217,7 +231,10 @@ class Snapshot:
         persons = self.records.tables[0]
         most_classes = MOST_OCCURRENCES // (self.row_numbers * self.copy_numbers)
         class_id = cast(self.pack(persons.attribute_numbers, persons.rows, most_classes)[0], "BIGINT")
-        self.create(self.kept_persons, _CLASSES(class_id=class_id, persons=persons.records))
+        classes = _CLASSES(class_id=class_id, persons=persons.records)
+        if self.earlier_rows is not None:
+            classes = _OF_EARLIER_PERSONS(classes=classes, earlier_persons=self.earlier_rows.persons)
+        self.create(self.kept_persons, classes)
 
     def count_occurrences(self, persons: exp.Expr | None = None) -> None:
         """Number the known rows of the kept persons, or of a part of them (``person``, ``class_id``)."""

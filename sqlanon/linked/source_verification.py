@@ -18,6 +18,8 @@ from typing import Any
 
 from sqlanon.errors import InfeasibleError, ReleaseError
 from sqlanon.linked.anonymize import anonymize_linked
+from sqlanon.linked.earlier import find_earlier_release
+from sqlanon.linked.kept_rows import KeptRows
 from sqlanon.linked.recode import LinkedRecoding, surrogate_table
 from sqlanon.linked.records import LinkedRecords, encode_tables
 from sqlanon.linked.release.manifest import LinkedManifest, TableClaims
@@ -99,8 +101,8 @@ def verify_with_source(workspace: Workspace, policy: LinkedPolicy, location: Lin
 
 def _check_policy(policy: LinkedPolicy, path: Path, manifest: LinkedManifest) -> Iterator[Check]:
     """Check that a release was made by a policy, wherever it was published, and that its manifest shows it."""
-    keys = ("database", "folder")
-    sections = [policy.release, None, *(LinkedRelease().model_copy(update={key: path.absolute()}) for key in keys)]
+    base, keys = LinkedRelease(after=policy.release.after if policy.release else None), ("database", "folder")
+    sections = [policy.release, None, *(base.model_copy(update={key: path.absolute()}) for key in keys)]
     candidates = [policy.model_copy(update={"release": section}) for section in sections]
     is_made = any(candidate.fingerprint() == manifest.policy_hash for candidate in candidates)
     yield source_check("policy", is_made, "the release was made by this policy")
@@ -122,7 +124,10 @@ def _check_source(workspace: Workspace, policy: LinkedPolicy, tables: OpenTables
         else:
             records = encode_tables(workspace, policy)
             yield _check_source_rows(records, tables.manifest)
-            yield from _check_generalization(records, tables)
+            records, earlier = find_earlier_release(records)
+            yield from _check_generalization(records, None if earlier is None else earlier.kept_rows, tables)
+    except ReleaseError as error:  # of the earlier release
+        yield Check(f"{SOURCE_PREFIX}recoded source", None, f"not compared: {error}")
     except InfeasibleError as error:
         yield source_check("requirements", False, "", str(error))
 
@@ -134,7 +139,7 @@ def _check_source_rows(records: LinkedRecords, manifest: LinkedManifest) -> Chec
     return source_check("source rows", is_same, claim, f"{claim}; the release claims {claimed}")
 
 
-def _check_generalization(records: LinkedRecords, tables: OpenTables) -> Iterator[Check]:
+def _check_generalization(records: LinkedRecords, earlier_rows: KeptRows | None, tables: OpenTables) -> Iterator[Check]:
     """Suppress persons and rows at the levels of the manifest as the search does, and compare."""
     by_table = [claims.generalization.items() for claims in tables.manifest.tables]
     levels = tuple(level or 0 for generalization in by_table for _, level in generalization)
@@ -145,7 +150,7 @@ def _check_generalization(records: LinkedRecords, tables: OpenTables) -> Iterato
     yield source_check("generalization", is_permitted, "in the policy's lattice", "not in the policy's lattice")
     if not is_permitted:
         return
-    task = LinkedTask(records, lambda *_: None)
+    task = LinkedTask(records, lambda *_: None, earlier_rows=earlier_rows)
     peeling_result = task.peeling.suppress_rows_and_persons(levels, task.allowed_persons, task.allowed_rows)
     suppressed, allowed = peeling_result.suppressed_persons, task.allowed_persons
     if not peeling_result.is_complete or suppressed > allowed:

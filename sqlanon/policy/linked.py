@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import Field
 
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.policy.linked_checks import COPY_ADVICE, check_linked_sections, find_sensitive
+from sqlanon.policy.linked_checks import COPY_ADVICE, check_earlier_release, check_linked_sections, find_sensitive
 from sqlanon.policy.linked_requirements import bind_group_requirement
 from sqlanon.policy.linked_sections import LinkedPrivacy, LinkedRelease, LinkedSearch, LinkedSource, TableSection
 from sqlanon.policy.models import Policy, read_file, without_file_folders
@@ -171,11 +171,6 @@ def is_linked(tree: Mapping[str, Any]) -> bool:
 
 _NOT_SUPPORTED: Mapping[tuple[str, str], str] = {
     ("source", "spark"): f"several tables are not read from Spark yet: {COPY_ADVICE}",
-    (
-        "release",
-        "after",
-    ): "releases of several tables are not based on earlier ones: set min_level to the levels of the "
-    "earlier release, and search.suppression_limit so that the same persons stay",
     ("release", "spark"): "several tables are not released to Spark yet: release them to a folder of Parquet files, "
     "which Spark reads",
 }
@@ -225,6 +220,7 @@ def read_linked_tree(
             sections.append(section)
     if len(sections) == len(tables) and sections:
         problems += check_linked_sections(sections, *(parts.get(key) for key in ("source", "privacy", "search")))
+        problems += check_earlier_release(sections, *(parts.get(key) for key in ("release", "search", "catalog")))
     if problems:
         raise PolicyError(problems)
     return {**parts, "table": tuple(sections)}

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlanon.errors import Problem
 from sqlanon.policy.linked_requirements import depends_on_source
-from sqlanon.policy.linked_sections import LinkedPrivacy, LinkedSearch, LinkedSource, TableSection
+from sqlanon.policy.linked_sections import LinkedPrivacy, LinkedRelease, LinkedSearch, LinkedSource, TableSection
 from sqlanon.policy.rules import TableRule
+from sqlanon.policy.sections import CatalogSection
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.requirements.base import Requirement
 from sqlanon.support.fields import nearest_word
@@ -31,6 +32,25 @@ def check_linked_sections(
         yield from _check_requirements(privacy, sections, search)
     if source is not None and source.postgres is not None:
         yield from _check_server(sections, search)
+
+
+def check_earlier_release(
+    sections: Sequence[TableSection],
+    release: LinkedRelease | None,
+    search: LinkedSearch | None,
+    catalog: CatalogSection | None,
+) -> Iterator[Problem]:
+    """Check that a release can be made from an earlier one."""
+    if release is None or release.after is None:
+        return
+    if catalog is None:
+        yield Problem("release.after", "needs the ledger, which is in the catalog: add [catalog] database = ...")
+    if search is not None and STRATEGIES[search.strategy].traits.is_local:
+        message = f"{search.strategy!r} has no levels to compare with an earlier release: use a full-domain strategy"
+        yield Problem("release.after", message)
+    if any(attribute.shift is not None for section in sections for attribute in section.attributes.values()):
+        message = "dates are moved anew in each release, so the earlier one cannot be made again: leave one of both out"
+        yield Problem("release.after", message)
 
 
 COPY_ADVICE = "copy them to a DuckDB file, or export them to Parquet files, with files = ... for each [[table]]"

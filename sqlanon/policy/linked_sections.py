@@ -285,6 +285,9 @@ class LinkedRelease(SparseSection):
         "a PostgreSQL server, in place of a file: its address without a password, or env:NAME", example="env:WAREHOUSE"
     )
     schema_name: Name | None = policy_key("the schema in PostgreSQL, which has no other tables", example="release")
+    after: Name | None = policy_key(
+        "the earlier release of the same tables that this one is made from, by its name", example="research.duckdb"
+    )
 
     @property
     def has_location(self) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -189,3 +190,20 @@ class LinkedManifest:
             if claim.column not in [column.name for column in columns]:
                 raise ValueError("it has a requirement on a column that is not released")
         return manifest
+
+
+def describe_structure(tables: Sequence[TableClaims]) -> object:
+    """The tables, keys and columns of a release; the types of quasi-identifiers depend on their levels."""
+    return [
+        (
+            (claims.name, claims.parent, claims.key, claims.references, dict(claims.ancestor_references)),
+            [(column.name, column.role, column.role != "quasi" and column.type) for column in claims.columns],
+            [*claims.generalization],
+        )
+        for claims in tables
+    ]
+
+
+def hash_manifest(manifest: LinkedManifest) -> str:
+    """The hash of a manifest that the ledger records."""
+    return hashlib.sha256(manifest.to_json().encode()).hexdigest()
