@@ -315,9 +315,6 @@ class Database:
     def plan(self, policy: Policy | LinkedPolicy, dialect: str | None = None) -> Plan:
         """List the stages of `anonymize` with their SQL. It reads the schema and the hierarchy files, and no rows.
 
-        For a policy of several tables, the plan has the size of the search, and of the statements only those that read
-        files.
-
         Parameters
         ----------
         dialect:
@@ -331,11 +328,11 @@ class Database:
             The dialect is unknown, or the policy has parts that a warehouse does not support.
         """
         if isinstance(policy, LinkedPolicy):
-            from sqlanon.linked.tables import plan_tables
+            from sqlanon.linked.plan import plan_linked
 
             if dialect is not None:
                 raise PolicyError([Problem("dialect", "is for policies of one table: leave it out")], "the arguments")
-            return plan_tables(self._workspace, policy)
+            return plan_linked(self._workspace, policy)
         _require_policy(policy)
         if dialect is not None:
             from sqlanon.warehouse import plan_for_warehouse

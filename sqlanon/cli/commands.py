@@ -357,21 +357,17 @@ def plan(
     loaded = load_any_policy(policy, settings, strategy)
     if isinstance(loaded, LinkedPolicy):
         refuse_table_options(("--dialect",), (dialect,))
-        if sql:
-            message = (
-                "the statements for several tables depend on counts of their rows, which no plan reads: leave it out"
-            )
-            raise PolicyError([Problem("--sql", message)], "the command")
-        with connect() as db:
-            print_lines(format_linked_plan(loaded, db.plan(loaded)))
-        return
     with connect() as db:
         recorded_plan = db.plan(loaded, dialect)
     _print_warnings(recorded_plan.warnings)
     if sql or dialect is not None:
         print_sql(str(recorded_plan))
+        return
+    command = f"sqlanon plan {shlex.quote(str(policy))} --sql"
+    if isinstance(loaded, LinkedPolicy):
+        print_lines(format_linked_plan(loaded, recorded_plan, command))
     else:
-        print_lines(format_plan(loaded, recorded_plan, f"sqlanon plan {shlex.quote(str(policy))} --sql"))
+        print_lines(format_plan(loaded, recorded_plan, command))
 
 
 @command(MORE, "schema > sqlanon.schema.json")

@@ -27,12 +27,17 @@ def format_plan(policy: Policy, plan: Plan, command: str) -> str:
     for label, text in _describe_policy(policy, plan):
         lines += _wrap(f"{label}:", text)
     lines += ["quasi-identifiers:", *_describe_hierarchies(policy)]
-    lines += _wrap("statements:", ", ".join(f"{stage.name} ({len(stage.sql)})" for stage in plan.stages))
-    return "\n".join([*lines, f"Nothing was run. To print the statements: {command}"])
+    return "\n".join([*lines, *_describe_statements(plan, command)])
 
 
-def format_linked_plan(policy: LinkedPolicy, plan: Plan) -> str:
-    """Summarize a policy of several tables and its search."""
+def _describe_statements(plan: Plan, command: str) -> list[str]:
+    """The number of statements of each stage, and the command that prints them."""
+    counts = ", ".join(f"{stage.name} ({len(stage.sql)})" for stage in plan.stages)
+    return [*_wrap("statements:", counts), f"Nothing was run. To print the statements: {command}"]
+
+
+def format_linked_plan(policy: LinkedPolicy, plan: Plan, command: str) -> str:
+    """Summarize a policy of several tables and its search; ``command`` prints the statements."""
     lines = []
     for label, text in _describe_linked_policy(policy, plan):
         lines += _wrap(f"{label}:", text)
@@ -50,7 +55,7 @@ def format_linked_plan(policy: LinkedPolicy, plan: Plan) -> str:
         for role in ("sensitive", "insensitive", "identifying"):
             if names := section.names_of(role):
                 lines.append(_shorten(f"  {role}: {', '.join(names)}"))
-    return "\n".join([*lines, "Nothing was run, and no row was read."])
+    return "\n".join([*lines, *_describe_statements(plan, command)])
 
 
 def _describe_linked_policy(policy: LinkedPolicy, plan: Plan) -> Iterator[tuple[str, str]]:

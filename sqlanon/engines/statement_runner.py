@@ -103,7 +103,10 @@ class StatementRunner:
         return target.copy()
 
     def add(self, target: exp.Table, query: exp.Query) -> None:
-        statement = exp.Insert(this=target.copy(), expression=query)
+        self.execute(exp.Insert(this=target.copy(), expression=query))
+
+    def execute(self, statement: exp.Expr) -> None:
+        """Run a statement without a result; a dry run records it."""
         if self.recorded is None:
             self.engine.execute(statement)
         else:

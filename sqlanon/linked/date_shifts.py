@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, Problem, SourceError
 from sqlanon.hierarchies.parts import CAST_IT, ColumnKind, column_kind
 from sqlanon.linked.tables import LinkedTable
@@ -36,14 +35,14 @@ def shift_dates(policy: LinkedPolicy, tables: Sequence[LinkedTable], max_days: i
         problems += _find_problems(table.section, place, table.columns.by_attribute, types, max_days)
     if problems:
         raise HierarchyError(problems)
-    runner, shifts = StatementRunner(tables[0].run.engine), tables[0].run.work("shifts")
+    runner, shifts = tables[0].runner, tables[0].run.work("shifts")
     runner.create_table(shifts, _SHIFTS(persons=tables[0].numbers, max_days=max_days))
     try:
         for table in tables:
             if any(attribute.shift is not None for attribute in table.section.attributes.values()):
                 _move_dates(table, shifts)
     finally:
-        runner.engine.execute(drop_table(shifts.copy()))
+        runner.execute(drop_table(shifts.copy()))
 
 
 def _move_dates(table: LinkedTable, shifts: exp.Table) -> None:
@@ -53,7 +52,7 @@ def _move_dates(table: LinkedTable, shifts: exp.Table) -> None:
     columns = _move_columns(table.section, table.columns.by_attribute, types, "child", "shifts")
     query = query.select(*columns, copy=False)
     try:
-        moved = StatementRunner(table.run.engine).create_table(table.run.work("moved_rows"), query)
+        moved = table.runner.create_table(table.run.work("moved_rows"), query)
     except Exception as error:  # each engine has errors of its own, which quote the date
         is_out_of_range = type(error).__name__ in ("ConversionException", "OutOfRangeException")
         if not (is_out_of_range or "SQLSTATE 22008" in str(error)):

@@ -23,6 +23,7 @@ from sqlanon.linked.kept_rows import KeptRows
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.row_suppression import RowSuppression
 from sqlanon.linked.snapshot import Snapshot
+from sqlanon.linked.tables import EXAMPLE_ROWS
 from sqlanon.policy.linked_sections import Known
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import select_star, subquery, template, union_all
@@ -153,7 +154,7 @@ class Peeling:
         query = _COUNT_PERSONS_TO_SUPPRESS(
             known_rows=snapshot.released_known_rows(), kept=snapshot.kept_persons, k=snapshot.k, allowed=allowed_rows
         )
-        return small + int(snapshot.runner.engine.rows(query)[0][0])
+        return small + int(snapshot.runner.fetch_rows(query, [(0,)])[0][0])
 
     def suppress_persons(self, levels: Levels, allowed_persons: int) -> PeelingResult:
         """Find the persons who can stay with all their rows; stop once more than the allowed number is removed."""
@@ -201,13 +202,18 @@ class Peeling:
         yield from self._peel_part(part)  # counts the combinations of the part again
         while True:
             snapshot.create(self._unsupported, self.requirements.persons_of_violating_groups(snapshot.groups(part)))
-            if not (count := snapshot.count(self._unsupported)):
+            if not (count := self._count_unsupported()):
                 return
             if self.known == "all":
                 yield count
                 snapshot.remove(self._unsupported)
             else:
                 yield from self._remove_unsupported(self.known)
+            if snapshot.runner.dry:
+                return
+
+    def _count_unsupported(self) -> int:
+        return self.snapshot.count(self._unsupported, example=EXAMPLE_ROWS // 50)
 
     def _parts(self) -> Iterator[exp.Expr | None]:
         """Parts of the kept persons by class, a small one first: it shows most of what fails. None: all of them."""
@@ -244,12 +250,14 @@ class Peeling:
         """Remove the persons with unsupported combinations of up to a number of known rows, until no more than a few
         have one, who are left in ``unsupported_persons``; yield the number of persons of each step before it."""
         is_last = size == self.known and not self.requirements.conditions
-        while (count := self.snapshot.count(self._unsupported)) > few:
+        while (count := self._count_unsupported()) > few:
             yield count
             if is_last:
                 self.snapshot.narrow_to_classes_of(self._unsupported)
             self.snapshot.remove_and_find_unsupported(size, self._unsupported, self._newly_unsupported)
             self._unsupported, self._newly_unsupported = self._newly_unsupported, self._unsupported
+            if self.snapshot.runner.dry:  # one round shows all
+                return
 
     def _peel_signatures(self, part: exp.Expr | None) -> Iterator[int]:
         """Remove the persons of a part whose signature fewer than k persons have.
@@ -262,6 +270,6 @@ class Peeling:
 
     def _remove(self, persons: exp.Table) -> int:
         """Remove persons; return their number."""
-        if count := self.snapshot.count(persons):
+        if count := self.snapshot.count(persons, example=EXAMPLE_ROWS // 50):
             self.snapshot.remove(persons)
         return count

@@ -83,7 +83,7 @@ class LinkedRecoding:
                 query = _NEW_KEYS(kept_rows=self._select_kept_rows(table))
             else:
                 continue
-            runner.engine.execute(drop_table(surrogate_table(table), exists=True))
+            runner.execute(drop_table(surrogate_table(table), exists=True))
             runner.create_table(surrogate_table(table), query)
 
     def count_kept_rows(self, table: LinkedTable) -> int:

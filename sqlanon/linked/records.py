@@ -14,6 +14,7 @@ from functools import cached_property
 from sqlanon.engines.limits import Limits
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, Problem
+from sqlanon.frequency.codes import EXAMPLE_COUNT
 from sqlanon.frequency.counting import fetch_marginal_figures, make_coded_values
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.build import AttributeValues, build_hierarchy, summarize_values
@@ -133,7 +134,7 @@ def encode_bound_tables(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> 
 def _build_hierarchies(policy: LinkedPolicy, table: LinkedTable) -> list[Problem]:
     """Build the hierarchies of a table over the values of its linked rows. Creates ``values_i``, ``hierarchy_i`` and
     ``coded_i``."""
-    runner, work, names = StatementRunner(table.run.engine), table.run.work, table.policy.generalized_attributes
+    runner, work, names = table.runner, table.run.work, table.policy.generalized_attributes
     values: dict[str, AttributeValues] = {}
     for i, (name, column) in enumerate(zip(names, table.columns.generalized, strict=True)):
         linked_rows = table.select_linked_rows().select(as_column(col(column, "child"), column), copy=False)
@@ -153,7 +154,7 @@ def _build_hierarchies(policy: LinkedPolicy, table: LinkedTable) -> list[Problem
         )
         if hierarchy is not None:
             labels = [hierarchy.released_column(level) for level in range(hierarchy.height + 1)]
-            flaws = [*flaws, *find_level_problems(runner, name, spec, target, labels)]
+            flaws = [*flaws, *(() if runner.dry else find_level_problems(runner, name, spec, target, labels))]
             coded = make_coded_values(
                 runner, column, hierarchy, attribute_values.table, facts[name], work(f"coded_{i}")
             )
@@ -165,7 +166,7 @@ def _build_hierarchies(policy: LinkedPolicy, table: LinkedTable) -> list[Problem
 
 def _encode_rows(table: LinkedTable) -> None:
     """Create ``records``: the codes of each linked row, with those of its ancestors below the person."""
-    runner, query = StatementRunner(table.run.engine), table.select_linked_rows()
+    runner, query = table.runner, table.select_linked_rows()
     if table.parent is None:
         numbering = cols(("row", "person", "parent"), "numbers")
     elif table.key:
@@ -177,8 +178,8 @@ def _encode_rows(table: LinkedTable) -> None:
     if table.parent is not None and table.parent.known_row_attributes:
         same_row = col("row", "parent").eq(col("row", "parent_records"))
         query = query.join(table.parent.records.as_("parent_records"), on=same_row, copy=False)
-        names = [name for name in table.run.engine.columns(table.parent.records) if name.startswith("q")]
-        query = query.select(*cols(names, "parent_records"), copy=False) if not table.parent.is_person_table else query
+        if not table.parent.is_person_table:
+            query = query.select(*cols(table.parent.known_row_codes, "parent_records"), copy=False)
     for i, (number, attribute) in enumerate(zip(table.attribute_numbers, table.attributes, strict=True)):
         alias = f"coded_{i}"
         on = null_safe_equal(col(attribute.column, "child"), col("value", alias), attribute.nullable)
@@ -199,7 +200,7 @@ def _build_records(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> Linke
     for table in tables:
         if not table.attributes:
             continue
-        runner = StatementRunner(table.run.engine)
+        runner = table.runner
         heights = tuple(attribute.height for attribute in table.attributes)
         for hierarchy, figures in zip(
             table.hierarchies, fetch_marginal_figures(runner, table.attributes, False), strict=True
@@ -208,7 +209,9 @@ def _build_records(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> Linke
             below_top = [leaf_sum or 0.0 for leaf_sum in figures[1 : hierarchy.height + 1]]  # NULL without rows
             leaf_sums.append((*below_top, at_top))
         code_counts += [
-            tuple(runner.engine.rows(cd.group_counts(attribute))[0]) if attribute.height else ()
+            tuple(runner.fetch_rows(cd.group_counts(attribute), [(EXAMPLE_COUNT,) * attribute.height])[0])
+            if attribute.height
+            else ()
             for attribute in table.attributes
         ]
         permitted = find_permitted_levels(
@@ -220,5 +223,6 @@ def _build_records(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> Linke
         holes += permitted.forbidden or (frozenset(),) * len(heights)
     forbidden = tuple(holes) if any(holes) else ()
     lattice = Lattice(tuple(names), tuple(bottom), tuple(top), forbidden)
-    runner = StatementRunner(tables[0].run.engine)
-    return LinkedRecords(policy, runner, tuple(tables), tuple(names), tuple(leaf_sums), tuple(code_counts), lattice)
+    return LinkedRecords(
+        policy, tables[0].runner, tuple(tables), tuple(names), tuple(leaf_sums), tuple(code_counts), lattice
+    )

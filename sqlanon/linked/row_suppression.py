@@ -230,6 +230,8 @@ class RowSuppression:
                 return suppressed
             snapshot.runner.add(snapshot.suppressed_rows, template("SELECT * FROM :c AS c")(c=self._chosen))
             suppressed += count
+            if snapshot.runner.dry:  # one round shows all
+                break
         return suppressed
 
     def _find_unsupported_occurrences(self) -> bool:
@@ -255,9 +257,9 @@ class RowSuppression:
                 supports=self.snapshot.supports(1),
                 same=equal_values(combination_keys(size), "c", "u"),
             )
-            if snapshot.count(snapshot.create(self._unsupported, query)):
+            if snapshot.count(snapshot.create(self._unsupported, query), example=0):
                 return True
-        return False
+        return snapshot.runner.dry
 
     def _find_suppressible_rows(self) -> None:
         """Store the rows of unsupported occurrences in the order of their suppression, with the rows that belong to
@@ -299,6 +301,8 @@ class RowSuppression:
                 return restored
             restored += count
             self._restore_rows()
+            if self.snapshot.runner.dry:
+                return 0
 
     def _restore_rows(self) -> None:
         """Remove the chosen rows from the suppressed ones."""

@@ -28,7 +28,7 @@ from sqlanon.linked.occurrences import (
 )
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.signatures import SignatureBuilder
-from sqlanon.linked.tables import LinkedTable
+from sqlanon.linked.tables import EXAMPLE_ROWS, LinkedTable, count_rows
 from sqlanon.policy.linked_sections import Known
 from sqlanon.support.coding import Levels, code_column, dense_rank, level_leaves
 from sqlanon.support.expressions import (
@@ -41,7 +41,6 @@ from sqlanon.support.expressions import (
     fragment,
     mark_row_level,
     number,
-    row_count,
     same_values,
     select,
     select_star,
@@ -199,18 +198,18 @@ class Snapshot:
 
     def drop(self, target: exp.Table) -> None:
         """Drop a table."""
-        self.runner.engine.execute(drop_table(target.copy()))
+        self.runner.execute(drop_table(target.copy()))
         self._tables.remove(target)
 
     def drop_tables(self) -> None:
         """Drop all tables of a check."""
         for target in self._tables:
-            self.runner.engine.execute(drop_table(target.copy()))
+            self.runner.execute(drop_table(target.copy()))
         self._tables.clear()
 
-    def count(self, relation: exp.Expr) -> int:
+    def count(self, relation: exp.Expr, example: int = EXAMPLE_ROWS) -> int:
         """The number of rows of a relation."""
-        return int(self.runner.engine.rows(row_count(rows=relation))[0][0])
+        return count_rows(self.runner, relation, example)
 
     def start(self, levels: Levels, suppresses_rows: bool = False) -> None:
         """Begin with all persons and all rows at a generalization, or with those of an earlier release."""
@@ -262,7 +261,7 @@ class Snapshot:
             if target in self._tables:
                 chosen = subquery(select([col("person")], persons.copy()))
                 condition = exp.In(this=col("person"), query=chosen)
-                self.runner.engine.execute(exp.Delete(this=target.copy(), where=exp.Where(this=condition)))
+                self.runner.execute(exp.Delete(this=target.copy(), where=exp.Where(this=condition)))
 
     # --- Rows
 
@@ -279,7 +278,7 @@ class Snapshot:
             (self._stored_persons, suppressed_persons),
             (self._stored_rows, select_star(self.suppressed_rows)),
         ):
-            self.runner.engine.execute(drop_table(target.copy(), exists=True))
+            self.runner.execute(drop_table(target.copy(), exists=True))
             self.runner.create_table(target, query)
         self._stored_levels, self._stores_suppressed_rows = self.levels, self.suppresses_rows
 
@@ -386,7 +385,7 @@ class Snapshot:
             )
             removed_combinations = self.create(self._removed_combinations(size), of_removed)
             same = equal_values(keys, "s", "removed")
-            self.runner.engine.execute(
+            self.runner.execute(
                 _SUBTRACT_REMOVED(supports=self.supports(size), removed_combinations=removed_combinations, same=same)
             )
         self.remove(removed)
@@ -414,7 +413,7 @@ class Snapshot:
             return
         classes = self.create(self._affected_classes, _CLASSES_OF_PERSONS(kept=self.kept_persons, persons=persons))
         affected_persons = _COUNT_PERSONS_OF_CLASSES(supports=self.supports(0), classes=classes)
-        affected = int(self.runner.engine.rows(affected_persons)[0][0])
+        affected = int(self.runner.fetch_rows(affected_persons, [(EXAMPLE_ROWS // 2,)])[0][0])
         if affected > self.counted_persons * NARROWED_SHARE:
             return
         self.counted_persons = affected
@@ -514,7 +513,8 @@ class Snapshot:
                 of_level = subquery(level_leaves(self.records.attributes[i], level), name)
                 query = query.join(of_level, on=on, copy=False)
                 query = query.select(as_column(total(col("leaves", name)), name), copy=False)
-            row_total, *sums = self.runner.engine.rows(query)[0]
+            example = [(0,) * (1 + len(labelled_attributes))]
+            row_total, *sums = self.runner.fetch_rows(query, example)[0]
             rows.append(row_total)
             leaves |= {i: float(leaf_sum or 0) for i, leaf_sum in zip(labelled_attributes, sums, strict=True)}
         return rows, leaves

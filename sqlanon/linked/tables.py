@@ -6,27 +6,24 @@ row, of its person and of the row that it references.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from sqlglot import exp
 
-from sqlanon.engines.statement_runner import Plan, Stage, StatementRunner
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError, LinkedSourceError, Problem, SourceError
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.policy import Policy
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.linked_sections import TableSection
-from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.kinds import Linking
 from sqlanon.sources.relation import source_errors
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
-from sqlanon.strategies.examples import find_lattice_size
-from sqlanon.support.coding import CodedAttribute
+from sqlanon.support.coding import CodedAttribute, code_column
 from sqlanon.support.expressions import (
     all_of,
     as_column,
@@ -38,6 +35,9 @@ from sqlanon.support.expressions import (
     template,
 )
 
+EXAMPLE_ROWS = 100_000
+"""The number of rows of a table in a dry run."""
+
 
 @dataclass
 class LinkedTable:
@@ -46,6 +46,7 @@ class LinkedTable:
     section: TableSection
     policy: Policy
     run: Run
+    runner: StatementRunner
     columns: Columns
     parent: LinkedTable | None
     """The table that its rows belong to; None for the table of persons."""
@@ -126,6 +127,14 @@ class LinkedTable:
         return tuple(range(self.first_attribute, self.first_attribute + len(self.columns.generalized)))
 
     @property
+    def known_row_codes(self) -> list[str]:
+        """The columns of ``records`` with the codes of its quasi-identifiers and those of its ancestors below the
+        person."""
+        inherited = [] if self.parent is None or self.parent.is_person_table else self.parent.known_row_codes
+        attributes = zip(self.attribute_numbers, self.attributes, strict=True)
+        return inherited + [code_column(i, k) for i, attribute in attributes for k in range(attribute.height)]
+
+    @property
     def known_row_attributes(self) -> tuple[int, ...]:
         """Its quasi-identifiers and those of its ancestors below the person."""
         inherited = () if self.parent is None or self.parent.is_person_table else self.parent.known_row_attributes
@@ -163,33 +172,22 @@ class LinkedTable:
 
 
 @source_errors()
-def bind_tables(workspace: Workspace, policy: LinkedPolicy, counted: bool = False) -> list[LinkedTable]:
+def bind_tables(
+    workspace: Workspace, policy: LinkedPolicy, counted: bool = False, recorded: list[str] | None = None
+) -> list[LinkedTable]:
     """Bind the tables of a policy, and number their rows. Raises the errors of `encode_tables`.
 
-    ``counted`` says that counts are enough: tables on a server are refused otherwise.
+    ``counted`` says that counts are enough: tables on a server are refused otherwise. A dry run, which reads no rows,
+    appends its statements to ``recorded``.
     """
-    tables = _bind(workspace, policy, counted=counted)
+    tables = _bind(workspace, policy, counted, recorded)
     if not tables[0].rows:
         raise InfeasibleError(f"table {tables[0].name!r} has no rows: no person can be released", None, 0, 0)
     return tables
 
 
-def plan_tables(workspace: Workspace, policy: LinkedPolicy) -> Plan:
-    """Bind the tables by their schemas, and count the generalizations as far as the policy determines them."""
-    stages: list[Stage] = []
-    sizes: list[int | None] = []
-    unknown: list[str] = []
-    for table in _bind(workspace, policy, read=False, counted=True):
-        stages += table.run.source.plan()
-        size, heights = find_lattice_size(table.policy, table.run.engine)
-        sizes.append(size)
-        unknown += [f"{table.name}.{name}" for name in heights]
-    nodes = None if unknown else math.prod(size for size in sizes if size is not None)
-    return Plan(tuple(stages), nodes, tuple(unknown), STRATEGIES[policy.search.strategy].traits.is_local)
-
-
-def _bind(workspace: Workspace, policy: LinkedPolicy, read: bool = True, counted: bool = False) -> list[LinkedTable]:
-    """Bind the tables, parents first; number their rows if they are read. The error lists the problems of all tables.
+def _bind(workspace: Workspace, policy: LinkedPolicy, counted: bool, recorded: list[str] | None) -> list[LinkedTable]:
+    """Bind the tables, parents first, and number their rows. The error lists the problems of all tables.
 
     Without the numbers of its parent, the rows of a table that belong to no person cannot be counted.
     """
@@ -200,10 +198,10 @@ def _bind(workspace: Workspace, policy: LinkedPolicy, read: bool = True, counted
     for section in policy.ordered_tables:
         linking = Linking(transactions, (*section.person, *section.key, *section.references))
         try:
-            bind_run = partial(workspace.run, read=read, counted=counted, linking=linking)
-            table = _bind_table(bind_run, policy, section, tables)
-            flaws = [*_find_other_key_types(table), *(_find_wrong_keys(table) if read else ())]
-            if read and not flaws and (section.person or (table.parent is not None and table.parent.name in numbered)):
+            bind_run = partial(workspace.run, read=recorded is None, counted=counted, linking=linking)
+            table = _bind_table(bind_run, policy, section, tables, recorded)
+            flaws = [*_find_other_key_types(table), *_find_wrong_keys(table)]
+            if not flaws and (section.person or (table.parent is not None and table.parent.name in numbered)):
                 flaws += _number_rows(table)
                 numbered.add(section.name)
             tables.append(table)
@@ -228,6 +226,7 @@ def _bind_table(
     policy: LinkedPolicy,
     section: TableSection,
     bound_tables: Sequence[LinkedTable],
+    recorded: list[str] | None,
 ) -> LinkedTable:
     table_policy = policy.policy_of(section)
     run = bind_run(table_policy)
@@ -240,7 +239,8 @@ def _bind_table(
     parent_section = policy.parent_of(section)
     parent = next((table for table in bound_tables if table.section is parent_section), None)
     first_attribute = sum(len(table.columns.generalized) for table in bound_tables)
-    return LinkedTable(section, table_policy, run, columns, parent, first_attribute)
+    runner = StatementRunner(run.engine, recorded)
+    return LinkedTable(section, table_policy, run, runner, columns, parent, first_attribute)
 
 
 def _find_other_key_types(table: LinkedTable) -> Iterator[str]:
@@ -268,8 +268,8 @@ _WHOLE_NUMBERS = frozenset(
 
 def _number_rows(table: LinkedTable) -> Iterator[str]:
     """Number the rows of a table by key, and find rows without a person. Creates ``numbers`` for a table with a key."""
-    runner, relation = StatementRunner(table.run.engine), table.run.source.relation
-    table.rows = int(runner.engine.rows(row_count(rows=relation))[0][0])
+    runner, relation = table.runner, table.run.source.relation
+    table.rows = count_rows(runner, relation)
     keys = [as_column(col(column, "child"), f"key_{i}") for i, column in enumerate(table.key)]
     if table.parent is None:
         number_persons = template("""
@@ -282,7 +282,7 @@ def _number_rows(table: LinkedTable) -> Iterator[str]:
         numbered = table.select_linked_rows().select(*keys, copy=False)
         numbered = numbered.select(*number_linked_rows(cols(table.key, "child")), copy=False)
         runner.create_table(table.numbers, numbered)
-    table.orphans = table.rows - int(runner.engine.rows(row_count(rows=subquery(_linked_rows(table))))[0][0])
+    table.orphans = table.rows - count_rows(runner, subquery(_linked_rows(table)))
     if table.orphans and table.section.orphans == "error":
         positions = sorted({*table.ancestor_references.values()})
         ancestors = " and ".join(repr(table.ancestors[position].name) for position in positions)
@@ -295,6 +295,11 @@ def _number_rows(table: LinkedTable) -> Iterator[str]:
 
 def _linked_rows(table: LinkedTable) -> exp.Select:
     return table.select_linked_rows().select(as_column(exp.convert(1), "linked"), copy=False)
+
+
+def count_rows(runner: StatementRunner, relation: exp.Expr, example: int = EXAMPLE_ROWS) -> int:
+    """The number of rows of a relation."""
+    return int(runner.fetch_rows(row_count(rows=relation), [(example,)])[0][0])
 
 
 def number_linked_rows(order: Sequence[exp.Expr]) -> list[exp.Expr]:
@@ -318,7 +323,7 @@ def _find_wrong_keys(table: LinkedTable) -> Iterator[str]:
     keys_of_several = of_several(rows=rows, lacks_part=exp.Paren(this=lacks_part), key=cols(table.key))
     without_key = template("SELECT 1 AS c FROM :rows WHERE :lacks_part")(rows=rows, lacks_part=lacks_part.copy())
     repeated_keys, rows_without_key = (
-        int(table.run.engine.rows(row_count(rows=subquery(query)))[0][0]) for query in (keys_of_several, without_key)
+        count_rows(table.runner, subquery(query), example=0) for query in (keys_of_several, without_key)
     )
     if repeated_keys or rows_without_key:
         place = "person" if table.is_person_table else "key"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from sqlanon.database import connect
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
-from support.linked_hospital import POLICY
+from support.linked_hospital import POLICY, make_hospital
 
 UNREADABLE = """
     CREATE TABLE one (x INTEGER); INSERT INTO one VALUES (1);
@@ -41,7 +42,8 @@ def test_a_plan_shows_tables_keys_and_limits_and_reads_no_rows(tmp_path: Path) -
         "patients, from table patients of hospital.duckdb: persons by patient_id",
         "labs, from table labs of hospital.duckdb: rows of visits by visit_id",
         "admitted dates by month, year",
-        "no row was read",
+        "statements: link (",
+        "Nothing was run. To print the statements: sqlanon plan ",
     ):
         assert words in text, words
 
@@ -57,5 +59,45 @@ def test_a_plan_names_missing_columns_with_their_table(tmp_path: Path) -> None:
     ended = cli("plan", make_unreadable_hospital(tmp_path, POLICY.replace("ward  ", "wards ")))
     assert ended.status == 2
     assert "table 'visits'" in ended.err and "wards" in ended.err
-    refused = cli("plan", tmp_path / "policy.toml", "--sql")
-    assert (refused.status, "--sql: the statements for several tables depend on counts" in refused.err) == (2, True)
+
+
+STAGES = ["link", "encode", "search", "recode and suppress", "verify and publish"]
+
+
+WITHOUT_LABS = POLICY[: POLICY.index('[[table]]\nname = "labs"')] + POLICY[POLICY.index("[privacy]") :]
+ROW_LIMIT = "[search]\nrow_suppression_limit = 0.1"
+CONFIDENCE = '[[privacy.confidence]]\nattribute = "diagnosis"\nmax = 0.5\n\n[search]'
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        POLICY.replace("known = 2", "known = 3"),
+        POLICY.replace("known = 2", 'known = "all"'),
+        POLICY.replace("[search]", CONFIDENCE),
+        POLICY.replace('"month", "year"] }', '"month", "year"], shift = 30 }'),
+        WITHOUT_LABS.replace("[search]", ROW_LIMIT),
+        WITHOUT_LABS.replace("[search]", ROW_LIMIT).replace("known = 2", 'known = "all"'),
+    ],
+)
+def test_the_statements_of_a_plan_make_all_tables_that_they_read(tmp_path: Path, policy: str) -> None:
+    make_hospital(tmp_path, policy)
+    with connect() as db:
+        plan = db.plan(LinkedPolicy.load(tmp_path / "policy.toml"))
+    assert [stage.name for stage in plan.stages] == STAGES
+    with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
+        connection.execute("ATTACH ':memory:' AS sqlanon_work")
+        for i, name in enumerate(("patients", "visits", "labs"), 1):
+            connection.execute(f"CREATE SCHEMA sqlanon_work.run_{i}")
+            connection.execute(f"CREATE TEMP VIEW sqlanon_work_run_{i}_source AS FROM hospital.{name}")
+        for stage in plan.stages[:-1]:
+            for statement in stage.sql:
+                connection.execute(statement)
+
+
+def test_a_plan_prints_its_statements(tmp_path: Path) -> None:
+    ended = cli("plan", make_unreadable_hospital(tmp_path), "--sql")
+    assert (ended.status, ended.err) == (0, "")
+    for stage in STAGES:
+        assert f". {stage}: " in ended.out
+    assert "\"sqlanon\".KM_ANONYMITY('known_rows', 2)" in ended.out
