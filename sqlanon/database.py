@@ -143,7 +143,8 @@ class Database:
     ) -> Result | LinkedResult:
         """Find a version of the source that meets the policy with little loss. Nothing is published.
 
-        The default strategy, ``optimal``, finds the full-domain generalization with the least loss.
+        The default strategy, ``optimal``, finds the full-domain generalization with the least loss. Before the search
+        for several tables, a location of the policy that cannot take their release is refused.
 
         Parameters
         ----------
@@ -161,23 +162,20 @@ class Database:
         ------
         SourceError
             The file of ``keep_work`` exists.
+        ReleaseError
+            The policy of several tables names a location that cannot take a release.
         """
         if isinstance(policy, LinkedPolicy):
             if keep_work is not None:
                 raise PolicyError([Problem("keep_work", "is for policies of one table: leave it out")], "the arguments")
-            return self._anonymize_linked(policy, progress or ignore_progress)
+            from sqlanon.linked.anonymize import anonymize_linked
+
+            return anonymize_linked(self._workspace, policy, progress or ignore_progress)
         _require_policy(policy)
         result = Result(pipeline.anonymize(self._workspace, policy, progress or ignore_progress, keep_work))
         if record:
             result.record()
         return result
-
-    def _anonymize_linked(
-        self, policy: LinkedPolicy, progress: StageProgress, checks_target: bool = False
-    ) -> LinkedResult:
-        from sqlanon.linked.anonymize import anonymize_linked
-
-        return anonymize_linked(self._workspace, policy, progress, checks_target)
 
     def compare(
         self,

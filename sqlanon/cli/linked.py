@@ -45,7 +45,7 @@ def run_anonymize(
     release = None
     with connect(memory_limit=limits.memory_limit, threads=limits.threads) as db:
         with show_progress(time_limit=policy.search.time_limit) as progress:
-            result = db._anonymize_linked(policy, progress, checks_target=not dry_run)
+            result = db.anonymize(policy.without_location() if dry_run else policy, progress)
             if not dry_run:
                 progress("write", 0, result.checked, result.score)
                 release = result.publish()
@@ -205,7 +205,7 @@ def report_policy(policy: LinkedPolicy, output: Path, limits: Limits) -> None:
         connect(memory_limit=limits.memory_limit, threads=limits.threads) as db,
         show_progress("searching", time_limit=policy.search.time_limit) as progress,
     ):
-        report_result(db.anonymize(policy, progress), output)
+        report_result(db.anonymize(policy.without_location(), progress), output)
     print_lines(f"{output.absolute()}: the policy holds for what would be released; nothing was published")
 
 

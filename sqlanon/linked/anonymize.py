@@ -210,16 +210,15 @@ def anonymize_linked(
     workspace: Workspace,
     policy: LinkedPolicy,
     progress: Callable[[str, int, int, float | None], None],
-    checks_target: bool = False,
 ) -> LinkedResult:
     """Find the generalization of all tables that meets the policy with the least loss.
 
-    ``checks_target``: refuse a place of the policy that cannot take the release, before the search.
+    A location of the policy that cannot take the release is refused before the search.
     """
     started = time.perf_counter()
     progress("scan", 0, 0, None)
     records = encode_tables(workspace, policy)
-    if checks_target:
+    if policy.release is not None and policy.release.has_location:
         refuse_unusable_target(records)
     records, earlier = find_earlier_release(records)
     earlier_rows = None if earlier is None else earlier.kept_rows
@@ -248,18 +247,17 @@ def anonymize_linked(
             message = f"search.time_limit = {time_limit:g} ended the search before it had checked anything: raise it"
             raise InfeasibleError(message, None, 0, task.allowed_persons) from None
     if outcome.levels is None:
-        raise _infeasible_error(task, outcome.stopped)
+        raise _stopped_error(task, outcome.stopped) if outcome.stopped else _infeasible_error(task)
     seconds = {"load": encoded_at - started, "search": time.perf_counter() - encoded_at}
     score = task.lattice.scores[outcome.levels]
     return LinkedResult(policy, task, outcome.levels, score, outcome.bound, outcome.optimal, seconds, earlier)
 
 
-def _infeasible_error(task: LinkedTask, stopped: str = "") -> InfeasibleError:
+def _infeasible_error(task: LinkedTask) -> InfeasibleError:
     """The error of a search without a result, with the persons whom the highest generalization suppresses."""
     records, privacy = task.records, task.records.policy.privacy
-    peeling_result = task.peeling.suppress_persons(records.lattice.top, records.persons)
-    suppressed, allowed = peeling_result.suppressed_persons, task.allowed_persons
-    outcome = "no generalization meets the policy" if not stopped else f"the search stopped at {stopped}"
+    allowed = task.allowed_persons
+    suppressed = task.peeling.suppress_persons(records.lattice.top, records.persons).suppressed_persons
     attacker = f"an attacker who knows {describe_known(privacy.known)}"
     requirements = " and ".join([attacker, *(requirement.name for _, _, requirement in privacy.named_requirements)])
     figures = f"even the highest suppresses {suppressed:,} of {records.persons:,} persons ({allowed:,} are allowed)"
@@ -275,9 +273,27 @@ def _infeasible_error(task: LinkedTask, stopped: str = "") -> InfeasibleError:
         figures = f"{figures}: no person can be released, because there are fewer than k"
     else:
         figures = f"{figures}: no person can be released{_describe_most_revealing_table(records)}"
-    message = f"{outcome} for k = {privacy.k} and {requirements}: {figures}. What can help: {helps}"
+    outcome = f"no generalization meets the policy for k = {privacy.k} and {requirements}"
+    message = f"{outcome}: {figures}. What can help: {helps}"
     closest = dict(zip(records.names, records.lattice.top, strict=True))
     return InfeasibleError(message, closest, suppressed, allowed, suppressed, allowed)
+
+
+def _stopped_error(task: LinkedTask, stopped: str) -> InfeasibleError:
+    """The error of a search that reached a limit without a result, with the closest generalization that it counted."""
+    message = (
+        f"the search stopped at [search] {stopped} before it found a generalization that meets the policy; with a "
+        "higher limit it may find one"
+    )
+    persons, allowed, figures = task.records.persons, task.allowed_persons, task.lattice.figures
+    complete = [levels for levels in figures if figures[levels].counted_share == 1]
+    if not complete:
+        return InfeasibleError(message, None, 0, allowed, None, allowed)
+    closest = min(complete, key=lambda levels: (figures[levels].suppressed_rows, levels))
+    suppressed = figures[closest].suppressed_rows
+    message += f". The closest so far suppresses {suppressed:,} of {persons:,} persons ({allowed:,} are allowed)"
+    nearest = dict(zip(task.records.names, closest, strict=True))
+    return InfeasibleError(message, nearest, suppressed, allowed, suppressed, allowed)
 
 
 def _describe_most_revealing_table(records: LinkedRecords) -> str:

@@ -95,6 +95,11 @@ class LinkedPolicy(Section):
             add(section)
         return tuple(ordered)
 
+    def without_location(self) -> LinkedPolicy:
+        """The policy of a result that is not published there."""
+        location = None if self.release is None else LinkedRelease(after=self.release.after)
+        return self.model_copy(update={"release": location})
+
     def fingerprint(self) -> str:
         """The SHA-256 of the policy, which is independent of how it is written; see `Policy.fingerprint`."""
         tree = self.model_dump(mode="json", exclude_none=True, exclude={"about": True})

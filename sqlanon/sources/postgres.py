@@ -95,7 +95,7 @@ class PostgresSource(Source):
     every: exp.Subquery  # all of its columns on the server
     types: Mapping[str, str]  # the types of all columns
     statement: exp.Select  # counts the combinations
-    schema: str | None = None  # the schema of the table; None for a query, which may read several
+    schemas: frozenset[str]  # the schemas of the tables that it reads
 
     access: ClassVar[Access] = "counts"
     can_be_linked = False
@@ -242,7 +242,7 @@ class PostgresSource(Source):
 
     def refuse_release(self, location: str, schema: str, key: str = "release.table") -> None:
         """Refuse a release into the schema of its source, whose readers could see the source."""
-        if self.schema != schema:
+        if schema not in self.schemas:
             return
         address = resolve_postgres_address(location)
         if server_address(self.address) != server_address(address):  # a server may have several addresses
@@ -413,7 +413,7 @@ def _bind_linked(
         every=every,
         types=all_types,
         statement=relation.this,
-        schema=remote.schema,
+        schemas=remote.schemas,
         transaction=transaction,
     )
 
@@ -479,7 +479,7 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
         every=every,
         types=all_types,
         statement=statement,
-        schema=remote.schema,
+        schemas=remote.schemas,
     )
 
 
@@ -562,7 +562,7 @@ class _RemoteRelation:
 
     relation: exp.Expr
     columns: Sequence[_RemoteColumn]
-    schema: str | None = None
+    schemas: frozenset[str]
     name: str | None = None  # the name of the table, with its schema
     query: str | None = None  # the query, with the schemas of its tables
 
@@ -580,7 +580,7 @@ def _find_relation(server: PostgresEngine, section: SourceSection) -> _RemoteRel
             )
         ((schema, name),) = server.rows(pg.relation_name(), [relation_id])
         columns = [_RemoteColumn(*column) for column in server.rows(pg.relation_columns(), [relation_id])]
-    return _RemoteRelation(table(name, schema), columns, schema, quote_name(schema, name))
+    return _RemoteRelation(table(name, schema), columns, frozenset((schema,)), quote_name(schema, name))
 
 
 def _find_relation_ids(server: PostgresEngine, names: Sequence[str]) -> list[int | None]:
@@ -605,7 +605,8 @@ def _find_query(server: PostgresEngine, query: str) -> _RemoteRelation:
                 query = f"{query[:first]}{quote_name(schema, name)}{query[last + 1 :]}"
     relation = verbatim_query(query)
     try:
-        return _RemoteRelation(relation, _read_query_columns(server, relation), query=query)
+        columns = _read_query_columns(server, relation)
+        return _RemoteRelation(relation, columns, pg.table_schemas(query), query=query)
     except SourceError as error:
         if "does not exist" not in str(error):
             raise

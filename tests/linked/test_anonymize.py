@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,8 @@ def test_a_location_that_cannot_hold_the_release_is_refused_before_the_search(
     monkeypatch.setattr("sqlanon.linked.anonymize.find_lattice_search", lambda _: pytest.fail("searched"))
     ended = cli("anonymize", tmp_path / "policy.toml")
     assert (ended.status, message in ended.err) == (2, True), ended.err
+    with sqlanon.connect() as db, pytest.raises(SqlanonError, match=re.escape(message)):
+        db.anonymize(LinkedPolicy.load(tmp_path / "policy.toml"))
     with pytest.raises(pytest.fail.Exception, match="searched"):  # a dry run writes nothing
         cli("anonymize", tmp_path / "policy.toml", "--dry-run")
 

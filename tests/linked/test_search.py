@@ -181,6 +181,22 @@ def test_a_check_is_interrupted_at_the_time_limit(monkeypatch: pytest.MonkeyPatc
         sqlanon.connect(connection).anonymize(LinkedPolicy(**tree))
 
 
+def test_a_search_that_stops_without_a_result_checks_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    confidence = {"attribute": "s", "max": 0.5}
+    tree = persons_and_rows(search={"max_checks": 1}, privacy={"k": 2, "known": 1, "confidence": confidence})
+    tree["table"][0]["attributes"]["s"] = {"role": "sensitive"}
+    suppress_persons, checked = peeling.Peeling.suppress_persons, list[Levels]()
+
+    def count_checks(peeling_: peeling.Peeling, levels: Levels, allowed_persons: int) -> peeling.PeelingResult:
+        checked.append(levels)
+        return suppress_persons(peeling_, levels, allowed_persons)
+
+    monkeypatch.setattr(peeling.Peeling, "suppress_persons", count_checks)
+    with pytest.raises(InfeasibleError, match=r"the search stopped at \[search\] max_checks = 1 before it found"):
+        anonymize_rows(tree, PERSONS.replace("AS q", "AS q, i % 3 = 0 AS s"), ROWS)
+    assert len(checked) == 1
+
+
 def test_what_an_interrupted_check_stored_is_not_taken_for_an_earlier_generalization(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

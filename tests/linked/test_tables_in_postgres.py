@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -267,9 +268,16 @@ def test_what_needs_the_rows_is_refused_before_the_server_is_asked(
     assert message in " ".join(ended.err.split())
 
 
-def test_a_schema_of_the_source_gets_no_release(schemas: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("query", [None, "SELECT * FROM Clinic.{}", "WITH p AS (SELECT * FROM {}) SELECT * FROM p"])
+def test_a_schema_of_the_source_gets_no_release(schemas: Server, tmp_path: Path, query: str | None) -> None:
     release = POLICY.replace('database = "release.duckdb"', f'postgres = "{HERE}"\nschema_name = "clinic"')
-    ended = cli("anonymize", load_hospital(schemas, tmp_path, release))
+    policy = load_hospital(schemas, tmp_path, release)
+    if query is not None:
+        schemas.run("ALTER ROLE CURRENT_USER SET search_path = clinic")
+        text = policy.read_text(encoding="utf-8")
+        policy.write_text(re.sub(r'table = "clinic.(\w+)"', lambda name: f'query = "{query.format(name[1])}"', text))
+    ended = cli("anonymize", policy)
+    schemas.run("ALTER ROLE CURRENT_USER RESET search_path")
     assert ended.status == 2
     assert "release.schema_name: is in the source's schema 'clinic'" in ended.err
 

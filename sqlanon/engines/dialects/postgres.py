@@ -203,6 +203,20 @@ def unqualified_table_spans(statement: str) -> list[tuple[int, int]]:
     return sorted(spans)
 
 
+def table_schemas(statement: str) -> frozenset[str]:
+    """The schemas of the tables in the data holder's SQL, as far as they are named.
+
+    >>> sorted(table_schemas('SELECT * FROM Clinic.ill AS i, (SELECT 1 FROM "Ward".beds) AS b, patients'))
+    ['Ward', 'clinic']
+    """
+    schemas = (relation.args.get("db") for relation in parse_one(statement, dialect="postgres").find_all(exp.Table))
+    return frozenset(
+        schema.name if schema.quoted else schema.name.lower()
+        for schema in schemas
+        if isinstance(schema, exp.Identifier)
+    )
+
+
 def count_combinations(relation: exp.Expr, columns: Mapping[str, str], count: str) -> exp.Select:
     """The distinct combinations of columns with their number of rows: all that leaves PostgreSQL of a source.
 
