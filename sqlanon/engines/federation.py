@@ -23,6 +23,7 @@ from sqlanon.engines.dialects.postgres import POSTGRES
 from sqlanon.engines.dialects.remote import DUCKDB, RemoteDialect, has_star, name_columns, shadow_query
 from sqlanon.engines.dialects.spark import SPARK
 from sqlanon.engines.duckdb import DuckDBEngine, group_by_columns
+from sqlanon.engines.table_changes import select_changed_rows
 from sqlanon.errors import SourceError
 from sqlanon.support.expressions import (
     REPEATABLE,
@@ -381,11 +382,21 @@ class FederatedEngine(DuckDBEngine):
 
     def _change_remote(self, statement: exp.Expr) -> None:
         """Change rows of a remote table that was created here; the statement reads remote tables only."""
-        server = self.remote.server
-        assert server.CHANGES_TABLES
-        assert full_name(statement.this) in self.remote.materialized
+        server, name = self.remote.server, full_name(statement.this)
+        assert name in self.remote.materialized
+        if not server.CHANGES_TABLES:
+            self._replace_rows(name, select_changed_rows(statement, [*self.columns(statement.this)]))
+            return
         with server.translate_errors():
             server.execute(self.remote.dialect.translate(statement, self.remote.tables))
+
+    def _replace_rows(self, name: str, query: exp.Query) -> None:
+        """Store the rows of a query as a remote table, in place of its rows."""
+        rows, _ = self._materialize(query, [])
+        replaced, self.remote.materialized[name] = self.remote.materialized[name], rows.name
+        self.remote.tables[name] = rows
+        with suppress(SourceError):  # the session may be gone
+            self.remote.server.forget(replaced)
 
     def _register_materialized(self, target: exp.Table, types: Mapping[str, str], name: str) -> None:
         self.register_remote(target, types, table(name))

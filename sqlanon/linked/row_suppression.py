@@ -340,7 +340,7 @@ class RowSuppression:
         for size in range(1, snapshot.known + 1):
             keys = combination_keys(size)
             is_part = [col(name, "c").eq(col("occurrence", "t")) for name in keys]
-            restored_occurrences = exp.to_table("restored_occurrences", quoted=True)
+            restored_occurrences = exp.to_table('"restored_occurrences"')
             unrestorable_parts.append(
                 _UNRESTORABLE_ROWS(
                     restorable=self._restorable,

@@ -377,7 +377,7 @@ class Snapshot:
         persons support. Only the combinations of the removed persons are counted again."""
         for size in range(max_size + 1):
             keys = combination_keys(size)
-            removed_rows = exp.to_table("removed_rows", quoted=True)
+            removed_rows = exp.to_table('"removed_rows"')
             combinations = self.combinations(size, removed_rows) if size else select_star(removed_rows)
             rows = self._supporting_rows(size)
             of_removed = _COMBINATIONS_OF_REMOVED(

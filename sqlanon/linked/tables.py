@@ -17,6 +17,7 @@ from sqlanon.errors import InfeasibleError, LinkedSourceError, Problem, SourceEr
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.policy import Policy
 from sqlanon.policy.linked import LinkedPolicy
+from sqlanon.policy.linked_checks import find_local_search
 from sqlanon.policy.linked_sections import TableSection
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.kinds import Linking
@@ -233,6 +234,9 @@ def _bind_table(
     if not run.source.can_be_linked:
         message = f"is in {run.source.location}, where several tables are not joined"
         raise SourceError(f"{message}: copy them to a DuckDB file, or export them to Parquet files")
+    # A session of Spark takes the place of the policy's source, so that its validation did not see the server.
+    if run.source.access != "rows" and (problem := find_local_search(policy.search, run.source.location)):
+        raise SourceError(f"search.strategy: {problem}")
     if (release := policy.release) is not None and release.postgres is not None:
         run.source.refuse_release(release.postgres, release.schema_name or "", "release.schema_name")
     columns = match_columns(table_policy, run.source)

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import Field
 
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.policy.linked_checks import COPY_ADVICE, check_earlier_release, check_linked_sections, find_sensitive
+from sqlanon.policy.linked_checks import check_earlier_release, check_linked_sections, find_sensitive
 from sqlanon.policy.linked_requirements import bind_group_requirement
 from sqlanon.policy.linked_sections import LinkedPrivacy, LinkedRelease, LinkedSearch, LinkedSource, TableSection
 from sqlanon.policy.models import Policy, read_file, without_file_folders
@@ -136,7 +136,7 @@ class LinkedPolicy(Section):
         """The policy of one table by itself, as the stages before the search read it."""
         is_elsewhere = bool(section.files) or section.database is not None
         location: dict[str, Any] = {"database": section.database if is_elsewhere else self.source.database}
-        location["postgres"] = None if is_elsewhere else self.source.postgres
+        location |= {"postgres": None, "spark": None} if is_elsewhere else self.source.server
         location["table"] = None if section.query or section.files else section.table or section.name
         location |= {"query": section.query, "files": section.files, "csv": section.csv or self.source.csv}
         location |= {"undeclared": section.undeclared, "person": False}
@@ -175,7 +175,6 @@ def is_linked(tree: Mapping[str, Any]) -> bool:
 
 
 _NOT_SUPPORTED: Mapping[tuple[str, str], str] = {
-    ("source", "spark"): f"several tables are not read from Spark yet: {COPY_ADVICE}",
     ("release", "spark"): "several tables are not released to Spark yet: release them to a folder of Parquet files, "
     "which Spark reads",
 }

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from sqlanon.errors import Problem
+from sqlanon.places.addresses import SERVER_NAMES
 from sqlanon.policy.linked_requirements import depends_on_source
 from sqlanon.policy.linked_sections import LinkedPrivacy, LinkedRelease, LinkedSearch, LinkedSource, TableSection
 from sqlanon.policy.rules import TableRule
@@ -30,8 +31,8 @@ def check_linked_sections(
                 yield Problem(f"table[{i}].key", message)
     if privacy is not None:
         yield from _check_requirements(privacy, sections, search)
-    if source is not None and source.postgres is not None:
-        yield from _check_server(sections, search)
+    if source is not None and source.server_key is not None:
+        yield from _check_server(source.server_key, sections, search)
 
 
 def check_earlier_release(
@@ -56,20 +57,28 @@ def check_earlier_release(
 COPY_ADVICE = "copy them to a DuckDB file, or export them to Parquet files, with files = ... for each [[table]]"
 
 
-def _check_server(sections: Sequence[TableSection], search: LinkedSearch | None) -> Iterator[Problem]:
-    """Check that the tables of a server need nothing that reads their rows."""
+def _check_server(key: str, sections: Sequence[TableSection], search: LinkedSearch | None) -> Iterator[Problem]:
+    """Check that the tables of a server need nothing that reads their rows. ``key`` names the server in the source."""
+    server = SERVER_NAMES[key]
     for i, section in enumerate(sections):
-        for key in ("database", "files", "csv"):
-            if getattr(section, key):
-                message = "[source] postgres has all tables of the policy: leave it out, or copy all of them"
-                yield Problem(f"table[{i}].{key}", message)
+        for table_key in ("database", "files", "csv"):
+            if getattr(section, table_key):
+                message = f"[source] {key} has all tables of the policy: leave it out, or copy all of them"
+                yield Problem(f"table[{i}].{table_key}", message)
         for name, attribute in section.attributes.items():
             if any(isinstance(rule, TableRule) for rule in attribute.hierarchy or ()):
-                message = "names a table of a DuckDB source, and these are in PostgreSQL: export it, and use file = ..."
+                message = f"names a table of a DuckDB source, and these are in {server}: export it, and use file = ..."
                 yield Problem(f"table[{i}].attributes.{name}.hierarchy", message)
-    if search is not None and STRATEGIES[search.strategy].traits.is_local:
-        message = f"{search.strategy!r} is not supported for tables in PostgreSQL, whose rows never leave it"
-        yield Problem("search.strategy", f'{message}: use "optimal", or {COPY_ADVICE}')
+    if search is not None and (problem := find_local_search(search, server)):
+        yield Problem("search.strategy", problem)
+
+
+def find_local_search(search: LinkedSearch, server: str) -> str:
+    """The problem of a search that reads rows, which a server keeps; empty without one."""
+    if not STRATEGIES[search.strategy].traits.is_local:
+        return ""
+    message = f"{search.strategy!r} is not supported for tables in {server}, whose rows never leave it"
+    return f'{message}: use "optimal", or {COPY_ADVICE}'
 
 
 def _check_links(sections: Sequence[TableSection]) -> Iterator[Problem]:

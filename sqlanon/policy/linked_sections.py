@@ -16,7 +16,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from sqlanon.places.addresses import PostgresAddress
+from sqlanon.places.addresses import SERVER_NAMES, PostgresAddress, SparkAddress
 from sqlanon.places.databases import DatabaseLocation, DataFiles
 from sqlanon.policy.linked_requirements import group_requirement_types
 from sqlanon.policy.privacy import requirement_field
@@ -58,13 +58,33 @@ class LinkedSource(SparseSection):
         "a PostgreSQL server, in place of a database: its address without a password, or env:NAME",
         example="env:HOSPITAL",
     )
+    spark: SparkAddress | None = policy_key(
+        "Spark, in place of a database: sc://host:port, or a master such as local[2]; or env:NAME",
+        example="sc://cluster.example:15002",
+    )
+    scratch: FilePath | None = policy_key(
+        "for tables in Spark: a folder that Spark and this machine share, for large fetches", example="/shared/scratch"
+    )
     csv: CsvSection | None = policy_key("how CSV files are written; what is not given is detected", example={"skip": 2})
 
+    @property
+    def server(self) -> dict[str, Any]:
+        """The keys of a server that has the tables."""
+        return {"postgres": self.postgres, "spark": self.spark, "scratch": self.scratch}
+
+    @property
+    def server_key(self) -> str | None:
+        """The key that names a server; None for files."""
+        return next((key for key in ("postgres", "spark") if getattr(self, key) is not None), None)
+
     def _flaws(self) -> Iterator[Flaw]:
-        if self.postgres is not None and self.database is not None:
-            yield ("postgres",), "give postgres = ... or database = ...: only one"
-        if self.postgres is not None and self.csv is not None:
-            yield ("csv",), "is for CSV files, and the tables are in PostgreSQL: leave it out"
+        locations = [key for key in ("postgres", "spark", "database") if getattr(self, key) is not None]
+        if len(locations) > 1:
+            yield (locations[0],), f"give {' = ... or '.join(locations)} = ...: only one"
+        if self.server_key is not None and self.csv is not None:
+            yield ("csv",), f"is for CSV files, and the tables are in {SERVER_NAMES[self.server_key]}: leave it out"
+        if self.scratch is not None and self.spark is None:
+            yield ("scratch",), "applies to tables in Spark: leave it out"
 
 
 class LinkedAttribute(Attribute):

@@ -17,10 +17,12 @@ from sqlanon.sources.relation import find_local_types
 from sqlanon.sources.source import REMOTE_ROWS, AllColumns, RecodingStatement, RemotePersons, Source, WorkNames
 from sqlanon.support.expressions import (
     as_column,
+    create_table,
     drop_view,
     full_name,
     release_order,
     select,
+    select_star,
     subquery,
     table,
     template,
@@ -136,8 +138,14 @@ def bind_remote(
     files: tuple[Path, ...] = (),
     database_id: str | None = None,
     person: str | None = None,
+    keys: Collection[str] = (),
+    kind: type[RemoteSource] = RemoteSource,
 ) -> RemoteSource:
-    """Bind a relation of an engine that keeps its rows. The equality of that engine distinguishes persons."""
+    """Bind a relation of an engine that keeps its rows. The equality of that engine distinguishes persons.
+
+    ``keys`` link the rows with those of other tables, and never leave the engine. Then the rows are copied inside it,
+    so that all statements see the same ones.
+    """
     remote, dialect = engine.remote, engine.remote.dialect
     with remote.server.translate_errors():
         remote_columns = remote.server.columns(source)
@@ -153,13 +161,17 @@ def bind_remote(
     ]
     if not plain:
         raise SourceError("source: none of its columns is in the policy; check the names under [attributes]")
-    relation = subquery(select(plain, source), "source")
+    relation: exp.Expr = subquery(select(plain, source), "source")
     view = work_names.view("source")
     types = {name: type_ for name, type_ in columns.items() if name.lower() in wanted}
-    engine.register_remote(view, types, relation, confined=persons)
+    engine.register_remote(view, types, relation, confined=[*persons, *keys])
+    if work_names.reads_rows and keys:
+        engine.execute(create_table(work_names.table, select_star(view)))
+        view = work_names.table
+        relation = engine.remote.tables[full_name(view)]
     if work_names.reads_rows:
         texts = [name for name, type_ in columns.items() if type_ == "VARCHAR" and name.lower() in wanted]
-        remote.max_rows = _count_rows(remote, relation, texts)
+        remote.max_rows = max(remote.max_rows or 0, _count_rows(remote, relation, texts))
     # Fetched combinations are scanned once; later steps are local.
     is_fetched = (remote.max_rows or 0) <= min(MAX_FETCHED_ROWS, remote.fetch_limit)
     all_types = {name: dialect.to_duckdb_type(kind) for name, kind in remote_columns.items()}
@@ -167,7 +179,7 @@ def bind_remote(
     all_plain: list[exp.Expr] = [
         as_column(dialect.canonical_column(name, remote_columns[name]), name) for name in types_by_name
     ]
-    return RemoteSource(
+    return kind(
         view,
         columns,
         files,

@@ -4,23 +4,95 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Collection
+import secrets
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlglot import exp
 
+from sqlanon.engines.dialects.spark import draw_with_secret
+from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.federation import FederatedEngine, RemoteTables
 from sqlanon.engines.spark.engine import SparkEngine
+from sqlanon.engines.statement_runner import Stage
 from sqlanon.errors import SourceError
 from sqlanon.places.addresses import SESSION, resolve_spark_address
 from sqlanon.places.databases import file_name
 from sqlanon.policy import SourceSection
 from sqlanon.sources.columns import refuse_different_columns
-from sqlanon.sources.kinds import Binding, SourceKind
+from sqlanon.sources.kinds import Binding, Linking, SourceKind
 from sqlanon.sources.queries import refuse_unless_select, verbatim_query
 from sqlanon.sources.remote import RemoteSource, bind_remote
-from sqlanon.support.expressions import col, select, subquery, table, union_all
+from sqlanon.support.expressions import (
+    anonymous,
+    as_column,
+    col,
+    select,
+    select_star,
+    subquery,
+    table,
+    text,
+    union_all,
+)
 from sqlanon.support.names import table_parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkedSparkSource(RemoteSource):
+    """One of several tables in Spark about the same persons.
+
+    Its rows are copied once inside Spark, which has no transactions: all statements see the same rows. Only counts
+    leave it, and the rows of a release.
+    """
+
+    can_be_linked = True
+
+    def plan(self) -> Iterator[Stage]:
+        note = "the rows, copied inside Spark for all statements; only counts and released rows leave it"
+        yield Stage("read in Spark", note, (self.engine.render(select_star(self.relation)),))
+
+    @contextmanager
+    def read_released(self, query: exp.Select, types: Mapping[str, str]) -> Iterator[exp.Select]:
+        unordered = query.copy()
+        unordered.set("order", None)  # Spark skips a sort that is not the last step
+        with self.engine.fetch_remote(unordered, types) as relation:
+            yield relation.order_by(anonymous("RANDOM"), copy=False)
+
+
+class _SecretDraws(FederatedEngine):
+    """Draws random numbers in Spark with a secret: their seeds are in its logs."""
+
+    secret: exp.Table | None = None
+
+    @contextmanager
+    def translate(self, query: exp.Query) -> Iterator[exp.Query]:
+        with super().translate(query) as remote_query:
+            yield draw_with_secret(remote_query, self._send_secret)
+
+    def _send_secret(self) -> exp.Table:
+        """The table with the secret in Spark. Statements are logged, so none has the secret."""
+        if self.secret is None:
+            secret = as_column(text(secrets.token_hex(32)), "secret")
+            with self.stream(exp.Select(expressions=[secret])) as reader, self.remote.server.translate_errors():
+                self.secret = self.remote.server.upload(self.remote.next_name(), reader)
+        return self.secret
+
+
+class SparkTables:
+    """The engine for all linked tables of a session, with what it creates there: copies of rows, and search tables."""
+
+    def __init__(self, work: DuckDBEngine, server: SparkEngine, scratch: Path | None) -> None:
+        self.engine = _SecretDraws(work, RemoteTables(server, sys.maxsize, scratch, max_rows=0, name="Spark"))
+
+    def close(self) -> None:
+        """Drop all of it."""
+        self.engine.drop_remote_tables()
+        if self.engine.secret is not None:
+            with suppress(SourceError):  # the session may be gone
+                self.engine.remote.server.forget(self.engine.secret.name)
 
 
 class _Spark(SourceKind):
@@ -31,6 +103,8 @@ class _Spark(SourceKind):
     def bind(self, binding: Binding) -> tuple[FederatedEngine, RemoteSource]:
         section = binding.section
         server = binding.servers.open(section.spark or SESSION, lambda: _open_session(binding))
+        if binding.linking is not None:
+            return _bind_linked(binding, server, binding.linking)
         engine = FederatedEngine(
             binding.engine, RemoteTables(server, section.fetch_limit, section.scratch, name="Spark")
         )
@@ -47,6 +121,27 @@ class _Spark(SourceKind):
 
 
 KIND = _Spark()
+
+
+def _bind_linked(binding: Binding, server: SparkEngine, linking: Linking) -> tuple[FederatedEngine, RemoteSource]:
+    section = binding.section
+    if section.files:
+        raise SourceError("the tables are in Spark, which is given no files: make a view of them in Spark")
+    spark = linking.transactions.open(SESSION, lambda: SparkTables(binding.engine, server, section.scratch))
+    with server.translate_errors():
+        relation = _find_relation(section)
+    if section.query is not None:
+        _refuse_functions(section.query, server.replaced_functions)
+    source = bind_remote(
+        spark.engine,
+        relation,
+        binding.work_names,
+        binding.released_attributes,
+        database_id=server.catalog,
+        keys=linking.keys,
+        kind=LinkedSparkSource,
+    )
+    return spark.engine, source
 
 
 def _open_session(binding: Binding) -> SparkEngine:

@@ -26,10 +26,12 @@ from sqlanon.support.expressions import (
     cast,
     col,
     filter_where,
+    fragment,
     number,
     select,
     subquery,
     table,
+    template,
     text,
 )
 from support.lanes import EXAMPLES, some
@@ -67,7 +69,9 @@ def test_every_query_over_rows_translates_to_spark(job: Job, tmp_path: Path) -> 
         ("SELECT MODE(x) FROM t", "MODE"),
         ("SELECT x FROM t USING SAMPLE 3", "sample"),
         ("SELECT DISTINCT ON (x) x, y FROM t", "DISTINCT"),
-        ("SELECT COUNT(DISTINCT (x, y)) FILTER (WHERE x) FROM t JOIN s USING (x)", "using"),
+        ("SELECT * FROM t JOIN s USING (x)", "name its columns"),
+        ("SELECT x FROM t JOIN r ON t.x = r.x SEMI JOIN s USING (x)", "put it first"),
+        ("SELECT UNNEST(RANGE(1, x)), UNNEST(RANGE(1, y)) FROM t", "several lists"),
         ("SELECT x FROM t QUALIFY ROW_NUMBER() OVER (ORDER BY x) = 1", "qualify"),
         ("SELECT x FROM t GROUP BY CUBE (x)", "cube"),
         ("SELECT x FROM t GROUP BY ALL", "all"),
@@ -147,7 +151,7 @@ def _window(aggregate: exp.Expr, order: list[exp.Expr] | None = None, **parts: A
     return exp.Window(this=aggregate, order=exp.Order(expressions=order) if order else None, **parts)
 
 
-_W, _D, _E, _M, _T, _Y, _B, _I = (col(name) for name in "wdemtybi")
+_W, _D, _E, _M, _T, _Y, _B, _I, _G = (col(name) for name in "wdemtybig")
 _NULL = exp.null()
 _EPOCH = cast(text("1970-01-01"), "DATE")
 _AGAIN = exp.Is(this=col("id"), expression=exp.null())
@@ -221,6 +225,10 @@ SCALARS: Mapping[str, exp.Expr] = {
     "floor d": exp.Floor(this=_D),
     "floor e": exp.Floor(this=_E),
     "floor m": exp.Floor(this=_M),
+    "case of a value": exp.Case(this=_G, ifs=[exp.If(this=text("a"), true=number(1))], default=number(0)),
+    "whole part": exp.IntDiv(this=_I, expression=number(2)),
+    "days later": cast(_EPOCH + exp.ToDays(this=_I), "DATE"),
+    "drawn": exp.And(this=exp.Rand() >= number(0), expression=exp.Rand() < number(1)),
     "case": exp.Case(ifs=[exp.If(this=_B, true=number(1))], default=number(0.5)),
     "case without default": exp.Case(ifs=[exp.If(this=_B, true=_T)]),
     "if": _if(_B, _W, _I),
@@ -306,6 +314,8 @@ AGGREGATES: Mapping[str, exp.Expr] = {
     "any": exp.AnyValue(this=exp.Nullif(this=col("g"), expression=text("b"))),
     "all": exp.LogicalAnd(this=_B),
     "one": exp.LogicalOr(this=_B),
+    "first of": fragment("arg_min(t, {'a': -coalesce(i, 0), 'b': id})")(),
+    "least": fragment("min({'a': coalesce(i, 0), 'b': id})")(),
     "listed": exp.ArrayAgg(this=_LISTED),
     "listed upwards": exp.ArrayAgg(this=_UPWARDS),
     "list of none": filter_where(exp.ArrayAgg(this=_T), _AGAIN),
@@ -406,6 +416,23 @@ def _queries() -> Mapping[str, exp.Expr]:
             [exp.Column(this=exp.Star(except_=[exp.to_identifier("g")]), table=exp.to_identifier("a"))],
             subquery(once.copy(), "a"),
         ),
+        "range": template("SELECT id, w + unnest(range(1, i + 1)) AS n FROM t")(),
+        "semi with USING": template("""
+            SELECT * FROM t SEMI JOIN (SELECT w AS id, g FROM t WHERE id < 5) AS o USING (g, id)
+        """)(),
+        "join with USING": template("""
+            SELECT g, t.id, o.most FROM t JOIN (SELECT g, max(w) AS most FROM t GROUP BY g) AS o USING (g)
+        """)(),
+        "numbers of groups": template("""
+            WITH numbered AS (SELECT *, row_number() OVER () AS n FROM (SELECT w FROM t GROUP BY w) AS k)
+            SELECT a.w FROM numbered AS a JOIN numbered AS b ON a.n = b.n AND a.w = b.w
+        """)(),
+        "nested names": template("""
+            WITH c AS (SELECT id + 10 AS id FROM t)
+            SELECT d.id, c.id AS again
+            FROM (WITH c AS (SELECT id + 1 AS id FROM c) SELECT id FROM c) AS d
+            JOIN c ON d.id = c.id
+        """)(),
         "first three": select([_W], left.copy()).order_by(_W, col("id")).limit(3),
         "last three": select([_W], left.copy()).order_by(exp.Ordered(this=_W, desc=True), col("id")).limit(3),
     }

@@ -26,7 +26,19 @@ from support.linked_databases import KEY, ORDER_LINES, QUASI, persons_and_rows
         ),
         ({"table": [{**persons_and_rows()["table"][0], "attributes": {}}]}, "'id' has no role"),
         ({"search": {"row_suppression_limit": 0.1}}, "table[1].key: is missing"),
-        ({"source": {"spark": "local[2]"}}, "source.spark: several tables are not read from Spark yet: copy"),
+        ({"source": {"scratch": "shared"}}, "source.scratch: applies to tables in Spark: leave it out"),
+        (
+            {"source": {"spark": "local[2]", "postgres": "env:HOSPITAL"}},
+            "source.postgres: give postgres = ... or spark = ...: only one",
+        ),
+        (
+            {"source": {"spark": "local[2]", "csv": {"skip": 2}}},
+            "source.csv: is for CSV files, and the tables are in Spark",
+        ),
+        (
+            {"source": {"spark": "local[2]"}, "search": {"strategy": "mondrian"}},
+            "search.strategy: 'mondrian' is not supported for tables in Spark",
+        ),
         (
             {"release": {"spark": True}},
             "release.spark: several tables are not released to Spark yet: release",

@@ -20,7 +20,7 @@ _KIND_OF_TYPE: dict[str, ValueKind] = {
     **{"FLOAT": "double", "DOUBLE": "double", "VARCHAR": "text", "TEXT": "text", "DATE": "date", "BOOLEAN": "boolean"},
 }
 _KIND_OF_NODE: dict[type[exp.Expr], ValueKind] = {
-    **dict.fromkeys((exp.Count, exp.RowNumber, exp.DenseRank, exp.ApproxDistinct), "whole"),
+    **dict.fromkeys((exp.Count, exp.RowNumber, exp.DenseRank, exp.ApproxDistinct, exp.IntDiv), "whole"),
     **dict.fromkeys((exp.Div, exp.Ln, exp.Exp, exp.Sqrt, exp.Pow, exp.Avg), "double"),
     **dict.fromkeys((exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Is, exp.Not, exp.And, exp.Or), "boolean"),
     **{exp.Boolean: "boolean", exp.Null: "null", exp.DPipe: "text"},

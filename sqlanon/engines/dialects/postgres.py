@@ -9,12 +9,11 @@ from typing import ClassVar
 from sqlglot import exp, parse_one
 
 from sqlanon.engines.dialects.remote import RemoteDialect, Statement
+from sqlanon.engines.dialects.semi_joins import join_by_condition
 from sqlanon.engines.travel import DIRECT_TYPES, encode_columns
 from sqlanon.engines.values import FLOATING_TYPES, canonical_float, person_id
-from sqlanon.errors import UntranslatableError
 from sqlanon.support.expressions import (
     aliased,
-    all_of,
     anonymous,
     as_column,
     cast,
@@ -282,17 +281,9 @@ def _name_subquery(node: exp.Expr) -> exp.Expr:
 
 
 def _join_by_condition(node: exp.Expr) -> exp.Expr:
-    """Give a semi or anti join a condition in place of USING: it becomes EXISTS."""
-    if node.args.get("kind") not in ("SEMI", "ANTI") or not node.args.get("using"):
-        return node
-    query = node.parent
-    assert isinstance(query, exp.Select)
-    if node.index:  # a name may be a column of several tables
-        raise UntranslatableError(f"{node.sql('duckdb')} cannot be translated to postgres: put it first, or use ON")
-    left, right = query.args["from_"].this.alias_or_name, node.this.alias_or_name
-    node.set("on", all_of(col(name.name, left).eq(col(name.name, right)) for name in node.args["using"]))
-    node.set("using", None)
-    return node
+    """A semi or anti join with a condition becomes EXISTS."""
+    assert isinstance(node, exp.Join)
+    return join_by_condition(node, "postgres")
 
 
 def _expand_range(node: exp.Expr) -> exp.Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from sqlglot import exp
@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlanon.engines import travel
 from sqlanon.engines.dialects.remote import RemoteDialect
 from sqlanon.engines.values import canonical_float
-from sqlanon.support.expressions import anonymous, cast, col, fragment, text
+from sqlanon.support.expressions import anonymous, cast, col, fragment, number, text
 
 TEXT = "STRING"
 """Spark's type of text."""
@@ -74,3 +74,24 @@ class SparkDialect(RemoteDialect):
 
 SPARK = SparkDialect()
 to_duckdb_type, from_duckdb_type = SPARK.to_duckdb_type, SPARK.from_duckdb_type
+
+
+_DRAW = fragment(
+    """
+    CAST(
+        conv(substr(sha2(concat((SELECT secret FROM :secret), uuid()), 256), 1, :digits), 16, 10) AS DOUBLE
+    ) / CAST(:numbers AS DOUBLE)
+    """,
+    dialect="spark",
+)
+
+_DIGITS = 13
+"""The hexadecimal digits of a random number: a DOUBLE holds 52 bits."""
+
+
+def draw_with_secret(query: exp.Query, send_secret: Callable[[], exp.Table]) -> exp.Query:
+    """A query in which each ``rand()``, from 0 to below 1, depends on the secret of a table (``secret``)."""
+    draws = [node for node in query.find_all(exp.Anonymous) if node.name.upper() == "RAND"]
+    for draw in draws:
+        draw.replace(_DRAW(secret=send_secret(), digits=_DIGITS, numbers=number(16**_DIGITS)))
+    return query

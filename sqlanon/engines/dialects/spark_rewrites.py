@@ -8,8 +8,19 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from sqlanon.engines.dialects.kinds import INTEGER_TYPES, ValueKind, ValueKinds, cast_type
+from sqlanon.engines.dialects.semi_joins import join_by_condition
 from sqlanon.errors import UntranslatableError
-from sqlanon.support.expressions import ARBITRARY_ROW_NUMBER, anonymous, cast, fragment, ident, is_null, number, text
+from sqlanon.support.expressions import (
+    ARBITRARY_ROW_NUMBER,
+    anonymous,
+    cast,
+    col,
+    fragment,
+    ident,
+    is_null,
+    number,
+    text,
+)
 
 _TYPES: Mapping[str, str] = {
     **{name: name for name in ("TINYINT", "SMALLINT", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "DATE")},
@@ -339,8 +350,23 @@ def _rewrite_window(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     if node.meta.get(ARBITRARY_ROW_NUMBER):  # numbers without gaps would need all rows in one place
         return anonymous("MONOTONICALLY_INCREASING_ID")
     if isinstance(node.this, exp.RowNumber) and not node.args.get("order"):
-        return _with_part(node, "order", exp.Order(expressions=[exp.Ordered(this=exp.null())]))
+        terms = _grouped_columns(node) or [exp.null()]
+        return _with_part(node, "order", exp.Order(expressions=[exp.Ordered(this=term) for term in terms]))
     return node
+
+
+def _grouped_columns(node: exp.Expr) -> list[exp.Expr]:
+    """The columns of the groups that a window is over, which identify them; empty if it is not over groups alone.
+
+    In their order, the groups have the same numbers each time that a common table expression is computed.
+    """
+    query = node.parent_select
+    source = None if query is None or query.args.get("joins") else query.args["from_"].this
+    if not isinstance(source, exp.Subquery) or not source.this.args.get("group"):
+        return []
+    keys = {key.name for key in source.this.args["group"].expressions}
+    names = [column.alias_or_name for column in source.this.expressions if column.name in keys]
+    return [col(name, source.alias_or_name) for name in names] if len(names) == len(keys) else []
 
 
 def _with_part(node: exp.Expr, name: str, part: exp.Expr | str | None) -> exp.Expr:
@@ -350,9 +376,43 @@ def _with_part(node: exp.Expr, name: str, part: exp.Expr | str | None) -> exp.Ex
 
 
 def _rewrite_join(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    """Spark needs LEFT in LEFT SEMI JOIN and LEFT ANTI JOIN."""
+    """Spark needs LEFT in LEFT SEMI JOIN and LEFT ANTI JOIN, and would put the columns of USING first."""
+    assert isinstance(node, exp.Join)
     needs_side = node.args.get("kind") in ("SEMI", "ANTI") and not node.args.get("side")
-    return _with_part(node, "side", "LEFT") if needs_side else node
+    query = node.parent
+    if node.args.get("using") and not needs_side and isinstance(query, exp.Select) and query.is_star:
+        raise _refusal(node, "name its columns, whose order differs")
+    return _with_part(join_by_condition(node, "spark"), "side", "LEFT") if needs_side else node
+
+
+def _unnest_beside(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
+    """Spark expands lists beside the rows, and not inside of expressions."""
+    assert isinstance(node, exp.Select)
+    lists = [part for column in node.expressions for part in column.find_all(exp.Explode)]
+    if not lists:
+        return node
+    if len(lists) > 1 or node.args.get("group"):
+        raise _refusal(node, "it expands several lists, or groups")
+    query = node.copy()
+    for part in [part for column in query.expressions for part in column.find_all(exp.Explode)]:
+        part.replace(col(_ELEMENT, _ELEMENTS))
+        alias = exp.TableAlias(this=ident(_ELEMENTS), columns=[ident(_ELEMENT)])
+        query.append("laterals", exp.Lateral(this=part, view=True, alias=alias))
+    return query
+
+
+_ELEMENTS, _ELEMENT = "sqlanon_elements", "element"
+
+
+def _list_numbers(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
+    """The numbers from the first to the one before the last; Spark would count down to a smaller last one."""
+    numbers = _NUMBERS(first=cast(node.args["start"], "BIGINT"), end=cast(node.args["end"], "BIGINT"))
+    if not node.args.get("is_end_exclusive"):
+        raise _refusal(node, "use range")
+    return numbers
+
+
+_NUMBERS = fragment("if(:end > :first, sequence(:first, :end - 1), array())", "spark")
 
 
 def _refuse_recursion(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
@@ -417,9 +477,13 @@ RULES: Mapping[type[exp.Expr], _Rule] = {
     exp.Filter: _rewrite_list,
     exp.ArrayAgg: _rewrite_list,
     exp.Join: _rewrite_join,
+    exp.Select: _unnest_beside,
+    exp.GenerateSeries: _list_numbers,
     exp.With: _refuse_recursion,
     exp.CTE: _inline_cte,
     exp.ApproxDistinct: _count_approximately,
+    exp.ToDays: lambda node, kinds: anonymous("MAKE_DT_INTERVAL", node.this.copy()),
+    exp.Rand: lambda node, kinds: anonymous("RAND"),
     exp.Concat: _concatenate,
     exp.Collate: _collate,
 }

@@ -17,6 +17,7 @@ from sqlglot import exp
 from sqlanon.engines.dialects import spark_rewrites as spark
 from sqlanon.engines.dialects import warehouses
 from sqlanon.engines.dialects.kinds import ValueKinds
+from sqlanon.engines.dialects.nested_names import name_ctes_apart
 from sqlanon.errors import UntranslatableError
 
 Rule: TypeAlias = Callable[[exp.Expr, ValueKinds], exp.Expr]
@@ -26,7 +27,7 @@ DIALECTS = ("spark", "databricks", *warehouses.DIALECTS)
 """The dialects that queries can be translated to."""
 
 _PARTS: Mapping[type[exp.Expr], str] = {
-    **dict.fromkeys((exp.Null, exp.RowNumber, exp.DenseRank), ""),
+    **dict.fromkeys((exp.Null, exp.RowNumber, exp.DenseRank, exp.Rand), ""),
     **dict.fromkeys((exp.From, exp.Where, exp.Having, exp.Boolean, exp.Paren, exp.Not, exp.Neg, exp.Var), "this"),
     **dict.fromkeys((exp.Abs, exp.Ln, exp.Exp, exp.Sqrt, exp.Ceil, exp.Floor), "this"),
     **dict.fromkeys((exp.Sum, exp.Avg, exp.Min, exp.Max, exp.AnyValue, exp.ApproxDistinct, exp.ArrayAgg), "this"),
@@ -34,14 +35,14 @@ _PARTS: Mapping[type[exp.Expr], str] = {
     **dict.fromkeys((exp.And, exp.Or, exp.Is, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE), "this expression"),
     **dict.fromkeys((exp.NullSafeEQ, exp.NullSafeNEQ, exp.Nullif, exp.PropertyEQ, exp.Dot), "this expression"),
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.BitwiseAnd, exp.Pow), "this expression"),
-    **dict.fromkeys((exp.DPipe, exp.Collate, exp.Filter), "this expression"),
+    **dict.fromkeys((exp.DPipe, exp.Collate, exp.Filter, exp.IntDiv, exp.ArgMin), "this expression"),
     **dict.fromkeys((exp.Group, exp.Tuple, exp.Distinct, exp.Array, exp.Struct), "expressions"),
     **dict.fromkeys((exp.In, exp.Coalesce, exp.Lambda, exp.Anonymous, exp.Order), "this expressions"),
     **dict.fromkeys((exp.Union, exp.Except, exp.Intersect), "this expression distinct order with_"),
     **dict.fromkeys((exp.Subquery, exp.Alias), "this alias"),
     **dict.fromkeys((exp.Cast, exp.TryCast), "this to"),
     exp.Select: "expressions from_ joins where group having order limit distinct with_",
-    exp.Join: "this on side kind",
+    exp.Join: "this on using side kind",
     exp.Ordered: "this desc nulls_first",
     exp.Limit: "expression",
     exp.Table: "this db catalog alias",
@@ -55,11 +56,14 @@ _PARTS: Mapping[type[exp.Expr], str] = {
     exp.Literal: "this is_string",
     exp.Between: "this low high",
     exp.Round: "this decimals",
-    exp.Case: "ifs default",
+    exp.Case: "this ifs default",
     exp.If: "this true false",
     exp.Concat: "expressions safe",
     exp.Count: "this big_int",
     exp.Trim: "this expression position",
+    exp.Explode: "this",
+    exp.ToDays: "this",
+    exp.GenerateSeries: "start end is_end_exclusive",
     exp.MD5: "this",
     exp.Rank: "expressions",
     exp.Window: "this partition_by order spec over",
@@ -92,6 +96,8 @@ def translate_query(query: exp.Expr, dialect: str) -> exp.Expr:
         raise UntranslatableError(f"unknown dialect {dialect!r}; give one of {', '.join(DIALECTS)}")
     rules, functions = _RULES[dialect], _FUNCTIONS.get(dialect, {})
     root = exp.Paren(this=query.copy())
+    if dialect in _FUNCTIONS:
+        name_ctes_apart(root)
     # Innermost nodes first: rules get translated parts, and may use them several times.
     nodes = [
         node
@@ -127,6 +133,8 @@ def _find_unknown_part(node: exp.Expr, functions: Mapping[str, Rule], dialect: s
         return unknown[0].strip("_")
     if isinstance(node, exp.Join):
         is_known = node.kind in ("", "CROSS", "INNER", "SEMI", "ANTI") and node.side in ("", "LEFT")
+        if node.args.get("using") and dialect in warehouses.DIALECTS:
+            return "USING"
         return None if is_known else f"{node.side} {node.kind} JOIN"
     if isinstance(node, exp.Distinct):
         is_of_rows = isinstance(node.parent, exp.Select) and not node.expressions
