@@ -91,6 +91,18 @@ class RemoteEngine(Engine):
         """Like `materialize`, with less memory: the query must return the same rows whenever it runs."""
         raise NotImplementedError
 
+    def interrupt(self) -> None:
+        """Interrupt the running statement, which raises `InterruptedStatementError`; for other threads. By default
+        statements are not interrupted."""
+
+    def set_savepoint(self) -> None:
+        """Begin a part of the transaction that `undo_to_savepoint` can undo, in place of the last one. Engines whose
+        statements are not interrupted need none."""
+
+    def undo_to_savepoint(self) -> bool:
+        """Undo the part of the transaction if it may have been interrupted; return whether it was undone."""
+        return False
+
     def materialize_mapped(
         self, name: str, query: exp.Expr, function: Callable[..., Any], types: Mapping[str, str]
     ) -> int:
@@ -124,4 +136,15 @@ class WorkEngine(Engine, Protocol):
 
     def prepare_grouping(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
         """Prepare a query of one row that runs many times, each time grouped by other columns."""
+        ...
+
+    def set_savepoint(self) -> None:
+        """Begin statements that may be interrupted."""
+        ...
+
+    def undo_interrupted(self, targets: Iterable[exp.Table]) -> bool:
+        """Undo the statements since `set_savepoint` if one of them may have been interrupted; return whether they were.
+
+        ``targets`` are the tables that they created. Where statements stand by themselves, all remain.
+        """
         ...

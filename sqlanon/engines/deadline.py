@@ -20,14 +20,16 @@ InterruptedStatementError = duckdb.InterruptException
 def interrupt_after(
     seconds: float | None, engines: Sequence[Queryable], may_stop: Callable[[], bool] = lambda: True
 ) -> Iterator[None]:
-    """Interrupt the statements of DuckDB engines when the time is over, repeatedly while ``may_stop`` is true.
+    """Interrupt the statements of DuckDB engines, and those that they send to a server, when the time is over.
+
+    They are interrupted repeatedly while ``may_stop`` is true.
 
     Raises `OvertimeError` for the job that was interrupted.
     """
     if seconds is None:
         yield
         return
-    connections = [engine.connection for engine in engines if isinstance(engine, DuckDBEngine)]
+    interruptible = {id(engine): engine for engine in engines if isinstance(engine, DuckDBEngine)}
     done, late = Event(), Event()
 
     def watch() -> None:
@@ -35,9 +37,9 @@ def interrupt_after(
             return
         late.set()
         while not done.wait(0.05):
-            for connection in connections if may_stop() else ():
+            for engine in interruptible.values() if may_stop() else ():
                 with suppress(duckdb.Error):
-                    connection.interrupt()
+                    engine.interrupt()
 
     watcher = Thread(target=watch, name="sqlanon-deadline", daemon=True)
     watcher.start()

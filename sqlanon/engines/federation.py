@@ -32,6 +32,7 @@ from sqlanon.support.expressions import (
     create_table,
     create_temporary_view,
     create_view,
+    drop_table,
     drop_view,
     full_name,
     read_parquet,
@@ -121,6 +122,25 @@ class FederatedEngine(DuckDBEngine):
             self._change_remote(statement)
         else:
             super().execute(statement, parameters)
+
+    def interrupt(self) -> None:
+        super().interrupt()
+        self.remote.server.interrupt()
+
+    def set_savepoint(self) -> None:
+        with self.remote.server.translate_errors():
+            self.remote.server.set_savepoint()
+
+    def undo_interrupted(self, targets: Iterable[exp.Table]) -> bool:
+        with self.remote.server.translate_errors():
+            is_undone = self.remote.server.undo_to_savepoint()
+        for target in targets if is_undone else ():
+            if self.is_remote(target):  # the transaction has lost it
+                self.remote.materialized.pop(full_name(target), None)
+                self._drop_remote(target)
+            else:
+                super().execute(drop_table(target.copy(), exists=True))
+        return is_undone
 
     def prepare_grouping(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
         if not self._reads_remote(query):

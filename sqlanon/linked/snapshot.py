@@ -215,7 +215,10 @@ class Snapshot:
         """Begin with all persons and all rows at a generalization, or with those of an earlier release."""
         earlier_suppressed_rows = None if self.earlier_rows is None else self.earlier_rows.suppressed_rows
         self.suppresses_rows = suppresses_rows or earlier_suppressed_rows is not None
+        if self.runner.engine.undo_interrupted(self._tables):
+            self._tables.clear()
         self.drop_tables()
+        self.runner.engine.set_savepoint()
         self.levels = levels
         self.row_numbers = max(1, sum(self._pack_known_row(table)[1] for table in self.records.tables[1:]))
         nothing = template("SELECT 0::TINYINT AS position, row FROM :records AS records LIMIT 0")
@@ -280,6 +283,7 @@ class Snapshot:
         ):
             self.runner.execute(drop_table(target.copy(), exists=True))
             self.runner.create_table(target, query)
+        self.runner.engine.set_savepoint()
         self._stored_levels, self._stores_suppressed_rows = self.levels, self.suppresses_rows
 
     def load_kept_rows(self, levels: Levels) -> bool:

@@ -309,9 +309,7 @@ def _open_transaction(address: str, opened: ExitStack, purpose: str) -> Postgres
             f"{purpose} in temporary tables, and this role may make none: GRANT TEMPORARY ON DATABASE to it; and "
             "connect to the primary server, not to a replica"
         )
-    opened.enter_context(
-        server.rolled_back_unless_committed(mode="SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE")
-    )
+    opened.enter_context(server.interruptible_transaction())
     server.execute(pg.allow_nested_loops(allowed=False))
     server.execute(pg.forbid_compilation())
     return server

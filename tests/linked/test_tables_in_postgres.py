@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +21,12 @@ from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.database import connect
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.errors import InfeasibleError
+from sqlanon.linked.peeling import Peeling, PeelingResult
 from sqlanon.linked.records import encode_tables
 from sqlanon.linked.search import LinkedTask
 from sqlanon.policy.linked import LinkedPolicy
+from sqlanon.support.coding import Levels
+from sqlanon.support.expressions import subquery, template
 from support.commands import cli
 from support.lanes import examples
 from support.linked_hospital import POLICY, fewest_candidates, fix_levels, known_of, make_hospital
@@ -280,6 +285,33 @@ def test_a_schema_of_the_source_gets_no_release(schemas: Server, tmp_path: Path,
     schemas.run("ALTER ROLE CURRENT_USER RESET search_path")
     assert ended.status == 2
     assert "release.schema_name: is in the source's schema 'clinic'" in ended.err
+
+
+def test_the_time_limit_interrupts_a_statement_on_the_server(
+    schemas: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best generalization so far is released, with what was stored of it."""
+    policy = load_hospital(schemas, tmp_path, POLICY.replace("[search]", "[search]\ntime_limit = 1"))
+    suppress_persons, checked = Peeling.suppress_persons, list[Levels]()
+
+    def run_for_hours(peeling: Peeling, levels: Levels, allowed_persons: int) -> PeelingResult:
+        result = suppress_persons(peeling, levels, allowed_persons)
+        checked.append(levels)
+        if len(checked) > 1:
+            rows, snapshot = peeling.records.tables[1].records, peeling.snapshot
+            query = template("SELECT count(*) AS c FROM :rows AS a, :rows AS b, :rows AS c, :rows AS d, :rows AS e")
+            snapshot.count(subquery(query(rows=rows)))
+        return result
+
+    started = time.monotonic()
+    with monkeypatch.context() as patch:
+        patch.setattr(Peeling, "suppress_persons", run_for_hours)
+        ended = cli("anonymize", policy, "--json")
+    assert (ended.status, len(checked)) == (0, 2), ended.err
+    assert time.monotonic() - started < 60
+    assert not json.loads(ended.out)["optimal"]
+    with connect() as db:
+        assert db.verify(tmp_path / "release.duckdb", LinkedPolicy.load(policy)).verified
 
 
 def test_risk_needs_the_rows(schemas: Server, tmp_path: Path) -> None:

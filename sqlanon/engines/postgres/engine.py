@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 from sqlglot import Dialect, exp
 
 from sqlanon.engines.base import RemoteEngine
+from sqlanon.engines.deadline import InterruptedStatementError
 from sqlanon.engines.dialects.postgres import catalog_function, query_column_types, server_capabilities
 from sqlanon.errors import MissingLibraryError, SourceError, SqlanonError, UnreadableColumnsError
 from sqlanon.support.expressions import (
@@ -115,6 +116,11 @@ _UPLOAD_TYPES = {
 }
 """Types of uploaded columns by the names of Arrow types."""
 
+_SAVEPOINT = "sqlanon_check"
+
+_INTERRUPTED = ("57014", "25P02")
+"""A cancelled statement, and statements after it in its transaction."""
+
 _COLUMN_ERRORS = ("42501", "22P05")
 """A missing privilege, or a character without an equal: other columns may be readable."""
 
@@ -137,6 +143,7 @@ class PostgresEngine(RemoteEngine):
         self.connection, self.place, self._user_path = connection, place, user_path
         self._generator = Dialect.get_or_raise(self.dialect).generator()
         self._has_settings = False
+        self._has_savepoint = self._is_interrupted = False
 
     @classmethod
     def open(cls, address: str, place: str) -> PostgresEngine:
@@ -182,6 +189,8 @@ class PostgresEngine(RemoteEngine):
         try:
             yield
         except adbc_driver_manager.Error as error:
+            if self._is_interrupted and str(error.sqlstate) in _INTERRUPTED:
+                raise InterruptedStatementError("a statement in PostgreSQL was interrupted") from None
             if kind is SourceError and str(error.sqlstate or "") in _COLUMN_ERRORS:
                 kind = UnreadableColumnsError
             raise kind(f"{self.place}: PostgreSQL says: {describe_error(error)}") from None
@@ -299,6 +308,8 @@ class PostgresEngine(RemoteEngine):
                 if "[libpq]" not in str(error):  # the stream ended early
                     raise
                 if "canceling statement due to user request" in str(error):
+                    if self._is_interrupted:
+                        raise InterruptedStatementError("a statement in PostgreSQL was interrupted") from None
                     raise KeyboardInterrupt from None
                 message = "the statement failed while its rows were read: see the log of the server"
                 raise SourceError(f"{self.place}: {message}") from None
@@ -314,12 +325,31 @@ class PostgresEngine(RemoteEngine):
             cursor.adbc_ingest(name, arrow, mode="append", temporary=True)
         return exp.Table(this=ident(name), db=ident("pg_temp"))
 
+    def interrupt(self) -> None:
+        """Cancel the running statement; for other threads. The transaction fails until it is undone."""
+        self._is_interrupted = True
+        with suppress(Exception):  # the connection may be gone
+            self.connection.adbc_cancel()
+
+    def set_savepoint(self) -> None:
+        if self._has_savepoint:
+            self._execute(exp.Command(this="RELEASE SAVEPOINT", expression=_SAVEPOINT))
+        self._execute(exp.Command(this="SAVEPOINT", expression=_SAVEPOINT))
+        self._has_savepoint, self._is_interrupted = True, False
+
+    def undo_to_savepoint(self) -> bool:
+        if not (self._is_interrupted and self._has_savepoint):
+            return False
+        self._is_interrupted = False
+        self._execute(exp.Command(this="ROLLBACK TO SAVEPOINT", expression=_SAVEPOINT))
+        return True
+
     def commit(self) -> None:
-        self._has_settings = False
+        self._has_settings = self._has_savepoint = False
         self.connection.commit()
 
     def rollback(self) -> None:
-        self._has_settings = False
+        self._has_settings = self._has_savepoint = False
         self.connection.rollback()
 
     @contextmanager
@@ -337,6 +367,22 @@ class PostgresEngine(RemoteEngine):
             finally:
                 with suppress(Exception):  # the connection may be gone
                     self.rollback()
+
+    @contextmanager
+    def interruptible_transaction(self) -> Iterator[None]:
+        """A transaction of statements that see the same rows, and that may be interrupted; it is rolled back.
+
+        The driver would refuse all statements after an interrupted one, so its own transactions are turned off.
+        """
+        with self.translate_errors():
+            self.connection.adbc_connection.set_autocommit(True)
+            self._execute(exp.Command(this="BEGIN", expression="ISOLATION LEVEL REPEATABLE READ, READ WRITE"))
+            try:
+                yield
+            finally:
+                with suppress(Exception):  # the connection may be gone
+                    self._execute(exp.Command(this="ROLLBACK"))
+                    self._has_settings = self._has_savepoint = False
 
     @contextmanager
     def read_only(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
