@@ -184,10 +184,10 @@ def print_linked_risk(risk: LinkedRisk, as_json: bool) -> None:
 def find_linked_release(release: str, schema: str | None) -> LinkedLocation | None:
     """The location of a release of several tables; None if it is something else. Only a server has schemas."""
     from sqlanon.linked.targets.base import find_location
-    from sqlanon.places.addresses import is_postgres
+    from sqlanon.places.addresses import is_server
 
-    if schema is not None and not is_postgres(release):
-        message = f"is for a release in PostgreSQL, and {release} is none: leave it out"
+    if schema is not None and not is_server(release):
+        message = f"is for a release in PostgreSQL or Spark, and {release} is none: leave it out"
         raise PolicyError([Problem("--schema", message)], "the command")
     return find_location(release, schema)
 

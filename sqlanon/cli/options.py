@@ -200,7 +200,9 @@ ReleaseName = Annotated[
 ]
 VerifyPolicy = Annotated[Path | None, option("--policy POLICY.toml", "Check the release against its source, too.")]
 ServerTable = Annotated[str | None, option("--table SCHEMA.NAME", "Name of a release in PostgreSQL or Spark.")]
-ServerSchema = Annotated[str | None, option("--schema SCHEMA", "Schema of a release of several tables in PostgreSQL.")]
+ServerSchema = Annotated[
+    str | None, option("--schema SCHEMA", "Schema of a release of several tables in PostgreSQL or Spark.")
+]
 Sha256 = Annotated[str | None, option("--sha256 HEX", "SHA-256 that the file must have, as `anonymize` printed it.")]
 AttackedReleases = Annotated[list[str], argument("RELEASE...", "Paths to releases of one table.")]
 AttackPolicy = Annotated[

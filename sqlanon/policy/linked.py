@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,12 @@ from typing import Any
 from pydantic import Field
 
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.policy.linked_checks import check_earlier_release, check_linked_sections, find_sensitive
+from sqlanon.policy.linked_checks import (
+    check_earlier_release,
+    check_linked_sections,
+    check_release_in_spark,
+    find_sensitive,
+)
 from sqlanon.policy.linked_requirements import bind_group_requirement
 from sqlanon.policy.linked_sections import LinkedPrivacy, LinkedRelease, LinkedSearch, LinkedSource, TableSection
 from sqlanon.policy.models import Policy, read_file, without_file_folders
@@ -174,21 +179,6 @@ def is_linked(tree: Mapping[str, Any]) -> bool:
     return "table" in tree
 
 
-_NOT_SUPPORTED: Mapping[tuple[str, str], str] = {
-    ("release", "spark"): "several tables are not released to Spark yet: release them to a folder of Parquet files, "
-    "which Spark reads",
-}
-"""By section and key, why it is refused, and the way without it."""
-
-
-def _remove_unsupported_keys(raw: dict[str, Any]) -> Iterator[Problem]:
-    """Remove keys that are not supported, and say so."""
-    for (key, name), message in _NOT_SUPPORTED.items():
-        if isinstance(raw.get(key), Mapping) and raw[key].get(name):
-            yield Problem(f"{key}.{name}", message)
-            raw[key] = {entry: value for entry, value in raw[key].items() if entry != name}
-
-
 def read_linked_tree(
     tree: Mapping[str, Any], folder: Path | None = None, known_problems: Sequence[Problem] = ()
 ) -> dict[str, Any]:
@@ -204,7 +194,6 @@ def read_linked_tree(
         ),
     ]
     raw = {"privacy": {}, **{key: value for key, value in tree.items() if value is not None}}
-    problems += _remove_unsupported_keys(raw)
     parts: dict[str, Any] = {}
     sections: list[TableSection] = []
     for key, model in _SECTIONS.items():
@@ -224,6 +213,7 @@ def read_linked_tree(
             sections.append(section)
     if len(sections) == len(tables) and sections:
         problems += check_linked_sections(sections, *(parts.get(key) for key in ("source", "privacy", "search")))
+        problems += check_release_in_spark(sections, parts.get("source"), parts.get("release"))
         problems += check_earlier_release(sections, *(parts.get(key) for key in ("release", "search", "catalog")))
     if problems:
         raise PolicyError(problems)

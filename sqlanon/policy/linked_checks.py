@@ -35,6 +35,18 @@ def check_linked_sections(
         yield from _check_server(source.server_key, sections, search)
 
 
+def check_release_in_spark(
+    sections: Sequence[TableSection], source: LinkedSource | None, release: LinkedRelease | None
+) -> Iterator[Problem]:
+    """Check that tables released in Spark are not elsewhere. Without a source, they may be those of a session."""
+    if release is None or not release.spark:
+        return
+    is_elsewhere = any(section.files or section.database is not None for section in sections)
+    if is_elsewhere or (source is not None and (source.postgres is not None or source.database is not None)):
+        message = "applies to tables in Spark, and these are elsewhere: give database = ... or folder = ..."
+        yield Problem("release.spark", f"{message}, whose Parquet files Spark reads")
+
+
 def check_earlier_release(
     sections: Sequence[TableSection],
     release: LinkedRelease | None,

@@ -35,6 +35,7 @@ from sqlanon.support.fields import (
     RegistryName,
     Section,
     SparseSection,
+    StrictBoolean,
     as_list,
     in_words,
     one_or_more,
@@ -295,7 +296,7 @@ def linked_strategies() -> tuple[str, ...]:
 class LinkedRelease(SparseSection):
     """The location of the released tables, which have the names of the policy's tables."""
 
-    LOCATION_KEYS: ClassVar[tuple[str, ...]] = ("database", "folder", "postgres")
+    LOCATION_KEYS: ClassVar[tuple[str, ...]] = ("database", "folder", "postgres", "spark")
 
     database: FilePath | None = policy_key("a DuckDB file, written anew", example="release.duckdb")
     folder: FilePath | None = policy_key(
@@ -304,7 +305,12 @@ class LinkedRelease(SparseSection):
     postgres: PostgresAddress | None = policy_key(
         "a PostgreSQL server, in place of a file: its address without a password, or env:NAME", example="env:WAREHOUSE"
     )
-    schema_name: Name | None = policy_key("the schema in PostgreSQL, which has no other tables", example="release")
+    spark: StrictBoolean = policy_key(
+        "publish in the Spark that holds the source, in place of a file", example=True, default=False
+    )
+    schema_name: Name | None = policy_key(
+        "the schema in PostgreSQL or Spark, which has no other tables", example="release"
+    )
     after: Name | None = policy_key(
         "the earlier release of the same tables that this one is made from, by its name", example="research.duckdb"
     )
@@ -312,14 +318,16 @@ class LinkedRelease(SparseSection):
     @property
     def has_location(self) -> bool:
         """Whether a key names the location of the release."""
-        return any(getattr(self, key) is not None for key in self.LOCATION_KEYS)
+        return any(getattr(self, key) for key in self.LOCATION_KEYS)
 
     def _flaws(self) -> Iterator[Flaw]:
-        if len(location_keys := [key for key in self.LOCATION_KEYS if getattr(self, key) is not None]) > 1:
+        if len(location_keys := [key for key in self.LOCATION_KEYS if getattr(self, key)]) > 1:
             yield (location_keys[1],), f"give {' = ... or '.join(location_keys)} = ...: only one"
-        if self.postgres is not None and self.schema_name is None:
+        is_on_server = self.postgres is not None or self.spark
+        if is_on_server and self.schema_name is None:
             yield ("schema_name",), 'is missing: name the schema of the released tables, schema_name = "release"'
-        if self.postgres is None and self.schema_name is not None:
-            yield ("schema_name",), "is for a release in PostgreSQL: add postgres = ..., or leave it out"
+        if not is_on_server and self.schema_name is not None:
+            message = "is for a release in PostgreSQL or Spark: add postgres = ... or spark = true, or leave it out"
+            yield ("schema_name",), message
         if self.folder is not None and self.folder.suffix:
             yield ("folder",), f"names a folder, which has no ending, and {self.folder.name!r} has one"

@@ -34,7 +34,13 @@ def editor_schema() -> dict[str, Any]:
         del definitions["LinkedAttribute"]["properties"][unsupported]
     definitions["LinkedSearch"]["properties"]["strategy"]["enum"] = list(linked_strategies())
     definitions["TableSection"]["oneOf"] = [{"required": ["person"]}, {"required": ["references"]}]
-    definitions["LinkedRelease"]["dependentRequired"] = {"postgres": ["schema_name"], "schema_name": ["postgres"]}
+    servers = ("postgres", "spark")
+    definitions["LinkedRelease"] |= {
+        "dependentRequired": {key: ["schema_name"] for key in servers},
+        "if": {"required": ["schema_name"]},
+        "then": {"anyOf": [{"required": [key]} for key in servers]},
+        "else": {},
+    }
     _remove_unsupported_requirements(definitions)
     _add_date_shifts(definitions)
     one, several = ({"$ref": f"#/$defs/{name}"} for name in (POLICY, LINKED_POLICY))

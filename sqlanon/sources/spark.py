@@ -8,10 +8,10 @@ import secrets
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from sqlanon.engines.dialects.spark import draw_with_secret
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -22,6 +22,7 @@ from sqlanon.errors import SourceError
 from sqlanon.places.addresses import SESSION, resolve_spark_address
 from sqlanon.places.databases import file_name
 from sqlanon.policy import SourceSection
+from sqlanon.policy.compatibility import SOURCE_SCHEMA_MESSAGE
 from sqlanon.sources.columns import refuse_different_columns
 from sqlanon.sources.kinds import Binding, Linking, SourceKind
 from sqlanon.sources.queries import refuse_unless_select, verbatim_query
@@ -30,6 +31,7 @@ from sqlanon.support.expressions import (
     anonymous,
     as_column,
     col,
+    fragment,
     select,
     select_star,
     subquery,
@@ -48,7 +50,15 @@ class LinkedSparkSource(RemoteSource):
     leave it, and the rows of a release.
     """
 
+    schemas: frozenset[str] = frozenset()
+    """The schemas of the tables that it reads, in lower case."""
+
     can_be_linked = True
+
+    def refuse_release(self, location: str, schema: str, key: str = "release.table") -> None:
+        """Refuse a release into a schema of the source, whose readers could see the source."""
+        if location == self.database_id and schema in self.schemas:
+            raise SourceError(f"{key}: {SOURCE_SCHEMA_MESSAGE.format(schema=repr(schema))}")
 
     def plan(self) -> Iterator[Stage]:
         note = "the rows, copied inside Spark for all statements; only counts and released rows leave it"
@@ -141,7 +151,19 @@ def _bind_linked(binding: Binding, server: SparkEngine, linking: Linking) -> tup
         keys=linking.keys,
         kind=LinkedSparkSource,
     )
-    return spark.engine, source
+    assert isinstance(source, LinkedSparkSource)
+    return spark.engine, replace(source, schemas=_find_schemas(server, relation))
+
+
+def _find_schemas(server: SparkEngine, relation: exp.Expr) -> frozenset[str]:
+    """The schemas of the tables that a relation reads, in lower case."""
+    tables = list(relation.find_all(exp.Table))
+    for query in relation.find_all(exp.Subquery):
+        tables += parse_one(query.this.sql(), dialect=server.dialect).find_all(exp.Table)
+    schemas = {part.db.lower() for part in tables}
+    if "" in schemas:
+        schemas.add(server.rows(fragment("SELECT current_schema() AS name", server.dialect)())[0][0].lower())
+    return frozenset(schemas - {""})
 
 
 def _open_session(binding: Binding) -> SparkEngine:

@@ -18,10 +18,13 @@ from oracles.oracle_linked import best
 from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.database import connect
 from sqlanon.engines.spark.engine import SparkEngine
-from sqlanon.errors import AuditError, InfeasibleError
+from sqlanon.errors import AuditError, InfeasibleError, ReleaseError, SourceError
 from sqlanon.linked.records import encode_tables
 from sqlanon.linked.search import LinkedTask
+from sqlanon.linked.targets import spark as linked_spark
 from sqlanon.policy.linked import LinkedPolicy
+from sqlanon.publish.targets.spark.target import switch_view
+from support.commands import cli
 from support.lanes import examples
 from support.linked_hospital import POLICY, fewest_candidates, fix_levels, known_of, make_hospital
 
@@ -189,3 +192,55 @@ def find_stays(visits: list[Any]) -> Counter[tuple[int, ...]]:
     for person, day in visits:
         days[person].append(day)
     return Counter(tuple(sorted((day - min(person_days)).days for day in person_days)) for person_days in days.values())
+
+
+def test_all_tables_are_released_in_spark_together_or_none(
+    clinic: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_spark = fix_levels(POLICY).replace('database = "release.duckdb"', 'spark = true\nschema_name = "shared"')
+    policy = LinkedPolicy.load(load_hospital(clinic, tmp_path, in_spark))
+
+    def read(query: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in clinic.sql(query.replace("FROM ", "FROM shared.")).collect()]
+
+    def list_tables() -> set[str]:
+        return {row["tableName"] for row in clinic.sql("SHOW TABLES IN shared").collect() if not row["isTemporary"]}
+
+    with connect(clinic) as db:
+        release = db.anonymize(policy).publish()
+        assert fewest_candidates(known_of(read)) >= 3
+        assert release.verify().verified
+        verification = db.verify(clinic, policy, "shared")
+        assert verification.verified, verification
+        attacked = cli("attack", clinic.sparkContext.master, "--schema", "shared")
+        assert (attacked.status, attacked.err) == (0, ""), attacked.err
+        names = {"patients", "visits", "labs"}
+        assert list_tables() == names | {f"{name}_v1{end}" for name in names for end in ("", "_manifest")}
+        before = {name: read(f"SELECT * FROM {name} ORDER BY ALL") for name in names}
+
+        changed: list[str] = []
+
+        def fail_at_the_second(server: Any, location: Any, *rest: Any) -> None:
+            changed.append(location.name)
+            if len(changed) == 2:
+                raise ReleaseError("the catalog is gone")
+            switch_view(server, location, *rest)
+
+        monkeypatch.setattr(linked_spark, "switch_view", fail_at_the_second)
+        with pytest.raises(ReleaseError, match="the catalog is gone"):
+            db.anonymize(policy).publish()
+        monkeypatch.undo()
+        assert {name: read(f"SELECT * FROM {name} ORDER BY ALL") for name in names} == before
+        assert list_tables() == names | {f"{name}_v1{end}" for name in names for end in ("", "_manifest")}
+        assert release.verify().verified
+
+        assert db.anonymize(policy).publish().manifest.version == 2
+        assert list_tables() == names | {f"{name}_v2{end}" for name in names for end in ("", "_manifest")}
+        clinic.sql("INSERT INTO shared.visits_v2 SELECT * FROM shared.visits_v2 LIMIT 1")
+        assert not release.verify().verified
+        clinic.sql("DROP VIEW shared.labs")
+        assert "table 'labs' has no manifest, or no view shows it" in str(release.verify())
+        text = (tmp_path / "policy.toml").read_text(encoding="utf-8")
+        (tmp_path / "policy.toml").write_text(text.replace('"shared"', '"clinic"'), encoding="utf-8")
+        with pytest.raises(SourceError, match=r"release.schema_name: is in the source's schema 'clinic'"):
+            db.anonymize(LinkedPolicy.load(tmp_path / "policy.toml"))

@@ -40,8 +40,12 @@ from support.linked_databases import KEY, ORDER_LINES, QUASI, persons_and_rows
             "search.strategy: 'mondrian' is not supported for tables in Spark",
         ),
         (
-            {"release": {"spark": True}},
-            "release.spark: several tables are not released to Spark yet: release",
+            {"source": {"database": "a.duckdb"}, "release": {"spark": True, "schema_name": "shared"}},
+            "release.spark: applies to tables in Spark, and these are elsewhere",
+        ),
+        (
+            {"source": {"spark": "local[2]"}, "release": {"spark": True}},
+            "release.schema_name: is missing: name the schema",
         ),
     ],
 )

@@ -36,7 +36,7 @@ from sqlanon.engines.spark.session import java_home
 from sqlanon.ledger import read_ledger, recording
 from sqlanon.publish.targets.base import Reach, release_location
 from sqlanon.publish.targets.spark import rows as spark_rows
-from sqlanon.publish.targets.spark.catalog import ReleaseCatalog, insert_shuffled
+from sqlanon.publish.targets.spark.catalog import ReleaseCatalog, ReleaseComments, insert_shuffled
 from sqlanon.publish.targets.spark.rows import digest_query, is_digestible
 from sqlanon.publish.targets.spark.target import SparkLocation
 from sqlanon.requirements.macros import call_digest
@@ -697,7 +697,7 @@ def test_leaks_beside_the_rows_are_seen(place: Any) -> None:
     with spot.opened_server() as server:
         for statement, expected in {"SELECT 1": None, **ALTERED, "SELECT 2": None}.items():
             place.sql(statement)
-            checks = ReleaseCatalog.read(server, spot).checks(1, manifest)
+            checks = ReleaseCatalog.read(server, spot).checks(1, manifest, ReleaseComments.of(spot, 1, manifest))
             failed = {check.name for check in checks if check.passed is False} - {"versions"}
             assert failed == ({expected} if expected else set()), statement
             assert not [check for check in checks if "told" in check.message]

@@ -131,6 +131,7 @@ register(
         is_at_source=True,
         compares=False,
         writes="a new table in Spark",
+        linked_module="sqlanon.linked.targets.spark",
     )
 )
 register(

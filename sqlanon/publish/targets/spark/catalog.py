@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
@@ -26,7 +26,7 @@ from sqlanon.publish.targets.server import (
     version_number,
 )
 from sqlanon.publish.targets.spark.rows import types_of
-from sqlanon.release.manifest import Manifest
+from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.metadata import column_list
 from sqlanon.release.sentences import comment_on_any_version, comment_on_release
 from sqlanon.support.checks import Check, check_faults
@@ -165,8 +165,28 @@ def table_version(name: str, release: str) -> int | None:
     return version_number(name.removesuffix(MANIFEST_SUFFIX), release)
 
 
-def table_comment(location: ServerLocation, version: int, manifest: Manifest) -> str:
-    return comment_on_release(manifest, manifest_table(location, version).name)
+class CatalogClaims(Protocol):
+    """The claims about a table that checks of the catalog read."""
+
+    @property
+    def columns(self) -> Sequence[ReleasedColumn]: ...
+    @property
+    def types(self) -> Mapping[str, str]: ...
+
+
+@dataclass(frozen=True)
+class ReleaseComments:
+    """The comments of a release: on its view, on the table of its version, and on the columns of both."""
+
+    view: str
+    table: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, location: ServerLocation, version: int, manifest: Manifest) -> ReleaseComments:
+        """The comments of a release of one table."""
+        figures = comment_on_release(manifest, manifest_table(location, version).name)
+        return cls(comment_on_any_version(manifest.draft), figures, column_comments(manifest))
 
 
 @dataclass(frozen=True)
@@ -212,9 +232,11 @@ class CatalogEntry:
             return None
         return version_number(tables[0].name.lower(), location.name)
 
-    def find_view_flaws(self, location: ServerLocation, rows: exp.Table, manifest: Manifest) -> list[str]:
+    def find_view_flaws(
+        self, location: ServerLocation, rows: exp.Table, claims: CatalogClaims, comments: ReleaseComments
+    ) -> list[str]:
         """Compare with a view that is a plain list of the columns of a table."""
-        columns = [column.name for column in manifest.columns]
+        columns = [column.name for column in claims.columns]
         query = column_list(rows, columns).sql(SparkEngine.dialect)
         queries = {self.description.get("view_text"), self.description.get("view_original_text", query)}
         catalog = (self.description.get("view_catalog_and_namespace") or "").partition(".")[0]
@@ -225,12 +247,12 @@ class CatalogEntry:
             and self.description.get("view_query_output_columns") == columns == described_columns
             and catalog.strip("`") == self.description.get("catalog_name")
         )
-        comments, comment = column_comments(manifest), comment_on_any_version(manifest.draft)
+        expected_comments = (comments.columns, comments.view)
         is_expected = {
             f"{location.name!r} is not a view of {columns_of_table(rows.name)}": is_column_list,
             "its columns follow changes of the table": self.description.get("view_schema_mode") in _FIXED_SCHEMA_MODES,
             "it has foreign properties": not self.properties,
-            "its comments do not match the manifest": (self.column_comments, self.comment) == (comments, comment),
+            "its comments do not match the manifest": (self.column_comments, self.comment) == expected_comments,
         }
         return [flaw for flaw, expected in is_expected.items() if not expected]
 
@@ -310,22 +332,23 @@ class ReleaseCatalog:
                     raise
         return tables
 
-    def checks(self, version: int, manifest: Manifest) -> list[Check]:
+    def checks(self, version: int, claims: CatalogClaims, comments: ReleaseComments) -> list[Check]:
         """Check that the catalog has the published release, and nothing more."""
         rows = self.location.version_table(version)
-        flaws = ["there is none"] if self.view is None else self.view.find_view_flaws(self.location, rows, manifest)
+        flaws = ["there is none"]
+        if self.view is not None:
+            flaws = self.view.find_view_flaws(self.location, rows, claims, comments)
         return [
             check_faults("view", flaws, columns_of_table(rows.name)),
-            self.check_tables(version, manifest),
+            self.check_tables(version, claims, comments),
             self._check_other_versions(version),
-            *check_persistence(self.server),
         ]
 
-    def check_tables(self, version: int, manifest: Manifest) -> Check:
+    def check_tables(self, version: int, claims: CatalogClaims, comments: ReleaseComments) -> Check:
         """Check the tables behind the view, which its readers can often read, too."""
-        rows, types = self.location.version_table(version), manifest.types
-        comment = table_comment(self.location, version, manifest)
-        flaws = [f"{rows.name}: {flaw}" for flaw in self.find_flaws(rows, types, comment, column_comments(manifest))]
+        rows = self.location.version_table(version)
+        flaws = self.find_flaws(rows, claims.types, comments.table, comments.columns)
+        flaws = [f"{rows.name}: {flaw}" for flaw in flaws]
         manifests = manifest_table(self.location, version)
         flaws += [f"{manifests.name}: {flaw}" for flaw in self.find_manifest_flaws(version)]
         return check_faults("tables", flaws, "exactly the columns of the release")

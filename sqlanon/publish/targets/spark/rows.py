@@ -431,10 +431,10 @@ def hash_rows_in_spark(server: SparkEngine, relation: exp.Table, columns: Sequen
 
 @contextmanager
 def copy_all_rows(
-    engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest, name: str
+    engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, types: Mapping[str, str], name: str
 ) -> Iterator[exp.Table]:
     """Open all columns of a relation in Spark in a local engine; each combination is fetched once."""
-    fetched = Combinations(engine, table(f"{name}_counted", "main", "temp"), manifest.types)
+    fetched = Combinations(engine, table(f"{name}_counted", "main", "temp"), types)
     with _count_combinations(server, relation, fetched.types) as (combinations, count):
         fetched.fetch(server, combinations, count)
     try:

@@ -38,7 +38,6 @@ from sqlanon.publish.targets.server import (
     ServerRelease,
     ServerTarget,
     StagedOnServer,
-    column_comments,
     next_version,
     parse_manifests,
     refuse_sha256,
@@ -47,12 +46,13 @@ from sqlanon.publish.targets.server import (
 )
 from sqlanon.publish.targets.spark import catalog as sc
 from sqlanon.publish.targets.spark.catalog import (
+    CatalogClaims,
     CatalogEntry,
     ReleaseCatalog,
+    ReleaseComments,
     check_persistence,
     flaws_before_reading,
     manifest_table,
-    table_comment,
     table_version,
 )
 from sqlanon.publish.targets.spark.rows import (
@@ -70,10 +70,9 @@ from sqlanon.publish.targets.spark.rows import (
 from sqlanon.release.manifest import Facts, Manifest, types_in
 from sqlanon.release.metadata import SuppressedRows
 from sqlanon.release.reader import COPIED, SUBJECT
-from sqlanon.release.sentences import comment_on_any_version
 from sqlanon.requirements.macros import call_k_anonymity
 from sqlanon.support.checks import Check
-from sqlanon.support.expressions import as_column, col, drop_table, select_star, table, text
+from sqlanon.support.expressions import as_column, col, drop_table, drop_view, select_star, table, text
 from sqlanon.support.names import table_parts
 
 
@@ -153,7 +152,11 @@ class SparkLocation(ServerLocation):
         claimed = (release, number, manifest.table_name, manifest.version)
         is_own = claimed == (self.name, version, self.name, version)
         message = f"of version {version}" if is_own else f"not of version {version} of {self.name!r}"
-        return manifest, (Check("manifest table", is_own, message), *catalog.checks(version, manifest))
+        return manifest, (
+            Check("manifest table", is_own, message),
+            *catalog.checks(version, manifest, ReleaseComments.of(self, version, manifest)),
+            *check_persistence(server),
+        )
 
     def read_manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         with self.opened_server() as server, server.translate_errors(ReleaseError):
@@ -176,10 +179,12 @@ class SparkLocation(ServerLocation):
     @contextmanager
     def rows(self, engine: DuckDBEngine, manifest: Manifest, alias: str = COPIED) -> Iterator[exp.Table]:
         with self.opened_server() as server, server.translate_errors(ReleaseError):
-            checks = ReleaseCatalog.read(server, self).checks(manifest.version or 1, manifest)
+            version = manifest.version or 1
+            comments = ReleaseComments.of(self, version, manifest)
+            checks = ReleaseCatalog.read(server, self).checks(version, manifest, comments)
             if flaws := flaws_before_reading(checks):
                 raise self.unreadable_release_error(flaws)
-            with copy_all_rows(engine, server, self.table, manifest, alias) as rows:
+            with copy_all_rows(engine, server, self.table, manifest.types, alias) as rows:
                 yield rows
 
     def open_version(self, limits: Limits, version: int | None, sha256: str | None, trusted: bool) -> NoReturn:
@@ -200,7 +205,7 @@ class OpenedSpark:
     def rows(self, engine: DuckDBEngine, manifest: Manifest, alias: str = COPIED) -> Iterator[exp.Table]:
         if flaws := flaws_before_reading(self.verification.checks):
             raise self.location.unreadable_release_error(flaws)
-        copied = copy_all_rows(engine, self.server, self.pinned_rows, manifest, alias)
+        copied = copy_all_rows(engine, self.server, self.pinned_rows, manifest.types, alias)
         with self.server.translate_errors(ReleaseError), copied as rows:
             yield rows
 
@@ -245,7 +250,7 @@ def _not_compared(path: Path) -> ReleaseError:
 
 
 _MAX_BLOCKED_VERSIONS = 1000
-_LOCATION_EXISTS = "LOCATION_ALREADY_EXISTS"
+LOCATION_EXISTS = "LOCATION_ALREADY_EXISTS"
 
 
 @dataclass(frozen=True)
@@ -260,11 +265,11 @@ class SparkTarget(ServerTarget):
         server, location, policy = self.server, self.location, draft.search_input.policy
         columns = draft.columns()
         types = types_in(columns)
-        if unsupported := {name: type_ for name, type_ in types.items() if not _is_supported(type_)}:
+        if unsupported := {name: type_ for name, type_ in types.items() if not is_supported(type_)}:
             raise unsupported_types(unsupported, "a release in Spark")
         with server.translate_errors(ReleaseError), draft.remote_rows() as query:
             catalog = ReleaseCatalog.read(server, location)
-            version = _next_version(catalog)
+            version = find_next_version(catalog)
             if draft.is_draft:
                 refuse_draft_over(location.shown_manifests(catalog), location.qualified_name)
             version = _create_version_table(server, location, types, version)
@@ -282,7 +287,7 @@ class SparkTarget(ServerTarget):
                     yield StagedSpark(self, draft, version, rows, stack.enter_context(counting))
             except BaseException:
                 with suppress(Exception):  # Spark may be gone
-                    _drop_unpublished(server, location, version)
+                    drop_unpublished(server, location, version)
                 raise
 
     def facts(self, staged: StagedSpark) -> Facts:
@@ -296,9 +301,10 @@ class SparkTarget(ServerTarget):
         return Facts(rows, classes, smallest_class or 0, release.digest, staged.version)
 
     def commit(self, staged: StagedSpark, manifest: Manifest) -> SparkRelease:
-        _switch_view(self.server, self.location, staged.version, manifest)
+        comments = ReleaseComments.of(self.location, staged.version, manifest)
+        switch_view(self.server, self.location, staged.version, manifest, comments)
         notes = [
-            *_drop_older_versions(self.server, self.location, staged.version),
+            *drop_older_versions(self.server, self.location, staged.version),
             *check_persistence(self.server),
         ]
         warnings = tuple(note.message for note in notes)
@@ -336,17 +342,18 @@ class StagedSpark(StagedOnServer):
         server.execute(
             sc.insert_manifest(target=manifests, release=location.name, version=version, manifest=manifest.to_json())
         )
-        comment = table_comment(location, version, manifest)
-        for statement in sc.comment_statements(location.version_table(version), column_comments(manifest), comment):
+        comments = ReleaseComments.of(location, version, manifest)
+        rows = location.version_table(version)
+        for statement in sc.comment_statements(rows, comments.columns, comments.table or ""):
             server.execute(statement)
         return verification
 
 
-def _is_supported(type_: str) -> bool:
+def is_supported(type_: str) -> bool:
     return to_duckdb_type(from_duckdb_type(type_) or "") == type_ and is_digestible(type_)
 
 
-def _next_version(catalog: ReleaseCatalog) -> int:
+def find_next_version(catalog: ReleaseCatalog) -> int:
     location = catalog.location
     if location.name in catalog.names:
         shown_version = catalog.shown_version
@@ -366,7 +373,7 @@ def _create_version_table(
         try:
             server.execute(sc.create_version_table(location.version_table(version), types, location.name))
         except Exception as error:
-            if error_condition(error) != _LOCATION_EXISTS:
+            if error_condition(error) != LOCATION_EXISTS:
                 raise
         else:
             return version
@@ -389,33 +396,46 @@ def _insert_rows(
             server.forget(name)
 
 
-def _switch_view(server: SparkEngine, location: SparkLocation, version: int, manifest: Manifest) -> None:
+def switch_view(
+    server: SparkEngine, location: SparkLocation, version: int, claims: CatalogClaims, comments: ReleaseComments
+) -> None:
     """Show a version in the view, if the catalog still has its tables unchanged."""
     catalog = ReleaseCatalog.read(server, location)
-    check = catalog.check_tables(version, manifest)
+    check = catalog.check_tables(version, claims, comments)
     if not check.passed:
         raise AuditError([f"{check.name}: {check.message}"])
-    rows, columns = location.version_table(version), [col(column.name) for column in manifest.columns]
-    comment = comment_on_any_version(manifest.draft)
+    rows, columns = location.version_table(version), [col(column.name) for column in claims.columns]
     if location.name not in catalog.names:
-        server.execute(sc.create_view(view=location.table, comment=text(comment), columns=columns, rows=rows))
+        server.execute(sc.create_view(view=location.table, comment=text(comments.view), columns=columns, rows=rows))
         return
     view = CatalogEntry.read(server, location.table)
     if view.shown_version(location) is None:
         raise location.name_is_taken()
     server.execute(sc.replace_view_query(view=location.table, columns=columns, rows=rows))
-    if view.comment != comment:  # the replaced version was a draft
-        server.execute(sc.comment_on_view(view=location.table, comment=text(comment)))
+    if view.comment != comments.view:  # the replaced version was a draft
+        server.execute(sc.comment_on_view(view=location.table, comment=text(comments.view)))
 
 
-def _drop_unpublished(server: SparkEngine, location: SparkLocation, version: int) -> None:
+def show_version(server: SparkEngine, location: SparkLocation, version: int | None) -> None:
+    """Show an earlier version in the view again, with the columns of its table; without one, drop the view."""
+    if ReleaseCatalog.read(server, location).shown_version == version:
+        return
+    if version is None:
+        server.execute(drop_view(location.table))
+        return
+    rows = location.version_table(version)
+    columns = [col(name) for name in server.columns(rows)]
+    server.execute(sc.replace_view_query(view=location.table, columns=columns, rows=rows))
+
+
+def drop_unpublished(server: SparkEngine, location: SparkLocation, version: int) -> None:
     """Drop the tables of a version unless the view shows it."""
     if ReleaseCatalog.read(server, location).shown_version != version:
         for relation in (manifest_table(location, version), location.version_table(version)):
             server.execute(drop_table(relation, exists=True))
 
 
-def _drop_older_versions(server: SparkEngine, location: SparkLocation, version: int) -> list[Check]:
+def drop_older_versions(server: SparkEngine, location: SparkLocation, version: int) -> list[Check]:
     """Drop older versions and the tables that interrupted publications left.
 
     A concurrent publication has a higher version. The release is already visible, so failures are only reported.
