@@ -123,7 +123,7 @@ class Peeling:
         least = self._least_suppressed(allowed_rows)
         if least > allowed_persons:
             return PeelingResult(least, is_complete=False, least_suppressed=least)
-        rows = RowSuppression(snapshot)
+        rows = RowSuppression(snapshot, self.requirements)
         if rows.suppress(allowed_rows):
             while True:
                 snapshot.restore_persons()

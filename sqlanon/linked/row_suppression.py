@@ -12,9 +12,19 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from sqlanon.linked.group_requirements import GroupRequirements
 from sqlanon.linked.occurrences import combination_keys, known_row_of
 from sqlanon.linked.snapshot import Snapshot
-from sqlanon.support.expressions import col, cols, equal_values, same_values, subquery, template, union_all
+from sqlanon.support.expressions import (
+    col,
+    cols,
+    equal_values,
+    same_values,
+    select_star,
+    subquery,
+    template,
+    union_all,
+)
 
 _RAREST_OF_COMBINATIONS = template("""
     WITH combinations AS (:combinations),
@@ -201,10 +211,13 @@ _FIRST_OF_CLASSES = template("""
 
 
 class RowSuppression:
-    """Suppresses child rows of a snapshot by themselves, and puts them back."""
+    """Suppresses child rows of a snapshot by themselves, and puts them back.
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot, work = snapshot, snapshot.work
+    ``requirements`` on sensitive attributes hold where rows are put back.
+    """
+
+    def __init__(self, snapshot: Snapshot, requirements: GroupRequirements) -> None:
+        self.snapshot, self.requirements, work = snapshot, requirements, snapshot.work
         self._unsupported, self._persons = work("unsupported_occurrences"), work("persons_with_rare_rows")
         self._suppressible, self._chosen = work("suppressible_rows"), work("chosen_rows")
         self._restorable, self._unrestorable = work("restorable_rows"), work("unrestorable_rows")
@@ -285,7 +298,10 @@ class RowSuppression:
                 snapshot.runner.add(self._suppressible, children)
 
     def restore(self) -> int:
-        """Put back the suppressed rows that can be put back alone, until none can; return how many."""
+        """Put back the suppressed rows that can be put back alone, until none can; return how many.
+
+        Rows that are put back together may violate a requirement: then they stay suppressed, and this ends.
+        """
         restored = 0
         while True:
             self._find_restorable_rows()
@@ -299,10 +315,20 @@ class RowSuppression:
             count = self.snapshot.count(self.snapshot.create(self._chosen, chosen))
             if not count:
                 return restored
-            restored += count
             self._restore_rows()
+            if self.requirements.conditions and self._count_violating_persons():
+                self.snapshot.runner.add(self.snapshot.suppressed_rows, select_star(self._chosen.copy()))
+                return restored
+            restored += count
             if self.snapshot.runner.dry:
                 return 0
+
+    def _count_violating_persons(self) -> int:
+        """The persons of groups that violate a requirement."""
+        snapshot = self.snapshot
+        snapshot.count_occurrences()
+        violating = self.requirements.persons_of_violating_groups(snapshot.groups(None))
+        return snapshot.count(snapshot.create(self._persons, violating), example=0)
 
     def _restore_rows(self) -> None:
         """Remove the chosen rows from the suppressed ones."""

@@ -235,9 +235,6 @@ def _check_requirements(
                 yield Problem(place, f"{message}: use [[privacy.confidence]], which limits what a group reveals")
     if requirements and search is not None:
         key = requirements[0][0]
-        if search.row_suppression_limit:
-            message = f"is not supported with privacy.{key}: the rows that are put back are tested for k alone"
-            yield Problem("search.row_suppression_limit", f"{message}; leave it out")
         if STRATEGIES[search.strategy].traits.is_local:
             message = f"{search.strategy!r} is not supported with privacy.{key}, which it does not test"
             yield Problem("search.strategy", f'{message}: use "optimal"')

@@ -7,7 +7,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from sqlanon.linked.search import draw_verdict
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.support.expressions import col, select
 from support.lanes import EXAMPLES, draw_tables, some
-from support.linked_databases import two_tables
+from support.linked_databases import released_state, two_tables
 
 Group = Callable[[Counter[Hashable], int], bool]
 
@@ -68,8 +68,9 @@ class SensitiveCase:
     rule: Rule
     values: tuple[dict[int, str | None], dict[int, str | None]]
 
-    def policy(self) -> LinkedPolicy:
+    def policy(self, **search: Any) -> LinkedPolicy:
         tree = self.case.policy()
+        tree["search"] |= search
         for table in tree["table"][:2]:
             table["attributes"]["s"] = {"role": "sensitive"}
         tree["privacy"][self.rule.key] = [self.rule.entry]
@@ -173,6 +174,58 @@ def test_every_generalization_keeps_what_the_oracle_keeps(
             assert not (verdicts[lower].feasible_above and not verdicts[levels].is_feasible)
 
 
+WITH_ROWS = [
+    (replace(drawn, case=replace(drawn.case, suppression_limit="0.9")), row_limit)
+    for drawn, row_limit in zip(sensitive_cases(draw_tables(24, 120)), itertools.cycle((0.1, 0.2, 0.34)))
+]
+QUICK_WITH_ROWS = (0, 1, 6, 7, 12)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "row_limit"),
+    [
+        pytest.param(*drawn, marks=[] if i in QUICK_WITH_ROWS else [pytest.mark.slow])
+        for i, drawn in enumerate(WITH_ROWS)
+        if i in QUICK_WITH_ROWS or not i % 2 or EXAMPLES > 1
+    ],
+    ids=lambda value: value.rule.key if isinstance(value, SensitiveCase) else str(value),
+)
+def test_requirements_hold_where_rows_are_suppressed_by_themselves(
+    drawn: SensitiveCase, row_limit: float, tmp_path: Path
+) -> None:
+    """In every generalization; the best one is released, and each group is counted again."""
+    case, database = drawn.case, drawn.case.database
+    connection = duckdb.connect()
+    drawn.fill(connection)
+    scores, verdicts, fewest = {}, {}, {}
+    with sqlanon.connect(connection) as db:
+        try:
+            result = db.anonymize(drawn.policy(row_suppression_limit=row_limit))
+        except InfeasibleError:
+            return
+        assert result.publish(tmp_path / "release.duckdb").verify().verified
+        for levels in itertools.product(*(range(height + 1) for height in database.heights)):
+            figures = result.task.check(levels)
+            verdicts[levels] = draw_verdict(figures, case.allowed_persons)
+            fewest[levels] = figures.least_suppressed or 0
+            if figures.counted_share < 1 or not verdicts[levels].is_feasible:
+                continue
+            state, suppressed = released_state(result.task, database)
+            view = View(database, levels)
+            assert view.is_safe(state, case.k, case.known)
+            groups = view.groups(state, case.known).values()
+            assert not any(drawn.is_violated(state, persons) for persons in groups)
+            assert len(suppressed) <= row_limit * len(database.person_of)
+            assert len(database.everything.persons - state.persons) == figures.suppressed_rows
+            scores[levels] = loss(database, levels, state, case.weights)
+            assert result.task.lattice.measure.score(levels, figures) == pytest.approx(scores[levels], abs=1e-9)
+    assert result.score == pytest.approx(min(scores.values()), abs=1e-9)
+    for levels, lower in itertools.product(verdicts, verdicts):
+        if all(map(int.__le__, lower, levels)):
+            assert not (verdicts[levels].infeasible_below and verdicts[lower].is_feasible)
+            assert not (verdicts[lower].feasible_above and not verdicts[levels].is_feasible)
+
+
 @pytest.mark.parametrize("known", some([2, "all", 1], every=3))
 def test_a_release_with_a_violated_requirement_does_not_verify(known: int | str, tmp_path: Path) -> None:
     """The same rows verify with the values of the source, and fail once all persons have one diagnosis."""
@@ -223,10 +276,6 @@ def hospital(**sections: Any) -> dict[str, Any]:
             "privacy.confidence[0].attribute", "the sensitive attributes are patients.religion, visits.diagnosis",
         ),
         ({"confidence": {"attribute": "diagnosis", "max": 1.5}}, {}, "privacy.confidence.max", "at most 1"),
-        (
-            {"confidence": {"attribute": "diagnosis", "max": 0.5}}, {"row_suppression_limit": 0.1},
-            "search.row_suppression_limit", "the rows that are put back are tested for k alone",
-        ),
         (
             {"confidence": {"attribute": "diagnosis", "max": 0.5}}, {"strategy": "mondrian"},
             "search.strategy", "'mondrian' is not supported with privacy.confidence",

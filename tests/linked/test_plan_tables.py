@@ -76,7 +76,7 @@ CONFIDENCE = '[[privacy.confidence]]\nattribute = "diagnosis"\nmax = 0.5\n\n[sea
         POLICY.replace("known = 2", 'known = "all"'),
         POLICY.replace("[search]", CONFIDENCE),
         POLICY.replace('"month", "year"] }', '"month", "year"], shift = 30 }'),
-        WITHOUT_LABS.replace("[search]", ROW_LIMIT),
+        WITHOUT_LABS.replace("[search]", CONFIDENCE).replace("[search]", ROW_LIMIT),
         WITHOUT_LABS.replace("[search]", ROW_LIMIT).replace("known = 2", 'known = "all"'),
     ],
 )

@@ -10,34 +10,20 @@ import duckdb
 import pytest
 
 import sqlanon
-from oracles.oracle_linked import LinkedDatabase, Outcome, State, View, best, evaluate, loss
+from oracles.oracle_linked import Outcome, View, best, evaluate, loss
 from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.errors import InfeasibleError
 from sqlanon.linked import peeling
 from sqlanon.linked.anonymize import LinkedResult
-from sqlanon.linked.search import LinkedFigures, LinkedTask, draw_verdict
+from sqlanon.linked.search import LinkedFigures, draw_verdict
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.strategies.lattice import search
 from sqlanon.support.coding import Levels
-from sqlanon.support.expressions import col, select, template
+from sqlanon.support.expressions import template
 from support.lanes import draw_tables, examples, some
-from support.linked_databases import PERSONS, ROWS, anonymize_case, anonymize_rows, persons_and_rows
+from support.linked_databases import PERSONS, ROWS, anonymize_case, anonymize_rows, persons_and_rows, released_state
 
 MOST_GENERALIZATIONS = 60
-
-
-def released_state(task: LinkedTask, database: LinkedDatabase) -> tuple[State, frozenset[tuple[int, int]]]:
-    """The state after the last check of a task, and the rows of kept persons that are suppressed by themselves. Rows
-    are numbered by key in the database, too."""
-    snapshot = task.peeling.snapshot
-    rows = snapshot.runner.engine.rows
-    persons = frozenset(person for (person,) in rows(select([col("person")], snapshot.kept_persons.copy())))
-    suppressed = frozenset[tuple[int, int]]()
-    if snapshot.suppresses_rows:
-        query = select([col("position"), col("row")], snapshot.suppressed_rows.copy())
-        suppressed = frozenset((t, number) for t, number in rows(query) if database.person_of[t, number] in persons)
-    kept_rows = frozenset(at for at, person in database.person_of.items() if person in persons and at not in suppressed)
-    return State(persons, kept_rows), suppressed
 
 
 @pytest.mark.parametrize("case", some(small_cases(MOST_GENERALIZATIONS, draw_tables(8, 60)), every=2))

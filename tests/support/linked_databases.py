@@ -8,10 +8,13 @@ from typing import Any
 import duckdb
 
 import sqlanon
+from oracles.oracle_linked import LinkedDatabase, State
 from properties.linked_cases import LinkedCase
 from sqlanon.errors import InfeasibleError
 from sqlanon.linked.anonymize import LinkedResult
+from sqlanon.linked.search import LinkedTask
 from sqlanon.policy.linked import LinkedPolicy
+from sqlanon.support.expressions import col, select
 
 KEY = {"role": "key"}
 QUASI = {"role": "quasi", "hierarchy": "suppress"}
@@ -81,3 +84,17 @@ def anonymize_rows(tree: dict[str, Any], persons: str, rows: str) -> LinkedResul
     connection.execute(f"CREATE TABLE p AS {persons}")
     connection.execute(f"CREATE TABLE v AS {rows}")
     return sqlanon.connect(connection).anonymize(LinkedPolicy(**tree))
+
+
+def released_state(task: LinkedTask, database: LinkedDatabase) -> tuple[State, frozenset[tuple[int, int]]]:
+    """The state after the last check of a task, and the rows of kept persons that are suppressed by themselves. Rows
+    are numbered by key in the database, too."""
+    snapshot = task.peeling.snapshot
+    rows = snapshot.runner.engine.rows
+    persons = frozenset(person for (person,) in rows(select([col("person")], snapshot.kept_persons.copy())))
+    suppressed = frozenset[tuple[int, int]]()
+    if snapshot.suppresses_rows:
+        query = select([col("position"), col("row")], snapshot.suppressed_rows.copy())
+        suppressed = frozenset((t, number) for t, number in rows(query) if database.person_of[t, number] in persons)
+    kept_rows = frozenset(at for at, person in database.person_of.items() if person in persons and at not in suppressed)
+    return State(persons, kept_rows), suppressed
