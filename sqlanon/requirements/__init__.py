@@ -99,6 +99,11 @@ class Requirements:
         return max((condition.min_class_count for condition in self.class_conditions), default=1)
 
     @property
+    def are_minimum_counts(self) -> bool:
+        """Whether a class meets them if it has at least ``k`` rows or persons."""
+        return not self.shields and all(condition.min_class_count > 1 for condition in self.class_conditions)
+
+    @property
     def min_class_rows(self) -> int:
         """The smallest class that can be kept, in rows."""
         return max((condition.min_class_rows for condition in self.class_conditions), default=1)

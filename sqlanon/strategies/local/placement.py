@@ -49,6 +49,11 @@ class ClassEvaluator:
     sensitive: Mapping[Distribution, SensitiveTable] | None = None  # tables with ``combination`` in place of codes
 
     @property
+    def needs_only_rows(self) -> bool:
+        """Whether a class is feasible if it has as many rows as the smallest class must have."""
+        return self.persons is None and self.requirements.are_minimum_counts
+
+    @property
     def person_count(self) -> exp.Expr:
         """The aggregate that counts the persons of rows of ``persons``."""
         return class_count(PERSONS, MOVER if self.moving else None)

@@ -1,0 +1,195 @@
+"""A round of cuts: the parts of a table, each cut once, as one query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from sqlanon.strategies.local.cuts.dimensions import CUT_OFF, CUTS, ITEMS, SPREADS, Dimension, Kind
+from sqlanon.strategies.local.cuts.frequencies import FrequencyCuts
+from sqlanon.strategies.local.cuts.hierarchies import HierarchyCuts
+from sqlanon.strategies.local.cuts.orders import OrderCuts
+from sqlanon.strategies.local.task import LocalTask
+from sqlanon.support.expressions import (
+    as_column,
+    cast,
+    col,
+    fragment,
+    number,
+    prepend_ctes,
+    select_star,
+    subquery,
+    table,
+    template,
+    union_all,
+)
+
+
+class Rounds:
+    """Cuts each part once. There is at least one dimension."""
+
+    def __init__(self, task: LocalTask, dimensions: Sequence[Dimension]) -> None:
+        self._task = task
+        self._dimensions = dimensions
+        orders, by_frequency, by_hierarchy = (
+            [d for d in dimensions if d.kind is kind] for kind in (Kind.ORDER, Kind.FREQUENCY, Kind.HIERARCHY)
+        )
+        self._orders = OrderCuts(task, orders) if orders else None
+        self._counted = [*by_frequency, *by_hierarchy]
+        self._kinds: list[OrderCuts | FrequencyCuts | HierarchyCuts] = [self._orders] if self._orders else []
+        if by_frequency:
+            self._kinds.append(FrequencyCuts(task, by_frequency))
+        if by_hierarchy:
+            self._kinds.append(HierarchyCuts(task, by_hierarchy))
+
+    def first_parts(self, combinations: exp.Table, parts: exp.Table) -> exp.Select:
+        """Parts with the items of their combinations."""
+        query = template("""
+            SELECT
+                0 AS round,
+                c.combination,
+                c.n,
+                p.part,
+                (SELECT coalesce(max(part), 0)::INTEGER FROM :parts AS last) AS last_part,
+                :several
+            FROM :combinations AS c
+            JOIN :parts AS p ON c.combination = p.combination
+        """)(combinations=combinations, parts=parts, several=[as_column(_ALL_BITS(), name) for name in self._masks])
+        kinds = {d.number: kind for kind in self._kinds for d in kind.dimensions}
+        for d in self._dimensions:  # in the order of the columns of the next rounds
+            item, query = kinds[d.number].join_item(query, d)
+            query = query.select(as_column(cast(item, d.item_type), d.item_column), copy=False)
+        return query
+
+    def cut(self, parts: exp.Table) -> exp.Select:
+        """The parts that could be cut, in two: the inside keeps the number of its part, the outside gets a new one."""
+        ctes: dict[str, exp.Expr] = {}
+        if self._orders:
+            ctes[SPREADS] = self._orders.spread(parts)
+        if self._counted:
+            ctes[ITEMS] = union_all(*(_items(d, parts) for d in self._counted))
+        ctes["simple_cuts"] = union_all(*(query for kind in self._kinds for query in kind.find(parts)))
+        special = [query for kind in self._kinds for query in kind.find_special(parts)]
+        ctes[CUTS] = union_all(select_star(table("simple_cuts")), *special)
+        cut_off = [query for kind in self._kinds for query in kind.cut_off()]
+        if cut_off:
+            ctes[CUT_OFF] = union_all(*cut_off)
+        ctes["feasible"] = self._feasible_cuts(parts)
+        ctes["chosen"] = _CHOSEN(several=[self._several(name) for name in self._masks])
+        columns = [col(name, "p") for name in ("part", "round", "last_part")]
+        columns += [col(name, "h") for name in ("place", "rows_inside", "rows_outside", *self._masks)]
+        columns += [col(d.item_column, "p") for d in self._dimensions]
+        masks = (
+            as_column(fragment("CASE WHEN is_open THEN :mask ELSE 0 END")(mask=col(name)), name) for name in self._masks
+        )
+        query = _PARTS(
+            several=list(masks),
+            items=[col(d.item_column) for d in self._dimensions],
+            sides=self._sides(columns, parts, table("chosen")),
+            least_class=self._task.evaluator.requirements.min_class_rows,
+        )
+        return prepend_ctes(query, ctes, materialized=True)
+
+    @property
+    def _masks(self) -> list[str]:
+        """The columns with bits of dimensions."""
+        return sorted({d.mask_column for d in self._dimensions})
+
+    def _several(self, mask: str) -> exp.Alias:
+        """The bits of the dimensions along which a part has several items. Below cells, a part of several cells has."""
+        dimensions = [d for d in self._dimensions if d.mask_column == mask]
+        bits = exp.Case(this=col("dimension"))
+        for cut in self._dimensions:
+            several = sum(d.bit for d in dimensions if cut.number in (d.number, d.of_cells))
+            bits = bits.when(number(cut.number), cast(number(several), "BIGINT"), copy=False)
+        return as_column(fragment("bit_or(:bits)")(bits=bits), mask)
+
+    def _feasible_cuts(self, parts: exp.Table) -> exp.Select:
+        """The cuts whose sides both meet the requirements."""
+        with_gain = template("SELECT * FROM cuts WHERE gain IS NOT NULL")()
+        if self._task.evaluator.needs_only_rows:
+            return with_gain
+        sides = self._sides([col("part", "p")], parts, subquery(with_gain))
+        evaluated = self._task.evaluate(subquery(sides, "s"), ["part", "dimension", "inside"])
+        return template("""
+            SELECT c.*
+            FROM cuts AS c
+            SEMI JOIN (
+                SELECT part, dimension FROM :evaluated AS j GROUP BY part, dimension HAVING bool_and(kept)
+            ) AS f ON c.part = f.part AND c.dimension = f.dimension
+            WHERE c.gain IS NOT NULL
+        """)(evaluated=evaluated)
+
+    def _sides(self, columns: Sequence[exp.Expr], parts: exp.Table, cuts: exp.Expr) -> exp.Select:
+        """The combinations of the parts ``p`` for each of their cuts ``h``, and whether they are ``inside``."""
+        item = exp.Case(this=col("dimension", "h"))
+        for d in self._dimensions:
+            item = item.when(number(d.number), col(d.item_column, "p"), copy=False)
+        query = _CUT_ITEMS(columns=columns, item=item, parts=parts, cuts=cuts)
+        return (_SIDES if self._counted else _SIDES_OF_RUNS)(rows=subquery(query, "r"))
+
+
+def _items(d: Dimension, parts: exp.Table) -> exp.Select:
+    """The rows ``n`` of each ``item`` of a ``part`` along a ``dimension``. Below cells, of parts in one cell."""
+    query = template("""
+        SELECT :dimension::SMALLINT AS dimension, p.part, :item AS item, sum(p.n)::BIGINT AS n
+        FROM :parts AS p
+        WHERE :has_several
+        GROUP BY p.part, :item
+    """)(dimension=d.number, item=col(d.item_column, "p"), has_several=d.has_several, parts=parts)
+    if d.of_cells is None:
+        return query
+    several_cells = template("SELECT part FROM spreads WHERE dimension = :dimension")(dimension=d.of_cells)
+    on = fragment("p.part = s.part")()
+    return query.join(subquery(several_cells, "s"), on=on, join_type="anti", copy=False)
+
+
+_ALL_BITS = fragment("-1::BIGINT")
+
+_CUT_ITEMS = template("""
+    SELECT p.combination, p.n, h.dimension, h.low, h.high, :item AS item, :columns
+    FROM :parts AS p
+    JOIN :cuts AS h ON p.part = h.part
+""")
+
+_SIDES_OF_RUNS = template("SELECT r.*, r.item BETWEEN r.low AND r.high AS inside FROM :rows")
+
+_SIDES = template("""
+    SELECT r.*, CASE WHEN r.low IS NULL THEN o.item IS NOT NULL ELSE r.item BETWEEN r.low AND r.high END AS inside
+    FROM :rows
+    LEFT JOIN cut_off AS o
+        ON r.part = o.part AND r.dimension = o.dimension AND CASE WHEN r.low IS NULL THEN r.item END = o.item
+""")
+
+# The cut of each part: the greatest gain with feasible sides, then the first dimension.
+_CHOSEN = template("""
+    WITH
+        ranked AS (
+            SELECT *, row_number() OVER (PARTITION BY part ORDER BY gain DESC, dimension) AS rank
+            FROM feasible
+        ),
+        several AS (
+            SELECT part, :several FROM cuts GROUP BY part
+        )
+    SELECT r.*, s.* EXCLUDE (part), row_number() OVER (ORDER BY r.part) AS place
+    FROM ranked AS r
+    JOIN several AS s ON r.part = s.part
+    WHERE r.rank = 1
+""")
+
+_PARTS = template("""
+    SELECT
+        round + 1 AS round,
+        combination,
+        n,
+        CASE WHEN inside THEN part ELSE (last_part + place)::INTEGER END AS part,
+        (last_part + (SELECT count(*) FROM chosen))::INTEGER AS last_part,
+        :several,
+        :items
+    FROM (
+        SELECT
+            *, CASE WHEN inside THEN rows_inside ELSE rows_outside END >= 2 * :least_class AS is_open
+        FROM (SELECT * FROM (:sides) AS q) AS sides
+    ) AS s
+""")
