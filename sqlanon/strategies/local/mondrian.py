@@ -116,7 +116,8 @@ class Cutting:
         task.engine.execute(
             fragment("INSERT INTO :classes SELECT combination, part FROM :last")(classes=self.classes, last=last)
         )
-        self.rounds = int(task.fetch_value(template("SELECT coalesce(max(round), 0) + 1 FROM :last")(last=last)))
+        rounds_with_cuts = int(task.fetch_value(template("SELECT coalesce(max(round), 0) FROM :last")(last=last)))
+        self.rounds = rounds_with_cuts if rounds_with_cuts == checks else rounds_with_cuts + 1
         task.clock.checks += self.rounds
 
     def cut_once(self) -> bool:

@@ -177,16 +177,40 @@ class Plain:
             return self.rows(part) * (max(v.high for v in values) - min(v.low for v in values))
         return self.rows(part) * (sum(value.leaves + 1 for value in values) - 1)
 
-    def cut_of_order(self, column: Column, part: Part) -> tuple[float, tuple[Part, Part]]:
-        def item(combination: int) -> Cell | Node:
-            return column.cell(combination) if column.cells and not self.relaxed else column.value(combination)
-
-        order = sorted(part, key=lambda combination: (item(combination).low, combination))
-        borders = [at for at in range(1, len(order)) if self.relaxed or item(order[at - 1]) != item(order[at])]
-        to_middle = {at: abs(2 * self.rows(order[:at]) - self.rows(part)) for at in borders}
-        at = min(borders, key=lambda at: (to_middle[at], at))
+    def cut_of_order(self, column: Column, part: Part) -> tuple[float, tuple[Part, Part]] | None:
+        """At the mean position; or at the nearest border with k rows on both sides."""
+        position = {combination: self.position(column, combination) for combination in part}
+        mean = sum(self.n[combination] * position[combination] for combination in part) // self.rows(part)
+        order = sorted(part, key=lambda combination: (position[combination], combination))
+        at_mean = sum(position[combination] <= mean for combination in part)
+        borders = [
+            at
+            for at in range(1, len(order))
+            if (self.relaxed or position[order[at - 1]] != position[order[at]])
+            and self.k <= self.rows(order[:at]) <= self.rows(part) - self.k
+        ]
+        if not borders or len(set(position.values())) == 1:
+            return None
+        at = min(borders, key=lambda at: abs(at - at_mean))
         cut = tuple(order[:at]), tuple(order[at:])
         return self.gain(column, part, cut), cut
+
+    def position(self, column: Column, combination: int) -> int:
+        """The place of a value, or of the first value of its cell. What is in no range with others lies as far from
+        the others as the domain is wide, or farther."""
+
+        def place(other: int) -> tuple[int, bool]:
+            item = column.cell(other) if column.cells else column.value(other)
+            return item.low, item.void if isinstance(item, Cell) else item.label is None
+
+        low, is_void = place(combination)
+        places = [place for place, void in map(place, self.n) if not void]
+        leaves = int(column.top) + 1
+        if not is_void or not places:
+            return low
+        if low < min(places):
+            return low - (min(places) - low) * leaves
+        return low + (low - max(places)) * leaves
 
     def cut_of_set(self, column: Column, part: Part) -> tuple[float, tuple[Part, Part]]:
         rows = Counter[int]()

@@ -32,7 +32,13 @@ MONDRIAN = {"strategy": "mondrian"}
 
 
 def check(
-    case: Case, limits: Sequence[int], summary: str, cuts: str, publish: bool = False, ends: str = "grid"
+    case: Case,
+    limits: Sequence[int],
+    summary: str,
+    cuts: str,
+    publish: bool = False,
+    ends: str = "grid",
+    at_once: bool = True,
 ) -> None:
     seen: list[int] = []
 
@@ -50,6 +56,8 @@ def check(
 
     with pytest.MonkeyPatch().context() as patch, tempfile.TemporaryDirectory() as name:
         patch.setattr("sqlanon.strategies.local.mondrian.run", on_combinations(beside_a_plain_one))
+        if not at_once:  # one statement a round, as on a large table
+            patch.setattr("sqlanon.strategies.local.mondrian.MAX_RECURSIVE", 0)
         ask = local_policy(
             case, Path(name), limits, **MONDRIAN, suppression_limit=1.0, summary=summary, cuts=cuts, ends=ends
         )
@@ -87,20 +95,20 @@ ENDS_OF_RANGES = st.sampled_from(["grid", "exact"])
 
 @pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(5, usual=3))
-@given(cases(), LIMITS, SUMMARIES, CUTS, ENDS_OF_RANGES)
+@given(cases(), LIMITS, SUMMARIES, CUTS, ENDS_OF_RANGES, st.booleans())
 def test_parts_and_labels_are_those_of_a_plain_mondrian(
-    case: Case, limits: list[int], summary: str, cuts: str, ends: str
+    case: Case, limits: list[int], summary: str, cuts: str, ends: str, at_once: bool
 ) -> None:
-    check(case, limits, summary, cuts, ends=ends)
+    check(case, limits, summary, cuts, ends=ends, at_once=at_once)
 
 
 @pytest.mark.thorough
 @settings(thorough, max_examples=examples(50))
-@given(cases(), LIMITS, SUMMARIES, CUTS, st.booleans(), ENDS_OF_RANGES)
+@given(cases(), LIMITS, SUMMARIES, CUTS, st.booleans(), ENDS_OF_RANGES, st.booleans())
 def test_parts_and_labels_are_those_of_a_plain_mondrian_thoroughly(
-    case: Case, limits: list[int], summary: str, cuts: str, publish: bool, ends: str
+    case: Case, limits: list[int], summary: str, cuts: str, publish: bool, ends: str, at_once: bool
 ) -> None:
-    check(case, limits, summary, cuts, publish, ends)
+    check(case, limits, summary, cuts, publish, ends, at_once)
 
 
 def check_privacy(case: PrivacyCase, summary: str, cuts: str) -> None:

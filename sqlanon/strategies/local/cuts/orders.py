@@ -125,14 +125,9 @@ def _positions(d: Dimension) -> exp.Select:
     )
     if tree.grid is not None:
         values = template("""
-            SELECT
-                g.node,
-                :low AS low,
-                g.cell_high AS high,
-                g.lower IS NULL AND g.upper IS NULL AS stands_alone
+            SELECT node, cell_low AS low, cell_high AS high, lower IS NULL AND upper IS NULL AS stands_alone
             FROM :grid AS g
-            JOIN :nodes AS v ON g.node = v.node
-        """)(low=col("low", "v") if d.is_relaxed else col("cell_low", "g"), grid=tree.grid.table, nodes=tree.nodes)
+        """)(grid=tree.grid.table)
     return _POSITIONS(values=values, leaves=tree.leaves)
 
 
