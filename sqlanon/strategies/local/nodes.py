@@ -114,13 +114,14 @@ def join_ancestors(query: exp.Select, tree: Tree, levels: range, join_type: str 
 NODE_OF_CODE = fragment("(:code::INTEGER + :offset)::INTEGER")
 
 
-def distinct_combinations(frequency: exp.Expr, trees: Sequence[Tree]) -> exp.Select:
-    """The distinct combinations of known values, numbered in the order of their codes: ``combination``, the nodes of
-    each attribute from the floor to the top, and ``n``, rows."""
+def distinct_combinations(frequency: exp.Expr, trees: Sequence[Tree], with_ancestors: bool) -> exp.Select:
+    """The distinct combinations of known values, numbered in the order of their codes: ``combination``, the lowest node
+    of each attribute, and ``n``, rows; ``with_ancestors`` also the nodes above, up to the top."""
     codes: list[exp.Expr] = []
     nodes: list[exp.Expr] = []
     for i, tree in enumerate(trees):
-        for level, offset in zip(tree.levels, tree.offsets, strict=True):
+        levels = tree.levels if with_ancestors else tree.levels[:1]
+        for level, offset in zip(levels, tree.offsets[: len(levels)], strict=True):
             if level == tree.height:
                 node: exp.Expr = cast(number(offset), "INTEGER")
             else:

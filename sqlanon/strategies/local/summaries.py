@@ -27,28 +27,33 @@ from sqlanon.strategies.local.nodes import (
     join_ancestors,
     level_column,
     node_column,
+    node_columns,
 )
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
-from sqlanon.support.expressions import aliased, all_of, as_column, col, fragment, number, template, union_all
+from sqlanon.support.expressions import (
+    aliased,
+    all_of,
+    as_column,
+    col,
+    fragment,
+    number,
+    subquery,
+    table,
+    template,
+    union_all,
+)
 
 PART = "part"
 
-Summary: TypeAlias = Callable[[exp.Table, int, Tree, exp.Table], exp.Select]
+Summary: TypeAlias = Callable[[exp.Expr, int, Tree, exp.Table], exp.Select]
 """Builds the labels of an attribute: from classes, the attribute's number and tree, and its `make_allowed_nodes`."""
 
 _SUMMARY = template("""
     WITH
         class_values AS (
-            SELECT r.part, :levels_of_class, r.n, v.low, v.high, v.label, v.leaves, v.released, :extra_columns
-            FROM (SELECT part, :levels, sum(n)::BIGINT AS n FROM :classes GROUP BY part, :levels) AS r
-            JOIN :values AS v ON :ground = v.node
-        ),
-        ordered_values AS (
-            SELECT
-                *,
-                (sum(n) OVER (PARTITION BY part ORDER BY low))::BIGINT AS so_far,
-                (sum(n) OVER (PARTITION BY part))::BIGINT AS whole
-            FROM class_values
+            SELECT r.part, r.n, v.*
+            FROM (SELECT part, :ground AS ground, sum(n)::BIGINT AS n FROM :classes GROUP BY part, :ground) AS r
+            JOIN :values AS v ON r.ground = v.node
         ),
         facts AS (
             SELECT
@@ -59,7 +64,7 @@ _SUMMARY = template("""
                 min(low) AS first,
                 max(high) AS last,
                 :facts
-            FROM ordered_values AS v
+            FROM :values_in_order AS v
             GROUP BY part
         ),
         summaries AS (
@@ -88,9 +93,19 @@ _SUMMARY = template("""
     FROM summaries
 """)
 
+_RUNNING = fragment("""
+    (
+        SELECT
+            *,
+            (sum(n) OVER (PARTITION BY part ORDER BY low))::BIGINT AS so_far,
+            (sum(n) OVER (PARTITION BY part))::BIGINT AS whole
+        FROM class_values
+    )
+""")
+
 
 def _summary(
-    classes: exp.Table,
+    classes: exp.Expr,
     attribute: int,
     tree: Tree,
     allowed: exp.Table,
@@ -100,23 +115,31 @@ def _summary(
     leaves: exp.Expr,
     is_single_summary: exp.Expr | None = None,
     extra: tuple[exp.Table, Sequence[str]] | None = None,
+    needs_order: bool = False,
 ) -> exp.Select:
     """Labels of classes: summaries of several values, and of single ones where ``is_single_summary``.
 
-    ``extra`` is a table with more columns of the lowest nodes, by ``node``.
+    ``extra`` is a table with more columns of the lowest nodes, by ``node``. With ``needs_order`` the facts may use the
+    rows ``so_far`` in the order of the values, and all rows ``whole``.
     """
-    values: exp.Expr = tree.nodes
-    extra_columns: list[exp.Expr] = []
+    first = f"n{tree.floor}"
+    names = ("node", "low", "high", "label", "leaves", "released")
+    values = template("SELECT :columns FROM :nodes WHERE :level = :floor")(
+        columns=[col(name, first) for name in names],
+        nodes=aliased(tree.nodes, first),
+        level=col("level", first),
+        floor=tree.floor,
+    )
     if extra is not None:
-        extra_columns = [col(name, "v") for name in extra[1]]
-        values = template("SELECT n.*, :columns FROM :nodes AS n JOIN :extra AS b ON n.node = b.node")(
-            nodes=tree.nodes, columns=[col(name, "b") for name in extra[1]], extra=extra[0]
-        )
-    below_root = [level_column(attribute, level) for level in range(tree.floor, tree.height)]
+        values = values.join(aliased(extra[0], "b"), on=col(NODE, first).eq(col(NODE, "b")), copy=False)
+        values = values.select(*(col(name, "b") for name in extra[1]), copy=False)
+    below_root = range(tree.floor, tree.height)
+    values = join_ancestors(values, tree, below_root[1:])
+    ancestors = {level: level_column(attribute, level) for level in below_root}
+    values = values.select(*(as_column(col(NODE, f"n{level}"), name) for level, name in ancestors.items()), copy=False)
     only_nodes = [
-        fragment("CASE WHEN min(:node) = max(:node) THEN min(:node) END")(node=col(name)) for name in below_root
+        fragment("CASE WHEN min(:node) = max(:node) THEN min(:node) END")(node=col(name)) for name in ancestors.values()
     ]
-    levels = below_root or [level_column(attribute, tree.height)]
     is_summary = fragment("""
         (value_count > 1 OR :is_single_summary) AND NOT has_null AND :can_be_summarized AND :is_allowed
     """)(
@@ -131,18 +154,16 @@ def _summary(
         leaves=leaves,
         common=fragment("coalesce(:nodes)")(nodes=[*only_nodes, number(tree.root)]),
         facts=facts.expressions,
-        levels=[col(name) for name in levels],
-        levels_of_class=[col(name, "r") for name in levels],
-        ground=col(levels[0], "r"),
+        ground=col(level_column(attribute, tree.floor)),
         classes=classes,
         nodes=tree.nodes,
-        values=values,
-        extra_columns=extra_columns,
+        values=subquery(values),
+        values_in_order=_RUNNING() if needs_order else table("class_values"),
         allowed=allowed,
     )
 
 
-def as_ancestor(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
+def as_ancestor(classes: exp.Expr, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
     """The lowest common ancestor."""
     return _summary(classes, attribute, tree, allowed, exp.Select(), exp.false(), exp.null(), number(0.0))
 
@@ -156,7 +177,7 @@ _NEXT_VALUE = {
 """The first value beyond the greatest of a class, for types that have one."""
 
 
-def as_range(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
+def as_range(classes: exp.Expr, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
     """The range from the least to the greatest value: ``20-29``, ``2020-01-01 to 2020-02-29``; a single value is
     unchanged. With a grid, from the lower end of the first cell to the upper end of the last one.
 
@@ -194,7 +215,7 @@ def as_range(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table)
     return _summary(classes, attribute, tree, allowed, facts, is_range, label, _WIDTH())
 
 
-def _range_of_cells(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table, grid: Grid) -> exp.Select:
+def _range_of_cells(classes: exp.Expr, attribute: int, tree: Tree, allowed: exp.Table, grid: Grid) -> exp.Select:
     facts = template("""
         SELECT
             min(cell_low) AS first_of_cells,
@@ -223,7 +244,7 @@ def _range_of_cells(classes: exp.Table, attribute: int, tree: Tree, allowed: exp
     return _summary(classes, attribute, tree, allowed, facts, is_range, label, _WIDTH_OF_CELLS(), extra=extra)
 
 
-def as_median(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
+def as_median(classes: exp.Expr, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
     """The value of the middle row; of two, the lower. Its loss is that of the class's range. With a grid, the middle of
     the cell of this value."""
     label = col("label", "f")
@@ -235,7 +256,7 @@ def as_median(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table
                 bool_and(NOT label IN ('nan', '-nan')) AS are_numbers
         """)()
         is_median = fragment("f.released AND f.are_numbers")()
-        return _summary(classes, attribute, tree, allowed, facts, is_median, label, _WIDTH())
+        return _summary(classes, attribute, tree, allowed, facts, is_median, label, _WIDTH(), needs_order=True)
     facts = template("""
         SELECT
             min(cell_low) AS first_of_cells,
@@ -243,11 +264,22 @@ def as_median(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table
             arg_min(middle, so_far) FILTER (WHERE 2 * so_far >= whole) AS label,
             bool_and(middle IS NOT NULL) AS in_cells
     """)()
-    is_median, extra = col("in_cells", "f"), (tree.grid.table, CELL_COLUMNS)
-    return _summary(classes, attribute, tree, allowed, facts, is_median, label, _WIDTH_OF_CELLS(), extra=extra)
+    extra = tree.grid.table, CELL_COLUMNS
+    return _summary(
+        classes,
+        attribute,
+        tree,
+        allowed,
+        facts,
+        col("in_cells", "f"),
+        label,
+        _WIDTH_OF_CELLS(),
+        extra=extra,
+        needs_order=True,
+    )
 
 
-def as_set(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
+def as_set(classes: exp.Expr, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
     """The set of members: ``{a, b}``; the ancestor where they are all of its values.
 
     Members are the values of the class, or the labels above them at the lowest level at which each may be listed (see
@@ -302,12 +334,14 @@ def summarize(
     """Release classes as ranges of numbers and times or their medians, and other attributes as lowest common ancestors
     or sets of values."""
     search = task.search_input.policy.search
+    ground = [level_column(i, tree.floor) for i, tree in enumerate(task.trees)]
     query = template("""
-        SELECT c.*, p.part
+        SELECT c.combination, c.n, p.part, :ground
         FROM :combinations AS c
         JOIN :parts AS p ON c.combination = p.combination
-    """)(combinations=task.combinations, parts=parts)
+    """)(ground=[col(name, "c") for name in ground], combinations=task.combinations, parts=parts)
     classes = task.make(f"{prefix}_members", query)
+    ends = task.make(f"{prefix}_ends", _ends_of_classes(classes, ground))
     summaries, nodes, typed = [], {}, set()
     for i, tree in enumerate(task.trees):
         build: Summary = as_ancestor
@@ -315,7 +349,15 @@ def summarize(
             build = as_median if search.summary == "median" else as_range
         elif tree.set_labels is not None:
             build = as_set
-        summary = task.make(f"{prefix}_summary_{i}", build(classes, i, tree, allowed[i]))
+        # Most classes have one value of most attributes, which takes no summary, unless it reads like a set.
+        is_summarized: exp.Expr = _HAS_SEVERAL(first=col(f"first_{i}"), last=col(f"last_{i}"))
+        if build is as_set:
+            is_summarized = _READS_LIKE_SET(has_several=is_summarized, first=col(f"first_{i}"), nodes=tree.nodes)
+        of_single_values = _OF_SINGLE_VALUES(
+            ends=ends, is_summarized=is_summarized, first=col(f"first_{i}"), allowed=allowed[i], nodes=tree.nodes
+        )
+        of_several = build(_summarized(classes, ends, is_summarized), i, tree, allowed[i])
+        summary = task.make(f"{prefix}_summary_{i}", union_all(of_several, of_single_values))
         summaries.append(summary)
         if build is not as_ancestor:
             hierarchy_nodes = template("SELECT node, label, leaves, level FROM :nodes")(nodes=tree.nodes)
@@ -329,8 +371,12 @@ def summarize(
             )
             if not task.fetch_value(ancestors):
                 typed.add(i)
-    assigned = [as_column(col(NODE, f"s{i}"), node_column(i)) for i in range(len(summaries))]
-    query = _with_summaries(classes, summaries).select(*assigned, copy=False)
+    released = [as_column(col(NODE, f"s{i}"), node_column(i)) for i in range(len(summaries))]
+    query = _with_summaries(template("SELECT c.part FROM :ends AS c")(ends=ends), summaries)
+    labels = task.make(f"{prefix}_labels", query.select(*released, copy=False))
+    query = template("SELECT c.combination, :nodes FROM :classes AS c JOIN :labels AS s ON c.part = s.part")(
+        nodes=node_columns(len(summaries), "s"), classes=classes, labels=labels
+    )
     assignment = task.make(f"{prefix}_assignment", query)
     exact_ends = None
     if search.ends == "exact":
@@ -339,19 +385,47 @@ def summarize(
     return LocalOutcome(task, assignment, nodes, frozenset(typed), rounds=rounds, exact_ends=exact_ends)
 
 
-def _with_summaries(classes: exp.Table, summaries: Sequence[exp.Table]) -> exp.Select:
-    """The combinations ``c`` of classes, joined with their summaries ``s0``, ``s1``, ..."""
-    query = template("SELECT c.combination FROM :classes AS c")(classes=classes)
-    for i, table in enumerate(summaries):
+def _ends_of_classes(classes: exp.Table, ground: Sequence[str]) -> exp.Select:
+    """By ``part`` the least and the greatest of the lowest nodes of each attribute: ``first_i`` and ``last_i``."""
+    ends: list[exp.Expr] = []
+    for i, name in enumerate(ground):
+        ends += [as_column(exp.Min(this=col(name)), f"first_{i}"), as_column(exp.Max(this=col(name)), f"last_{i}")]
+    return template("SELECT part, :ends FROM :classes GROUP BY part")(ends=ends, classes=classes)
+
+
+_HAS_SEVERAL = fragment("(:first < :last)")
+_READS_LIKE_SET = fragment("""
+    (:has_several OR :first IN (SELECT node FROM :nodes AS n WHERE starts_with(label, '{')))
+""")
+_OF_SINGLE_VALUES = template("""
+    SELECT e.part, s.node, s.label, s.leaves, s.level
+    FROM (SELECT part, :first AS node FROM :ends WHERE NOT :is_summarized) AS e
+    JOIN :allowed AS a ON a.node = e.node
+    JOIN :nodes AS s ON s.node = a.released_node
+""")
+
+
+def _summarized(classes: exp.Table, ends: exp.Table, is_summarized: exp.Expr) -> exp.Subquery:
+    query = template("""
+        SELECT c.*
+        FROM :classes AS c
+        SEMI JOIN (SELECT part FROM :ends WHERE :is_summarized) AS e ON c.part = e.part
+    """)(classes=classes, ends=ends, is_summarized=is_summarized)
+    return subquery(query, "c")
+
+
+def _with_summaries(query: exp.Select, summaries: Sequence[exp.Table]) -> exp.Select:
+    """A query of classes ``c``, joined with their summaries ``s0``, ``s1``, ..."""
+    for i, summary in enumerate(summaries):
         on = col(PART, f"s{i}").eq(col(PART, "c"))
-        query = query.join(aliased(table, f"s{i}"), on=on, copy=False)
+        query = query.join(aliased(summary, f"s{i}"), on=on, copy=False)
     return query
 
 
 def exact_end_flags(task: LocalTask, classes: exp.Table, summaries: Sequence[exp.Table], summary: str) -> exp.Select:
     """``combination`` and ``is_end_i``: whether the summary of its class shows its value as an end, as the median or as
     a rare member."""
-    query = _with_summaries(classes, summaries)
+    query = _with_summaries(template("SELECT c.combination FROM :classes AS c")(classes=classes), summaries)
     for i, tree in enumerate(task.trees):
         value, node = f"v{i}", col(level_column(i, tree.floor), "c")
         query = query.join(aliased(tree.nodes, value), on=node.eq(col(NODE, value)), copy=False)

@@ -27,10 +27,12 @@ from sqlanon.strategies.lattice.task import SearchTask
 from sqlanon.strategies.local.grid import make_grid
 from sqlanon.strategies.local.nodes import (
     COMBINATION,
+    NODE,
     Tree,
     are_numbers,
     distinct_combinations,
     hierarchy_nodes,
+    join_ancestors,
     level_column,
     map_to_combinations,
     set_labels,
@@ -39,7 +41,7 @@ from sqlanon.strategies.local.placement import ClassEvaluator
 from sqlanon.strategies.registry import run_strategy
 from sqlanon.support import coding as cd
 from sqlanon.support.coding import ROWS, Levels
-from sqlanon.support.expressions import Namer, aliased, col, fragment, template, union_all
+from sqlanon.support.expressions import Namer, aliased, col, fragment, subquery, template, union_all
 
 _ORDERED_TYPE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|FLOAT|DOUBLE|BIGNUM|DATE|TIME.*")
 """Types of numbers and times, in the engine's spelling."""
@@ -198,7 +200,10 @@ def prepare_local_task(
     trees = tuple(_build_tree(runner, search_input, i, orders[i] is not None) for i in attributes)
     space = search_input.frequency_sets.at(tuple(tree.floor for tree in trees))
     _refuse_remote_tables(search_input, space)
-    combinations = runner.create_table(work("combinations"), distinct_combinations(space.frequency, trees))
+    combinations = runner.create_table(
+        work("combinations"),
+        distinct_combinations(space.frequency, trees, with_ancestors=not search.traits.summarizes),
+    )
     for i, tree in enumerate(trees):
         order, hierarchy = orders[i], search_input.hierarchies[i]
         query = hierarchy_nodes(search_input.attributes[i], hierarchy, tree, col("level_0") if order is None else order)
@@ -310,15 +315,17 @@ def _with_set_labels(
         return tree
     least_class = max(evaluator.requirements.min_class_rows, 2)
     by_size = replace(evaluator, requirements=Requirements((KAnonymity(least_class),)), sensitive=None)
-    columns = [level_column(i, level) for level in range(tree.floor, tree.height)]
-    frequent = union_all(
-        *(
-            template("SELECT :node AS node FROM :evaluated AS j WHERE kept")(
-                node=col(column), evaluated=by_size.evaluate(combinations, [column])
-            )
-            for column in columns
+    lowest = f"n{tree.floor}"
+    frequent = []
+    for level in range(tree.floor, tree.height):
+        nodes = template("SELECT c.combination, c.n, :node AS node FROM :combinations AS c")(
+            node=col(NODE, f"n{level}"), combinations=combinations
         )
-    )
-    frequent_nodes = runner.create_table(search_input.work(f"local_frequent_{i}"), frequent)
+        on = col(level_column(i, tree.floor), "c").eq(col(NODE, lowest))
+        nodes = nodes.join(aliased(tree.nodes, lowest), on=on, copy=False)
+        nodes = join_ancestors(nodes, tree, range(tree.floor + 1, level + 1))
+        evaluated = by_size.evaluate(subquery(nodes, "o"), [NODE])
+        frequent.append(template("SELECT node FROM :evaluated AS j WHERE kept")(evaluated=evaluated))
+    frequent_nodes = runner.create_table(search_input.work(f"local_frequent_{i}"), union_all(*frequent))
     query = set_labels(tree, frequent_nodes, search_input.policy.search.ends == "exact")
     return replace(tree, set_labels=runner.create_table(search_input.work(f"local_sets_{i}"), query))

@@ -219,7 +219,7 @@ def test_combinations_are_numbered_in_the_order_of_their_codes() -> None:
         (3, 0, 7, False),
     ]]  # fmt: skip
     columns = "q0_l0 INTEGER, q0_l1 INTEGER, q1_l1 INTEGER, n BIGINT, known BOOLEAN"
-    statement = distinct_combinations(table("frequency"), trees)
+    statement = distinct_combinations(table("frequency"), trees, with_ancestors=True)
     expected = [(0, 0, 4, 6, 11, 13, 5, 4), (1, 0, 4, 6, 12, 13, 5, 1), (2, 3, 5, 6, 10, 13, 5, 3)]
     assert query(statement, frequency=(columns, rows)) == expected
     levels = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 0)]
