@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -70,6 +70,10 @@ def _default_settings() -> dict[str, str]:
 
 _PARSED: dict[str, list[duckdb.Statement]] = {}
 """The statements of the files of sqlanon, by their texts."""
+
+WRONG_OPTIMIZER = "common_subplan"
+"""DuckDB's optimizer that takes similar parts of a statement for equal ones, with wrong results and without an error:
+issues 25819 and 23679 of DuckDB, and in 2.0.1 two counts over chains of joins of different lengths."""
 
 MANY_JOINS = 40
 """Number of joins above which their order is not optimized: for 200 joins to small tables that takes 17 s and cannot be
@@ -193,6 +197,7 @@ class DuckDBEngine(WorkEngine):
     def __init__(self, connection: duckdb.DuckDBPyConnection, holder: DuckDBEngine | None = None) -> None:
         self.connection = connection
         self.holder = holder or self
+        self._is_private = False
         self._generator = Dialect.get_or_raise(self.dialect).generator()
         _LIVE.add(self)
         RUNNING_STATEMENTS.watch(connection)
@@ -203,13 +208,17 @@ class DuckDBEngine(WorkEngine):
         config: dict[str, str | bool | int | float | list[str]] = {
             "temp_directory": str(spill),
             "python_enable_replacements": False,
+            "disabled_optimizers": WRONG_OPTIMIZER,
         }
         config |= {name: value for name, value in asdict(limits).items() if value is not None}
-        return cls(duckdb.connect(":memory:", config=config)).use_utc().hide_progress_bar()
+        engine = cls(duckdb.connect(":memory:", config=config)).use_utc().hide_progress_bar()
+        engine._is_private = True
+        return engine
 
     def connect_beside(self, holder: DuckDBEngine | None = None) -> DuckDBEngine:
         """Open a second connection to the same databases, without the temporary objects of this one."""
         engine = DuckDBEngine(self.connection.cursor(), holder)
+        engine._is_private = self._is_private
         engine._set("search_path", ",".join(_SYSTEM))
         return engine
 
@@ -338,19 +347,22 @@ class DuckDBEngine(WorkEngine):
 
     @contextmanager
     def _running(self, sql: str = "") -> Iterator[None]:
-        """Run a statement in this context: join order and errors are handled."""
-        in_order = self._joins_as_written() if sql.count(" JOIN ") > MANY_JOINS else nullcontext()
-        with in_order, self._translate_errors():
+        """Run a statement in this context: optimizers that would harm it are disabled, and errors are translated."""
+        harmful = [] if self._is_private or sql.upper().count("SELECT") < 2 else [WRONG_OPTIMIZER]
+        if sql.count(" JOIN ") > MANY_JOINS:
+            harmful.append("join_order")
+        with self.without_optimizers(*harmful), self._translate_errors():
             yield
 
     @contextmanager
-    def _joins_as_written(self) -> Iterator[None]:
-        """Join tables in the order of the statement, unless the configuration is locked."""
-        disabled = str(self.current_setting("disabled_optimizers") or "")
-        if "join_order" in disabled or self.current_setting("lock_configuration") in (True, "true"):
+    def without_optimizers(self, *names: str) -> Iterator[None]:
+        """Disable these optimizers beside those that are disabled, unless the configuration is locked."""
+        disabled = str(self.current_setting("disabled_optimizers") or "").split(",") if names else []
+        missing = [name for name in names if name not in disabled]
+        if not missing or self.current_setting("lock_configuration") in (True, "true"):
             yield
             return
-        with self.setting("disabled_optimizers", ",".join(filter(None, (disabled, "join_order")))):
+        with self.setting("disabled_optimizers", ",".join(filter(None, (*disabled, *missing)))):
             yield
 
     @contextmanager

@@ -468,7 +468,7 @@ def write_rows(draft: Draft, query: exp.Select, file: Path, table_name: str, wit
         _create_released_table(engine, draft, target)
         # Keep the order of the query's joins, which stream the sorted rows past tables of labels. The optimizer does
         # not know the number of sorted rows: it could hash them, and return them in the order of labels.
-        with engine.setting("disabled_optimizers", "join_order,build_side_probe_side"):
+        with engine.without_optimizers("join_order", "build_side_probe_side"):
             engine.execute(exp.Insert(this=target.copy(), expression=query))
         if with_levels:
             levels = table(LEVELS, "sqlanon", STAGED)
