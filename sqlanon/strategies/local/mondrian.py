@@ -1,20 +1,18 @@
 """Strategy ``mondrian``: the table is cut in two, and each part again, until no part can be cut any more.
 
 All combinations are one part at first, unless levels or labels that are not allowed separate them. In each round one
-cut of each part is tried along each attribute, and the cut with two feasible sides that saves most loss is made:
+cut of each part is tried along each attribute, and the cut with two feasible sides that saves the most loss is made:
 
-- Numbers and times are cut along their order, at the border nearest to the middle of the rows: at borders of the cells
-  of their grid, if they have one. A part within one cell is cut like other attributes, with the values as children of
-  the cell: a second way to cut the attribute, with a number of its own.
-- For other attributes one child of the lowest common ancestor is cut off the other children: the one that promises the
-  least loss. (The paper cuts into all children at once, so that one rare child would keep all of them together.)
-- With ``summary = "set"`` the most frequent value is cut off, or as many of the most frequent as have enough rows.
-- If these have less than an eighth of the rows, the next ones go with them, so that rounds are few.
+- Numbers and times are cut along their order, at the mean: between cells of their grid, if they have one. A part within
+  one cell is cut like other attributes, with the values as children of the cell: a second dimension of the attribute.
+- For other attributes one child of the lowest common ancestor is cut off the other children.
+- With ``summary = "set"`` the most frequent value is cut off the others.
+- What is cut off has an eighth of the rows or more, if need be with the next children or values: rounds are few.
 
 ``cuts = "strict"``: equal values of the attribute that is cut stay on one side. ``"relaxed"``: along an order, the rows
 of one value (or cell) may be divided between both sides, but not those of one combination of all attributes.
 
-See `cuts` for the statements, and `summaries` for the labels.
+See `cuts` for the cuts, and `summaries` for the labels.
 
 Source: LeFevre, DeWitt and Ramakrishnan, Mondrian multidimensional k-anonymity (2006).
 """
@@ -89,15 +87,15 @@ class Cutting:
         no_classes = template("SELECT combination, part FROM :parts WHERE FALSE")(parts=first_parts)
         self.classes = task.make("mondrian_classes", no_classes)
         self._open_parts = first_parts
-        self._round = Rounds(task, dimensions) if dimensions else None
-        if self._round:
-            self._open_parts = task.make("mondrian_parts_0", self._round.first_parts(task.combinations, first_parts))
+        self._rounds = Rounds(task, dimensions) if dimensions else None
+        if self._rounds:
+            self._open_parts = task.make("mondrian_parts_0", self._rounds.first_parts(task.combinations, first_parts))
 
     def run(self) -> exp.Table:
         """Cut until no part can be cut, or a limit is reached; the ``classes``."""
         task = self.task
-        if self._round and task.clock.budget.seconds is None and task.runner.count(self._open_parts) <= MAX_RECURSIVE:
-            self._cut_at_once(self._round)
+        if self._rounds and task.clock.budget.seconds is None and task.runner.count(self._open_parts) <= MAX_RECURSIVE:
+            self._cut_at_once(self._rounds)
             return self.classes
         with task.clock.until_limit():
             while self.cut_once():
@@ -122,7 +120,7 @@ class Cutting:
 
     def cut_once(self) -> bool:
         """Cut each open part once; whether any part was cut."""
-        task, rounds = self.task, self._round
+        task, rounds = self.task, self._rounds
         if rounds is None:
             return False
         task.clock.spend()

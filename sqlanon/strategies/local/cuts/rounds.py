@@ -162,7 +162,7 @@ _SIDES = template("""
         ON r.part = o.part AND r.dimension = o.dimension AND CASE WHEN r.low IS NULL THEN r.item END = o.item
 """)
 
-# The cut of each part: the greatest gain with feasible sides, then the first dimension.
+# The cut of each part: the greatest gain with feasible sides, then the first dimension. ``place`` numbers the cuts.
 _CHOSEN = template("""
     WITH
         ranked AS (
@@ -190,6 +190,6 @@ _PARTS = template("""
     FROM (
         SELECT
             *, CASE WHEN inside THEN rows_inside ELSE rows_outside END >= 2 * :least_class AS is_open
-        FROM (SELECT * FROM (:sides) AS q) AS sides
+        FROM (:sides) AS sides
     ) AS s
 """)
