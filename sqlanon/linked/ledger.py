@@ -74,6 +74,7 @@ class LinkedLedger:
     persons_digest: str = ""
     _same_person_releases: list[tuple[Publication, str]] = field(default_factory=list)
     _related_exports: list[str] = field(default_factory=list)
+    _replaced_releases: list[Publication] = field(default_factory=list)
     _read_publications: frozenset[tuple[str, Path]] = frozenset()
 
     @property
@@ -90,6 +91,7 @@ class LinkedLedger:
         self.run_ids = {table.name: uuid4().hex for table in self.records.tables}
         self._read_publications = frozenset((record.run_id, record.path) for record in history.publications)
         publications = [record for record in history.publications if record.path != self.location]
+        self._replaced_releases = [record for record in history.publications if record.path == self.location]
         for table in self.records.tables:
             policy = _policy_with_person(table)
             people = SourcePeople(table.run, policy)
@@ -117,7 +119,9 @@ class LinkedLedger:
         """Refuse the release beside others of the same persons, unless one of both follows from the other."""
         self.persons_digest = persons_digest
         refusals = dict[str, str]()
-        safe_digests, safe_runs, recodings = {persons_digest}, set[str](), [recoding]
+        safe_digests, recodings = {persons_digest}, [recoding]
+        # What was made from an equal release at this place was made from this one.
+        safe_runs = {record.run_id for record in self._replaced_releases if record.digest == persons_digest}
         if self.earlier is not None:
             safe_digests.add(self.earlier.digest)
             safe_runs |= {*self.earlier.run_ids.values()}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,9 @@ from sqlanon.support.expressions import col, drop_table, template
 _FEWEST_ROWS = 10
 """The fewest rows, beyond those expected by chance, whose keys are compared with the source's: few agree by chance."""
 
+_DEVIATIONS = 5
+"""Standard deviations by which more rows agree with the source than by chance, if their keys tell of it."""
+
 _TEXTS = template("SELECT row_key, whole_row FROM :rows AS rows")
 
 _COMPARED_TEXTS = template("""
@@ -58,9 +62,17 @@ _COMPARED_TEXTS = template("""
     FULL JOIN recoded AS b ON a.whole_row = b.whole_row
 """)
 
+# Of n rows whose keys are drawn at random, of which c have a text: the mean of the rows that agree with the source, and
+# the variance of their number.
 _CHANCE = template("""
-    SELECT sum(equal_rows * equal_rows) / sum(equal_rows) AS expected, sum(equal_rows) AS row_count
-    FROM (SELECT count(*)::DOUBLE AS equal_rows FROM :released AS r GROUP BY whole_row) AS counted
+    WITH
+        counted AS (SELECT count(*)::DOUBLE AS c FROM :released AS r GROUP BY whole_row),
+        sums AS (SELECT sum(c) AS n, sum(c * c) AS squares, sum(c * c * c) AS cubes FROM counted)
+    SELECT
+        squares / n AS expected,
+        (squares - 2 * cubes / n + squares * squares / (n * n)) / greatest(n - 1, 1) AS variance,
+        n AS row_count
+    FROM sums
 """)
 
 _SOURCE_KEYS = template("""
@@ -206,14 +218,15 @@ def _store_texts(records: LinkedRecords, tables: OpenTables, claims: TableClaims
 def _find_source_keys(records: LinkedRecords, table: LinkedTable) -> Iterator[str]:
     """Compare the keys of a table with those of the source, and with their order.
 
-    Rows with the same text cannot be distinguished, so that some keys agree by chance: of c rows with a text, c²/n.
+    Rows with the same text cannot be distinguished, so that some keys agree by chance: of c rows with a text, c²/n on
+    average.
     """
     work = table.run.work
     released, engine = work("released_texts"), records.runner.engine
-    expected, row_count = engine.rows(_CHANCE(released=released))[0]
+    expected, variance, row_count = engine.rows(_CHANCE(released=released))[0]
     if row_count is None or row_count - expected < _FEWEST_ROWS:
         return
-    max_same_keys = expected + (row_count - expected) / 2
+    max_same_keys = expected + max((row_count - expected) / 2, _DEVIATIONS * sqrt(max(variance, 0)))
     relations = {
         "recoded": work("recoded_texts"),
         "surrogates": surrogate_table(table),

@@ -121,7 +121,7 @@ def _check_names(sections: Sequence[TableSection]) -> Iterator[Problem]:
             yield Problem(f"table[{i}].name", message)
         names.add(section.name.lower())
     for i, section in enumerate(sections):
-        version = re.fullmatch(r"(.+)_v\d+", section.name.lower())
+        version = re.fullmatch(r"(.+)_v\d+(_manifest)?", section.name.lower())
         if version is not None and version[1] in names:
             message = f"a release keeps versions of {version[1]!r} under such names: give the table another name"
             yield Problem(f"table[{i}].name", message)

@@ -167,6 +167,8 @@ def test_a_stricter_release_stands_beside_the_one_that_it_is_made_from(research_
     assert (again.status, again.err) == (0, "")  # beside its sibling, which is made from the same release
     from_public = publish_public(research_release, *PUBLIC[:-1], 'release.after="public"', "--output", "third")
     assert "was itself made from another release: name that one" in from_public.err
+    equal = cli("anonymize", research_release / "policy.toml")
+    assert (equal.status, equal.err) == (0, "")  # in place of an equal release that others are made from
 
 
 @pytest.mark.parametrize(

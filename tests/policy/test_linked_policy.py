@@ -73,6 +73,7 @@ def test_cycles_are_refused() -> None:
             "table[0].attributes.q", "differs from 'Q' only in case",
         ),
         (persons_and_rows(rows={"name": "p_v1"}), "table[1].name", "a release keeps versions of 'p' under such names"),
+        (persons_and_rows(rows={"name": "p_v1_manifest"}), "table[1].name", "versions of 'p' under such names"),
         (persons_and_rows(search={"max_checks": 0}), "search.max_checks", "must be at least 1"),
         (persons_and_rows(search={"time_limit": -1}), "search.time_limit", "must be more than 0"),
     ],

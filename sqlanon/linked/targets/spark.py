@@ -312,14 +312,19 @@ class StagedSchema:
 
     def commit(self) -> None:
         """Show all tables, or leave all views as they were; then drop the older versions."""
-        with ExitStack() as undo:
+        with self.server.translate_errors(ReleaseError), ExitStack() as undo:
             for claims in self.written:
                 location = self._locations[claims.name.lower()]
-                undo.callback(show_version, self.server, location, self.shown_versions[location.name])
+                undo.callback(self._restore_view, location)
                 switch_view(self.server, location, self.version, TableInCatalog(claims), _COMMENTS)
             undo.pop_all()
         for location in self._locations.values():
             drop_older_versions(self.server, location, self.version)
+
+    def _restore_view(self, location: SparkLocation) -> None:
+        """Show the earlier version again, unless the view shows that of another publication."""
+        if ReleaseCatalog.read(self.server, location).shown_version in (None, self.version):
+            show_version(self.server, location, self.shown_versions[location.name])
 
     def drop_unpublished_tables(self) -> None:
         """Drop the written tables that no view shows."""

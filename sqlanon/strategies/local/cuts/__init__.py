@@ -2,13 +2,13 @@
 
 A *dimension* is a way to cut an attribute. Along it each combination has an *item*, a whole number, which no cut
 divides. A table of parts has ``combination``, ``n`` (rows), ``part``, and the items ``item_0``, ``item_1``, ... by
-dimension; an item is NULL where the part has no other along the dimension, or is too small to be cut.
+dimension. The bits of ``several_0``, ... tell along which dimensions the part may have several items, and may be cut.
 
 A table of cuts has a row for each ``part`` and ``dimension`` along which it has several items: ``rows_inside`` and
 ``rows_outside``; ``low`` and ``high``, the run of the items inside; and ``gain``, the fall in loss of the part's rows,
 times the attribute's weight, which is NULL where there is no cut with enough rows on both sides. Gains are rounded, so
 that equal ones are ties whatever the order of summation.
 
-Most parts have a simple cut. Where it has too few rows, ``is_special`` is true, and a second statement looks for a cut
+Most parts have a simple cut. Where it has too few rows, ``is_special`` is true, and a second step looks for a cut
 among more. If the items inside of such a cut are no run, ``low`` and ``high`` are NULL, and a table has these items.
 """
