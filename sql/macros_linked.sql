@@ -17,9 +17,7 @@ CREATE OR REPLACE MACRO sqlanon.km_anonymity(rel, m) AS TABLE (
         GROUP BY person, class, known_row
     ),
     "sqlanon rows" AS (
-        SELECT person, class, known_row, copy
-        FROM "sqlanon copies"
-        JOIN (VALUES (1), (2), (3)) AS "sqlanon numbers" (copy) ON copy <= copies
+        SELECT person, class, known_row, unnest(range(1, copies + 1)) AS copy FROM "sqlanon copies"
     ),
     "sqlanon known" AS (
         SELECT count(DISTINCT person) AS persons FROM query_table(rel) GROUP BY class

@@ -418,13 +418,13 @@ def test_first_publications_at_the_same_time_all_succeed(empty: Server) -> None:
     assert all(release_location(HERE, f"{SCHEMA}.r{number}").verify().verified for number in range(4))
 
 
-def in_postgres(source: dict[str, Any], place: str) -> sqlanon.Policy:
+def in_postgres(source: dict[str, Any], place: str, schema: str = SCHEMA) -> sqlanon.Policy:
     attributes = {"a": {"role": "quasi", "hierarchy": "suppress"}, "b": {"role": "insensitive"}}
     return sqlanon.Policy(
         source={"postgres": place, **source},
         attributes=attributes,
         privacy={"k": 5},
-        release={"postgres": place, "table": f"{SCHEMA}.r"},
+        release={"postgres": place, "table": f"{schema}.r"},
     )
 
 
@@ -462,7 +462,8 @@ def test_commands_without_temporary_tables_need_no_right_to_them(
         f"CREATE TABLE {SCHEMA}.t AS SELECT i % 3 AS a, 'sad'::{SCHEMA}.mood AS b, 1.5::numeric(4,2) AS c "
         "FROM generate_series(1, 30) AS s(i)",
         f"GRANT SELECT ON {SCHEMA}.t TO {OTHER}",
-        f"GRANT CREATE ON SCHEMA {SCHEMA} TO {OTHER}",
+        "CREATE SCHEMA shown",
+        f"GRANT CREATE, USAGE ON SCHEMA shown TO {OTHER}",
         f"ALTER ROLE {OTHER} SET search_path = {SCHEMA}",
         f"ALTER ROLE {OTHER} SET default_transaction_isolation = 'serializable'",
         f"ALTER ROLE {OTHER} SET quote_all_identifiers = on",
@@ -471,22 +472,26 @@ def test_commands_without_temporary_tables_need_no_right_to_them(
     query = {"query": "SELECT a, b FROM t"}
     try:
         with sqlanon.connect() as db:
-            first = db.anonymize(in_postgres(query, "env:OTHER"))
+            first = db.anonymize(in_postgres(query, "env:OTHER", "shown"))
             assert (first.rows, first.released_rows) == (30, 30)
             with pytest.raises(sqlanon.ReleaseError, match="permission denied to create temporary tables"):
                 first.publish()
-            loose = in_postgres({"query": "SELECT a, c AS b FROM t"}, "env:OTHER")
+            loose = in_postgres({"query": "SELECT a, c AS b FROM t"}, "env:OTHER", "shown")
             with pytest.raises(sqlanon.SourceError, match=r"'b' \(numeric\)"):
                 db.anonymize(loose)
         empty.run("GRANT TEMPORARY ON DATABASE postgres TO PUBLIC")
         monkeypatch.setenv(VARIABLE, empty.address())
         with sqlanon.connect() as db:
-            again = db.anonymize(in_postgres(query, "env:OTHER"))
+            again = db.anonymize(in_postgres(query, "env:OTHER", "shown"))
             assert (again.generalization, again.score) == (first.generalization, first.score)
             assert db.anonymize(loose).rows == 30
             assert again.publish().verify().verified
     finally:
-        empty.run("GRANT TEMPORARY ON DATABASE postgres TO PUBLIC", f"ALTER ROLE {OTHER} RESET ALL")
+        empty.run(
+            "GRANT TEMPORARY ON DATABASE postgres TO PUBLIC",
+            f"ALTER ROLE {OTHER} RESET ALL",
+            "DROP SCHEMA shown CASCADE",
+        )
 
 
 @pytest.mark.slow

@@ -98,8 +98,10 @@ class Cutting:
             self._cut_at_once(self._rounds)
             return self.classes
         with task.clock.until_limit():
-            while self.cut_once():
-                pass
+            with task.clock.in_time(FIRST_GRACE):
+                was_cut = self.cut_once()
+            while was_cut:
+                was_cut = self.cut_once()
         self.close_parts()
         return self.classes
 
