@@ -5,8 +5,8 @@
 
 For each number of rows of `people.py`, one process after the other: the floor (`plain.py`), and ``sqlanon anonymize``
 with each strategy, at most 5 % suppressed, `loss`. The ratio is the processor time of the whole process to that of the
-floor's two statements, of which the smallest of all runs of this size counts: it says more than seconds on a machine
-that has other work. A run that takes longer than ``--time-limit`` is stopped.
+floor's two statements, which are measured once for each size: it says more than seconds on a machine that has other
+work. A run that takes longer than ``--time-limit`` is stopped.
 """
 
 from __future__ import annotations

@@ -356,7 +356,7 @@ def summarize(
         of_single_values = _OF_SINGLE_VALUES(
             ends=ends, is_summarized=is_summarized, first=col(f"first_{i}"), allowed=allowed[i], nodes=tree.nodes
         )
-        of_several = build(_summarized(classes, ends, is_summarized), i, tree, allowed[i])
+        of_several = build(_select_classes(classes, ends, is_summarized), i, tree, allowed[i])
         summary = task.make(f"{prefix}_summary_{i}", union_all(of_several, of_single_values))
         summaries.append(summary)
         if build is not as_ancestor:
@@ -405,12 +405,12 @@ _OF_SINGLE_VALUES = template("""
 """)
 
 
-def _summarized(classes: exp.Table, ends: exp.Table, is_summarized: exp.Expr) -> exp.Subquery:
+def _select_classes(classes: exp.Table, ends: exp.Table, condition: exp.Expr) -> exp.Subquery:
     query = template("""
         SELECT c.*
         FROM :classes AS c
-        SEMI JOIN (SELECT part FROM :ends WHERE :is_summarized) AS e ON c.part = e.part
-    """)(classes=classes, ends=ends, is_summarized=is_summarized)
+        SEMI JOIN (SELECT part FROM :ends WHERE :condition) AS e ON c.part = e.part
+    """)(classes=classes, ends=ends, condition=condition)
     return subquery(query, "c")
 
 

@@ -7,7 +7,7 @@ tried.) A range loses its width, from its first position to its last one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
@@ -64,35 +64,23 @@ class OrderCuts:
 
     def find(self, parts: exp.Table) -> list[exp.Query]:
         """The cuts at the means."""
-        return [
-            _CUTS_AT_MEANS(
-                dimension=d.number,
-                item=col(d.item_column, "p"),
-                parts=parts,
-                gain=_gain(d),
-                border=_position(d, col("border", "b")),
-                last=_position(d, col("last", "s")),
-                widths=self._widths,
-                least_class=self._least_class,
-            )
-            for d in self.dimensions
-        ]
+        return [self._cut(_CUTS_AT_MEANS, parts, d) for d in self.dimensions]
 
     def find_special(self, parts: exp.Table) -> list[exp.Query]:
         """The cuts nearest to the means where these leave too few rows on a side."""
-        return [
-            _NEAREST_CUTS(
-                dimension=d.number,
-                item=col(d.item_column, "p"),
-                parts=parts,
-                gain=_gain(d),
-                border=_position(d, col("border", "b")),
-                last=_position(d, col("last", "s")),
-                widths=self._widths,
-                least_class=self._least_class,
-            )
-            for d in self.dimensions
-        ]
+        return [self._cut(_NEAREST_CUTS, parts, d) for d in self.dimensions]
+
+    def _cut(self, cuts: Callable[..., exp.Select], parts: exp.Table, d: Dimension) -> exp.Select:
+        return cuts(
+            dimension=d.number,
+            item=col(d.item_column, "p"),
+            parts=parts,
+            gain=_gain(d),
+            border=_position(d, col("border", "b")),
+            last=_position(d, col("last", "s")),
+            widths=self._widths,
+            least_class=self._least_class,
+        )
 
     def cut_off(self) -> list[exp.Query]:
         """None: the items inside are runs."""
