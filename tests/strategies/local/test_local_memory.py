@@ -22,18 +22,21 @@ SELECT
 FROM range({ROWS}) AS r(i)
 """
 RUN = """
-import json, resource, sys
+import json, sys
 import sqlanon
 policy = sqlanon.Policy(**json.loads(sys.argv[1]))
 with sqlanon.connect(memory_limit="300MB", threads=2) as db:
     result = db.anonymize(policy)
     result.publish()
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+# Not ru_maxrss, in which a new process starts with the peak of the one that forked it.
+with open("/proc/self/status") as status:
+    peak = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
 print(json.dumps({"smallest": result.smallest_class, "loss": result.score, "peak": peak}))
 """
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak memory of a process is read from Linux's /proc")
 def test_mondrian_stays_near_its_memory_limit(tmp_path: Path) -> None:
     database = tmp_path / "people.duckdb"
     with duckdb.connect(str(database)) as connection:
@@ -51,4 +54,4 @@ def test_mondrian_stays_near_its_memory_limit(tmp_path: Path) -> None:
     figures = json.loads(done.stdout)
     assert figures["smallest"] >= 5
     assert figures["loss"] < 0.1
-    assert figures["peak"] < 700 * 2**20  # Python and its libraries take more than 100 MB of it
+    assert figures["peak"] < 550 * 2**20  # Python and its libraries take more than 100 MB of it
