@@ -36,7 +36,7 @@ print(json.dumps({"smallest": result.smallest_class, "loss": result.score, "peak
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak memory of a process is read from Linux's /proc")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
 def test_mondrian_stays_near_its_memory_limit(tmp_path: Path) -> None:
     database = tmp_path / "people.duckdb"
     with duckdb.connect(str(database)) as connection:
