@@ -90,6 +90,8 @@ def _describe_linked_release(release: LinkedRelease | None) -> str:
         return f"folder {release.folder.name}"
     if release is not None and release.postgres is not None:
         return f"PostgreSQL, schema {release.schema_name}"
+    if release is not None and release.spark:
+        return f"Spark, schema {release.schema_name}"
     return "nowhere: give [release] database or folder, or --output"
 
 

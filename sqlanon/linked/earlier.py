@@ -1,8 +1,8 @@
 """The earlier release that a release of linked tables is made from.
 
 Such a release has no other persons and rows than the earlier one, no finer level, and its persons are suppressed by the
-labels of the rows that stay. So whoever has the earlier release could make it: readers of both know no more than
-readers of the earlier one. This holds whatever an attacker knows, because nothing else of the source goes into it.
+labels of the rows that stay. A reader who has the earlier release and the chosen levels could make its rows, whatever
+an attacker knows. The choice of levels also depends on the hierarchies, which are built over all source rows.
 
 The earlier release is made again from the source, at its levels and by its requirements, to find its persons. It must
 give the same persons with the same rows.

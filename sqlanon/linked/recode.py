@@ -119,7 +119,7 @@ class LinkedRecoding:
             engine.execute(exp.Insert(this=target.copy(), expression=rows))
 
     def select_rows(self, table: LinkedTable) -> exp.Select:
-        """The released rows of a table, ordered by new keys."""
+        """The released rows of a table, ordered by new keys; a Spark source drops this order."""
         query = self._join_kept_persons(table.select_linked_rows(), "numbers" if table.parent is None else "parent")
         order: list[exp.Expr] = []
         if table.parent is not None:

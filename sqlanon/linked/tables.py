@@ -237,8 +237,8 @@ def _bind_table(
     # A session of Spark takes the place of the policy's source, so that its validation did not see the server.
     if run.source.access != "rows" and (problem := find_local_search(policy.search, run.source.location)):
         raise SourceError(f"search.strategy: {problem}")
-    if (release := policy.release) is not None and release.postgres is not None:
-        run.source.refuse_release(release.postgres, release.schema_name or "", "release.schema_name")
+    if (release := policy.release) is not None and release.schema_name is not None:
+        run.source.refuse_release(release.postgres, release.schema_name, "release.schema_name")
     columns = match_columns(table_policy, run.source)
     parent_section = policy.parent_of(section)
     parent = next((table for table in bound_tables if table.section is parent_section), None)

@@ -312,7 +312,9 @@ class LinkedRelease(SparseSection):
         "the schema in PostgreSQL or Spark, which has no other tables", example="release"
     )
     after: Name | None = policy_key(
-        "the earlier release of the same tables that this one is made from, by its name", example="research.duckdb"
+        "the earlier release of the same tables that this one is made from, by its name; for one table, releases that "
+        "the new one must be safe beside",
+        example="research.duckdb",
     )
 
     @property

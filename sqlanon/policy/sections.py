@@ -538,7 +538,9 @@ class ReleaseSection(SparseSection):
         "omit suppressed rows, or keep them with every quasi-identifier masked", example="mask", default="drop"
     )
     after: Annotated[tuple[Name, ...], as_list, one_or_more] = policy_key(
-        'earlier releases that this one must be safe beside, by name; or "all" of them', example="all", default=()
+        'earlier releases that this one must be safe beside, by name; or "all" of them; it is not made from them',
+        example="all",
+        default=(),
     )
     decoys: StrictBoolean = policy_key(
         "fill classes that remain too small with decoys: invented rows", example=True, default=False

@@ -240,11 +240,10 @@ class PostgresSource(Source):
     def transfer_errors(self, types: Mapping[str, str]) -> AbstractContextManager[None]:
         return _transfer_errors(self.engine, self.remote_relation, types)
 
-    def refuse_release(self, location: str, schema: str, key: str = "release.table") -> None:
-        """Refuse a release into the schema of its source, whose readers could see the source."""
-        if schema not in self.schemas:
+    def refuse_release(self, postgres: str | None, schema: str, key: str = "release.table") -> None:
+        if postgres is None or schema not in self.schemas:
             return
-        address = resolve_postgres_address(location)
+        address = resolve_postgres_address(postgres)
         if server_address(self.address) != server_address(address):  # a server may have several addresses
             with (
                 closing(PostgresEngine.open(address, "release.postgres")) as release_server,

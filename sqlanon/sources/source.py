@@ -248,8 +248,11 @@ class Source:
         """Name the column of a value that cannot be transferred."""
         return nullcontext()
 
-    def refuse_release(self, location: str, schema: str, key: str = "release.table") -> None:
-        """Refuse to release into a schema whose readers could see the source."""
+    def refuse_release(self, postgres: str | None, schema: str, key: str = "release.table") -> None:
+        """Refuse to release into a schema whose readers could see the source.
+
+        ``postgres`` is the address of the release in PostgreSQL; None for a release in the Spark of the source.
+        """
 
     def drop(self) -> None:
         """Drop tables that were created where its rows are."""

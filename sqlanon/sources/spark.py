@@ -55,9 +55,8 @@ class LinkedSparkSource(RemoteSource):
 
     can_be_linked = True
 
-    def refuse_release(self, location: str, schema: str, key: str = "release.table") -> None:
-        """Refuse a release into a schema of the source, whose readers could see the source."""
-        if location == self.database_id and schema in self.schemas:
+    def refuse_release(self, postgres: str | None, schema: str, key: str = "release.table") -> None:
+        if postgres is None and schema.lower() in self.schemas:
             raise SourceError(f"{key}: {SOURCE_SCHEMA_MESSAGE.format(schema=repr(schema))}")
 
     def plan(self) -> Iterator[Stage]:

@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from sqlanon.errors import SqlanonError
 from sqlanon.linked.targets.file import StagedFile
 from support.commands import Ended, cli
 from support.linked_hospital import TABLES, make_hospital
@@ -193,6 +194,16 @@ def test_a_run_that_dies_counts_as_published(hospital: Path, monkeypatch: pytest
     assert anonymize(hospital, "visits.toml").status == 1
     assert anonymize(hospital).status == 0
     assert not any(intended for *_, intended in records(hospital))
+
+
+def test_a_release_that_may_be_public_keeps_its_record(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(staged: StagedFile) -> None:
+        raise SqlanonError("the view cannot be restored")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StagedFile, "commit", fail)
+        assert anonymize(hospital).status == 2
+    assert [intended for *_, intended in records(hospital)] == [True, True]
 
 
 def test_a_run_that_cannot_publish_leaves_no_record(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:

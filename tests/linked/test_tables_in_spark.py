@@ -18,7 +18,7 @@ from oracles.oracle_linked import best
 from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.database import connect
 from sqlanon.engines.spark.engine import SparkEngine
-from sqlanon.errors import AuditError, InfeasibleError, ReleaseError, SourceError
+from sqlanon.errors import AuditError, InfeasibleError, ReleaseError, SourceError, SqlanonError
 from sqlanon.linked.records import encode_tables
 from sqlanon.linked.search import LinkedTask
 from sqlanon.linked.targets import spark as linked_spark
@@ -194,11 +194,20 @@ def find_stays(visits: list[Any]) -> Counter[tuple[int, ...]]:
     return Counter(tuple(sorted((day - min(person_days)).days for day in person_days)) for person_days in days.values())
 
 
+IN_SPARK = fix_levels(POLICY).replace('database = "release.duckdb"', 'spark = true\nschema_name = "shared"')
+IN_SPARK += '\n[catalog]\ndatabase = "private.duckdb"\n'
+
+
+def count_intents(catalog: Path) -> int:
+    """The publications of the ledger that may have succeeded."""
+    with duckdb.connect(str(catalog), read_only=True) as connection:
+        return len(connection.execute("FROM sqlanon.releases WHERE intended_at IS NOT NULL").fetchall())
+
+
 def test_all_tables_are_released_in_spark_together_or_none(
     clinic: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    in_spark = fix_levels(POLICY).replace('database = "release.duckdb"', 'spark = true\nschema_name = "shared"')
-    policy = LinkedPolicy.load(load_hospital(clinic, tmp_path, in_spark))
+    policy = LinkedPolicy.load(load_hospital(clinic, tmp_path, IN_SPARK))
 
     def read(query: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in clinic.sql(query.replace("FROM ", "FROM shared.")).collect()]
@@ -206,6 +215,8 @@ def test_all_tables_are_released_in_spark_together_or_none(
     def list_tables() -> set[str]:
         return {row["tableName"] for row in clinic.sql("SHOW TABLES IN shared").collect() if not row["isTemporary"]}
 
+    planned = cli("plan", tmp_path / "policy.toml")
+    assert (planned.status, "Spark, schema shared" in planned.out) == (0, True), planned.err
     with connect(clinic) as db:
         release = db.anonymize(policy).publish()
         assert fewest_candidates(known_of(read)) >= 3
@@ -230,6 +241,7 @@ def test_all_tables_are_released_in_spark_together_or_none(
         with pytest.raises(ReleaseError, match="the catalog is gone"):
             db.anonymize(policy).publish()
         monkeypatch.undo()
+        assert count_intents(tmp_path / "private.duckdb") == 0
         assert {name: read(f"SELECT * FROM {name} ORDER BY ALL") for name in names} == before
         assert list_tables() == names | {f"{name}_v1{end}" for name in names for end in ("", "_manifest")}
         assert release.verify().verified
@@ -243,4 +255,30 @@ def test_all_tables_are_released_in_spark_together_or_none(
         text = (tmp_path / "policy.toml").read_text(encoding="utf-8")
         (tmp_path / "policy.toml").write_text(text.replace('"shared"', '"clinic"'), encoding="utf-8")
         with pytest.raises(SourceError, match=r"release.schema_name: is in the source's schema 'clinic'"):
-            db.anonymize(LinkedPolicy.load(tmp_path / "policy.toml"))
+            db.plan(LinkedPolicy.load(tmp_path / "policy.toml"))
+
+
+def test_a_view_that_cannot_be_restored_leaves_the_record_of_its_release(
+    clinic: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, changed = LinkedPolicy.load(load_hospital(clinic, tmp_path, IN_SPARK)), list[str]()
+
+    def fail_at_the_second(server: Any, location: Any, *rest: Any) -> None:
+        changed.append(location.name)
+        if len(changed) == 2:
+            raise ReleaseError("the catalog is gone")
+        switch_view(server, location, *rest)
+
+    def fail(*_: Any) -> None:
+        raise ReleaseError("the session is gone")
+
+    with connect(clinic) as db:
+        with monkeypatch.context() as patch:
+            patch.setattr(linked_spark, "switch_view", fail_at_the_second)
+            patch.setattr(linked_spark, "show_version", fail)
+            with pytest.raises(SqlanonError, match="patients may show the new version") as raised:
+                db.anonymize(policy).publish()
+        assert not isinstance(raised.value, ReleaseError), "the ledger would take it as unpublished"
+        assert count_intents(tmp_path / "private.duckdb") == 3
+        assert db.anonymize(policy).publish().verify().verified, "the next release mends it"
+        assert count_intents(tmp_path / "private.duckdb") == 0

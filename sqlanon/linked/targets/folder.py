@@ -81,7 +81,7 @@ class FolderTarget:
         if not self.path.exists():
             self.replaced_path.rename(self.path)
         else:  # killed once the new release was in place
-            shutil.rmtree(self.replaced_path)
+            shutil.rmtree(self.replaced_path, ignore_errors=True)
 
     def _read_manifest(self) -> LinkedManifest:
         return _read_folder(self.path)[0]
@@ -146,7 +146,7 @@ class StagedFolder:
         except BaseException:
             moved.rename(path)
             raise
-        shutil.rmtree(moved)
+        shutil.rmtree(moved, ignore_errors=True)  # the release is out; the next publication removes the remainder
 
 
 def target_for(records: LinkedRecords, target: str | PathLike[str] | None) -> FolderTarget:

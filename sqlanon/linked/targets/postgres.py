@@ -201,8 +201,6 @@ class PostgresTarget:
     def stage(self, records: LinkedRecords) -> Iterator[StagedSchema]:
         """Open a transaction that is rolled back unless it is committed."""
         location = self.location
-        for table in records.tables:
-            table.run.source.refuse_release(location.address, location.schema)
         with (
             spill_directory() as directory,
             closing(PostgresEngine.open(location.address, _SECTION)) as server,

@@ -23,7 +23,7 @@ from sqlanon.engines.dialects.spark import SPARK
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.spark.engine import SparkEngine, catalog_identity
-from sqlanon.errors import BrokenReleaseError, ReleaseError
+from sqlanon.errors import BrokenReleaseError, ReleaseError, SqlanonError
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.release.manifest import LINKED_FORMAT, LinkedManifest, TableClaims
 from sqlanon.linked.release.released_numbers import released_table
@@ -219,14 +219,15 @@ class SparkTarget:
     def stage(self, records: LinkedRecords) -> Iterator[StagedSchema]:
         """Prepare the next version; drop its tables on exit if no view shows them."""
         location, server = self.location, self.server
-        for table in records.tables:
-            table.run.source.refuse_release(server.catalog, location.schema, "release.schema_name")
         names = [table.name.lower() for table in records.tables]
         with spill_directory() as directory, server.translate_errors(ReleaseError):
             shown = location.read_shown_tables(server)
-            if shown and shown.keys() != set(names):
-                message = "is a release of other tables: choose another schema"
-                raise ReleaseError(f"{format_location(location.path)} {message}")
+            for table in shown.values():  # if Spark ended between two views, not all tables are shown
+                with translate_manifest_errors(format_location(location.path)):
+                    manifest = LinkedManifest.from_json(table.manifest)
+                if {claims.name.lower() for claims in manifest.tables} != set(names):
+                    message = "is a release of other tables: choose another schema"
+                    raise ReleaseError(f"{format_location(location.path)} {message}")
             catalogs = {name: ReleaseCatalog.read(server, location.table(name)) for name in names}
             for name, catalog in catalogs.items():
                 if catalog.shown_version is not None and name not in shown:  # a release of this table alone
@@ -311,7 +312,7 @@ class StagedSchema:
             return verify_open(self.location.path, opened, counted_manifest)
 
     def commit(self) -> None:
-        """Show all tables, or leave all views as they were; then drop the older versions."""
+        """Show all tables, or leave all views unchanged; then drop the older versions."""
         with self.server.translate_errors(ReleaseError), ExitStack() as undo:
             for claims in self.written:
                 location = self._locations[claims.name.lower()]
@@ -322,9 +323,17 @@ class StagedSchema:
             drop_older_versions(self.server, location, self.version)
 
     def _restore_view(self, location: SparkLocation) -> None:
-        """Show the earlier version again, unless the view shows that of another publication."""
-        if ReleaseCatalog.read(self.server, location).shown_version in (None, self.version):
-            show_version(self.server, location, self.shown_versions[location.name])
+        """Show the earlier version again, unless the view shows that of another publication.
+
+        A failure is no `ReleaseError`: the new version may stay public, so the ledger keeps its record.
+        """
+        try:
+            with self.server.translate_errors(ReleaseError):
+                if ReleaseCatalog.read(self.server, location).shown_version in (None, self.version):
+                    show_version(self.server, location, self.shown_versions[location.name])
+        except Exception as error:
+            message = "may show the new version, though other tables do not; publish again"
+            raise SqlanonError(f"{location.qualified_name} {message}: {error}") from error
 
     def drop_unpublished_tables(self) -> None:
         """Drop the written tables that no view shows."""

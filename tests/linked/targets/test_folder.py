@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from functools import partial
 from pathlib import Path
@@ -114,6 +115,24 @@ def test_a_release_is_replaced_as_a_whole_or_not_at_all(
             hospital_result.publish(release)
     assert {file.name: file.read_bytes() for file in release.iterdir()} == before
     assert hospital_result.publish(release).manifest.version == 2
+    assert [file.name for file in tmp_path.iterdir()] == ["release"]
+
+
+def test_a_replaced_release_that_cannot_be_removed_is_removed_by_the_next_publication(
+    folder: Path, hospital_result: LinkedResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release, unlink = shutil.copytree(folder / "release", tmp_path / "release"), os.unlink
+
+    def fail_on_replaced_files(path: Any, *, dir_fd: int | None = None) -> None:
+        if path == "labs.parquet":
+            raise PermissionError(13, "Permission denied")
+        unlink(path, dir_fd=dir_fd)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", fail_on_replaced_files)
+        assert hospital_result.publish(release).verify().verified
+    assert {file.name for file in tmp_path.iterdir()} == {"release", ".release.replaced"}
+    assert hospital_result.publish(release).manifest.version == 3
     assert [file.name for file in tmp_path.iterdir()] == ["release"]
 
 
