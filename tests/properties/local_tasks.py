@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -76,6 +76,13 @@ class Node:
     released: bool
 
 
+def _climb(node: int | None, parents: Mapping[int, int | None]) -> Iterator[int]:
+    """A node and its ancestors, up to the top."""
+    while node is not None:
+        yield node
+        node = parents[node]
+
+
 @dataclass
 class Plain:
     """A task in plain Python: by combination its rows, and for each attribute its nodes from the floor up."""
@@ -89,19 +96,15 @@ class Plain:
                 exp.select("node", "level", "label", "leaves", "released").from_(tree.nodes))}
             for tree in trees
         ]  # fmt: skip
-        names = [
-            f"node_{i}_level_{level}" for i, tree in enumerate(trees) for level in range(tree.floor, tree.height + 1)
-        ]
+        parents = [dict(rows(exp.select("node", "parent").from_(tree.nodes))) for tree in trees]
+        names = [f"node_{i}_level_{tree.floor}" for i, tree in enumerate(trees)]
         self.n: dict[int, int] = {}
         self.paths: dict[int, tuple[Nodes, ...]] = {}
-        for combination, n, *flat in rows(exp.select("combination", "n", *names).from_(self.task.combinations)):
+        for combination, n, *grounds in rows(exp.select("combination", "n", *names).from_(self.task.combinations)):
             self.n[combination] = n
-            remaining, paths = list(flat), []
-            for tree in trees:
-                size = tree.height - tree.floor + 1
-                paths.append(tuple(remaining[:size]))
-                remaining = remaining[size:]
-            self.paths[combination] = tuple(paths)
+            self.paths[combination] = tuple(
+                tuple(_climb(ground, parent_of)) for ground, parent_of in zip(grounds, parents, strict=True)
+            )
 
     @property
     def allowed(self) -> int:

@@ -23,7 +23,7 @@ from sqlglot import exp
 
 from sqlanon.strategies.lattice.limits import LimitReachedError
 from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.nodes import NODE, Tree, equal_columns, level_column, node_column, node_columns
+from sqlanon.strategies.local.nodes import NODE, Tree, equal_columns, join_levels, node_column, node_columns
 from sqlanon.strategies.local.placement import feasible_rows
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 from sqlanon.support.coding import Levels
@@ -54,8 +54,8 @@ MAX_TRIES = 2_000_000
 def readable_at(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -> exp.Select:
     """The combinations at a generalization, as readers see them: ``combination``, ``n``, ``node_i``."""
     query = template("SELECT c.combination, c.n FROM :combinations AS c")(combinations=combinations)
-    for i, (tree, level) in enumerate(zip(trees, levels, strict=True)):
-        node = col(level_column(i, level), "c")
+    query, nodes = join_levels(query, trees, levels)
+    for i, (tree, node) in enumerate(zip(trees, nodes, strict=True)):
         query = query.join(aliased(tree.nodes, f"v{i}"), on=node.eq(col(NODE, f"v{i}")), copy=False)
         readable = fragment("""
             CASE WHEN :label = (SELECT label FROM :nodes WHERE node = :root) THEN :root ELSE :node END
@@ -213,21 +213,22 @@ class _CellSuppression:
         return LocalOutcome(task, assignment, rounds=self.rounds)
 
     def _released_combinations(self, choice: exp.Table) -> exp.Select:
-        nodes = []
-        for i, (tree, level) in enumerate(zip(self.task.trees, self.levels, strict=True)):
-            name, node = self.columns[i], col(level_column(i, level), "c")
-            blanked = fragment("(CASE WHEN :chosen <> :readable THEN :root ELSE :node END)::INTEGER")(
-                chosen=col(name, "d"), readable=col(name, "r"), root=tree.root, node=node
-            )
-            nodes.append(as_column(blanked, name))
+        trees = self.task.trees
         # The released rows: the kept ones, and those of a choice with their blanks.
-        return template("""
-            SELECT c.combination, :nodes
+        query = template("""
+            SELECT c.combination
             FROM :combinations AS c
             JOIN :read AS r ON c.combination = r.combination
             LEFT JOIN :choice AS d ON r.class = d.class AND NOT r.kept
             WHERE r.kept OR d.class IS NOT NULL
-        """)(nodes=nodes, combinations=self.task.combinations, read=self.read, choice=choice)
+        """)(combinations=self.task.combinations, read=self.read, choice=choice)
+        query, nodes = join_levels(query, trees, self.levels)
+        for tree, name, node in zip(trees, self.columns, nodes, strict=True):
+            blanked = fragment("(CASE WHEN :chosen <> :readable THEN :root ELSE :node END)::INTEGER")(
+                chosen=col(name, "d"), readable=col(name, "r"), root=tree.root, node=node
+            )
+            query = query.select(as_column(blanked, name), copy=False)
+        return query
 
     def _choose(self) -> exp.Table:
         """Make a table of the infeasible classes that are released, with their blanks: ``class`` and ``node_i``."""

@@ -57,7 +57,15 @@ from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.strategies.lattice.checker import policy_measure
 from sqlanon.strategies.lattice.limits import FIRST_GRACE, LimitReachedError
 from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.groups import CLASS_ID, MAX_PAIRS, UNIT, Groups, price_column, sum_of
+from sqlanon.strategies.local.groups import (
+    CLASS_ID,
+    MAX_PAIRS,
+    UNIT,
+    Groups,
+    price_column,
+    priced_combinations,
+    sum_of,
+)
 from sqlanon.strategies.local.nodes import COMBINATION, Tree, level_column
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 from sqlanon.support.coding import ROWS
@@ -78,12 +86,13 @@ def forest(task: LocalTask) -> LocalOutcome:
         refuse_repeated_keys(task.engine, search_input.source, search_input.columns.key)
         _refuse_large_inputs(task, k)
         groups = Groups(task, "forest")
+        priced = groups.make(priced_combinations(groups.combinations, task.trees))
         columns = [[col(level_column(i, level)) for level in tree.levels] for i, tree in enumerate(task.trees)]
         query = template(
-            "SELECT combination, n, :price AS price FROM :prices WHERE :can_be_released ORDER BY combination"
+            "SELECT combination, n, :price AS price FROM :priced WHERE :can_be_released ORDER BY combination"
         )(
             price=sum_of([_least_price(i, tree) for i, tree in enumerate(task.trees)]),
-            prices=groups.prices,
+            priced=priced,
             can_be_released=all_of(fragment("greatest(:nodes) >= 0")(nodes=nodes) for nodes in columns),
         )
         combinations = task.engine.rows(query)
@@ -95,7 +104,7 @@ def forest(task: LocalTask) -> LocalOutcome:
     try:
         with task.clock.in_time():
             while trees.open:
-                trees.grow(_find_nearest(task, groups, trees))
+                trees.grow(_find_nearest(task, groups, priced, trees))
     except LimitReachedError as limit:
         message = f"strategy forest reached {limit} before its trees were complete, and has no release: raise [search] "
         message += str(limit).partition(" ")[0]
@@ -141,7 +150,7 @@ def _refuse_large_inputs(task: LocalTask, k: int) -> None:
         raise InfeasibleError(message, None, task.row_count, task.allowed_rows)
 
 
-def _find_nearest(task: LocalTask, groups: Groups, trees: Forest) -> list[tuple[int, int, int]]:
+def _find_nearest(task: LocalTask, groups: Groups, priced: exp.Table, trees: Forest) -> list[tuple[int, int, int]]:
     """The cheapest edges from open roots to other trees: root, combination, price."""
     import pyarrow as pa  # noqa: PLC0415  (it is slow to load)
 
@@ -157,9 +166,9 @@ def _find_nearest(task: LocalTask, groups: Groups, trees: Forest) -> list[tuple[
     price = sum_of([_price_of_edge(i, tree) for i, tree in enumerate(task.trees)])
     query = template("""
         SELECT p.*, t.tree, t.place
-        FROM :prices AS p
+        FROM :priced AS p
         JOIN :trees AS t ON p.combination = t.combination
-    """)(prices=groups.prices, trees=table)
+    """)(priced=priced, trees=table)
     vertices = groups.make(query)
     step, edges = max(MAX_PAIRS // len(trees.sizes), 1), []
     for first in range(0, len(places), step):
@@ -225,7 +234,7 @@ def _divide_combinations(task: LocalTask, classes: Sequence[dict[int, int]]) -> 
     table = task.work("forest_groups")
     arrow = pa.table({name: pa.array(column, pa.int64()) for name, column in zip(names, columns, strict=True)})
     task.engine.copy_arrow(table, arrow)
-    nodes = [col(level_column(i, level), "c") for i, tree in enumerate(task.trees) for level in tree.levels]
+    nodes = [col(level_column(i, tree.floor), "c") for i, tree in enumerate(task.trees)]
     # The shares of combinations in classes as combinations of their own, each with the positions of its rows.
     return template("""
         SELECT

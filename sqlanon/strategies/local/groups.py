@@ -17,7 +17,6 @@ from sqlanon.measures import Loss
 from sqlanon.strategies.lattice.lattice import Lattice
 from sqlanon.strategies.local.mondrian import Cutting
 from sqlanon.strategies.local.nodes import (
-    COMBINATION,
     NODE,
     Tree,
     equal_columns,
@@ -29,14 +28,14 @@ from sqlanon.strategies.local.nodes import (
 from sqlanon.strategies.local.placement import feasible_rows
 from sqlanon.strategies.local.summaries import make_allowed_nodes
 from sqlanon.strategies.local.task import LocalTask
-from sqlanon.support.coding import ROWS, Levels
+from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import (
     aliased,
     all_of,
     as_column,
+    cast,
     col,
     fragment,
-    is_not_null,
     subquery,
     template,
     union_all,
@@ -47,6 +46,10 @@ UNIT = 1_000_000_000
 """The price of a suppressed row, or of one that is released as the roots."""
 
 
+MAX_COMPARED = 100_000
+"""Of more combinations, the path through the lattice is chosen by a sample of the classes."""
+
+
 def price_column(attribute: int, level: int) -> str:
     """The column with the price of a row whose attribute is released at a level."""
     return f"price_{attribute}_level_{level}"
@@ -55,75 +58,94 @@ def price_column(attribute: int, level: int) -> str:
 _SIGNED_NODE = fragment("CASE WHEN :released THEN :node ELSE -:node - 1 END")
 
 
-def priced_combinations(combinations: exp.Table, trees: Sequence[Tree]) -> exp.Select:
-    """The combinations with the price of each of their nodes, and a ``class_id`` of NULL.
-
-    Nodes that must not be released have negative numbers.
-    """
-    weights = sum(tree.weight for tree in trees) or 1.0
-    query = template("SELECT c.combination, c.n, NULL::INTEGER AS class_id FROM :combinations AS c")(
-        combinations=combinations
-    )
+def combinations_at_all_levels(combinations: exp.Table, trees: Sequence[Tree]) -> exp.Select:
+    """The combinations with their nodes of all levels. Nodes that must not be released have negative numbers."""
+    query = template("SELECT c.combination, c.n FROM :combinations AS c")(combinations=combinations)
     for i, tree in enumerate(trees):
-        ground, alias = level_column(i, tree.floor), f"a{i}"
-        nodes = _priced_nodes(tree, i, tree.weight / weights * UNIT / max(tree.leaves - 1, 1))
-        query = query.join(subquery(nodes, alias), on=col(ground, "c").eq(col(ground, alias)), copy=False)
-        names = [price_column(i, tree.floor)]
-        for level in tree.levels[1:]:
-            names += [level_column(i, level), price_column(i, level)]
-        signed = _SIGNED_NODE(released=col("released", alias), node=col(ground, "c"))
-        query = query.select(*(col(name, alias) for name in names), as_column(signed, ground), copy=False)
+        alias = f"a{i}"
+        on = col(level_column(i, tree.floor), "c").eq(col("ground", alias))
+        query = query.join(subquery(_priced_nodes(tree, i, trees), alias), on=on, copy=False)
+        query = query.select(*(col(level_column(i, level), alias) for level in tree.levels), copy=False)
     return query
 
 
-def _priced_nodes(tree: Tree, attribute: int, share: float) -> exp.Select:
-    """The lowest nodes of an attribute with their ancestors, and the price of each."""
-    first = f"n{tree.floor}"
-    query = template("SELECT :released FROM :nodes WHERE :level = :floor")(
-        released=col("released", first), nodes=aliased(tree.nodes, first), level=col("level", first), floor=tree.floor
+def _priced_nodes(tree: Tree, attribute: int, trees: Sequence[Tree]) -> exp.Select:
+    """By the lowest nodes of an attribute, ``ground``: the nodes of all levels, and the price of each."""
+    lowest = f"n{tree.floor}"
+    query = template("SELECT :node AS ground FROM :nodes WHERE :level = :floor")(
+        node=col(NODE, lowest), nodes=aliased(tree.nodes, lowest), level=col("level", lowest), floor=tree.floor
     )
     query = join_ancestors(query, tree, tree.levels[1:])
+    node_type = "SMALLINT" if tree.root < 2**15 else "INTEGER"  # each step of a climb reads all levels
     for level in tree.levels:
         alias = f"n{level}"
-        node: exp.Expr = col(NODE, alias)
-        if level > tree.floor:
-            node = _SIGNED_NODE(released=col("released", alias), node=node)
-        price = fragment("round(:leaves * :share)::BIGINT")(leaves=col("leaves", alias), share=share)
+        node = _SIGNED_NODE(released=col("released", alias), node=col(NODE, alias))
         query = query.select(
-            as_column(node, level_column(attribute, level)),
-            as_column(price, price_column(attribute, level)),
+            as_column(cast(node, node_type), level_column(attribute, level)),
+            as_column(_node_price(tree, trees, alias), price_column(attribute, level)),
             copy=False,
         )
     return query
 
 
-def priced_classes(members: exp.Table, prices: exp.Table, trees: Sequence[Tree], lowest: Levels) -> exp.Select:
+def _node_price(tree: Tree, trees: Sequence[Tree], nodes: str) -> exp.Expr:
+    """The price of a row whose attribute is released as a node of ``nodes``."""
+    share = tree.weight / (sum(other.weight for other in trees) or 1.0) * UNIT / max(tree.leaves - 1, 1)
+    return fragment("round(:leaves * :share)::BIGINT")(leaves=col("leaves", nodes), share=share)
+
+
+def priced_combinations(combinations: exp.Expr, trees: Sequence[Tree]) -> exp.Select:
+    """Combinations at all levels, with the price of each node."""
+    query = template("SELECT c.* FROM :combinations AS c")(combinations=combinations)
+    for i, tree in enumerate(trees):
+        alias, lowest = f"a{i}", level_column(i, tree.floor)
+        query = query.join(
+            subquery(_priced_nodes(tree, i, trees), alias), on=col(lowest, "c").eq(col(lowest, alias)), copy=False
+        ).select(*(col(price_column(i, level), alias) for level in tree.levels), copy=False)
+    return query
+
+
+def priced_representatives(classes: exp.Expr, combinations: exp.Table, trees: Sequence[Tree]) -> exp.Select:
+    """Classes, each with the nodes and prices of the combination that numbers it."""
+    nodes = [col(level_column(i, level), "r") for i, tree in enumerate(trees) for level in tree.levels]
+    relation = template("SELECT g.*, :nodes FROM :classes AS g JOIN :combinations AS r ON g.class_id = r.combination")(
+        nodes=nodes, classes=classes, combinations=combinations
+    )
+    return priced_combinations(subquery(relation, "c"), trees)
+
+
+def priced_classes(members: exp.Table, combinations: exp.Table, trees: Sequence[Tree], lowest: Levels) -> exp.Select:
     """Classes by their members: ``class_id``, ``n`` (rows), the lowest common node from some levels up ``node_i``, and
     the ``price`` of a row."""
-    common_nodes: list[exp.Expr] = []
-    released: list[exp.Expr] = []
-    attribute_prices: list[exp.Expr] = []
+    nodes: list[exp.Expr] = []
     for i, (low, tree) in enumerate(zip(lowest, trees, strict=True)):
-        nodes, price = [], exp.Case()
-        for level in range(low, tree.height + 1):
-            node_name, price_name = level_column(i, level), price_column(i, level)
-            common = fragment("CASE WHEN min(:node) = max(:node) AND min(:node) >= 0 THEN min(:node) ELSE NULL END")(
-                node=col(node_name, "p")
+        common_nodes = [
+            fragment("CASE WHEN min(:node) = max(:node) AND min(:node) >= 0 THEN min(:node) END")(
+                node=col(level_column(i, level), "p")
             )
-            common_nodes += [as_column(common, node_name), as_column(exp.Min(this=col(price_name, "p")), price_name)]
-            nodes.append(col(node_name))
-            price = price.when(is_not_null(col(node_name)), col(price_name), copy=False)
-        released.append(as_column(fragment("coalesce(:nodes)")(nodes=nodes) if nodes[1:] else nodes[0], node_column(i)))
-        attribute_prices.append(price)
-    return template("""
-        SELECT class_id, n, :released, :price AS price
+            for level in range(low, tree.height + 1)
+        ]
+        common = fragment("coalesce(:nodes)")(nodes=common_nodes) if common_nodes[1:] else common_nodes[0]
+        nodes.append(as_column(common, node_column(i)))
+    query = template("""
+        SELECT g.class_id, g.n, :released, :price AS price
         FROM (
-            SELECT m.class_id, sum(p.n)::BIGINT AS n, :common_nodes
+            SELECT m.class_id, sum(p.n)::BIGINT AS n, :nodes
             FROM :members AS m
-            JOIN :prices AS p ON m.combination = p.combination
+            JOIN :combinations AS p ON m.combination = p.combination
             GROUP BY m.class_id
         ) AS g
-    """)(released=released, price=sum_of(attribute_prices), common_nodes=common_nodes, members=members, prices=prices)
+    """)(
+        released=node_columns(len(trees), "g"),
+        price=sum_of([_node_price(tree, trees, f"a{i}") for i, tree in enumerate(trees)]),
+        nodes=nodes,
+        members=members,
+        combinations=combinations,
+    )
+    for i, tree in enumerate(trees):
+        on = col(node_column(i), "g").eq(col(NODE, f"a{i}"))
+        query = query.join(aliased(tree.nodes, f"a{i}"), on=on, join_type="left", copy=False)
+    return query
 
 
 def sum_of(terms: Sequence[exp.Expr]) -> exp.Expr:
@@ -135,41 +157,42 @@ def sum_of(terms: Sequence[exp.Expr]) -> exp.Expr:
 
 
 unassigned_combinations = template(
-    "SELECT * FROM :prices AS p ANTI JOIN :members AS m ON p.combination = m.combination"
+    "SELECT * FROM :combinations AS p ANTI JOIN :members AS m ON p.combination = m.combination"
 )
 """The combinations that are in no class."""
 
 
-def common_price(attribute: int, tree: Tree, alias: str, classes: Sequence[str]) -> exp.Case:
-    """The price of the lowest node above a combination ``x`` and the combination ``alias`` that is at or above the
-    released nodes of some classes.
+def common_price(attribute: int, tree: Tree, other: str, classes: Sequence[str]) -> exp.Case:
+    """The price of the lowest node above the representatives ``g`` and the combinations ``other`` that is at or above
+    the released nodes of some classes.
 
     Ancestors have higher numbers; each class must contain one of the two combinations.
     """
     price = exp.Case()
     for level in tree.levels:
         name = level_column(attribute, level)
-        is_common: list[exp.Expr] = [col(name, "x").eq(col(name, alias))]
-        is_common += [(col(name, alias) >= col(node_column(attribute), class_)) for class_ in classes]
-        price = price.when(all_of(is_common), col(price_column(attribute, level), alias), copy=False)
+        is_common: list[exp.Expr] = [col(name, other).eq(col(name, "g"))]
+        is_common += [(col(name, "g") >= col(node_column(attribute), class_)) for class_ in classes]
+        price = price.when(all_of(is_common), col(price_column(attribute, level), "g"), copy=False)
     return price
 
 
-def cheapest_classes(unassigned: exp.Table, classes: exp.Table, prices: exp.Table, trees: Sequence[Tree]) -> exp.Select:
+def cheapest_classes(
+    unassigned: exp.Table, classes: exp.Table, combinations: exp.Table, trees: Sequence[Tree]
+) -> exp.Select:
     """For each unassigned combination the class whose price rises least with it, and nothing else, added:
     ``combination``, ``class_id``, ``added_price``."""
-    price = sum_of([common_price(i, tree, "r", ["g"]) for i, tree in enumerate(trees)])
     # The minimum is of one whole number for each pair, the price before the class: arg_min by several values keeps each
     # best one that it met, which takes gigabytes.
     return template("""
         WITH
+            representatives AS MATERIALIZED (:representatives),
             pairs AS (
                 SELECT
                     x.combination, g.class_id, x.n AS added_rows, g.n AS class_rows,
                     g.price AS price_before, :price AS price_after
                 FROM :unassigned AS x
-                CROSS JOIN :classes AS g
-                JOIN :prices AS r ON g.class_id = r.combination
+                CROSS JOIN representatives AS g
             ),
             cheapest AS (
                 SELECT
@@ -184,7 +207,11 @@ def cheapest_classes(unassigned: exp.Table, classes: exp.Table, prices: exp.Tabl
             )
         SELECT combination, (best % 2147483648)::INTEGER AS class_id, (best // 2147483648)::BIGINT AS added_price
         FROM cheapest
-    """)(price=price, unassigned=unassigned, classes=classes, prices=prices)
+    """)(
+        representatives=priced_representatives(classes, combinations, trees),
+        price=sum_of([common_price(i, tree, "x", ["g"]) for i, tree in enumerate(trees)]),
+        unassigned=unassigned,
+    )
 
 
 MAX_PAIRS = 20_000_000
@@ -211,6 +238,12 @@ class Grouping:
         )(nodes=node_columns(attribute_count, "g"), members=self.members, classes=self.classes)
 
 
+def _in_first_part(nodes: Sequence[exp.Expr], parts: int) -> exp.Expr:
+    """Whether a class is in the first of some parts of about equal size, drawn by its nodes."""
+    terms = [cast(node, "BIGINT") * (7919 ** (i + 1) % 1_000_003) for i, node in enumerate(nodes)]
+    return fragment("(:sum * 48271 % 2147483647) % :parts = 0")(sum=sum_of(terms), parts=parts)
+
+
 class Groups:
     """Forms classes, and counts its rounds: the statements that evaluated all combinations."""
 
@@ -223,7 +256,7 @@ class Groups:
         self._tables: list[exp.Table] = []
         weights = [tree.weight for tree in task.trees]
         self._cost = Loss(task.search_input.marginals, weights).bound
-        self.prices = self.make(priced_combinations(task.combinations, task.trees))
+        self.combinations = self.make(combinations_at_all_levels(task.combinations, task.trees))
         self._tables.clear()
 
     def make(self, query: exp.Query) -> exp.Table:
@@ -252,7 +285,7 @@ class Groups:
 
     def climb_or_cut(self, as_ancestors: bool) -> Grouping:
         """Classes on a path through the lattice; on a large lattice, the parts of `mondrian`."""
-        return self.cut(as_ancestors) if self.task.is_large else self.complete(self.climb(self.prices))
+        return self.cut(as_ancestors) if self.task.is_large else self.complete(self.climb(self.combinations))
 
     def classes_at(self, levels: Levels) -> Grouping:
         """The feasible classes of a generalization."""
@@ -260,7 +293,7 @@ class Groups:
         # With shields, classes may be too small to be released as less than the generalization.
         lowest = levels if search_input.requirements.shields else self.task.floor
         task = replace(self.task, evaluator=replace(evaluator, requirements=search_input.requirements))
-        return self.price_members(self._members([self._assign_at_levels(task, self.prices, levels)]), lowest)
+        return self.price_members(self._members([self._assign_at_levels(task, self.combinations, levels)]), lowest)
 
     def cut(self, as_ancestors: bool) -> Grouping:
         """The parts that `mondrian` cuts the table into, for the policy's summary or for ancestors alone."""
@@ -277,8 +310,8 @@ class Groups:
         )
 
     def climb(self, combinations: exp.Table) -> list[exp.Table]:
-        """Assign combinations to classes on a path from the lowest levels to the highest: feasible classes stay, other
-        combinations go on.
+        """Assign combinations to classes on a path from the lowest levels to the highest: the members of feasible
+        classes stay, other combinations go on.
 
         The path goes to the generalization one level above with the most feasible rows for its added cost. Those that
         were passed by are evaluated once they cost no more than the path, the cheapest first.
@@ -286,13 +319,27 @@ class Groups:
         # Levels with forbidden labels are in this lattice: nodes are excluded one by one.
         floor, ceiling = self.task.floor, tuple(tree.ceiling for tree in self.task.trees)
         lattice = Lattice(self.task.search_input.lattice.attributes, floor, ceiling)
-        levels = lattice.bottom
-        self.start_round()
-        steps = [self._assign_at_levels(self.task, combinations, levels)]
+        levels, unassigned = lattice.bottom, combinations
+        steps: list[exp.Table] = []
+
+        def take_step(levels: Levels) -> None:
+            nonlocal unassigned
+            self.start_round()
+            members = self._assign_at_levels(self.task, unassigned, levels)
+            if self.task.runner.count(members):
+                steps.append(members)
+                former, unassigned = (
+                    unassigned,
+                    self.make(unassigned_combinations(combinations=unassigned, members=members)),
+                )
+                if former is not combinations:
+                    self._drop(former)
+
+        take_step(levels)
         passed: set[Levels] = set()
         while levels != lattice.top:
             candidates = lattice.successors(levels)
-            feasible, _ = self.count_feasible_rows(steps[-1], candidates)
+            feasible, _ = self.count_feasible_rows(unassigned, candidates)
             cost = self._cost(levels)
             levels = max(
                 candidates,
@@ -301,9 +348,8 @@ class Groups:
             passed = (passed | {candidate for candidate in candidates if feasible[candidate]}) - {levels}
             due = {candidate for candidate in passed if self._cost(candidate) <= self._cost(levels)}
             passed -= due
-            for candidate in [*self._worthwhile(steps[-1], due), *([levels] if feasible[levels] else [])]:
-                self.start_round()
-                steps.append(self._assign_at_levels(self.task, steps[-1], candidate))
+            for candidate in [*self._worthwhile(unassigned, due), levels]:
+                take_step(candidate)
         return steps
 
     def _worthwhile(self, unassigned: exp.Table, passed: Collection[Levels]) -> list[Levels]:
@@ -315,17 +361,13 @@ class Groups:
         return sorted(worthwhile, key=lambda levels: (self._cost(levels), levels))
 
     def _assign_at_levels(self, task: LocalTask, unassigned: exp.Table, levels: Levels) -> exp.Table:
+        """Make a table of the unassigned combinations in the feasible classes of a generalization."""
         keys = [level_column(i, level) for i, level in enumerate(levels)]
-        nodes = [level_column(i, level) for i, tree in enumerate(self.task.trees) for level in tree.levels]
-        # Unassigned combinations with the classes that a generalization makes feasible.
         query = template("""
-            SELECT
-                :columns, CASE WHEN coalesce(j.kept, FALSE) THEN min(r.combination) OVER (PARTITION BY :keys) ELSE NULL
-                END AS class_id
-            FROM (SELECT * FROM :unassigned WHERE class_id IS NULL) AS r
-            LEFT JOIN :evaluated AS j ON :same_class
+            SELECT r.combination, min(r.combination) OVER (PARTITION BY :keys) AS class_id
+            FROM :unassigned AS r
+            SEMI JOIN (SELECT * FROM :evaluated AS e WHERE kept) AS j ON :same_class
         """)(
-            columns=[col(name, "r") for name in (COMBINATION, ROWS, *nodes)],
             keys=[col(key, "r") for key in keys],
             unassigned=unassigned,
             evaluated=self._evaluate_levels(task, unassigned, levels),
@@ -333,17 +375,20 @@ class Groups:
         )
         return self.make(query)
 
-    def _evaluate_levels(self, task: LocalTask, unassigned: exp.Table, levels: Levels) -> exp.Select:
+    def _evaluate_levels(self, task: LocalTask, unassigned: exp.Table, levels: Levels, parts: int = 1) -> exp.Select:
+        """Evaluate the classes of a generalization whose nodes may be released; of several parts of them, one."""
         keys = [level_column(i, level) for i, level in enumerate(levels)]
         nodes = [col(key) for key in keys]
-        # Unassigned combinations whose nodes at a generalization may be released.
-        releasable = template("SELECT combination, n, :nodes FROM :unassigned WHERE class_id IS NULL")(
+        releasable = template("SELECT combination, n, :nodes FROM :unassigned")(
             nodes=nodes, unassigned=unassigned
         ).where(*((node >= 0) for node in nodes), copy=False)
+        if parts > 1:
+            releasable = releasable.where(_in_first_part(nodes, parts), copy=False)
         return task.evaluate(subquery(releasable, "o"), keys)
 
     def count_feasible_rows(self, unassigned: exp.Table, candidates: Sequence[Levels]) -> tuple[dict[Levels, int], int]:
-        """Count the unassigned rows that each generalization makes feasible; and all unassigned rows."""
+        """Count the unassigned rows that each generalization makes feasible, and all unassigned rows; of many
+        combinations, in a part of the classes."""
         counts = template("""
             SELECT
                 :candidate AS candidate,
@@ -351,8 +396,9 @@ class Groups:
                 coalesce(sum(class_size)::BIGINT, 0) AS unassigned
             FROM :evaluated AS j
         """)
+        parts = max(self.task.runner.count(unassigned) // MAX_COMPARED, 1)
         queries = [
-            counts(candidate=i, evaluated=self._evaluate_levels(self.task, unassigned, levels))
+            counts(candidate=i, evaluated=self._evaluate_levels(self.task, unassigned, levels, parts))
             for i, levels in enumerate(candidates)
         ]
         rows = self.task.engine.rows(union_all(*queries))
@@ -363,38 +409,37 @@ class Groups:
         with_rows = template("""
             SELECT m.combination, m.class_id, p.n
             FROM :members AS m
-            JOIN :prices AS p ON m.combination = p.combination
-        """)(members=members, prices=self.prices)
+            JOIN :combinations AS p ON m.combination = p.combination
+        """)(members=members, combinations=self.combinations)
         return self.task.evaluate(subquery(with_rows, "s"), [CLASS_ID])
 
     def complete(self, steps: Sequence[exp.Table]) -> Grouping:
         """The classes of the steps of a climb. Each unassigned combination is added to the class where it costs least,
         if that class stays feasible."""
         grouping = self.price_members(self._members(steps))
-        unassigned = self.make(unassigned_combinations(prices=self.prices, members=grouping.members))
+        unassigned = self.make(unassigned_combinations(combinations=self.combinations, members=grouping.members))
         pairs = self.task.runner.count(unassigned) * self.task.runner.count(grouping.classes)
         if not 0 < pairs <= MAX_PAIRS:
             return grouping
         self.start_round()
-        additions = self.make(cheapest_classes(unassigned, grouping.classes, self.prices, self.task.trees))
+        additions = self.make(cheapest_classes(unassigned, grouping.classes, self.combinations, self.task.trees))
         enlarged = self._members([grouping.members, additions])
         feasible = self.make(feasible_rows(additions, self.evaluate_members(enlarged), [CLASS_ID]))
         return self.price_members(self._members([grouping.members, feasible]))
 
+    def _drop(self, table: exp.Table) -> None:
+        self._tables.remove(table)
+        self.task.runner.drop(table)
+
     def _members(self, tables: Sequence[exp.Table]) -> exp.Table:
         """Make a table of the combinations with a class: ``combination`` and ``class_id``."""
         return self.make(
-            union_all(
-                *(
-                    template("SELECT combination, class_id FROM :classes WHERE class_id IS NOT NULL")(classes=table)
-                    for table in tables
-                )
-            )
+            union_all(*(template("SELECT combination, class_id FROM :members")(members=table) for table in tables))
         )
 
     def price_members(self, members: exp.Table, lowest: Levels | None = None) -> Grouping:
         """Classes by their members, released as their lowest common nodes from some levels up, with their price."""
-        classes = self.make(priced_classes(members, self.prices, self.task.trees, lowest or self.task.floor))
+        classes = self.make(priced_classes(members, self.combinations, self.task.trees, lowest or self.task.floor))
         query = template("SELECT coalesce(sum(price * n)::BIGINT, 0), coalesce(sum(n)::BIGINT, 0) FROM :classes")
         price, rows = self.task.fetch_row(query(classes=classes))
         return Grouping(members, classes, price + (self.task.row_count - rows) * UNIT, rows)

@@ -54,7 +54,7 @@ profitable_moves = template("""
                 g.n - p.n >= :least_class AS enough_rows_stay
             FROM :members AS m
             JOIN :classes AS g ON m.class_id = g.class_id
-            JOIN :prices AS p ON m.combination = p.combination
+            JOIN :combinations AS p ON m.combination = p.combination
             LEFT JOIN :offers AS o ON m.combination = o.combination
         ),
         candidates AS (
@@ -110,18 +110,18 @@ def local(task: LocalTask) -> LocalOutcome:
 def _move_members(task: LocalTask, groups: Groups, best: Grouping) -> Grouping:
     """Move members of the classes that cost most to cheaper classes; the same classes if one would be infeasible."""
     groups.start_round()
-    share = min(SHARE, MAX_PAIRS / (task.runner.count(best.classes) * task.runner.count(groups.prices) + 1))
+    share = min(SHARE, MAX_PAIRS / (task.runner.count(best.classes) * task.runner.count(groups.combinations) + 1))
     query = price_threshold(classes=best.classes, rows=round((1 - share) * best.rows))
     threshold = task.fetch_value(query)
     staying = groups.make(members_up_to_price(members=best.members, classes=best.classes, price=threshold))
     cheap_classes = groups.make(classes_up_to_price(classes=best.classes, price=threshold))
-    expensive = groups.make(unassigned_combinations(prices=groups.prices, members=staying))
-    offers = groups.make(cheapest_classes(expensive, cheap_classes, groups.prices, task.trees))
+    expensive = groups.make(unassigned_combinations(combinations=groups.combinations, members=staying))
+    offers = groups.make(cheapest_classes(expensive, cheap_classes, groups.combinations, task.trees))
     query = profitable_moves(
         offers=offers,
         members=best.members,
         classes=best.classes,
-        prices=groups.prices,
+        combinations=groups.combinations,
         least_class=task.evaluator.requirements.min_class_rows,
     )
     moves = groups.make(query)

@@ -224,13 +224,13 @@ class _MuArgus:
 
     def _generalize(self, steps: list[int]) -> exp.Table:
         levels = tuple(self.levels[i][step] for i, step in enumerate(steps))
-        return self._make("placed", generalized_combinations(self.task.combinations, levels))
+        return self._make("placed", generalized_combinations(self.task.combinations, self.task.trees, levels))
 
     def _full_domain(self) -> LocalOutcome:
         """The optimal generalization: classes over all quasi-identifiers are safe in subsets of them."""
         task = self.task
         search, levels = task.search_full_domain()
-        generalized = self._make("placed", generalized_combinations(task.combinations, levels))
+        generalized = self._make("placed", generalized_combinations(task.combinations, task.trees, levels))
         keys = [node_column(i) for i in self.attributes]
         assignment = self._make("placed", feasible_rows(generalized, task.evaluate(generalized, keys), keys))
         return LocalOutcome(task, assignment, rounds=self.rounds, search=search)

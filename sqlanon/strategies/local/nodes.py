@@ -25,6 +25,7 @@ from sqlanon.support.expressions import (
     is_not_null,
     null_safe_equal,
     number,
+    subquery,
     template,
     text,
     union_all,
@@ -111,24 +112,46 @@ def join_ancestors(query: exp.Select, tree: Tree, levels: range, join_type: str 
     return query
 
 
+def ancestors_of_lowest(tree: Tree, levels: Collection[int]) -> exp.Select:
+    """By the lowest nodes of an attribute, ``ground``: their ancestors at some levels, ``node_LEVEL``."""
+    lowest = f"n{tree.floor}"
+    query = template("SELECT :node AS ground FROM :nodes WHERE :level = :floor")(
+        node=col(NODE, lowest), nodes=aliased(tree.nodes, lowest), level=col("level", lowest), floor=tree.floor
+    )
+    query = join_ancestors(query, tree, range(tree.floor + 1, max(levels) + 1))
+    return query.select(*(as_column(col(NODE, f"n{level}"), f"node_{level}") for level in levels), copy=False)
+
+
+def join_levels(query: exp.Select, trees: Sequence[Tree], levels: Sequence[int]) -> tuple[exp.Select, list[exp.Expr]]:
+    """Join the ancestors of combinations ``c`` at a generalization; the query, and the nodes."""
+    nodes: list[exp.Expr] = []
+    for i, (tree, level) in enumerate(zip(trees, levels, strict=True)):
+        lowest, alias = col(level_column(i, tree.floor), "c"), f"above_{i}"
+        if level in (tree.floor, tree.height):
+            nodes.append(lowest if level == tree.floor else cast(number(tree.root), "INTEGER"))
+            continue
+        ancestors = subquery(ancestors_of_lowest(tree, [level]), alias)
+        query = query.join(ancestors, on=lowest.eq(col("ground", alias)), copy=False)
+        nodes.append(col(f"node_{level}", alias))
+    return query, nodes
+
+
 NODE_OF_CODE = fragment("(:code::INTEGER + :offset)::INTEGER")
 
 
-def distinct_combinations(frequency: exp.Expr, trees: Sequence[Tree], with_ancestors: bool) -> exp.Select:
+def distinct_combinations(frequency: exp.Expr, trees: Sequence[Tree]) -> exp.Select:
     """The distinct combinations of known values, numbered in the order of their codes: ``combination``, the lowest node
-    of each attribute, and ``n``, rows; ``with_ancestors`` also the nodes above, up to the top."""
+    of each attribute, and ``n``, rows."""
     codes: list[exp.Expr] = []
     nodes: list[exp.Expr] = []
     for i, tree in enumerate(trees):
-        levels = tree.levels if with_ancestors else tree.levels[:1]
-        for level, offset in zip(levels, tree.offsets[: len(levels)], strict=True):
-            if level == tree.height:
-                node: exp.Expr = cast(number(offset), "INTEGER")
-            else:
-                code = col(code_column(i, level))
-                codes.append(code)
-                node = NODE_OF_CODE(code=code, offset=offset)
-            nodes.append(as_column(node, level_column(i, level)))
+        if tree.floor == tree.height:
+            node: exp.Expr = cast(number(tree.root), "INTEGER")
+        else:
+            code = col(code_column(i, tree.floor))
+            codes.append(code)
+            node = NODE_OF_CODE(code=code, offset=tree.offsets[0])
+        nodes.append(as_column(node, level_column(i, tree.floor)))
     return template("""
         SELECT (row_number() OVER (ORDER BY :order) - 1)::INTEGER AS combination, :nodes, n
         FROM (SELECT :codes, sum(n)::BIGINT AS n FROM :frequency WHERE known GROUP BY :codes) AS c

@@ -19,6 +19,7 @@ from sqlanon.strategies.local.nodes import (
     Tree,
     equal_columns,
     is_allowed,
+    join_levels,
     level_column,
     node_column,
 )
@@ -100,10 +101,11 @@ class ClassEvaluator:
         )
 
 
-def generalized_combinations(combinations: exp.Table, levels: Levels) -> exp.Select:
+def generalized_combinations(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -> exp.Select:
     """The combinations at a generalization: ``combination``, ``n``, ``node_i``."""
-    nodes = [as_column(col(level_column(i, level)), node_column(i)) for i, level in enumerate(levels)]
-    return template("SELECT combination, n, :nodes FROM :combinations")(nodes=nodes, combinations=combinations)
+    query = template("SELECT c.combination, c.n FROM :combinations AS c")(combinations=combinations)
+    query, nodes = join_levels(query, trees, levels)
+    return query.select(*(as_column(node, node_column(i)) for i, node in enumerate(nodes)), copy=False)
 
 
 def feasible_rows(relation: exp.Expr, evaluated: exp.Expr, keys: Sequence[str], feasible: bool = True) -> exp.Select:

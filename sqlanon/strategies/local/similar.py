@@ -23,11 +23,11 @@ from sqlglot import exp
 from sqlanon.strategies.lattice import LatticeSearch
 from sqlanon.strategies.lattice.limits import FIRST_GRACE
 from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.groups import UNIT, Grouping, Groups, common_price, sum_of
+from sqlanon.strategies.local.groups import UNIT, Grouping, Groups, common_price, priced_representatives, sum_of
 from sqlanon.strategies.local.nodes import Tree
 from sqlanon.strategies.local.summaries import make_allowed_nodes, summarize
 from sqlanon.strategies.local.task import SHARE_BEFORE_CUTS, LocalOutcome, LocalTask
-from sqlanon.support.expressions import number, template
+from sqlanon.support.expressions import number, subquery, template
 
 FEW = 10
 """Maximum number of combinations for which every grouping is tried: 1,023 classes, and 3¹⁰ steps."""
@@ -78,9 +78,9 @@ divisible_blocks = template("""
 # classes of a pair share.
 _PROPOSALS = template("""
     WITH
-        block_classes AS (
+        block_classes AS MATERIALIZED (
             SELECT g.*, b.block, j.kept
-            FROM :classes AS g
+            FROM :representatives
             JOIN :blocks AS b ON g.class_id = b.combination
             JOIN :evaluated AS j ON g.class_id = j.class_id
         ),
@@ -90,8 +90,6 @@ _PROPOSALS = template("""
                 f.n AS n_class, g.n AS n_partner, f.price AS class_price, g.price AS partner_price, :price AS price
             FROM block_classes AS f
             JOIN block_classes AS g ON f.block = g.block AND f.class_id <> g.class_id
-            JOIN :prices AS x ON f.class_id = x.combination
-            JOIN :prices AS y ON g.class_id = y.combination
             WHERE NOT f.kept
         ),
         best_pairs AS (
@@ -238,7 +236,7 @@ def _divide_classes(task: LocalTask, groups: Groups, whole: Grouping) -> Groupin
         groups.start_round()
         classes = groups.price_members(blocks).classes
         evaluated = groups.make(groups.evaluate_members(blocks))
-        union_proposals = groups.make(proposals(classes, evaluated, blocks, groups.prices, task.trees, rows))
+        union_proposals = groups.make(proposals(classes, evaluated, blocks, groups.combinations, task.trees, rows))
         if not task.runner.count(union_proposals):
             break
         unions = groups.make(class_unions(proposals=union_proposals))
@@ -253,11 +251,21 @@ def _divide_classes(task: LocalTask, groups: Groups, whole: Grouping) -> Groupin
 
 
 def proposals(
-    classes: exp.Table, evaluated: exp.Table, blocks: exp.Table, prices: exp.Table, trees: Sequence[Tree], rows: int
+    classes: exp.Table,
+    evaluated: exp.Table,
+    blocks: exp.Table,
+    combinations: exp.Table,
+    trees: Sequence[Tree],
+    rows: int,
 ) -> exp.Select:
     """For each infeasible class the partner of its block that it should join; they are large from ``rows`` on."""
-    price = sum_of([common_price(i, tree, "y", ("f", "g")) for i, tree in enumerate(trees)])
-    return _PROPOSALS(rows=rows, price=price, classes=classes, blocks=blocks, evaluated=evaluated, prices=prices)
+    return _PROPOSALS(
+        rows=rows,
+        price=sum_of([common_price(i, tree, "f", ("f", "g")) for i, tree in enumerate(trees)]),
+        representatives=subquery(priced_representatives(classes, combinations, trees), "g"),
+        blocks=blocks,
+        evaluated=evaluated,
+    )
 
 
 def cheapest_grouping(

@@ -31,7 +31,9 @@ from sqlanon.strategies.local.nodes import (
     COMBINATION,
     NODE,
     Tree,
+    ancestors_of_lowest,
     equal_columns,
+    join_levels,
     level_column,
     node_column,
     node_columns,
@@ -82,11 +84,12 @@ def cutting_at(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -
     cost: exp.Expr = number(0)
     for i in range(len(trees)):
         cost = cost + col(COST, f"v{i}")
-    nodes = [col(level_column(i, level), "c") for i, level in enumerate(levels)]
-    released = [as_column(node, node_column(i)) for i, node in enumerate(nodes)]
-    query = template("SELECT :columns, :nodes, :cost AS cost FROM :combinations AS c")(
-        columns=_combination_columns(trees, "c"), nodes=released, cost=cost, combinations=combinations
+    query = template("SELECT :columns FROM :combinations AS c")(
+        columns=_combination_columns(trees, "c"), combinations=combinations
     )
+    query, nodes = join_levels(query, trees, levels)
+    released = [as_column(node, node_column(i)) for i, node in enumerate(nodes)]
+    query = query.select(*released, as_column(cost, COST), copy=False)
     for i, node in enumerate(nodes):
         on = node.eq(col(NODE, f"v{i}"))
         query = query.join(subquery(_node_costs(trees, i), f"v{i}"), on=on, copy=False)
@@ -96,24 +99,26 @@ def cutting_at(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -
 def paths(combinations: exp.Table, trees: Sequence[Tree], attribute: int) -> exp.Select:
     """The nodes above each ground value of an attribute that may be released: ``ground``, ``node``, ``level`` and
     ``cost``, which rises with the level."""
-    nodes = [col(level_column(attribute, level)) for level in trees[attribute].levels]
+    tree = trees[attribute]
     return template("""
         WITH
             ground_values AS (
-                SELECT DISTINCT :ground AS ground, :nodes_of_levels FROM :combinations
+                SELECT DISTINCT :ground AS ground FROM :combinations
             ),
             ancestors AS (
-                SELECT ground, unnest(:nodes) AS node FROM ground_values
+                SELECT ground, unnest(:nodes) AS node
+                FROM :ancestors AS a
+                WHERE ground IN (SELECT ground FROM ground_values)
             )
         SELECT ancestors.ground, costs.node, costs.level, costs.cost
         FROM ancestors
         JOIN :costs AS costs ON ancestors.node = costs.node
         WHERE costs.released
     """)(
-        nodes=exp.Array(expressions=nodes),
+        nodes=exp.Array(expressions=[col(f"node_{level}") for level in tree.levels]),
         ground=col(ground_column(trees, attribute)),
-        nodes_of_levels=[node.copy() for node in nodes],
         combinations=combinations,
+        ancestors=subquery(ancestors_of_lowest(tree, tree.levels), "a"),
         costs=subquery(_node_costs(trees, attribute)),
     )
 

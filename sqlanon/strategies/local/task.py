@@ -200,10 +200,7 @@ def prepare_local_task(
     trees = tuple(_build_tree(runner, search_input, i, orders[i] is not None) for i in attributes)
     space = search_input.frequency_sets.at(tuple(tree.floor for tree in trees))
     _refuse_remote_tables(search_input, space)
-    combinations = runner.create_table(
-        work("combinations"),
-        distinct_combinations(space.frequency, trees, with_ancestors=not search.traits.summarizes),
-    )
+    combinations = runner.create_table(work("combinations"), distinct_combinations(space.frequency, trees))
     for i, tree in enumerate(trees):
         order, hierarchy = orders[i], search_input.hierarchies[i]
         query = hierarchy_nodes(search_input.attributes[i], hierarchy, tree, col("level_0") if order is None else order)

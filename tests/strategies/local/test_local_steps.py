@@ -18,7 +18,7 @@ from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import table
 
 A, B, C = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3)
-TABLES = {name: table(name) for name in ("offers", "members", "classes", "prices")}
+TABLES = {name: table(name) for name in ("offers", "members", "classes", "combinations")}
 CLASSES = "class_id INTEGER, n BIGINT, price BIGINT"
 
 
@@ -78,7 +78,7 @@ def test_combinations_move_to_a_cheaper_class() -> None:
             moved,
             members=("combination INTEGER, class_id INTEGER", [*members.items()]),
             classes=(CLASSES, [(cell, size[cell], price) for cell, price in prices.items()]),
-            prices=("combination INTEGER, n BIGINT", [*n.items()]),
+            combinations=("combination INTEGER, n BIGINT", [*n.items()]),
             offers=(
                 "combination INTEGER, class_id INTEGER, added_price BIGINT",
                 [(c, *offer) for c, offer in offers.items()],
@@ -95,7 +95,7 @@ def test_the_combination_that_saves_most_leaves_first() -> None:
         moved,
         members=("combination INTEGER, class_id INTEGER", members),
         classes=(CLASSES, [(0, 11, 10)]),
-        prices=("combination INTEGER, n BIGINT", n),
+        combinations=("combination INTEGER, n BIGINT", n),
         offers=("combination INTEGER, class_id INTEGER, added_price BIGINT", offers),
     )
     assert answer == [(1, 9)]
@@ -129,11 +129,11 @@ def test_a_loose_combination_comes_to_the_group_that_costs_least_more(small: Sma
         suppressed = sum(plain.n[c] for c in loose)
         assert best.rows == sum(n.values())
         assert best.price == sum(n[cell] * prices[cell] for cell in n) + suppressed * UNIT
-        outside = groups.make(unassigned_combinations(prices=groups.prices, members=best.members))
+        outside = groups.make(unassigned_combinations(combinations=groups.combinations, members=best.members))
         assert {
             row[0] for row in task.engine.rows(iterative.template("SELECT combination FROM :o")(o=outside))
         } == loose
-        rows = task.engine.rows(cheapest_classes(outside, best.classes, groups.prices, task.trees))
+        rows = task.engine.rows(cheapest_classes(outside, best.classes, groups.combinations, task.trees))
         options: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for c, cell in itertools.product(loose, of_cell):
             if (after := price_of(plain, [*of_cell[cell], c])) is not None:
@@ -207,7 +207,7 @@ def test_a_climb_is_that_of_a_plain_one(small: Small) -> None:
     with small_task(small) as task:
         groups, climb = Groups(task, "g"), Climb(Plain(task), small.k)
         climb.run()
-        steps = groups.climb(groups.prices)
+        steps = groups.climb(groups.combinations)
         grouped = [exp.select("combination", "class_id").from_(step).where("class_id IS NOT NULL") for step in steps]
         answers = [dict(task.engine.rows(statement)) for statement in grouped]
         assert answers == [cells for _, cells in climb.steps]
@@ -230,8 +230,28 @@ def test_rows_that_are_held_and_left_are_those_that_may_be_released() -> None:
                 sizes[nodes] += plain.n[c]
             expected[levels] = sum(size for size in sizes.values() if size >= small.k)
             most = max(most, sum(sizes.values()))
-        assert groups.count_feasible_rows(groups.prices, [*expected]) == (expected, most)
-        assert groups.count_feasible_rows(groups.prices, [(1, 0), (0, 0)])[1] == most
+        assert groups.count_feasible_rows(groups.combinations, [*expected]) == (expected, most)
+        assert groups.count_feasible_rows(groups.combinations, [(1, 0), (0, 0)])[1] == most
+
+
+@pytest.mark.parametrize("most", [3, 7])
+def test_of_many_combinations_whole_classes_are_counted(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sqlanon.strategies.local.groups.MAX_COMPARED", most)
+    small = TAKEN[0]
+    with small_task(small) as task:
+        plain, groups = Plain(task), Groups(task, "g")
+        parts = len(plain.n) // most
+        assert parts > 1
+        expected, counted = {}, []
+        for levels in generalizations(task):
+            sizes: Counter[tuple[int, ...]] = Counter()
+            for c, nodes in plain.at(levels).items():
+                draw = sum(node * (7919 ** (i + 1) % 1_000_003) for i, node in enumerate(nodes))
+                sizes[nodes] += plain.n[c] if draw * 48271 % 2147483647 % parts == 0 else 0
+            expected[levels] = sum(size for size in sizes.values() if size >= small.k)
+            counted.append(sum(sizes.values()))
+        assert groups.count_feasible_rows(groups.combinations, [*expected]) == (expected, max(counted))
+        assert any(expected.values())
 
 
 @pytest.mark.parametrize("small", HELD)

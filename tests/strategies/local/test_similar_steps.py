@@ -193,7 +193,7 @@ def test_a_group_proposes_the_one_with_which_it_is_small_and_loses_least(small: 
         classes = groups.price_members(table("blocks")).classes
         evaluated = groups.make(groups.evaluate_members(table("blocks")))
         answer = task.engine.rows(
-            similar.proposals(classes, evaluated, table("blocks"), groups.prices, task.trees, rows)
+            similar.proposals(classes, evaluated, table("blocks"), groups.combinations, task.trees, rows)
         )
         of_cell = {cell: [c for c in places if cells[c] == cell] for cell in {*cells.values()}}
         n = {cell: sum(plain.n[c] for c in of_cell[cell]) for cell in of_cell}
