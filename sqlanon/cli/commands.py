@@ -349,14 +349,14 @@ def plan(
     dialect: opt.Dialect = None,
 ) -> None:
     """Show what `anonymize` would do, on one screen; --sql shows its statements. Reads no rows."""
-    from sqlanon.cli.linked import refuse_table_options
+    from sqlanon.cli.linked import refuse_single_table_options
     from sqlanon.cli.plan_summary import format_linked_plan, format_plan
     from sqlanon.database import connect
     from sqlanon.policy.linked import LinkedPolicy
 
     loaded = load_any_policy(policy, settings, strategy)
     if isinstance(loaded, LinkedPolicy):
-        refuse_table_options(("--dialect",), (dialect,))
+        refuse_single_table_options(str(policy), {"--dialect": dialect is not None})
     with connect() as db:
         recorded_plan = db.plan(loaded, dialect)
     _print_warnings(recorded_plan.warnings)
@@ -401,13 +401,21 @@ def risk(
     threads: opt.Threads = None,
 ) -> None:
     """Measure the re-identification risk of the source as it stands, and the rows that break the policy."""
-    from sqlanon.cli.linked import print_linked_risk, refuse_table_options
+    from sqlanon.cli.linked import print_linked_risk, refuse_single_table_options
     from sqlanon.policy.linked import LinkedPolicy
 
     loaded = load_any_policy(policy, settings)
     if isinstance(loaded, LinkedPolicy):
-        names = ("--epsilon", "--suda", "--suda-size", "--leakage", "--leakage-seconds", "--values", "--matrix")
-        refuse_table_options(names, (epsilon, suda or None, suda_size, leakage, leakage_seconds, values, matrix))
+        for_one_table = {
+            "--epsilon": epsilon is not None,
+            "--suda": suda,
+            "--suda-size": suda_size is not None,
+            "--leakage": leakage is not None,
+            "--leakage-seconds": leakage_seconds is not None,
+            "--values": values is not None,
+            "--matrix": matrix is not None,
+        }
+        refuse_single_table_options(str(policy), for_one_table)
         with open_database("measuring the risk", memory_limit, threads) as (db, _):
             print_linked_risk(db.risk(loaded), as_json)
         return
@@ -553,7 +561,7 @@ def verify(
     threads: opt.Threads = None,
 ) -> None:
     """Check that a release is what it claims to be."""
-    from sqlanon.cli.linked import find_linked_release, print_linked_verification, refuse_linked_options
+    from sqlanon.cli.linked import find_linked_release, print_linked_verification, refuse_single_table_options
     from sqlanon.cli.progress import show_progress
     from sqlanon.database import connect
     from sqlanon.engines.limits import Limits
@@ -561,7 +569,7 @@ def verify(
     from sqlanon.publish.targets.base import release_location
 
     if (location := find_linked_release(release, schema)) is not None:
-        refuse_linked_options(release, {"--table": table, "--sha256": sha256})
+        refuse_single_table_options(release, {"--table": table, "--sha256": sha256})
         with show_progress("verifying the release"):
             if policy is None:
                 linked = verify_tables(location, Limits(memory_limit, threads))
@@ -604,7 +612,7 @@ def attack(
 ) -> None:
     """Run the published attacks on releases and count the affected rows."""
     from sqlanon import attacks
-    from sqlanon.cli.linked import find_linked_release, refuse_linked_options, run_attack
+    from sqlanon.cli.linked import find_linked_release, refuse_single_table_options, run_attack
     from sqlanon.cli.progress import show_progress
     from sqlanon.engines.limits import Limits
 
@@ -617,7 +625,7 @@ def attack(
             "--only": only,
             "--known": known is not None,
         }
-        refuse_linked_options(name, for_one_table)
+        refuse_single_table_options(name, for_one_table)
         limits = Limits(memory_limit, threads)
         run_attack(locations[name], policy, with_sql=sql, as_json=as_json, limits=limits)
         return
@@ -658,8 +666,7 @@ def report(
     """Write an HTML page about a release: its residual risks, and the transformation of each column."""
     from sqlanon.cli.linked import (
         find_linked_release,
-        refuse_linked_options,
-        refuse_table_options,
+        refuse_single_table_options,
         report_policy,
         run_report,
     )
@@ -669,13 +676,13 @@ def report(
     is_policy = of.lower().endswith(".toml")
     if (location := None if is_policy and schema is None else find_linked_release(of, schema)) is not None:
         refused = {"--set": settings, "--private": private, "--policy": policy, "--compare": compare}
-        refuse_linked_options(of, refused)
+        refuse_single_table_options(of, refused)
         if not run_report(location, output, Limits(memory_limit, threads)):
             raise typer.Exit(1)
         return
     subject = load_any_policy(Path(of), settings) if is_policy else of
     if isinstance(subject, LinkedPolicy):
-        refuse_table_options(("--private", "--policy", "--compare"), (private or None, policy, compare or None))
+        refuse_single_table_options(of, {"--private": private, "--policy": policy, "--compare": compare})
         report_policy(subject, output, Limits(memory_limit, threads))
         return
     job = "verifying the release" if isinstance(subject, str) else "opening the source"

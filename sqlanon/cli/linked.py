@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ def run_anonymize(
     from sqlanon.publish.stage import NOT_COMPARED
 
     started = time.perf_counter()
-    refuse_table_options(options.keys(), [value or None for value in options.values()])
+    refuse_single_table_options("the policy", options)
     if not dry_run and (policy.release is None or not policy.release.has_location):
         message = 'say where the release goes: database = "release.duckdb"; or give --output FILE or FOLDER'
         raise PolicyError([Problem("release", message)])
@@ -96,7 +96,7 @@ def print_linked_verification(verification: LinkedVerification) -> None:
     """Print the checks of a release of several tables."""
     results = {True: "ok", False: "FAILED", None: "not checked"}
     rows = [(results[check.passed], check.name, check.message) for check in verification.checks]
-    print_table(["result", "check", "what was found"], rows)
+    print_table(["result", "check", "finding"], rows)
     print_lines("verified" if verification.verified else "NOT verified")
 
 
@@ -220,15 +220,8 @@ def run_report(location: LinkedLocation, output: Path, limits: Limits) -> bool:
     return verified
 
 
-def refuse_table_options(names: Iterable[str], values: Iterable[object]) -> None:
-    """Refuse options that have a value and are for policies of one table."""
-    if refused := [name for name, value in zip(names, values, strict=True) if value is not None]:
-        message = "is for a policy of one table, and this one has several: leave it out"
-        raise PolicyError([Problem(name, message) for name in refused], "the command")
-
-
-def refuse_linked_options(release: str, options: Mapping[str, object]) -> None:
-    """Refuse options of `sqlanon verify` and `sqlanon attack` that are for releases of one table."""
+def refuse_single_table_options(subject: str, options: Mapping[str, object]) -> None:
+    """Refuse options for one table that are given a value, beside a policy or a release of several tables."""
     if refused := [name for name, value in options.items() if value]:
-        message = f"is for releases of one table, and {release} has several: leave it out"
+        message = f"is for one table, and {subject} has several: leave it out"
         raise PolicyError([Problem(name, message) for name in refused], "the command")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sqlanon.engines.statement_runner import Plan
     from sqlanon.policy import Policy
     from sqlanon.policy.linked import LinkedPolicy
-    from sqlanon.policy.linked_sections import LinkedRelease
+    from sqlanon.policy.linked_sections import LinkedReleaseSection
     from sqlanon.policy.sections import ReleaseSection, SourceSection
 
 _WIDTH = 80
@@ -83,7 +83,7 @@ def _describe_linked_policy(policy: LinkedPolicy, plan: Plan) -> Iterator[tuple[
     yield "measure", ", ".join([search.measure, *(limits or ["nothing suppressed"])])
 
 
-def _describe_linked_release(release: LinkedRelease | None) -> str:
+def _describe_linked_release(release: LinkedReleaseSection | None) -> str:
     if release is not None and release.database is not None:
         return release.database.name
     if release is not None and release.folder is not None:

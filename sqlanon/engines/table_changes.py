@@ -19,7 +19,8 @@ _CHANGED_VALUE = fragment("CASE WHEN :is_changed THEN :changed ELSE :unchanged E
 def select_changed_rows(statement: exp.Expr, columns: Sequence[str]) -> exp.Query:
     """The rows of a table with these columns after an INSERT, DELETE or UPDATE.
 
-    A DELETE has one condition, ``column IN (SELECT ...)``. The rows of an UPDATE have one row each in its FROM at most.
+    A DELETE has one condition, ``column IN (SELECT ...)``. In an UPDATE, each row matches at most one row of its FROM
+    clause.
 
     >>> from sqlglot import parse_one
     >>> statements = (

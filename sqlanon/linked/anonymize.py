@@ -286,7 +286,7 @@ def _stopped_error(task: LinkedTask, stopped: str) -> InfeasibleError:
         "higher limit it may find one"
     )
     persons, allowed, figures = task.records.persons, task.allowed_persons, task.lattice.figures
-    complete = [levels for levels in figures if figures[levels].counted_share == 1]
+    complete = [levels for levels in figures if figures[levels].is_complete]
     if not complete:
         return InfeasibleError(message, None, 0, allowed, None, allowed)
     closest = min(complete, key=lambda levels: (figures[levels].suppressed_rows, levels))
@@ -303,7 +303,7 @@ def _describe_most_revealing_table(records: LinkedRecords) -> str:
     """
     if records.tables[0].run.source.access != "rows":
         return ""
-    run, privacy = MatchingRun(records.runner.engine, records.tables[0].run.work), records.policy.privacy
+    run, privacy = MatchingRun(records.engine, records.work), records.policy.privacy
     labels = run.describe("labelled", source_tables(records.tables, records.lattice.top))
     matches = {
         table.name: run.count_matches(labels, labels, [privacy.known], privacy.k, position)[0]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.limits import Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.ledger.recording import read_ledger
 from sqlanon.ledger.records import Publication
@@ -30,12 +31,12 @@ from sqlanon.linked.targets.base import find_location
 from sqlanon.linked.written_rows import digest_at_levels
 from sqlanon.places.addresses import format_location
 from sqlanon.policy.linked import LinkedPolicy
-from sqlanon.policy.linked_sections import LinkedPrivacy, LinkedSearch
+from sqlanon.policy.linked_sections import LinkedPrivacySection, LinkedSearchSection
 from sqlanon.publish.targets.base import Reach
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import select_star
 
-_PLACE = "release.after"
+_KEY = "release.after"
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class EarlierRelease:
 
 
 def find_earlier_release(records: LinkedRecords) -> tuple[LinkedRecords, EarlierRelease | None]:
-    """Find the persons and rows of the release that the policy's ``after`` names; and leave out finer levels.
+    """Find the persons and rows of the release that the policy's ``after`` names, and exclude finer levels.
 
     Raises
     ------
@@ -79,7 +80,7 @@ def find_earlier_release(records: LinkedRecords) -> tuple[LinkedRecords, Earlier
     if release is None or release.after is None or catalog is None:
         return records, None
     publications = _find_publications(records.tables[0].run.engine, catalog.database, release.after)
-    manifest = _read_manifest(records, publications)
+    manifest = read_recorded_manifest(publications, records.limits)
     levels = _read_levels(records, manifest, release.after)
     kept_rows = _find_kept_rows(records, manifest, levels)
     earlier = EarlierRelease(
@@ -90,10 +91,10 @@ def find_earlier_release(records: LinkedRecords) -> tuple[LinkedRecords, Earlier
     )
     if digest_at_levels(earlier.recoding, manifest, levels) != earlier.digest:
         raise ReleaseError(
-            f"{_PLACE}: the source does not give the persons and rows of {release.after} again: its tables, columns, "
+            f"{_KEY}: the source does not give the persons and rows of {release.after} again: its tables, columns, "
             "hierarchies or rows have changed, or persons and rows have come or gone; publish over it instead"
         )
-    return _without_finer_levels(records, levels, release.after), earlier
+    return _exclude_finer_levels(records, levels, release.after), earlier
 
 
 def _find_publications(engine: DuckDBEngine, catalog: Path, name: str) -> list[Publication]:
@@ -104,8 +105,8 @@ def _find_publications(engine: DuckDBEngine, catalog: Path, name: str) -> list[P
     publications = [publication for publication in history.publications if publication.path in paths]
     message = None
     if not publications:
-        known_places = ", ".join(sorted({publication.path.name for publication in history.publications})) or "none"
-        message = f"{name!r} is not in the ledger, which has: {known_places}"
+        recorded_names = ", ".join(sorted({publication.path.name for publication in history.publications})) or "none"
+        message = f"{name!r} is not in the ledger, which has: {recorded_names}"
     elif not all(publication.linked for publication in publications):
         message = f"{name!r} is a release of one table: name a release of these tables"
     elif len(paths) > 1:
@@ -114,38 +115,41 @@ def _find_publications(engine: DuckDBEngine, catalog: Path, name: str) -> list[P
     elif any(publication.after for publication in publications):
         message = f"{name!r} was itself made from another release: name that one"
     if message is not None:
-        raise PolicyError([Problem(_PLACE, message)])
+        raise PolicyError([Problem(_KEY, message)])
     return publications
 
 
-def _read_manifest(records: LinkedRecords, publications: Sequence[Publication]) -> LinkedManifest:
+def read_recorded_manifest(publications: Sequence[Publication], limits: Limits) -> LinkedManifest:
+    """Read the manifest of a release that the ledger recorded, once for each table.
+
+    Raises
+    ------
+    ReleaseError
+        It cannot be read, or was changed.
+    """
     location, path = find_location(str(publications[0].path)), format_location(publications[0].path)
     if location is None:
-        raise ReleaseError(f"{_PLACE}: {path} cannot be read: name a release in a file or a folder")
-    with location.open(records.limits) as release:
+        raise ReleaseError(f"{_KEY}: {path} cannot be read: name a release in a file or a folder")
+    with location.open(limits) as release:
         manifest = release.manifest
     if any(publication.manifest_hash != hash_manifest(manifest) for publication in publications):
-        raise ReleaseError(f"{_PLACE}: {path} is not the release that the ledger recorded: its manifest was changed")
+        raise ReleaseError(f"{_KEY}: {path} is not the release that the ledger recorded: its manifest was changed")
     return manifest
 
 
 def _read_levels(records: LinkedRecords, manifest: LinkedManifest, name: str) -> Levels:
     """The levels of the earlier release, if it has the same quasi-identifiers, each at one level of its hierarchy."""
-    levels = {
-        f"{claims.name}.{attribute}": level
-        for claims in manifest.tables
-        for attribute, level in claims.generalization.items()
-    }
+    levels = manifest.levels
     if list(levels) != list(records.names):
         message = f"{name} has other quasi-identifiers than this policy: give all tables and columns the same roles"
-        raise PolicyError([Problem(_PLACE, message)])
+        raise PolicyError([Problem(_KEY, message)])
     problems = [
-        Problem(_PLACE, f"{name} shows {attribute} at several levels: name a release of a full-domain strategy")
+        Problem(_KEY, f"{name} shows {attribute} at several levels: name a release of a full-domain strategy")
         for attribute, level in levels.items()
         if level is None
     ]
     problems += [
-        Problem(_PLACE, f"{name} has level {level} of {attribute}, whose hierarchy has {coded.height} now")
+        Problem(_KEY, f"{name} has level {level} of {attribute}, whose hierarchy has {coded.height} now")
         for (attribute, level), coded in zip(levels.items(), records.attributes, strict=True)
         if level is not None and level > coded.height
     ]
@@ -156,15 +160,16 @@ def _read_levels(records: LinkedRecords, manifest: LinkedManifest, name: str) ->
 
 def _find_kept_rows(records: LinkedRecords, manifest: LinkedManifest, levels: Levels) -> KeptRows:
     """Suppress persons and rows as the earlier release did; store what stays."""
-    policy = _policy_of(records.policy, manifest)
-    own_limit, limit = records.policy.search.row_suppression_limit, policy.search.row_suppression_limit
-    if limit > own_limit:
-        message = f"is {own_limit:f}, and the earlier release may lack {limit:f} of the child rows: raise it to that"
+    policy = _restore_earlier_policy(records.policy, manifest)
+    row_limit, earlier_row_limit = (each.search.row_suppression_limit for each in (records.policy, policy))
+    if earlier_row_limit > row_limit:
+        message = f"is {row_limit:f}, and the earlier release may lack {earlier_row_limit:f} of the child rows"
+        message = f"{message}: raise it to that"
         raise PolicyError([Problem("search.row_suppression_limit", message)])
     earlier_records = replace(records, policy=policy)
     peeling = Peeling(earlier_records, policy.privacy.k, policy.privacy.known)
     peeling.suppress_rows_and_persons(levels, earlier_records.allowed_persons, earlier_records.allowed_rows)
-    kept_rows, work = peeling.snapshot.kept_rows, records.tables[0].run.work
+    kept_rows, work = peeling.snapshot.kept_rows, records.work
     persons = records.runner.create_table(work("earlier_persons"), select_star(kept_rows.persons.copy()))
     suppressed_rows = None
     if kept_rows.suppressed_rows is not None:
@@ -174,20 +179,20 @@ def _find_kept_rows(records: LinkedRecords, manifest: LinkedManifest, levels: Le
     return KeptRows(records, persons, suppressed_rows)
 
 
-def _policy_of(policy: LinkedPolicy, manifest: LinkedManifest) -> LinkedPolicy:
+def _restore_earlier_policy(policy: LinkedPolicy, manifest: LinkedManifest) -> LinkedPolicy:
     """A policy with the requirements and the search of an earlier release."""
     fields = {name: getattr(policy, name) for name in LinkedPolicy.model_fields}
-    fields["privacy"] = LinkedPrivacy.model_validate(manifest.policy["privacy"])
-    fields["search"] = LinkedSearch.model_validate(manifest.policy["search"])
+    fields["privacy"] = LinkedPrivacySection.model_validate(manifest.policy["privacy"])
+    fields["search"] = LinkedSearchSection.model_validate(manifest.policy["search"])
     return LinkedPolicy.model_construct(**fields)
 
 
-def _without_finer_levels(records: LinkedRecords, levels: Levels, name: str) -> LinkedRecords:
+def _exclude_finer_levels(records: LinkedRecords, levels: Levels, name: str) -> LinkedRecords:
     """The records with the generalizations that are nowhere finer than the earlier release."""
     lattice = records.lattice
     bottom = tuple(map(max, lattice.bottom, levels))
     problems = [
-        Problem(_PLACE, f"{name} has level {level} of {attribute}, and max_level is {top}: raise it")
+        Problem(_KEY, f"{name} has level {level} of {attribute}, and max_level is {top}: raise it")
         for attribute, level, top in zip(records.names, levels, lattice.top, strict=True)
         if level > top
     ]

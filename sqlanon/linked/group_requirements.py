@@ -73,7 +73,7 @@ class GroupRequirements:
             table = records.table(requirement.section.name)
             key = (table.name, requirement.attribute)
             if key not in tables:
-                tables[key] = records.tables[0].run.work(f"sensitive_{len(tables)}")
+                tables[key] = records.work(f"sensitive_{len(tables)}")
                 values = number_values(_source_values(table, requirement.attribute))
                 records.runner.create_table(tables[key], values)
             self.conditions.append((requirement.condition, tables[key]))

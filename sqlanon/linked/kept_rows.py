@@ -49,4 +49,4 @@ class KeptRows:
     def count_rows(self, position: int) -> int:
         """The number of rows of a table that stay."""
         query = row_count(rows=subquery(self.select_rows(position)))
-        return int(self.records.runner.engine.rows(query)[0][0])
+        return int(self.records.engine.rows(query)[0][0])

@@ -1,12 +1,10 @@
-"""The ledger of linked releases: what readers may have of the same persons, and the record of what is published.
+"""The ledger of linked releases.
 
-A reader who has another release of the same persons can match its rows with those of several linked tables, and no
-comparison here finds all that such a reader learns. So a linked release is refused beside any other release of the same
-persons, of one table or several, unless it replaces that release, or one of both follows from the other: then a reader
-of both knows no more than a reader of that one. It follows if both have the same persons with the same rows, and no
-level is higher in one, and another in the other: the finer release, with other keys, gives the coarser one. And it
-follows if it is made from the earlier one (`earlier`). So all releases of the same persons follow from one of them.
-Releases of one table are refused beside linked tables, too.
+A linked release is refused beside any other release of the same persons unless it replaces that release, or one of the
+two can be made from the other: a reader can match the rows of both, and no comparison finds all that the reader learns.
+It can be made from the other if both have the same persons with the same rows, and it is nowhere finer: the finer
+release, with other keys, gives the coarser one. And it can if it was made so (`earlier`). So all releases of the same
+persons can be made from one of them. Releases of one table are refused beside linked tables, too.
 
 Each table has a record, with the samples of its source, so that the releases of each table recognize it. A run that
 dies while it publishes leaves its records as intents, which count as published until another release replaces them.
@@ -42,12 +40,11 @@ from sqlanon.ledger.records import (
     warn_of_other_catalogs,
 )
 from sqlanon.ledger.source_match import recognize, sample_source
-from sqlanon.linked.earlier import EarlierRelease
+from sqlanon.linked.earlier import EarlierRelease, read_recorded_manifest
 from sqlanon.linked.recode import LinkedRecoding
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.release.manifest import LinkedManifest, describe_structure, hash_manifest
 from sqlanon.linked.tables import LinkedTable
-from sqlanon.linked.targets.base import find_location
 from sqlanon.linked.written_rows import digest_at_levels
 from sqlanon.places.addresses import format_location
 from sqlanon.policy import Policy
@@ -154,18 +151,12 @@ class LinkedLedger:
         """The levels of a recorded release that has the same tables and columns, if none is higher while another is
         lower than in compared levels; else None."""
         try:
-            location = find_location(str(record.path))
-            if location is None:
-                return None
-            with location.open(self.records.limits) as release:
-                earlier = release.manifest
+            earlier = read_recorded_manifest([record], self.records.limits)
         except ReleaseError:  # changed, removed, or not readable
             return None
-        is_unchanged = hash_manifest(earlier) == record.manifest_hash
-        if not is_unchanged or describe_structure(earlier.tables) != describe_structure(manifest.tables):
+        if describe_structure(earlier.tables) != describe_structure(manifest.tables):
             return None
-        earlier_levels = [level for claims in earlier.tables for level in claims.generalization.values()]
-        pairs = list(zip(earlier_levels, compared_levels, strict=True))
+        pairs = list(zip(earlier.levels.values(), compared_levels, strict=True))
         levels = [(level, new_level) for level, new_level in pairs if level is not None and new_level is not None]
         heights = [attribute.height for attribute in self.records.attributes]
         if len(levels) < len(pairs) or any(level > height for (level, _), height in zip(levels, heights, strict=True)):

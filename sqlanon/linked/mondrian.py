@@ -40,7 +40,7 @@ from sqlglot import exp
 from sqlanon.linked.class_snapshot import ClassSnapshot
 from sqlanon.linked.kept_rows import KeptRows
 from sqlanon.linked.search import LinkedTask
-from sqlanon.policy.linked_sections import LinkedSearch
+from sqlanon.policy.linked_sections import LinkedSearchSection
 from sqlanon.strategies.full_domain.optimal import optimal
 from sqlanon.strategies.lattice.limits import Budget, Clock
 from sqlanon.support.coding import Levels, code_column, level_leaves
@@ -319,7 +319,7 @@ class Mondrian:
         if level == attribute.height:
             return 0.0
         query = _ENTROPY(coded=attribute.table, code=col(f"code_{level}"))
-        return float(self.records.runner.engine.rows(query)[0][0] or 0)
+        return float(self.records.engine.rows(query)[0][0] or 0)
 
     def _mean_known_rows(self, position: int) -> float:
         """The mean number of rows of a person in a table, at most the number that an attacker knows."""
@@ -454,7 +454,7 @@ class LinkedClasses:
         return tuple(levels[0] if len(levels) == 1 else None for levels in self.used_levels)
 
 
-def full_domain_budget(search: LinkedSearch) -> Budget:
+def full_domain_budget(search: LinkedSearchSection) -> Budget:
     """The limits of the search for the first start: half of the time, which both starts share."""
     seconds = None if search.time_limit is None else search.time_limit / 2
     checks = _FULL_DOMAIN_CHECKS if search.max_checks is None else min(search.max_checks, _FULL_DOMAIN_CHECKS)
@@ -480,7 +480,7 @@ def divide_persons(task: LinkedTask) -> LinkedClasses | None:
 def _measure_classes(kept_rows: KeptRows, class_levels: exp.Table, start: Levels, rounds: int) -> LinkedClasses:
     """Count the released rows, and the loss of each quasi-identifier: a suppressed row counts 1."""
     records = kept_rows.records
-    rows = records.runner.engine.rows
+    rows = records.engine.rows
     used_levels: list[tuple[int, ...]] = []
     losses: list[float] = []
     released_rows: list[int] = []

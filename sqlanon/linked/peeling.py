@@ -107,7 +107,7 @@ class Peeling:
         self.records, self.known = records, known
         self.requirements = GroupRequirements(records)
         self.snapshot = Snapshot(records, k, known, earlier_rows)
-        work = records.tables[0].run.work
+        work = records.work
         self._unsupported, self._newly_unsupported = work("unsupported_persons"), work("newly_unsupported_persons")
         self._also_unsupported = work("also_unsupported_persons")
 
@@ -157,7 +157,10 @@ class Peeling:
         return small + int(snapshot.runner.fetch_rows(query, [(0,)])[0][0])
 
     def suppress_persons(self, levels: Levels, allowed_persons: int) -> PeelingResult:
-        """Find the persons who can stay with all their rows; stop once more than the allowed number is removed."""
+        """Find the persons who can stay with all their rows; stop once more than the allowed number is removed.
+
+        Rows that an earlier release suppressed stay suppressed.
+        """
         self.snapshot.start(levels)
         return self.peel_snapshot(allowed_persons)
 

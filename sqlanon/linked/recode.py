@@ -66,7 +66,7 @@ class LinkedRecoding:
 
     def _select_kept_rows(self, table: LinkedTable) -> exp.Select:
         """The rows of a table that are released, by number."""
-        return self.kept_rows.select_rows(self.records.tables.index(table))
+        return self.kept_rows.select_rows(table.position)
 
     def create_surrogates(self) -> None:
         """Draw new keys for the rows that stay: others for each release."""
@@ -88,7 +88,7 @@ class LinkedRecoding:
 
     def count_kept_rows(self, table: LinkedTable) -> int:
         """The number of rows of a table that the release should have."""
-        return self.kept_rows.count_rows(self.records.tables.index(table))
+        return self.kept_rows.count_rows(table.position)
 
     def released_columns(self, table: LinkedTable) -> tuple[ReleasedColumn, ...]:
         """The released columns of a table, in the order of the source, with their types."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from sqlanon.engines.base import WorkEngine
 from sqlanon.engines.limits import Limits
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, Problem
@@ -28,6 +29,7 @@ from sqlanon.strategies.lattice import Lattice
 from sqlanon.support import coding as cd
 from sqlanon.support.coding import CodedAttribute, code_column
 from sqlanon.support.expressions import (
+    Namer,
     as_column,
     col,
     cols,
@@ -69,6 +71,16 @@ class LinkedRecords:
     def table(self, name: str) -> LinkedTable:
         """The table with this name."""
         return next(table for table in self.tables if table.name == name)
+
+    @property
+    def engine(self) -> WorkEngine:
+        """The engine that has the records of all tables."""
+        return self.runner.engine
+
+    @property
+    def work(self) -> Namer:
+        """Names tables of the run of the person table."""
+        return self.tables[0].run.work
 
     @property
     def limits(self) -> Limits:

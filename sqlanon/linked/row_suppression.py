@@ -293,7 +293,7 @@ class RowSuppression:
                     position=position,
                     rows=snapshot.released_rows(position),
                     suppressible=self._suppressible,
-                    parent=tables.index(table.parent),
+                    parent=table.parent.position,
                 )
                 snapshot.runner.add(self._suppressible, children)
 
@@ -344,7 +344,7 @@ class RowSuppression:
         parent_position = exp.Case(this=col("position", "t"))
         for position, table in enumerate(tables[1:], 1):
             assert table.parent is not None
-            parent = tables.index(table.parent)
+            parent = table.parent.position
             parent_position = parent_position.when(exp.convert(position), exp.convert(parent or -1), copy=False)
         restorable_rows = _RESTORABLE_ROWS(
             known_rows=snapshot.all_known_rows,

@@ -20,6 +20,9 @@ from sqlanon.strategies.lattice.limits import Budget
 from sqlanon.strategies.lattice.search import LatticeSearch, SourceFacts, Verdict
 from sqlanon.support.coding import Levels
 
+_STOPPED_SHARE = 0.5
+"""The share of the classes that a stopped peeling is taken to have counted: the search estimates by it."""
+
 
 @dataclass(frozen=True)
 class LinkedFigures(Figures):
@@ -27,8 +30,6 @@ class LinkedFigures(Figures):
 
     suppressed_by_table: tuple[int, ...] = ()
     """By table, the rows that are not released."""
-    suppressed_child_rows: int = 0
-    """The child rows among them that are suppressed by themselves, without their person."""
     is_monotone: bool = True
     """Whether the released persons and rows can stay at every higher generalization."""
 
@@ -187,21 +188,20 @@ class LinkedTask:
         ):
             by_table = tuple(0 for _ in self.records.tables)
             return LinkedFigures(
-                int(suppressed < persons),
-                suppressed,
+                classes=int(suppressed < persons),
+                suppressed_rows=suppressed,
                 least_suppressed=peeling_result.least_suppressed,
-                counted_share=1.0 if peeling_result.is_complete else 0.5,
+                counted_share=1.0 if peeling_result.is_complete else _STOPPED_SHARE,
                 suppressed_by_table=by_table,
                 is_monotone=is_monotone,
             )
         rows, leaves = self.peeling.snapshot.suppressed_figures()
         return LinkedFigures(
-            1,
-            suppressed,
+            classes=1,
+            suppressed_rows=suppressed,
             least_suppressed=peeling_result.least_suppressed,
             suppressed_leaves=leaves,
             suppressed_by_table=tuple(rows),
-            suppressed_child_rows=peeling_result.suppressed_rows,
             is_monotone=is_monotone,
         )
 

@@ -50,7 +50,7 @@ from sqlanon.support.expressions import (
     union_all,
 )
 
-MOST_KNOWN_ROWS = 2**30
+MAX_UNRANKED_CODES = 2**30
 """The most combinations of the codes of a row that are packed into one number without a rank."""
 
 NARROWED_SHARE = 0.6
@@ -165,7 +165,7 @@ class Snapshot:
 
     def __init__(self, records: LinkedRecords, k: int, known: Known, earlier_rows: KeptRows | None = None) -> None:
         self.records, self.k, self.known, self.earlier_rows = records, k, known, earlier_rows
-        self.runner, self.work = records.runner, records.tables[0].run.work
+        self.runner, self.work = records.runner, records.work
         self.kept_persons, self.suppressed_rows = self.work("kept_persons"), self.work("suppressed_rows")
         self.occurrences, self.all_known_rows = self.work("occurrences"), self.work("known_rows")
         self.combinations_table = self.work("combinations")
@@ -274,7 +274,7 @@ class Snapshot:
         return KeptRows(self.records, self.kept_persons, self.suppressed_rows if self.suppresses_rows else None)
 
     def store_kept_rows(self) -> None:
-        """Store what stays at this generalization in place of what was stored before, as what is suppressed."""
+        """Store the persons and rows suppressed at this generalization, replacing the stored ones."""
         self._stored_levels = None  # in case this is interrupted
         suppressed_persons = _SUPPRESSED_PERSONS(persons=self.records.tables[0].records, kept=self.kept_persons)
         for target, query in (
@@ -344,7 +344,7 @@ class Snapshot:
 
     def _pack_known_row(self, table: LinkedTable) -> tuple[exp.Expr, int]:
         most = MOST_OCCURRENCES // (self.copy_numbers * self.records.persons * len(self.records.tables))
-        return self.pack(table.known_row_attributes, table.rows, min(MOST_KNOWN_ROWS, most))
+        return self.pack(table.known_row_attributes, table.rows, min(MAX_UNRANKED_CODES, most))
 
     def pack(self, attributes: Sequence[int], rows: int, max_codes: int) -> tuple[exp.Expr, int]:
         """A number for each combination of codes at the levels, from 0, and a bound of these numbers.

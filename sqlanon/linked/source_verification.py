@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from math import sqrt
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from sqlanon.linked.targets.base import (
     verify_open,
 )
 from sqlanon.policy.linked import LinkedPolicy
-from sqlanon.policy.linked_sections import LinkedRelease
+from sqlanon.policy.linked_sections import LinkedReleaseSection
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.sources.workspace import Workspace
 from sqlanon.support.checks import SOURCE_PREFIX, Check, source_check
@@ -113,7 +114,7 @@ def verify_with_source(workspace: Workspace, policy: LinkedPolicy, location: Lin
 
 def _check_policy(policy: LinkedPolicy, path: Path, manifest: LinkedManifest) -> Iterator[Check]:
     """Check that a release was made by a policy, wherever it was published, and that its manifest shows it."""
-    base, keys = LinkedRelease(after=policy.release.after if policy.release else None), ("database", "folder")
+    base, keys = LinkedReleaseSection(after=policy.release.after if policy.release else None), ("database", "folder")
     sections = [policy.release, None, *(base.model_copy(update={key: path.absolute()}) for key in keys)]
     candidates = [policy.model_copy(update={"release": section}) for section in sections]
     is_made = any(candidate.fingerprint() == manifest.policy_hash for candidate in candidates)
@@ -153,12 +154,8 @@ def _check_source_rows(records: LinkedRecords, manifest: LinkedManifest) -> Chec
 
 def _check_generalization(records: LinkedRecords, earlier_rows: KeptRows | None, tables: OpenTables) -> Iterator[Check]:
     """Suppress persons and rows at the levels of the manifest as the search does, and compare."""
-    by_table = [claims.generalization.items() for claims in tables.manifest.tables]
-    levels = tuple(level or 0 for generalization in by_table for _, level in generalization)
-    is_permitted = records.lattice.permits(levels) and all(
-        list(table.policy.generalized_attributes) == [name for name, _ in generalization]
-        for table, generalization in zip(records.tables, by_table, strict=True)
-    )
+    levels = tuple(level or 0 for level in tables.manifest.levels.values())
+    is_permitted = list(tables.manifest.levels) == list(records.names) and records.lattice.permits(levels)
     yield source_check("generalization", is_permitted, "in the policy's lattice", "not in the policy's lattice")
     if not is_permitted:
         return
@@ -186,9 +183,9 @@ def _check_recoded_source(recoding: LinkedRecoding, suppressed: int, tables: Ope
     compared = [(claims, records.table(claims.name)) for claims in manifest.tables if claims.key]
     for claims, table in compared:
         _store_texts(records, tables, claims, table)
-    work = records.tables[0].run.work
+    work = records.work
     query = _COMPARED_TEXTS(released=work("released_texts"), recoded=work("recoded_texts"))
-    added, missing = records.runner.engine.rows(query)[0]
+    added, missing = records.engine.rows(query)[0]
     failure = f"persons that the source does not give: {added:,}; persons missing in the release: {missing:,}"
     is_same = not (added or missing)
     yield source_check("recoded source", is_same, "gives the persons of the release with all their rows", failure)
@@ -203,10 +200,7 @@ def _store_texts(records: LinkedRecords, tables: OpenTables, claims: TableClaims
     """
     manifest, runner, work = tables.manifest, records.runner, table.run.work
     position = manifest.tables.index(claims)
-
-    def columns_of(claimed: TableClaims) -> list[str]:
-        return [column.name for column in claimed.columns if column.role != "key"]
-
+    columns_of = attrgetter("value_columns")
     recoded = text_tables(manifest, lambda claimed: records.table(claimed.name).run.work("recoded"), columns_of)
     runner.create_table(work("recoded_texts"), _TEXTS(rows=describe_whole_rows(recoded, position)))
     released = text_tables(manifest, lambda claimed: released_table(manifest, claimed), columns_of)
@@ -222,7 +216,7 @@ def _find_source_keys(records: LinkedRecords, table: LinkedTable) -> Iterator[st
     average.
     """
     work = table.run.work
-    released, engine = work("released_texts"), records.runner.engine
+    released, engine = work("released_texts"), records.engine
     expected, variance, row_count = engine.rows(_CHANCE(released=released))[0]
     if row_count is None or row_count - expected < _FEWEST_ROWS:
         return

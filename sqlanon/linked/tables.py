@@ -44,10 +44,13 @@ EXAMPLE_ROWS = 100_000
 class LinkedTable:
     """A bound table of a policy, with its numbers and coded records."""
 
+    position: int
+    """Its position among the tables; parents come before their children."""
     section: TableSection
     policy: Policy
     run: Run
     runner: StatementRunner
+    """Runs the statements of all tables."""
     columns: Columns
     parent: LinkedTable | None
     """The table that its rows belong to; None for the table of persons."""
@@ -195,9 +198,9 @@ def _bind(workspace: Workspace, policy: LinkedPolicy, counted: bool, recorded: l
     tables: list[LinkedTable] = []
     problems: list[Problem] = []
     numbered: set[str] = set()
-    transactions = workspace.transactions()
+    shared_engines = workspace.shared_engines()
     for section in policy.ordered_tables:
-        linking = Linking(transactions, (*section.person, *section.key, *section.references))
+        linking = Linking(shared_engines, (*section.person, *section.key, *section.references))
         try:
             bind_run = partial(workspace.run, read=recorded is None, counted=counted, linking=linking)
             table = _bind_table(bind_run, policy, section, tables, recorded)
@@ -243,8 +246,9 @@ def _bind_table(
     parent_section = policy.parent_of(section)
     parent = next((table for table in bound_tables if table.section is parent_section), None)
     first_attribute = sum(len(table.columns.generalized) for table in bound_tables)
-    runner = StatementRunner(run.engine, recorded)
-    return LinkedTable(section, table_policy, run, runner, columns, parent, first_attribute)
+    runner = bound_tables[0].runner if bound_tables else StatementRunner(run.engine, recorded)
+    position = len(bound_tables)
+    return LinkedTable(position, section, table_policy, run, runner, columns, parent, first_attribute)
 
 
 def _find_other_key_types(table: LinkedTable) -> Iterator[str]:

@@ -76,6 +76,11 @@ class Figures:
     lose one can have."""
 
     @property
+    def is_complete(self) -> bool:
+        """Whether all classes were counted."""
+        return self.counted_share == 1
+
+    @property
     def expected_least_suppressed(self) -> float:
         """An estimate of ``least_suppressed`` for all classes."""
         return (self.suppressed_rows if self.least_suppressed is None else self.least_suppressed) / self.counted_share

@@ -24,7 +24,13 @@ from sqlanon.policy.linked_checks import (
     find_sensitive,
 )
 from sqlanon.policy.linked_requirements import bind_group_requirement
-from sqlanon.policy.linked_sections import LinkedPrivacy, LinkedRelease, LinkedSearch, LinkedSource, TableSection
+from sqlanon.policy.linked_sections import (
+    LinkedPrivacySection,
+    LinkedReleaseSection,
+    LinkedSearchSection,
+    LinkedSourceSection,
+    TableSection,
+)
 from sqlanon.policy.models import Policy, read_file, without_file_folders
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join_key, read_part, unknown_key
@@ -61,11 +67,11 @@ class LinkedPolicy(Section):
         Lists every mistake of the policy with its place.
     """
 
-    source: LinkedSource = Field(default_factory=LinkedSource)
+    source: LinkedSourceSection = Field(default_factory=LinkedSourceSection)
     table: tuple[TableSection, ...]
-    privacy: LinkedPrivacy
-    search: LinkedSearch = Field(default_factory=LinkedSearch)
-    release: LinkedRelease | None = None
+    privacy: LinkedPrivacySection
+    search: LinkedSearchSection = Field(default_factory=LinkedSearchSection)
+    release: LinkedReleaseSection | None = None
     catalog: CatalogSection | None = None
     about: AboutSection | None = None
 
@@ -102,7 +108,7 @@ class LinkedPolicy(Section):
 
     def without_location(self) -> LinkedPolicy:
         """The policy of a result that is not published there."""
-        location = None if self.release is None else LinkedRelease(after=self.release.after)
+        location = None if self.release is None else LinkedReleaseSection(after=self.release.after)
         return self.model_copy(update={"release": location})
 
     def fingerprint(self) -> str:
@@ -165,10 +171,10 @@ class LinkedPolicy(Section):
 
 
 _SECTIONS: Mapping[str, type[Section]] = {
-    "source": LinkedSource,
-    "privacy": LinkedPrivacy,
-    "search": LinkedSearch,
-    "release": LinkedRelease,
+    "source": LinkedSourceSection,
+    "privacy": LinkedPrivacySection,
+    "search": LinkedSearchSection,
+    "release": LinkedReleaseSection,
     "catalog": CatalogSection,
     "about": AboutSection,
 }

@@ -8,7 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from sqlanon.errors import Problem
 from sqlanon.places.addresses import SERVER_NAMES
 from sqlanon.policy.linked_requirements import depends_on_source
-from sqlanon.policy.linked_sections import LinkedPrivacy, LinkedRelease, LinkedSearch, LinkedSource, TableSection
+from sqlanon.policy.linked_sections import (
+    LinkedPrivacySection,
+    LinkedReleaseSection,
+    LinkedSearchSection,
+    LinkedSourceSection,
+    TableSection,
+)
 from sqlanon.policy.rules import TableRule
 from sqlanon.policy.sections import CatalogSection
 from sqlanon.policy.strategies import STRATEGIES
@@ -18,9 +24,9 @@ from sqlanon.support.fields import nearest_word
 
 def check_linked_sections(
     sections: Sequence[TableSection],
-    source: LinkedSource | None,
-    privacy: LinkedPrivacy | None,
-    search: LinkedSearch | None,
+    source: LinkedSourceSection | None,
+    privacy: LinkedPrivacySection | None,
+    search: LinkedSearchSection | None,
 ) -> Iterator[Problem]:
     """Check the tables against one another, and against the source, the requirements and the search."""
     yield from _check_links(sections)
@@ -36,7 +42,7 @@ def check_linked_sections(
 
 
 def check_release_in_spark(
-    sections: Sequence[TableSection], source: LinkedSource | None, release: LinkedRelease | None
+    sections: Sequence[TableSection], source: LinkedSourceSection | None, release: LinkedReleaseSection | None
 ) -> Iterator[Problem]:
     """Check that tables released in Spark are not elsewhere. Without a source, they may be those of a session."""
     if release is None or not release.spark:
@@ -49,8 +55,8 @@ def check_release_in_spark(
 
 def check_earlier_release(
     sections: Sequence[TableSection],
-    release: LinkedRelease | None,
-    search: LinkedSearch | None,
+    release: LinkedReleaseSection | None,
+    search: LinkedSearchSection | None,
     catalog: CatalogSection | None,
 ) -> Iterator[Problem]:
     """Check that a release can be made from an earlier one."""
@@ -69,7 +75,7 @@ def check_earlier_release(
 COPY_ADVICE = "copy them to a DuckDB file, or export them to Parquet files, with files = ... for each [[table]]"
 
 
-def _check_server(key: str, sections: Sequence[TableSection], search: LinkedSearch | None) -> Iterator[Problem]:
+def _check_server(key: str, sections: Sequence[TableSection], search: LinkedSearchSection | None) -> Iterator[Problem]:
     """Check that the tables of a server need nothing that reads their rows. ``key`` names the server in the source."""
     server = SERVER_NAMES[key]
     for i, section in enumerate(sections):
@@ -85,7 +91,7 @@ def _check_server(key: str, sections: Sequence[TableSection], search: LinkedSear
         yield Problem("search.strategy", problem)
 
 
-def find_local_search(search: LinkedSearch, server: str) -> str:
+def find_local_search(search: LinkedSearchSection, server: str) -> str:
     """The problem of a search that reads rows, which a server keeps; empty without one."""
     if not STRATEGIES[search.strategy].traits.is_local:
         return ""
@@ -212,7 +218,7 @@ def _find_cycle(path: Sequence[str], by_name: Mapping[str, TableSection]) -> Seq
 
 
 def _check_requirements(
-    privacy: LinkedPrivacy, sections: Sequence[TableSection], search: LinkedSearch | None
+    privacy: LinkedPrivacySection, sections: Sequence[TableSection], search: LinkedSearchSection | None
 ) -> Iterator[Problem]:
     """Check the requirements on sensitive attributes."""
     requirements = list(privacy.named_requirements)

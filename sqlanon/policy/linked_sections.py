@@ -51,7 +51,7 @@ def _read_known(value: object) -> object:
     raise ValueError(f'must be 1, 2, 3 or "all", not {in_words(value)}')
 
 
-class LinkedSource(SparseSection):
+class LinkedSourceSection(SparseSection):
     """The database of the tables, unless a table names its own; it is opened read-only."""
 
     database: DatabaseLocation | None = policy_key("a DuckDB file, or env:NAME", example="hospital.duckdb")
@@ -203,7 +203,7 @@ class TableSection(SparseSection):
         return tuple(name for name, attribute in self.attributes.items() if attribute.role == role)
 
 
-class LinkedPrivacy(Section):
+class LinkedPrivacySection(Section):
     """The requirements of linked tables.
 
     k^m-anonymity: M. Terrovitis, N. Mamoulis, P. Kalnis, "Privacy-preserving anonymization of set-valued data" (PVLDB
@@ -238,16 +238,16 @@ class LinkedPrivacy(Section):
         return {name: value for name, value in fields.items() if value not in ((), [])}
 
 
-_OWN_FIELDS: Mapping[str, FieldInfo] = dict(LinkedPrivacy.model_fields)
+_OWN_FIELDS: Mapping[str, FieldInfo] = dict(LinkedPrivacySection.model_fields)
 
 
 def _assemble() -> None:
     """Add the keys of the requirements on sensitive attributes."""
     definitions: dict[str, Any] = {key: requirement_field(type_) for key, type_ in group_requirement_types().items()}
     fields = create_model("GroupRequirements", __base__=Section, **definitions).model_fields
-    LinkedPrivacy.model_fields.clear()
-    LinkedPrivacy.model_fields.update({**_OWN_FIELDS, **fields})
-    LinkedPrivacy.model_rebuild(force=True)
+    LinkedPrivacySection.model_fields.clear()
+    LinkedPrivacySection.model_fields.update({**_OWN_FIELDS, **fields})
+    LinkedPrivacySection.model_rebuild(force=True)
 
 
 _assemble()
@@ -258,7 +258,7 @@ _Share: TypeAlias = Annotated[
 ]
 
 
-class LinkedSearch(SparseSection):
+class LinkedSearchSection(SparseSection):
     """The search for the best generalization of all tables."""
 
     strategy: Annotated[str, RegistryName(STRATEGIES)] = policy_key(
@@ -293,7 +293,7 @@ def linked_strategies() -> tuple[str, ...]:
     return tuple(name for name, entry in STRATEGIES.items() if not entry.traits.is_local or name == "mondrian")
 
 
-class LinkedRelease(SparseSection):
+class LinkedReleaseSection(SparseSection):
     """The location of the released tables, which have the names of the policy's tables."""
 
     LOCATION_KEYS: ClassVar[tuple[str, ...]] = ("database", "folder", "postgres", "spark")

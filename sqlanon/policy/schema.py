@@ -32,10 +32,10 @@ def editor_schema() -> dict[str, Any]:
     }
     for unsupported in ("noise", "on_unknown", "identification"):
         del definitions["LinkedAttribute"]["properties"][unsupported]
-    definitions["LinkedSearch"]["properties"]["strategy"]["enum"] = list(linked_strategies())
+    definitions["LinkedSearchSection"]["properties"]["strategy"]["enum"] = list(linked_strategies())
     definitions["TableSection"]["oneOf"] = [{"required": ["person"]}, {"required": ["references"]}]
     servers = ("postgres", "spark")
-    definitions["LinkedRelease"] |= {
+    definitions["LinkedReleaseSection"] |= {
         "dependentRequired": {key: ["schema_name"] for key in servers},
         "if": {"required": ["schema_name"]},
         "then": {"anyOf": [{"required": [key]} for key in servers]},
@@ -57,7 +57,7 @@ def editor_schema() -> dict[str, Any]:
 
 def _remove_unsupported_requirements(definitions: dict[str, Any]) -> None:
     """Remove the requirements, and the keys of others, that compare with more than a group of persons."""
-    privacy = definitions["LinkedPrivacy"]["properties"]
+    privacy = definitions["LinkedPrivacySection"]["properties"]
     for requirement, keys in unsupported_requirement_keys().items():
         name = privacy[requirement]["anyOf"][0]["$ref"].rpartition("/")[2]
         if keys is None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.policy.linked import LinkedPolicy, is_linked, read_linked_tree
-from sqlanon.policy.linked_sections import LinkedRelease
+from sqlanon.policy.linked_sections import LinkedReleaseSection
 from sqlanon.policy.models import SECTIONS, Policy, read_file, read_tree, toml_parser
 from sqlanon.policy.problems import read_part, unknown_key
 from sqlanon.policy.sections import CsvSection, ReleaseSection
@@ -80,7 +80,7 @@ def _replace_output(tree: Mapping[str, Any], output: Path, problems: list[Proble
     release = tree.get("release", {})
     if not isinstance(release, Mapping):
         return dict(tree)
-    dropped = {*(LinkedRelease if is_linked(tree) else ReleaseSection).LOCATION_KEYS, "schema_name"}
+    dropped = {*(LinkedReleaseSection if is_linked(tree) else ReleaseSection).LOCATION_KEYS, "schema_name"}
     if release.get("postgres") or release.get("spark"):
         dropped.add("table")  # its schema is on the server
     retained = {name: value for name, value in release.items() if name not in dropped}

@@ -60,7 +60,7 @@ class Servers:
 class Linking:
     """How a table is bound as one of several whose rows are joined."""
 
-    transactions: Servers  # of the servers that hold the tables, one for all tables of a server
+    shared_engines: Servers  # one for all tables of a server
     keys: tuple[str, ...]  # its columns that identify a row or name one, which never leave a server
 
 

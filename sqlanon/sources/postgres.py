@@ -393,7 +393,7 @@ def _bind_linked(
     types = {name: type_ for name, type_ in columns.items() if name.lower() in binding.released_attributes}
     transaction, engine = None, binding.engine
     if binding.work_names.reads_rows:
-        transaction = linking.transactions.open(address, lambda: PostgresTransaction(address, binding.engine))
+        transaction = linking.shared_engines.open(address, lambda: PostgresTransaction(address, binding.engine))
         engine = transaction.engine
         transaction.engine.register_remote(view, types, relation, confined=linking.keys)
     every, all_types = _select_all_columns(remote)

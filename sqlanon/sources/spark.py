@@ -90,14 +90,14 @@ class _SecretDraws(FederatedEngine):
         return self.secret
 
 
-class SparkTables:
-    """The engine for all linked tables of a session, with what it creates there: copies of rows, and search tables."""
+class SharedSparkEngine:
+    """One engine for all linked tables of a session; `close` drops the copies and search tables."""
 
     def __init__(self, work: DuckDBEngine, server: SparkEngine, scratch: Path | None) -> None:
         self.engine = _SecretDraws(work, RemoteTables(server, sys.maxsize, scratch, max_rows=0, name="Spark"))
 
     def close(self) -> None:
-        """Drop all of it."""
+        """Drop the copies and search tables."""
         self.engine.drop_remote_tables()
         if self.engine.secret is not None:
             with suppress(SourceError):  # the session may be gone
@@ -118,9 +118,7 @@ class _Spark(SourceKind):
             binding.engine, RemoteTables(server, section.fetch_limit, section.scratch, name="Spark")
         )
         with server.translate_errors():
-            relation = _read_parquet_files(server, section.files) if section.files else _find_relation(section)
-        if section.query is not None:
-            _refuse_functions(section.query, server.replaced_functions)
+            relation = _read_parquet_files(server, section.files) if section.files else _find_relation(section, server)
         home = None if section.files else server.catalog  # files have the same identity for every reader
         person = section.person_column
         source = bind_remote(
@@ -136,11 +134,9 @@ def _bind_linked(binding: Binding, server: SparkEngine, linking: Linking) -> tup
     section = binding.section
     if section.files:
         raise SourceError("the tables are in Spark, which is given no files: make a view of them in Spark")
-    spark = linking.transactions.open(SESSION, lambda: SparkTables(binding.engine, server, section.scratch))
+    spark = linking.shared_engines.open(SESSION, lambda: SharedSparkEngine(binding.engine, server, section.scratch))
     with server.translate_errors():
-        relation = _find_relation(section)
-    if section.query is not None:
-        _refuse_functions(section.query, server.replaced_functions)
+        relation = _find_relation(section, server)
     source = bind_remote(
         spark.engine,
         relation,
@@ -182,9 +178,10 @@ def _refuse_functions(query: str, replaced: Collection[str]) -> None:
         )
 
 
-def _find_relation(section: SourceSection) -> exp.Expr:
+def _find_relation(section: SourceSection, server: SparkEngine) -> exp.Expr:
     if section.query is not None:
         refuse_unless_select(section.query, SparkEngine.dialect, "Spark")
+        _refuse_functions(section.query, server.replaced_functions)
         return verbatim_query(section.query)
     parts = table_parts(section.table or "")
     if not parts:

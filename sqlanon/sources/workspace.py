@@ -131,8 +131,8 @@ class Workspace:
         """The keys of ``[source]`` for the given source; empty if only the policy names it."""
         return self._connected
 
-    def transactions(self) -> Servers:
-        """The transactions of linked tables, each opened when it is first needed, and closed with the workspace."""
+    def shared_engines(self) -> Servers:
+        """Engines that linked tables share, opened at first use and closed with the workspace."""
         return Servers(self._stack)
 
     def run(self, policy: Policy, read: bool = True, counted: bool = False, linking: Linking | None = None) -> Run:

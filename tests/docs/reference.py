@@ -58,15 +58,15 @@ SECTIONS = {
     "privacy": "[privacy]",
 }
 LINKED = {
-    "LinkedSource": "[source] with several tables",
+    "LinkedSourceSection": "[source] with several tables",
     "TableSection": "[[table]]",
     "LinkedAttribute": "[table.attributes]",
     "LinkedDatesRule": "Hierarchy rule of several tables: dates",
-    "LinkedPrivacy": "[privacy] with several tables",
+    "LinkedPrivacySection": "[privacy] with several tables",
     "Confidence": "[[privacy.confidence]] with several tables",
     "LinkedLDiversity": "[[privacy.l_diversity]] with several tables",
-    "LinkedSearch": "[search] with several tables",
-    "LinkedRelease": "[release] with several tables",
+    "LinkedSearchSection": "[search] with several tables",
+    "LinkedReleaseSection": "[release] with several tables",
 }
 """The definitions of a policy of several tables, with their headings."""
 OF_RULES = "A quasi-identifier climbs its hierarchy level by level. A list of rules composes them."

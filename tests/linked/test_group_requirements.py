@@ -208,7 +208,7 @@ def test_requirements_hold_where_rows_are_suppressed_by_themselves(
             figures = result.task.check(levels)
             verdicts[levels] = draw_verdict(figures, case.allowed_persons)
             fewest[levels] = figures.least_suppressed or 0
-            if figures.counted_share < 1 or not verdicts[levels].is_feasible:
+            if not figures.is_complete or not verdicts[levels].is_feasible:
                 continue
             state, suppressed = released_state(result.task, database)
             view = View(database, levels)

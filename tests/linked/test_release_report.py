@@ -55,7 +55,7 @@ def test_a_changed_release_is_reported_as_not_verified(hospital: Path, tmp_path:
 
 def test_options_for_one_table_are_refused(hospital: Path, tmp_path: Path) -> None:
     ended = cli("report", hospital / "release.duckdb", "-o", tmp_path / "report.html", "--private")
-    assert (ended.status, "--private: is for releases of one table" in ended.err) == (2, True)
+    assert (ended.status, "--private: is for one table" in ended.err) == (2, True)
 
 
 def test_the_report_of_a_policy_shows_what_it_would_release_and_publishes_nothing(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_the_report_of_a_policy_shows_what_it_would_release_and_publishes_nothin
     assert "Nothing was published: this is what the policy would release. An attacker who knows" in texts(page)
     assert "The columns of labs" in texts(page) and "Check it yourself" not in texts(page)
     refused = cli("report", tmp_path / "policy.toml", "-o", page, "--private")
-    assert (refused.status, "--private: is for a policy of one table" in refused.err) == (2, True)
+    assert (refused.status, "--private: is for one table" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize("command", [("report", "-o", "page.html"), ("attack",), ("verify",)])

@@ -26,7 +26,7 @@ from sqlanon.linked.attacks.matching import (
 from sqlanon.linked.records import encode_bound_tables
 from sqlanon.linked.release.manifest import LinkedManifest
 from sqlanon.linked.release.released_numbers import released_table
-from sqlanon.linked.release.views import KNOWN_ROWS, WHOLE_ROWS, known_rows_query, whole_rows_query
+from sqlanon.linked.release.views import KNOWN_ROWS, WHOLE_ROWS, first_column, known_rows_query, whole_rows_query
 from sqlanon.linked.tables import bind_tables
 from sqlanon.linked.targets.base import LinkedLocation
 from sqlanon.places.addresses import format_location
@@ -177,8 +177,8 @@ def _released_tables(engine: Engine, manifest: LinkedManifest) -> list[VisibleTa
     tables = []
     for claims in manifest.tables:
         keys = [
-            as_column(col(columns[0]) if columns else cast(exp.null(), "BIGINT"), name)
-            for name, columns in (("row_key", claims.key), ("parent_key", claims.references))
+            as_column(first_column(claims.key), "row_key"),
+            as_column(first_column(claims.references), "parent_key"),
         ]
         values = [as_column(col(name), f"value_{i}") for i, name in enumerate(claims.quasi_identifiers)]
         rows = select([*keys, *values], released_table(manifest, claims))
@@ -190,9 +190,8 @@ def _released_tables(engine: Engine, manifest: LinkedManifest) -> list[VisibleTa
 def _released_levels(manifest: LinkedManifest, policy: LinkedPolicy) -> Levels | None:
     """The level of each quasi-identifier in the release. None if a source has no labels of the release: a
     quasi-identifier has several levels, or its dates are moved by random numbers of days."""
-    levels = [level for claims in manifest.tables for level in claims.generalization.values()]
-    single = tuple(level for level in levels if level is not None)
-    return None if len(single) < len(levels) or policy.shift is not None else single
+    single = tuple(level for level in manifest.levels.values() if level is not None)
+    return None if len(single) < len(manifest.levels) or policy.shift is not None else single
 
 
 def victim_sql(path: Path, manifest: LinkedManifest, known: Known) -> str:

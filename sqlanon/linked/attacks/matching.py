@@ -401,7 +401,7 @@ def source_tables(tables: Sequence[LinkedTable], levels: Levels | None = None) -
     """The tables of a source: their values, or their labels at the levels of a release."""
     visible_tables = []
     for linked_table in tables:
-        parent = None if linked_table.parent is None else tables.index(linked_table.parent)
+        parent = None if linked_table.parent is None else linked_table.parent.position
         visible_tables.append(
             VisibleTable(linked_table.name, parent, linked_table.run.engine, _source_rows(linked_table, levels))
         )

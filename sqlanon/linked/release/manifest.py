@@ -55,6 +55,11 @@ class TableClaims:
         """The released quasi-identifiers."""
         return [column.name for column in self.columns if column.role == "quasi"]
 
+    @property
+    def value_columns(self) -> list[str]:
+        """The released columns but the keys."""
+        return [column.name for column in self.columns if column.role != "key"]
+
     @classmethod
     def from_dict(cls, claims: Mapping[str, Any]) -> TableClaims:
         """Read the claims from JSON values."""
@@ -121,6 +126,15 @@ class LinkedManifest:
     def persons_table(self) -> TableClaims:
         """The claims about the table of persons."""
         return self.tables[0]
+
+    @property
+    def levels(self) -> Mapping[str, int | None]:
+        """The level of each quasi-identifier by ``table.attribute``; None if classes of persons have several."""
+        return {
+            f"{claims.name}.{attribute}": level
+            for claims in self.tables
+            for attribute, level in claims.generalization.items()
+        }
 
     def table(self, name: str) -> TableClaims:
         """The claims about a table."""

@@ -149,11 +149,7 @@ def count_rows(engine: Engine, name: str) -> tuple[int, str]:
 
 def digest_persons(engine: Engine, manifest: LinkedManifest) -> str:
     """A digest of the persons of an open release with all their rows, which does not depend on keys and order."""
-    tables = text_tables(
-        manifest,
-        lambda claims: released_table(manifest, claims),
-        lambda claims: [column.name for column in claims.columns if column.role != "key"],
-    )
+    tables = text_tables(manifest, lambda claims: released_table(manifest, claims), lambda claims: claims.value_columns)
     subject, rows = table("subject of persons"), describe_whole_rows(tables, 0, as_digests=True)
     engine.execute(create_view(subject.copy(), select([col("whole_row")], subquery(rows, "persons"))))
     return str(engine.rows(call_digest(quote_name(subject.name)))[0][1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,18 +14,16 @@ import duckdb
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.errors import BrokenReleaseError, DiskError, ReleaseError
+from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.release.manifest import LinkedManifest
 from sqlanon.linked.release.verification import LinkedVerification, check_rows
 from sqlanon.linked.release.views import KNOWN_ROWS, WHOLE_ROWS
-from sqlanon.places.addresses import database_path_flaw, format_location
-from sqlanon.policy.checks import is_same_file
-from sqlanon.publish.targets.file.target import identify_file
+from sqlanon.places.addresses import format_location
 from sqlanon.publish.targets.kinds import KINDS
 from sqlanon.support.checks import Check
 from sqlanon.support.resources import LINKED_MACROS, macro_scripts
-from sqlanon.support.workdir import describe_disk_error, private_directory, spill_directory
+from sqlanon.support.workdir import spill_directory
 
 
 @dataclass(frozen=True)
@@ -90,8 +88,8 @@ def target_for(records: LinkedRecords, target: str | PathLike[str] | None) -> Li
     kind = next(kind for kind in reversed(KINDS.values()) if kind.takes(target, records.policy))
     if not kind.linked_module:
         raise ReleaseError(
-            f"release: several tables are not released to {kind.name} yet: release them to a DuckDB file, a folder of "
-            "Parquet files or PostgreSQL"
+            f"release: several tables are not released to {kind.name}: release them to a DuckDB file, a folder of "
+            "Parquet files, PostgreSQL or Spark"
         )
     if names := [table.name for table in records.tables if table.name.lower() in (KNOWN_ROWS, WHOLE_ROWS)]:
         raise ReleaseError(f"a release has its own view {names[0]!r}: give the table another name")
@@ -108,7 +106,7 @@ def find_location(release: Any, schema: str | None = None) -> LinkedLocation | N
     return location
 
 
-# --- What targets share: reading
+# --- Reading, for all targets
 
 
 @contextmanager
@@ -161,78 +159,3 @@ def verify_open(path: Path, tables: OpenTables, counted_manifest: LinkedManifest
         with translate_read_errors(path):
             checks = (*checks, *check_rows(tables.engine, tables.manifest, counted_manifest))
     return LinkedVerification(path, tables.manifest, checks)
-
-
-# --- What files and folders share: writing
-
-
-PATH_ADVICE = "choose another name, or remove it"
-
-
-@dataclass(frozen=True)
-class StagingFolder:
-    """A private folder beside the path of a release, with the release that is replaced, if there is one."""
-
-    path: Path
-    directory: Path
-    replaced: tuple[int, ...] | None
-    """The identity of the replaced file or folder."""
-    replaced_manifest: LinkedManifest | None
-
-    @property
-    def version(self) -> int:
-        """The number of the new release."""
-        return 1 if self.replaced_manifest is None else self.replaced_manifest.version + 1
-
-    def refuse_other_release(self) -> None:
-        """Refuse to replace what another run has written meanwhile."""
-        if identify_file(self.path) != self.replaced:
-            raise ReleaseError(f"{self.path} was replaced by another run: publish again")
-
-
-@contextmanager
-def stage_beside(
-    path: Path, read_manifest: Callable[[], LinkedManifest], records: LinkedRecords
-) -> Iterator[StagingFolder]:
-    """Make a private folder beside a path, unless something else than a release of the same tables is there."""
-    replaced = identify_file(path)
-    replaced_manifest = None if replaced is None else _read_replaced(path, read_manifest, records)
-    with (
-        _staging_errors(path, replaced is not None),
-        private_directory(path.parent, f".{path.name}.sqlanon-") as directory,
-    ):
-        yield StagingFolder(path, directory, replaced, replaced_manifest)
-
-
-def _read_replaced(path: Path, read_manifest: Callable[[], LinkedManifest], records: LinkedRecords) -> LinkedManifest:
-    try:
-        manifest = read_manifest()
-    except ReleaseError as error:
-        raise ReleaseError(f"{path} exists and is not a release of linked tables: {PATH_ADVICE}") from error
-    if [claims.name for claims in manifest.tables] != [table.name for table in records.tables]:
-        raise ReleaseError(f"{format_location(path)} is a release of other tables: {PATH_ADVICE}")
-    return manifest
-
-
-@contextmanager
-def _staging_errors(path: Path, is_replaced: bool) -> Iterator[None]:
-    """Name the path in errors of the disk, and the state of the existing release."""
-    try:
-        yield
-    except (OSError, DiskError) as error:
-        problem = error if isinstance(error, DiskError) else describe_disk_error(error) or error.strerror or error
-        state = "the existing release is unchanged" if is_replaced else "nothing was published"
-        raise ReleaseError(f"{path} cannot be written: {problem}; {state}") from error
-
-
-def refuse_unusable_path(path: Path, name: str | PathLike[str], records: LinkedRecords) -> None:
-    """Refuse a file or folder, which the user calls ``name``, that cannot be made or would replace private files."""
-    if reason := database_path_flaw(path):
-        raise ReleaseError(f"{name} {reason}")
-    if not path.parent.is_dir():
-        raise ReleaseError(f"folder {path.parent} does not exist: create it first")
-    files = [file for table in records.tables for file in (*table.run.source.files, *table.run.engine.files())]
-    if records.policy.catalog is not None:
-        files.append(records.policy.catalog.database)
-    if any(is_same_file(path, file) or path in file.resolve().parents for file in files):
-        raise ReleaseError(f"{path} is or contains the source or the catalog: choose another location")

@@ -21,13 +21,11 @@ from sqlanon.linked.release.verification import LinkedVerification
 from sqlanon.linked.release.views import KNOWN_ROWS, WHOLE_ROWS, release_views
 from sqlanon.linked.targets.base import (
     OpenTables,
-    StagingFolder,
     open_engine,
-    refuse_unusable_path,
-    stage_beside,
     translate_manifest_errors,
     verify_tables,
 )
+from sqlanon.linked.targets.paths import StagingFolder, refuse_unusable_path, stage_beside
 from sqlanon.places.addresses import release_file_flaw
 from sqlanon.policy.sections import STORAGE_VERSION
 from sqlanon.publish.targets.file.target import STAGED_FILE, swap_in

@@ -22,16 +22,13 @@ from sqlanon.linked.release.manifest import LinkedManifest
 from sqlanon.linked.release.released_numbers import released_table
 from sqlanon.linked.release.verification import LinkedVerification
 from sqlanon.linked.targets.base import (
-    PATH_ADVICE,
     OpenTables,
-    StagingFolder,
     open_engine,
-    refuse_unusable_path,
-    stage_beside,
     translate_manifest_errors,
     translate_read_errors,
     verify_tables,
 )
+from sqlanon.linked.targets.paths import PATH_ADVICE, StagingFolder, refuse_unusable_path, stage_beside
 from sqlanon.publish.targets.file.target import STAGED_FILE, refuse_types, write_parquet
 from sqlanon.release.contents import ATTACHED
 from sqlanon.release.manifest import types_in

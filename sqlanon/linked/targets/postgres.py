@@ -6,15 +6,13 @@ table.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.dialects import postgres as pg
@@ -24,10 +22,11 @@ from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.travel import decode_columns, encode_columns
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.linked.records import LinkedRecords
-from sqlanon.linked.release.manifest import LINKED_FORMAT, LinkedManifest, TableClaims
+from sqlanon.linked.release.manifest import LinkedManifest
 from sqlanon.linked.release.released_numbers import released_table
 from sqlanon.linked.release.verification import LinkedVerification
-from sqlanon.linked.targets.base import OpenTables, open_engine, translate_manifest_errors, verify_open
+from sqlanon.linked.targets.base import OpenTables, translate_manifest_errors, verify_open
+from sqlanon.linked.targets.server import CatalogTable, is_linked_manifest, open_copied_rows, translate_copy_errors
 from sqlanon.places.addresses import (
     MANIFEST,
     format_location,
@@ -46,8 +45,7 @@ from sqlanon.publish.targets.postgres.target import (
     refuse_server,
     revoke_default_privileges,
 )
-from sqlanon.release.contents import ATTACHED
-from sqlanon.release.manifest import ReleasedColumn, types_in
+from sqlanon.release.manifest import types_in
 from sqlanon.release.metadata import column_list
 from sqlanon.support.checks import Check, check_faults
 from sqlanon.support.expressions import drop_table, quote_name, select_star
@@ -55,29 +53,6 @@ from sqlanon.support.workdir import spill_directory
 
 _SECTION = "release.postgres"
 _UPLOADED = "sqlanon_released_rows"
-
-
-@dataclass(frozen=True)
-class TableInCatalog:
-    """The claims about one table, as the checks of the catalog read them."""
-
-    claims: TableClaims
-    version: int
-
-    @property
-    def table_name(self) -> str:
-        """The view that readers use."""
-        return self.claims.name
-
-    @property
-    def columns(self) -> Sequence[ReleasedColumn]:
-        """The released columns."""
-        return self.claims.columns
-
-    @property
-    def types(self) -> Mapping[str, str]:
-        """DuckDB's types of the columns, by name."""
-        return types_in(self.claims.columns)
 
 
 @dataclass(frozen=True)
@@ -99,27 +74,31 @@ class SchemaLocation:
         """One of the tables."""
         return PostgresLocation(schema=self.schema, name=name, address=self.address)
 
+    def opened_server(self) -> AbstractContextManager[PostgresEngine]:
+        """The server, opened to read the release."""
+        return self.table("*").opened_server()
+
     @contextmanager
     def open(self, limits: Limits = NO_LIMITS) -> Iterator[OpenTables]:
         """Lock the release, check it against the catalog, and copy its rows to an engine of its own."""
-        with _open_rows(limits) as engine:
+        with open_copied_rows(limits) as engine:
             names = self._read_names()
             locations = [self.table(name) for name in names]
-            with locations[0].opened_server() as server, lock_relations(server, locations) as relations:
+            with self.opened_server() as server, lock_relations(server, locations) as relations:
                 manifest = _read_manifest(server, locations, relations)
-                yield _copy_tables(engine, server, self, manifest, dict(zip(names, relations, strict=True)))
+                yield _check_and_copy_tables(engine, server, self, manifest, dict(zip(names, relations, strict=True)))
 
     def _read_names(self) -> list[str]:
         """The tables of the release, by the table of manifests."""
-        location = self.table("*")
-        with location.opened_server() as server:
+        location = self.table("*")  # its manifests are those of all tables
+        with self.opened_server() as server:
             with server.read_only_committed(ReleaseError):
                 if relation_number(server, self.schema, MANIFEST) is None:
                     raise self.manifest_is_missing()
             with lock_relations(server, [location], needs_views=False) as (relations,):
                 read_manifest_rows(server, location, relations)  # refuses a table that is not safe to read
                 rows = server.rows(ps.list_manifests(manifests=relations.manifests.copy()))
-        names = [name for name, text in rows if _is_linked(text)]
+        names = [name for name, text in rows if is_linked_manifest(text)]
         if not names:
             raise self.manifest_is_missing()
         return names
@@ -127,21 +106,6 @@ class SchemaLocation:
     def manifest_is_missing(self) -> ReleaseError:
         """The error of a schema without linked tables."""
         return ReleaseError(f"{format_location(self.path)} is not a release of linked tables: it has no manifest")
-
-
-def _is_linked(text: str) -> bool:
-    with suppress(ValueError):
-        claims = json.loads(text)
-        return isinstance(claims, dict) and claims.get("format") == LINKED_FORMAT
-    return False
-
-
-@contextmanager
-def _open_rows(limits: Limits) -> Iterator[DuckDBEngine]:
-    with open_engine(limits) as (engine, spill):
-        engine.attach(spill / "rows.duckdb", ATTACHED, read_write=True)
-        yield engine
-        engine.detach(ATTACHED)
 
 
 def _read_manifest(
@@ -156,7 +120,7 @@ def _read_manifest(
         return LinkedManifest.from_json(rows[0][1])
 
 
-def _copy_tables(
+def _check_and_copy_tables(
     engine: DuckDBEngine,
     server: PostgresEngine,
     location: SchemaLocation,
@@ -174,20 +138,18 @@ def _copy_tables(
             faults.append(f"table {name!r} has another manifest")
     checks.append(check_faults("contents", faults, f"{len(names)} tables with one manifest"))
     for claims in manifest.tables if not faults else ():
-        in_catalog, table = TableInCatalog(claims, manifest.version), location.table(claims.name)
+        in_catalog, table = CatalogTable(claims, manifest.version), location.table(claims.name)
         table_checks = check_table_of_several(server, table, in_catalog, relations[claims.name])
         checks += [replace(check, name=f"{check.name} of {claims.name}") for check in table_checks]
     if all(check.passed is not False for check in checks):
         for claims in manifest.tables:
             types, view = types_in(claims.columns), relations[claims.name].view
-            try:
-                with server.stream(encode_columns(column_list(view, list(types)), types)) as reader:
-                    target = released_table(manifest, claims)
-                    engine.copy_arrow(target, reader, lambda rows, types=types: decode_columns(rows, types))  # type: ignore[misc]
-            except duckdb.ConversionException as error:
-                raise BrokenReleaseError(
-                    f"{format_location(location.path)} cannot be read: a value of {claims.name!r} does not fit its type"
-                ) from error
+            with (
+                translate_copy_errors(location.path, claims),
+                server.stream(encode_columns(column_list(view, list(types)), types)) as reader,
+            ):
+                target = released_table(manifest, claims)
+                engine.copy_arrow(target, reader, lambda rows, types=types: decode_columns(rows, types))  # type: ignore[misc]
     return OpenTables(engine, manifest, tuple(checks))
 
 
@@ -218,12 +180,12 @@ class PostgresTarget:
         if relation_number(server, self.location.schema, MANIFEST) is None:
             return
         rows = server.rows(ps.list_manifests(manifests=ps.manifests(self.location.schema)))
-        linked_names = {name for name, text in rows if _is_linked(text)}
+        linked_names = {name for name, text in rows if is_linked_manifest(text)}
         if linked_names and linked_names != set(names):
             raise ReleaseError(
                 f"{format_location(self.location.path)} is a release of other tables: choose another schema"
             )
-        if single_names := [name for name, text in rows if name in names and not _is_linked(text)]:
+        if single_names := [name for name, text in rows if name in names and not is_linked_manifest(text)]:
             raise self.location.table(single_names[0]).name_is_taken()
 
 
@@ -272,11 +234,11 @@ class StagedSchema:
 
     def verify(self, counted_manifest: LinkedManifest) -> LinkedVerification:
         """Verify the written tables, in the transaction."""
-        with _open_rows(self.limits) as engine:
+        with open_copied_rows(self.limits) as engine:
             relations = {name: Relations.by_name(self.server, self.location.table(name)) for name in self.replaced}
             locations = [self.location.table(name) for name in self.replaced]
             manifest = _read_manifest(self.server, locations, list(relations.values()))
-            tables = _copy_tables(engine, self.server, self.location, manifest, relations)
+            tables = _check_and_copy_tables(engine, self.server, self.location, manifest, relations)
             return verify_open(self.location.path, tables, counted_manifest)
 
     def commit(self) -> None:

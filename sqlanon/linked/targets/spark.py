@@ -7,16 +7,14 @@ The views of a release show the same version, which `verify` checks.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.dialects.spark import SPARK
@@ -25,10 +23,11 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.spark.engine import SparkEngine, catalog_identity
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SqlanonError
 from sqlanon.linked.records import LinkedRecords
-from sqlanon.linked.release.manifest import LINKED_FORMAT, LinkedManifest, TableClaims
+from sqlanon.linked.release.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.release.released_numbers import released_table
 from sqlanon.linked.release.verification import LinkedVerification
-from sqlanon.linked.targets.base import OpenTables, open_engine, translate_manifest_errors, verify_open
+from sqlanon.linked.targets.base import OpenTables, translate_manifest_errors, verify_open
+from sqlanon.linked.targets.server import CatalogTable, is_linked_manifest, open_copied_rows, translate_copy_errors
 from sqlanon.places.addresses import format_location, resolve_spark_address, spark_location
 from sqlanon.publish.targets.base import unsupported_types
 from sqlanon.publish.targets.file.target import STAGED_FILE
@@ -44,8 +43,7 @@ from sqlanon.publish.targets.spark.target import (
     show_version,
     switch_view,
 )
-from sqlanon.release.contents import ATTACHED
-from sqlanon.release.manifest import ReleasedColumn, types_in
+from sqlanon.release.manifest import types_in
 from sqlanon.support.checks import check_faults
 from sqlanon.support.expressions import create_table, ident, select_star
 from sqlanon.support.workdir import spill_directory
@@ -56,24 +54,7 @@ _UPLOADED = "sqlanon_released_rows"
 
 
 @dataclass(frozen=True)
-class TableInCatalog:
-    """The claims about one table, as the checks of the catalog read them."""
-
-    claims: TableClaims
-
-    @property
-    def columns(self) -> Sequence[ReleasedColumn]:
-        """The released columns."""
-        return self.claims.columns
-
-    @property
-    def types(self) -> Mapping[str, str]:
-        """DuckDB's types of the columns, by name."""
-        return types_in(self.claims.columns)
-
-
-@dataclass(frozen=True)
-class ReadTable:
+class StoredTable:
     """A table of a release in the catalog, with the text of its manifest."""
 
     catalog: ReleaseCatalog
@@ -106,12 +87,20 @@ class SparkSchema:
         """One of the tables."""
         return replace(SparkLocation.parse(self.home, f"{self.schema}.{name}"), server=self.server)
 
+    def opened_server(self) -> AbstractContextManager[SparkEngine]:
+        """The engine of the source if the location has one, or a new engine."""
+        return self.table("tables").opened_server()
+
+    def schema_is_missing(self) -> ReleaseError:
+        """The error of a schema that does not exist."""
+        return self.table("tables").schema_is_missing()
+
     @contextmanager
     def open(self, limits: Limits = NO_LIMITS) -> Iterator[OpenTables]:
         """Check the release against the catalog, and copy its rows to an engine of its own."""
         with (
-            _open_rows(limits) as engine,
-            self.table("tables").opened_server() as server,
+            open_copied_rows(limits) as engine,
+            self.opened_server() as server,
             server.translate_errors(ReleaseError),
         ):
             tables = self.read_shown_tables(server)
@@ -119,12 +108,12 @@ class SparkSchema:
                 raise ReleaseError(
                     f"{format_location(self.path)} is not a release of linked tables: it has no manifest"
                 )
-            yield _open_tables(engine, server, self.path, tables, are_shown=True)
+            yield _check_and_copy_tables(engine, server, self.path, tables, are_shown=True)
 
-    def read_shown_tables(self, server: SparkEngine) -> dict[str, ReadTable]:
+    def read_shown_tables(self, server: SparkEngine) -> dict[str, StoredTable]:
         """The linked tables of the schema, by name, in the versions that their views show."""
         if not server.rows(sc.show_relations("SCHEMAS", self.schema)):
-            raise self.table("tables").schema_is_missing()
+            raise self.schema_is_missing()
         pattern = f"*{sc.MANIFEST_SUFFIX}"
         rows = server.rows(sc.show_relations(f"TABLES IN {ident(self.schema).sql('spark')}", pattern))
         names = (re.fullmatch(rf"(.+)_v\d+{sc.MANIFEST_SUFFIX}", name.lower()) for _, name, *_ in rows)
@@ -137,34 +126,19 @@ class SparkSchema:
         return tables
 
 
-def _read_table(server: SparkEngine, catalog: ReleaseCatalog, version: int) -> ReadTable | None:
+def _read_table(server: SparkEngine, catalog: ReleaseCatalog, version: int) -> StoredTable | None:
     """A version of a linked table; None if it is a release of one table, or its manifest is not safe to read."""
     if catalog.find_manifest_flaws(version):
         return None
     assert isinstance(catalog.location, SparkLocation)
     rows = server.rows(sc.select_manifest(relation=manifest_table(catalog.location, version)))
-    if len(rows) != 1 or not _is_linked(rows[0][2]):
+    if len(rows) != 1 or not is_linked_manifest(rows[0][2]):
         return None
-    return ReadTable(catalog, version, rows[0][2])
+    return StoredTable(catalog, version, rows[0][2])
 
 
-def _is_linked(text: str) -> bool:
-    with suppress(ValueError, TypeError):
-        claims = json.loads(text)
-        return isinstance(claims, dict) and claims.get("format") == LINKED_FORMAT
-    return False
-
-
-@contextmanager
-def _open_rows(limits: Limits) -> Iterator[DuckDBEngine]:
-    with open_engine(limits) as (engine, spill):
-        engine.attach(spill / "rows.duckdb", ATTACHED, read_write=True)
-        yield engine
-        engine.detach(ATTACHED)
-
-
-def _open_tables(
-    engine: DuckDBEngine, server: SparkEngine, path: Path, tables: Mapping[str, ReadTable], are_shown: bool
+def _check_and_copy_tables(
+    engine: DuckDBEngine, server: SparkEngine, path: Path, tables: Mapping[str, StoredTable], are_shown: bool
 ) -> OpenTables:
     """Check all tables against the catalog, and copy the rows if nothing is wrong. ``are_shown``: by their views."""
     texts = {table.manifest for table in tables.values()}
@@ -181,7 +155,7 @@ def _open_tables(
     ]
     checks = [check_faults("contents", faults, f"{len(names)} tables with one manifest")]
     for claims in manifest.tables if not faults else ():
-        catalog, in_catalog = tables[claims.name.lower()].catalog, TableInCatalog(claims)
+        catalog, in_catalog = tables[claims.name.lower()].catalog, CatalogTable(claims, manifest.version)
         table_checks = (
             catalog.checks(manifest.version, in_catalog, _COMMENTS)
             if are_shown
@@ -193,19 +167,12 @@ def _open_tables(
         for claims in manifest.tables:
             location = tables[claims.name.lower()].location
             rows = location.table if are_shown else location.version_table(manifest.version)
-            _copy_rows(engine, server, rows, manifest, claims)
+            with (
+                translate_copy_errors(path, claims),
+                copy_all_rows(engine, server, rows, types_in(claims.columns), "copied_rows") as copied_rows,
+            ):
+                engine.execute(create_table(released_table(manifest, claims), select_star(copied_rows.copy())))
     return OpenTables(engine, manifest, tuple(checks))
-
-
-def _copy_rows(
-    engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: LinkedManifest, claims: TableClaims
-) -> None:
-    try:
-        with copy_all_rows(engine, server, relation, types_in(claims.columns), "copied_rows") as rows:
-            engine.execute(create_table(released_table(manifest, claims), select_star(rows.copy())))
-    except duckdb.ConversionException as error:
-        message = f"a value of {claims.name!r} does not fit its type"
-        raise BrokenReleaseError(f"the release cannot be read: {message}") from error
 
 
 @dataclass(frozen=True)
@@ -301,14 +268,14 @@ class StagedSchema:
 
     def verify(self, counted_manifest: LinkedManifest) -> LinkedVerification:
         """Verify the written tables, before the views show them."""
-        with _open_rows(self.limits) as engine:
+        with open_copied_rows(self.limits) as engine:
             tables = {}
             for name, location in self._locations.items():
                 catalog = ReleaseCatalog.read(self.server, location)
                 if (table := _read_table(self.server, catalog, self.version)) is None:
                     raise BrokenReleaseError(f"{location.qualified_name}: its manifest was not written")
                 tables[name] = table
-            opened = _open_tables(engine, self.server, self.location.path, tables, are_shown=False)
+            opened = _check_and_copy_tables(engine, self.server, self.location.path, tables, are_shown=False)
             return verify_open(self.location.path, opened, counted_manifest)
 
     def commit(self) -> None:
@@ -317,7 +284,7 @@ class StagedSchema:
             for claims in self.written:
                 location = self._locations[claims.name.lower()]
                 undo.callback(self._restore_view, location)
-                switch_view(self.server, location, self.version, TableInCatalog(claims), _COMMENTS)
+                switch_view(self.server, location, self.version, CatalogTable(claims, self.version), _COMMENTS)
             undo.pop_all()
         for location in self._locations.values():
             drop_older_versions(self.server, location, self.version)

@@ -28,9 +28,7 @@ def infeasible_error(search_input: SearchInput, search: LatticeSearch, outcome: 
     """
     policy, rows, limit = search_input.policy, search_input.marginals.rows, search_input.limit
     complete = [
-        levels
-        for levels, figures in search.figures.items()
-        if search.lattice.permits(levels) and figures.counted_share == 1
+        levels for levels, figures in search.figures.items() if search.lattice.permits(levels) and figures.is_complete
     ]
     levels = min(complete, key=lambda levels: _distance(search.figures[levels], levels))
     figures = _with_persons(search_input, levels, search.figures[levels])

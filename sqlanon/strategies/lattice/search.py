@@ -374,7 +374,7 @@ class LatticeSearch:
         nodes = sorted(seen, key=lambda levels: (sum(levels), levels))
         figures = (self.figures.get(levels) for levels in nodes)
         # Figures of a part of the classes are not shown.
-        complete = [row if row is not None and row.counted_share == 1 else None for row in figures]
+        complete = [row if row is not None and row.is_complete else None for row in figures]
         scores = [self.scores.get(levels) for levels in nodes]
         reported_score = self.measure.reported_score
         return [

@@ -167,9 +167,9 @@ def test_json_has_the_keys_of_the_attacks_on_one_table(hospital: Path, printed_f
 def test_options_for_one_table_and_other_policies_are_refused(hospital: Path, tmp_path: Path) -> None:
     path = hospital / "release.duckdb"
     for arguments, message in (
-        (("--known", "2"), "--known: is for releases of one table"),
-        (("--only", "linking"), "--only: is for releases of one table"),
-        ((str(path),), "RELEASE: is for releases of one table"),
+        (("--known", "2"), "--known: is for one table"),
+        (("--only", "linking"), "--only: is for one table"),
+        ((str(path),), "RELEASE: is for one table"),
     ):
         ended = cli("attack", path, *arguments)
         assert (ended.status, message in ended.err) == (2, True), ended.err

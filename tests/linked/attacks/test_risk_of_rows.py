@@ -81,4 +81,4 @@ def test_the_command_prints_each_table_and_all_together(tmp_path: Path) -> None:
     assert printed["persons_below_k"] == printed["together"]["2"]["persons_below_k"] > 0
     refused = cli("risk", tmp_path / "policy.toml", "--suda", "--leakage", "2")
     assert refused.status == 2
-    assert "--suda: is for a policy of one table" in refused.err and "--leakage: is for" in refused.err
+    assert "--suda: is for one table" in refused.err and "--leakage: is for" in refused.err

@@ -16,7 +16,7 @@ from sqlanon.linked.anonymize import LinkedResult
 from sqlanon.linked.release.manifest import LinkedManifest
 from sqlanon.linked.targets.base import find_location, verify_tables
 from sqlanon.linked.targets.folder import FolderLocation, StagedFolder
-from sqlanon.policy.linked_sections import LinkedRelease
+from sqlanon.policy.linked_sections import LinkedReleaseSection
 from support.commands import cli
 from support.linked_hospital import fewest_candidates, known_of
 
@@ -199,4 +199,4 @@ def test_one_file_of_a_folder_is_not_verified_by_itself(folder: Path) -> None:
 )
 def test_a_location_that_cannot_hold_a_folder_is_refused(keys: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        LinkedRelease(**keys)
+        LinkedReleaseSection(**keys)
