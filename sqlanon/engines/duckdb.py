@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from threading import current_thread, main_thread
 from time import monotonic
@@ -60,6 +60,18 @@ _LIVE: WeakSet[DuckDBEngine] = WeakSet()
 def _system_function(function: str, *arguments: exp.Expr) -> exp.Anonymous:
     """A call by full name: a user's connection may have a macro of the same name."""
     return exp.Anonymous(this=f"system.main.{function}", expressions=list(arguments))
+
+
+@cache
+def _render_settings(names: tuple[str, ...]) -> str:
+    calls = [_system_function("current_setting", text(name)) for name in names]
+    return Dialect.get_or_raise("duckdb").generate(exp.Select(expressions=calls))
+
+
+@lru_cache(maxsize=64, typed=True)
+def _render_assignment(name: str, value: str | bool) -> str:
+    assignment = exp.Var(this=name).eq(exp.convert(value))
+    return Dialect.get_or_raise("duckdb").generate(exp.Set(expressions=[exp.SetItem(this=assignment)]))
 
 
 @cache
@@ -260,7 +272,10 @@ class DuckDBEngine(WorkEngine):
         return str(self.rows(exp.Select(expressions=[_system_function("current_database")]))[0][0])
 
     def current_setting(self, name: str) -> Any:
-        return self.rows(exp.Select(expressions=[_system_function("current_setting", text(name))]))[0][0]
+        return self.current_settings(name)[0]
+
+    def current_settings(self, *names: str) -> tuple[Any, ...]:
+        return self._fetch_rows(_render_settings(names))[0]
 
     def copy_time_zone(self, source: DuckDBEngine) -> None:
         for name in ("TimeZone", "Calendar"):
@@ -357,12 +372,16 @@ class DuckDBEngine(WorkEngine):
     @contextmanager
     def without_optimizers(self, *names: str) -> Iterator[None]:
         """Disable these optimizers beside those that are disabled, unless the configuration is locked."""
-        disabled = str(self.current_setting("disabled_optimizers") or "").split(",") if names else []
-        missing = [name for name in names if name not in disabled]
-        if not missing or self.current_setting("lock_configuration") in (True, "true"):
+        if not names:
             yield
             return
-        with self.setting("disabled_optimizers", ",".join(filter(None, (*disabled, *missing)))):
+        before, is_locked = self.current_settings("disabled_optimizers", "lock_configuration")
+        disabled = str(before or "").split(",")
+        missing = [name for name in names if name not in disabled]
+        if not missing or is_locked in (True, "true"):
+            yield
+            return
+        with self._change_setting("disabled_optimizers", before, ",".join(filter(None, (*disabled, *missing)))):
             yield
 
     @contextmanager
@@ -476,7 +495,11 @@ class DuckDBEngine(WorkEngine):
 
     @contextmanager
     def setting(self, name: str, value: str | bool) -> Iterator[None]:
-        before = self.current_setting(name)
+        with self._change_setting(name, self.current_setting(name), value):
+            yield
+
+    @contextmanager
+    def _change_setting(self, name: str, before: Any, value: str | bool) -> Iterator[None]:
         self._set(name, value)
         try:
             yield
@@ -484,5 +507,6 @@ class DuckDBEngine(WorkEngine):
             self._set(name, before)
 
     def _set(self, name: str, value: str | bool) -> None:
-        assignment = exp.Var(this=name).eq(exp.convert(value))
-        self.execute(exp.Set(expressions=[exp.SetItem(this=assignment)]))
+        sql = _render_assignment(name, value)
+        with self._running(sql):
+            self.connection.execute(sql)

@@ -66,18 +66,24 @@ def test_the_table_that_singles_everybody_out_is_named() -> None:
     ],
 )
 def test_a_location_that_cannot_hold_the_release_is_refused_before_the_search(
-    place: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, message: str, hospital_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_hospital(tmp_path, POLICY.replace('database = "release.duckdb"', place))
-    (tmp_path / "notes").mkdir()
+    policy = hospital_copy / "policy.toml"
+    policy.write_text(POLICY.replace('database = "release.duckdb"', place), encoding="utf-8")
+    (hospital_copy / "notes").mkdir()
     for file in ("notes.duckdb", "notes/notes.txt"):
-        (tmp_path / file).write_text("notes", encoding="utf-8")
+        (hospital_copy / file).write_text("notes", encoding="utf-8")
+    monkeypatch.setattr("sqlanon.linked.anonymize.find_lattice_search", lambda _: pytest.fail("searched"))
+    with sqlanon.connect() as db, pytest.raises(SqlanonError, match=re.escape(message)):
+        db.anonymize(LinkedPolicy.load(policy))
+
+
+def test_a_dry_run_searches_whatever_holds_the_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_hospital(tmp_path, POLICY.replace('"release.duckdb"', '"nowhere/release.duckdb"'))
     monkeypatch.setattr("sqlanon.linked.anonymize.find_lattice_search", lambda _: pytest.fail("searched"))
     ended = cli("anonymize", tmp_path / "policy.toml")
-    assert (ended.status, message in ended.err) == (2, True), ended.err
-    with sqlanon.connect() as db, pytest.raises(SqlanonError, match=re.escape(message)):
-        db.anonymize(LinkedPolicy.load(tmp_path / "policy.toml"))
-    with pytest.raises(pytest.fail.Exception, match="searched"):  # a dry run writes nothing
+    assert (ended.status, "does not exist: create it first" in ended.err) == (2, True), ended.err
+    with pytest.raises(pytest.fail.Exception, match="searched"):
         cli("anonymize", tmp_path / "policy.toml", "--dry-run")
 
 

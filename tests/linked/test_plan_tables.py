@@ -73,8 +73,8 @@ CONFIDENCE = '[[privacy.confidence]]\nattribute = "diagnosis"\nmax = 0.5\n\n[sea
     "policy",
     [
         POLICY.replace("known = 2", "known = 3"),
-        POLICY.replace("known = 2", 'known = "all"'),
-        POLICY.replace("[search]", CONFIDENCE),
+        pytest.param(POLICY.replace("known = 2", 'known = "all"'), marks=pytest.mark.slow),
+        pytest.param(POLICY.replace("[search]", CONFIDENCE), marks=pytest.mark.slow),
         POLICY.replace('"month", "year"] }', '"month", "year"], shift = 30 }'),
         WITHOUT_LABS.replace("[search]", CONFIDENCE).replace("[search]", ROW_LIMIT),
         WITHOUT_LABS.replace("[search]", ROW_LIMIT).replace("known = 2", 'known = "all"'),

@@ -146,16 +146,6 @@ def test_a_release_of_one_of_the_tables_is_refused_beside_linked_ones(released_f
     assert not (released_folder / "visits_alone.duckdb").exists()
 
 
-def test_linked_tables_are_refused_beside_a_release_of_one_table(hospital: Path) -> None:
-    assert anonymize(hospital, "visits.toml").status == 0
-    ended = anonymize(hospital)
-    assert ended.status == 1
-    assert "visits_alone.duckdb, of " in ended.err
-    assert "a release of one table, about the persons or rows of 'patients'" in ended.err
-    assert "publish either that table or these" in ended.err
-    assert not (hospital / "release.duckdb").exists()
-
-
 def test_the_same_persons_are_recognized_in_another_database_and_others_do_not_matter(hospital: Path) -> None:
     with duckdb.connect(str(hospital / "copy.duckdb")) as connection:
         connection.execute(TABLES)
@@ -206,7 +196,9 @@ def test_a_release_that_may_be_public_keeps_its_record(hospital: Path, monkeypat
     assert [intended for *_, intended in records(hospital)] == [True, True]
 
 
-def test_a_run_that_cannot_publish_leaves_no_record(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_fails_leaves_no_record_and_one_beside_a_release_of_one_table_is_refused(
+    hospital: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(staged: StagedFile) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -215,3 +207,9 @@ def test_a_run_that_cannot_publish_leaves_no_record(hospital: Path, monkeypatch:
         assert anonymize(hospital).status == 2
     assert records(hospital) == []
     assert anonymize(hospital, "visits.toml").status == 0
+    ended = anonymize(hospital)
+    assert ended.status == 1
+    assert "visits_alone.duckdb, of " in ended.err
+    assert "a release of one table, about the persons or rows of 'patients'" in ended.err
+    assert "publish either that table or these" in ended.err
+    assert not (hospital / "release.duckdb").exists()

@@ -53,7 +53,11 @@ def test_releases_verify_against_their_source_in_files_and_folders(hospital: Pat
 @pytest.mark.parametrize(
     ("change", "failure"),
     [
-        ("UPDATE visits SET diagnosis = 'other' WHERE visit_id = (SELECT min(visit_id) FROM visits)", "recoded source"),
+        pytest.param(
+            "UPDATE visits SET diagnosis = 'other' WHERE visit_id = (SELECT min(visit_id) FROM visits)",
+            "recoded source",
+            marks=pytest.mark.slow,
+        ),
         (
             "UPDATE labs SET value = 9 WHERE visit_id = (SELECT min(visit_id) FROM labs)",
             "recoded source: persons that the source does not give: 1; persons missing in the release: 1",
@@ -75,7 +79,7 @@ def test_a_release_of_another_policy_does_not_verify(hospital_copy: Path) -> Non
     assert [failure.partition(":")[0] for failure in failed_checks] == ["policy", "manifest"]
 
 
-@pytest.mark.parametrize("order", ["row", "-row"])
+@pytest.mark.parametrize("order", [pytest.param("row", marks=pytest.mark.slow), "-row"])
 def test_keys_in_the_order_of_the_source_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
     """Numbers from 1 are not the keys of the source, but in its order they reveal the person of a row."""
 
