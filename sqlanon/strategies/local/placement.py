@@ -40,6 +40,12 @@ from sqlanon.support.expressions import (
 )
 
 
+_CLASSES_OF_ROWS = template("""
+    SELECT :keys, class_size, class_size AS class_count, class_size >= :least AS kept
+    FROM (SELECT :keys, sum(n)::BIGINT AS class_size FROM :relation AS p GROUP BY :keys) AS j
+""")
+
+
 @dataclass(frozen=True)
 class ClassEvaluator:
     """Evaluates requirements on classes of combinations."""
@@ -62,6 +68,9 @@ class ClassEvaluator:
     def evaluate(self, relation: exp.Expr, keys: Sequence[str]) -> exp.Select:
         """The classes of a relation with ``combination``, ``n`` and some keys: the keys, ``class_size`` (rows),
         ``class_count`` (rows or persons) and ``kept``: whether they meet the requirements."""
+        if self.needs_only_rows:
+            columns = [col(key) for key in keys]
+            return _CLASSES_OF_ROWS(keys=columns, relation=relation, least=self.requirements.min_class_rows)
         # The statement for classes expects codes of attributes at level 0.
         codes = [code_column(i, 0) for i in range(len(keys))]
         coded_keys = [as_column(col(key, "p"), code) for key, code in zip(keys, codes, strict=True)]
