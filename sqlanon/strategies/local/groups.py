@@ -49,6 +49,9 @@ UNIT = 1_000_000_000
 MAX_COMPARED = 100_000
 """Of more combinations, the path through the lattice is chosen by a sample of the classes."""
 
+DRAWN_BY = 3
+"""The number of attributes by which the sample is drawn, those with the most nodes."""
+
 
 def price_column(attribute: int, level: int) -> str:
     """The column with the price of a row whose attribute is released at a level."""
@@ -239,7 +242,7 @@ class Grouping:
 
 
 def _in_first_part(nodes: Sequence[exp.Expr], parts: int) -> exp.Expr:
-    """Whether a class is in the first of some parts of about equal size, drawn by its nodes."""
+    """Whether a class is in the first of some parts of about equal size, drawn by some of its nodes."""
     terms = [cast(node, "BIGINT") * (7919 ** (i + 1) % 1_000_003) for i, node in enumerate(nodes)]
     return fragment("(:sum * 48271 % 2147483647) % :parts = 0")(sum=sum_of(terms), parts=parts)
 
@@ -383,7 +386,9 @@ class Groups:
             nodes=nodes, unassigned=unassigned
         ).where(*((node >= 0) for node in nodes), copy=False)
         if parts > 1:
-            releasable = releasable.where(_in_first_part(nodes, parts), copy=False)
+            counts = [tree.count_nodes(level) for tree, level in zip(self.task.trees, levels, strict=True)]
+            finest = sorted(range(len(levels)), key=lambda i: -counts[i])[:DRAWN_BY]
+            releasable = releasable.where(_in_first_part([nodes[i] for i in finest], parts), copy=False)
         return task.evaluate(subquery(releasable, "o"), keys)
 
     def count_feasible_rows(self, unassigned: exp.Table, candidates: Sequence[Levels]) -> tuple[dict[Levels, int], int]:

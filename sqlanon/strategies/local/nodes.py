@@ -83,6 +83,11 @@ class Tree:
         """The levels from the floor to the top."""
         return range(self.floor, self.height + 1)
 
+    def count_nodes(self, level: int) -> int:
+        """The number of nodes at a level from the floor up."""
+        position = level - self.floor
+        return 1 if level == self.height else self.offsets[position + 1] - self.offsets[position]
+
 
 def level_column(attribute: int, level: int) -> str:
     """The column with the node of an attribute at a level."""

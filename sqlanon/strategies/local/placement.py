@@ -39,7 +39,6 @@ from sqlanon.support.expressions import (
     text,
 )
 
-
 _CLASSES_OF_ROWS = template("""
     SELECT :keys, class_size, class_size AS class_count, class_size >= :least AS kept
     FROM (SELECT :keys, sum(n)::BIGINT AS class_size FROM :relation AS p GROUP BY :keys) AS j

@@ -237,6 +237,7 @@ def test_rows_that_are_held_and_left_are_those_that_may_be_released() -> None:
 @pytest.mark.parametrize("most", [3, 7])
 def test_of_many_combinations_whole_classes_are_counted(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.strategies.local.groups.MAX_COMPARED", most)
+    monkeypatch.setattr("sqlanon.strategies.local.groups.DRAWN_BY", 2)
     small = TAKEN[0]
     with small_task(small) as task:
         plain, groups = Plain(task), Groups(task, "g")
@@ -245,8 +246,12 @@ def test_of_many_combinations_whole_classes_are_counted(most: int, monkeypatch: 
         expected, counted = {}, []
         for levels in generalizations(task):
             sizes: Counter[tuple[int, ...]] = Counter()
+            counts = [
+                sum(node.level == level for node in by.values()) for by, level in zip(plain.nodes, levels, strict=True)
+            ]
+            finest = sorted(range(len(levels)), key=lambda i: -counts[i])[:2]
             for c, nodes in plain.at(levels).items():
-                draw = sum(node * (7919 ** (i + 1) % 1_000_003) for i, node in enumerate(nodes))
+                draw = sum(nodes[i] * (7919 ** (place + 1) % 1_000_003) for place, i in enumerate(finest))
                 sizes[nodes] += plain.n[c] if draw * 48271 % 2147483647 % parts == 0 else 0
             expected[levels] = sum(size for size in sizes.values() if size >= small.k)
             counted.append(sum(sizes.values()))
