@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 from sqlglot import exp
 
 from sqlanon.errors import SourceError, SqlanonError
+from sqlanon.support.expressions import create_table, drop_table
 
 
 class Queryable(Protocol):
@@ -148,3 +149,10 @@ class WorkEngine(Engine, Protocol):
         ``targets`` are the tables that they created. Where statements stand by themselves, all remain.
         """
         ...
+
+
+def replace_table(engine: Engine, target: exp.Table, query: exp.Query) -> exp.Table:
+    """Create a table from a query, in place of the existing one."""
+    engine.execute(drop_table(target.copy(), exists=True))
+    engine.execute(create_table(target.copy(), query))
+    return target

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +84,10 @@ class StatementRunner:
     def dry(self) -> bool:
         return self.recorded is not None
 
+    def rounds(self) -> Iterator[int]:
+        """The numbers of the rounds of a loop, which ends itself; a dry run has one round, which shows all."""
+        return iter(range(1)) if self.dry else itertools.count()
+
     def on(self, engine: WorkEngine) -> StatementRunner:
         """A runner for another engine, or with its own list of created tables; a dry run records in the same place."""
         return StatementRunner(engine, self.recorded)
@@ -142,7 +147,8 @@ class StatementRunner:
             self.record(query)
         return example
 
-    def count(self, relation: exp.Table, example: int = 0) -> int:
+    def count(self, relation: exp.Expr, example: int = 0) -> int:
+        """The number of rows of a relation."""
         return int(self.fetch_rows(select([exp.Count(this=exp.Star())], relation.copy()), [(example,)])[0][0])
 
     def fetch_figures(self, query: exp.Select) -> Mapping[str, Any]:

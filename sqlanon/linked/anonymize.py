@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlanon.engines.deadline import interrupt_after
 from sqlanon.errors import InfeasibleError
-from sqlanon.linked.attacks.matching import MatchingRun, source_tables
 from sqlanon.linked.earlier import EarlierRelease, find_earlier_release
+from sqlanon.linked.infeasible import infeasible_error, stopped_error
 from sqlanon.linked.mondrian import LinkedClasses, divide_persons, full_domain_budget
 from sqlanon.linked.publish import LinkedRelease, publish_linked, refuse_unusable_target
 from sqlanon.linked.recode import LinkedClassRecoding, LinkedRecoding
 from sqlanon.linked.records import LinkedRecords, encode_tables
 from sqlanon.linked.release.manifest import RequirementClaim
-from sqlanon.linked.release.sentences import describe_known
 from sqlanon.linked.search import LinkedFigures, LinkedTask
 from sqlanon.linked.tables import LinkedTable
 from sqlanon.policy.linked import LinkedPolicy
@@ -29,13 +29,11 @@ from sqlanon.support.coding import Levels
 
 
 @dataclass(frozen=True)
-class LinkedResult:
-    """The best generalization of linked tables that meets the policy. Nothing is published yet.
+class LinkedResult(ABC):
+    """The result for linked tables: rows that meet the policy. Nothing is published yet.
 
     Attributes
     ----------
-    levels:
-        The level of each quasi-identifier, in the order of ``generalization``.
     score, bound, optimal:
         The loss, a lower bound on it, and whether no generalization that meets the policy loses less.
     seconds:
@@ -46,7 +44,6 @@ class LinkedResult:
 
     policy: LinkedPolicy
     task: LinkedTask
-    levels: Levels
     score: float
     bound: float
     optimal: bool
@@ -59,16 +56,9 @@ class LinkedResult:
         return self.task.records
 
     @property
-    def _figures(self) -> LinkedFigures:
-        """The figures of the generalization."""
-        figures = self.task.lattice.figures[self.levels]
-        assert isinstance(figures, LinkedFigures)
-        return figures
-
-    @property
+    @abstractmethod
     def generalization(self) -> Mapping[str, int | None]:
         """The level of each quasi-identifier by ``table.attribute``; None if classes have several."""
-        return dict(zip(self.records.names, self.levels, strict=True))
 
     @property
     def persons(self) -> int:
@@ -76,9 +66,9 @@ class LinkedResult:
         return self.records.persons
 
     @property
+    @abstractmethod
     def suppressed_persons(self) -> int:
         """Persons who are left out with all their rows."""
-        return self._figures.suppressed_rows
 
     def publish(self, target: str | os.PathLike[str] | None = None) -> LinkedRelease:
         """Write the tables to a new location, verify them as a reader would, and show them at once.
@@ -98,9 +88,9 @@ class LinkedResult:
         """
         return publish_result(self, target)
 
+    @abstractmethod
     def find_recoding(self) -> LinkedRecoding:
-        """Find what stays at the levels, to make the released rows."""
-        return LinkedRecoding(self.task.find_kept_rows(self.levels), self.levels)
+        """Find what stays, to make the released rows."""
 
     @property
     def checked(self) -> int:
@@ -114,9 +104,7 @@ class LinkedResult:
             "released_persons": self.persons - self.suppressed_persons,
             "suppressed_persons": self.suppressed_persons,
             "known": self.policy.privacy.known,
-            "tables": {
-                table.name: self._table_figures(position, table) for position, table in enumerate(self.records.tables)
-            },
+            "tables": {table.name: self._table_figures(table) for table in self.records.tables},
             "measure": "loss",
             "score": self.score,
             "lattice": {"nodes": self.records.lattice.size, "checked": self.checked},
@@ -124,15 +112,16 @@ class LinkedResult:
             "seconds": self.seconds,
         }
 
-    def _suppressed_rows(self, position: int) -> int:
+    @abstractmethod
+    def _suppressed_rows(self, table: LinkedTable) -> int:
         """The rows of a table that are not released."""
-        return self._figures.suppressed_by_table[position] + self.records.tables[position].orphans
 
+    @abstractmethod
     def _losses(self) -> Sequence[float]:
-        return self.task.losses(self.levels)
+        """The loss of each quasi-identifier."""
 
-    def _table_figures(self, position: int, table: LinkedTable) -> dict[str, Any]:
-        suppressed, losses = self._suppressed_rows(position), self._losses()
+    def _table_figures(self, table: LinkedTable) -> dict[str, Any]:
+        suppressed, losses = self._suppressed_rows(table), self._losses()
         levels = list(self.generalization.values())
         weights = {i: self.records.weights[i] for i in table.attribute_numbers}
         total = sum(weights.values())
@@ -149,35 +138,58 @@ class LinkedResult:
 
 
 @dataclass(frozen=True)
-class LinkedLocalResult(LinkedResult):
-    """Classes of persons with levels of their own that meet the policy. Nothing is published yet.
+class FullDomainResult(LinkedResult):
+    """The best generalization that meets the policy; ``levels`` are those of the quasi-identifiers, by number."""
 
-    ``levels`` is the top of the lattice, not what is released: read ``generalization``.
-    """
+    levels: Levels
+
+    @property
+    def generalization(self) -> Mapping[str, int | None]:
+        return dict(zip(self.records.names, self.levels, strict=True))
+
+    @property
+    def suppressed_persons(self) -> int:
+        return self._figures.suppressed_rows
+
+    def find_recoding(self) -> LinkedRecoding:
+        return LinkedRecoding(self.task.find_kept_rows(self.levels), self.levels)
+
+    @property
+    def _figures(self) -> LinkedFigures:
+        figures = self.task.lattice.figures[self.levels]
+        assert isinstance(figures, LinkedFigures)
+        return figures
+
+    def _suppressed_rows(self, table: LinkedTable) -> int:
+        return self._figures.suppressed_by_table[table.position] + table.orphans
+
+    def _losses(self) -> Sequence[float]:
+        return self.task.losses(self.levels)
+
+
+@dataclass(frozen=True)
+class ClassesResult(LinkedResult):
+    """Classes of persons with levels of their own that meet the policy."""
 
     classes: LinkedClasses
 
     @property
     def generalization(self) -> Mapping[str, int | None]:
-        """The level of each quasi-identifier by ``table.attribute``; None if classes have several."""
         return dict(zip(self.records.names, self.classes.levels, strict=True))
 
     @property
     def suppressed_persons(self) -> int:
-        """Persons who are left out with all their rows."""
         return self.persons - self.classes.released_rows[0]
 
     def find_recoding(self) -> LinkedRecoding:
-        """What stays in the classes, to make the released rows."""
         classes = self.classes
         return LinkedClassRecoding(classes.kept_rows, classes.levels, classes.class_levels, classes.used_levels)
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures as JSON values."""
         return super().to_dict() | {"classes": self.classes.classes, "rounds": self.classes.rounds}
 
-    def _suppressed_rows(self, position: int) -> int:
-        return self.records.tables[position].rows - self.classes.released_rows[position]
+    def _suppressed_rows(self, table: LinkedTable) -> int:
+        return table.rows - self.classes.released_rows[table.position]
 
     def _losses(self) -> Sequence[float]:
         return self.classes.losses
@@ -233,10 +245,17 @@ def anonymize_linked(
     if strategy.traits.is_local:
         classes = divide_persons(task)
         if classes is None:
-            raise _infeasible_error(task)
+            raise infeasible_error(task)
         seconds = {"load": encoded_at - started, "search": time.perf_counter() - encoded_at}
-        return LinkedLocalResult(
-            policy, task, records.lattice.top, classes.score, 0.0, False, seconds, earlier, classes
+        return ClassesResult(
+            policy=policy,
+            task=task,
+            score=classes.score,
+            bound=0.0,
+            optimal=False,
+            seconds=seconds,
+            earlier=earlier,
+            classes=classes,
         )
     time_limit, engines = policy.search.time_limit, [table.run.engine for table in records.tables]
     deadline = None if time_limit is None else time_limit + GRACE
@@ -247,71 +266,15 @@ def anonymize_linked(
             message = f"search.time_limit = {time_limit:g} ended the search before it had checked anything: raise it"
             raise InfeasibleError(message, None, 0, task.allowed_persons) from None
     if outcome.levels is None:
-        raise _stopped_error(task, outcome.stopped) if outcome.stopped else _infeasible_error(task)
+        raise stopped_error(task, outcome.stopped) if outcome.stopped else infeasible_error(task)
     seconds = {"load": encoded_at - started, "search": time.perf_counter() - encoded_at}
-    score = task.lattice.scores[outcome.levels]
-    return LinkedResult(policy, task, outcome.levels, score, outcome.bound, outcome.optimal, seconds, earlier)
-
-
-def _infeasible_error(task: LinkedTask) -> InfeasibleError:
-    """The error of a search without a result, with the persons whom the highest generalization suppresses."""
-    records, privacy = task.records, task.records.policy.privacy
-    allowed = task.allowed_persons
-    suppressed = task.peeling.suppress_persons(records.lattice.top, records.persons).suppressed_persons
-    attacker = f"an attacker who knows {describe_known(privacy.known)}"
-    requirements = " and ".join([attacker, *(requirement.name for _, _, requirement in privacy.named_requirements)])
-    figures = f"even the highest suppresses {suppressed:,} of {records.persons:,} persons ({allowed:,} are allowed)"
-    helps = (
-        "lower known (an attacker who knows more rows can then single out persons), or lower k (it hides persons among "
-        "fewer others)"
+    return FullDomainResult(
+        policy=policy,
+        task=task,
+        score=task.lattice.scores[outcome.levels],
+        bound=outcome.bound,
+        optimal=outcome.optimal,
+        seconds=seconds,
+        earlier=earlier,
+        levels=outcome.levels,
     )
-    if task.earlier_rows is not None:
-        figures += "; those whom the earlier release lacks count, too"
-    if suppressed < records.persons:
-        helps = f"raise search.suppression_limit, {helps}"
-    elif records.persons < privacy.k:
-        figures = f"{figures}: no person can be released, because there are fewer than k"
-    else:
-        figures = f"{figures}: no person can be released{_describe_most_revealing_table(records)}"
-    outcome = f"no generalization meets the policy for k = {privacy.k} and {requirements}"
-    message = f"{outcome}: {figures}. What can help: {helps}"
-    closest = dict(zip(records.names, records.lattice.top, strict=True))
-    return InfeasibleError(message, closest, suppressed, allowed, suppressed, allowed)
-
-
-def _stopped_error(task: LinkedTask, stopped: str) -> InfeasibleError:
-    """The error of a search that reached a limit without a result, with the closest generalization that it counted."""
-    message = (
-        f"the search stopped at [search] {stopped} before it found a generalization that meets the policy; with a "
-        "higher limit it may find one"
-    )
-    persons, allowed, figures = task.records.persons, task.allowed_persons, task.lattice.figures
-    complete = [levels for levels in figures if figures[levels].is_complete]
-    if not complete:
-        return InfeasibleError(message, None, 0, allowed, None, allowed)
-    closest = min(complete, key=lambda levels: (figures[levels].suppressed_rows, levels))
-    suppressed = figures[closest].suppressed_rows
-    message += f". The closest so far suppresses {suppressed:,} of {persons:,} persons ({allowed:,} are allowed)"
-    nearest = dict(zip(task.records.names, closest, strict=True))
-    return InfeasibleError(message, nearest, suppressed, allowed, suppressed, allowed)
-
-
-def _describe_most_revealing_table(records: LinkedRecords) -> str:
-    """The table whose rows single out the most persons at the highest levels, if any does so by itself.
-
-    Unknown for tables on a server, where rows are not matched.
-    """
-    if records.tables[0].run.source.access != "rows":
-        return ""
-    run, privacy = MatchingRun(records.engine, records.work), records.policy.privacy
-    labels = run.describe("labelled", source_tables(records.tables, records.lattice.top))
-    matches = {
-        table.name: run.count_matches(labels, labels, [privacy.known], privacy.k, position)[0]
-        for position, table in enumerate(records.tables)
-        if not table.is_person_table
-    }
-    name = max(matches, key=lambda name: matches[name].persons_below_k, default=None)
-    if name is None or not matches[name].persons_below_k:
-        return ""
-    below_k, persons = matches[name].persons_below_k, matches[name].persons
-    return f" (by the rows of {name!r} alone, fewer than {privacy.k} persons match each of {below_k:,} of {persons:,})"

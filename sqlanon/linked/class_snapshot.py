@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from sqlanon.engines.base import replace_table
 from sqlanon.linked.occurrences import (
     MOST_OCCURRENCES,
     class_of,
@@ -25,7 +25,6 @@ from sqlanon.linked.occurrences import (
 from sqlanon.linked.signatures import SignatureBuilder
 from sqlanon.linked.snapshot import Snapshot
 from sqlanon.linked.tables import LinkedTable
-from sqlanon.policy.linked_sections import Known
 from sqlanon.support.coding import code_column
 from sqlanon.support.expressions import (
     cast,
@@ -102,21 +101,17 @@ _SHARED_SIGNATURES = template("""
 """)
 
 
-@dataclass
 class ClassSnapshot:
     """Finds the persons of a grouping who can stay. ``snapshot`` has the rows that are suppressed by themselves."""
 
-    snapshot: Snapshot
-    k: int
-    known: Known
-    _created: set[str] = field(default_factory=set)
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot, self.k, self.known = snapshot, snapshot.k, snapshot.known
+        self._created: set[str] = set()
 
     def create(self, name: str, query: exp.Query) -> exp.Table:
         """Create a table of the run, in place of an earlier one."""
-        target = self.snapshot.work(name)
-        self.snapshot.runner.engine.execute(drop_table(target.copy(), exists=True))
         self._created.add(name)
-        return self.snapshot.runner.create_table(target, query)
+        return replace_table(self.snapshot.runner.engine, self.snapshot.work(name), query)
 
     def drop_all_except(self, *tables: exp.Table) -> None:
         """Drop the created tables but some."""
@@ -152,7 +147,7 @@ class ClassSnapshot:
             queries.append(self._find_unsupported(size, combinations, row_numbers))
         unsupported = union_all(*queries)
         parity = 1
-        while self.snapshot.count(removed):
+        while self.snapshot.runner.count(removed):
             query = _UNSUPPORTED_OF_CHANGED(
                 removed=removed,
                 members=members,
@@ -196,7 +191,7 @@ class ClassSnapshot:
 
     def _delete_members(self, persons: exp.Table, *tables: exp.Table) -> int:
         """Delete persons from tables; return their number."""
-        removed = self.snapshot.count(persons)
+        removed = self.snapshot.runner.count(persons)
         if removed:
             for rows in tables:
                 self.delete_persons(rows, persons)

@@ -15,52 +15,11 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlanon.linked.group_conditions import number_values, violating_persons
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.tables import LinkedTable
 from sqlanon.requirements.base import ClassCondition
-from sqlanon.support.expressions import as_column, col, cols, subquery, template, union_all
-
-
-def violating_persons(
-    condition: ClassCondition, members: exp.Query, keys: Sequence[str], sensitive: exp.Expr
-) -> exp.Select:
-    """The persons in groups that violate a condition.
-
-    Parameters
-    ----------
-    members:
-        The persons of the groups: ``person`` and the ``keys`` of the group.
-    sensitive:
-        The values of persons: ``person`` and ``v``, without duplicates.
-    """
-    distribution = condition.distribution
-    assert distribution is not None
-    figures = [as_column(value, distribution.name(name)) for name, value in condition.figures().items()]
-    derived_figures = [
-        as_column(value, distribution.name(name)) for name, value in condition.derived_figures(1).items()
-    ]
-    query = template("""
-        WITH members AS (:members),
-        sizes AS (SELECT :keys, count(*) AS class_count FROM members AS m GROUP BY :keys),
-        value_counts AS (
-            SELECT :keys, v, count(*) AS n
-            FROM members AS m
-            JOIN :sensitive AS s USING (person)
-            GROUP BY :keys, v
-        ),
-        figures AS (SELECT :keys, :figures FROM value_counts AS c GROUP BY :keys),
-        groups AS (SELECT figures.*, sizes.class_count, :derived FROM figures JOIN sizes USING (:keys)),
-        violating AS (SELECT :keys FROM groups AS g WHERE NOT coalesce((:condition), FALSE))
-        SELECT DISTINCT person FROM members AS m SEMI JOIN violating USING (:keys)
-    """)
-    return query(
-        members=members,
-        keys=cols(keys),
-        sensitive=sensitive,
-        figures=figures,
-        derived=derived_figures,
-        condition=condition.condition(),
-    )
+from sqlanon.support.expressions import as_column, col, subquery, template, union_all
 
 
 class GroupRequirements:
@@ -86,13 +45,6 @@ class GroupRequirements:
             for members, keys in groups
         ]
         return template("SELECT DISTINCT person FROM :persons AS persons")(persons=subquery(union_all(*parts)))
-
-
-def number_values(values: exp.Query) -> exp.Select:
-    """Number the values of persons (``person``, ``value``): each pair once, as ``person`` and ``v``."""
-    return template("""
-        SELECT DISTINCT person, dense_rank() OVER (ORDER BY value) AS v FROM :values AS sensitive
-    """)(values=values)
 
 
 def _source_values(table: LinkedTable, name: str) -> exp.Select:

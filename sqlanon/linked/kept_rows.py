@@ -1,4 +1,8 @@
-"""What stays at a generalization: persons, and their rows but those that are suppressed by themselves."""
+"""What stays at a generalization: persons, and their rows but those that are suppressed by themselves.
+
+Tables: ``stored_suppressed_persons`` (``person``) and ``stored_suppressed_rows`` (``position``, ``row``), what one
+generalization suppresses; they outlast the checks of others.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlanon.linked.records import LinkedRecords
-from sqlanon.support.expressions import row_count, subquery, template
+from sqlanon.support.coding import Levels
+from sqlanon.support.expressions import drop_table, select_star, subquery, template
 
 _NOT_SUPPRESSED = template("""
     SELECT *
@@ -16,6 +21,8 @@ _NOT_SUPPRESSED = template("""
 """)
 
 _ROWS_OF_PERSONS = template("SELECT row FROM :rows AS rows SEMI JOIN :kept AS kept USING (person)")
+
+_SUPPRESSED_PERSONS = template("SELECT person FROM :persons AS persons ANTI JOIN :kept AS kept USING (person)")
 
 
 @dataclass(frozen=True)
@@ -48,5 +55,28 @@ class KeptRows:
 
     def count_rows(self, position: int) -> int:
         """The number of rows of a table that stay."""
-        query = row_count(rows=subquery(self.select_rows(position)))
-        return int(self.records.engine.rows(query)[0][0])
+        return self.records.runner.count(subquery(self.select_rows(position)))
+
+
+class StoredRows:
+    """The persons and rows that one generalization suppresses."""
+
+    def __init__(self, records: LinkedRecords) -> None:
+        self.records, work = records, records.work
+        self.persons, self.rows = work("stored_suppressed_persons"), work("stored_suppressed_rows")
+        self.levels: Levels | None = None
+        """The generalization; None if nothing is stored."""
+        self.has_rows = False
+        """Whether rows may be suppressed by themselves."""
+
+    def store(self, levels: Levels, kept_rows: KeptRows) -> None:
+        """Store the persons and rows suppressed at a generalization, replacing the stored ones."""
+        runner, persons = self.records.runner, self.records.tables[0].records
+        self.levels = None  # in case this is interrupted
+        for target in (self.persons, self.rows):
+            runner.execute(drop_table(target.copy(), exists=True))
+        runner.create_table(self.persons, _SUPPRESSED_PERSONS(persons=persons, kept=kept_rows.persons))
+        if kept_rows.suppressed_rows is not None:
+            runner.create_table(self.rows, select_star(kept_rows.suppressed_rows.copy()))
+        runner.engine.set_savepoint()
+        self.levels, self.has_rows = levels, kept_rows.suppressed_rows is not None

@@ -221,6 +221,26 @@ _NEXT_ATTRIBUTES = template("""
 """)
 
 
+@dataclass(frozen=True)
+class Step:
+    """The tables of a round in which classes try one step each."""
+
+    moves: exp.Table
+    """The step of each class."""
+    trials: exp.Table
+    """The persons of these classes, in the classes that the steps lead to."""
+    followers: exp.Table
+    """Those of them who can stay there."""
+    stayers: exp.Table
+    """Those who can stay at the former levels."""
+    former: exp.Table
+    """The former levels of the classes."""
+
+    def count_persons(self) -> exp.Select:
+        """By former class, the persons who follow, and those who are in neither group."""
+        return _STEP_COUNTS(trials=self.trials, followers=self.followers, stayers=self.stayers)
+
+
 class Mondrian:
     """The classes of persons, and the rounds that divide them and lower their levels.
 
@@ -229,7 +249,7 @@ class Mondrian:
 
     def __init__(self, task: LinkedTask, start: Levels, start_index: int, allowed: int) -> None:
         self.task, self.records, self.start, self.start_index = task, task.records, start, start_index
-        self.class_snapshot = ClassSnapshot(task.peeling.snapshot, task.peeling.snapshot.k, task.peeling.known)
+        self.class_snapshot = ClassSnapshot(task.peeling.snapshot)
         self.rounds = 0
         self.allowed = allowed
         """The number of persons that may still be suppressed."""
@@ -250,12 +270,12 @@ class Mondrian:
         with clock.until_limit():
             while True:
                 moves = self.class_snapshot.create("moves", _MOVES(attributes=self.attributes, steps=self.steps))
-                if not self.class_snapshot.snapshot.count(moves):
+                if not self.class_snapshot.snapshot.runner.count(moves):
                     break
                 clock.spend()
                 self.rounds += 1
                 self._take_steps(moves)
-                waiting_classes = self.class_snapshot.snapshot.count(moves)
+                waiting_classes = self.class_snapshot.snapshot.runner.count(moves)
                 self.task.progress(waiting_classes, self.rounds, None)
         return self._create_result()
 
@@ -333,6 +353,24 @@ class Mondrian:
     # --- A round
 
     def _take_steps(self, moves: exp.Table) -> None:
+        create, step = self.class_snapshot.create, self._try_steps(moves)
+        step_counts = create("step_counts", step.count_persons())
+        for _ in range(_MAX_RETURNS):
+            query = _RETURNING_CLASSES(followers=step.followers, trials=step.trials, step_counts=step_counts)
+            returning = create("returning", query)
+            if not self.class_snapshot.snapshot.runner.count(returning):
+                break
+            self._return_smallest_classes(returning, step)
+            step_counts = create("step_counts", step.count_persons())
+        taken = create("taken", _TAKEN_STEPS(step_counts=step_counts, moves=moves, allowed=self.allowed))
+        suppressed = template(
+            "SELECT coalesce(sum(unassigned), 0) FROM :step_counts AS c SEMI JOIN :taken AS taken USING (parent_class)"
+        )
+        self.allowed -= self._fetch(suppressed(step_counts=step_counts, taken=taken))
+        self._store_classes(step, taken)
+
+    def _try_steps(self, moves: exp.Table) -> Step:
+        """Find who can follow the moves, and who can stay behind."""
         create, class_snapshot = self.class_snapshot.create, self.class_snapshot
         of_moving = template("SELECT a.* FROM :attributes AS a SEMI JOIN :moves AS moves USING (class_id)")
         moving = subquery(of_moving(attributes=self.attributes, moves=moves), "a")
@@ -349,63 +387,44 @@ class Mondrian:
         else:
             followers = create("followers", template("SELECT person, class_id FROM :trials AS t")(trials=trials))
             class_snapshot.peel(followers, trial_levels)
-        stayers = self._keep_stayers("stayers", trials, followers, former, exp.true())
-        step_counts = create("step_counts", _STEP_COUNTS(trials=trials, followers=followers, stayers=stayers))
-        for _ in range(_MAX_RETURNS):
-            returning = create(
-                "returning", _RETURNING_CLASSES(followers=followers, trials=trials, step_counts=step_counts)
-            )
-            if not class_snapshot.snapshot.count(returning):
-                break
-            self._return_smallest_classes(returning, trials, followers, stayers, former)
-            step_counts = create("step_counts", _STEP_COUNTS(trials=trials, followers=followers, stayers=stayers))
-        taken = create("taken", _TAKEN_STEPS(step_counts=step_counts, moves=moves, allowed=self.allowed))
-        suppressed = template(
-            "SELECT coalesce(sum(unassigned), 0) FROM :step_counts AS c SEMI JOIN :taken AS taken USING (parent_class)"
-        )
-        self.allowed -= self._fetch(suppressed(step_counts=step_counts, taken=taken))
-        self._store_classes(moves, trials, followers, stayers, taken)
+        step = Step(moves, trials, followers, class_snapshot.snapshot.work("stayers"), former)
+        self._keep_stayers("stayers", step, exp.true())
+        return step
 
-    def _keep_stayers(
-        self, target: str, trials: exp.Table, followers: exp.Table, former: exp.Table, of_classes: exp.Expr
-    ) -> exp.Table:
+    def _keep_stayers(self, target: str, step: Step, of_classes: exp.Expr) -> exp.Table:
         """The persons who do not follow, and can stay at the former levels."""
-        query = _STAYERS(trials=trials, followers=followers, of_classes=of_classes)
+        query = _STAYERS(trials=step.trials, followers=step.followers, of_classes=of_classes)
         stayers = self.class_snapshot.create(target, query)
         if self.class_snapshot.known == "all":  # the persons of a class have the same signature at the former levels
             self.class_snapshot.remove_small_classes(stayers)
         else:
-            self.class_snapshot.peel(stayers, former)
+            self.class_snapshot.peel(stayers, step.former)
         return stayers
 
-    def _return_smallest_classes(
-        self, returning: exp.Table, trials: exp.Table, followers: exp.Table, stayers: exp.Table, former: exp.Table
-    ) -> None:
+    def _return_smallest_classes(self, returning: exp.Table, step: Step) -> None:
         """Let new classes stay behind."""
         runner = self.class_snapshot.snapshot.runner
         of_followers = template("SELECT person FROM :followers AS followers SEMI JOIN :returning AS r USING (class_id)")
         persons = self.class_snapshot.create(
-            "returning_persons", of_followers(followers=followers, returning=returning)
+            "returning_persons", of_followers(followers=step.followers, returning=returning)
         )
-        self.class_snapshot.delete_persons(followers, persons)
+        self.class_snapshot.delete_persons(step.followers, persons)
         of_returning = template("SELECT t.person FROM :trials AS t SEMI JOIN :returning AS r USING (parent_class)")
-        persons = self.class_snapshot.create("returning_persons", of_returning(trials=trials, returning=returning))
-        self.class_snapshot.delete_persons(stayers, persons)
+        persons = self.class_snapshot.create("returning_persons", of_returning(trials=step.trials, returning=returning))
+        self.class_snapshot.delete_persons(step.stayers, persons)
         classes = template("SELECT parent_class FROM :returning AS r")(returning=returning)
         of_classes = exp.In(this=col("parent_class", "t"), query=subquery(classes))
-        returned_stayers = self._keep_stayers("returned_stayers", trials, followers, former, of_classes)
-        runner.add(stayers, template("SELECT person, class_id FROM :returned AS r")(returned=returned_stayers))
+        returned_stayers = self._keep_stayers("returned_stayers", step, of_classes)
+        runner.add(step.stayers, template("SELECT person, class_id FROM :returned AS r")(returned=returned_stayers))
 
-    def _store_classes(
-        self, moves: exp.Table, trials: exp.Table, followers: exp.Table, stayers: exp.Table, taken: exp.Table
-    ) -> None:
+    def _store_classes(self, step: Step, taken: exp.Table) -> None:
         create, parity = self.class_snapshot.create, self.rounds % 2
-        query = _ARRIVALS(followers=followers, trials=trials, taken=taken, last_class=self.last_class)
+        query = _ARRIVALS(followers=step.followers, trials=step.trials, taken=taken, last_class=self.last_class)
         arrivals = create("arrivals", query)
-        query = _NEXT_MEMBERS(members=self.members, taken=taken, stayers=stayers, arrivals=arrivals)
+        query = _NEXT_MEMBERS(members=self.members, taken=taken, stayers=step.stayers, arrivals=arrivals)
         members = create(f"members_{parity}", query)
         query = _NEXT_ATTRIBUTES(
-            arrivals=arrivals, next_members=members, attributes=self.attributes, moves=moves, taken=taken
+            arrivals=arrivals, next_members=members, attributes=self.attributes, moves=step.moves, taken=taken
         )
         self.attributes = create(f"class_attributes_{parity}", query)
         self.members = members

@@ -136,7 +136,7 @@ class Peeling:
                         known_rows=snapshot.all_known_rows,
                         kept=snapshot.kept_persons,
                     )
-                    count = snapshot.count(subquery(suppressed_rows))
+                    count = snapshot.runner.count(subquery(suppressed_rows), EXAMPLE_ROWS)
                     return PeelingResult(peeling_result.suppressed_persons, count, least_suppressed=least)
         peeling_result = self.suppress_persons(levels, allowed_persons)
         return replace(peeling_result, least_suppressed=least)
@@ -170,7 +170,9 @@ class Peeling:
         Persons of different classes share nothing, so the classes are peeled in parts, which fit in memory.
         """
         snapshot, persons = self.snapshot, self.records.persons
-        suppressed = 0 if snapshot.earlier_rows is None else persons - snapshot.count(snapshot.kept_persons)
+        suppressed = 0
+        if snapshot.earlier_rows is not None:
+            suppressed = persons - snapshot.runner.count(snapshot.kept_persons, EXAMPLE_ROWS)
         snapshot.find_unsupported_persons(0, self._unsupported)
         suppressed += self._remove(self._unsupported)
         if suppressed > allowed_persons or suppressed == persons:
@@ -203,7 +205,7 @@ class Peeling:
         """
         snapshot = self.snapshot
         yield from self._peel_part(part)  # counts the combinations of the part again
-        while True:
+        for _ in snapshot.runner.rounds():
             snapshot.create(self._unsupported, self.requirements.persons_of_violating_groups(snapshot.groups(part)))
             if not (count := self._count_unsupported()):
                 return
@@ -212,11 +214,9 @@ class Peeling:
                 snapshot.remove(self._unsupported)
             else:
                 yield from self._remove_unsupported(self.known)
-            if snapshot.runner.dry:
-                return
 
     def _count_unsupported(self) -> int:
-        return self.snapshot.count(self._unsupported, example=EXAMPLE_ROWS // 50)
+        return self.snapshot.runner.count(self._unsupported, EXAMPLE_ROWS // 50)
 
     def _parts(self) -> Iterator[exp.Expr | None]:
         """Parts of the kept persons by class, a small one first: it shows most of what fails. None: all of them."""
@@ -253,14 +253,14 @@ class Peeling:
         """Remove the persons with unsupported combinations of up to a number of known rows, until no more than a few
         have one, who are left in ``unsupported_persons``; yield the number of persons of each step before it."""
         is_last = size == self.known and not self.requirements.conditions
-        while (count := self._count_unsupported()) > few:
+        for _ in self.snapshot.runner.rounds():
+            if (count := self._count_unsupported()) <= few:
+                return
             yield count
             if is_last:
                 self.snapshot.narrow_to_classes_of(self._unsupported)
             self.snapshot.remove_and_find_unsupported(size, self._unsupported, self._newly_unsupported)
             self._unsupported, self._newly_unsupported = self._newly_unsupported, self._unsupported
-            if self.snapshot.runner.dry:  # one round shows all
-                return
 
     def _peel_signatures(self, part: exp.Expr | None) -> Iterator[int]:
         """Remove the persons of a part whose signature fewer than k persons have.
@@ -273,6 +273,6 @@ class Peeling:
 
     def _remove(self, persons: exp.Table) -> int:
         """Remove persons; return their number."""
-        if count := self.snapshot.count(persons, example=EXAMPLE_ROWS // 50):
+        if count := self.snapshot.runner.count(persons, EXAMPLE_ROWS // 50):
             self.snapshot.remove(persons)
         return count

@@ -10,11 +10,12 @@ import math
 from sqlglot import exp
 
 from sqlanon.engines.statement_runner import Plan
-from sqlanon.linked.kept_rows import KeptRows
+from sqlanon.linked.kept_rows import KeptRows, StoredRows
 from sqlanon.linked.peeling import Peeling
 from sqlanon.linked.recode import LinkedRecoding
 from sqlanon.linked.records import LinkedRecords, encode_bound_tables
 from sqlanon.linked.release.views import KNOWN_ROWS, WHOLE_ROWS
+from sqlanon.linked.search import suppressed_figures
 from sqlanon.linked.tables import LinkedTable, bind_tables
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.linked_sections import Known
@@ -69,8 +70,8 @@ def _show_search(records: LinkedRecords) -> KeptRows:
     policy, levels = records.policy, _example_levels(records)
     peeling = Peeling(records, policy.privacy.k, policy.privacy.known)
     peeling.suppress_rows_and_persons(levels, records.persons, records.allowed_rows)
-    peeling.snapshot.suppressed_figures()
-    peeling.snapshot.store_kept_rows()
+    suppressed_figures(peeling.snapshot.kept_rows, levels)
+    StoredRows(records).store(levels, peeling.snapshot.kept_rows)
     strategy = STRATEGIES[policy.search.strategy]
     check = "a check like this, one round of each step, for every generalization that bounds leave open"
     if strategy.traits.is_local:

@@ -18,7 +18,12 @@ from sqlanon.linked.ledger import LinkedLedger
 from sqlanon.linked.recode import LinkedRecoding
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.release.manifest import LinkedManifest, TableClaims
-from sqlanon.linked.release.verification import LinkedVerification, count_rows, digest_persons, smallest_group
+from sqlanon.linked.release.verification import (
+    LinkedVerification,
+    count_and_digest_rows,
+    digest_persons,
+    smallest_group,
+)
 from sqlanon.linked.targets.base import LinkedLocation, target_for, verify_tables
 from sqlanon.linked.written_rows import open_written, write_rows
 from sqlanon.places.addresses import format_location
@@ -119,7 +124,7 @@ def _build_manifest(
     """The manifest of the written rows, which are counted independently of the search."""
     table_claims = []
     for fields in table_fields:
-        rows, digest = count_rows(engine, version_name(fields["name"], claims["version"]))
+        rows, digest = count_and_digest_rows(engine, version_name(fields["name"], claims["version"]))
         table_claims.append(
             TableClaims(**fields, released_rows=rows, suppressed_rows=fields["rows"] - rows, digest=digest)
         )

@@ -15,16 +15,26 @@ from sqlglot import exp
 from sqlanon.linked.group_requirements import GroupRequirements
 from sqlanon.linked.occurrences import combination_keys, known_row_of
 from sqlanon.linked.snapshot import Snapshot
+from sqlanon.linked.tables import EXAMPLE_ROWS
 from sqlanon.support.expressions import (
     col,
     cols,
     equal_values,
+    fragment,
     same_values,
     select_star,
     subquery,
     template,
     union_all,
 )
+
+_RARITY = fragment("""
+    {
+        'persons': s.persons,
+        'row': :occurrence // :copy_numbers,
+        'copy': -(:occurrence % :copy_numbers)
+    }
+""")
 
 _RAREST_OF_COMBINATIONS = template("""
     WITH combinations AS (:combinations),
@@ -36,14 +46,7 @@ _RAREST_OF_COMBINATIONS = template("""
     rarest AS (
         SELECT
             p.number,
-            arg_min(
-                p.occurrence,
-                {
-                    'persons': s.persons,
-                    'row': p.occurrence // :copy_numbers,
-                    'copy': -(p.occurrence % :copy_numbers)
-                }
-            ) AS occurrence
+            arg_min(p.occurrence, :rarity) AS occurrence
         FROM parts AS p
         JOIN :supports AS s ON p.occurrence = s.occurrence
         GROUP BY p.number
@@ -59,14 +62,7 @@ _PART = template("SELECT number, :occurrence AS occurrence FROM unsupported AS u
 _RAREST_OF_PERSONS = template("""
     SELECT
         o.person,
-        arg_min(
-            o.occurrence,
-            {
-                'persons': s.persons,
-                'row': o.occurrence // :copy_numbers,
-                'copy': -(o.occurrence % :copy_numbers)
-            }
-        ) AS occurrence
+        arg_min(o.occurrence, :rarity) AS occurrence
     FROM :occurrences AS o
     SEMI JOIN :unsupported AS unsupported ON o.person = unsupported.person
     JOIN :supports AS s ON o.occurrence = s.occurrence
@@ -221,31 +217,29 @@ class RowSuppression:
         self._unsupported, self._persons = work("unsupported_occurrences"), work("persons_with_rare_rows")
         self._suppressible, self._chosen = work("suppressible_rows"), work("chosen_rows")
         self._restorable, self._unrestorable = work("restorable_rows"), work("unrestorable_rows")
-        self._units = work("units")
+        self._units, self._remaining = work("units"), work("remaining_rows")
 
-    def suppress(self, allowed_rows: int) -> int:
-        """Suppress rows of unsupported combinations, up to the allowed number; return how many.
+    def suppress(self, allowed_rows: int) -> bool:
+        """Suppress rows of unsupported combinations, up to the allowed number; return whether any is suppressed.
 
         Persons of small classes are removed from the snapshot first: their rows are not suppressed by themselves.
         """
         snapshot, suppressed = self.snapshot, 0
         snapshot.find_unsupported_persons(0, self._persons)
         snapshot.remove(self._persons)
-        while suppressed < allowed_rows:
+        for _ in snapshot.runner.rounds():
             snapshot.count_occurrences()
             snapshot.find_unsupported_persons(1, self._persons)
             if not self._find_unsupported_occurrences():
-                return suppressed
+                break
             self._find_suppressible_rows()
             chosen = _WITHIN_LIMIT(suppressible=self._suppressible, allowed=allowed_rows - suppressed)
-            count = snapshot.count(snapshot.create(self._chosen, chosen))
-            if not count:
-                return suppressed
-            snapshot.runner.add(snapshot.suppressed_rows, template("SELECT * FROM :c AS c")(c=self._chosen))
+            count = snapshot.runner.count(snapshot.create(self._chosen, chosen), EXAMPLE_ROWS)
+            snapshot.runner.add(snapshot.suppressed_rows, select_star(self._chosen.copy()))
             suppressed += count
-            if snapshot.runner.dry:  # one round shows all
+            if not count or suppressed == allowed_rows:
                 break
-        return suppressed
+        return suppressed > 0
 
     def _find_unsupported_occurrences(self) -> bool:
         """Whether a combination is unsupported; stores the rarest occurrence of each, of the smallest size."""
@@ -256,21 +250,21 @@ class RowSuppression:
                 occurrences=snapshot.occurrences,
                 unsupported=self._persons,
                 supports=self.snapshot.supports(1),
-                copy_numbers=snapshot.copy_numbers,
+                rarity=_RARITY(occurrence=col("occurrence", "o"), copy_numbers=snapshot.copy_numbers),
             )
-            return snapshot.count(snapshot.create(self._unsupported, query)) > 0
+            return snapshot.runner.count(snapshot.create(self._unsupported, query), EXAMPLE_ROWS) > 0
         for size in range(1, snapshot.known + 1):
             parts = [_PART(occurrence=col(name)) for name in combination_keys(size)]
             query = _RAREST_OF_COMBINATIONS(
                 combinations=snapshot.combinations(size, snapshot.occurrences),
-                copy_numbers=snapshot.copy_numbers,
+                rarity=_RARITY(occurrence=col("occurrence", "p"), copy_numbers=snapshot.copy_numbers),
                 keys=cols(combination_keys(size)),
                 k=snapshot.k,
                 parts=union_all(*parts),
                 supports=self.snapshot.supports(1),
                 same=equal_values(combination_keys(size), "c", "u"),
             )
-            if snapshot.count(snapshot.create(self._unsupported, query), example=0):
+            if snapshot.runner.count(snapshot.create(self._unsupported, query)):
                 return True
         return snapshot.runner.dry
 
@@ -297,45 +291,43 @@ class RowSuppression:
                 )
                 snapshot.runner.add(self._suppressible, children)
 
-    def restore(self) -> int:
-        """Put back the suppressed rows that can be put back alone, until none can; return how many.
+    def restore(self) -> bool:
+        """Put back the suppressed rows that can be put back alone, until none can; return whether any was.
 
         Rows that are put back together may violate a requirement: then they stay suppressed, and this ends.
         """
-        restored = 0
-        while True:
+        runner, is_restored = self.snapshot.runner, False
+        for _ in runner.rounds():
             self._find_restorable_rows()
-            if not self.snapshot.count(self._restorable):
-                return restored
+            if not runner.count(self._restorable, EXAMPLE_ROWS):
+                break
             chosen = (
                 self._choose_rows_by_signature()
                 if self.snapshot.known == "all"
                 else self._choose_rows_by_combinations()
             )
-            count = self.snapshot.count(self.snapshot.create(self._chosen, chosen))
-            if not count:
-                return restored
+            if not runner.count(self.snapshot.create(self._chosen, chosen), EXAMPLE_ROWS):
+                break
             self._restore_rows()
             if self.requirements.conditions and self._count_violating_persons():
-                self.snapshot.runner.add(self.snapshot.suppressed_rows, select_star(self._chosen.copy()))
-                return restored
-            restored += count
-            if self.snapshot.runner.dry:
-                return 0
+                runner.add(self.snapshot.suppressed_rows, select_star(self._chosen.copy()))
+                break
+            is_restored = not runner.dry
+        return is_restored
 
     def _count_violating_persons(self) -> int:
         """The persons of groups that violate a requirement."""
         snapshot = self.snapshot
         snapshot.count_occurrences()
         violating = self.requirements.persons_of_violating_groups(snapshot.groups(None))
-        return snapshot.count(snapshot.create(self._persons, violating), example=0)
+        return snapshot.runner.count(snapshot.create(self._persons, violating))
 
     def _restore_rows(self) -> None:
         """Remove the chosen rows from the suppressed ones."""
         snapshot = self.snapshot
         remaining = template("SELECT * FROM :suppressed AS s ANTI JOIN :chosen AS chosen USING (position, row)")
-        snapshot.create(self._suppressible, remaining(suppressed=snapshot.suppressed_rows, chosen=self._chosen))
-        snapshot.create(snapshot.suppressed_rows, template("SELECT * FROM :rows AS r")(rows=self._suppressible))
+        snapshot.create(self._remaining, remaining(suppressed=snapshot.suppressed_rows, chosen=self._chosen))
+        snapshot.create(snapshot.suppressed_rows, select_star(self._remaining.copy()))
 
     def _find_restorable_rows(self) -> None:
         snapshot = self.snapshot

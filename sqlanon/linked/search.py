@@ -11,14 +11,15 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from sqlanon.linked.kept_rows import KeptRows
+from sqlanon.linked.kept_rows import KeptRows, StoredRows
 from sqlanon.linked.peeling import Peeling
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.measures import Figures, Marginals, Measure
 from sqlanon.strategies.lattice.lattice import Progress
 from sqlanon.strategies.lattice.limits import Budget
 from sqlanon.strategies.lattice.search import LatticeSearch, SourceFacts, Verdict
-from sqlanon.support.coding import Levels
+from sqlanon.support.coding import Levels, code_column, level_leaves
+from sqlanon.support.expressions import as_column, col, subquery, template, total
 
 _STOPPED_SHARE = 0.5
 """The share of the classes that a stopped peeling is taken to have counted: the search estimates by it."""
@@ -120,6 +121,11 @@ class LinkedTask:
         privacy = self.records.policy.privacy
         return Peeling(self.records, privacy.k, privacy.known, self.earlier_rows)
 
+    @cached_property
+    def stored_rows(self) -> StoredRows:
+        """What the best generalization so far suppresses."""
+        return StoredRows(self.records)
+
     @property
     def allowed_persons(self) -> int:
         """The most persons who may be suppressed."""
@@ -163,7 +169,9 @@ class LinkedTask:
 
     def find_kept_rows(self, levels: Levels) -> KeptRows:
         """Find the persons and rows that stay at a generalization; their tables stay until the next check."""
-        if not self.peeling.snapshot.load_kept_rows(levels):
+        if levels == self.stored_rows.levels:
+            self.peeling.snapshot.load(self.stored_rows)
+        else:
             self.peeling.suppress_rows_and_persons(levels, self.allowed_persons, self.allowed_rows)
         return self.peeling.snapshot.kept_rows
 
@@ -173,7 +181,7 @@ class LinkedTask:
         if draw_verdict(figures, self.allowed_persons).is_feasible:
             best = self.lattice.best
             if best is None or self.lattice.measure.score(levels, figures) < self.lattice.scores[best]:
-                self.peeling.snapshot.store_kept_rows()
+                self.stored_rows.store(levels, self.peeling.snapshot.kept_rows)
         return figures
 
     def _count_figures(self, levels: Levels) -> LinkedFigures:
@@ -195,7 +203,7 @@ class LinkedTask:
                 suppressed_by_table=by_table,
                 is_monotone=is_monotone,
             )
-        rows, leaves = self.peeling.snapshot.suppressed_figures()
+        rows, leaves = suppressed_figures(self.peeling.snapshot.kept_rows, levels)
         return LinkedFigures(
             classes=1,
             suppressed_rows=suppressed,
@@ -204,6 +212,46 @@ class LinkedTask:
             suppressed_by_table=tuple(rows),
             is_monotone=is_monotone,
         )
+
+
+def suppressed_figures(kept_rows: KeptRows, levels: Levels) -> tuple[list[int], dict[int, float]]:
+    """By table, the rows that are not released; by quasi-identifier with labels below its top, the sum of the leaves
+    under the labels of these rows, less one each."""
+    records = kept_rows.records
+    rows: list[int] = []
+    leaves: dict[int, float] = {}
+    for position, table in enumerate(records.tables):
+        query = template("""
+            SELECT count(*) AS row_count
+            FROM :records AS r
+            LEFT JOIN :kept AS kept ON r.person = kept.person
+            WHERE kept.person IS NULL
+        """)(records=table.records, kept=kept_rows.persons)
+        if position and kept_rows.suppressed_rows is not None:
+            query = template("""
+                SELECT count(*) AS row_count
+                FROM :records AS r
+                LEFT JOIN :kept AS kept ON r.person = kept.person
+                LEFT JOIN :suppressed AS s ON r.row = s.row AND s.position = :position
+                WHERE kept.person IS NULL OR s.row IS NOT NULL
+            """)(
+                records=table.records,
+                kept=kept_rows.persons,
+                suppressed=kept_rows.suppressed_rows,
+                position=position,
+            )
+        labelled_attributes = [i for i in table.attribute_numbers if records.attributes[i].has_inner_labels(levels[i])]
+        for i in labelled_attributes:
+            name, level = f"leaves_{i}", levels[i]
+            on = col(code_column(i, level), "r").eq(col("code", name))
+            of_level = subquery(level_leaves(records.attributes[i], level), name)
+            query = query.join(of_level, on=on, copy=False)
+            query = query.select(as_column(total(col("leaves", name)), name), copy=False)
+        example = [(0,) * (1 + len(labelled_attributes))]
+        row_total, *sums = records.runner.fetch_rows(query, example)[0]
+        rows.append(row_total)
+        leaves |= {i: float(leaf_sum or 0) for i, leaf_sum in zip(labelled_attributes, sums, strict=True)}
+    return rows, leaves
 
 
 def draw_verdict(figures: Figures, allowed_persons: int) -> Verdict:

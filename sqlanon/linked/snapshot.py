@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.linked.kept_rows import KeptRows
+from sqlanon.linked.kept_rows import KeptRows, StoredRows
 from sqlanon.linked.occurrences import (
     MOST_OCCURRENCES,
     class_of,
@@ -28,9 +28,9 @@ from sqlanon.linked.occurrences import (
 )
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.signatures import SignatureBuilder
-from sqlanon.linked.tables import EXAMPLE_ROWS, LinkedTable, count_rows
+from sqlanon.linked.tables import EXAMPLE_ROWS, LinkedTable
 from sqlanon.policy.linked_sections import Known
-from sqlanon.support.coding import Levels, code_column, dense_rank, level_leaves
+from sqlanon.support.coding import Levels, code_column, dense_rank
 from sqlanon.support.expressions import (
     as_column,
     cast,
@@ -46,7 +46,6 @@ from sqlanon.support.expressions import (
     select_star,
     subquery,
     template,
-    total,
     union_all,
 )
 
@@ -90,8 +89,6 @@ _SUBTRACT_REMOVED = fragment("""
     FROM :removed_combinations AS removed
     WHERE :same
 """)
-
-_SUPPRESSED_PERSONS = template("SELECT person FROM :persons AS persons ANTI JOIN :kept AS kept USING (person)")
 
 _CLASSES_OF_PERSONS = template(
     "SELECT DISTINCT class_id FROM :kept AS kept SEMI JOIN :persons AS persons USING (person)"
@@ -179,12 +176,6 @@ class Snapshot:
         """The known rows have lower numbers than this."""
         self.copy_numbers = count_copy_numbers(known)
         self._tables: list[exp.Table] = []
-        self._stored_levels: Levels | None = None
-        self._stores_suppressed_rows = False
-        self._stored_persons, self._stored_rows = (
-            self.work("stored_suppressed_persons"),
-            self.work("stored_suppressed_rows"),
-        )
 
     # --- Tables
 
@@ -206,10 +197,6 @@ class Snapshot:
         for target in self._tables:
             self.runner.execute(drop_table(target.copy()))
         self._tables.clear()
-
-    def count(self, relation: exp.Expr, example: int = EXAMPLE_ROWS) -> int:
-        """The number of rows of a relation."""
-        return count_rows(self.runner, relation, example)
 
     def start(self, levels: Levels, suppresses_rows: bool = False) -> None:
         """Begin with all persons and all rows at a generalization, or with those of an earlier release."""
@@ -243,7 +230,7 @@ class Snapshot:
         kept_persons = self.kept_persons if persons is None else persons
         rows = _ROWS_OF_PERSONS(known_rows=self.released_known_rows(), kept_persons=kept_persons)
         self.create(self.occurrences, number_occurrences(rows, self.known, self.row_numbers))
-        self.counted_persons = self.count(kept_persons)
+        self.counted_persons = self.runner.count(kept_persons, EXAMPLE_ROWS)
 
     def combinations(self, size: int, occurrences: exp.Table) -> exp.Query:
         """The combinations of a number of known rows that persons support: ``person`` and `combination_keys`."""
@@ -273,27 +260,13 @@ class Snapshot:
         """The persons and rows that stay, until the next check."""
         return KeptRows(self.records, self.kept_persons, self.suppressed_rows if self.suppresses_rows else None)
 
-    def store_kept_rows(self) -> None:
-        """Store the persons and rows suppressed at this generalization, replacing the stored ones."""
-        self._stored_levels = None  # in case this is interrupted
-        suppressed_persons = _SUPPRESSED_PERSONS(persons=self.records.tables[0].records, kept=self.kept_persons)
-        for target, query in (
-            (self._stored_persons, suppressed_persons),
-            (self._stored_rows, select_star(self.suppressed_rows)),
-        ):
-            self.runner.execute(drop_table(target.copy(), exists=True))
-            self.runner.create_table(target, query)
-        self.runner.engine.set_savepoint()
-        self._stored_levels, self._stores_suppressed_rows = self.levels, self.suppresses_rows
-
-    def load_kept_rows(self, levels: Levels) -> bool:
-        """Begin with what is stored as staying at a generalization; False if another one is stored, or none."""
-        if levels != self._stored_levels:
-            return False
-        self.start(levels, self._stores_suppressed_rows)  # a later check may have suppressed persons only
-        self.remove(self._stored_persons)
-        self.create(self.suppressed_rows, select_star(self._stored_rows))
-        return True
+    def load(self, stored_rows: StoredRows) -> None:
+        """Begin with what is stored as staying at a generalization."""
+        assert stored_rows.levels is not None
+        self.start(stored_rows.levels, stored_rows.has_rows)  # a later check may have suppressed persons only
+        self.remove(stored_rows.persons)
+        if stored_rows.has_rows:
+            self.create(self.suppressed_rows, select_star(stored_rows.rows))
 
     def released_rows(self, position: int, units: exp.Table | None = None) -> exp.Expr:
         """The records of a table without the rows that are suppressed by themselves; of the person table, all.
@@ -480,45 +453,3 @@ class Snapshot:
         for size in range(1, self.known + 1):
             groups.append((self.combinations(size, self.occurrences), combination_keys(size)))
         return groups
-
-    # --- Figures
-
-    def suppressed_figures(self) -> tuple[list[int], dict[int, float]]:
-        """By table, the rows that are not released; by quasi-identifier with labels below its top, the sum of the
-        leaves under the labels of these rows, less one each."""
-        rows: list[int] = []
-        leaves: dict[int, float] = {}
-        for position, table in enumerate(self.records.tables):
-            query = template("""
-                SELECT count(*) AS row_count
-                FROM :records AS r
-                LEFT JOIN :kept AS kept ON r.person = kept.person
-                WHERE kept.person IS NULL
-            """)(records=table.records, kept=self.kept_persons)
-            if position and self.suppresses_rows:
-                query = template("""
-                    SELECT count(*) AS row_count
-                    FROM :records AS r
-                    LEFT JOIN :kept AS kept ON r.person = kept.person
-                    LEFT JOIN :suppressed AS s ON r.row = s.row AND s.position = :position
-                    WHERE kept.person IS NULL OR s.row IS NOT NULL
-                """)(
-                    records=table.records,
-                    kept=self.kept_persons,
-                    suppressed=self.suppressed_rows,
-                    position=position,
-                )
-            labelled_attributes = [
-                i for i in table.attribute_numbers if self.records.attributes[i].has_inner_labels(self.levels[i])
-            ]
-            for i in labelled_attributes:
-                name, level = f"leaves_{i}", self.levels[i]
-                on = col(code_column(i, level), "r").eq(col("code", name))
-                of_level = subquery(level_leaves(self.records.attributes[i], level), name)
-                query = query.join(of_level, on=on, copy=False)
-                query = query.select(as_column(total(col("leaves", name)), name), copy=False)
-            example = [(0,) * (1 + len(labelled_attributes))]
-            row_total, *sums = self.runner.fetch_rows(query, example)[0]
-            rows.append(row_total)
-            leaves |= {i: float(leaf_sum or 0) for i, leaf_sum in zip(labelled_attributes, sums, strict=True)}
-        return rows, leaves

@@ -31,7 +31,6 @@ from sqlanon.support.expressions import (
     col,
     cols,
     is_null,
-    row_count,
     subquery,
     template,
 )
@@ -277,7 +276,7 @@ _WHOLE_NUMBERS = frozenset(
 def _number_rows(table: LinkedTable) -> Iterator[str]:
     """Number the rows of a table by key, and find rows without a person. Creates ``numbers`` for a table with a key."""
     runner, relation = table.runner, table.run.source.relation
-    table.rows = count_rows(runner, relation)
+    table.rows = runner.count(relation, EXAMPLE_ROWS)
     keys = [as_column(col(column, "child"), f"key_{i}") for i, column in enumerate(table.key)]
     if table.parent is None:
         number_persons = template("""
@@ -290,7 +289,7 @@ def _number_rows(table: LinkedTable) -> Iterator[str]:
         numbered = table.select_linked_rows().select(*keys, copy=False)
         numbered = numbered.select(*number_linked_rows(cols(table.key, "child")), copy=False)
         runner.create_table(table.numbers, numbered)
-    table.orphans = table.rows - count_rows(runner, subquery(_linked_rows(table)))
+    table.orphans = table.rows - runner.count(subquery(_linked_rows(table)), EXAMPLE_ROWS)
     if table.orphans and table.section.orphans == "error":
         positions = sorted({*table.ancestor_references.values()})
         ancestors = " and ".join(repr(table.ancestors[position].name) for position in positions)
@@ -303,11 +302,6 @@ def _number_rows(table: LinkedTable) -> Iterator[str]:
 
 def _linked_rows(table: LinkedTable) -> exp.Select:
     return table.select_linked_rows().select(as_column(exp.convert(1), "linked"), copy=False)
-
-
-def count_rows(runner: StatementRunner, relation: exp.Expr, example: int = EXAMPLE_ROWS) -> int:
-    """The number of rows of a relation."""
-    return int(runner.fetch_rows(row_count(rows=relation), [(example,)])[0][0])
 
 
 def number_linked_rows(order: Sequence[exp.Expr]) -> list[exp.Expr]:
@@ -330,9 +324,7 @@ def _find_wrong_keys(table: LinkedTable) -> Iterator[str]:
     of_several = template("SELECT 1 AS c FROM :rows WHERE NOT :lacks_part GROUP BY :key HAVING count(*) > 1")
     keys_of_several = of_several(rows=rows, lacks_part=exp.Paren(this=lacks_part), key=cols(table.key))
     without_key = template("SELECT 1 AS c FROM :rows WHERE :lacks_part")(rows=rows, lacks_part=lacks_part.copy())
-    repeated_keys, rows_without_key = (
-        count_rows(table.runner, subquery(query), example=0) for query in (keys_of_several, without_key)
-    )
+    repeated_keys, rows_without_key = (table.runner.count(subquery(query)) for query in (keys_of_several, without_key))
     if repeated_keys or rows_without_key:
         place = "person" if table.is_person_table else "key"
         yield (

@@ -18,7 +18,7 @@ import sqlanon
 from oracles.oracle_linked import LinkedDatabase, best, combinations_of
 from properties.linked_cases import LinkedCase, make_linked_case
 from sqlanon.errors import InfeasibleError, PolicyError
-from sqlanon.linked.anonymize import LinkedLocalResult, LinkedResult
+from sqlanon.linked.anonymize import ClassesResult, LinkedResult
 from sqlanon.linked.publish import LinkedRelease
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
@@ -175,13 +175,13 @@ def hospital_policy(strategy: str, known: int | str, **zip_keys: Any) -> LinkedP
 
 
 @pytest.fixture(scope="module")
-def stopped_result(wards: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[LinkedLocalResult, LinkedRelease]:
+def stopped_result(wards: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[ClassesResult, LinkedRelease]:
     """A result of three rounds with limits on levels and labels, and its release."""
     policy = hospital_policy("mondrian", 1, min_level=1, max_level=2, forbidden=["12*"])
     policy = policy.model_copy(update={"search": policy.search.model_copy(update={"max_checks": 3})})
     with sqlanon.connect(wards) as db:
         result = db.anonymize(policy)
-        assert isinstance(result, LinkedLocalResult)
+        assert isinstance(result, ClassesResult)
         return result, result.publish(tmp_path_factory.mktemp("stopped") / "release.duckdb")
 
 
@@ -221,7 +221,7 @@ def test_the_release_does_not_depend_on_the_number_of_threads(wards: Path, tmp_p
 
 
 def test_levels_outside_the_limits_and_forbidden_labels_are_not_released(
-    stopped_result: tuple[LinkedLocalResult, LinkedRelease],
+    stopped_result: tuple[ClassesResult, LinkedRelease],
 ) -> None:
     with duckdb.connect(str(stopped_result[1].path), read_only=True) as reader:
         labels = {label for (label,) in reader.execute("SELECT DISTINCT zip FROM patients").fetchall()}
@@ -230,7 +230,7 @@ def test_levels_outside_the_limits_and_forbidden_labels_are_not_released(
 
 
 def test_a_limit_on_the_rounds_leaves_coarser_classes_that_meet_the_policy(
-    stopped_result: tuple[LinkedLocalResult, LinkedRelease],
+    stopped_result: tuple[ClassesResult, LinkedRelease],
 ) -> None:
     result, release = stopped_result
     assert release.verify().verified

@@ -191,14 +191,14 @@ def test_what_an_interrupted_check_stored_is_not_taken_for_an_earlier_generaliza
     (case,) = [case for case in small_cases(MOST_GENERALIZATIONS, 20) if case.k == 2 and case.known == 1][:1]
     result = anonymize_case(case, suppression_limit=1)
     assert result is not None
-    kept = result.task.peeling.snapshot
-    assert kept.load_kept_rows(result.levels)
+    task = result.task
+    assert task.stored_rows.levels == result.levels
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(kept.runner, "create_table", stop)
+        patch.setattr(task.records.runner, "create_table", stop)
         with pytest.raises(KeyboardInterrupt):
-            kept.store_kept_rows()
-    assert not kept.load_kept_rows(result.levels)
+            task.stored_rows.store(result.levels, task.peeling.snapshot.kept_rows)
+    assert task.stored_rows.levels is None

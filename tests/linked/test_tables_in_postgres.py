@@ -300,7 +300,7 @@ def test_the_time_limit_interrupts_a_statement_on_the_server(
         if len(checked) > 1:
             rows, snapshot = peeling.records.tables[1].records, peeling.snapshot
             query = template("SELECT count(*) AS c FROM :rows AS a, :rows AS b, :rows AS c, :rows AS d, :rows AS e")
-            snapshot.count(subquery(query(rows=rows)))
+            snapshot.runner.count(subquery(query(rows=rows)))
         return result
 
     started = time.monotonic()

@@ -3,7 +3,7 @@
 The attacker knows a person's quasi-identifiers and some of the person's child rows, and looks for the persons with the
 same quasi-identifiers who have these rows. The worst rows of each person are known: those that the fewest persons have.
 The attacked persons may be those of a source, with the labels of a release, and the searched persons those of the
-release.
+release. Counts combinations without the code of the search, so that an error there cannot hide itself.
 
 Tables: ``rows_N`` (``row_key``, ``parent_key``, ``row_values``) for each table of a database, ``persons`` (``person``,
 ``class_values``), ``known_rows`` (``person``, ``position`` of the table, ``known_row``) and ``whole_rows``, in which a
@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.engines.base import Engine
+from sqlanon.engines.base import Engine, replace_table
 from sqlanon.linked.labels import join_labels, label_at_level
 from sqlanon.linked.release.row_texts import TextTable, describe_known_rows, describe_whole_rows, quote_values
 from sqlanon.linked.tables import LinkedTable
@@ -30,8 +30,6 @@ from sqlanon.support.expressions import (
     cast,
     col,
     cols,
-    create_table,
-    drop_table,
     equal_values,
     row_count,
     select_star,
@@ -279,10 +277,7 @@ class MatchingRun:
 
     def create(self, name: str, query: exp.Query, engine: Engine | None = None) -> exp.Table:
         """Create an intermediate table, in place of an earlier one."""
-        target = self.work(name)
-        self.engine.execute(drop_table(target.copy(), exists=True))
-        (engine or self.engine).execute(create_table(target.copy(), query))
-        return target
+        return replace_table(engine or self.engine, self.work(name), query)
 
     def describe(self, prefix: str, tables: Sequence[VisibleTable]) -> PersonRecords:
         """Create the records of the persons of a database; parents come before their children."""

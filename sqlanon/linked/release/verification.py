@@ -11,7 +11,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.linked.group_requirements import number_values, violating_persons
+from sqlanon.linked.group_conditions import number_values, violating_persons
 from sqlanon.linked.occurrences import combination_keys, combine_occurrences, number_occurrences
 from sqlanon.linked.release.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.release.released_numbers import number_rows, released_table, sensitive_values
@@ -85,7 +85,7 @@ def check_rows(
     yield check_faults("claims", contradictions, "agree with one another")
     digests = list[str]()
     for claims in manifest.tables:
-        rows, digest = count_rows(engine, manifest.rows_table(claims))
+        rows, digest = count_and_digest_rows(engine, manifest.rows_table(claims))
         digests.append(digest)
         faults = [] if rows == claims.released_rows else [f"{rows:,} rows, {claims.released_rows:,} claimed"]
         faults += [] if digest == claims.digest else ["the digest is not the one claimed"]
@@ -139,7 +139,7 @@ def _check_smallest_group(manifest: LinkedManifest, smallest: int | None) -> Ite
     yield Check(f"{manifest.k}-anonymity", is_met, message)
 
 
-def count_rows(engine: Engine, name: str) -> tuple[int, str]:
+def count_and_digest_rows(engine: Engine, name: str) -> tuple[int, str]:
     """The rows of a table of the open release, and their digest."""
     subject = table(f"subject {name}")
     engine.execute(create_view(subject.copy(), select_star(table(name, "main", ATTACHED))))
