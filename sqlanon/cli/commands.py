@@ -565,7 +565,7 @@ def verify(
     from sqlanon.cli.progress import show_progress
     from sqlanon.database import connect
     from sqlanon.engines.limits import Limits
-    from sqlanon.linked.targets.base import verify_tables
+    from sqlanon.linked.publish.targets.base import verify_tables
     from sqlanon.publish.targets.base import release_location
 
     if (location := find_linked_release(release, schema)) is not None:

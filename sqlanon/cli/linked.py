@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from sqlanon.linked.anonymize import LinkedResult
     from sqlanon.linked.attacks.attack import LinkedAttack
     from sqlanon.linked.attacks.risk import LinkedRisk
-    from sqlanon.linked.publish import LinkedRelease
+    from sqlanon.linked.publish.stage import LinkedRelease
+    from sqlanon.linked.publish.targets.base import LinkedLocation
     from sqlanon.linked.release.verification import LinkedVerification
-    from sqlanon.linked.targets.base import LinkedLocation
     from sqlanon.policy.linked import LinkedPolicy
 
 
@@ -183,7 +183,7 @@ def print_linked_risk(risk: LinkedRisk, as_json: bool) -> None:
 
 def find_linked_release(release: str, schema: str | None) -> LinkedLocation | None:
     """The location of a release of several tables; None if it is something else. Only a server has schemas."""
-    from sqlanon.linked.targets.base import find_location
+    from sqlanon.linked.publish.targets.base import find_location
     from sqlanon.places.addresses import is_server
 
     if schema is not None and not is_server(release):

@@ -11,11 +11,11 @@ from typing import Any
 
 from sqlanon.engines.deadline import interrupt_after
 from sqlanon.errors import InfeasibleError
-from sqlanon.linked.earlier import EarlierRelease, find_earlier_release
+from sqlanon.linked.classes.mondrian import LinkedClasses, divide_persons, full_domain_budget
 from sqlanon.linked.infeasible import infeasible_error, stopped_error
-from sqlanon.linked.mondrian import LinkedClasses, divide_persons, full_domain_budget
-from sqlanon.linked.publish import LinkedRelease, publish_linked, refuse_unusable_target
-from sqlanon.linked.recode import LinkedClassRecoding, LinkedRecoding
+from sqlanon.linked.publish.earlier import EarlierRelease, find_earlier_release
+from sqlanon.linked.publish.recode import LinkedClassRecoding, LinkedRecoding
+from sqlanon.linked.publish.stage import LinkedRelease, publish_linked, refuse_unusable_target
 from sqlanon.linked.records import LinkedRecords, encode_tables
 from sqlanon.linked.release.manifest import RequirementClaim
 from sqlanon.linked.search import LinkedFigures, LinkedTask

@@ -10,9 +10,9 @@ import math
 from sqlglot import exp
 
 from sqlanon.engines.statement_runner import Plan
-from sqlanon.linked.kept_rows import KeptRows, StoredRows
-from sqlanon.linked.peeling import Peeling
-from sqlanon.linked.recode import LinkedRecoding
+from sqlanon.linked.check.kept_rows import KeptRows, StoredRows
+from sqlanon.linked.check.peeling import Peeling
+from sqlanon.linked.publish.recode import LinkedRecoding
 from sqlanon.linked.records import LinkedRecords, encode_bound_tables
 from sqlanon.linked.release.views import KNOWN_ROWS, WHOLE_ROWS
 from sqlanon.linked.search import suppressed_figures

@@ -12,10 +12,10 @@ from sqlanon.disclosure.residual_risk import format_percent
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.linked.anonymize import LinkedResult, publish_result
 from sqlanon.linked.attacks.attack import LinkedAttack, attack_linked
+from sqlanon.linked.publish.targets.base import LinkedLocation, verify_tables
 from sqlanon.linked.release.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.release.sentences import describe_claim, describe_column, describe_known
 from sqlanon.linked.release.verification import LinkedVerification
-from sqlanon.linked.targets.base import LinkedLocation, verify_tables
 from sqlanon.release.sentences import join_names
 from sqlanon.report import check_target, refuse_without_charts, write_page
 from sqlanon.support.markup import StyledText, html_table

@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from sqlanon.linked.kept_rows import KeptRows, StoredRows
-from sqlanon.linked.peeling import Peeling
+from sqlanon.linked.check.kept_rows import KeptRows, StoredRows
+from sqlanon.linked.check.peeling import Peeling
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.measures import Figures, Marginals, Measure
 from sqlanon.strategies.lattice.lattice import Progress

@@ -20,9 +20,16 @@ from typing import Any
 
 from sqlanon.errors import InfeasibleError, ReleaseError
 from sqlanon.linked.anonymize import anonymize_linked
-from sqlanon.linked.earlier import find_earlier_release
-from sqlanon.linked.kept_rows import KeptRows
-from sqlanon.linked.recode import LinkedRecoding, surrogate_table
+from sqlanon.linked.check.kept_rows import KeptRows
+from sqlanon.linked.publish.earlier import find_earlier_release
+from sqlanon.linked.publish.recode import LinkedRecoding, surrogate_table
+from sqlanon.linked.publish.targets.base import (
+    LinkedLocation,
+    OpenTables,
+    find_location,
+    translate_read_errors,
+    verify_open,
+)
 from sqlanon.linked.records import LinkedRecords, encode_tables
 from sqlanon.linked.release.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.release.released_numbers import released_table
@@ -31,13 +38,6 @@ from sqlanon.linked.release.verification import LinkedVerification
 from sqlanon.linked.release.views import text_tables
 from sqlanon.linked.search import LinkedTask
 from sqlanon.linked.tables import LinkedTable
-from sqlanon.linked.targets.base import (
-    LinkedLocation,
-    OpenTables,
-    find_location,
-    translate_read_errors,
-    verify_open,
-)
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.linked_sections import LinkedReleaseSection
 from sqlanon.policy.strategies import STRATEGIES

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sqlanon.database import connect
-from sqlanon.linked import peeling, snapshot
 from sqlanon.linked.anonymize import LinkedResult
+from sqlanon.linked.check import peeling, snapshot
 from sqlanon.policy.linked import LinkedPolicy
 from support.linked_hospital import make_hospital
 

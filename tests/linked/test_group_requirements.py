@@ -18,7 +18,7 @@ import sqlanon
 from oracles.oracle_linked import State, View, loss
 from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.errors import InfeasibleError, PolicyError
-from sqlanon.linked import peeling
+from sqlanon.linked.check import peeling
 from sqlanon.linked.search import draw_verdict
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.support.expressions import col, select

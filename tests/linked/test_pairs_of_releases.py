@@ -15,7 +15,7 @@ from oracles.oracle_linked import LinkedDatabase, Outcome, evaluate
 from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.database import connect
 from sqlanon.errors import AuditError
-from sqlanon.linked.publish import LinkedRelease
+from sqlanon.linked.publish.stage import LinkedRelease
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.support.coding import Levels
 from support.lanes import draw_tables

@@ -19,7 +19,7 @@ from oracles.oracle_linked import LinkedDatabase, best, combinations_of
 from properties.linked_cases import LinkedCase, make_linked_case
 from sqlanon.errors import InfeasibleError, PolicyError
 from sqlanon.linked.anonymize import ClassesResult, LinkedResult
-from sqlanon.linked.publish import LinkedRelease
+from sqlanon.linked.publish.stage import LinkedRelease
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
 from support.lanes import draw_tables
@@ -243,7 +243,7 @@ def test_a_limit_on_the_rounds_leaves_coarser_classes_that_meet_the_policy(
 def test_combinations_are_counted_in_parts_alike(wards: Path, known: int, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = []
     for part in (10**9, 700):
-        monkeypatch.setattr("sqlanon.linked.class_snapshot._MOST_COMBINATIONS", part)
+        monkeypatch.setattr("sqlanon.linked.classes.class_snapshot._MOST_COMBINATIONS", part)
         with sqlanon.connect(wards) as db:
             policy = hospital_policy("mondrian", known)
             search = policy.search.model_copy(update={"max_checks": 4})

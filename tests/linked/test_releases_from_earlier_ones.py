@@ -17,7 +17,7 @@ from oracles.oracle_linked import Known, LinkedDatabase, LinkedTable, Outcome, R
 from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.database import connect
 from sqlanon.errors import InfeasibleError
-from sqlanon.linked.publish import LinkedRelease
+from sqlanon.linked.publish.stage import LinkedRelease
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
 from support.lanes import draw_tables, some

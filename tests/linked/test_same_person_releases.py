@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from sqlanon.errors import SqlanonError
-from sqlanon.linked.targets.file import StagedFile
+from sqlanon.linked.publish.targets.file import StagedFile
 from support.commands import Ended, cli
 from support.linked_hospital import TABLES, make_hospital
 

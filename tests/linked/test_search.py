@@ -13,8 +13,8 @@ import sqlanon
 from oracles.oracle_linked import Outcome, View, best, evaluate, loss
 from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.errors import InfeasibleError
-from sqlanon.linked import peeling
 from sqlanon.linked.anonymize import LinkedResult
+from sqlanon.linked.check import peeling
 from sqlanon.linked.search import LinkedFigures, draw_verdict
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.strategies.lattice import search

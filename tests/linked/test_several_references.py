@@ -13,8 +13,8 @@ import sqlanon
 from oracles.oracle_linked import LinkedDatabase, best
 from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.errors import InfeasibleError, LinkedSourceError, PolicyError
-from sqlanon.linked.targets.base import verify_tables
-from sqlanon.linked.targets.file import FileLocation
+from sqlanon.linked.publish.targets.base import verify_tables
+from sqlanon.linked.publish.targets.file import FileLocation
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
 from support.lanes import draw_tables

@@ -12,7 +12,7 @@ import pytest
 import sqlanon
 from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.errors import ReleaseError
-from sqlanon.linked.recode import LinkedRecoding, surrogate_table
+from sqlanon.linked.publish.recode import LinkedRecoding, surrogate_table
 from sqlanon.linked.source_verification import verify_named
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.support.expressions import fragment, template

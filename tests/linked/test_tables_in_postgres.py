@@ -21,7 +21,7 @@ from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.database import connect
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.errors import InfeasibleError
-from sqlanon.linked.peeling import Peeling, PeelingResult
+from sqlanon.linked.check.peeling import Peeling, PeelingResult
 from sqlanon.linked.records import encode_tables
 from sqlanon.linked.search import LinkedTask
 from sqlanon.policy.linked import LinkedPolicy

@@ -19,9 +19,9 @@ from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.database import connect
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.errors import AuditError, InfeasibleError, ReleaseError, SourceError, SqlanonError
+from sqlanon.linked.publish.targets import spark as linked_spark
 from sqlanon.linked.records import encode_tables
 from sqlanon.linked.search import LinkedTask
-from sqlanon.linked.targets import spark as linked_spark
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.publish.targets.spark.target import switch_view
 from support.commands import cli

@@ -23,12 +23,12 @@ from sqlanon.linked.attacks.matching import (
     match_keys,
     source_tables,
 )
+from sqlanon.linked.publish.targets.base import LinkedLocation
 from sqlanon.linked.records import encode_bound_tables
 from sqlanon.linked.release.manifest import LinkedManifest
 from sqlanon.linked.release.released_numbers import released_table
 from sqlanon.linked.release.views import KNOWN_ROWS, WHOLE_ROWS, first_column, known_rows_query, whole_rows_query
 from sqlanon.linked.tables import bind_tables
-from sqlanon.linked.targets.base import LinkedLocation
 from sqlanon.places.addresses import format_location
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.linked_sections import Known

@@ -19,7 +19,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine, replace_table
-from sqlanon.linked.labels import join_labels, label_at_level
+from sqlanon.linked.publish.labels import join_labels, label_at_level
 from sqlanon.linked.release.row_texts import TextTable, describe_known_rows, describe_whole_rows, quote_values
 from sqlanon.linked.tables import LinkedTable
 from sqlanon.policy.linked_sections import Known

@@ -11,8 +11,8 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.linked.group_conditions import number_values, violating_persons
-from sqlanon.linked.occurrences import combination_keys, combine_occurrences, number_occurrences
+from sqlanon.linked.check.group_conditions import number_values, violating_persons
+from sqlanon.linked.check.occurrences import combination_keys, combine_occurrences, number_occurrences
 from sqlanon.linked.release.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.release.released_numbers import number_rows, released_table, sensitive_values
 from sqlanon.linked.release.row_texts import describe_whole_rows

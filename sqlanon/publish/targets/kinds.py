@@ -46,7 +46,7 @@ class TargetKind:
     writes:
         The object that is written, for a plan.
     linked_module:
-        A module of `sqlanon.linked.targets` with ``target_for(records, target)`` and ``find_location(release,
+        A module of `sqlanon.linked.publish.targets` with ``target_for(records, target)`` and ``find_location(release,
         schema)``; empty if the target holds no linked tables.
     """
 
@@ -107,7 +107,7 @@ register(
         reads=lambda release: isinstance(release, (str, PathLike)),
         recorded=lambda path: True,
         in_files=True,
-        linked_module="sqlanon.linked.targets.file",
+        linked_module="sqlanon.linked.publish.targets.file",
     )
 )
 register(
@@ -117,7 +117,7 @@ register(
         takes=_is_in_section("postgres"),
         reads=lambda release: isinstance(release, str) and is_postgres(release),
         recorded=is_postgres_location,
-        linked_module="sqlanon.linked.targets.postgres",
+        linked_module="sqlanon.linked.publish.targets.postgres",
         writes="a new table in PostgreSQL",
     )
 )
@@ -131,7 +131,7 @@ register(
         is_at_source=True,
         compares=False,
         writes="a new table in Spark",
-        linked_module="sqlanon.linked.targets.spark",
+        linked_module="sqlanon.linked.publish.targets.spark",
     )
 )
 register(
@@ -141,6 +141,6 @@ register(
         takes=_is_linked_folder,
         reads=lambda release: isinstance(release, (str, PathLike)) and Path(release).is_dir(),
         in_files=True,
-        linked_module="sqlanon.linked.targets.folder",
+        linked_module="sqlanon.linked.publish.targets.folder",
     )
 )

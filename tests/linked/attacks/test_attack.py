@@ -16,7 +16,7 @@ from sqlanon.database import connect
 from sqlanon.errors import InfeasibleError, PolicyError, ReleaseError
 from sqlanon.linked.attacks.attack import LinkedAttack, attack_linked
 from sqlanon.linked.attacks.matching import Matches
-from sqlanon.linked.targets.file import FileLocation
+from sqlanon.linked.publish.targets.file import FileLocation
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
 from support.linked_hospital import POLICY

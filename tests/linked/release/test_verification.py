@@ -11,11 +11,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from sqlanon.linked.publish import LinkedRelease
+from sqlanon.linked.publish.stage import LinkedRelease
+from sqlanon.linked.publish.targets.base import verify_tables
+from sqlanon.linked.publish.targets.file import FileLocation
 from sqlanon.linked.release.manifest import LinkedManifest
 from sqlanon.linked.release.verification import find_contradictions
-from sqlanon.linked.targets.base import verify_tables
-from sqlanon.linked.targets.file import FileLocation
 from support.linked_databases import KEY, PERSONS, QUASI, anonymize_rows, persons_and_rows
 
 

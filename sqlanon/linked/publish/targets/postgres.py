@@ -21,12 +21,17 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.travel import decode_columns, encode_columns
 from sqlanon.errors import BrokenReleaseError, ReleaseError
+from sqlanon.linked.publish.targets.base import OpenTables, translate_manifest_errors, verify_open
+from sqlanon.linked.publish.targets.server import (
+    CatalogTable,
+    is_linked_manifest,
+    open_copied_rows,
+    translate_copy_errors,
+)
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.release.manifest import LinkedManifest
 from sqlanon.linked.release.released_numbers import released_table
 from sqlanon.linked.release.verification import LinkedVerification
-from sqlanon.linked.targets.base import OpenTables, translate_manifest_errors, verify_open
-from sqlanon.linked.targets.server import CatalogTable, is_linked_manifest, open_copied_rows, translate_copy_errors
 from sqlanon.places.addresses import (
     MANIFEST,
     format_location,

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlanon.linked.group_requirements import GroupRequirements
-from sqlanon.linked.occurrences import combination_keys, known_row_of
-from sqlanon.linked.snapshot import Snapshot
+from sqlanon.linked.check.group_requirements import GroupRequirements
+from sqlanon.linked.check.occurrences import combination_keys, known_row_of
+from sqlanon.linked.check.snapshot import Snapshot
 from sqlanon.linked.tables import EXAMPLE_ROWS
 from sqlanon.support.expressions import (
     col,

@@ -12,8 +12,8 @@ import duckdb
 import pytest
 
 from sqlanon.errors import ReleaseError
-from sqlanon.linked.targets.base import verify_tables
-from sqlanon.linked.targets.file import FileLocation
+from sqlanon.linked.publish.targets.base import verify_tables
+from sqlanon.linked.publish.targets.file import FileLocation
 from support.commands import cli
 from support.linked_hospital import POLICY, fewest_candidates, fix_levels, known_of, make_hospital
 

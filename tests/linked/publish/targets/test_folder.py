@@ -13,9 +13,9 @@ import pytest
 
 from sqlanon.errors import ReleaseError
 from sqlanon.linked.anonymize import LinkedResult
+from sqlanon.linked.publish.targets.base import find_location, verify_tables
+from sqlanon.linked.publish.targets.folder import FolderLocation, StagedFolder
 from sqlanon.linked.release.manifest import LinkedManifest
-from sqlanon.linked.targets.base import find_location, verify_tables
-from sqlanon.linked.targets.folder import FolderLocation, StagedFolder
 from sqlanon.policy.linked_sections import LinkedReleaseSection
 from support.commands import cli
 from support.linked_hospital import fewest_candidates, known_of

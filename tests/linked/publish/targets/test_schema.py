@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sqlanon.errors import BrokenReleaseError, ReleaseError
-from sqlanon.linked.targets.base import find_location, verify_tables
-from sqlanon.linked.targets.postgres import SchemaLocation, StagedSchema
+from sqlanon.linked.publish.targets.base import find_location, verify_tables
+from sqlanon.linked.publish.targets.postgres import SchemaLocation, StagedSchema
 from support.commands import cli
 from support.linked_hospital import POLICY, fewest_candidates, known_of, make_hospital
 from support.postgres_cases import HERE, schemas

@@ -22,12 +22,17 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.spark.engine import SparkEngine, catalog_identity
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SqlanonError
+from sqlanon.linked.publish.targets.base import OpenTables, translate_manifest_errors, verify_open
+from sqlanon.linked.publish.targets.server import (
+    CatalogTable,
+    is_linked_manifest,
+    open_copied_rows,
+    translate_copy_errors,
+)
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.release.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.release.released_numbers import released_table
 from sqlanon.linked.release.verification import LinkedVerification
-from sqlanon.linked.targets.base import OpenTables, translate_manifest_errors, verify_open
-from sqlanon.linked.targets.server import CatalogTable, is_linked_manifest, open_copied_rows, translate_copy_errors
 from sqlanon.places.addresses import format_location, resolve_spark_address, spark_location
 from sqlanon.publish.targets.base import unsupported_types
 from sqlanon.publish.targets.file.target import STAGED_FILE

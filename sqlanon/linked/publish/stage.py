@@ -13,9 +13,11 @@ from typing import Any
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import AuditError
-from sqlanon.linked.earlier import EarlierRelease
-from sqlanon.linked.ledger import LinkedLedger
-from sqlanon.linked.recode import LinkedRecoding
+from sqlanon.linked.publish.earlier import EarlierRelease
+from sqlanon.linked.publish.ledger import LinkedLedger
+from sqlanon.linked.publish.recode import LinkedRecoding
+from sqlanon.linked.publish.targets.base import LinkedLocation, target_for, verify_tables
+from sqlanon.linked.publish.written_rows import open_written, write_rows
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.release.manifest import LinkedManifest, TableClaims
 from sqlanon.linked.release.verification import (
@@ -24,8 +26,6 @@ from sqlanon.linked.release.verification import (
     digest_persons,
     smallest_group,
 )
-from sqlanon.linked.targets.base import LinkedLocation, target_for, verify_tables
-from sqlanon.linked.written_rows import open_written, write_rows
 from sqlanon.places.addresses import format_location
 from sqlanon.release.manifest import utc_now, version_name
 from sqlanon.support.resources import __version__

@@ -40,12 +40,12 @@ from sqlanon.ledger.records import (
     warn_of_other_catalogs,
 )
 from sqlanon.ledger.source_match import recognize, sample_source
-from sqlanon.linked.earlier import EarlierRelease, read_recorded_manifest
-from sqlanon.linked.recode import LinkedRecoding
+from sqlanon.linked.publish.earlier import EarlierRelease, read_recorded_manifest
+from sqlanon.linked.publish.recode import LinkedRecoding
+from sqlanon.linked.publish.written_rows import digest_at_levels
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.release.manifest import LinkedManifest, describe_structure, hash_manifest
 from sqlanon.linked.tables import LinkedTable
-from sqlanon.linked.written_rows import digest_at_levels
 from sqlanon.places.addresses import format_location
 from sqlanon.policy import Policy
 from sqlanon.publish.targets.base import Reach

@@ -13,10 +13,10 @@ import duckdb
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import Limits
 from sqlanon.errors import ReleaseError
-from sqlanon.linked.recode import LinkedRecoding
+from sqlanon.linked.publish.recode import LinkedRecoding
+from sqlanon.linked.publish.targets.base import open_engine
 from sqlanon.linked.release.manifest import LinkedManifest, TableClaims, describe_structure
 from sqlanon.linked.release.verification import digest_persons
-from sqlanon.linked.targets.base import open_engine
 from sqlanon.policy.sections import STORAGE_VERSION
 from sqlanon.publish.targets.file.target import attach_new
 from sqlanon.release.contents import ATTACHED

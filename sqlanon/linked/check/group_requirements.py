@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.linked.group_conditions import number_values, violating_persons
+from sqlanon.linked.check.group_conditions import number_values, violating_persons
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.tables import LinkedTable
 from sqlanon.requirements.base import ClassCondition

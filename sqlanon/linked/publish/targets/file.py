@@ -14,18 +14,18 @@ import duckdb
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
-from sqlanon.linked.records import LinkedRecords
-from sqlanon.linked.release.manifest import LINKED_FORMAT, LinkedManifest
-from sqlanon.linked.release.sentences import expected_comments, release_comments
-from sqlanon.linked.release.verification import LinkedVerification
-from sqlanon.linked.release.views import KNOWN_ROWS, WHOLE_ROWS, release_views
-from sqlanon.linked.targets.base import (
+from sqlanon.linked.publish.targets.base import (
     OpenTables,
     open_engine,
     translate_manifest_errors,
     verify_tables,
 )
-from sqlanon.linked.targets.paths import StagingFolder, refuse_unusable_path, stage_beside
+from sqlanon.linked.publish.targets.paths import StagingFolder, refuse_unusable_path, stage_beside
+from sqlanon.linked.records import LinkedRecords
+from sqlanon.linked.release.manifest import LINKED_FORMAT, LinkedManifest
+from sqlanon.linked.release.sentences import expected_comments, release_comments
+from sqlanon.linked.release.verification import LinkedVerification
+from sqlanon.linked.release.views import KNOWN_ROWS, WHOLE_ROWS, release_views
 from sqlanon.places.addresses import release_file_flaw
 from sqlanon.policy.sections import STORAGE_VERSION
 from sqlanon.publish.targets.file.target import STAGED_FILE, swap_in

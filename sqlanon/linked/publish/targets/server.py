@@ -13,8 +13,8 @@ import duckdb
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import Limits
 from sqlanon.errors import BrokenReleaseError
+from sqlanon.linked.publish.targets.base import open_engine
 from sqlanon.linked.release.manifest import LINKED_FORMAT, TableClaims
-from sqlanon.linked.targets.base import open_engine
 from sqlanon.places.addresses import format_location
 from sqlanon.release.contents import ATTACHED
 from sqlanon.release.manifest import ReleasedColumn, types_in

@@ -17,18 +17,18 @@ from typing import ClassVar
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
-from sqlanon.linked.records import LinkedRecords
-from sqlanon.linked.release.manifest import LinkedManifest
-from sqlanon.linked.release.released_numbers import released_table
-from sqlanon.linked.release.verification import LinkedVerification
-from sqlanon.linked.targets.base import (
+from sqlanon.linked.publish.targets.base import (
     OpenTables,
     open_engine,
     translate_manifest_errors,
     translate_read_errors,
     verify_tables,
 )
-from sqlanon.linked.targets.paths import PATH_ADVICE, StagingFolder, refuse_unusable_path, stage_beside
+from sqlanon.linked.publish.targets.paths import PATH_ADVICE, StagingFolder, refuse_unusable_path, stage_beside
+from sqlanon.linked.records import LinkedRecords
+from sqlanon.linked.release.manifest import LinkedManifest
+from sqlanon.linked.release.released_numbers import released_table
+from sqlanon.linked.release.verification import LinkedVerification
 from sqlanon.publish.targets.file.target import STAGED_FILE, refuse_types, write_parquet
 from sqlanon.release.contents import ATTACHED
 from sqlanon.release.manifest import types_in

@@ -37,8 +37,8 @@ from itertools import pairwise
 
 from sqlglot import exp
 
-from sqlanon.linked.class_snapshot import ClassSnapshot
-from sqlanon.linked.kept_rows import KeptRows
+from sqlanon.linked.check.kept_rows import KeptRows
+from sqlanon.linked.classes.class_snapshot import ClassSnapshot
 from sqlanon.linked.search import LinkedTask
 from sqlanon.policy.linked_sections import LinkedSearchSection
 from sqlanon.strategies.full_domain.optimal import optimal

@@ -22,13 +22,13 @@ from sqlanon.engines.limits import Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.ledger.recording import read_ledger
 from sqlanon.ledger.records import Publication
-from sqlanon.linked.kept_rows import KeptRows
-from sqlanon.linked.peeling import Peeling
-from sqlanon.linked.recode import LinkedRecoding
+from sqlanon.linked.check.kept_rows import KeptRows
+from sqlanon.linked.check.peeling import Peeling
+from sqlanon.linked.publish.recode import LinkedRecoding
+from sqlanon.linked.publish.targets.base import find_location
+from sqlanon.linked.publish.written_rows import digest_at_levels
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.release.manifest import LinkedManifest, hash_manifest
-from sqlanon.linked.targets.base import find_location
-from sqlanon.linked.written_rows import digest_at_levels
 from sqlanon.places.addresses import format_location
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.linked_sections import LinkedPrivacySection, LinkedSearchSection

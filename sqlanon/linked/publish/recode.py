@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.linked.kept_rows import KeptRows
-from sqlanon.linked.labels import join_labels, label_at_level
+from sqlanon.linked.check.kept_rows import KeptRows
+from sqlanon.linked.publish.labels import join_labels, label_at_level
 from sqlanon.linked.records import LinkedRecords
 from sqlanon.linked.tables import LinkedTable
 from sqlanon.release.manifest import ReleasedColumn

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.linked.kept_rows import KeptRows, StoredRows
-from sqlanon.linked.occurrences import (
+from sqlanon.linked.check.kept_rows import KeptRows, StoredRows
+from sqlanon.linked.check.occurrences import (
     MOST_OCCURRENCES,
     class_of,
     combination_keys,
@@ -26,8 +26,8 @@ from sqlanon.linked.occurrences import (
     number_occurrences,
     pack_codes,
 )
+from sqlanon.linked.check.signatures import SignatureBuilder
 from sqlanon.linked.records import LinkedRecords
-from sqlanon.linked.signatures import SignatureBuilder
 from sqlanon.linked.tables import EXAMPLE_ROWS, LinkedTable
 from sqlanon.policy.linked_sections import Known
 from sqlanon.support.coding import Levels, code_column, dense_rank

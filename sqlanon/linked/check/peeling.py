@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.linked.group_requirements import GroupRequirements
-from sqlanon.linked.kept_rows import KeptRows
+from sqlanon.linked.check.group_requirements import GroupRequirements
+from sqlanon.linked.check.kept_rows import KeptRows
+from sqlanon.linked.check.row_suppression import RowSuppression
+from sqlanon.linked.check.snapshot import Snapshot
 from sqlanon.linked.records import LinkedRecords
-from sqlanon.linked.row_suppression import RowSuppression
-from sqlanon.linked.snapshot import Snapshot
 from sqlanon.linked.tables import EXAMPLE_ROWS
 from sqlanon.policy.linked_sections import Known
 from sqlanon.support.coding import Levels

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from sqlglot import exp
 
 from sqlanon.engines.base import replace_table
-from sqlanon.linked.occurrences import (
+from sqlanon.linked.check.occurrences import (
     MOST_OCCURRENCES,
     class_of,
     combination_keys,
@@ -22,8 +22,8 @@ from sqlanon.linked.occurrences import (
     number_occurrences,
     pack_codes,
 )
-from sqlanon.linked.signatures import SignatureBuilder
-from sqlanon.linked.snapshot import Snapshot
+from sqlanon.linked.check.signatures import SignatureBuilder
+from sqlanon.linked.check.snapshot import Snapshot
 from sqlanon.linked.tables import LinkedTable
 from sqlanon.support.coding import code_column
 from sqlanon.support.expressions import (

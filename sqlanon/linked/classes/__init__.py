@@ -1,0 +1,1 @@
+"""Classes of persons with levels of their own."""
