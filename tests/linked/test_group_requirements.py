@@ -100,10 +100,10 @@ class SensitiveCase:
         alone = state = view.peel(self.case.database.everything, k, known)
         while True:
             groups = view.groups(state, known).values()
-            weak = {person for persons in groups if self.is_violated(state, persons) for person in persons}
-            if not weak:
+            unsupported = {person for persons in groups if self.is_violated(state, persons) for person in persons}
+            if not unsupported:
                 return alone, state
-            state = view.peel(view.without_persons(state, weak), k, known)
+            state = view.peel(view.without_persons(state, unsupported), k, known)
 
 
 def sensitive_cases(number: int) -> list[SensitiveCase]:

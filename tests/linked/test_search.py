@@ -75,7 +75,7 @@ def check_with_rows(case: LinkedCase, result: LinkedResult, row_limit: float, le
         parent = next(row.parent for row in database.tables[t].rows if row.number == number)
         assert not database.tables[t].parent or (database.tables[t].parent, parent) in state.rows
     if figures.suppressed_rows <= case.allowed_persons:
-        assert view.can_return(state, case.k, case.known, suppressed) is None
+        assert view.find_restorable(state, case.k, case.known, suppressed) is None
     if state.persons and figures.suppressed_rows <= case.allowed_persons:
         score = loss(database, levels, state, case.weights)
         assert result.task.lattice.measure.score(levels, figures) == pytest.approx(score, abs=1e-9)

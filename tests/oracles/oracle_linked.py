@@ -100,15 +100,15 @@ class LinkedDatabase:
 
     def labels(self, levels: Levels) -> list[dict[int, tuple[Value, ...]]]:
         """By table and row, the generalized quasi-identifiers."""
-        result, at = [], 0
+        result, first = [], 0
         for table in self.tables:
-            own = levels[at : at + len(table.names)]
-            at += len(table.names)
+            table_levels = levels[first : first + len(table.names)]
+            first += len(table.names)
             result.append(
                 {
                     row.number: tuple(
                         hierarchy.label(value, level)
-                        for hierarchy, value, level in zip(table.hierarchies, row.values, own, strict=True)
+                        for hierarchy, value, level in zip(table.hierarchies, row.values, table_levels, strict=True)
                     )
                     for row in table.rows
                 }
@@ -118,12 +118,12 @@ class LinkedDatabase:
     def known_row(self, labels: list[dict[int, tuple[Value, ...]]], t: int, number: int) -> Hashable:
         """What an attacker knows of a child row: its table, its labels and those of its ancestors below the person."""
         known: list[tuple[Value, ...]] = []
-        at: int | None = t
-        while at:
-            known.append(labels[at][number])
-            row = next(row for row in self.tables[at].rows if row.number == number)
+        position: int | None = t
+        while position:
+            known.append(labels[position][number])
+            row = next(row for row in self.tables[position].rows if row.number == number)
             assert row.parent is not None
-            at, number = self.tables[at].parent, row.parent
+            position, number = self.tables[position].parent, row.parent
         return (t, tuple(known))
 
 
@@ -139,31 +139,31 @@ class View:
     def __init__(self, database: LinkedDatabase, levels: Levels) -> None:
         self.database = database
         self.labels = database.labels(levels)
-        self.known = {at: database.known_row(self.labels, *at) for at in database.person_of}
+        self.known = {row_id: database.known_row(self.labels, *row_id) for row_id in database.person_of}
 
     def known_rows(self, state: State, person: int) -> Counter[Hashable]:
         """The multiset of known rows of a person."""
         persons = self.database.person_of
-        return Counter(self.known[at] for at in state.rows if persons[at] == person)
+        return Counter(self.known[row_id] for row_id in state.rows if persons[row_id] == person)
 
     def signature(self, state: State, t: int, number: int) -> Hashable:
         """The labels of a row with the nested multisets of its child rows."""
-        children = [at for at in self.database.children_of.get((t, number), ()) if at in state.rows]
-        nested = sorted(((at[0], self.signature(state, *at)) for at in children), key=repr)
+        children = [row_id for row_id in self.database.children_of.get((t, number), ()) if row_id in state.rows]
+        nested = sorted(((row_id[0], self.signature(state, *row_id)) for row_id in children), key=repr)
         return (self.labels[t][number], tuple(nested))
 
     def groups(self, state: State, known: Known) -> dict[Hashable, set[int]]:
         """The persons who support each combination that occurs; with ``all``, each signature."""
         groups: dict[Hashable, set[int]] = defaultdict(set)
         for person in state.persons:
-            own = self.labels[0][person]
+            person_labels = self.labels[0][person]
             if known == "all":
                 groups[self.signature(state, 0, person)].add(person)
                 continue
             rows = self.known_rows(state, person)
             for size in range(known + 1):
                 for combination in combinations_of(rows, size):
-                    groups[own, combination].add(person)
+                    groups[person_labels, combination].add(person)
         return groups
 
     def is_safe(self, state: State, k: int, known: Known) -> bool:
@@ -173,34 +173,40 @@ class View:
     def peel(self, state: State, k: int, known: Known) -> State:
         """Remove persons with an unsupported combination until none is left."""
         while True:
-            weak = {person for persons in self.groups(state, known).values() if len(persons) < k for person in persons}
-            if not weak:
+            unsupported = {
+                person for persons in self.groups(state, known).values() if len(persons) < k for person in persons
+            }
+            if not unsupported:
                 return state
-            state = self.without_persons(state, weak)
+            state = self.without_persons(state, unsupported)
 
     def without_persons(self, state: State, persons: set[int]) -> State:
         """The state without some persons and their rows."""
         person_of = self.database.person_of
-        return State(state.persons - persons, frozenset(at for at in state.rows if person_of[at] not in persons))
+        return State(
+            state.persons - persons, frozenset(row_id for row_id in state.rows if person_of[row_id] not in persons)
+        )
 
-    def can_return(self, state: State, k: int, known: Known, removed_rows: frozenset[tuple[int, int]]) -> str | None:
+    def find_restorable(
+        self, state: State, k: int, known: Known, removed_rows: frozenset[tuple[int, int]]
+    ) -> str | None:
         """A suppressed person or child row that could be put back alone, in words; None if there is none.
 
         A person returns with all rows that are not suppressed by themselves; a row returns under a kept parent.
         """
         person_of, everything = self.database.person_of, self.database.everything
         for person in everything.persons - state.persons:
-            rows = frozenset(at for at in everything.rows - removed_rows if person_of[at] == person)
+            rows = frozenset(row_id for row_id in everything.rows - removed_rows if person_of[row_id] == person)
             if self.is_safe(State(state.persons | {person}, state.rows | rows), k, known):
                 return f"person {person}"
-        for at in everything.rows - state.rows:
-            t, number = at
+        for row_id in everything.rows - state.rows:
+            t, number = row_id
             parent = next(row.parent for row in self.database.tables[t].rows if row.number == number)
             above = self.database.tables[t].parent
-            if person_of[at] not in state.persons or (above and (above, parent) not in state.rows):
+            if person_of[row_id] not in state.persons or (above and (above, parent) not in state.rows):
                 continue
-            if self.is_safe(State(state.persons, state.rows | {at}), k, known):
-                return f"row {at}"
+            if self.is_safe(State(state.persons, state.rows | {row_id}), k, known):
+                return f"row {row_id}"
         return None
 
 
@@ -212,7 +218,8 @@ def fewest_matches(
     """
     if table is not None:
         attacked, searched = (
-            State(state.persons, frozenset(at for at in state.rows if at[0] == table)) for state in (attacked, searched)
+            State(state.persons, frozenset(row_id for row_id in state.rows if row_id[0] == table))
+            for state in (attacked, searched)
         )
     fewest: dict[int, int | None] = dict.fromkeys(attacked.persons)
     kinds: tuple[Known, ...] = (2, "all") if known == "all" else (known,)
@@ -241,7 +248,7 @@ def _groups_by_all_rows(view: View, state: State) -> dict[Hashable, set[int]]:
 
 def loss(database: LinkedDatabase, levels: Levels, state: State, weights: Sequence[float]) -> float:
     """The mean over quasi-identifiers of the mean over the rows of their table; a suppressed row counts 1."""
-    at, parts = 0, []
+    attribute, parts = 0, []
     for t, table in enumerate(database.tables):
         kept = state.persons if t == 0 else {number for table_, number in state.rows if table_ == t}
         for i, hierarchy in enumerate(table.hierarchies):
@@ -250,10 +257,12 @@ def loss(database: LinkedDatabase, levels: Levels, state: State, weights: Sequen
             total = 0.0
             for row in table.rows:
                 total += (
-                    _loss_of_value(hierarchy, row.values[i], levels[at], leaves, values) if row.number in kept else 1.0
+                    _loss_of_value(hierarchy, row.values[i], levels[attribute], leaves, values)
+                    if row.number in kept
+                    else 1.0
                 )
             parts.append(total / len(table.rows) if table.rows else 0.0)
-            at += 1
+            attribute += 1
     return math.fsum(map(lambda x, w: x * w, parts, weights)) / math.fsum(weights)
 
 
