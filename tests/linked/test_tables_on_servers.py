@@ -66,6 +66,7 @@ FEATURES: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
 QUICK = ("rows", "recursive", "confidence")
 
 
+@pytest.mark.least(4)  # some of them in Spark
 @pytest.mark.parametrize(
     "feature", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FEATURES]
 )
