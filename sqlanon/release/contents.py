@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -81,23 +81,23 @@ ATTACHED = "release_file"
 _OBJECTS = fragment("""
     SELECT 'table ' || schema_name || '.' || table_name FROM duckdb_tables()
     WHERE database_name = :file AND NOT internal
-    UNION
+    UNION ALL
     SELECT 'view ' || schema_name || '.' || view_name FROM duckdb_views()
     WHERE database_name = :file AND NOT internal
-    UNION
+    UNION ALL
     SELECT 'type ' || schema_name || '.' || type_name FROM duckdb_types()
     WHERE database_name = :file AND NOT internal
-    UNION
+    UNION ALL
     SELECT 'sequence ' || schema_name || '.' || sequence_name FROM duckdb_sequences() WHERE database_name = :file
-    UNION
+    UNION ALL
     SELECT 'index ' || schema_name || '.' || index_name FROM duckdb_indexes() WHERE database_name = :file
-    UNION
+    UNION ALL
     SELECT 'schema ' || schema_name || '.' || schema_name FROM duckdb_schemas()
     WHERE database_name = :file AND NOT internal
-    UNION
+    UNION ALL
     SELECT 'constraint of table ' || schema_name || '.' || table_name FROM duckdb_constraints()
     WHERE database_name = :file AND NOT (schema_name = 'sqlanon' AND constraint_type = 'NOT NULL')
-    UNION
+    UNION ALL
     SELECT 'default of column ' || schema_name || '.' || column_name FROM duckdb_columns()
     WHERE database_name = :file AND NOT internal AND column_default IS NOT NULL
 """)
@@ -156,11 +156,17 @@ def is_plain_table(engine: DuckDBEngine, schema: str, name: str, database: str =
 
     A view, a generated column, a collation or an index could change what readers see. Only the catalog is read.
     """
-    objects = {object_name.lower() for object_name in list_objects(engine, database)}
+    return f"{schema}.{name}".lower() in find_plain_tables(engine, list_objects(engine, database), database)
+
+
+def find_plain_tables(engine: DuckDBEngine, objects: Collection[str], database: str = ATTACHED) -> set[str]:
+    """Find the plain tables, as `is_plain_table` defines them, among the objects of an attached file.
+
+    Names are in lower case, and have their schemas."""
+    names = {name.removeprefix("table ").lower() for name in objects if name.startswith("table ")}
     indexed = {table_name for (table_name,) in engine.rows(_INDEXED_TABLES(database=text(database)))}
-    altered = {table_name.lower() for table_name in (*find_unexpected_definitions(engine, database), *indexed)}
-    qualified_name = f"{schema}.{name}".lower()
-    return f"table {qualified_name}" in objects and qualified_name not in altered
+    altered = (*find_unexpected_definitions(engine, database), *indexed)
+    return names.difference(table_name.lower() for table_name in altered)
 
 
 def read_catalog_columns(engine: DuckDBEngine, schema: str, name: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.places.databases import file_kind
-from sqlanon.release.contents import ATTACHED, is_plain_table, list_objects
+from sqlanon.release.contents import ATTACHED, find_plain_tables, is_plain_table, list_objects
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.parquet import Layout, read_layout
 from sqlanon.support.expressions import (
@@ -205,12 +205,12 @@ def open_release(
     with open_audit_engine(limits) as (engine, spill):
         scratch = spill / "scratch"
         scratch.mkdir()
-        manifests, layout = _read_manifests_and_layout(engine, path, scratch)
+        manifests, layout, plain_tables = _read_catalog_or_layout(engine, path, scratch)
         manifest = next((manifest for manifest in manifests if version in (None, manifest.version)), None)
         if manifest is None:
             raise ReleaseError(f"{path} no longer has version {version}")
         flaw = "" if layout is None else layout.flaw
-        if layout is None and not is_plain_table(engine, "main", manifest.rows_table):
+        if layout is None and f"main.{manifest.rows_table}".lower() not in plain_tables:
             flaw = _NOT_PLAIN
         if not flaw:
             rows = table(manifest.rows_table, "main", ATTACHED) if layout is None else read_parquet([str(path)])
@@ -221,12 +221,16 @@ def open_release(
         yield OpenRelease(engine, queries, manifest, is_database, tuple(manifests), path, scratch, layout, flaw)
 
 
-def _read_manifests_and_layout(engine: DuckDBEngine, path: Path, scratch: Path) -> tuple[list[Manifest], Layout | None]:
+def _read_catalog_or_layout(
+    engine: DuckDBEngine, path: Path, scratch: Path
+) -> tuple[list[Manifest], Layout | None, set[str]]:
+    """Read the manifests of a file, its layout if it is a Parquet file, and the names of its plain tables."""
     try:
         if path.suffix.lower() != ".parquet":
-            return _open_database(engine, path, scratch), None
+            manifests, plain_tables = _open_database(engine, path, scratch)
+            return manifests, None, plain_tables
         layout = _read_layout(path)
-        return [_parse_manifest(layout)], layout
+        return [_parse_manifest(layout)], layout, set()
     except duckdb.Error as error:
         message = f"{path} cannot be read as a release of sqlanon: {_reason(error)}"
         if _reason(error) == _NO_MANIFEST and file_kind(path.name) is not None:
@@ -239,7 +243,8 @@ def _read_manifests_and_layout(engine: DuckDBEngine, path: Path, scratch: Path) 
         raise BrokenReleaseError(f"{path} was a release of sqlanon; its manifest is broken: {error}") from error
 
 
-def _open_database(engine: DuckDBEngine, path: Path, scratch: Path) -> list[Manifest]:
+def _open_database(engine: DuckDBEngine, path: Path, scratch: Path) -> tuple[list[Manifest], set[str]]:
+    """Attach a file and read its manifests, the newest first, and the names of its plain tables."""
     _refuse_log(path)
     engine.attach(path, ATTACHED, read_only=True)
     engine.execute(fragment("SET allowed_directories = [:folder]")(folder=literal_path(str(scratch))))
@@ -247,14 +252,15 @@ def _open_database(engine: DuckDBEngine, path: Path, scratch: Path) -> list[Mani
     objects = list_objects(engine)
     if not objects & {"table sqlanon.manifest", "view sqlanon.manifest"}:
         raise duckdb.CatalogException(_NO_MANIFEST)
-    if not is_plain_table(engine, "sqlanon", "manifest"):
+    plain_tables = find_plain_tables(engine, objects)
+    if "sqlanon.manifest" not in plain_tables:
         raise _not_read(path, "its manifest is not a plain table any more")
     manifests = read_manifests(engine)
     names = {name.lower().partition(" main.")[2] for name in objects if name.startswith(("table ", "view "))}
     for manifest in manifests:
         if manifest.rows_table.lower() not in names:
             raise ValueError(f"table {manifest.rows_table!r} is missing")
-    return manifests
+    return manifests, plain_tables
 
 
 def read_manifests(engine: DuckDBEngine) -> list[Manifest]:
