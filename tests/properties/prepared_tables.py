@@ -21,6 +21,7 @@ from oracles.oracle import Levels
 from oracles.oracle_privacy import Source
 from properties.privacy_checks import WITH_SUPPRESSION, arrow_table, columns_of, policy_of
 from properties.small_tables import ROW, SmallTable
+from sqlanon.engines.duckdb import WRONG_OPTIMIZER
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.measures import Figures
 from sqlanon.pipeline import prepare
@@ -38,6 +39,9 @@ from sqlanon.strategies.local import finish
 from sqlanon.strategies.local.task import LocalTask, prepare_local_task
 from sqlanon.strategies.stage import run_search
 from sqlanon.support.coding import Column
+
+FEW_STATEMENTS = f"SET threads = 1; SET disabled_optimizers = '{WRONG_OPTIMIZER}'"
+"""Settings of a connection for many small statements: engines change none for each of these."""
 
 NUMBERS, LOCAL_NUMBERS = range(24), range(20)
 """The numbers of the tables for full-domain strategies, and for local ones."""
@@ -76,22 +80,29 @@ class Prepared:
             self._tasks[key] = prepare_local_task(steps, prepared, progress, clock)
         return replace(self._tasks[key], work=prepared.work, search_input=prepared, progress=progress, clock=clock)
 
-    def search(
-        self, settings: Mapping[str, str], lowered: Mapping[str, int] | None = None
-    ) -> tuple[SearchResult, Recoding, SearchInput]:
-        """Search the table, with settings for ``[search]`` and with lowered thresholds, and recode it.
+    def search(self, settings: Mapping[str, str], prefix: str = "") -> tuple[SearchResult, SearchInput]:
+        """Search the table, with settings for ``[search]``.
 
         Raises `PolicyError` if the strategy does not support the policy, and `InfeasibleError` if it finds nothing."""
         policy = with_search_keys(self._prepared.policy, settings)
         if isinstance(policy, sqlanon.PolicyError):
             raise policy
-        prefix = " ".join([*settings.values(), *(["large"] if lowered else [])])
-        prepared = replace(self._with_prefix(prefix), policy=policy)
+        searched = replace(self._with_prefix(" ".join([*settings.values(), prefix])), policy=policy)
+        return run_search(self._steps, searched, ignore_progress), searched
+
+    def recode_result(self, result: SearchResult, searched: SearchInput) -> Recoding:
+        """The recoding of a search's result."""
+        return recode(self._steps, searched, result)
+
+    def search_and_recode(
+        self, settings: Mapping[str, str], lowered: Mapping[str, int]
+    ) -> tuple[SearchResult, Recoding]:
+        """Search the table with lowered thresholds, and recode it."""
         with pytest.MonkeyPatch.context() as patch:
-            for name, threshold in (lowered or {}).items():
+            for name, threshold in lowered.items():
                 patch.setattr(name, threshold)
-            result = run_search(self._steps, prepared, ignore_progress)
-            return result, recode(self._steps, prepared, result), prepared
+            result, searched = self.search(settings, "large" if lowered else "")
+            return result, self.recode_result(result, searched)
 
     @property
     def search_input(self) -> SearchInput:
@@ -160,7 +171,7 @@ def prepared_table(
         duckdb.connect() as connection,
         pytest.MonkeyPatch.context() as patch,
     ):
-        connection.execute("SET threads = 1")
+        connection.execute(FEW_STATEMENTS)
         for relation, rows in tables_of(table.source).items():
             connection.register("arrow_table", rows)
             connection.execute(f"CREATE TABLE {relation} AS FROM arrow_table")

@@ -164,7 +164,7 @@ def check_as_large(number: int, size: str, monkeypatch: pytest.MonkeyPatch) -> N
 def check_full_domain(table: SmallTable, prepared: Prepared, strategy: str) -> None:
     best = table.best
     try:
-        result, recoding, search_input = prepared.search({"strategy": strategy})
+        result, search_input = prepared.search({"strategy": strategy})
     except sqlanon.InfeasibleError as error:
         check_infeasible(table, strategy, error)
         return
@@ -181,7 +181,7 @@ def check_full_domain(table: SmallTable, prepared: Prepared, strategy: str) -> N
     check_claims(table, result, joins_suffice, strategy)
     assert expected_levels(table, result, joins_suffice, strategy) in (levels, None), strategy
     if prepared.is_new(levels):
-        check_release(table.generalizations[levels], prepared, recoding)
+        check_release(table.generalizations[levels], prepared, prepared.recode_result(result, search_input))
 
 
 def check_claims(table: SmallTable, result: SearchResult, joins_suffice: bool, strategy: str) -> None:
@@ -355,7 +355,7 @@ def local_results(number: int, variants: Iterable[str]) -> Iterator[tuple[str, s
         for variant in variants:
             settings, lowered = VARIANTS[variant.removeprefix(LARGE)], LOCAL_AS_LARGE if LARGE in variant else {}
             try:
-                result, recoding, _ = prepared.search(settings, lowered)
+                result, recoding = prepared.search_and_recode(settings, lowered)
             except sqlanon.PolicyError:
                 continue  # the strategy does not support the requirements of the policy
             except sqlanon.InfeasibleError:

@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from oracles.oracle import Hierarchy, Row
 from properties.local_tasks import Plain
+from properties.prepared_tables import FEW_STATEMENTS
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.suppression_limit import SuppressionLimit
@@ -91,7 +92,7 @@ class SmallTask(LocalTask):
 def small_task(small: Small) -> Iterator[SmallTask]:
     """The task of a local strategy."""
     with duckdb.connect() as connection:
-        connection.execute("SET threads = 1")
+        connection.execute(FEW_STATEMENTS)
         engine = DuckDBEngine(connection)
         trees = tuple(_tree(connection, small, i) for i in range(len(small.hierarchies)))
         members = ClassEvaluator(_requirements(small), *_members(connection, small, trees))

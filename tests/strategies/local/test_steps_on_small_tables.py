@@ -323,7 +323,7 @@ def test_limited_search_returns_a_cut_that_is_not_worse() -> None:
         assert plain.loss(placed) <= plain.loss(start) + 1e-9
 
 
-@pytest.mark.parametrize("small", SUBTREE)
+@pytest.mark.parametrize("small", [pytest.param(SUBTREE[0], marks=pytest.mark.slow), *SUBTREE[1:]])
 def test_no_split_of_a_cut_is_left_that_costs_less(small: Small) -> None:
     small = best_levels(small)
     assert small.start is not None
