@@ -19,6 +19,7 @@ from sqlanon.ledger.joint.overlaps import count_shared_rows
 from sqlanon.ledger.joint.pair_audit import PairAudit
 from sqlanon.ledger.joint.row_matching import ReleaseLink
 from sqlanon.support.expressions import table
+from support.databases import small_database
 from support.release_pairs import built, link, make
 
 TREES = [
@@ -85,11 +86,17 @@ def swap_releases(case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("is_forward_first", [True, False], ids=["forward first", "reverse first"])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    ("seed", "is_forward_first"),
+    [
+        pytest.param(seed, is_forward_first, marks=[] if is_forward_first == (seed // 2 % 2 == 0) else pytest.mark.slow)
+        for seed in range(10)
+        for is_forward_first in (True, False)
+    ],
+)
 def test_pair_audit_matches_plain_python(seed: int, is_forward_first: bool) -> None:
     case = case_of(seed)
-    with duckdb.connect() as connection:
+    with small_database() as connection:
         linked, k = built(connection, case)
         with PairAudit.open(DuckDBEngine(connection), lambda name: table(name, "main", "memory"), linked, k) as audit:
             shared_rows = []
@@ -120,7 +127,7 @@ K = 4
 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as connection:
+    with small_database() as connection:
         make(connection, "tree", ["level_0", "level_1", "level_2"], list(ZIP))
         for name in ("one", "two"):
             connection.execute(f"CREATE TABLE {name} (zip VARCHAR, ill VARCHAR)")
@@ -182,7 +189,7 @@ def test_combinations_of_fewer_than_k_rows_are_found(rows_in_both: int, connecti
 @pytest.mark.parametrize("rows", [1, K - 1, K])
 def test_two_releases_that_generalize_different_columns_share_no_more_than_the_lesser_class(rows: int) -> None:
     """Classes by sex are large, and one by ZIP code is small: a combination has at most the rows of the small one."""
-    with duckdb.connect() as connection:
+    with small_database() as connection:
         tree = make(connection, "tree", ["level_0", "level_1", "level_2"], list(ZIP))
         sexes = make(connection, "sexes", ["level_0", "level_1"], [("m", "*"), ("w", "*")])
         make(connection, "one", ["zip", "sex", "ill"], [("11", "*", "flu")] * rows + [("21", "*", "flu")] * 9)

@@ -22,6 +22,7 @@ from sqlanon.linked.check import peeling
 from sqlanon.linked.search import draw_verdict
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.support.expressions import col, select
+from support.databases import small_database
 from support.lanes import EXAMPLES, draw_tables, some
 from support.linked_databases import released_state, two_tables
 
@@ -137,7 +138,7 @@ def test_every_generalization_keeps_what_the_oracle_keeps(
     """The persons who stay, the verdicts and the best generalization, in one part and in several."""
     monkeypatch.setattr(peeling, "PART_ROWS", dict.fromkeys((1, 2, 3, "all"), part_rows))
     case, database = drawn.case, drawn.case.database
-    connection = duckdb.connect()
+    connection = small_database()
     drawn.fill(connection)
     scores, verdicts = {}, {}
     with sqlanon.connect(connection) as db:
@@ -196,7 +197,7 @@ def test_requirements_hold_where_rows_are_suppressed_by_themselves(
 ) -> None:
     """In every generalization; the best one is released, and each group is counted again."""
     case, database = drawn.case, drawn.case.database
-    connection = duckdb.connect()
+    connection = small_database()
     drawn.fill(connection)
     scores, verdicts, fewest = {}, {}, {}
     with sqlanon.connect(connection) as db:

@@ -22,6 +22,7 @@ from sqlanon.linked.anonymize import ClassesResult, LinkedResult
 from sqlanon.linked.publish.stage import LinkedRelease
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
+from support.databases import small_database
 from support.lanes import draw_tables
 from support.linked_databases import two_tables
 from support.linked_hospital import POLICY, make_hospital
@@ -84,7 +85,7 @@ class Reader:
 
 def publish(case: LinkedCase, row_limit: float, path: Path) -> tuple[LinkedResult, Reader] | None:
     """The result of a case, and its release; None if nothing meets the policy."""
-    connection = duckdb.connect()
+    connection = small_database()
     case.fill(connection)
     tree = case.policy()
     tree["search"] |= {"row_suppression_limit": row_limit, "strategy": "mondrian"}

@@ -17,6 +17,7 @@ from sqlanon.linked.publish.targets.base import verify_tables
 from sqlanon.linked.publish.targets.file import FileLocation
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
+from support.databases import small_database
 from support.lanes import draw_tables
 from support.linked_hospital import POLICY, TABLES, fewest_candidates, fix_levels, known_of
 
@@ -103,7 +104,7 @@ DEEP = [case for case in small_cases(40, 3 * draw_tables(6, 40)) if any(t.parent
     ],
 )
 def test_the_result_is_that_of_the_oracle_for_the_nearest_reference(case: LinkedCase, tmp_path: Path) -> None:
-    connection, tree = duckdb.connect(), case.policy()
+    connection, tree = small_database(), case.policy()
     case.fill(connection)
     name_all_ancestors(case.database, tree, connection)
     expected = best(case.database, case.k, case.known, case.allowed_persons, case.weights)
@@ -156,7 +157,7 @@ def test_references_that_are_no_line_to_the_person_are_refused(labs: dict[str, A
 
 
 def test_rows_that_name_no_row_or_rows_that_do_not_belong_together_have_no_person() -> None:
-    connection = duckdb.connect()
+    connection = small_database()
     connection.execute("CREATE TABLE p AS SELECT i AS id, 1 AS q FROM range(6) AS r(i)")
     connection.execute("CREATE TABLE v AS SELECT i AS vid, i AS id, 1 AS w FROM range(6) AS r(i)")
     connection.execute("CREATE TABLE u AS SELECT i AS uid, i AS id FROM range(6) AS r(i)")

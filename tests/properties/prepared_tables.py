@@ -12,7 +12,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -21,7 +20,6 @@ from oracles.oracle import Levels
 from oracles.oracle_privacy import Source
 from properties.privacy_checks import WITH_SUPPRESSION, arrow_table, columns_of, policy_of
 from properties.small_tables import ROW, SmallTable
-from sqlanon.engines.duckdb import WRONG_OPTIMIZER
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.measures import Figures
 from sqlanon.pipeline import prepare
@@ -39,9 +37,7 @@ from sqlanon.strategies.local import finish
 from sqlanon.strategies.local.task import LocalTask, prepare_local_task
 from sqlanon.strategies.stage import run_search
 from sqlanon.support.coding import Column
-
-FEW_STATEMENTS = f"SET threads = 1; SET disabled_optimizers = '{WRONG_OPTIMIZER}'"
-"""Settings of a connection for many small statements: engines change none for each of these."""
+from support.databases import small_database
 
 NUMBERS, LOCAL_NUMBERS = range(24), range(20)
 """The numbers of the tables for full-domain strategies, and for local ones."""
@@ -168,10 +164,9 @@ def prepared_table(
     further keys of the policy, by section. ``remote_persons``: persons are counted as on a server."""
     with (
         tempfile.TemporaryDirectory() as name,
-        duckdb.connect() as connection,
+        small_database() as connection,
         pytest.MonkeyPatch.context() as patch,
     ):
-        connection.execute(FEW_STATEMENTS)
         for relation, rows in tables_of(table.source).items():
             connection.register("arrow_table", rows)
             connection.execute(f"CREATE TABLE {relation} AS FROM arrow_table")

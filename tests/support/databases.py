@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 
 import sqlanon
+from sqlanon.engines.duckdb import WRONG_OPTIMIZER
 
 DUCKDB_1 = duckdb.__version__.startswith("1.")
 """Whether this is the older DuckDB, which cannot do a few things by itself."""
@@ -19,6 +20,11 @@ def connection_of(db: sqlanon.Database) -> Any:
     """The connection with which a `Database` reads its source, for a live one the user's: tests look at its tables."""
     space = db._workspace
     return next(iter(space._readers.values()), space.engine.holder).connection
+
+
+def small_database() -> duckdb.DuckDBPyConnection:
+    """A database in memory for many small statements: engines change no setting for each of these."""
+    return duckdb.connect(config={"threads": 1, "disabled_optimizers": WRONG_OPTIMIZER})
 
 
 def compact_file(path: Path, compression: str = "auto") -> None:

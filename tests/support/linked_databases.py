@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import duckdb
-
 import sqlanon
 from oracles.oracle_linked import LinkedDatabase, State
 from properties.linked_cases import LinkedCase
@@ -15,6 +13,7 @@ from sqlanon.linked.anonymize import LinkedResult
 from sqlanon.linked.search import LinkedTask
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.support.expressions import col, select
+from support.databases import small_database
 
 KEY = {"role": "key"}
 QUASI = {"role": "quasi", "hierarchy": "suppress"}
@@ -45,7 +44,7 @@ def two_tables(patients: Mapping[str, Any], visits: Mapping[str, Any], **section
 
 def open_case(case: LinkedCase) -> sqlanon.Database:
     """A database with the tables of a case."""
-    connection = duckdb.connect()
+    connection = small_database()
     case.fill(connection)
     return sqlanon.connect(connection)
 
@@ -80,7 +79,7 @@ def persons_and_rows(
 
 def anonymize_rows(tree: dict[str, Any], persons: str, rows: str) -> LinkedResult:
     """The result for tables ``p`` and ``v`` with the rows of two queries."""
-    connection = duckdb.connect()
+    connection = small_database()
     connection.execute(f"CREATE TABLE p AS {persons}")
     connection.execute(f"CREATE TABLE v AS {rows}")
     return sqlanon.connect(connection).anonymize(LinkedPolicy(**tree))

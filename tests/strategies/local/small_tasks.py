@@ -12,12 +12,10 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
-import duckdb
 from sqlglot import exp
 
 from oracles.oracle import Hierarchy, Row
 from properties.local_tasks import Plain
-from properties.prepared_tables import FEW_STATEMENTS
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.suppression_limit import SuppressionLimit
@@ -35,6 +33,7 @@ from sqlanon.strategies.local.task import LocalTask
 from sqlanon.strategies.local.task import _with_set_labels as with_set_labels
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import table
+from support.databases import small_database
 
 SEARCH = {
     "strategy": "optimal", "summary": "range", "ends": "grid", "cuts": "strict", "measure": "loss", "aggregate": "mean",
@@ -91,8 +90,7 @@ class SmallTask(LocalTask):
 @contextmanager
 def small_task(small: Small) -> Iterator[SmallTask]:
     """The task of a local strategy."""
-    with duckdb.connect() as connection:
-        connection.execute(FEW_STATEMENTS)
+    with small_database() as connection:
         engine = DuckDBEngine(connection)
         trees = tuple(_tree(connection, small, i) for i in range(len(small.hierarchies)))
         members = ClassEvaluator(_requirements(small), *_members(connection, small, trees))
