@@ -14,6 +14,7 @@ import duckdb
 
 from oracles.oracle import Hierarchy, Value
 from oracles.oracle_linked import Known, LinkedDatabase, LinkedTable, Row
+from support.databases import insert
 
 
 @dataclass(frozen=True)
@@ -57,16 +58,15 @@ class LinkedCase:
             columns = [f"id_{t} INTEGER", *([f"parent_{t} INTEGER"] if table.parent is not None else [])]
             columns += [f'"{name}" VARCHAR' for name in table.names]
             connection.execute(f"CREATE TABLE {table.name} ({', '.join(columns)})")
+            rows = []
             for row in table.rows:
                 parent = [] if row.parent is None else [row.parent + 100]
-                values = [row.number + 100, *parent, *row.values]
-                connection.execute(f"INSERT INTO {table.name} VALUES ({', '.join('?' for _ in values)})", values)
+                rows.append([row.number + 100, *parent, *row.values])
+            insert(connection, table.name, rows)
             for i, hierarchy in enumerate(table.hierarchies):
                 levels = ", ".join(f"level_{level} VARCHAR" for level in range(hierarchy.height + 1))
                 connection.execute(f"CREATE TABLE hierarchy_{t}_{i} ({levels})")
-                for path in hierarchy.paths.values():
-                    marks = ", ".join("?" for _ in path)
-                    connection.execute(f"INSERT INTO hierarchy_{t}_{i} VALUES ({marks})", list(path))
+                insert(connection, f"hierarchy_{t}_{i}", hierarchy.paths.values())
 
 
 def make_linked_case(number: int) -> LinkedCase:

@@ -22,6 +22,7 @@ from properties.random_cases import Case
 from properties.search_checks import FIGURE_3, anonymize_case, as_dict, quick, thorough
 from sqlanon.strategies.lattice import LatticeSearch, Outcome
 from sqlanon.strategies.lattice.task import source_facts as data_of_engine
+from support.databases import insert
 from support.lanes import draw_tables
 from support.policies import make_policy
 
@@ -102,7 +103,7 @@ PATIENTS = [
 def test_the_example_of_sweeney() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (race VARCHAR, birth DATE, gender VARCHAR, zip VARCHAR)")
-        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", PATIENTS)
+        insert(connection, "t", PATIENTS)
         rules = {"race": "suppress", "birth": {"dates": ["year"]}, "gender": "suppress", "zip": "mask"}
         search = {"strategy": "datafly", "suppression_limit": 0.17}
         with sqlanon.connect(connection) as db:

@@ -15,6 +15,7 @@ from oracles.oracle import Levels
 from properties.plain_search import search_by, search_of
 from properties.random_cases import Case
 from properties.search_checks import quick
+from support.databases import insert
 from support.lanes import draw_tables
 from support.policies import make_policy
 
@@ -109,7 +110,7 @@ def test_not_monotone_under_suppression_each_is_checked() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE wards (ward VARCHAR, diagnosis VARCHAR)")
         rows = [("a", "flu"), ("a", "asthma"), *[("b", "flu")] * 6]
-        connection.executemany("INSERT INTO wards VALUES (?, ?)", rows)
+        insert(connection, "wards", rows)
         policy = sqlanon.Policy(
             source={"table": "wards"},
             attributes=make_policy({"ward": "suppress", "diagnosis": "sensitive"}).attributes,

@@ -15,6 +15,7 @@ import pytest
 import sqlanon
 from sqlanon.strategies.lattice import LatticeSearch, Outcome
 from sqlanon.strategies.lattice.task import lattice_strategy
+from support.databases import insert
 from support.policies import make_policy
 
 # Eight women and eight men; all women have one diagnosis. One zip is alone.
@@ -26,7 +27,7 @@ def infeasible_error(
 ) -> sqlanon.InfeasibleError:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (sex VARCHAR, dx VARCHAR, zip VARCHAR, person INTEGER)")
-        connection.executemany("INSERT INTO t VALUES (?, ?, ?, 1)", ROWS)
+        insert(connection, "t", [(*row, 1) for row in ROWS])
         connection.execute(
             "CREATE TABLE everybody AS SELECT sex, zip, 2 AS other FROM t UNION ALL SELECT 'X', '00000', 2"
         )

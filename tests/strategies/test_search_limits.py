@@ -24,6 +24,7 @@ from properties.search_checks import quick, thorough
 from sqlanon.errors import PolicyError
 from sqlanon.strategies.lattice import lattice, limits
 from sqlanon.strategies.lattice.checker import Checker
+from support.databases import insert
 from support.lanes import draw_tables
 from support.policies import make_policy
 
@@ -166,7 +167,7 @@ def test_a_stopped_search_does_not_claim_infeasibility() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE wards (ward VARCHAR, diagnosis VARCHAR)")
         rows = [("a", "flu"), ("a", "asthma"), *[("b", "flu")] * 6]
-        connection.executemany("INSERT INTO wards VALUES (?, ?)", rows)
+        insert(connection, "wards", rows)
         roles = {"ward": "suppress", "diagnosis": "sensitive"}
         privacy = {"l_diversity": {"attribute": "diagnosis", "kind": "entropy", "l": 2}}
 

@@ -13,6 +13,7 @@ from oracles.oracle_attacks import Attribute, Row, Tree
 from sqlanon.ledger.joint.label_pairs import LinkedAttribute
 from sqlanon.ledger.joint.row_matching import ReleaseLink
 from sqlanon.support.expressions import create_table_with_columns, table
+from support.databases import insert
 
 NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
 """Names of columns: some are the builders' own."""
@@ -21,8 +22,7 @@ NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
 def make(connection: duckdb.DuckDBPyConnection, name: str, columns: list[str], rows: list[Row]) -> exp.Table:
     target = table(name)
     connection.execute(create_table_with_columns(target, [(column, "VARCHAR") for column in columns]).sql("duckdb"))
-    for row in rows:
-        connection.execute(f"INSERT INTO {target.sql('duckdb')} VALUES ({', '.join('?' * len(row))})", list(row))
+    insert(connection, target.sql("duckdb"), rows)
     return target
 
 

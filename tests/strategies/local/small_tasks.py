@@ -33,7 +33,7 @@ from sqlanon.strategies.local.task import LocalTask
 from sqlanon.strategies.local.task import _with_set_labels as with_set_labels
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import table
-from support.databases import small_database
+from support.databases import insert, small_database
 
 SEARCH = {
     "strategy": "optimal", "summary": "range", "ends": "grid", "cuts": "strict", "measure": "loss", "aggregate": "mean",
@@ -198,7 +198,7 @@ def _tree(connection: Any, small: Small, i: int) -> Tree:
         rows.append((node, parent, level, str(label), len(under) - 1.0, count, under[0], under[-1], may_be))
     columns = "node INTEGER, parent INTEGER, level INTEGER, label VARCHAR, leaves DOUBLE, rows BIGINT, low INTEGER, "
     connection.execute(f"CREATE TABLE nodes_{i} ({columns} high INTEGER, released BOOLEAN)")
-    connection.executemany(f"INSERT INTO nodes_{i} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    insert(connection, f"nodes_{i}", rows)
     weight = small.weights[i] if small.weights else 1.0
     return Tree(
         f"a{i}", hierarchy.height, floor, ceiling, offsets, hierarchy.leaves, weight, table(f"nodes_{i}"),
@@ -264,9 +264,8 @@ def _members(connection: Any, small: Small, trees: Sequence[Tree]) -> tuple[exp.
     connection.execute(
         f"CREATE TABLE combinations (combination INTEGER, {', '.join(f'{name} INTEGER' for name in names)}, n BIGINT)"
     )
-    marks = ", ".join("?" * (len(names) + 2))
     every = [(place, *path, sizes[place]) for place, path in enumerate(distinct)]
-    connection.executemany(f"INSERT INTO combinations VALUES ({marks})", every)
+    insert(connection, "combinations", every)
     if small.persons is None:
         return None, False
     of_person: dict[int, Counter[Any]] = {}
@@ -285,7 +284,7 @@ def _members(connection: Any, small: Small, trees: Sequence[Tree]) -> tuple[exp.
         (place if isinstance(place, int) else None, n, settled[place, mover], mover)
         for (place, mover), n in counts.items()
     ]
-    connection.executemany("INSERT INTO members VALUES (?, ?, ?, ?)", members)
+    insert(connection, "members", members)
     return table("members"), moving
 
 

@@ -12,6 +12,7 @@ from sqlglot import exp
 from oracles.oracle import Row
 from properties.local_tasks import Plain
 from sqlanon.strategies.local.groups import UNIT
+from support.databases import insert
 
 
 def query(sql: exp.Expr, **tables: tuple[str, Sequence[Row]]) -> list[Any]:
@@ -20,7 +21,7 @@ def query(sql: exp.Expr, **tables: tuple[str, Sequence[Row]]) -> list[Any]:
         for name, (columns, rows) in tables.items():
             connection.execute(f"CREATE TABLE {name} ({columns})")
             if rows:
-                connection.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+                insert(connection, name, rows)
         answer = connection.execute(sql.sql("duckdb")).fetchall()
         return sorted(answer, key=lambda row: [(value is not None, value) for value in row])
 

@@ -22,6 +22,7 @@ from properties.privacy_cases import PrivacyCase, privacy_cases
 from properties.random_cases import Case
 from properties.search_checks import arrow_table, quick, thorough
 from sqlanon.strategies.local.cells import suppress_cells
+from support.databases import insert
 from support.lanes import draw_tables, examples
 from support.policies import make_policy
 
@@ -134,7 +135,7 @@ def publish_rows(
     directory.mkdir(exist_ok=True)
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t ({', '.join(f'{name} VARCHAR' for name in attributes)})")
-        connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(attributes))})", rows)
+        insert(connection, "t", rows)
         search = {"suppression": "cells", "suppression_limit": 0.4, "measure": "loss"}
         search |= sections.pop("search", {})
         with sqlanon.connect(connection) as db:
@@ -188,7 +189,7 @@ def test_blanked_rows_meet_all_requirements(tmp_path: Path) -> None:
     privacy = {"k": 5, "l_diversity": [{"attribute": "diagnosis", "kind": "distinct", "l": 2}]}
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (one VARCHAR, two VARCHAR, diagnosis VARCHAR)")
-        connection.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
+        insert(connection, "t", rows)
         policy = make_policy(attributes, search={"suppression": "cells", "suppression_limit": 0.4, "measure": "loss"})
         policy = sqlanon.Policy(**(policy.model_dump(mode="json", exclude_none=True) | {"privacy": privacy}))
         with sqlanon.connect(connection) as db:

@@ -18,6 +18,7 @@ from sqlanon.strategies.local import finish
 from sqlanon.strategies.local.finish import LocalResult, sortable_labels
 from sqlanon.strategies.local.task import LocalOutcome
 from sqlanon.support.expressions import table
+from support.databases import insert
 
 A, B = letters("a", 4, 2), letters("b", 4, 2)
 SMALL = Small(draw_rows(1, 20, [A, B], 0.5), [A, B], 2)
@@ -42,10 +43,10 @@ def test_rows_whose_exact_values_are_shown_are_counted_once(ends: dict[int, tupl
         connection = task.engine.connection
         connection.execute("CREATE TABLE kept (combination INTEGER, n BIGINT)")
         sizes = {0: 3, 1: 4, 2: 5, 3: 8}
-        connection.executemany("INSERT INTO kept VALUES (?, ?)", [*sizes.items()])
+        insert(connection, "kept", [*sizes.items()])
         connection.execute("CREATE TABLE ends (combination INTEGER, is_end_0 BOOLEAN, is_end_1 BOOLEAN)")
         flags = dict.fromkeys(sizes, (False, False)) | ends | {9: (True, True)}
-        connection.executemany("INSERT INTO ends VALUES (?, ?, ?)", [(c, *some) for c, some in flags.items()])
+        insert(connection, "ends", [(c, *some) for c, some in flags.items()])
         outcome = LocalOutcome(task, table("kept"), exact_ends=table("ends"))
         notices = finish._warn_of_exact_ends(task, outcome, table("kept"))
         assert [notice.affected for notice in notices] == [sum(sizes[c] for c in ends)] * bool(ends)
@@ -66,7 +67,7 @@ def test_the_greatest_part_is_kept_in_which_all_shields_hold(most: int, monkeypa
         seen = {c: (*(rng.randrange(4) for _ in range(3)), rng.randrange(1, 3)) for c in range(24)}
         connection = task.engine.connection
         connection.execute("CREATE TABLE seen (combination INTEGER, code_0 INT, code_1 INT, code_2 INT, n BIGINT)")
-        connection.executemany("INSERT INTO seen VALUES (?, ?, ?, ?, ?)", [(c, *row) for c, row in seen.items()])
+        insert(connection, "seen", [(c, *row) for c, row in seen.items()])
         three: Any = replace(task, trees=(*task.trees, task.trees[0]))
         shields = [SubsetCondition(some, tuple(f"a{i}" for i in some), k) for some in pairs]
         left = finish._drop_small_subsets(three, table("seen"), shields)

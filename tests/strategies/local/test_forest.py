@@ -22,6 +22,7 @@ from properties.local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, task_of
 from properties.random_cases import Case
 from properties.search_checks import thorough
 from sqlanon.strategies.local.forest import Forest, choose_branches, forest
+from support.databases import insert
 from support.lanes import examples
 from support.policies import make_policy
 
@@ -170,7 +171,7 @@ def released_rows(rows: list[tuple[Any, ...]], k: int, publish_to: Path | None =
     policy = make_policy(ASKED, k=k, search={"strategy": "forest"}, source={"table": "t", "key": "id"})
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE t ({COLUMNS})")
-    connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)", rows)
+    insert(connection, "t", rows)
     with sqlanon.connect(connection) as db:
         result = db.anonymize(policy)
         if publish_to:

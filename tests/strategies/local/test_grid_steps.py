@@ -24,6 +24,7 @@ from sqlanon.strategies.local import grid
 from sqlanon.strategies.local.grid import QUANTILES, LabelReader, quantile_grid
 from sqlanon.strategies.local.nodes import Grid, Tree
 from sqlanon.support.expressions import as_column, col, table
+from support.databases import insert
 
 
 def labels_of(type_: str, masked: bool = False) -> LabelReader:
@@ -321,12 +322,12 @@ def ranges(
         names = ", ".join(f"level_{i + 1} VARCHAR" for i in range(len(levels)))
         connection.execute(f"CREATE TABLE hierarchy (level_0 {type_}{', ' + names if names else ''}, top VARCHAR)")
         rows = [*zip(values, *levels, ["*"] * len(values), strict=True)]
-        connection.executemany(f"INSERT INTO hierarchy VALUES ({', '.join('?' * len(rows[0]))})", rows)
+        insert(connection, "hierarchy", rows)
         connection.execute(
             "CREATE TABLE nodes (node INT, parent INT, level INT, label VARCHAR, low INT, high INT, rows BIGINT)"
         )
         ground = [[place, 100, 0, str(value), place, place, 3] for place, value in enumerate(values)]
-        connection.executemany("INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?)", ground)
+        insert(connection, "nodes", ground)
         for level, labels in enumerate(levels, start=1):
             for label in dict.fromkeys(labels):
                 places = [place for place, text in enumerate(labels) if text == label]

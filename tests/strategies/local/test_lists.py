@@ -14,7 +14,7 @@ import pytest
 import sqlanon
 from sqlanon import PolicyError
 from support.commands import cli
-from support.databases import change, fetch
+from support.databases import change, fetch, insert
 
 CITIES = ["a", "b, c", 'd"e', "{x", "[y", "w\\z", None, "NULL", "q's", "", " ", "ä{}", *(f"c{i}" for i in range(8))]
 POLICY = """
@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     with duckdb.connect(folder / "source.duckdb") as connection:
         connection.execute("CREATE TABLE t (city VARCHAR, age INTEGER, zip VARCHAR, d VARCHAR)")
-        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
+        insert(connection, "t", rows)
     return folder
 
 

@@ -16,6 +16,7 @@ from properties.privacy_cases import PrivacyCase, privacy_cases
 from properties.random_cases import Case
 from properties.search_checks import thorough
 from sqlanon.strategies.local.iterative import local
+from support.databases import insert
 from support.lanes import draw_tables
 from support.policies import make_policy
 
@@ -53,7 +54,7 @@ def patients(directory: Path, strategy: str, **privacy: Any) -> list[tuple[Any, 
     ask = sqlanon.Policy(**policy)
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (geschlecht VARCHAR, plz VARCHAR, geburtsjahr INTEGER, erkrankung VARCHAR)")
-        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", PATIENTS)
+        insert(connection, "t", PATIENTS)
         with sqlanon.connect(connection) as db:
             release = db.anonymize(ask).publish(directory / "r.duckdb")  # which audits it
     with duckdb.connect(release.path, read_only=True) as connection:

@@ -13,6 +13,7 @@ import pytest
 import sqlanon
 from sqlanon.audit.verify import verify_file
 from sqlanon.strategies.local import cells
+from support.databases import insert
 from support.policies import make_policy
 
 WARDS = {"categories": {"near": ["a", "b"], "far": ["c", "d"]}}
@@ -27,7 +28,7 @@ def find_release(
     columns = ", ".join(f"{name} {type_}" for name, type_ in zip(attributes, types, strict=True))
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t ({columns})")
-        connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(attributes))})", rows)
+        insert(connection, "t", rows)
         with sqlanon.connect(connection) as db:
             result = db.anonymize(make_policy(attributes, k=k, search=search))
             result.publish(folder / "r.duckdb")

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 import sqlanon
+from support.databases import insert
 from support.lanes import some
 from support.policies import make_policy
 
@@ -21,7 +22,7 @@ def fill(values: list[Any], type_: str = "INTEGER") -> duckdb.DuckDBPyConnection
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE t (a {type_}, ill VARCHAR, id INTEGER)")
     rows = [[value, "flu" if i % 2 else "gout", i] for i, value in enumerate(values)]
-    connection.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
+    insert(connection, "t", rows)
     return connection
 
 
@@ -126,7 +127,7 @@ def test_blanked_cells_are_no_proven_optimum(tmp_path: Path) -> None:
     connection = duckdb.connect()
     connection.execute("CREATE TABLE t (x VARCHAR, y VARCHAR)")
     pairs = ["cq", "bp", "ar", "aq", "cq", "cp", "br", "cr"]
-    connection.executemany("INSERT INTO t VALUES (?, ?)", [list(pair) for pair in pairs])
+    insert(connection, "t", pairs)
     scores = {}
     with connection, sqlanon.connect(connection) as db:
         for strategy in ("optimal", "k_minimal", "datafly"):

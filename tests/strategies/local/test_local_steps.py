@@ -16,6 +16,7 @@ from sqlanon.strategies.local import iterative
 from sqlanon.strategies.local.groups import UNIT, Groups, cheapest_classes, unassigned_combinations
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import table
+from support.databases import insert
 
 A, B, C = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3)
 TABLES = {name: table(name) for name in ("offers", "members", "classes", "combinations")}
@@ -120,7 +121,7 @@ def test_a_loose_combination_comes_to_the_group_that_costs_least_more(small: Sma
         plain, groups = Plain(task), Groups(task, "g")
         members = {c: c - c % 2 for c in plain.n if c % 6 < 4}
         task.engine.connection.execute("CREATE TABLE cells (combination INTEGER, class_id INTEGER)")
-        task.engine.connection.executemany("INSERT INTO cells VALUES (?, ?)", [*members.items()])
+        insert(task.engine.connection, "cells", [*members.items()])
         best = groups.price_members(table("cells"))
         of_cell = {cell: [c for c in members if members[c] == cell] for cell in {*members.values()}}
         n = {cell: sum(plain.n[c] for c in some) for cell, some in of_cell.items()}

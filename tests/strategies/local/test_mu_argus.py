@@ -23,6 +23,7 @@ from sqlanon.pipeline import prepare
 from sqlanon.policy.guarantee import CLASSES, select_combinations
 from sqlanon.strategies.local.mu_argus import mu_argus
 from sqlanon.strategies.local.task import prepare_local_task
+from support.databases import insert
 from support.lanes import draw_tables
 from support.policies import make_policy
 
@@ -96,7 +97,7 @@ def classes_of(rows: Sequence[tuple[str, ...]], identification: dict[str, str], 
     ask = make_policy(attributes, search={"strategy": "mu-argus", "suppression_limit": limit})
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (race VARCHAR, birth VARCHAR, sex VARCHAR, zip VARCHAR)")
-        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
+        insert(connection, "t", rows)
         with sqlanon.connect(connection) as db, db._workspace.run(ask) as run:
             steps = StatementRunner(run.engine)
             prepared = prepare(steps, ask, run.source, run.work)
@@ -165,7 +166,7 @@ def test_manifest_states_the_guarantee_of_mu_argus(tmp_path: Path) -> None:
     rows = list(itertools.product("ab", "cd", "ef", "gh"))
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (race VARCHAR, birth VARCHAR, sex VARCHAR, zip VARCHAR)")
-        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
+        insert(connection, "t", rows)
         with sqlanon.connect(connection) as db:
             ask = make_policy(attributes, search={"strategy": "mu-argus"})
             result = db.anonymize(ask)

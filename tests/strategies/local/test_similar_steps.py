@@ -18,6 +18,7 @@ from sqlanon.strategies.local import similar
 from sqlanon.strategies.local.groups import UNIT, Groups
 from sqlanon.strategies.local.similar import cheapest_grouping, group_combinations
 from sqlanon.support.expressions import table
+from support.databases import insert
 
 A, B, C = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3)
 
@@ -189,7 +190,7 @@ def test_a_group_proposes_the_one_with_which_it_is_small_and_loses_least(small: 
         columns = "combination INTEGER, block INTEGER, class_id INTEGER"
         task.engine.connection.execute(f"CREATE TABLE blocks ({columns})")
         values = [(c, blocks[c], cells[c]) for c in places]
-        task.engine.connection.executemany("INSERT INTO blocks VALUES (?, ?, ?)", values)
+        insert(task.engine.connection, "blocks", values)
         classes = groups.price_members(table("blocks")).classes
         evaluated = groups.make(groups.evaluate_members(table("blocks")))
         answer = task.engine.rows(

@@ -20,6 +20,7 @@ from properties.random_cases import Case
 from properties.search_checks import arrow_table, thorough
 from properties.small_tables import local_case
 from sqlanon.strategies.local.subtree import subtree
+from support.databases import insert
 from support.lanes import draw_tables, examples
 from support.policies import make_policy
 
@@ -87,7 +88,7 @@ def released_rows(
     with duckdb.connect() as connection:
         columns = ", ".join(f"{name} VARCHAR" for name in attributes)
         connection.execute(f"CREATE TABLE t ({columns})")
-        connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(attributes))})", rows)
+        insert(connection, "t", rows)
         with sqlanon.connect(connection) as db:
             search = {"strategy": "subtree", **sections.pop("search", {})}
             publication = db.anonymize(make_policy(attributes, search=search, **sections)).publish(

@@ -20,6 +20,7 @@ from sqlanon.strategies.local.nodes import CELL_COLUMNS, Grid, Tree, set_labels
 from sqlanon.strategies.local.summaries import Summary, as_ancestor, as_median, as_range, as_set, make_allowed_nodes
 from sqlanon.strategies.local.task import LocalTask
 from sqlanon.support.expressions import table
+from support.databases import insert
 
 NUMBERS = Hierarchy({
     f"1{i}": (f"1{i}", f"1{i // 2 * 2}+", f"1{i // 4 * 4}~", "*") for i in range(8)
@@ -156,7 +157,7 @@ def classes_of(small: Small, renamed: Mapping[str, str | None]) -> Iterator[tupl
         parts += [{*rng.sample(places, 1 + number % 5)} for number in range(60)]
         connection.execute("CREATE TABLE parts (combination INTEGER, part INTEGER)")
         values = [(place, part) for part, some in enumerate(parts) for place in some]
-        connection.executemany("INSERT INTO parts VALUES (?, ?)", values)
+        insert(connection, "parts", values)
         connection.execute("CREATE TABLE classes AS SELECT c.*, p.part FROM combinations AS c NATURAL JOIN parts AS p")
         yield task, plain
 
@@ -234,7 +235,7 @@ def grid_of(task: LocalTask, kind: str) -> dict[int, dict[str, Any]]:
     texts = "lower VARCHAR, upper VARCHAR, least VARCHAR, beyond VARCHAR, middle VARCHAR, closed BOOLEAN"
     connection.execute(f"CREATE TABLE grid (node INTEGER, cell INTEGER, cell_low INTEGER, cell_high INTEGER, {texts})")
     rows = [[node, *cell.values()] for node, cell in cells.items()]
-    connection.executemany(f"INSERT INTO grid VALUES ({', '.join('?' * 10)})", rows)
+    insert(connection, "grid", rows)
     return cells
 
 
@@ -264,7 +265,7 @@ def test_sets_of_frequent_values_match_plain_python(exact: bool) -> None:
         frequent = {node for node in nodes if node % 4 != 1}
         connection = task.engine.connection  # type: ignore[attr-defined]
         connection.execute("CREATE TABLE frequent (node INTEGER)")
-        connection.executemany("INSERT INTO frequent VALUES (?)", [(node,) for node in frequent])
+        insert(connection, "frequent", [(node,) for node in frequent])
         tree = task.trees[0]
         sets = task.runner.create_table(table("sets"), set_labels(tree, table("frequent"), exact))
         members = {}
