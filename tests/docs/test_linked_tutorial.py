@@ -91,7 +91,7 @@ def test_the_release_is_the_one_that_the_lesson_shows(folder: Path) -> None:
     assert "known=1" in trial
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("known", "_", "loss"), TRIALS)
 def test_each_attacker_costs_what_the_lesson_says(known: str, _: str, loss: str, folder: Path) -> None:
     assert len(TRIALS) == 4

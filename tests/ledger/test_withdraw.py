@@ -88,18 +88,6 @@ def test_a_new_version_verifies_and_grows(visits: Path) -> None:
     assert verify(visits).verified
 
 
-@pytest.mark.slow
-def test_the_ledger_knows_which_version_is_out_and_which_was_replaced(visits: Path) -> None:
-    ((run_id,),) = fetch(visits / "c.duckdb", "SELECT run_id FROM sqlanon.releases")
-    change(visits / "h.duckdb", WITHDRAW_TWO, DELETE_A_VISIT)
-    withdraw(visits)
-    query = "SELECT replaced_at IS NULL, withdraws, breaks, intended_at FROM sqlanon.ledger ORDER BY published_at"
-    old, new = fetch(visits / "c.duckdb", query)
-    assert old[:2] == (False, None)
-    assert new == (True, run_id, [str(visits / "r.duckdb")], None)
-    assert fetch(visits / "c.duckdb", f"SELECT count(*) FROM sqlanon.released_keys WHERE run_id = '{run_id}'") == [(0,)]
-
-
 @pytest.mark.thorough
 def test_removal_that_singles_out_a_person_is_refused_with_its_cost(visits: Path) -> None:
     before = (visits / "r.duckdb").read_bytes()
@@ -340,6 +328,15 @@ def test_an_interruption_leaves_the_old_version_or_the_new_one(
     assert verify(visits).verified
 
 
+def check_ledger(folder: Path, run_id: str) -> None:
+    """The ledger knows that the version of a run was replaced, and which one replaced it."""
+    query = "SELECT replaced_at IS NULL, withdraws, breaks, intended_at FROM sqlanon.ledger ORDER BY published_at"
+    old, new = fetch(folder / "c.duckdb", query)
+    assert old[:2] == (False, None)
+    assert new == (True, run_id, [str(folder / "r.duckdb")], None)
+    assert fetch(folder / "c.duckdb", f"SELECT count(*) FROM sqlanon.released_keys WHERE run_id = '{run_id}'") == [(0,)]
+
+
 @pytest.mark.slow
 def test_the_command_line_shows_and_publishes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -348,6 +345,7 @@ def test_the_command_line_shows_and_publishes(
     change(tmp_path / "h.duckdb", CREATE)
     (tmp_path / "policy.toml").write_text(POLICY.format(person='"pid"') + "[search]\nsuppression_limit = 0.5\n")
     assert cli("anonymize", "policy.toml").status == 0
+    ((run_id,),) = fetch(tmp_path / "c.duckdb", "SELECT run_id FROM sqlanon.releases")
     assert cli("withdraw", "policy.toml").status == 0
     assert "nothing to withdraw" in capsys.readouterr().out
     change(tmp_path / "h.duckdb", WITHDRAW_TWO, DELETE_A_VISIT)
@@ -366,4 +364,5 @@ def test_the_command_line_shows_and_publishes(
     assert (document["withdrawn_persons"], document["released_before"], document["released_rows"]) == (2, 180, 161)
     assert document["withdrawn_rows"] == {"rows": 19, "classes": 3, "fewest": 1}
     assert document["release"] == str(tmp_path / "r.duckdb")
+    check_ledger(tmp_path, run_id)
     assert cli("verify", "r.duckdb", "--policy", "policy.toml").status == 0

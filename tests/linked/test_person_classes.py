@@ -196,7 +196,7 @@ def wards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("known", [2, "all"])
+@pytest.mark.parametrize("known", [pytest.param(2, marks=pytest.mark.thorough), "all"])
 def test_classes_of_persons_lose_less_than_the_full_domain_optimum(wards: Path, known: int | str) -> None:
     with sqlanon.connect(wards) as db:
         optimum = db.anonymize(hospital_policy("optimal", known))

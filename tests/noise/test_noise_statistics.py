@@ -124,7 +124,7 @@ CLASSES = """
 EPSILONS = (1.0, 0.1, 5.0)
 
 
-@pytest.fixture(scope="module", params=[6_000, pytest.param(60_000, marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=[6_000, pytest.param(60_000, marks=pytest.mark.thorough)])
 def records(request: pytest.FixtureRequest) -> Iterator[list[Noisy]]:
     drawn = records_of(CLASSES.format(rows=request.param), EPSILONS)
     assert len(drawn) == request.param
