@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from support.commands import cli
 from support.files import ROOT
@@ -14,6 +15,7 @@ from support.pages import blocks
 PAGE = (ROOT / "docs" / "how-to" / "linked-tables.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_page_publishes_a_release_and_its_queries_run(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute(TABLES)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,28 @@ def connection_of(db: sqlanon.Database) -> Any:
 def small_database() -> duckdb.DuckDBPyConnection:
     """A database in memory for many small statements: engines change no setting for each of these."""
     return duckdb.connect(config={"threads": 1, "disabled_optimizers": WRONG_OPTIMIZER})
+
+
+_NUMBERS = count()
+
+
+@cache
+def _shared_instance() -> duckdb.DuckDBPyConnection:
+    return small_database()
+
+
+@contextmanager
+def shared_database() -> Iterator[duckdb.DuckDBPyConnection]:
+    """An empty `small_database` in an instance that tests share: to start one takes as long as 30 statements."""
+    name = f"database_{next(_NUMBERS)}"
+    with _shared_instance().cursor() as connection:
+        connection.execute(f"ATTACH ':memory:' AS {name}")
+        connection.execute(f"USE {name}")
+        try:
+            yield connection
+        finally:
+            connection.execute("USE memory")
+            connection.execute(f"DETACH {name}")
 
 
 def compact_file(path: Path, compression: str = "auto") -> None:

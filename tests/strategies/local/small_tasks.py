@@ -33,7 +33,7 @@ from sqlanon.strategies.local.task import LocalTask
 from sqlanon.strategies.local.task import _with_set_labels as with_set_labels
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import table
-from support.databases import insert, small_database
+from support.databases import insert, shared_database
 
 SEARCH = {
     "strategy": "optimal", "summary": "range", "ends": "grid", "cuts": "strict", "measure": "loss", "aggregate": "mean",
@@ -90,7 +90,7 @@ class SmallTask(LocalTask):
 @contextmanager
 def small_task(small: Small) -> Iterator[SmallTask]:
     """The task of a local strategy."""
-    with small_database() as connection:
+    with shared_database() as connection:
         engine = DuckDBEngine(connection)
         trees = tuple(_tree(connection, small, i) for i in range(len(small.hierarchies)))
         members = ClassEvaluator(_requirements(small), *_members(connection, small, trees))

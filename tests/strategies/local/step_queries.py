@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import duckdb
 from plain_similar import common
 from sqlglot import exp
 
 from oracles.oracle import Row
 from properties.local_tasks import Plain
 from sqlanon.strategies.local.groups import UNIT
-from support.databases import insert
+from support.databases import insert, shared_database
 
 
 def query(sql: exp.Expr, **tables: tuple[str, Sequence[Row]]) -> list[Any]:
     """The sorted answer to a query, on tables: their columns with types, and rows."""
-    with duckdb.connect() as connection:
+    with shared_database() as connection:
         for name, (columns, rows) in tables.items():
             connection.execute(f"CREATE TABLE {name} ({columns})")
             if rows:

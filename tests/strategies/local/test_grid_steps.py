@@ -12,7 +12,6 @@ from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
-import duckdb
 import pytest
 from sqlglot import exp
 from step_queries import query
@@ -24,7 +23,7 @@ from sqlanon.strategies.local import grid
 from sqlanon.strategies.local.grid import QUANTILES, LabelReader, quantile_grid
 from sqlanon.strategies.local.nodes import Grid, Tree
 from sqlanon.support.expressions import as_column, col, table
-from support.databases import insert
+from support.databases import insert, shared_database
 
 
 def labels_of(type_: str, masked: bool = False) -> LabelReader:
@@ -318,7 +317,7 @@ def ranges(
     type_: str, values: Sequence[Any], levels: Sequence[Sequence[str]], **of_tree: Any
 ) -> Iterator[tuple[Tree, Callable[[], Grid | None]]]:
     """An ordered attribute with a hierarchy, and the call that makes its grid."""
-    with duckdb.connect() as connection:
+    with shared_database() as connection:
         names = ", ".join(f"level_{i + 1} VARCHAR" for i in range(len(levels)))
         connection.execute(f"CREATE TABLE hierarchy (level_0 {type_}{', ' + names if names else ''}, top VARCHAR)")
         rows = [*zip(values, *levels, ["*"] * len(values), strict=True)]
