@@ -328,13 +328,13 @@ def test_an_interruption_leaves_the_old_version_or_the_new_one(
     assert verify(visits).verified
 
 
-def check_ledger(folder: Path, run_id: str) -> None:
+def check_ledger(catalog: Path, release: Path, run_id: str) -> None:
     """The ledger knows that the version of a run was replaced, and which one replaced it."""
     query = "SELECT replaced_at IS NULL, withdraws, breaks, intended_at FROM sqlanon.ledger ORDER BY published_at"
-    old, new = fetch(folder / "c.duckdb", query)
+    old, new = fetch(catalog, query)
     assert old[:2] == (False, None)
-    assert new == (True, run_id, [str(folder / "r.duckdb")], None)
-    assert fetch(folder / "c.duckdb", f"SELECT count(*) FROM sqlanon.released_keys WHERE run_id = '{run_id}'") == [(0,)]
+    assert new == (True, run_id, [str(release)], None)
+    assert fetch(catalog, f"SELECT count(*) FROM sqlanon.released_keys WHERE run_id = '{run_id}'") == [(0,)]
 
 
 @pytest.mark.slow
@@ -345,7 +345,8 @@ def test_the_command_line_shows_and_publishes(
     change(tmp_path / "h.duckdb", CREATE)
     (tmp_path / "policy.toml").write_text(POLICY.format(person='"pid"') + "[search]\nsuppression_limit = 0.5\n")
     assert cli("anonymize", "policy.toml").status == 0
-    ((run_id,),) = fetch(tmp_path / "c.duckdb", "SELECT run_id FROM sqlanon.releases")
+    catalog = tmp_path / "sqlanon.catalog.duckdb"
+    ((run_id,),) = fetch(catalog, "SELECT run_id FROM sqlanon.releases")
     assert cli("withdraw", "policy.toml").status == 0
     assert "nothing to withdraw" in capsys.readouterr().out
     change(tmp_path / "h.duckdb", WITHDRAW_TWO, DELETE_A_VISIT)
@@ -364,5 +365,5 @@ def test_the_command_line_shows_and_publishes(
     assert (document["withdrawn_persons"], document["released_before"], document["released_rows"]) == (2, 180, 161)
     assert document["withdrawn_rows"] == {"rows": 19, "classes": 3, "fewest": 1}
     assert document["release"] == str(tmp_path / "r.duckdb")
-    check_ledger(tmp_path, run_id)
+    check_ledger(catalog, tmp_path / "r.duckdb", run_id)
     assert cli("verify", "r.duckdb", "--policy", "policy.toml").status == 0
