@@ -99,6 +99,7 @@ def test_matches_are_those_of_the_oracle(number: int, tmp_path: Path) -> None:
     check_case(make_linked_case(number), tmp_path)
 
 
+@pytest.mark.least(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", small_cases(16, draw_tables(8, 200), first=2))
 def test_matches_of_more_cases_are_those_of_the_oracle(case: LinkedCase, tmp_path: Path) -> None:
