@@ -123,7 +123,7 @@ class LinkedTask:
 
     @cached_property
     def stored_rows(self) -> StoredRows:
-        """What the best generalization so far suppresses."""
+        """The persons and rows that the best generalization so far suppresses."""
         return StoredRows(self.records)
 
     @property

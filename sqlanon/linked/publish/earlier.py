@@ -161,7 +161,8 @@ def _read_levels(records: LinkedRecords, manifest: LinkedManifest, name: str) ->
 def _find_kept_rows(records: LinkedRecords, manifest: LinkedManifest, levels: Levels) -> KeptRows:
     """Suppress persons and rows as the earlier release did; store what stays."""
     policy = _restore_earlier_policy(records.policy, manifest)
-    row_limit, earlier_row_limit = (each.search.row_suppression_limit for each in (records.policy, policy))
+    row_limit = records.policy.search.row_suppression_limit
+    earlier_row_limit = policy.search.row_suppression_limit
     if earlier_row_limit > row_limit:
         message = f"is {row_limit:f}, and the earlier release may lack {earlier_row_limit:f} of the child rows"
         message = f"{message}: raise it to that"
