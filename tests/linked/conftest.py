@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -47,14 +46,3 @@ def steps_of_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peeling, "PART_ROWS", dict.fromkeys((1, 2, 3, "all"), 8))
     monkeypatch.setattr(peeling, "POSTPONED_SHARE", 2)
     monkeypatch.setattr(snapshot, "FEW_PERSONS", 0)
-
-
-@pytest.fixture
-def clinic(session: Any) -> Iterator[Any]:
-    """A session with a schema of sources, ``clinic``, and one of releases, ``shared``: both new."""
-    for name in ("clinic", "shared"):
-        session.sql(f"DROP SCHEMA IF EXISTS {name} CASCADE")
-        session.sql(f"CREATE SCHEMA {name}")
-    yield session
-    for name in ("clinic", "shared"):
-        session.sql(f"DROP SCHEMA IF EXISTS {name} CASCADE")

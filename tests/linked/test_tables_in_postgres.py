@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,19 @@ import duckdb
 import pyarrow
 import pytest
 
+from oracles.oracle_linked import best
+from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.database import connect
 from sqlanon.engines.postgres.engine import PostgresEngine
+from sqlanon.errors import InfeasibleError
 from sqlanon.linked.check.peeling import Peeling, PeelingResult
+from sqlanon.linked.records import encode_tables
+from sqlanon.linked.search import LinkedTask
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import subquery, template
 from support.commands import cli
+from support.lanes import examples
 from support.linked_hospital import POLICY, fewest_candidates, fix_levels, known_of, make_hospital
 from support.postgres_cases import HERE, schemas
 from support.servers.postgres import Server
@@ -28,6 +36,97 @@ from support.servers.postgres import Server
 __all__ = ["schemas"]  # fixtures
 
 pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
+
+
+def load_case(server: Server, case: LinkedCase, folder: Path) -> dict[str, Any]:
+    """Create the tables of a case in a new schema, and write its hierarchies to files; the sections of the policy.
+
+    The first two tables have a sensitive attribute, ``s``.
+    """
+    server.run("DROP SCHEMA IF EXISTS clinic CASCADE", "CREATE SCHEMA clinic")
+    tree, draw = case.policy(source={"postgres": HERE}), random.Random(1)
+    for t, (table, section) in enumerate(zip(case.database.tables, tree["table"], strict=True)):
+        section["table"] = f"clinic.{table.name}"
+        columns = {f"id_{t}": "integer", **({f"parent_{t}": "integer"} if table.parent is not None else {})}
+        columns |= dict.fromkeys([*table.names, *(["s"] if t < 2 else [])], "text")
+        rows = []
+        for row in table.rows:
+            keys = [row.number + 100, *([] if row.parent is None else [row.parent + 100])]
+            rows.append([*keys, *row.values, *([draw.choice(["a", "a", "b", "c", None])] if t < 2 else [])])
+        server.load(section["table"], columns, rows)
+        section["attributes"] |= {"s": {"role": "sensitive"}} if t < 2 else {}
+        for name, hierarchy in zip(table.names, table.hierarchies, strict=True):
+            file = folder / f"{name}.csv"
+            file.write_text("".join(f"{';'.join(map(str, path))}\n" for path in hierarchy.paths.values()))
+            section["attributes"][name]["hierarchy"] = {"file": str(file)}
+    return tree
+
+
+def copy_case(server: Server, tree: dict[str, Any]) -> tuple[duckdb.DuckDBPyConnection, dict[str, Any]]:
+    """The same tables in DuckDB, and the sections of the policy there."""
+    connection, tables = duckdb.connect(), []
+    connection.execute("CREATE SCHEMA clinic")
+    for section in tree["table"]:
+        names = list(section["attributes"])
+        types = ["INTEGER" if section["attributes"][name]["role"] == "key" else "VARCHAR" for name in names]
+        columns = ", ".join(f"{name} {type_}" for name, type_ in zip(names, types, strict=True))
+        connection.execute(f"CREATE TABLE {section['table']} ({columns})")
+        for row in server.rows(f"SELECT {', '.join(names)} FROM {section['table']}"):
+            marks = ", ".join("?" for _ in row)
+            connection.execute(f"INSERT INTO {section['table']} VALUES ({marks})", list(row))
+        tables.append(section)
+    return connection, {**{key: value for key, value in tree.items() if key != "source"}, "table": tables}
+
+
+@pytest.mark.usefixtures("steps_of_large_tables")
+def test_the_optimum_is_the_oracles(schemas: Server, tmp_path: Path) -> None:
+    for case in small_cases(12, examples(40)):
+        expected = best(case.database, case.k, case.known, case.allowed_persons, case.weights)
+        with connect() as db:
+            try:
+                result = db.anonymize(LinkedPolicy(**load_case(schemas, case, tmp_path)))
+            except InfeasibleError:
+                assert expected is None
+                continue
+        assert expected is not None
+        assert result.score == pytest.approx(expected.score)
+        assert result.levels == expected.levels
+        assert result.suppressed_persons == expected.suppressed_persons
+
+
+FEATURES: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "rows": ({}, {"row_suppression_limit": 0.3}),
+    "recursive": ({"l_diversity": [{"attribute": "t0.s", "kind": "recursive", "l": 2, "c": 2}]}, {}),
+    "confidence": ({"confidence": [{"attribute": "t1.s", "max": 0.6}]}, {}),
+    "distinct": ({"l_diversity": [{"attribute": "t0.s", "kind": "distinct", "l": 2}]}, {}),
+    "entropy": ({"l_diversity": [{"attribute": "t0.s", "kind": "entropy", "l": 1.5}]}, {}),
+    "alpha_k": ({"alpha_k": [{"attribute": "t0.s", "alpha": 0.7}]}, {}),
+}
+"""Additions to ``[privacy]`` and ``[search]``."""
+
+
+QUICK = ("rows", "recursive", "confidence")
+
+
+@pytest.mark.parametrize(
+    "feature", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FEATURES]
+)
+def test_every_generalization_keeps_what_duckdb_keeps(schemas: Server, tmp_path: Path, feature: str) -> None:
+    """Other tests hold what DuckDB keeps against oracles."""
+    privacy, search = FEATURES[feature]
+    number = list(FEATURES).index(feature)
+    for case in small_cases(6, 60, first=100)[number : 6 * examples(10) : 6]:
+        tree = load_case(schemas, case, tmp_path)
+        tree["privacy"] |= privacy
+        tree["search"] |= search
+        connection, local_tree = copy_case(schemas, tree)
+        with connect() as db, connect(connection) as local_db:
+            task, local_task = (
+                LinkedTask(encode_tables(database._workspace, LinkedPolicy(**sections)), lambda *_: None)
+                for database, sections in ((db, tree), (local_db, local_tree))
+            )
+            for levels in itertools.product(*(range(height + 1) for height in case.database.heights)):
+                assert task.check(levels) == local_task.check(levels)
 
 
 TYPES = {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -11,17 +14,111 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from oracles.oracle_linked import best
+from properties.linked_cases import LinkedCase, small_cases
 from sqlanon.database import connect
 from sqlanon.engines.spark.engine import SparkEngine
-from sqlanon.errors import AuditError, ReleaseError, SourceError, SqlanonError
+from sqlanon.errors import AuditError, InfeasibleError, ReleaseError, SourceError, SqlanonError
 from sqlanon.linked.publish.targets import spark as linked_spark
+from sqlanon.linked.records import encode_tables
+from sqlanon.linked.search import LinkedTask
 from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.publish.targets.spark.target import switch_view
 from support.commands import cli
-from support.linked_cases import load_spark_table
+from support.lanes import examples
 from support.linked_hospital import POLICY, fewest_candidates, fix_levels, known_of, make_hospital
 
 pytest.importorskip("pyspark", reason="the extra spark is not installed")
+
+
+@pytest.fixture
+def clinic(session: Any) -> Iterator[Any]:
+    """A session with a schema of sources, ``clinic``, and one of releases, ``shared``: both new."""
+    for name in ("clinic", "shared"):
+        session.sql(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+        session.sql(f"CREATE SCHEMA {name}")
+    yield session
+    for name in ("clinic", "shared"):
+        session.sql(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+
+
+def load_table(spark: Any, name: str, rows: pa.Table) -> None:
+    """Create a table of a schema."""
+    spark.createDataFrame(rows).createOrReplaceTempView("drawn")
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+    spark.sql(f"CREATE TABLE {name} USING PARQUET AS SELECT * FROM drawn")
+    spark.catalog.dropTempView("drawn")
+
+
+def load_case(spark: Any, case: LinkedCase, folder: Path) -> tuple[duckdb.DuckDBPyConnection, dict[str, Any]]:
+    """Create the tables of a case in Spark and in DuckDB, and write its hierarchies to files; the policy's sections.
+
+    The first two tables have a sensitive attribute, ``s``.
+    """
+    tree, draw, connection = case.policy(), random.Random(1), duckdb.connect()
+    connection.execute("CREATE SCHEMA clinic")
+    for t, (table, section) in enumerate(zip(case.database.tables, tree["table"], strict=True)):
+        section["table"] = f"clinic.{table.name}"
+        columns = {f"id_{t}": pa.int32(), **({f"parent_{t}": pa.int32()} if table.parent is not None else {})}
+        columns |= dict.fromkeys([*table.names, *(["s"] if t < 2 else [])], pa.string())
+        rows = []
+        for row in table.rows:
+            keys = [row.number + 100, *([] if row.parent is None else [row.parent + 100])]
+            rows.append([*keys, *row.values, *([draw.choice(["a", "a", "b", "c", None])] if t < 2 else [])])
+        arrow = pa.table(
+            {name: pa.array([row[i] for row in rows], type_) for i, (name, type_) in enumerate(columns.items())}
+        )
+        load_table(spark, section["table"], arrow)
+        connection.from_arrow(arrow).create(section["table"])
+        section["attributes"] |= {"s": {"role": "sensitive"}} if t < 2 else {}
+        for name, hierarchy in zip(table.names, table.hierarchies, strict=True):
+            file = folder / f"{name}.csv"
+            file.write_text("".join(f"{';'.join(map(str, path))}\n" for path in hierarchy.paths.values()))
+            section["attributes"][name]["hierarchy"] = {"file": str(file)}
+    return connection, tree
+
+
+FEATURES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "none": ({}, {}),
+    "rows": ({}, {"row_suppression_limit": 0.3}),
+    "recursive": ({"l_diversity": [{"attribute": "t0.s", "kind": "recursive", "l": 2, "c": 2}]}, {}),
+    "confidence": ({"confidence": [{"attribute": "t1.s", "max": 0.6}]}, {}),
+    "entropy": ({"l_diversity": [{"attribute": "t0.s", "kind": "entropy", "l": 1.5}]}, {}),
+    "alpha_k": ({"alpha_k": [{"attribute": "t0.s", "alpha": 0.7}]}, {}),
+}
+"""Additions to ``[privacy]`` and ``[search]``."""
+
+
+def test_every_generalization_keeps_what_duckdb_keeps(clinic: Any, tmp_path: Path) -> None:
+    """Other tests hold what DuckDB keeps against oracles. Each case has one of the features."""
+    for number, case in enumerate(small_cases(4, examples(24), first=100)):
+        connection, tree = load_case(clinic, case, tmp_path)
+        privacy, search = FEATURES[list(FEATURES)[number % len(FEATURES)]]
+        tree["privacy"] |= privacy
+        tree["search"] |= search
+        with connect(clinic) as db, connect(connection) as local_db:
+            task, local_task = (
+                LinkedTask(encode_tables(database._workspace, LinkedPolicy(**tree)), lambda *_: None)
+                for database in (db, local_db)
+            )
+            for levels in itertools.product(*(range(height + 1) for height in case.database.heights)):
+                assert task.check(levels) == local_task.check(levels), (number, levels)
+
+
+def test_the_optimum_is_the_oracles(clinic: Any, tmp_path: Path) -> None:
+    for case in small_cases(6, examples(10)):
+        expected = best(case.database, case.k, case.known, case.allowed_persons, case.weights)
+        _, tree = load_case(clinic, case, tmp_path)
+        with connect(clinic) as db:
+            try:
+                result = db.anonymize(LinkedPolicy(**tree))
+            except InfeasibleError:
+                assert expected is None
+                continue
+        assert expected is not None
+        assert result.score == pytest.approx(expected.score)
+        assert result.levels == expected.levels
+        assert result.suppressed_persons == expected.suppressed_persons
 
 
 def load_hospital(spark: Any, folder: Path, policy: str = POLICY) -> Path:
@@ -29,7 +126,7 @@ def load_hospital(spark: Any, folder: Path, policy: str = POLICY) -> Path:
     make_hospital(folder)
     with duckdb.connect(str(folder / "hospital.duckdb")) as connection:
         for name in ("patients", "visits", "labs"):
-            load_spark_table(spark, f"clinic.{name}", connection.sql(f"SELECT * FROM {name}").to_arrow_table())
+            load_table(spark, f"clinic.{name}", connection.sql(f"SELECT * FROM {name}").to_arrow_table())
             policy = policy.replace(f'name = "{name}"', f'name = "{name}"\ntable = "clinic.{name}"')
     (folder / "hospital.duckdb").unlink()
     policy = policy.replace('database = "hospital.duckdb"', f'spark = "{spark.sparkContext.master}"')
