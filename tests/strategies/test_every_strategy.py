@@ -110,7 +110,7 @@ AS_LARGE = {
 with many rows that have their codes in packs."""
 
 LARGE_PATHS = {
-    "lattice": ((2, 13), ["run_generation", "_check_ahead", "attribute_leaves"]),
+    "lattice": ((2,), ["run_generation", "_check_ahead", "attribute_leaves"]),
     "rows": ((0, 64), ["half_at"]),
     "both": ((48,), ["run_generation", "_check_ahead"]),
     "packs": ((80,), ["half_at", "_pack_codes"]),
