@@ -18,6 +18,7 @@ from sqlglot import Dialect, exp
 
 from sqlanon.engines.base import WorkEngine
 from sqlanon.engines.dialects.qualified import QualifiedDuckDB
+from sqlanon.engines.dialects.quick_trim import QuickDuckDB
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import DiskError, SqlanonError
 from sqlanon.support.expressions import (
@@ -210,7 +211,7 @@ class DuckDBEngine(WorkEngine):
         self.connection = connection
         self.holder = holder or self
         self._is_private = False
-        self._generator = Dialect.get_or_raise(self.dialect).generator()
+        self._generator = QuickDuckDB().generator()
         _LIVE.add(self)
         RUNNING_STATEMENTS.watch(connection)
 

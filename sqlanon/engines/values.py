@@ -11,12 +11,9 @@ Spark ``1.0E-5``), so DuckDB creates the text of each distinct value once and up
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 from sqlglot import exp
 
-from sqlanon.support.expressions import all_of, anonymous, cast, fragment, ident, number, text
+from sqlanon.support.expressions import anonymous, cast, fragment, ident, number, text
 
 FLOATING_TYPES = ("FLOAT", "DOUBLE")
 
@@ -27,26 +24,17 @@ WHITE_SPACE = (
 """The characters that Python's ``str.strip`` removes; ignored around person ids in every engine."""
 
 
-_CallFunction: TypeAlias = Callable[..., exp.Expr]
-
-_IS_PRINTABLE = fragment(":code BETWEEN 33 AND 126")
-
-
-def strip_white_space(value: exp.Expr, call: _CallFunction = anonymous) -> exp.Case:
-    """Trim white space from a text, in any engine; ``call`` makes calls of its functions."""
-    # Nearly all texts begin and end with a printable ASCII character: DuckDB takes ten times as long to trim them.
-    ends = [call("ascii", value.copy()), call("ascii", call("right", value.copy(), number(1)))]
-    is_stripped = all_of(_IS_PRINTABLE(code=code) for code in ends)
-    trimmed = exp.Trim(this=value.copy(), expression=text(WHITE_SPACE), position="BOTH")
-    return exp.Case().when(is_stripped, value.copy(), copy=False).else_(trimmed, copy=False)
+def strip_white_space(value: exp.Expr) -> exp.Trim:
+    """Trim white space from a text, in any engine."""
+    return exp.Trim(this=value, expression=text(WHITE_SPACE), position="BOTH")
 
 
-def person_id(value: exp.Expr, call: _CallFunction = anonymous) -> exp.Expr:
+def person_id(value: exp.Expr) -> exp.Expr:
     """The id of a person in a text, in any engine: trimmed, and NULL if nothing remains.
 
     Persons are counted, searched and compared by this form only: two spellings of an id are never two persons.
     """
-    return fragment("nullif(:stripped, '')")(stripped=strip_white_space(value, call))
+    return fragment("nullif(:stripped, '')")(stripped=strip_white_space(value))
 
 
 def canonical_float(value: exp.Expr, type_: str, is_nan: exp.Expr) -> exp.Expr:

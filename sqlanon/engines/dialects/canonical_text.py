@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from string import ascii_lowercase, ascii_uppercase
 
 from sqlglot import exp
@@ -42,7 +41,7 @@ def canonical_text(value: exp.Expr, type_: str, dialect: str) -> exp.Expr:
         return fragment("CASE WHEN :value = floor(:value) AND abs(:value) < :largest THEN :whole ELSE :plain END")(
             value=value, largest=_LARGEST_EXACT, whole=whole, plain=plain
         )
-    word = _in_lower_case(strip_white_space(_bytewise(plain, dialect), partial(_call, dialect)), dialect)
+    word = _in_lower_case(strip_white_space(_bytewise(plain, dialect)), dialect)
     for pattern, groups in _REWRITES:
         word = rewrite_text(word, pattern, groups, dialect)
     return _bytewise(word, dialect)

@@ -94,10 +94,10 @@ def person_id_column(name: str, type_: str, is_enum: bool = False) -> exp.Expr:
     Ids that a collation, or citext, treats as equal belong to one person.
     """
     if is_enum:
-        return person_id(canonical_column(name, type_, "VARCHAR", is_enum), catalog_function)
+        return person_id(canonical_column(name, type_, "VARCHAR", is_enum))
     if to_duckdb_type(type_) != "VARCHAR":
         return col(name)
-    value = person_id(cast(col(name), "TEXT"), catalog_function)
+    value = person_id(cast(col(name), "TEXT"))
     return catalog_function("lower", value) if type_ == "citext" else value
 
 
