@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from sqlanon.requirements.base import ClassCondition
-from sqlanon.support.expressions import as_column, cols, template
+from sqlanon.support.expressions import all_of, as_column, col, cols, template
 
 
 def violating_persons(
@@ -38,13 +38,14 @@ def violating_persons(
             GROUP BY :keys, v
         ),
         figures AS (SELECT :keys, :figures FROM value_counts AS c GROUP BY :keys),
-        groups AS (SELECT figures.*, sizes.class_count, :derived FROM figures JOIN sizes USING (:keys)),
+        groups AS (SELECT figures.*, sizes.class_count, :derived FROM figures JOIN sizes ON :same_group),
         violating AS (SELECT :keys FROM groups AS g WHERE NOT coalesce((:condition), FALSE))
         SELECT DISTINCT person FROM members AS m SEMI JOIN violating USING (:keys)
     """)
     return query(
         members=members,
         keys=cols(keys),
+        same_group=all_of(col(key, "figures").eq(col(key, "sizes")) for key in keys),
         sensitive=sensitive,
         figures=figures,
         derived=derived_figures,
