@@ -210,8 +210,8 @@ def example_result(task: LocalTask) -> LocalResult:
 def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
     """Keep the classes that meet the policy, as readers see them: rows with equal labels are one class.
 
-    Makes ``released_i`` (see `placement.released_labels`), ``readable`` and ``evaluated`` in the work schema; ``kept``
-    if some classes are not; and ``sorted_i`` for attributes of numbers that are released as ranges or medians.
+    Makes ``released_i`` (see `placement.released_labels`), ``readable``, ``evaluated`` and ``kept`` in the work schema;
+    and ``sorted_i`` for attributes of numbers that are released as ranges or medians.
     """
     runner, attributes = task.runner, range(len(task.trees))
     labels = tuple(
@@ -230,9 +230,7 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
         readable, requirements = _drop_small_subsets(task, readable, requirements.shields), Requirements()
     keys = [f"code_{i}" for i in attributes]
     evaluated = task.make("evaluated", replace(task.evaluator, requirements=requirements).evaluate(readable, keys))
-    kept_combinations = readable
-    if task.fetch_value(template("SELECT count(*) FROM :evaluated WHERE NOT kept")(evaluated=evaluated)):
-        kept_combinations = task.make("kept", feasible_rows(readable, evaluated, keys))
+    kept_combinations = task.make("kept", feasible_rows(readable, evaluated, keys))
     figures = runner.fetch_figures(class_figures(evaluated=evaluated))
     sums = runner.fetch_figures(attribute_figures(kept_combinations, len(task.trees)))
     persons = _person_figures(task, kept_combinations, figures["fewest"])
