@@ -11,7 +11,7 @@ from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 def place(task: LocalTask) -> LocalOutcome:
     """Place each combination at the best levels for all; its class is judged when all is placed."""
     search, levels = task.search_full_domain()
-    assignment = task.make("whole_placed", generalized_combinations(task.combinations, levels))
+    assignment = task.make("whole_placed", generalized_combinations(task.combinations, task.trees, levels))
     return LocalOutcome(task, assignment, search=search)
 
 

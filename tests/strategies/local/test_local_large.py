@@ -84,7 +84,8 @@ def test_many_combinations_are_evaluated_as_few_are(k: int, case: Case, limits: 
     """Whatever is placed: what readers see of it is kept where each combination is safe, and nothing else."""
     with task_of(replace(case, k=k), limits, strategy="mu-argus") as task:
         names = [tree.name for tree in task.trees]
-        floor = task.runner.create_table(task.work("at_floor"), generalized_combinations(task.combinations, task.floor))
+        at_floor = generalized_combinations(task.combinations, task.trees, task.floor)
+        floor = task.runner.create_table(task.work("at_floor"), at_floor)
         results = []
         for most in (1, 64):
             with pytest.MonkeyPatch.context() as patch:
