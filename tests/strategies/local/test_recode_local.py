@@ -43,14 +43,8 @@ def at_random(task: LocalTask) -> LocalOutcome:
         rows = task.engine.rows(exp.select("node", "label").from_(tree.nodes).where("level = 0"))
         assert tree.floor == 0, i
         ground.append(dict(rows))
-    nodes = [exp.column(f"node_{i}_level_{level}") for i, height in enumerate(heights) for level in range(height + 1)]
-    rows = task.engine.rows(exp.select("combination", *nodes).from_(task.combinations))
     placed = []
-    for combination, *flat in rows:
-        paths, remaining = [], list(flat)
-        for height in heights:
-            paths.append(remaining[: height + 1])
-            remaining = remaining[height + 1 :]
+    for combination, paths in Plain(task).paths.items():
         labels = tuple(ground[i][path[0]] for i, path in enumerate(paths))
         levels = draw_levels(labels, heights)
         placed.append((combination, *(path[level] for path, level in zip(paths, levels, strict=True))))
