@@ -18,6 +18,7 @@ from sqlglot import exp
 import sqlanon
 from oracles import oracle
 from oracles.oracle import Row, Table, Value
+from properties.local_tasks import Plain
 from properties.random_cases import Case, cases
 from properties.search_checks import arrow_table, policy, quick, thorough
 from sqlanon.policy import Policy
