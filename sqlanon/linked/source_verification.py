@@ -63,8 +63,8 @@ _COMPARED_TEXTS = template("""
     FULL JOIN recoded AS b ON a.whole_row = b.whole_row
 """)
 
-# Of n rows whose keys are drawn at random, of which c have a text: the mean of the rows that agree with the source, and
-# the variance of their number.
+# With n rows whose keys are drawn at random, c of them with the same text: the mean number of rows that agree with the
+# source, and its variance.
 _CHANCE = template("""
     WITH
         counted AS (SELECT count(*)::DOUBLE AS c FROM :released AS r GROUP BY whole_row),

@@ -74,7 +74,7 @@ def is_nowhere_higher(levels: Sequence[int], others: Sequence[int]) -> bool:
 
 
 def draw_pair(number: int, case: LinkedCase) -> Sequence[Outcome] | None:
-    """Two generalizations; of every second case none is nowhere finer than the other, if there are such."""
+    """Two generalizations; in every second case each is finer somewhere, if there are such."""
     pairs = list(itertools.permutations(feasible_outcomes(case), 2))
     crossing = [pair for pair in pairs if not is_comparable(*pair)]
     chosen = crossing if number % 2 and crossing else pairs
@@ -93,7 +93,7 @@ PAIRS = [
 
 
 CROSSING = small_cases(40, 72)[71]
-"""A case with few rows and generalizations none of which is nowhere finer than the other."""
+"""A case with few rows and two generalizations, each of which is finer somewhere."""
 
 
 @pytest.mark.parametrize(

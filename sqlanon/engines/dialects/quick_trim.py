@@ -25,11 +25,10 @@ def _trim_quickly(generator: DuckDBGenerator, trim: exp.Trim) -> str:
 
     DuckDB takes ten times as long to look for the characters to trim.
     """
-    trimmed: str = generator.trim_sql(trim)
-    characters = trim.expression
-    if not (isinstance(characters, exp.Literal) and characters.this == WHITE_SPACE):
-        return trimmed
-    value = trim.this
+    value, characters = trim.this, trim.expression
+    is_white_space = isinstance(characters, exp.Literal) and characters.this == WHITE_SPACE
+    if not is_white_space or trim.args.get("position") != "BOTH":
+        return generator.trim_sql(trim)
     plain_trim = exp.Anonymous(this="TRIM", expressions=[value.copy(), characters.copy()])
     return generator.sql(_QUICK_TRIM(value=value.copy(), trimmed=plain_trim))
 

@@ -19,8 +19,8 @@ from sqlanon.strategies.local.mondrian import Cutting
 from sqlanon.strategies.local.nodes import (
     NODE,
     Tree,
+    ancestors_of_lowest,
     equal_columns,
-    join_ancestors,
     level_column,
     node_column,
     node_columns,
@@ -44,7 +44,6 @@ from sqlanon.support.expressions import (
 CLASS_ID = "class_id"
 UNIT = 1_000_000_000
 """The price of a suppressed row, or of one that is released as the roots."""
-
 
 MAX_COMPARED = 100_000
 """Of more combinations, the path through the lattice is chosen by a sample of the classes."""
@@ -74,11 +73,7 @@ def combinations_at_all_levels(combinations: exp.Table, trees: Sequence[Tree]) -
 
 def _priced_nodes(tree: Tree, attribute: int, trees: Sequence[Tree]) -> exp.Select:
     """By the lowest nodes of an attribute, ``ground``: the nodes of all levels, and the price of each."""
-    lowest = f"n{tree.floor}"
-    query = template("SELECT :node AS ground FROM :nodes WHERE :level = :floor")(
-        node=col(NODE, lowest), nodes=aliased(tree.nodes, lowest), level=col("level", lowest), floor=tree.floor
-    )
-    query = join_ancestors(query, tree, tree.levels[1:])
+    query = ancestors_of_lowest(tree, tree.levels)
     node_type = "SMALLINT" if tree.root < 2**15 else "INTEGER"  # each step of a climb reads all levels
     for level in tree.levels:
         alias = f"n{level}"
@@ -329,14 +324,13 @@ class Groups:
             nonlocal unassigned
             self.start_round()
             members = self._assign_at_levels(self.task, unassigned, levels)
-            if self.task.runner.count(members):
-                steps.append(members)
-                former, unassigned = (
-                    unassigned,
-                    self.make(unassigned_combinations(combinations=unassigned, members=members)),
-                )
-                if former is not combinations:
-                    self._drop(former)
+            if not self.task.runner.count(members):
+                return
+            steps.append(members)
+            remaining = self.make(unassigned_combinations(combinations=unassigned, members=members))
+            if unassigned is not combinations:
+                self._drop(unassigned)
+            unassigned = remaining
 
         take_step(levels)
         passed: set[Levels] = set()
@@ -351,7 +345,8 @@ class Groups:
             passed = (passed | {candidate for candidate in candidates if feasible[candidate]}) - {levels}
             due = {candidate for candidate in passed if self._cost(candidate) <= self._cost(levels)}
             passed -= due
-            for candidate in [*self._worthwhile(unassigned, due), levels]:
+            may_be_feasible = feasible[levels] or self._count_parts(unassigned) > 1  # a part may lack the feasible ones
+            for candidate in [*self._worthwhile(unassigned, due), *([levels] if may_be_feasible else [])]:
                 take_step(candidate)
         return steps
 
@@ -391,6 +386,10 @@ class Groups:
             releasable = releasable.where(_in_first_part([nodes[i] for i in finest], parts), copy=False)
         return task.evaluate(subquery(releasable, "o"), keys)
 
+    def _count_parts(self, unassigned: exp.Table) -> int:
+        """The number of parts of the classes, one of which chooses the path; 1 for few combinations."""
+        return max(self.task.runner.count(unassigned) // MAX_COMPARED, 1)
+
     def count_feasible_rows(self, unassigned: exp.Table, candidates: Sequence[Levels]) -> tuple[dict[Levels, int], int]:
         """Count the unassigned rows that each generalization makes feasible, and all unassigned rows; of many
         combinations, in a part of the classes."""
@@ -401,7 +400,7 @@ class Groups:
                 coalesce(sum(class_size)::BIGINT, 0) AS unassigned
             FROM :evaluated AS j
         """)
-        parts = max(self.task.runner.count(unassigned) // MAX_COMPARED, 1)
+        parts = self._count_parts(unassigned)
         queries = [
             counts(candidate=i, evaluated=self._evaluate_levels(self.task, unassigned, levels, parts))
             for i, levels in enumerate(candidates)

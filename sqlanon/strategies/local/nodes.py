@@ -118,7 +118,8 @@ def join_ancestors(query: exp.Select, tree: Tree, levels: range, join_type: str 
 
 
 def ancestors_of_lowest(tree: Tree, levels: Collection[int]) -> exp.Select:
-    """By the lowest nodes of an attribute, ``ground``: their ancestors at some levels, ``node_LEVEL``."""
+    """By the lowest nodes of an attribute, ``ground``: their ancestors at some levels, ``node_LEVEL``, from the joined
+    tables ``nLEVEL``."""
     lowest = f"n{tree.floor}"
     query = template("SELECT :node AS ground FROM :nodes WHERE :level = :floor")(
         node=col(NODE, lowest), nodes=aliased(tree.nodes, lowest), level=col("level", lowest), floor=tree.floor

@@ -260,8 +260,13 @@ def test_of_many_combinations_whole_classes_are_counted(most: int, monkeypatch: 
         assert any(expected.values())
 
 
+@pytest.mark.parametrize("most", [100_000, 3])
 @pytest.mark.parametrize("small", HELD)
-def test_local_holds_and_costs_no_more_than_where_it_starts(small: Small) -> None:
+def test_local_holds_and_costs_no_more_than_where_it_starts(
+    small: Small, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a part of the classes chooses the path."""
+    monkeypatch.setattr("sqlanon.strategies.local.groups.MAX_COMPARED", most)
     small = best_levels(small)
     assert small.start is not None
     with small_task(small) as task:
