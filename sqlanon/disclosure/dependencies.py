@@ -16,13 +16,17 @@ from typing import Any, NamedTuple, TypeAlias
 from sqlglot import exp
 
 from sqlanon.disclosure.narrowing import (
+    HASH_VALUE,
     PARTS,
     PINNED,
+    RANK_VALUE,
     SHARED,
+    Grouping,
     has_excess,
     is_large,
     measure_narrowing,
     narrowing_query,
+    number_values,
     rank_part,
     smallest_group,
     values_by_chance,
@@ -47,6 +51,8 @@ from sqlanon.support.expressions import (
     col,
     ident,
     null_safe_equal,
+    number,
+    prepend_ctes,
     select,
     select_star,
     subquery,
@@ -69,8 +75,7 @@ SPARSE, DENSE = 5, 20
 """If values of a quasi-identifier have fewer than `DENSE` rows on average, the lowest labels with `SPARSE` rows are
 measured, too."""
 
-_CANDIDATES_PER_STATEMENT = 16
-"""Number of candidates measured in one statement: the engine takes much longer to plan a statement of hundreds."""
+_NUMBERS = table("sqlanon numbers")
 
 _RunQuery: TypeAlias = "Callable[[exp.Select], Sequence[tuple[Any, ...]]]"
 
@@ -221,23 +226,39 @@ class _Layout:
 
 @dataclass(frozen=True)
 class _Measurement:
-    """The measured rows: how to query them, the number of rows of the table, and the share of it that is measured."""
+    """The measured rows: how to query them, the number of rows of the table, the share of it that is measured, and how
+    the engine numbers values."""
 
     layout: _Layout
     run: _RunQuery
     relation: exp.Table
     rows: int
     share: float = 1.0
+    number_value: Callable[..., exp.Expr] = HASH_VALUE
 
-    def query(self, build: Callable[..., exp.Select], candidate: _Candidate) -> exp.Select:
-        label = col(candidate.quasi.label) if candidate.quasi.label else exp.null()
-        columns = [col(column.name) for column in candidate.columns]
+    @property
+    def shared(self) -> float:
+        """In a sample, fewer persons share a value."""
+        return max(2.0, SHARED * self.share)
+
+    def grouping(self, candidate: _Candidate) -> Grouping:
         person: exp.Expr | None = None if self.layout.person is None else col(self.layout.person)
         if person is None and any(column.in_parts for column in candidate.columns):
             # Rows with the same values and ground value count once in a part: they may be of one household.
             person = exp.Tuple(expressions=[col(f"r{column.column}") for column in candidate.columns])
-        shared = max(2.0, SHARED * self.share)  # in a sample, fewer persons share a value
-        return build(self.relation.copy(), label, col(candidate.quasi.ground), columns, person, shared)
+        label = col(candidate.quasi.label) if candidate.quasi.label else number(0)
+        return Grouping(label, col(candidate.quasi.ground), [col(column.name) for column in candidate.columns], person)
+
+    def query(self, candidates: Sequence[_Candidate]) -> exp.Select:
+        """The figures of candidates, one row for each."""
+        names = dict[str, None]()
+        for columns, quasi in candidates:
+            measured = [quasi.label, quasi.ground, *(column.name for column in columns)]
+            names |= dict.fromkeys([*measured, *(f"r{column.column}" for column in columns)])
+        person = [*filter(None, [self.layout.person])]
+        numbers = number_values(self.relation.copy(), [*filter(None, names)], person, self.number_value)
+        query = measure_narrowing(_NUMBERS.copy(), [*map(self.grouping, candidates)], self.shared)
+        return prepend_ctes(query, {_NUMBERS.name: numbers}, materialized=True)
 
     def find_narrowing(self, every_row: exp.Expr | None = None) -> tuple[Narrowing, ...]:
         """Find the columns that narrow; the smallest group is counted in ``every_row`` of the release, if given."""
@@ -256,15 +277,14 @@ class _Measurement:
         A pair is reported if it narrows clearly more than the better of its columns alone; the parts of a column, if
         its values do not narrow; labels of a quasi-identifier, if its values are not narrowed.
         """
-        queries = [self.query(measure_narrowing, candidate) for candidate in candidates]
-        measurements, names = list[dict[str, Any]](), queries[0].named_selects
-        for first in range(0, len(queries), _CANDIDATES_PER_STATEMENT):
-            batch = (select_star(subquery(query, "q")) for query in queries[first : first + _CANDIDATES_PER_STATEMENT])
-            rows = self.run(select_star(subquery(union_all(*batch), "u")))
-            measurements += [dict(zip(names, row, strict=True)) for row in rows]
+        query = self.query(candidates)
+        measurements = (dict(zip(query.named_selects, row, strict=True)) for row in self.run(query))
+        figures_of = {figures["candidate"]: figures for figures in measurements}
         alone: dict[tuple[str, int], float] = {}
         reported = set[tuple[int, int]]()
-        for candidate, figures in zip(candidates, measurements, strict=False):  # a dry run has no measurements
+        for i, candidate in enumerate(candidates):
+            if (figures := figures_of.get(i)) is None:  # there are no rows
+                continue
             columns, quasi = candidate.columns, candidate.quasi.column
             baseline, is_single = figures["alike_before"] or 0.0, len(columns) == 1
             if not is_single:
@@ -300,7 +320,7 @@ class _Measurement:
             in_parts=tuple(name for name, in_parts in columns.items() if in_parts),
             before=figures["before"],
             after=figures["after"],
-            by_chance=self.run(self.query(values_by_chance, candidate))[0][0],
+            by_chance=self.run(values_by_chance(self.relation.copy(), self.grouping(candidate), self.shared))[0][0],
             alike_before=figures["alike_before"],
             alike_after=figures["alike_after"],
             pinned=figures["pinned"] / rows,
@@ -364,7 +384,7 @@ def measure_dependencies(
     else:
         query = _rows_to_measure(search_input, layout, recoding)
         with source.temporary_rows(engine, query, share if is_sampled else None) as (run, relation):
-            measurement = _Measurement(layout, run, relation, rows, share)
+            measurement = _Measurement(layout, run, relation, rows, share, RANK_VALUE)
             narrowing = measurement.find_narrowing(None if is_sampled else relation)
     refusals = refuse_narrowing(runner, search_input, [layout.names[j] for j in quasi], narrowing)
     warnings = tuple(Notice(dependency.message, dependency.affected) for dependency in narrowing)
@@ -422,8 +442,11 @@ def _show_measurement(
     relation, statements = search_input.work("narrowing_rows"), list[str]()
     if source.access != "rows":
         relation, statements = source.render_temporary_rows(runner.engine, rows)
-    measurement = _Measurement(layout, runner.engine.rows, relation, search_input.marginals.rows)
-    query = measurement.query(measure_narrowing, layout.candidates(())[0])
+    number_value = HASH_VALUE if source.access == "rows" else RANK_VALUE
+    measurement = _Measurement(
+        layout, runner.engine.rows, relation, search_input.marginals.rows, number_value=number_value
+    )
+    query = measurement.query(layout.candidates(())[:1])
     if source.access == "rows":
         runner.create_table(relation, rows)
         runner.record(query)

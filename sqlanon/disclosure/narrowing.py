@@ -12,7 +12,8 @@ only two or three persons share, such as the income of a household.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -24,45 +25,76 @@ from sqlanon.support.expressions import (
     fragment,
     number,
     prepend_ctes,
-    subquery,
+    select,
     table,
     template,
+    union_all,
 )
 
-_COUNTS = table("sqlanon narrowing")
+_COUNTS, _GROUNDS, _LABELS, _GROUPS = (table(f"sqlanon {name}") for name in ("counts", "grounds", "labels", "groups"))
 
 _PERSON_COUNT = fragment("count(DISTINCT :person)")
 
-_LABELS = template("""
+# Steps that the statements share. A `candidate` is the number of a `Grouping`.
+_COUNT_GROUP = template("""
+    SELECT :candidate AS candidate, :label AS label, :ground AS ground, :columns, :count::DOUBLE AS persons
+    FROM :rows
+    GROUP BY :positions
+""")
+_SUM_GROUNDS = template("""
+    SELECT candidate, label, ground, sum(persons) AS persons FROM :counts WHERE candidate IN (:candidates)
+    GROUP BY candidate, label, ground
+""")
+# A person with several rows may have several values of a column, and counts once for the ground value.
+_COUNT_GROUNDS = template("""
+    SELECT :candidate AS candidate, :label AS label, :ground AS ground, :count::DOUBLE AS persons
+    FROM :rows
+    GROUP BY :positions
+""")
+_DESCRIBE_LABELS = template("""
     SELECT
+        candidate,
         label,
         sum(persons) AS persons,
         count(*) AS ground_values,
         sum(persons * (persons - 1)) / greatest(sum(persons) * (sum(persons) - 1), 1) AS alike,
         sum(persons * (persons - 1) * (persons - 2))
             / greatest(sum(persons) * (sum(persons) - 1) * (sum(persons) - 2), 1) AS three_alike
-    FROM :grounds AS v
-    GROUP BY label
+    FROM :grounds
+    GROUP BY candidate, label
     HAVING count(*) > 1
 """)
-
-
 # Only groups of two or more persons count, with values that several persons share or the ground value determines.
-_GROUPS = template("""
+_DESCRIBE_GROUPS = template("""
     SELECT g.*, l.persons AS label_persons, l.ground_values AS label_values, l.alike AS label_alike, l.three_alike
     FROM (
         SELECT
+            candidate,
             label,
             :names,
             sum(persons) AS persons,
             count(*) AS ground_values,
             sum(persons * (persons - 1)) / greatest(sum(persons) * (sum(persons) - 1), 1) AS alike,
-            sum(sum(persons)) OVER (PARTITION BY :names) AS shared_by
+            sum(sum(persons)) OVER (PARTITION BY candidate, :names) AS shared_by
         FROM :counts
-        GROUP BY label, :names
+        GROUP BY candidate, label, :names
     ) AS g
-    JOIN :labels AS l ON g.label IS NOT DISTINCT FROM l.label
-    WHERE g.persons > 1 AND (g.shared_by >= :shared OR (:determined) >= :copied)
+    JOIN :labels AS l ON g.candidate = l.candidate AND g.label IS NOT DISTINCT FROM l.label
+    LEFT JOIN (
+        -- the probability that two persons with the same ground value agree in the columns
+        SELECT candidate, sum(persons * agree) / sum(persons) AS determined
+        FROM (
+            SELECT
+                candidate,
+                sum(persons) AS persons,
+                sum(persons * (persons - 1)) / (sum(persons) * (sum(persons) - 1)) AS agree
+            FROM :counts
+            GROUP BY candidate, label, ground
+            HAVING sum(persons) > 1
+        ) AS agreeing
+        GROUP BY candidate
+    ) AS d ON g.candidate = d.candidate
+    WHERE g.persons > 1 AND (g.shared_by >= :shared OR coalesce(d.determined, 0) >= :copied)
 """)
 
 # By independence, the number of pairs that share a value varies by `spread` times one figure of the label, and by
@@ -70,8 +102,9 @@ _GROUPS = template("""
 # scaled to the persons of the label.
 _NARROWING = template("""
     SELECT
+        c.candidate AS candidate,
         coalesce(sum(s.persons), 0)::BIGINT AS rows,
-        coalesce((SELECT sum(persons) FROM :grounds AS v), 0)::BIGINT AS all_rows,
+        coalesce(max(c.persons), 0)::BIGINT AS all_rows,
         (sum(s.persons * s.label_values) / sum(s.persons))::DOUBLE AS before,
         (sum(s.scale * s.values_left) / sum(s.persons))::DOUBLE AS after,
         (sum(s.persons * s.label_alike) / sum(s.persons))::DOUBLE AS alike_before,
@@ -83,8 +116,10 @@ _NARROWING = template("""
                 * greatest(s.three_alike - s.label_alike * s.label_alike, 0)
         )::DOUBLE AS variance,
         coalesce(sum(least(coalesce(s.pinned, 0), s.persons)), 0)::BIGINT AS pinned
-    FROM (
+    FROM (SELECT candidate, sum(persons) AS persons FROM :grounds GROUP BY candidate) AS c
+    LEFT JOIN (
         SELECT
+            candidate,
             label,
             label_persons,
             label_values,
@@ -99,9 +134,10 @@ _NARROWING = template("""
                 WHERE ground_values = 1 AND label_alike < :common
                     AND persons / 2 * ln(greatest(label_alike, 1e-300)) < ln(:by_chance)
             ) AS pinned
-        FROM :groups AS g
-        GROUP BY label, label_persons, label_values, label_alike, three_alike
-    ) AS s
+        FROM :groups
+        GROUP BY candidate, label, label_persons, label_values, label_alike, three_alike
+    ) AS s ON c.candidate = s.candidate
+    GROUP BY c.candidate
 """)
 
 # Of n persons drawn from the N of a label, none has a value of m persons with about the probability
@@ -110,11 +146,11 @@ _BY_CHANCE = template("""
     WITH
         group_sizes AS (
             SELECT label, label_persons, persons, sum(persons) AS rows
-            FROM :groups AS g
+            FROM :groups
             GROUP BY label, label_persons, persons
         ),
         ground_sizes AS (
-            SELECT label, persons, count(*) AS ground_values FROM :grounds AS v GROUP BY label, persons
+            SELECT label, persons, count(*) AS ground_values FROM :grounds GROUP BY label, persons
         ),
         expected_values AS (
             SELECT
@@ -173,110 +209,91 @@ groups at all."""
 PARTS = 20
 """Number of parts with equally many rows in which numbers and dates with many values are measured."""
 
+HASH_VALUE, RANK_VALUE = fragment("hash(:value)"), fragment("dense_rank() OVER (ORDER BY :value)")
+"""Numbers for values. Hashes of 64 bits are the faster ones, in an engine that has them: two of 20,000 values share one
+with a probability of 10^-11."""
+
 _LOG_CONFIDENCE = 15.0
 """Columns are reported if independence shows their excess with a probability below exp(-15), one in 3 million."""
 
 
-def measure_narrowing(
-    rows: exp.Expr,
-    label: exp.Expr,
-    ground: exp.Expr,
-    columns: Sequence[exp.Expr],
-    person: exp.Expr | None = None,
-    shared: float = SHARED,
-) -> exp.Select:
-    """One row of figures about groups with one label and equal values of some columns.
+@dataclass(frozen=True)
+class Grouping:
+    """Expressions over rows: a released label, the ground value behind it, the columns that may narrow it, and the
+    person. Without a person, each row is one."""
 
-    Columns: ``rows`` of the groups that count, of ``all_rows``; ``before`` and ``after``, the ground values left by the
-    label, and by the group; ``alike_before`` and ``alike_after``, the probability that two of their rows share the
-    ground value; ``variance`` of the pairs that share it, by independence; ``pinned``, the rows whose ground value the
-    group reveals. With a ``person``, all figures count persons.
+    label: exp.Expr
+    ground: exp.Expr
+    columns: Sequence[exp.Expr]
+    person: exp.Expr | None = None
+
+
+def measure_narrowing(rows: exp.Expr, groupings: Sequence[Grouping], shared: float = SHARED) -> exp.Select:
+    """For each grouping a row of figures about its groups with one label and equal values of the columns.
+
+    Columns: ``candidate``, the number of the grouping; ``rows`` of the groups that count, of ``all_rows``; ``before``
+    and ``after``, the ground values left by the label, and by the group; ``alike_before`` and ``alike_after``, the
+    probability that two of their rows share the ground value; ``variance`` of the pairs that share it, by independence;
+    ``pinned``, the rows whose ground value the group reveals. With a person, all figures count persons. There is no
+    row where no rows are measured.
+
+    Several groupings are measured at once: their labels, ground values and columns then have one type, as those of
+    `number_values` have.
     """
-    parts = _StatementParts(rows, label, ground, columns, person)
-    return parts.with_counts(_NARROWING(
-        grounds=parts.grounds, groups=parts.groups(shared), common=COMMON, by_chance=BY_CHANCE
-    ))  # fmt: skip
+    query = _NARROWING(grounds=_GROUNDS.copy(), groups=_GROUPS.copy(), common=COMMON, by_chance=BY_CHANCE)
+    return _with_steps(query, rows, groupings, shared)
 
 
-def values_by_chance(
-    rows: exp.Expr,
-    label: exp.Expr,
-    ground: exp.Expr,
-    columns: Sequence[exp.Expr],
-    person: exp.Expr | None = None,
-    shared: float = SHARED,
-) -> exp.Select:
+def values_by_chance(rows: exp.Expr, grouping: Grouping, shared: float = SHARED) -> exp.Select:
     """One number: the ground values that independence leaves in the groups of `measure_narrowing`."""
-    parts = _StatementParts(rows, label, ground, columns, person)
-    return parts.with_counts(_BY_CHANCE(grounds=parts.grounds, groups=parts.groups(shared)))
+    return _with_steps(_BY_CHANCE(grounds=_GROUNDS.copy(), groups=_GROUPS.copy()), rows, [grouping], shared)
 
 
 def pinned_groups(rows: exp.Expr, label: exp.Expr, ground: exp.Expr, column: exp.Expr) -> exp.Select:
     """Groups of one label and one value of a column that leave one ground value of several, and not by chance:
     ``label_0`` (the label), ``label_1`` (the column's value), ``row_count``."""
-    parts = _StatementParts(rows, label, ground, [column], None)
-    return parts.with_counts(_PINNED(counts=_COUNTS.copy(), labels=parts.labels, by_chance=BY_CHANCE))
+    query = _PINNED(counts=_COUNTS.copy(), labels=_LABELS.copy(), by_chance=BY_CHANCE)
+    return _with_steps(query, rows, [Grouping(label, ground, [column])], SHARED)
 
 
-class _StatementParts:
-    """Subqueries that the statements share, over rows with a label, a ground value and columns."""
+def number_values(
+    rows: exp.Expr, columns: Collection[str], others: Collection[str], number_value: Callable[..., exp.Expr]
+) -> exp.Select:
+    """Rows with a number for each value of some columns, by `HASH_VALUE` or `RANK_VALUE`, and other columns as they
+    are."""
+    numbers = [as_column(number_value(value=col(name)), name) for name in columns]
+    return select([*numbers, *(col(name) for name in others)], rows)
 
-    def __init__(
-        self,
-        rows: exp.Expr,
-        label: exp.Expr,
-        ground: exp.Expr,
-        columns: Sequence[exp.Expr],
-        person: exp.Expr | None,
-    ) -> None:
-        self._names = [col(f"column_{i}") for i in range(len(columns))]
-        output = [as_column(column, name.name) for column, name in zip(columns, self._names, strict=True)]
-        positions = [number(position + 1) for position in range(2 + len(output))]
-        count = count_rows() if person is None else _PERSON_COUNT(person=person)
-        self._counts = template("""
-            SELECT :label AS label, :ground AS ground, :columns, :count::DOUBLE AS persons
-            FROM :rows
-            GROUP BY :positions
-        """)(label=label, ground=ground, columns=output, count=count, rows=rows, positions=positions)
-        if person is None:
-            grounds = template("SELECT label, ground, sum(persons) AS persons FROM :counts GROUP BY label, ground")
-            self._grounds = grounds(counts=_COUNTS.copy())
-            return
-        # A person with several rows may have several values of a column, and counts once for the ground value.
-        self._grounds = template("""
-            SELECT :label AS label, :ground AS ground, count(DISTINCT :person)::DOUBLE AS persons
-            FROM :rows
-            GROUP BY :positions
-        """)(label=label, ground=ground, person=person, rows=rows, positions=positions[:2])
 
-    @property
-    def grounds(self) -> exp.Subquery:
-        return subquery(self._grounds.copy())
-
-    @property
-    def labels(self) -> exp.Subquery:
-        return subquery(_LABELS(grounds=self.grounds))
-
-    def groups(self, shared: float) -> exp.Subquery:
-        # The probability that two persons with the same ground value agree in the columns.
-        determined = template("""
-            SELECT coalesce(sum(persons * agree) / sum(persons), 0) AS determined
-            FROM (
-                SELECT
-                    sum(persons) AS persons,
-                    sum(persons * (persons - 1)) / (sum(persons) * (sum(persons) - 1)) AS agree
-                FROM :counts
-                GROUP BY label, ground
-                HAVING sum(persons) > 1
-            ) AS d
-        """)(counts=_COUNTS.copy())
-        return subquery(_GROUPS(
-            names=self._names, counts=_COUNTS.copy(), labels=self.labels, shared=shared, determined=determined,
-            copied=COPIED,
-        ))  # fmt: skip
-
-    def with_counts(self, query: exp.Select) -> exp.Select:
-        return prepend_ctes(query, {_COUNTS.name: self._counts}, materialized=True)
+def _with_steps(query: exp.Select, rows: exp.Expr, groupings: Sequence[Grouping], shared: float) -> exp.Select:
+    """A query with the steps that it reads."""
+    width = max(len(grouping.columns) for grouping in groupings)
+    names = [col(f"column_{i}") for i in range(width)]
+    counts, grounds = list[exp.Query](), list[exp.Query]()
+    summed: list[exp.Expr] = []  # candidates whose ground values are counted from the groups
+    for candidate, grouping in enumerate(groupings):
+        columns = [*grouping.columns, *[number(0)] * (width - len(grouping.columns))]
+        count = count_rows() if grouping.person is None else _PERSON_COUNT(person=grouping.person)
+        values = {"candidate": candidate, "label": grouping.label, "ground": grouping.ground, "count": count}
+        keys = [number(position) for position in range(2, 4 + len(grouping.columns))]
+        output = [as_column(column.copy(), name.name) for column, name in zip(columns, names, strict=True)]
+        counts.append(_COUNT_GROUP(**values, columns=output, rows=rows.copy(), positions=keys))
+        if grouping.person is None:
+            summed.append(number(candidate))
+        else:
+            grounds.append(_COUNT_GROUNDS(**values, rows=rows.copy(), positions=keys[:2]))
+    if summed:
+        grounds.append(_SUM_GROUNDS(counts=_COUNTS.copy(), candidates=summed))
+    groups = _DESCRIBE_GROUPS(
+        names=names, counts=_COUNTS.copy(), labels=_LABELS.copy(), shared=shared, copied=COPIED
+    )  # fmt: skip
+    steps: dict[str, exp.Expr] = {
+        _COUNTS.name: union_all(*counts),
+        _GROUNDS.name: union_all(*grounds),
+        _LABELS.name: _DESCRIBE_LABELS(grounds=_GROUNDS.copy()),
+        _GROUPS.name: groups,
+    }
+    return prepend_ctes(query, steps, materialized=True)
 
 
 def smallest_group(rows: exp.Expr, keys: Sequence[exp.Expr], person: exp.Expr | None = None) -> exp.Select:

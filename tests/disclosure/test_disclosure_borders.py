@@ -7,6 +7,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,10 +30,14 @@ from sqlanon.disclosure.dependencies import (
     refuse_narrowing,
 )
 from sqlanon.disclosure.narrowing import (
+    HASH_VALUE,
     PARTS,
+    RANK_VALUE,
+    Grouping,
     has_excess,
     is_large,
     measure_narrowing,
+    number_values,
     rank_part,
     smallest_group,
     values_by_chance,
@@ -46,7 +51,7 @@ from sqlanon.policy import SourceSection
 from sqlanon.publish.draft import ReleaseDraft
 from sqlanon.sources.persons import PersonColumn
 from sqlanon.support.coding import Column
-from sqlanon.support.expressions import col, table
+from sqlanon.support.expressions import col, subquery, table
 from support.policies import make_policy
 
 
@@ -111,6 +116,7 @@ def test_classes_with_similar_values_are_those_of_plain_python(seed: int, engine
 
 @pytest.mark.parametrize(("seed", "persons"), [(0, False), (1, True)])
 def test_narrowing_matches_all_pairs_of_rows_or_persons(seed: int, persons: bool, engine: DuckDBEngine) -> None:
+    """Groups of one column and of two, and groups that count persons and rows, in one statement over numbers."""
     draw = random.Random(seed)
     grounds = {"a": "uvw", "b": "xy", None: "z"}
     rows = []
@@ -120,21 +126,29 @@ def test_narrowing_matches_all_pairs_of_rows_or_persons(seed: int, persons: bool
         district = draw.choice([ground, "d", None]) if seed else ground.upper()
         rows.append((draw.randrange(20) if persons else i, label, ground, district, draw.choice("mf")))
     fill(engine, "t", "p INTEGER, label VARCHAR, ground VARCHAR, c VARCHAR, d VARCHAR", rows)
-    person = col("p") if persons else None
-    for columns, width, shared in ((["c"], 4, 5), (["c", "d"], 5, 2)):
-        parts = (table("t"), col("label"), col("ground"), [col(name) for name in columns], person, shared)
-        query = measure_narrowing(*parts)
-        (figures,) = engine.rows(query)
-        wanted = figures_of_pairs([row[:width] for row in rows], shared)
-        assert dict(zip(query.named_selects, figures, strict=True)) == {
-            name: None if figure is None else pytest.approx(figure, abs=1e-9) for name, figure in wanted.items()
-        }
-        ((by_chance,),) = engine.rows(values_by_chance(*parts))
-        assert by_chance is None or 1 <= by_chance <= 3
-        keys = [col("label"), *map(col, columns)]
+    person, each_row = col("p") if persons else None, [(i, *row[1:]) for i, row in enumerate(rows)]
+    groupings = [Grouping(col("label"), col("ground"), [col(name) for name in names], person) for names in ("c", "cd")]
+    groupings.append(replace(groupings[0], person=None))
+    measured = [[row[:4] for row in rows], rows, [row[:4] for row in each_row]]
+    for shared in (2, 5):
+        number_value = HASH_VALUE if shared == 2 else RANK_VALUE
+        numbers = number_values(table("t"), ["label", "ground", "c", "d"], ["p"], number_value)
+        query = measure_narrowing(subquery(numbers, "n"), groupings, shared)
+        by_candidate = {row[0]: row for row in engine.rows(query)}
+        for i, some_rows in enumerate(measured):
+            (alone,) = engine.rows(measure_narrowing(table("t"), [groupings[i]], shared))
+            wanted = figures_of_pairs(some_rows, shared)
+            for figures in (by_candidate[i], alone):
+                assert dict(zip(query.named_selects[1:], figures[1:], strict=True)) == {
+                    name: None if figure is None else pytest.approx(figure, abs=1e-9) for name, figure in wanted.items()
+                }
+            ((by_chance,),) = engine.rows(values_by_chance(table("t"), groupings[i], shared))
+            assert by_chance is None or 1 <= by_chance <= 3
+    for names, width in (("c", 4), ("cd", 5)):
         sizes: dict[Any, set[Any]] = defaultdict(set)
-        for number, row in enumerate(rows):
-            sizes[(row[1], *row[3:width])].add(row[0] if persons else number)
+        for i, row in enumerate(rows):
+            sizes[(row[1], *row[3:width])].add(row[0] if persons else i)
+        keys = [col("label"), *map(col, names)]
         assert engine.rows(smallest_group(table("t"), keys, person)) == [(min(map(len, sizes.values())),)]
 
 

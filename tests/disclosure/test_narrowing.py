@@ -15,7 +15,7 @@ from narrowing_people import PEOPLE, ROLES
 
 import sqlanon
 from oracles.oracle_narrowing import figures_of_pairs
-from sqlanon.disclosure.narrowing import measure_narrowing, pinned_groups, values_by_chance
+from sqlanon.disclosure.narrowing import Grouping, measure_narrowing, pinned_groups, values_by_chance
 from sqlanon.errors import AuditError
 from sqlanon.support.expressions import col, table
 from support.lanes import examples, some
@@ -61,11 +61,15 @@ def test_narrowing_matches_all_pairs_of_persons(data: st.DataObject) -> None:
         for columns, some_rows in ((["c"], [row[:4] for row in rows]), (["c", "d"], rows)):
             names = [col(name) for name in columns]
             person = col("p") if persons else None
-            query = measure_narrowing(table("t"), col("label"), col("ground"), names, person, shared)
+            query = measure_narrowing(table("t"), [Grouping(col("label"), col("ground"), names, person)], shared)
             cursor = connection.execute(query.sql("duckdb"))
             headers = [column[0] for column in cursor.description or []]
-            (figures,) = cursor.fetchall()
-            wanted = figures_of_pairs(some_rows, shared)
+            answer = cursor.fetchall()
+            if not rows:
+                assert answer == []
+                continue
+            (figures,) = answer
+            wanted = {"candidate": 0} | figures_of_pairs(some_rows, shared)
             assert dict(zip(headers, figures, strict=True)) == {
                 name: None if figure is None else pytest.approx(figure, abs=1e-9) for name, figure in wanted.items()
             }
@@ -93,7 +97,7 @@ def test_the_values_left_by_chance_are_those_of_a_random_draw(rows: list[tuple[s
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (label VARCHAR, ground VARCHAR, c VARCHAR)")
         connection.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
-        query = values_by_chance(table("t"), col("label"), col("ground"), [col("c")], None, 0)
+        query = values_by_chance(table("t"), Grouping(col("label"), col("ground"), [col("c")]), 0)
         (answer,) = connection.execute(query.sql("duckdb")).fetchone() or (None,)
     assert answer == (pytest.approx(total / rows_counted, rel=0.05) if rows_counted else None)
 
