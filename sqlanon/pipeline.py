@@ -131,7 +131,9 @@ def compare(
                 if is_first:
                     with source_errors():
                         source, rows = search_input.source, search_input.marginals.rows
-                        undecided_person = describe_undecided_person(runner, policy, source, search_input.columns, rows)
+                        undecided_person = describe_undecided_person(
+                            runner, policy, source, search_input.columns, rows, search_input.attributes
+                        )
                     is_first = False
                 yield build_comparison_row(
                     name, search_input, search_result, figures, search_seconds, total_seconds, undecided_person
@@ -195,7 +197,7 @@ def draft(
         noise = _plan_noise(runner, run, policy)  # refuse impossible noise before the search
         search_input = (prepare_input or prepare_with_earlier_releases)(runner, run, policy)
         source, rows = search_input.source, search_input.marginals.rows
-        person = find_undecided_person(runner, policy, source, search_input.columns, rows)
+        person = find_undecided_person(runner, policy, source, search_input.columns, rows, search_input.attributes)
         warnings = (*run.notices, *warn_of_unprotected_columns(runner, search_input))
         warnings += () if runner.dry else warn_of_levels_above_top(policy, search_input.heights)
     timer.end("load")

@@ -18,7 +18,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.disclosure.dependencies import number_columns
-from sqlanon.engines.base import WorkEngine
+from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.dialects.postgres import count_distinct_values as exact_counts
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, SourceError, UnreadableColumnsError
@@ -27,19 +27,19 @@ from sqlanon.requirements import guaranteed_k
 from sqlanon.sources.column_figures import approximate_counts_query
 from sqlanon.sources.columns import Columns
 from sqlanon.sources.persons import (
-    CountDistinct,
     KeyColumn,
     PersonColumn,
-    RunQuery,
     can_number_people,
     find_person_column,
+    is_sampled_by_md5,
+    normalize_key,
     small_classes_query,
 )
 from sqlanon.sources.source import REMOTE_ROWS, AllColumns, Source
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.recoding import ClassRecoding
-from sqlanon.support.coding import Column
-from sqlanon.support.expressions import as_column, col, select, subquery, template
+from sqlanon.support.coding import CodedAttribute, Column
+from sqlanon.support.expressions import as_column, col, select, subquery, template, union_all
 from sqlanon.support.notices import Notice
 from sqlanon.support.toml import toml_value
 
@@ -48,13 +48,23 @@ _PORTABLE_TYPES = frozenset(["VARCHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEG
 
 
 def find_undecided_person(
-    runner: StatementRunner, policy: Policy, source: Source, columns: Columns, rows: int
+    runner: StatementRunner,
+    policy: Policy,
+    source: Source,
+    columns: Columns,
+    rows: int,
+    attributes: Sequence[CodedAttribute] = (),
 ) -> PersonColumn | None:
-    """Find the column that numbers the people of a source, if the policy does not say who a person is."""
+    """Find the column that numbers the people of a source, if the policy does not say who a person is.
+
+    ``attributes`` are quasi-identifiers whose values are counted already.
+    """
     if runner.dry or policy.source.person is not None:
         return None
     if source.access == "rows":
-        return _find_among(runner.engine.rows, source.relation, source.columns, columns, rows, approximate_counts_query)
+        keys, compared = _list_keys(source.columns, columns)
+        counted = _count_key_values(runner.engine, keys, attributes)
+        return find_person_column(runner.engine.rows, source.relation, keys, compared, rows, counted)
     all_columns = source.all_columns(runner.engine)
     if all_columns is None:  # a frequency set has no rows
         return None
@@ -80,18 +90,34 @@ def _restrict_to(columns: AllColumns, names: Collection[str]) -> AllColumns:
     )
 
 
-def _find_among(
-    run_query: RunQuery,
-    relation: exp.Expr,
-    types: Mapping[str, str],
-    columns: Columns,
-    rows: int,
-    counts: CountDistinct,
-) -> PersonColumn | None:
+def _list_keys(types: Mapping[str, str], columns: Columns) -> tuple[list[KeyColumn], dict[str, str]]:
+    """The columns that may number people, and the types of the quasi-identifiers to compare."""
     released = {column.name for column in columns.released}
     keys = [KeyColumn(name, type_, name in released) for name, type_ in types.items() if can_number_people(name, type_)]
-    compared = {name: types[name] for name in (*columns.generalized, *columns.noisy) if name in types}
-    return find_person_column(run_query, relation, keys, compared, rows, counts)
+    return keys, {name: types[name] for name in (*columns.generalized, *columns.noisy) if name in types}
+
+
+_COUNT_VALUES = template("""
+    SELECT :number AS number, count(DISTINCT :value) AS distinct_values,
+        coalesce((sum(rows) FILTER (WHERE :value IS NOT NULL))::BIGINT, 0) AS known_values
+    FROM :values AS v
+    WHERE rows > 0
+""")
+
+
+def _count_key_values(
+    engine: Engine, keys: Sequence[KeyColumn], attributes: Sequence[CodedAttribute]
+) -> dict[str, tuple[int, int]]:
+    """The distinct values of keys, and their values that are not NULL, from the values of quasi-identifiers."""
+    types = {key.name: key.type for key in keys}
+    names = [attribute.column for attribute in attributes]
+    queries = [
+        _COUNT_VALUES(number=i, value=normalize_key(col("value"), types[attribute.column]), values=attribute.table)
+        for i, attribute in enumerate(attributes)
+        if attribute.column in types
+    ]
+    rows = engine.rows(union_all(*queries)) if queries else []
+    return {names[number]: (distinct, values) for number, distinct, values in rows}
 
 
 def _find_in_remote_rows(source: Source, all_columns: AllColumns, columns: Columns, rows: int) -> PersonColumn | None:
@@ -99,7 +125,8 @@ def _find_in_remote_rows(source: Source, all_columns: AllColumns, columns: Colum
         return source.query_remote_rows(query, all_columns.relation)
 
     counts = approximate_counts_query if all_columns.engine.APPROXIMATES_COUNTS else exact_counts
-    return _find_among(run_query, REMOTE_ROWS, all_columns.types, columns, rows, counts)
+    keys, compared = _list_keys(all_columns.types, columns)
+    return find_person_column(run_query, REMOTE_ROWS, keys, compared, rows, counts=counts, is_sampled=is_sampled_by_md5)
 
 
 def explain_undecided_person(person: PersonColumn, small_classes: str = "") -> str:
@@ -117,11 +144,16 @@ def explain_undecided_person(person: PersonColumn, small_classes: str = "") -> s
 
 
 def describe_undecided_person(
-    runner: StatementRunner, policy: Policy, source: Source, columns: Columns, rows: int
+    runner: StatementRunner,
+    policy: Policy,
+    source: Source,
+    columns: Columns,
+    rows: int,
+    attributes: Sequence[CodedAttribute] = (),
 ) -> str | None:
     """The decision that is due if a column numbers people and the policy does not say who a person is: figures then
     count rows."""
-    person = find_undecided_person(runner, policy, source, columns, rows)
+    person = find_undecided_person(runner, policy, source, columns, rows, attributes)
     return None if person is None else f"source.person: {explain_undecided_person(person)}"
 
 

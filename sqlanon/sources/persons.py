@@ -10,8 +10,9 @@ in sex and age. A ZIP code or a name determines one trait of a person only. Text
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from sqlglot import exp
@@ -62,6 +63,7 @@ _SHARED_IN_FAMILIES = (
 
 RunQuery = Callable[[exp.Query], Sequence[tuple[Any, ...]]]
 CountDistinct = Callable[[exp.Expr, Sequence[str]], exp.Query]
+SampleValues = Callable[[exp.Expr, int], exp.Expr]
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,11 @@ class _Agreement:
         return None if kind is None else kind.name
 
     @property
+    def varies(self) -> bool:
+        """Whether keys differ in the column."""
+        return self.by_chance < 0.95
+
+    @property
     def is_sufficient(self) -> bool:
         grows = self.kind == AGE and self.alike >= _MIN_AGE_RATIO * self.by_chance
         return self.share >= _MIN_AGREEMENT or grows
@@ -147,45 +154,68 @@ def can_number_people(name: str, type_: str) -> bool:
     return kind is None or kind.name not in (*_INNATE, *_TIMES)
 
 
+def is_sampled_by_hash(value: exp.Expr, step: int) -> exp.Expr:
+    return fragment("hash(:value) % :step = 0")(value=value, step=step)
+
+
+def is_sampled_by_md5(value: exp.Expr, step: int) -> exp.Expr:
+    """The condition in any engine, all of which have this hash. It takes several times as long."""
+    return fragment("md5(:value) < :bound")(value=value, bound=f"{16**8 // step:08x}")
+
+
 def find_person_column(
     ask: RunQuery,
     relation: exp.Expr,
     keys: Sequence[KeyColumn],
     compared: Mapping[str, str],
     rows: int,
+    counted: Mapping[str, tuple[int, int]] = MappingProxyType({}),
     counts: CountDistinct = approximate_counts_query,
+    is_sampled: SampleValues = is_sampled_by_hash,
 ) -> PersonColumn | None:
     """Find the column that identifies the persons of a table, if some persons have several rows; None otherwise.
 
-    ``ask`` runs queries that return figures, ``compared`` has the types of the quasi-identifiers, and ``counts`` makes
-    the query for the distinct values of columns, and their values that are not NULL.
+    ``ask`` runs queries that return figures, and ``compared`` has the types of the quasi-identifiers. ``counted`` has
+    the distinct values of some keys, and their values that are not NULL; ``counts`` makes the query for those of the
+    others. ``is_sampled`` makes the condition that one value of several meets.
     """
     if not keys:
         return None
-    # Texts of keys are normalized.
-    texts = {key.name for key in keys if key.type == "VARCHAR"}
-    columns: list[exp.Expr] = [
-        as_column(person_id(col(name)), name) if name in texts else col(name)
-        for name in dict.fromkeys([*(key.name for key in keys), *compared])
-    ]
-    relation = subquery(select(columns, relation.copy()), "ids")
-    figures = iter(ask(counts(relation, [key.name for key in keys]))[0])
+    relation = subquery(select(_normalize_keys(keys, compared), relation.copy()), "ids")
+    if uncounted := [key.name for key in keys if key.name not in counted]:
+        figures = ask(counts(relation, uncounted))[0]
+        counted = {**counted, **dict(zip(uncounted, zip(figures[::2], figures[1::2], strict=True), strict=True))}
     candidates: list[tuple[KeyColumn, PersonColumn, float]] = []
     for key in keys:
-        distinct, values = next(figures), next(figures)
+        distinct, values = counted[key.name]
         if not max(MIN_PERSONS, values / MAX_ROWS_PER_PERSON) <= distinct or values < 2 * MIN_PERSONS:
             continue
         traits = {name: type_ for name, type_ in compared.items() if name != key.name and not is_nested(type_)}
         if not traits:
             continue
         step = max(1, values // SAMPLE_ROWS)
-        sample = _sample_query(relation, key.name, [*traits], step)
+        if _disagrees_in_innate_traits(ask, relation, key, [*traits], step, is_sampled):
+            continue
+        sample = _sample_query(relation, key.name, [*traits], step, is_sampled)
         agreements, persons, repeated = _measure_agreements(ask, sample, [*traits])
         if repeated and _identifies_persons(ask, sample, key, traits, agreements):
             column = PersonColumn(key.name, values, min(persons * step, values), rows, step > 1)
             shares = [agreement.alike for agreement in agreements if agreement.is_sufficient and agreement.kind != AGE]
             candidates.append((key, column, sum(shares) / max(len(shares), 1)))
     return _choose_column(candidates)
+
+
+def normalize_key(value: exp.Expr, type_: str) -> exp.Expr:
+    """A value of a key: texts are normalized."""
+    return person_id(value) if type_ == "VARCHAR" else value
+
+
+def _normalize_keys(keys: Sequence[KeyColumn], compared: Collection[str]) -> list[exp.Expr]:
+    """The columns to read."""
+    normalized: dict[str, exp.Expr] = {
+        key.name: as_column(normalize_key(col(key.name), key.type), key.name) for key in keys
+    }
+    return [*normalized.values(), *(col(name) for name in compared if name not in normalized)]
 
 
 def _choose_column(candidates: Sequence[tuple[KeyColumn, PersonColumn, float]]) -> PersonColumn | None:
@@ -206,12 +236,24 @@ def _choose_column(candidates: Sequence[tuple[KeyColumn, PersonColumn, float]]) 
     return max(coarse, key=lambda column: column.values)
 
 
+def _disagrees_in_innate_traits(
+    ask: RunQuery, relation: exp.Expr, key: KeyColumn, names: Sequence[str], step: int, is_sampled: SampleValues
+) -> bool:
+    """Whether rows with the same key differ in a trait that no person changes: then other columns are not read."""
+    innate = [name for name in names if (kind := find_kind(name)) is not None and kind.name in _INNATE]
+    if not innate or is_person_number(key.name):
+        return False
+    sample = _sample_query(relation, key.name, innate, step, is_sampled)
+    agreements, _, repeated = _measure_agreements(ask, sample, innate)
+    return bool(repeated) and any(agreement.varies and not agreement.is_sufficient for agreement in agreements)
+
+
 def _identifies_persons(
     ask: RunQuery, sample: exp.Select, key: KeyColumn, compared: Mapping[str, str], agreements: Sequence[_Agreement]
 ) -> bool:
     if is_person_number(key.name):
         return True
-    varying = [agreement for agreement in agreements if agreement.by_chance < 0.95]
+    varying = [agreement for agreement in agreements if agreement.varies]
     innate = [agreement for agreement in varying if agreement.kind in _INNATE]
     lasting = [agreement for agreement in varying if agreement in innate or not _is_date_of_visit(agreement, compared)]
     alike = [agreement for agreement in lasting if agreement.is_sufficient]
@@ -332,15 +374,15 @@ _JOINT_AGREEMENT = template("""
 """)
 
 
-def _sample_query(relation: exp.Expr, key: str, columns: Sequence[str], step: int) -> exp.Select:
+def _sample_query(
+    relation: exp.Expr, key: str, columns: Sequence[str], step: int, is_sampled: SampleValues
+) -> exp.Select:
     """A query of the rows of some values of a key, with columns ``person`` and ``v0``, ``v1``, ..."""
     query = template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL AND :is_sampled")
     value = cast(col(key), "VARCHAR")
-    is_sampled: exp.Expr = exp.true()
-    if step > 1:  # every engine has this hash
-        is_sampled = fragment("md5(:key) < :bound")(key=value, bound=f"{16**8 // step:08x}")
     output: list[exp.Expr] = [as_column(col(name), f"v{i}") for i, name in enumerate(columns)]
-    return query(key=value, columns=output, source=relation, is_sampled=is_sampled)
+    condition = is_sampled(value, step) if step > 1 else exp.true()
+    return query(key=value, columns=output, source=relation, is_sampled=condition)
 
 
 def _traits_query(count: int) -> exp.Subquery:

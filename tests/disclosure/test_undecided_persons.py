@@ -293,3 +293,22 @@ def test_an_empty_id_belongs_to_no_person() -> None:
     )
     with sqlanon.connect(connection) as db:
         assert any(warning.startswith("3 rows have no 'mrn'") for warning in db.anonymize(policy).warnings)
+
+
+def test_a_quasi_identifier_that_numbers_people_is_counted_without_white_space() -> None:
+    """Each person's number has two spellings, and ten rows have a blank one."""
+    connection = visits("code")
+    connection.execute("""
+        CREATE OR REPLACE TABLE visits AS
+        SELECT * EXCLUDE (n) REPLACE (
+            CASE WHEN n <= 10 THEN ' ' WHEN n % 2 = 0 THEN code || ' ' ELSE code::VARCHAR END AS code
+        )
+        FROM (SELECT row_number() OVER (ORDER BY diagnosis, code) AS n, * FROM visits)
+    """)
+    attributes = {**QUASI, "code": {"role": "quasi", "hierarchy": "suppress"}, "diagnosis": {"role": "sensitive"}}
+    policy = Policy(
+        source={"table": "visits"}, attributes=attributes, privacy={"k": 5}, search={"suppression_limit": 0.05}
+    )
+    with sqlanon.connect(connection) as db, pytest.raises(PolicyError, match="'code' numbers people") as refused:
+        db.anonymize(policy)
+    assert "60 values in 350 rows (10 rows without a value count as one person in each class)" in str(refused.value)
