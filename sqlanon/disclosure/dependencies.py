@@ -71,6 +71,10 @@ MAX_PAIRED_COLUMNS = 6
 MANY_VALUES = 2 * PARTS
 """Numbers and dates with more values than these are also measured in parts."""
 
+MAX_CANDIDATES, MAX_COUNTED = 32, 1_000_000
+"""Maximum number of candidates that one statement measures, and of rows that it counts for them: a wide table has
+thousands of candidates, and the groups of all candidates of a statement are in memory at once."""
+
 SPARSE, DENSE = 5, 20
 """If values of a quasi-identifier have fewer than `DENSE` rows on average, the lowest labels with `SPARSE` rows are
 measured, too."""
@@ -260,6 +264,17 @@ class _Measurement:
         query = measure_narrowing(_NUMBERS.copy(), [*map(self.grouping, candidates)], self.shared)
         return prepend_ctes(query, {_NUMBERS.name: numbers}, materialized=True)
 
+    def _measure(self, candidates: Sequence[_Candidate]) -> dict[int, Mapping[str, Any]]:
+        """The figures of candidates by their numbers, without those that have no rows."""
+        size = max(min(MAX_CANDIDATES, MAX_COUNTED // max(min(self.rows, 2 * SAMPLE_ROWS), 1)), 1)
+        figures_of: dict[int, Mapping[str, Any]] = {}
+        for first in range(0, len(candidates), size):
+            query = self.query(candidates[first : first + size])
+            for row in self.run(query):
+                figures = dict(zip(query.named_selects, row, strict=True))
+                figures_of[first + figures["candidate"]] = figures
+        return figures_of
+
     def find_narrowing(self, every_row: exp.Expr | None = None) -> tuple[Narrowing, ...]:
         """Find the columns that narrow; the smallest group is counted in ``every_row`` of the release, if given."""
         ordered = self.layout.ordered
@@ -277,9 +292,7 @@ class _Measurement:
         A pair is reported if it narrows clearly more than the better of its columns alone; the parts of a column, if
         its values do not narrow; labels of a quasi-identifier, if its values are not narrowed.
         """
-        query = self.query(candidates)
-        measurements = (dict(zip(query.named_selects, row, strict=True)) for row in self.run(query))
-        figures_of = {figures["candidate"]: figures for figures in measurements}
+        figures_of = self._measure(candidates)
         alone: dict[tuple[str, int], float] = {}
         reported = set[tuple[int, int]]()
         for i, candidate in enumerate(candidates):

@@ -15,6 +15,7 @@ from narrowing_people import PEOPLE, ROLES
 
 import sqlanon
 from oracles.oracle_narrowing import figures_of_pairs
+from sqlanon.disclosure import dependencies as dependencies_module
 from sqlanon.disclosure.narrowing import Grouping, measure_narrowing, pinned_groups, values_by_chance
 from sqlanon.errors import AuditError
 from sqlanon.support.expressions import col, table
@@ -285,6 +286,34 @@ def test_local_strategies_too(strategy: str, hospital: Path, tmp_path: Path) -> 
     with sqlanon.connect() as db:
         dependencies = db.anonymize(policy).dependencies
     assert [(dependency.columns, dependency.quasi) for dependency in dependencies] == [(("district",), "zip")]
+
+
+def test_a_statement_measures_a_limited_number_of_candidates_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wide table has thousands of candidates, whose groups would not fit in memory at once."""
+    rows = """
+        SELECT (hash(i) % 80)::INTEGER AS age, (hash(i + 1) % 9)::INTEGER AS zip, age // 4 AS cohort,
+            zip // 3 AS district, age * 7 + (hash(i + 2) % 7)::INTEGER AS weeks, hash(i + 3) % 7 AS other
+        FROM range(2000) AS r(i)
+    """
+    roles: dict[str, Any] = {name: {"role": "insensitive"} for name in ("cohort", "district", "weeks", "other")}
+    roles |= {name: {"role": "quasi", "hierarchy": "suppress", "min_level": 1} for name in ("age", "zip")}
+    sizes, measure = list[int](), dependencies_module.measure_narrowing
+    monkeypatch.setattr(
+        dependencies_module,
+        "measure_narrowing",
+        lambda relation, groupings, shared: sizes.append(len(groupings)) or measure(relation, groupings, shared),
+    )
+
+    expected = warnings_of(rows, roles)
+    narrowing = ("'cohort' narrows 'age'", "'district' narrows 'zip'", "'weeks' narrows 'age'")
+    assert [any(text in warning for warning in expected) for text in narrowing] == [True] * 3
+    (count,) = sizes  # of all candidates
+    for name, limit, size in (("MAX_CANDIDATES", 5, 5), ("MAX_COUNTED", 3 * 2000, 3), ("MAX_COUNTED", 1, 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(dependencies_module, name, limit)
+            sizes.clear()
+            assert warnings_of(rows, roles) == expected
+            assert (max(sizes), sum(sizes)) == (size, count)
 
 
 @pytest.mark.slow
