@@ -15,6 +15,7 @@ from weakref import WeakSet
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 from sqlglot import Dialect, exp
+from sqlglot.generator import Generator
 
 from sqlanon.engines.base import WorkEngine
 from sqlanon.engines.dialects.qualified import QualifiedDuckDB
@@ -102,6 +103,16 @@ def group_by_columns(query: exp.Select, columns: Iterable[str]) -> exp.Select:
     (group,) = query.find_all(exp.Group)
     group.set("expressions", [col(name) for name in columns])
     return query
+
+
+def _new_generator() -> Generator:
+    try:
+        return QuickDuckDB().generator()
+    except TypeError as error:
+        raise SqlanonError(
+            "the compiled build of sqlglot (the package sqlglotc) is installed, and sqlanon extends classes that it "
+            "does not let anybody extend: run pip uninstall sqlglotc"
+        ) from error
 
 
 class RunningStatements:
@@ -211,7 +222,7 @@ class DuckDBEngine(WorkEngine):
         self.connection = connection
         self.holder = holder or self
         self._is_private = False
-        self._generator = QuickDuckDB().generator()
+        self._generator = _new_generator()
         _LIVE.add(self)
         RUNNING_STATEMENTS.watch(connection)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import duckdb
+import pytest
 
 from sqlanon.engines.dialects.quick_trim import QuickDuckDB
+from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.values import WHITE_SPACE, strip_white_space
+from sqlanon.errors import SqlanonError
 from sqlanon.support.expressions import col
 
 
@@ -34,3 +37,13 @@ def test_every_character_is_trimmed_or_kept_at_either_end() -> None:
     with duckdb.connect() as connection:
         words, different, trimmed = connection.execute(query, {"white_space": WHITE_SPACE}).fetchall()[0]
     assert (different, words > 800_000, trimmed > 100_000) == (0, True, True)
+
+
+def test_a_compiled_sqlglot_is_refused_with_the_way_to_remove_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Compiled:
+        def generator(self) -> None:
+            raise TypeError("interpreted classes cannot inherit from compiled")
+
+    monkeypatch.setattr("sqlanon.engines.duckdb.QuickDuckDB", Compiled)
+    with duckdb.connect() as connection, pytest.raises(SqlanonError, match="run pip uninstall sqlglotc"):
+        DuckDBEngine(connection)
