@@ -194,7 +194,7 @@ def find_person_column(
         if not traits:
             continue
         step = max(1, values // SAMPLE_ROWS)
-        if _disagrees_in_innate_traits(ask, relation, key, [*traits], step, is_sampled):
+        if step > 1 and _disagrees_in_innate_traits(ask, relation, key, [*traits], step, is_sampled):
             continue
         sample = _sample_query(relation, key.name, [*traits], step, is_sampled)
         agreements, persons, repeated = _measure_agreements(ask, sample, [*traits])
