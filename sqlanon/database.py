@@ -552,7 +552,7 @@ class Database:
         return self._record(lambda: self.uniques_matrix(policy, first, second))
 
     def value_leakage(self, policy: Policy, attribute: str) -> ValueLeakage:
-        """Measure how much each value of a quasi-identifier tells an attacker, at each level of its hierarchy.
+        """Measure how much each value of a quasi-identifier reveals to an attacker, at each level of its hierarchy.
 
         Parameters
         ----------

@@ -265,10 +265,10 @@ class RemotePersonCounts:
         self._persons.close()
 
     def _number_persons(self, rows: exp.Table, names: Sequence[str], kind: str) -> str:
-        spelled = [self._spellings[name.lower()] for name in names]
-        view_key = (kind, *spelled)
+        columns = [self._spellings[name.lower()] for name in names]
+        view_key = (kind, *columns)
         if view_key not in self._views:
-            number, keys = next(self._numbers), [col(name) for name in spelled]
+            number, keys = next(self._numbers), [col(name) for name in columns]
             query = template("""
                 SELECT :keys, count(*) AS persons
                 FROM (SELECT DISTINCT :keys, :person FROM :rows) AS p

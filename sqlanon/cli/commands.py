@@ -199,9 +199,9 @@ def _refuse_output(policy: Policy, export: Path | None, dialect: str | None, dry
 def _export(result: Result, policy: Policy, folder: Path, dialect: str, draft: bool) -> dict[str, Any]:
     """Write the statements of a release in a warehouse; return the folder and the table."""
     section = policy.release
-    written = {"export": str(result.export(folder, dialect, draft))}
-    written |= {"table": "release" if section is None else section.table}
-    return written | ({"draft": True} if draft or policy.is_draft else {})
+    figures = {"export": str(result.export(folder, dialect, draft))}
+    figures |= {"table": "release" if section is None else section.table}
+    return figures | ({"draft": True} if draft or policy.is_draft else {})
 
 
 def _release_figures(release: AnyRelease) -> dict[str, Any]:

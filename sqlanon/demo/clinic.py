@@ -59,7 +59,7 @@ class Victim:
 
 @dataclass(frozen=True)
 class ClinicAttack:
-    """What an attacker finds who knows 0, 1 and 2 visits of each patient, in tables with some visits."""
+    """The matches of an attacker who knows 0, 1 and 2 visits of each patient, in tables with some visits."""
 
     matches: Sequence[Matches]
     visits: int
@@ -109,10 +109,10 @@ def attack_visits(clinic: Path, levels: Mapping[str, int]) -> ClinicAttack:
             ]
             records = run.describe("clinic", tables)
             matches = run.count_matches(records, records, [0, 1, 2], _K)
-            shown = template("""
+            visit_columns = template("""
                 SELECT list(admitted ORDER BY admitted) AS days, list(ward ORDER BY admitted) AS wards
             """)().expressions
-            query = _VICTIM(visits=shown, matches=table("matches_2"), patients=patients, source_visits=visits)
+            query = _VICTIM(visits=visit_columns, matches=table("matches_2"), patients=patients, source_visits=visits)
             victim = next((Victim(*row) for row in engine.rows(query)), None)
             count = template("SELECT count(*) FROM :rows AS r SEMI JOIN :persons AS p USING (person)")
             (visit_count,) = engine.rows(count(rows=records.known_rows, persons=records.persons))[0]

@@ -296,7 +296,7 @@ class _Measurement:
         alone: dict[tuple[str, int], float] = {}
         reported = set[tuple[int, int]]()
         for i, candidate in enumerate(candidates):
-            if (figures := figures_of.get(i)) is None:  # there are no rows
+            if (figures := figures_of.get(i)) is None:  # no rows were measured
                 continue
             columns, quasi = candidate.columns, candidate.quasi.column
             baseline, is_single = figures["alike_before"] or 0.0, len(columns) == 1

@@ -257,12 +257,12 @@ def pinned_groups(rows: exp.Expr, label: exp.Expr, ground: exp.Expr, column: exp
 
 
 def number_values(
-    rows: exp.Expr, columns: Collection[str], others: Collection[str], number_value: Callable[..., exp.Expr]
+    rows: exp.Expr, columns: Collection[str], unchanged: Collection[str], number_value: Callable[..., exp.Expr]
 ) -> exp.Select:
     """Rows with a number for each value of some columns, by `HASH_VALUE` or `RANK_VALUE`, and other columns as they
     are."""
     numbers = [as_column(number_value(value=col(name)), name) for name in columns]
-    return select([*numbers, *(col(name) for name in others)], rows)
+    return select([*numbers, *(col(name) for name in unchanged)], rows)
 
 
 def _with_steps(query: exp.Select, rows: exp.Expr, groupings: Sequence[Grouping], shared: float) -> exp.Select:

@@ -63,8 +63,8 @@ def find_undecided_person(
         return None
     if source.access == "rows":
         keys, compared = _list_keys(source.columns, columns)
-        counted = _count_key_values(runner.engine, keys, attributes)
-        return find_person_column(runner.engine.rows, source.relation, keys, compared, rows, counted)
+        value_counts = _count_key_values(runner.engine, keys, attributes)
+        return find_person_column(runner.engine.rows, source.relation, keys, compared, rows, value_counts)
     all_columns = source.all_columns(runner.engine)
     if all_columns is None:  # a frequency set has no rows
         return None

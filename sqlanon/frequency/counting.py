@@ -190,8 +190,9 @@ def make_coded_values(
     """Create the coded values of an attribute. Its marginals show later whether it has unknown values."""
     top, nullable = hierarchy.top or "", facts.nullable
     height, open_ends = hierarchy.height, hierarchy.open_ends
-    others = hierarchy.has_population_values
-    query = cd.coded_values(values, hierarchy.table, height, top, nullable, facts.count, texts, open_ends, others)
+    query = cd.coded_values(
+        values, hierarchy.table, height, top, nullable, facts.count, texts, open_ends, hierarchy.has_population_values
+    )
     runner.create_table(coded, query)
     return CodedAttribute(column, height, coded, nullable, True, cd.TEXT_COLUMN if texts else None, open_ends)
 

@@ -36,7 +36,7 @@ def row_pairs(rows: exp.Expr, quasi: int, sensitive: int, inner: Sequence[int] =
 
 def _rename_columns(quasi: int, sensitive: int, inner: Sequence[int]) -> list[exp.Expr]:
     names = [(f"q{i}", f"q{i}") for i in range(quasi)]
-    names += [(f"s{other}", f"o{i}") for i, other in enumerate(inner)] + [(f"s{sensitive}", "value")]
+    names += [(f"s{attribute}", f"o{i}") for i, attribute in enumerate(inner)] + [(f"s{sensitive}", "value")]
     return [as_column(col(name), alias) for name, alias in names]
 
 
@@ -144,8 +144,8 @@ def count_distribution(pairs: ValuePairs, attributes: Sequence[CodedAttribute], 
     if pairs.moving:
         mover: exp.Expr = col(MOVER, "r")
         if pairs.leaves is not None:
-            each = cast(mover, "BIGINT") * number(pairs.leaves)
-            mover = each + col("leaf", "s")
+            first_leaf = cast(mover, "BIGINT") * number(pairs.leaves)
+            mover = first_leaf + col("leaf", "s")
         keys[MOVER] = mover
     count: exp.Expr = total(col(ROWS, "r")) if pairs.has_counts else exp.Count(this=exp.Star())
     return add_upper_codes(group_and_sum(query, keys, {ROWS: count}), attributes, levels)

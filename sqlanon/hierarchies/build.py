@@ -295,13 +295,13 @@ def _listed_query(part: ListedLevels, draft: HierarchyDraft) -> exp.Select:
     labels: list[exp.Expr] = [col(f"c{level}") for level in range(1, part.levels + 1)]
     if part.top:
         labels.append(text(TOP))
-    listed = _LISTED(levels=_level_columns(col("key"), labels), keys=keys_table(0))
+    keys = _LISTED(levels=_level_columns(col("key"), labels), keys=keys_table(0))
     if not labels or not draft.nullable:
-        return listed
+        return keys
     top = text(TOP) if part.top else _listed_top(part, 0)
     nulls = [*(cast(exp.null(), "VARCHAR") for _ in labels[:-1]), top]
     null_row = _NULL_ROW(levels=_level_columns(col("value"), nulls), values=draft.values)
-    return template("SELECT * FROM :rows AS h")(rows=union_all(listed, null_row))
+    return template("SELECT * FROM :rows AS h")(rows=union_all(keys, null_row))
 
 
 def _listed_top(part: ListedLevels, index: int) -> exp.Expr:

@@ -19,7 +19,7 @@ def extract_part(label: exp.Expr, form: str, group: int = 1) -> exp.Expr:
 
 def expand_exponent(numeral: exp.Expr) -> exp.Expr:
     """A number without an exponent: ``0.000015`` for ``1.5e-05``, ``0.50`` for ``.50``, ``0.0`` for ``-0.0``."""
-    sign, first, rest, power = (extract_part(numeral, _SHORT, group) for group in range(1, 5))
+    sign, first, decimals, power = (extract_part(numeral, _SHORT, group) for group in range(1, 5))
     # Negative zero becomes zero.
     return fragment(r"""
         CASE
@@ -31,7 +31,7 @@ def expand_exponent(numeral: exp.Expr) -> exp.Expr:
                     || repeat('0', TRY_CAST(:power AS INTEGER) - length(coalesce(:rest, ''))) || '.0'
             ELSE regexp_replace(regexp_replace(:numeral, '^-(0(?:\.0+)?)$', '\1'), '^(-?)\.', '\10.')
         END
-    """)(sign=sign, first=first, rest=rest, power=power, numeral=numeral)
+    """)(sign=sign, first=first, rest=decimals, power=power, numeral=numeral)
 
 
 def count_whole_digits(numeral: exp.Expr) -> exp.Expr:

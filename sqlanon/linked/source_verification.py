@@ -49,7 +49,7 @@ _FEWEST_ROWS = 10
 """The fewest rows, beyond those expected by chance, whose keys are compared with the source's: few agree by chance."""
 
 _DEVIATIONS = 5
-"""Standard deviations by which more rows agree with the source than by chance, if their keys tell of it."""
+"""Standard deviations by which more rows agree with the source than by chance, if their keys reveal persons."""
 
 _TEXTS = template("SELECT row_key, whole_row FROM :rows AS rows")
 

@@ -216,13 +216,13 @@ def record_pairs(classes: exp.Table) -> exp.Select:
     return template("SELECT coalesce(sum(pow(size::DOUBLE, 2)), 0) FROM :classes")(classes=classes)
 
 
-def linking_counts(links: exp.Table, kept: exp.Table | None) -> exp.Select:
+def linking_counts(links: exp.Table, released_records: exp.Table | None) -> exp.Select:
     """One row, over the released records: all that were compared, the linked ones, and the strictly linked ones."""
     query = template("""
         SELECT count(*), count(*) FILTER (WHERE l.is_linked), count(*) FILTER (WHERE l.is_strictly_linked)
         FROM :links AS l
     """)(links=links)
-    if kept is None:
+    if released_records is None:
         return query
     on = col("record", "l").eq(col("record", "k"))
-    return query.join(aliased(kept, "k"), on=on, join_type="semi", copy=False)
+    return query.join(aliased(released_records, "k"), on=on, join_type="semi", copy=False)

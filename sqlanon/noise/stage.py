@@ -190,20 +190,22 @@ def add_noise(
     rows = runner.create_table(work("noise_rows"), query)
     runner.drop(records, drawn)
     links, all_records = create_links(runner, columns, rows, classes, work)
-    kept, beta, confidence = None, policy.privacy.confidence, None
+    released_records, beta, confidence = None, policy.privacy.confidence, None
     if policy.suppresses_after_noise:
-        survivors, evaluated, kept = _create_kept_records(runner, search_input, plain, columns, rows, classes)
+        survivors, evaluated, released_records = _create_kept_records(
+            runner, search_input, plain, columns, rows, classes
+        )
         if not runner.dry:
-            recoding = apply_late_suppression(runner, search_input, recoding, survivors, evaluated, kept)
+            recoding = apply_late_suppression(runner, search_input, recoding, survivors, evaluated, released_records)
         released_rows = search_input.marginals.rows - recoding.figures.suppressed_rows
         confidence = None if beta is None else {"beta": beta, "suppressed_rows": count - released_rows}
     names = tuple(plain.rows().named_selects)
-    noise_rows = DrawnNoise(rows, kept, columns, names, len(recoding.statement.columns), private)
+    noise_rows = DrawnNoise(rows, released_records, columns, names, len(recoding.statement.columns), private)
     recoding = replace(recoding, statement=replace(recoding.statement, drawn=noise_rows))
     if runner.dry:
         return NoiseResult(recoding, noise_rows, {}, Linking(0, 0, 0, all_records=True), confidence)
     expected_errors = runner.fetch_figures(noise.expected_errors(classes, columns))
-    compared, linked, strictly_linked = runner.fetch_rows(linking.linking_counts(links, kept), [])[0]
+    compared, linked, strictly_linked = runner.fetch_rows(linking.linking_counts(links, released_records), [])[0]
     linking_figures = Linking(compared, linked, strictly_linked, all_records)
     runner.drop(links)
     warnings = warn_of_constant_classes(policy, expected_errors) + warn_of_linkable_noise(policy, linking_figures)
@@ -254,8 +256,8 @@ def _create_kept_records(
         survivors, attributes, columns.sensitive_names, sets, person is not None, requirements
     )
     evaluated = runner.create_table(work("noise_evaluated"), query)
-    kept = runner.create_table(work("noise_kept"), noise.kept_records(survivors, evaluated, attributes))
-    return survivors, evaluated, kept
+    released_records = runner.create_table(work("noise_kept"), noise.kept_records(survivors, evaluated, attributes))
+    return survivors, evaluated, released_records
 
 
 def apply_late_suppression(
@@ -264,13 +266,13 @@ def apply_late_suppression(
     recoding: Recoding,
     survivors: exp.Table,
     evaluated: exp.Table,
-    kept: exp.Table,
+    released_records: exp.Table,
 ) -> Recoding:
     """The recoding with the figures after late suppression; refused if it no longer meets the policy."""
     figures, rows = runner.fetch_figures(class_figures(evaluated=select_star(evaluated))), search_input.marginals.rows
     suppressed_rows, limit, persons = rows - figures["rows"], search_input.limit, None
     if search_input.members is not None:
-        query = noise.persons_of_records(search_input.members, survivors, kept)
+        query = noise.persons_of_records(search_input.members, survivors, released_records)
         all_persons, suppressed, partly_released = runner.fetch_rows(query, [])[0]
         persons = PersonFigures(all_persons, suppressed, partly_released, figures["fewest"])
     suppressed_persons = None if persons is None else persons.suppressed

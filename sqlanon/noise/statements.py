@@ -316,9 +316,9 @@ def drawn_columns(columns: Sequence[NoisyColumn]) -> list[tuple[str, str]]:
     return [("record", "BIGINT"), *((f"n_{j}", "BIGINT") for j in range(len(columns)))]
 
 
-def _join_kept(query: exp.Select, kept: exp.Table, join_type: str) -> exp.Select:
+def _join_kept(query: exp.Select, released_records: exp.Table, join_type: str) -> exp.Select:
     on = col("record", "n").eq(col("record", "k"))
-    return query.join(aliased(kept, "k"), on=on, join_type=join_type, copy=False)
+    return query.join(aliased(released_records, "k"), on=on, join_type=join_type, copy=False)
 
 
 @dataclass(frozen=True)
@@ -498,7 +498,7 @@ def kept_records(survivors: exp.Table, evaluated: exp.Table, attributes: int) ->
     )
 
 
-def persons_of_records(members: exp.Table, survivors: exp.Table, kept: exp.Table) -> exp.Select:
+def persons_of_records(members: exp.Table, survivors: exp.Table, released_records: exp.Table) -> exp.Select:
     """One row: the persons of the source, those with a record that is not kept, and those of them with a kept one."""
     return template("""
         SELECT
@@ -512,4 +512,4 @@ def persons_of_records(members: exp.Table, survivors: exp.Table, kept: exp.Table
             SEMI JOIN :kept AS k ON s.record = k.record
             GROUP BY s.person
         ) AS k ON m.person IS NOT DISTINCT FROM k.person
-    """)(members=members, survivors=survivors, kept=kept)
+    """)(members=members, survivors=survivors, kept=released_records)

@@ -43,15 +43,15 @@ def editor_schema() -> dict[str, Any]:
     }
     _remove_unsupported_requirements(definitions)
     _add_date_shifts(definitions)
-    one, several = ({"$ref": f"#/$defs/{name}"} for name in (POLICY, LINKED_POLICY))
+    one_table, linked_tables = ({"$ref": f"#/$defs/{name}"} for name in (POLICY, LINKED_POLICY))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "sqlanon policy",
         "$defs": definitions,
-        "anyOf": [one, several],  # for editors that complete keys without reading conditions
+        "anyOf": [one_table, linked_tables],  # for editors that complete keys without reading conditions
         "if": {"required": ["table"]},  # for messages that name the wrong key
-        "then": several,
-        "else": one,
+        "then": linked_tables,
+        "else": one_table,
     }
 
 

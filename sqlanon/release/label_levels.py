@@ -299,7 +299,7 @@ def find_range_kinds(engine: Engine, search_input: SearchInput) -> dict[str, Ran
     Rules and strategies make ranges of numbers or times; a file or table of labels may list ranges, too.
     """
     policy, source, kinds = search_input.policy, search_input.source, dict[str, RangeKind]()
-    listed: dict[str, tuple[Hierarchy, RangeKind | None]] = {}
+    listed_hierarchies: dict[str, tuple[Hierarchy, RangeKind | None]] = {}
     for name, hierarchy in zip(policy.generalized_attributes, search_input.policy_hierarchies, strict=True):
         rules = {rule.kind for rule in policy.attributes[name].hierarchy or ()}
         type_ = next(type_ for column, type_ in source.columns.items() if column.lower() == name.lower())
@@ -308,8 +308,8 @@ def find_range_kinds(engine: Engine, search_input: SearchInput) -> dict[str, Ran
         if kind is not None and (policy.search.traits.summarizes or rules & {"intervals", "dates"}):
             kinds[name.lower()] = kind
         elif rules <= _LISTED and len(rules) == 1 and hierarchy.height > 1 and source.access != "remote":
-            listed[name.lower()] = hierarchy, kind
-    return kinds | dict(_find_listed_ranges(engine, listed))
+            listed_hierarchies[name.lower()] = hierarchy, kind
+    return kinds | dict(_find_listed_ranges(engine, listed_hierarchies))
 
 
 _PARSABLE_TYPES = template("""
@@ -325,21 +325,21 @@ _TYPES: Mapping[RangeKind, str] = {"integer": "BIGINT", "number": "DOUBLE", "dat
 
 
 def _find_listed_ranges(
-    engine: Engine, listed: Mapping[str, tuple[Hierarchy, RangeKind | None]]
+    engine: Engine, listed_hierarchies: Mapping[str, tuple[Hierarchy, RangeKind | None]]
 ) -> Iterator[tuple[str, RangeKind]]:
     """Find the attributes whose listed labels are ranges that contain their ground values."""
-    value, names = cast(col("level_0"), "VARCHAR"), list(listed)
-    candidates = {i: kind for i, (_, kind) in enumerate(listed.values()) if kind is not None}
+    value, names = cast(col("level_0"), "VARCHAR"), list(listed_hierarchies)
+    candidates = {i: kind for i, (_, kind) in enumerate(listed_hierarchies.values()) if kind is not None}
     queries = [
         _PARSABLE_TYPES(i=i, value=value, hierarchy=hierarchy.table)
-        for i, (hierarchy, kind) in enumerate(listed.values())
+        for i, (hierarchy, kind) in enumerate(listed_hierarchies.values())
         if kind is None
     ]
     for i, *is_parsable in engine.rows(union_all(*queries)) if queries else ():
         kind = next((kind for kind, parsable in zip(_TYPES, is_parsable, strict=True) if parsable), None)
         if kind is not None:
             candidates[i] = kind
-    queries = [_contain_values(i, listed[names[i]][0], kind) for i, kind in candidates.items()]
+    queries = [_contain_values(i, listed_hierarchies[names[i]][0], kind) for i, kind in candidates.items()]
     for i, are_ranges in sorted(engine.rows(union_all(*queries))) if queries else ():
         if are_ranges:
             yield names[i], candidates[i]

@@ -197,8 +197,8 @@ def join_names(names: Sequence[str], most: int | None = None) -> str:
     >>> join_names(["zip", "age", "sex"]), join_names(["zip"]), join_names(["zip", "age", "sex"], 1)
     ('zip, age and sex', 'zip', 'zip and 2 more')
     """
-    listed, unlisted = [*names[:most]], len(names[most:]) if most else 0
+    listed_names, unlisted = [*names[:most]], len(names[most:]) if most else 0
     if unlisted:
-        return f"{', '.join(listed)} and {unlisted:,} more"
-    *first, last = listed
+        return f"{', '.join(listed_names)} and {unlisted:,} more"
+    *first, last = listed_names
     return f"{', '.join(first)} and {last}" if first else last

@@ -134,9 +134,9 @@ def sensitive_attributes(section: Any) -> tuple[str, ...]:
 
 def examined_sensitive_attributes(section: Any, sensitive: Sequence[str]) -> tuple[str, ...]:
     """The sensitive attributes that requirements depend on: those they name, or all ``sensitive`` ones."""
-    named = sensitive_attributes(section)
+    required = sensitive_attributes(section)
     uses_all = any(requirement.uses_all_sensitive for requirement in list_requirements(section))
-    return tuple(dict.fromkeys((*named, *sensitive))) if uses_all else named
+    return tuple(dict.fromkeys((*required, *sensitive))) if uses_all else required
 
 
 def attributes_needing_hierarchies(section: Any) -> frozenset[str]:

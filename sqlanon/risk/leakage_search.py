@@ -128,9 +128,9 @@ class _Search:
                 batch.append(attributes)
         return batch
 
-    def _find_complete(self, counted: Iterable[SetFigures]) -> None:
+    def _find_complete(self, measured_sets: Iterable[SetFigures]) -> None:
         classes = self.sets.figures[self._all].classes
-        for figures in sorted(counted, key=lambda figures: len(figures.attributes)):
+        for figures in sorted(measured_sets, key=lambda figures: len(figures.attributes)):
             if figures.classes == classes and self._complete_part(figures.attributes) is None:
                 self._complete.append(frozenset(figures.attributes))
 

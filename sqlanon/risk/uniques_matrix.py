@@ -191,8 +191,8 @@ def count_uniques_by_level(runner: StatementRunner, run: Run, policy: Policy, fi
             population=population,
         )
         assert isinstance(query, exp.Query)
-        both = runner.create_table(work("source_and_population"), query)
-        rows = _make_coded_levels(runner, work, both, len(types), attributes, [ROWS, POPULATION, PERSON])
+        combined = runner.create_table(work("source_and_population"), query)
+        rows = _make_coded_levels(runner, work, combined, len(types), attributes, [ROWS, POPULATION, PERSON])
         size = _POPULATION_PERSONS() if has_person else fragment("sum(population)::BIGINT")()
         figures = _count_cells(runner, rows, attributes, _POPULATION_CELL, 3, population_size=size)
         population_uniques = PopulationUniques(*figures)

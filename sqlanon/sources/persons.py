@@ -159,7 +159,7 @@ def is_sampled_by_hash(value: exp.Expr, step: int) -> exp.Expr:
 
 
 def is_sampled_by_md5(value: exp.Expr, step: int) -> exp.Expr:
-    """The condition in any engine, all of which have this hash. It takes several times as long."""
+    """The condition in any engine: each has this hash, which takes several times as long."""
     return fragment("md5(:value) < :bound")(value=value, bound=f"{16**8 // step:08x}")
 
 
@@ -169,25 +169,26 @@ def find_person_column(
     keys: Sequence[KeyColumn],
     compared: Mapping[str, str],
     rows: int,
-    counted: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+    value_counts: Mapping[str, tuple[int, int]] = MappingProxyType({}),
     counts: CountDistinct = approximate_counts_query,
     is_sampled: SampleValues = is_sampled_by_hash,
 ) -> PersonColumn | None:
     """Find the column that identifies the persons of a table, if some persons have several rows; None otherwise.
 
-    ``ask`` runs queries that return figures, and ``compared`` has the types of the quasi-identifiers. ``counted`` has
-    the distinct values of some keys, and their values that are not NULL; ``counts`` makes the query for those of the
-    others. ``is_sampled`` makes the condition that one value of several meets.
+    ``ask`` runs queries that return figures, and ``compared`` has the types of the quasi-identifiers. ``value_counts``
+    has the distinct values of some keys, and their values that are not NULL; ``counts`` makes the query for those of
+    the others. ``is_sampled`` makes the condition that one value of several meets.
     """
     if not keys:
         return None
     relation = subquery(select(_normalize_keys(keys, compared), relation.copy()), "ids")
-    if uncounted := [key.name for key in keys if key.name not in counted]:
+    if uncounted := [key.name for key in keys if key.name not in value_counts]:
         figures = ask(counts(relation, uncounted))[0]
-        counted = {**counted, **dict(zip(uncounted, zip(figures[::2], figures[1::2], strict=True), strict=True))}
+        pairs = zip(figures[::2], figures[1::2], strict=True)
+        value_counts = {**value_counts, **dict(zip(uncounted, pairs, strict=True))}
     candidates: list[tuple[KeyColumn, PersonColumn, float]] = []
     for key in keys:
-        distinct, values = counted[key.name]
+        distinct, values = value_counts[key.name]
         if not max(MIN_PERSONS, values / MAX_ROWS_PER_PERSON) <= distinct or values < 2 * MIN_PERSONS:
             continue
         traits = {name: type_ for name, type_ in compared.items() if name != key.name and not is_nested(type_)}

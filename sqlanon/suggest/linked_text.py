@@ -138,7 +138,7 @@ def _table_section(section: TableSuggestion) -> list[str]:
         lines += key_lines({"key": section.key} if section.key else {})
         lines += comment_lines(f"{join_keys(link.columns)} names a row of {toml_key(link.parent)}, {link.reason}.")
         for target in dict.fromkeys(link.further.values()):
-            columns = join_keys([column for column, named in link.further.items() if named == target])
+            columns = join_keys([column for column, parent in link.further.items() if parent == target])
             lines += comment_lines(f"{columns} names the row of {toml_key(target)} that this row belongs to.")
         lines.append(f"references = {toml_value(link.references)}")
         if link.orphans:

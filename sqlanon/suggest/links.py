@@ -1,4 +1,4 @@
-"""The links between tables: which columns name rows of which table, and which table has the persons.
+"""The links between tables: the columns that name rows of another table, and the table of persons.
 
 Declared foreign keys come first. Without any, a column is a reference if its values occur in a column that
 identifies the rows of another table, and its name says so: by chance, small numbers occur everywhere.

@@ -23,8 +23,8 @@ class Check:
 
 def check_faults(name: str, faults: Iterable[str], message: str) -> Check:
     """A check that fails with the faults, or passes with ``message`` if there are none."""
-    listed = "; ".join(faults)
-    return Check(name, not listed, listed or message)
+    message_of_faults = "; ".join(faults)
+    return Check(name, not message_of_faults, message_of_faults or message)
 
 
 def source_check(name: str, passed: bool, claim: str, failure: str | None = None) -> Check:

@@ -38,7 +38,7 @@ def _rename(with_: exp.With, position: int, new_name: str) -> None:
     cte = with_.expressions[position]
     name, query = cte.alias.lower(), with_.parent
     assert query is not None
-    earlier = {id(part) for other in with_.expressions[: position + 1] for part in other.walk()}
+    earlier = {id(part) for earlier_cte in with_.expressions[: position + 1] for part in earlier_cte.walk()}
     for table in list(query.find_all(exp.Table)):
         if table.name.lower() == name and not table.db and id(table) not in earlier:
             if not table.alias:

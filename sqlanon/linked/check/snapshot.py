@@ -57,7 +57,7 @@ NARROWED_SHARE = 0.6
 persons."""
 
 FEW_PERSONS = 10_000
-"""The combinations of so few persons are counted faster than they are narrowed."""
+"""The combinations of up to this number of persons are counted faster than they are narrowed."""
 
 _CLASSES = template("SELECT person, :class_id AS class_id FROM :persons AS persons")
 

@@ -117,7 +117,7 @@ class LinkedLedger:
         self.persons_digest = persons_digest
         refusals = dict[str, str]()
         safe_digests, recodings = {persons_digest}, [recoding]
-        # What was made from an equal release at this place was made from this one.
+        # Releases made from an equal release at this place are made from this one, too.
         safe_runs = {record.run_id for record in self._replaced_releases if record.digest == persons_digest}
         if self.earlier is not None:
             safe_digests.add(self.earlier.digest)

@@ -193,8 +193,8 @@ class SparkTarget:
         location, server = self.location, self.server
         names = [table.name.lower() for table in records.tables]
         with spill_directory() as directory, server.translate_errors(ReleaseError):
-            shown = location.read_shown_tables(server)
-            for table in shown.values():  # if Spark ended between two views, not all tables are shown
+            visible_tables = location.read_shown_tables(server)
+            for table in visible_tables.values():  # if Spark ended between two views, not all tables are shown
                 with translate_manifest_errors(format_location(location.path)):
                     manifest = LinkedManifest.from_json(table.manifest)
                 if {claims.name.lower() for claims in manifest.tables} != set(names):
@@ -202,7 +202,7 @@ class SparkTarget:
                     raise ReleaseError(f"{format_location(location.path)} {message}")
             catalogs = {name: ReleaseCatalog.read(server, location.table(name)) for name in names}
             for name, catalog in catalogs.items():
-                if catalog.shown_version is not None and name not in shown:  # a release of this table alone
+                if catalog.shown_version is not None and name not in visible_tables:  # a release of this table alone
                     raise location.table(name).name_is_taken()
             version = max(map(find_next_version, catalogs.values()))
             shown_versions = {name: catalog.shown_version for name, catalog in catalogs.items()}

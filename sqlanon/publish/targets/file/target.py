@@ -219,13 +219,13 @@ class FileTarget:
         if draft.is_draft:
             refuse_draft_over(existing, path)
         published = [manifest for manifest in existing if not manifest.draft]
-        kept = [] if self.is_parquet else published[: self.keep - 1]
+        earlier_versions = [] if self.is_parquet else published[: self.keep - 1]
         try:
             with private_directory(path.parent, f".{path.name}.sqlanon-") as directory:
                 with draft.rows() as query:
                     write_rows(draft, query, directory / STAGED_FILE, name, with_levels=not self.is_parquet)
                 with StagedRows.open(draft, directory / STAGED_FILE, name) as rows:
-                    yield StagedFile(self, rows, draft.range_kinds, version, kept, replaced_file)
+                    yield StagedFile(self, rows, draft.range_kinds, version, earlier_versions, replaced_file)
         except BusyError as error:
             raise ReleaseError(f"another run is publishing to {path}: try again later") from error
         except (OSError, DiskError) as error:

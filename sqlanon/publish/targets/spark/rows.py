@@ -328,8 +328,8 @@ class Combinations:
                 self.engine.execute(exp.Insert(this=self.relation.copy(), expression=decoded))
 
     def count_rows(self) -> int:
-        counted = template("SELECT coalesce(sum(:count), 0)::BIGINT FROM :combinations")
-        query = counted(count=col(self.count_column), combinations=self.relation)
+        count_query = template("SELECT coalesce(sum(:count), 0)::BIGINT FROM :combinations")
+        query = count_query(count=col(self.count_column), combinations=self.relation)
         return int(self.engine.rows(query)[0][0])
 
     @contextmanager
