@@ -515,7 +515,6 @@ def test_all_classes_too_small_is_infeasible_as_ever() -> None:
         db.anonymize(requested_policy)
 
 
-@pytest.mark.slow
 def test_rows_with_unknown_values_stay_suppressed() -> None:
     connection = duckdb.connect()
     connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'a', 'a', 'a', 'b', 'unknown', 'unknown']) AS place")

@@ -49,9 +49,9 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError
 from sqlanon.policy import SourceSection
 from sqlanon.publish.draft import ReleaseDraft
-from sqlanon.sources.persons import PersonColumn
+from sqlanon.sources.persons import PersonColumn, small_classes_query
 from sqlanon.support.coding import Column
-from sqlanon.support.expressions import col, subquery, table
+from sqlanon.support.expressions import col, select_star, subquery, table
 from support.policies import make_policy
 
 
@@ -109,6 +109,24 @@ def test_classes_with_similar_values_are_those_of_plain_python(seed: int, engine
     assert {(ward, ill, n) for ward, ill, _, _, n in classes_} == skewed
     skews = [n / len(ills) / (shares[ill] / len(rows)) for ills in classes.values() for ill, n in Counter(ills).items()]
     assert engine.rows(greatest_skew(table("released"), ["ward"], "ill")) == [(pytest.approx(max(skews)),)]
+
+
+# --- persons of classes
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_classes_of_few_persons_are_counted_as_in_plain_python(seed: int, engine: DuckDBEngine) -> None:
+    """A person is an id without the spaces around it; all rows of a class without one are one person."""
+    draw = random.Random(seed)
+    rows = [(draw.choice(["x", "y", "z", None]), draw.choice(["a", "b", " a", "", None])) for _ in range(12)]
+    fill(engine, "released", "ward VARCHAR, person VARCHAR", rows)
+    classes: dict[Any, list[Any]] = defaultdict(list)
+    for ward, person in rows:
+        classes[ward].append((person or "").strip())
+    for least in (1, 2, 3, 4):
+        small = [persons for persons in classes.values() if len(set(persons)) < least]
+        query = small_classes_query(select_star(table("released")), ["ward"], least)
+        assert engine.rows(query) == [(len(small), sum(map(len, small)))], least
 
 
 # --- columns that narrow others

@@ -191,6 +191,8 @@ def test_open_ends_of_a_later_rule_are_as_wide_or_wider() -> None:
     ):
         _, flaws = resolve_rules([intervals(5, **first), intervals(10, **second)], "INTEGER")
         assert (bool(flaws), words in "".join(flaws)) == (bool(words), True), (first, second)
+        _, flaws = resolve_rules([intervals(5, **first), intervals(10), intervals(20, **second)], "INTEGER")
+        assert bool(flaws) == bool(words), f"with a rule between: {first}, {second}"
 
 
 @pytest.mark.parametrize(

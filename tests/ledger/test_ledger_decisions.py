@@ -19,6 +19,7 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import NotComparedError, PolicyError, ReleaseError
 from sqlanon.ledger import earlier
+from sqlanon.ledger import publication as publishing
 from sqlanon.ledger.earlier import _max_level_problems, _refuse_changed_release, _search_policy, find_base_publications
 from sqlanon.ledger.growth import source_change
 from sqlanon.ledger.growth.extend import _CLASS_FIGURES, _PERSONS, _UNRELEASED, _UNRELEASED_COUNTS
@@ -496,6 +497,46 @@ def test_a_release_that_replaces_another_is_warned_of() -> None:
         assert sum("it replaces the release" in note for note in notes) == (replaced is not None and digest != "d")
         assert sum("releases of this source that are recorded in" in note for note in notes) == bool(count)
         assert sum("and 1 more" in note for note in notes) == (count == 4)
+
+
+@pytest.mark.parametrize(
+    ("keep", "bases", "compared", "replaced"),
+    [
+        (1, (), ["there"], "v3"),
+        (2, (), ["v3", "there"], "v2"),
+        (3, (), ["v2", "v3", "there"], "v1"),
+        (4, (), ["v1", "v2", "v3", "there"], None),
+        (2, ("v3",), ["v3", "v2", "there"], "v1"),  # what the release is based on is compared in any case
+    ],
+)
+def test_a_release_is_compared_with_the_versions_that_stay_beside_it(
+    keep: int, bases: tuple[str, ...], compared: list[str], replaced: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Path("old.duckdb")
+    publications = [publication(f"v{number}", version=number) for number in (2, 3, 1)]
+    publications += [replace(publication("there"), path=Path("there.duckdb")), publication("of others", source="else")]
+    recognition = SimpleNamespace(
+        recognizes=lambda source: source == "here",
+        shares={},
+        people=SimpleNamespace(shared={}, compared=()),
+        same_rows=SimpleNamespace(warn=lambda _: []),
+        undecided_sources=(),
+    )
+    for name, answer in (
+        ("read_ledger", History(publications)),
+        ("recognize", recognition),
+        ("find_other_catalogs", []),
+        ("read_most_rows_per_person", {}),
+    ):
+        monkeypatch.setattr(publishing, name, lambda *_, answer=answer: answer)
+    policy = make_policy({"zip": "mask"}, release={"keep": keep}, catalog={"database": "c.duckdb"})
+    earlier, source = SimpleNamespace(run_ids=bases), SimpleNamespace(files=())
+    search_input: Any = SimpleNamespace(policy=policy, earlier=earlier, source=source)
+    run: Any = SimpleNamespace(engine=None, identity="here")
+    people: Any = SimpleNamespace(samples=lambda _: [], why=None)
+    history = publishing.read_source_history(run, search_input, target, "run", people)
+    assert sorted(record.run_id for record in history.earlier) == sorted(compared)
+    assert (history.replaced and history.replaced.run_id) == replaced
 
 
 def test_releases_are_named_with_those_that_they_are_based_on() -> None:

@@ -61,17 +61,18 @@ def test_among_equal_rows_those_in_other_releases_are_marked_first() -> None:
     """So that no more people are in either release than need be; then by their values, the same on every run."""
     with duckdb.connect() as connection:
         connection.execute(
-            f"CREATE TABLE rows_ AS FROM (VALUES ('x', 1, 0), ('x', 2, 1), ('x', 3, 0), ('y', 4, 1), ('y', 5, 3)) "
+            "CREATE TABLE rows_ AS "
+            "FROM (VALUES ('x', 1, 0), ('x', 2, 1), ('x', 3, 0), ('y', 4, 1), ('y', 5, 3), (NULL, 6, 0)) "
             f'AS v(c, id, "{EARLIER_RELEASES_COLUMN}")'
         )
-        connection.execute("CREATE TABLE shown AS FROM (VALUES ('x'), ('x'), ('y')) AS v(c)")
+        connection.execute("CREATE TABLE shown AS FROM (VALUES ('x'), ('x'), ('y'), (NULL)) AS v(c)")
         marks = mark_rows_by_values(table("rows_"), ["c", "id"], [], [("c", "c")], table("shown"), 4)
         rows = connection.execute(
             f'SELECT id, "{EARLIER_RELEASES_COLUMN}" FROM ({marks.sql("duckdb")}) ORDER BY id'
         ).fetchall()
-        assert rows == [(1, 4), (2, 5), (3, 0), (4, 1), (5, 7)]
+        assert rows == [(1, 4), (2, 5), (3, 0), (4, 1), (5, 7), (6, 4)]
         row = connection.execute(count_marked_rows(subquery(marks, "m"), 3).sql("duckdb")).fetchone()
-        assert row == (5, 3, 1, 3)
+        assert row == (6, 3, 1, 4)
         connection.execute("DELETE FROM shown")
         none = count_rows_in_both(table("rows_"), [], [("c", "c")], table("shown"))
         assert connection.execute(none.sql("duckdb")).fetchone() == (0,)

@@ -187,6 +187,29 @@ def test_patterns_of_paths_match_as_a_shell_does(pattern: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("output", ["catalog.database", "release.database", "release.file"])
+def test_no_output_is_an_input(output: str, tmp_path: Path) -> None:
+    """Each kind of file that a policy reads, by its name and by a pattern; and a file beside it."""
+    path, beside = tmp_path / "input.parquet", tmp_path / "output.parquet"
+    path.write_bytes(b"")
+    section, key = output.split(".")
+    rule = {"role": "quasi", "hierarchy": {"file": str(path)}}
+    frequency_sets = [str(path), [str(tmp_path / "in*.parquet")]] if section == "catalog" else []  # not released
+    for inputs in (
+        *({"source": {"frequency_set": frequency_set}} for frequency_set in frequency_sets),
+        {"source": {"table": None, "files": str(path)}},
+        {"source": {"table": None, "files": [str(tmp_path / "x.parquet"), str(tmp_path / "in*.parquet")]}},
+        {"source": {"table": None, "files": f"delta:{path}"}},
+        {"source": {"database": str(path)}},
+        {"population": {"files": str(path)}, "privacy": {"k_map": 2}},
+        {"population": {"database": str(path), "table": "p"}, "privacy": {"k_map": 2}},
+        {"attributes": {"zip": rule}},
+        {"risk": {"priors": {"zip": {"file": str(path)}}}},
+    ):
+        assert output in problems(**inputs, **{section: {key: str(path)}}), inputs
+        assert output not in problems(**inputs, **{section: {key: str(beside)}}), inputs
+
+
 def test_source_file_is_refused_as_output(tmp_path: Path) -> None:
     source, target = tmp_path / "one.duckdb", tmp_path / "other.duckdb"
     source.write_bytes(b"")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -59,6 +60,15 @@ def test_the_newest_versions_stay(keep: int, versions: list[int], path: Path, dr
     before = path.read_bytes()
     assert stage_versions(path, draft, keep) == (3, versions)
     assert path.read_bytes() == before and [*path.parent.iterdir()] == [path]
+
+
+@pytest.mark.parametrize(("drafts", "versions"), [([2], [1]), ([1, 2], [])])
+def test_drafts_do_not_stay(drafts: list[int], versions: list[int], path: Path, draft: ReleaseDraft) -> None:
+    with duckdb.connect(path) as connection:
+        (policy,) = connection.execute("SELECT policy FROM sqlanon.manifest LIMIT 1").fetchone() or ("",)
+        marked = json.dumps(json.loads(policy) | {"draft": True}, ensure_ascii=False)
+        connection.execute("UPDATE sqlanon.manifest SET policy = ? WHERE list_contains(?, version)", [marked, drafts])
+    assert stage_versions(path, draft, keep=3) == (3, versions)
 
 
 @pytest.mark.slow

@@ -33,18 +33,19 @@ OTHERS: dict[str, list[tuple[Any, ...]]] = {
 TYPES = {"x": "VARCHAR", "y": "VARCHAR", "n": "BIGINT"}
 
 
-def hash_here(rows: list[tuple[Any, ...]]) -> str:
-    with closing(duckdb.connect()) as connection:
-        connection.execute("CREATE TABLE r (x VARCHAR, y VARCHAR, n BIGINT)")
-        if rows:
-            connection.executemany("INSERT INTO r VALUES (?, ?, ?)", rows)
-        return hash_rows(DuckDBEngine(connection), table("r"), TYPES)
-
-
-@pytest.mark.slow
 def test_other_rows_have_another_hash() -> None:
-    hashes = {case: hash_here(rows) for case, rows in OTHERS.items()}
-    assert hashes["as they are"] == hash_here(ROWS[::-1])
+    with closing(DuckDBEngine(duckdb.connect())) as engine:
+
+        def hash_here(rows: list[tuple[Any, ...]]) -> str:
+            engine.connection.execute("CREATE OR REPLACE TABLE r (x VARCHAR, y VARCHAR, n BIGINT)")
+            if rows:
+                engine.connection.executemany("INSERT INTO r VALUES (?, ?, ?)", rows)
+            return hash_rows(engine, table("r"), TYPES)
+
+        hashes = {case: hash_here(rows) for case, rows in OTHERS.items()}
+        assert hashes["as they are"] == hash_here(ROWS[::-1])
+        texts = [None, "", "-", ":", "a", ":a", "a:"]
+        hashes |= {f"{x!r} beside {y!r}": hash_here([(x, y, 1)]) for x in texts for y in texts}
     assert not [pair for pair in combinations(hashes, 2) if hashes[pair[0]] == hashes[pair[1]]]
 
 

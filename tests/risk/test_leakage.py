@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -196,6 +197,24 @@ def test_sets_of_any_size_of_random_tables(
         assert leak.gain == pytest.approx(oracle.expected_gain(rows, places, chances), abs=1e-9)
         groups = [len(group) for group in oracle.classes_of(rows, places).values()]
         assert (leak.classes, leak.uniques) == (len(groups), groups.count(1))
+
+
+def test_sets_are_counted_in_persons(live: duckdb.DuckDBPyConnection) -> None:
+    """Persons have several rows in some classes, and rows in several classes."""
+    draw = random.Random(7)
+    rows = [(draw.choice(["a", "b", None]), draw.randrange(3), draw.choice("xyz"), i % 11) for i in range(40)]
+    fill(live, rows)
+    attributes = {name: {"role": "quasi", "hierarchy": "suppress"} for name in NAMES[:3]}
+    source = {"table": "t", "undeclared": "drop", "person": "share"}
+    with connect_to(live) as db:
+        risk = db.risk(sqlanon.Policy(source=source, attributes=attributes, privacy={"k": 2}), leakage=3)
+    gains = oracle.leakages(rows, 3, person=3)
+    assert len(risk.leakage) == len(gains) == 7
+    for leak in risk.leakage:
+        places = tuple(NAMES.index(name) for name in leak.attributes)
+        assert leak.gain == pytest.approx(gains[places], abs=1e-9)
+        persons = [size for size, _ in oracle.sizes_of(rows, places, person=3)]
+        assert (leak.classes, leak.uniques) == (len(persons), persons.count(1))
 
 
 def test_the_time_limit(

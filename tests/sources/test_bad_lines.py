@@ -175,6 +175,15 @@ def test_a_file_is_refused_where_it_is_unclear_which_lines_are_bad(case: str, tm
     assert message in refusal(tmp_path / "people.csv")
 
 
+def test_more_bad_lines_than_rows_are_not_dropped(tmp_path: Path) -> None:
+    path, good = tmp_path / "people.csv", HEADER + "1,m,flu\n" * 3
+    path.write_text(good + "1,m\n" * 3)
+    rows, (dropped,) = read(path)
+    assert (len(rows), dropped.count) == (3, 3)
+    path.write_text(good + "1,m\n" * 4)
+    assert "most lines would be dropped" in refusal(path)
+
+
 @pytest.mark.slow
 def test_invalid_utf_8_byte_is_not_a_bad_line(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes((HEADER + ROWS + "5,m\n6,w,Fieber ä\n").encode("latin-1"))

@@ -221,7 +221,6 @@ def test_invalid_workbook_is_refused(tmp_path: Path) -> None:
 # --- Where the table is
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("titles", [[["Report"]], [["Report"], [], ["Ward 7"], [None, "2020"]]])
 def test_up_to_three_titles_are_above_the_header(titles: list[list[Any]], tmp_path: Path) -> None:
     types, rows = read(people(tmp_path, [*titles, HEADER, *ROWS]))
@@ -233,11 +232,10 @@ def test_a_merged_title_is_a_title(tmp_path: Path) -> None:
     assert read(path)[1] == [tuple(row) for row in ROWS]
 
 
-@pytest.mark.slow
 def test_more_titles_need_the_cell_where_the_table_begins(tmp_path: Path) -> None:
-    path = people(tmp_path, [[f"title {i}"] for i in range(5)] + [HEADER, *ROWS])
-    assert 'row 6 has 3; if it has the names of the columns, set table = "Patients!A6" under [source]' in refusal(path)
-    assert read(path, "Patients!A6")[1] == [tuple(row) for row in ROWS]
+    path = people(tmp_path, [[f"title {i}"] for i in range(4)] + [HEADER, *ROWS])
+    assert 'row 5 has 3; if it has the names of the columns, set table = "Patients!A5" under [source]' in refusal(path)
+    assert read(path, "Patients!A5")[1] == [tuple(row) for row in ROWS]
 
 
 @pytest.mark.slow

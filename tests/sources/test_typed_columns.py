@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -21,8 +22,10 @@ from hypothesis import strategies as st
 
 import sqlanon
 from oracles.oracle_texts import read_day, read_number
+from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import PolicyError, SourceError
-from sqlanon.sources.typed_columns import NumberMarks, number_pattern
+from sqlanon.sources.typed_columns import ColumnReading, NumberMarks, number_pattern, projection, read_columns
+from sqlanon.support.expressions import select, table
 from support.commands import cli
 from support.lanes import examples
 from support.policies import make_policy
@@ -146,6 +149,17 @@ def test_dates_are_read_as_the_oracle_reads_them(
         values, type_ = column(path, texts, attribute)
         assert values == expected and type_ == "DATE"
         assert pivot is None or all(day.year <= pivot for day in values)
+
+
+@pytest.mark.parametrize("pivot", [100, 1999, 2000, 2026, 2099])
+def test_two_digits_of_a_year_are_the_last_such_year_up_to_the_pivot(pivot: int) -> None:
+    texts = [f"28.02.{year:02d}" for year in range(100)]
+    with closing(DuckDBEngine(duckdb.connect())) as engine:
+        engine.connection.execute("CREATE TABLE t (day VARCHAR)")
+        engine.connection.executemany("INSERT INTO t VALUES (?)", [[text] for text in texts])
+        values = read_columns(engine, table("t"), {"day": ColumnReading("day", "date", "%d.%m.%y", pivot)})
+        rows = engine.rows(select(projection(["day"], values), table("t")))
+    assert [day for (day,) in rows] == [read_day(text, "dmy", ".", pivot) for text in texts]
 
 
 KINDS: dict[str, tuple[list[str], dict[str, Any], dict[str, Any], list[Any], str]] = {

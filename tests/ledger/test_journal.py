@@ -1,0 +1,204 @@
+"""The ledger has what is out: after each publication, however it ends, its records are those of a plain model."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import duckdb
+import pytest
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import OvertakenError, ReleaseError
+from sqlanon.ledger import catalog, recording
+from sqlanon.ledger.recording import UNRECORDED, read_ledger
+from sqlanon.linked.publish.ledger import LinkedLedger
+from sqlanon.publish.targets.base import Reach
+from sqlanon.support.expressions import template
+from sqlanon.support.resources import read_sql_file
+
+PLACES = [Path("one.duckdb"), Path("two.duckdb")]
+
+
+@dataclass(frozen=True)
+class Version:
+    run: str
+    number: int
+    is_draft: bool
+
+
+@dataclass
+class Model:
+    """What is at each place, the newest version first, and who publishes there."""
+
+    places: dict[Path, list[Version]] = field(default_factory=lambda: {place: [] for place in PLACES})
+    unreadable: set[Path] = field(default_factory=set)
+
+    def read_manifests(self, place: Path) -> list[Any] | None:
+        def manifest(version: Version) -> Any:
+            return SimpleNamespace(fingerprint=lambda: f"manifest of {version.run}", version=version.number)
+
+        return None if place in self.unreadable else [manifest(version) for version in self.places[place]]
+
+    def after(self, place: Path, run: str, keep: int, is_draft: bool) -> list[Version]:
+        """What is there once a run has published: its version, and earlier releases that stay."""
+        versions = self.places[place]
+        number = 1 + max((version.number for version in versions), default=0)
+        published = [version for version in versions if not version.is_draft]
+        return [Version(run, number, is_draft), *published[: keep - 1]]
+
+    def recorded(self) -> set[tuple[Path, str, int, bool]]:
+        """What the ledger has to know: all but what policies keep out of it."""
+        return {
+            (place, version.run, version.number, version.is_draft)
+            for place, versions in self.places.items()
+            for version in versions
+            if version.run != UNRECORDED
+        }
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[DuckDBEngine]:
+    """An engine with an open catalog in memory: opening files takes most of the time of these tests."""
+    with closing(DuckDBEngine(duckdb.connect())) as engine:
+        engine.connection.execute(f"ATTACH ':memory:' AS {catalog.ATTACHED}")
+        with engine.using(catalog.ATTACHED):
+            engine.script(read_sql_file("catalog.sql"))
+        monkeypatch.setattr(catalog, "open_catalog", lambda engine, _: engine.transaction())
+        yield engine
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The file that the catalog would be in."""
+    (path := tmp_path / "catalog.duckdb").touch()
+    return path
+
+
+def record_of(place: Path, version: Version, **fields: Any) -> dict[str, Any]:
+    return {
+        "run_id": version.run,
+        "published_at": datetime.now(timezone.utc).replace(tzinfo=None),
+        "path": str(place),
+        "table_name": "t",
+        "released_rows": 1,
+        "digest": version.run,
+        "manifest_hash": f"manifest of {version.run}",
+        "version": version.number,
+        "draft": version.is_draft,
+        "source": "here",
+        "epsilon": None,
+        **fields,
+    }
+
+
+def known_releases(engine: DuckDBEngine, path: Path) -> set[tuple[Path, str, int | None, bool]]:
+    history = read_ledger(engine, path, Reach())
+    return {
+        (publication.path, publication.run_id, publication.version, publication.draft)
+        for publication in (*history.publications, *history.drafts)
+    }
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_the_ledger_has_what_is_out(
+    seed: int, engine: DuckDBEngine, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Releases and drafts with retained versions at two places; runs that fail, or are killed before or after their
+    release is out; and places that cannot be read for a while."""
+    draw, model = random.Random(seed), Model()
+
+    def location(place: Path, *_: Any) -> Any:
+        return SimpleNamespace(read_manifests=lambda _: model.read_manifests(place))
+
+    monkeypatch.setattr(recording, "recorded_location", location)
+    for step in range(14):
+        place, end = draw.choice(PLACES), draw.choice(["out", "out", "out", "fails", "killed before", "killed after"])
+        has_release = any(not version.is_draft for version in model.places[place])
+        is_draft = not has_release and draw.random() < 0.5
+        run = draw.choice([UNRECORDED, f"run {step}", f"run {step}", f"run {step}"])
+        keep = 1 if is_draft or run == UNRECORDED else draw.choice([1, 2, 3])
+        versions = model.after(place, run, keep, is_draft)
+        row = record_of(place, versions[0])
+        with monkeypatch.context() as patch, suppress(OSError):
+            if end.startswith("killed"):
+                patch.setattr(recording, "_until_known", lambda *_: nullcontext())
+            with recording.recording(engine, path, Reach(), row, keep, (), None):
+                if end == "fails":
+                    raise OSError
+                if end != "killed before":
+                    model.places[place] = versions
+        if end.startswith("killed") and draw.random() < 0.3:
+            model.unreadable = {place}
+            assert (place, run, versions[0].number, is_draft) in known_releases(engine, path)
+            model.unreadable = set()
+        assert known_releases(engine, path) == model.recorded(), f"step {step}: {end}"
+
+
+@pytest.mark.parametrize(
+    ("other", "is_overtaken"),
+    [
+        ({}, True),  # another release of the source elsewhere
+        ({"source": "there"}, False),
+        ({"run_id": "compared"}, False),
+        ({"draft": True}, False),
+        ({"path": "new.duckdb"}, False),  # the one that is replaced
+        ({"path": "new.duckdb", "version": 2}, True),  # one that is retained: versions 2 and 3 of 4
+        ({"path": "new.duckdb", "version": 3}, True),
+        ({"path": "new.duckdb", "version": 1}, False),
+    ],
+)
+def test_a_release_that_was_published_meanwhile_and_stays_is_noticed(
+    other: dict[str, Any], is_overtaken: bool, engine: DuckDBEngine, path: Path
+) -> None:
+    with catalog.open_catalog(engine, path):
+        row = record_of(Path("old.duckdb"), Version("other", 1, is_draft=False)) | other
+        catalog.insert_records(engine, "releases", row)
+    compared = {("compared", Path("old.duckdb"))}
+    row = record_of(Path("new.duckdb"), Version("run", 4, is_draft=False))
+    details = recording.RecordedDetails((), None, None, None)
+    expected = pytest.raises(OvertakenError) if is_overtaken else nullcontext()
+    with expected, recording.recording(engine, path, Reach(), row, 3, compared, details):
+        pass
+
+
+class Ledger(LinkedLedger):
+    """The ledger of two tables."""
+
+    def _record_rows(self, manifest: Any, sha256: str | None, now: datetime) -> list[dict[str, Any]]:
+        return [
+            record_of(self.location, Version(run, 1, is_draft=False), linked=True, intended_at=now)
+            for run in self.run_ids.values()
+        ]
+
+
+@pytest.mark.parametrize(
+    ("error", "left"),
+    [
+        (None, [("a", False), ("b", False)]),
+        (ReleaseError("no"), []),
+        (OSError("the disk is full"), []),
+        (KeyboardInterrupt(), [("a", True), ("b", True)]),  # the next run finds out
+    ],
+)
+def test_the_records_of_several_tables_are_completed_or_removed(
+    error: BaseException | None, left: list[tuple[str, bool]], engine: DuckDBEngine, path: Path
+) -> None:
+    records: Any = SimpleNamespace(tables=[SimpleNamespace(run=SimpleNamespace(engine=engine))])
+    ledger = Ledger(records, path, Path("new.duckdb"), run_ids={"p": "a", "v": "b"})
+    ledger.details = {name: recording.RecordedDetails((), None, None, None) for name in ledger.run_ids}
+    manifest: Any = None
+    with nullcontext() if error is None else pytest.raises(type(error)), ledger.recording(manifest, None):
+        if error is not None:
+            raise error
+    with catalog.open_catalog(engine, path):
+        query = template("""
+            SELECT run_id, NOT intended_at IS NULL FROM sqlanon_catalog.sqlanon.releases ORDER BY run_id
+        """)
+        assert engine.rows(query()) == left
