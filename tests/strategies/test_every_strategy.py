@@ -281,7 +281,7 @@ LOCAL_AS_LARGE = {
     "sqlanon.strategies.local.similar.FEW": 3,
     "sqlanon.strategies.local.similar.MAX_BLOCK": 4,
     "sqlanon.strategies.local.groups.MAX_PAIRS": 60,
-    "sqlanon.strategies.local.iterative.MAX_PAIRS": 60,
+    "sqlanon.strategies.local.iterative.MAX_PAIRS_PER_ROUND": 60,
     "sqlanon.strategies.local.subtree.MAX_RAISES": 2,
     "sqlanon.strategies.local.mu_argus.MAX_CHECKED": 1,
     "sqlanon.strategies.local.finish.MAX_SHIELDS": 1,

@@ -71,7 +71,7 @@ from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import all_of, col, fragment, template
 
-MAX_COMPARED = 50 * MAX_PAIRS
+MAX_FIRST_ROUND_PAIRS = 50 * MAX_PAIRS
 """With more pairs the first round alone would take minutes."""
 
 MAX_COMBINATIONS = 1_000_000
@@ -142,9 +142,9 @@ def _refuse_large_inputs(task: LocalTask, k: int) -> None:
     message = ""
     if count > MAX_COMBINATIONS:
         message = f"strategy forest: the source has {count:,} combinations, more than the limit of {MAX_COMBINATIONS:,}"
-    elif small_count * count > MAX_COMPARED:
+    elif small_count * count > MAX_FIRST_ROUND_PAIRS:
         message = f"strategy forest: comparing {small_count:,} combinations of fewer than k rows with all {count:,} "
-        message += f"exceeds the limit of {MAX_COMPARED:,} pairs"
+        message += f"exceeds the limit of {MAX_FIRST_ROUND_PAIRS:,} pairs"
     if message:
         message += "; set min_level, or use another strategy, such as local"
         raise InfeasibleError(message, None, task.row_count, task.allowed_rows)

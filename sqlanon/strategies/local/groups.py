@@ -45,11 +45,11 @@ CLASS_ID = "class_id"
 UNIT = 1_000_000_000
 """The price of a suppressed row, or of one that is released as the roots."""
 
-MAX_COMPARED = 100_000
-"""Of more combinations, the path through the lattice is chosen by a sample of the classes."""
+SAMPLE_COMBINATIONS = 100_000
+"""Number of combinations in the sample of classes that chooses the path through the lattice, if there are more."""
 
-DRAWN_BY = 3
-"""The number of attributes by which the sample is drawn, those with the most nodes."""
+SAMPLED_ATTRIBUTES = 3
+"""Number of attributes that decide which classes are in the sample: those with the most nodes."""
 
 
 def price_column(attribute: int, level: int) -> str:
@@ -248,7 +248,7 @@ class Groups:
     def __init__(self, task: LocalTask, prefix: str) -> None:
         self.task = task
         self.rounds = 0
-        self.best: Grouping | None = None  # the last one that `cheaper` returned
+        self.best: Grouping | None = None  # the last one that `keep_cheaper` returned
         self._prefix = prefix
         self._number = 0
         self._tables: list[exp.Table] = []
@@ -264,9 +264,11 @@ class Groups:
         self._tables.append(table)
         return table
 
-    def cheaper(self, best: Grouping, candidate: Grouping) -> Grouping:
-        """The candidate if it costs less and stays within the suppression limit, or else the best so far. Drops all
-        tables of the other."""
+    def keep_cheaper(self, best: Grouping, candidate: Grouping) -> Grouping:
+        """The candidate if it costs less and stays within the suppression limit, or else the best so far.
+
+        All other tables are dropped.
+        """
         suppressed = self.task.row_count - candidate.rows
         if candidate.price < best.price and self.task.can_suppress(suppressed, candidate.members):
             best = candidate
@@ -382,13 +384,13 @@ class Groups:
         ).where(*((node >= 0) for node in nodes), copy=False)
         if parts > 1:
             counts = [tree.count_nodes(level) for tree, level in zip(self.task.trees, levels, strict=True)]
-            finest = sorted(range(len(levels)), key=lambda i: -counts[i])[:DRAWN_BY]
+            finest = sorted(range(len(levels)), key=lambda i: -counts[i])[:SAMPLED_ATTRIBUTES]
             releasable = releasable.where(_in_first_part([nodes[i] for i in finest], parts), copy=False)
         return task.evaluate(subquery(releasable, "o"), keys)
 
     def _count_parts(self, unassigned: exp.Table) -> int:
         """The number of parts of the classes, one of which chooses the path; 1 for few combinations."""
-        return max(self.task.runner.count(unassigned) // MAX_COMPARED, 1)
+        return max(self.task.runner.count(unassigned) // SAMPLE_COMBINATIONS, 1)
 
     def count_feasible_rows(self, unassigned: exp.Table, candidates: Sequence[Levels]) -> tuple[dict[Levels, int], int]:
         """Count the unassigned rows that each generalization makes feasible, and all unassigned rows; of many

@@ -20,8 +20,8 @@ from sqlanon.support.expressions import template
 SHARE = 0.1
 """Maximum share of the rows that may move in a round."""
 
-MAX_PAIRS = 5_000_000
-"""Approximate number of pairs of a combination and a class compared in a round, in some tenths of a second."""
+MAX_PAIRS_PER_ROUND = 5_000_000
+"""Approximate maximum number of pairs of a combination and a class compared in a round, in some tenths of a second."""
 
 LEAST_GAIN = 0.02
 """The last round is the one that reduces the price by a smaller share."""
@@ -97,11 +97,11 @@ def local(task: LocalTask) -> LocalOutcome:
         groups = Groups(task, "local")
         best = groups.classes_at(levels)
     with task.clock.until_limit():
-        best = groups.cheaper(best, groups.climb_or_cut(as_ancestors=True))
+        best = groups.keep_cheaper(best, groups.climb_or_cut(as_ancestors=True))
         target_price = best.price + 1
         while best.price < target_price:
             target_price = round(best.price * (1 - LEAST_GAIN))
-            best = groups.cheaper(best, _move_members(task, groups, best))
+            best = groups.keep_cheaper(best, _move_members(task, groups, best))
     best = groups.best or best
     assignment = task.make("local_assignment", best.assignment(len(task.trees)))
     return LocalOutcome(task, assignment, rounds=groups.rounds, search=search)
@@ -110,7 +110,8 @@ def local(task: LocalTask) -> LocalOutcome:
 def _move_members(task: LocalTask, groups: Groups, best: Grouping) -> Grouping:
     """Move members of the classes that cost most to cheaper classes; the same classes if one would be infeasible."""
     groups.start_round()
-    share = min(SHARE, MAX_PAIRS / (task.runner.count(best.classes) * task.runner.count(groups.combinations) + 1))
+    pairs = task.runner.count(best.classes) * task.runner.count(groups.combinations)
+    share = min(SHARE, MAX_PAIRS_PER_ROUND / (pairs + 1))
     query = price_threshold(classes=best.classes, rows=round((1 - share) * best.rows))
     threshold = task.fetch_value(query)
     staying = groups.make(members_up_to_price(members=best.members, classes=best.classes, price=threshold))

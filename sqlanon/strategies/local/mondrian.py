@@ -89,7 +89,7 @@ class Cutting:
         self._open_parts = first_parts
         self._rounds = Rounds(task, dimensions) if dimensions else None
         if self._rounds:
-            self._open_parts = task.make("mondrian_parts_0", self._rounds.first_parts(task.combinations, first_parts))
+            self._open_parts = task.make("mondrian_parts_0", self._rounds.add_items(task.combinations, first_parts))
 
     def run(self) -> exp.Table:
         """Cut until no part can be cut, or a limit is reached; the ``classes``."""

@@ -34,6 +34,7 @@ from sqlanon.support.expressions import (
     fragment,
     is_null,
     null_safe_equal,
+    select,
     subquery,
     template,
     text,
@@ -145,8 +146,6 @@ class_figures = template("""
 """Figures of the classes that are kept: ``smallest`` is the least number of rows, ``fewest`` the least count (rows or
 persons), ``single_classes`` the number of classes with a count of one."""
 
-_SELECT_FROM = template("SELECT :figures FROM :relation")
-
 
 def attribute_figures(kept_combinations: exp.Table, attribute_count: int) -> exp.Select:
     """Figures of the kept rows by attribute: ``leaves_i`` and ``levels_i`` (sums), ``low_i`` and ``high_i`` (lowest and
@@ -161,7 +160,7 @@ def attribute_figures(kept_combinations: exp.Table, attribute_count: int) -> exp
                 max(:level) AS high
         """)(leaves=col(f"leaves_{i}"), level=col(f"level_{i}"))
         figures += [as_column(figure.this, f"{figure.alias}_{i}") for figure in query.expressions]
-    return _SELECT_FROM(figures=figures, relation=kept_combinations)
+    return select(figures, kept_combinations.copy())
 
 
 def _has_ground_node(code: exp.Expr, attribute: int, tree: Tree) -> exp.Expr:
@@ -316,7 +315,7 @@ class LocalRecoding(ClassRecoding):
             else fragment("min(:code) = max(:code) AND min(:level) > 0")(code=col(f"code_{i}"), level=col(f"level_{i}"))
             for i in range(len(self.attributes))
         ]
-        return _SELECT_FROM(figures=flags, relation=self.kept_combinations)
+        return select(flags, self.kept_combinations.copy())
 
     def with_labels(self, rows: exp.Expr) -> exp.Select:
         query = exp.Select().from_(aliased(rows, "r"))

@@ -180,10 +180,10 @@ def group_combinations(task: LocalTask) -> tuple[LatticeSearch, Grouping, Groupi
     count = task.runner.count(task.combinations)
     with task.clock.until_limit():
         if count <= FEW:
-            groups.cheaper(start, _try_all_groupings(task, groups, count))
+            groups.keep_cheaper(start, _try_all_groupings(task, groups, count))
         else:
-            best = groups.cheaper(start, groups.climb_or_cut(as_ancestors=False))
-            groups.cheaper(best, _divide_classes(task, groups, best))
+            best = groups.keep_cheaper(start, groups.climb_or_cut(as_ancestors=False))
+            groups.keep_cheaper(best, _divide_classes(task, groups, best))
     return search, start, groups.best or start, groups.rounds
 
 

@@ -208,7 +208,7 @@ def prepare_local_task(
     requirements = _class_requirements(search_input.requirements)
     if search.traits.summarizes and search.ends == "grid":
         least_class = requirements.min_class_rows
-        trees = tuple(_with_grid(runner, search_input, i, tree, orders[i], least_class) for i, tree in enumerate(trees))
+        trees = tuple(_add_grid(runner, search_input, i, tree, orders[i], least_class) for i, tree in enumerate(trees))
     movers = [MOVER] if space.moving else []
     persons = None
     if space.persons:
@@ -224,7 +224,7 @@ def prepare_local_task(
     evaluator = ClassEvaluator(requirements, persons, space.moving, sensitive)
     if search.traits.summarizes and search.summary == "set":
         trees = tuple(
-            _with_set_labels(runner, search_input, i, tree, combinations, evaluator) for i, tree in enumerate(trees)
+            add_set_labels(runner, search_input, i, tree, combinations, evaluator) for i, tree in enumerate(trees)
         )
     clock = clock or Clock(Budget(search.time_limit, search.max_checks))
     return LocalTask(runner, work, search_input, combinations, trees, evaluator, progress, clock)
@@ -287,7 +287,7 @@ def _build_tree(runner: StatementRunner, search_input: SearchInput, i: int, has_
     )
 
 
-def _with_grid(
+def _add_grid(
     runner: StatementRunner, search_input: SearchInput, i: int, tree: Tree, order: exp.Expr | None, least_class: int
 ) -> Tree:
     """A tree with its grid. An attribute without a grid is not released as ranges."""
@@ -299,7 +299,7 @@ def _with_grid(
     return replace(tree, grid=grid, is_ordered=grid is not None)
 
 
-def _with_set_labels(
+def add_set_labels(
     runner: StatementRunner,
     search_input: SearchInput,
     i: int,

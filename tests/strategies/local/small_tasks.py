@@ -29,8 +29,7 @@ from sqlanon.strategies.lattice.lattice import Lattice
 from sqlanon.strategies.lattice.limits import Clock
 from sqlanon.strategies.local.nodes import Grid, Tree
 from sqlanon.strategies.local.placement import ClassEvaluator
-from sqlanon.strategies.local.task import LocalTask
-from sqlanon.strategies.local.task import _with_set_labels as with_set_labels
+from sqlanon.strategies.local.task import LocalTask, add_set_labels
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import table
 from support.databases import insert, shared_database
@@ -99,8 +98,7 @@ def small_task(small: Small) -> Iterator[SmallTask]:
         prepared = _search_input(small, trees)
         if prepared.policy.search.summary == "set":
             trees = tuple(
-                with_set_labels(steps, prepared, i, tree, table("combinations"), members)
-                for i, tree in enumerate(trees)
+                add_set_labels(steps, prepared, i, tree, table("combinations"), members) for i, tree in enumerate(trees)
             )
         yield SmallTask(
             steps, table, prepared, table("combinations"), trees, members, lambda *_: None, clock

@@ -22,7 +22,7 @@ from sqlanon.policy.guarantee import select_combinations
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.strategies.lattice.result import SearchResult
 from sqlanon.strategies.lattice.task import SearchTask
-from sqlanon.strategies.local import finish
+from sqlanon.strategies.local import finish, label_sorting
 from sqlanon.strategies.local.task import LocalOutcome
 
 A, B, C, D = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3), letters("d", 2)
@@ -252,7 +252,7 @@ def pads_labels(task: SmallTask, labels: Sequence[str], **options: Any) -> bool:
     changed = replace(task, trees=(tree, *task.trees[1:]))
     typed = frozenset({0} if options.get("typed") else ())
     outcome = LocalOutcome(changed, kept_rows, {} if options.get("plain") else {0: exact_values}, typed)
-    is_padded = finish._sort_labels(changed, outcome, kept_rows, 0, exact_values) is not exact_values
+    is_padded = label_sorting.sort_labels(changed, outcome, kept_rows, 0, exact_values) is not exact_values
     task.runner.drop_all_except([tree.nodes for tree in task.trees])
     return is_padded
 

@@ -201,7 +201,7 @@ def test_equal_rows_are_divided_by_their_key_alone(tmp_path: Path) -> None:
     ("most", "message"),
     [
         (
-            "MAX_COMPARED",
+            "MAX_FIRST_ROUND_PAIRS",
             "comparing 1 combinations of fewer than k rows with all 1 exceeds the limit of 0 pairs; set min_level",
         ),
         ("MAX_COMBINATIONS", "the source has 1 combinations, more than the limit of 0; set min_level"),

@@ -129,9 +129,9 @@ def test_the_bound_is_of_the_loss_by_its_mean_or_sum() -> None:
 
 def test_pairs_are_of_small_combinations_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
     with small_task(SMALLS["equal rows"]) as task:
-        monkeypatch.setattr(module, "MAX_COMPARED", 2 * 3)
+        monkeypatch.setattr(module, "MAX_FIRST_ROUND_PAIRS", 2 * 3)
         assert forest(task).rounds
-    for name, limit in [("MAX_COMPARED", 5), ("MAX_COMBINATIONS", 2)]:
+    for name, limit in [("MAX_FIRST_ROUND_PAIRS", 5), ("MAX_COMBINATIONS", 2)]:
         with small_task(SMALLS["equal rows"]) as task, monkeypatch.context() as patch:
             patch.setattr(module, name, limit)
             with pytest.raises(InfeasibleError, match=f"limit of {limit}"):

@@ -237,8 +237,8 @@ def test_rows_that_are_held_and_left_are_those_that_may_be_released() -> None:
 
 @pytest.mark.parametrize("most", [3, 7])
 def test_of_many_combinations_whole_classes_are_counted(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sqlanon.strategies.local.groups.MAX_COMPARED", most)
-    monkeypatch.setattr("sqlanon.strategies.local.groups.DRAWN_BY", 2)
+    monkeypatch.setattr("sqlanon.strategies.local.groups.SAMPLE_COMBINATIONS", most)
+    monkeypatch.setattr("sqlanon.strategies.local.groups.SAMPLED_ATTRIBUTES", 2)
     small = TAKEN[0]
     with small_task(small) as task:
         plain, groups = Plain(task), Groups(task, "g")
@@ -266,7 +266,7 @@ def test_local_holds_and_costs_no_more_than_where_it_starts(
     small: Small, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a part of the classes chooses the path."""
-    monkeypatch.setattr("sqlanon.strategies.local.groups.MAX_COMPARED", most)
+    monkeypatch.setattr("sqlanon.strategies.local.groups.SAMPLE_COMBINATIONS", most)
     small = best_levels(small)
     assert small.start is not None
     with small_task(small) as task:

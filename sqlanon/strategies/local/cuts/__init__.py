@@ -2,7 +2,7 @@
 
 A *dimension* is a way to cut an attribute. Along it each combination has an *item*, a whole number, which no cut
 divides. A table of parts has ``combination``, ``n`` (rows), ``part``, and the items ``item_0``, ``item_1``, ... by
-dimension. The bits of ``several_0``, ... tell along which dimensions the part may have several items, and may be cut.
+dimension. A bit of ``several_0``, ... is set if the part may have several items along its dimension, and may be cut.
 
 A table of cuts has a row for each ``part`` and ``dimension`` along which it has several items: ``rows_inside`` and
 ``rows_outside``; ``low`` and ``high``, the run of the items inside; and ``gain``, the fall in loss of the part's rows,

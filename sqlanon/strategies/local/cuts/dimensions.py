@@ -84,7 +84,7 @@ def list_dimensions(trees: Sequence[Tree], as_sets: bool, relaxed: bool) -> list
         dimensions.append(Dimension(len(dimensions), i, tree, kind, relaxed and tree.is_ordered))
     for i, tree in divisible:
         if tree.grid is not None and (tree.grid.level is None or tree.floor < tree.grid.level):
-            cells = next(d.number for d in dimensions if d.attribute == i)
+            cells = next(dimension.number for dimension in dimensions if dimension.attribute == i)
             dimensions.append(Dimension(len(dimensions), i, tree, Kind.HIERARCHY, of_cells=cells))
     return dimensions
 

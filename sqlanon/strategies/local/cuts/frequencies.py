@@ -29,9 +29,9 @@ class FrequencyCuts:
         self._members = task.make("mondrian_set_members", union_all(*map(_set_members, dimensions)))
         self._limits = {"least_class": task.evaluator.requirements.min_class_rows, "max_cut_off": MAX_CUT_OFF}
 
-    def join_item(self, query: exp.Select, d: Dimension) -> tuple[exp.Expr, exp.Select]:
+    def join_item(self, query: exp.Select, dimension: Dimension) -> tuple[exp.Expr, exp.Select]:
         """The item of the combinations ``c`` along a dimension, and the query with its table: there is none."""
-        return col(level_column(d.attribute, d.tree.floor), "c"), query
+        return col(level_column(dimension.attribute, dimension.tree.floor), "c"), query
 
     def find(self, parts: exp.Table) -> list[exp.Query]:
         """The cuts that cut off the most frequent value."""
@@ -39,26 +39,34 @@ class FrequencyCuts:
 
     def find_special(self, parts: exp.Table) -> list[exp.Query]:
         """The cuts that cut off several values where the most frequent one has too few rows."""
-        frequent = self._frequent(items_of_special_cuts(dimensions=self._numbers))
-        return [_CUTS_OF_SEVERAL(frequent=frequent, members=self._members, least_class=self._limits["least_class"])]
+        ordered_items = self._order_by_frequency(items_of_special_cuts(dimensions=self._numbers))
+        return [
+            _CUTS_OF_SEVERAL(
+                ordered_items=ordered_items, members=self._members, least_class=self._limits["least_class"]
+            )
+        ]
 
     def cut_off(self) -> list[exp.Query]:
         """The values inside of cuts that cut off several."""
-        frequent = self._frequent(items_of_cuts_without_run(dimensions=self._numbers))
-        return [template("SELECT dimension, part, item FROM (:frequent) AS f WHERE is_inside")(frequent=frequent)]
+        ordered_items = self._order_by_frequency(items_of_cuts_without_run(dimensions=self._numbers))
+        return [
+            template("SELECT dimension, part, item FROM (:ordered_items) AS f WHERE is_inside")(
+                ordered_items=ordered_items
+            )
+        ]
 
-    def _frequent(self, items: exp.Select) -> exp.Select:
-        return _FREQUENT(items=items, **self._limits)
+    def _order_by_frequency(self, items: exp.Select) -> exp.Select:
+        return _ITEMS_BY_FREQUENCY(items=items, **self._limits)
 
     @property
     def _numbers(self) -> list[exp.Expr]:
-        return [number(d.number) for d in self.dimensions]
+        return [number(dimension.number) for dimension in self.dimensions]
 
 
-def _set_members(d: Dimension) -> exp.Select:
+def _set_members(dimension: Dimension) -> exp.Select:
     """The lowest nodes as ``item``: the ``size`` that they add to a set, the loss ``leaves`` of each by itself, and
     the ``scale`` of losses. A node that is in no set with others adds all values."""
-    tree = d.tree
+    tree = dimension.tree
     stands_alone: exp.Expr = is_null(col("label"))
     if tree.set_labels is not None:
         is_member = exp.or_(*(col(f"is_member_{level}") for level in range(tree.floor, tree.height)))
@@ -76,10 +84,10 @@ def _set_members(d: Dimension) -> exp.Select:
         FROM :nodes
         WHERE level = :floor
     """)(
-        dimension=d.number,
+        dimension=dimension.number,
         stands_alone=stands_alone,
         all_leaves=tree.leaves,
-        scale=d.scale,
+        scale=dimension.scale,
         nodes=tree.nodes,
         floor=tree.floor,
     )
@@ -139,7 +147,7 @@ _CUTS_OF_ONE = template("""
     JOIN :members AS m ON s.dimension = m.dimension AND s.item = m.item
 """)
 
-_FREQUENT = template("""
+_ITEMS_BY_FREQUENCY = template("""
     SELECT *, before < :least_class OR before * :max_cut_off < whole AS is_inside
     FROM (
         SELECT
@@ -166,7 +174,7 @@ _CUTS_OF_SEVERAL = template("""
                 count(*) FILTER (WHERE NOT f.is_inside) AS values_outside,
                 any_value(m.root_loss) AS root_loss,
                 any_value(m.scale) AS scale
-            FROM (:frequent) AS f
+            FROM (:ordered_items) AS f
             JOIN :members AS m ON f.dimension = m.dimension AND f.item = m.item
             GROUP BY f.dimension, f.part
         )

@@ -27,16 +27,23 @@ class HierarchyCuts:
 
     def __init__(self, task: LocalTask, dimensions: Sequence[Dimension]) -> None:
         self.dimensions = dimensions
-        self._paths = {d.number: task.make(f"mondrian_paths_{d.number}", _paths(d)) for d in dimensions}
-        branches = [_ancestors(d, level, self._paths[d.number]) for d in dimensions for level in _levels(d)]
+        self._paths = {
+            dimension.number: task.make(f"mondrian_paths_{dimension.number}", _paths(dimension))
+            for dimension in dimensions
+        }
+        branches = [
+            _ancestors(dimension, level, self._paths[dimension.number])
+            for dimension in dimensions
+            for level in _levels(dimension)
+        ]
         self._ancestors = task.make("mondrian_ancestors", union_all(*branches))
         self._limits = {"least_class": task.evaluator.requirements.min_class_rows, "max_cut_off": MAX_CUT_OFF}
 
-    def join_item(self, query: exp.Select, d: Dimension) -> tuple[exp.Expr, exp.Select]:
+    def join_item(self, query: exp.Select, dimension: Dimension) -> tuple[exp.Expr, exp.Select]:
         """The item of the combinations ``c`` along a dimension, and the query with its table."""
-        alias, lowest = f"d{d.number}", level_column(d.attribute, d.tree.floor)
+        alias, lowest = f"d{dimension.number}", level_column(dimension.attribute, dimension.tree.floor)
         on = col(lowest, "c").eq(col(lowest, alias))
-        return col("item", alias), query.join(aliased(self._paths[d.number], alias), on=on, copy=False)
+        return col("item", alias), query.join(aliased(self._paths[dimension.number], alias), on=on, copy=False)
 
     def find(self, parts: exp.Table) -> list[exp.Query]:
         """The cuts that cut off one child."""
@@ -46,37 +53,37 @@ class HierarchyCuts:
 
     def find_special(self, parts: exp.Table) -> list[exp.Query]:
         """The cuts that cut off several children where the first one has too few rows."""
-        taken = self._taken(items_of_special_cuts(dimensions=self._numbers))
-        return [_CUTS_OF_SEVERAL(taken=taken)]
+        cut_off_children = self._find_cut_off_children(items_of_special_cuts(dimensions=self._numbers))
+        return [_CUTS_OF_SEVERAL(cut_off_children=cut_off_children)]
 
     def cut_off(self) -> list[exp.Query]:
         """The values inside of cuts that cut off several children."""
-        taken = self._taken(items_of_cuts_without_run(dimensions=self._numbers))
-        return [_ITEMS_OF_CHILDREN(taken=taken)]
+        cut_off_children = self._find_cut_off_children(items_of_cuts_without_run(dimensions=self._numbers))
+        return [_ITEMS_OF_CHILDREN(cut_off_children=cut_off_children)]
 
     def _children(self, items: exp.Select) -> exp.Select:
         return _CHILDREN(items=items, ancestors=self._ancestors)
 
-    def _taken(self, items: exp.Select) -> exp.Select:
-        return _TAKEN(children=self._children(items), **self._limits)
+    def _find_cut_off_children(self, items: exp.Select) -> exp.Select:
+        return _CUT_OFF_CHILDREN(children=self._children(items), **self._limits)
 
     @property
     def _numbers(self) -> list[exp.Expr]:
-        return [number(d.number) for d in self.dimensions]
+        return [number(dimension.number) for dimension in self.dimensions]
 
 
-def _levels(d: Dimension) -> range:
+def _levels(dimension: Dimension) -> range:
     """The levels from the lowest to the highest node that is cut. Cells that are quantiles are one."""
-    grid = d.tree.grid
-    if d.of_cells is None or grid is None:
-        return d.tree.levels
-    return range(d.tree.floor, (d.tree.floor + 1 if grid.level is None else grid.level) + 1)
+    grid = dimension.tree.grid
+    if dimension.of_cells is None or grid is None:
+        return dimension.tree.levels
+    return range(dimension.tree.floor, (dimension.tree.floor + 1 if grid.level is None else grid.level) + 1)
 
 
-def _paths(d: Dimension) -> exp.Select:
+def _paths(dimension: Dimension) -> exp.Select:
     """The lowest nodes with their ``item``, and the node and its ``leaves`` at each level."""
-    tree, levels = d.tree, _levels(d)
-    grid = None if d.of_cells is None else tree.grid
+    tree, levels = dimension.tree, _levels(dimension)
+    grid = None if dimension.of_cells is None else tree.grid
     is_of_quantiles = grid is not None and grid.level is None
     nodes: dict[int, tuple[exp.Expr, exp.Expr]] = {
         level: (col(NODE, f"n{level}"), col("leaves", f"n{level}")) for level in levels
@@ -86,7 +93,7 @@ def _paths(d: Dimension) -> exp.Select:
     columns = [
         as_column(expression, name)
         for level, pair in nodes.items()
-        for expression, name in zip(pair, (level_column(d.attribute, level), f"leaves_{level}"), strict=True)
+        for expression, name in zip(pair, (level_column(dimension.attribute, level), f"leaves_{level}"), strict=True)
     ]
     lowest = f"n{tree.floor}"
     query = template("""
@@ -105,7 +112,7 @@ def _paths(d: Dimension) -> exp.Select:
     return join_ancestors(query, tree, levels[1:])
 
 
-def _ancestors(d: Dimension, level: int, paths: exp.Table) -> exp.Select:
+def _ancestors(dimension: Dimension, level: int, paths: exp.Table) -> exp.Select:
     """The ancestor of each item at a level, and the ``first`` and the ``last`` item under it."""
     return template("""
         SELECT
@@ -119,11 +126,11 @@ def _ancestors(d: Dimension, level: int, paths: exp.Table) -> exp.Select:
             :scale::DOUBLE AS scale
         FROM :paths
     """)(
-        dimension=d.number,
+        dimension=dimension.number,
         level=level,
-        node=col(level_column(d.attribute, level)),
+        node=col(level_column(dimension.attribute, level)),
         leaves=col(f"leaves_{level}"),
-        scale=d.scale,
+        scale=dimension.scale,
         paths=paths,
     )
 
@@ -197,7 +204,7 @@ _CUTS_OF_ONE = template("""
 """)
 
 # The children that are cut off, those that save most first, until they have one of ``max_cut_off`` parts of the rows.
-_TAKEN = template("""
+_CUT_OFF_CHILDREN = template("""
     SELECT *
     FROM (
         SELECT
@@ -219,12 +226,12 @@ _CUTS_OF_SEVERAL = template("""
         NULL AS high,
         round(any_value(scale) * sum(saved), 9) AS gain,
         FALSE AS is_special
-    FROM (:taken) AS taken
+    FROM (:cut_off_children) AS c
     GROUP BY dimension, part
 """)
 
 _ITEMS_OF_CHILDREN = template("""
     SELECT i.dimension, i.part, i.item
     FROM items AS i
-    JOIN (:taken) AS t ON i.dimension = t.dimension AND i.part = t.part AND i.item BETWEEN t.first AND t.last
+    JOIN (:cut_off_children) AS t ON i.dimension = t.dimension AND i.part = t.part AND i.item BETWEEN t.first AND t.last
 """)

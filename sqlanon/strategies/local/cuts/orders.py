@@ -26,58 +26,61 @@ class OrderCuts:
     def __init__(self, task: LocalTask, dimensions: Sequence[Dimension]) -> None:
         self.dimensions = dimensions
         self._least_class = task.evaluator.requirements.min_class_rows
-        self._positions = {d.number: task.make(f"mondrian_positions_{d.number}", _positions(d)) for d in dimensions}
+        self._positions = {
+            dimension.number: task.make(f"mondrian_positions_{dimension.number}", _positions(dimension))
+            for dimension in dimensions
+        }
         widths = (_WIDTHS(dimension=number, positions=table) for number, table in self._positions.items())
         self._widths = task.make("mondrian_widths", union_all(*widths))
 
-    def join_item(self, query: exp.Select, d: Dimension) -> tuple[exp.Expr, exp.Select]:
+    def join_item(self, query: exp.Select, dimension: Dimension) -> tuple[exp.Expr, exp.Select]:
         """The item of the combinations ``c`` along a dimension, and the query with its table."""
-        alias = f"d{d.number}"
-        on = col(level_column(d.attribute, d.tree.floor), "c").eq(col(NODE, alias))
-        query = query.join(aliased(self._positions[d.number], alias), on=on, copy=False)
+        alias = f"d{dimension.number}"
+        on = col(level_column(dimension.attribute, dimension.tree.floor), "c").eq(col(NODE, alias))
+        query = query.join(aliased(self._positions[dimension.number], alias), on=on, copy=False)
         position = col("position", alias)
-        if d.is_relaxed:
+        if dimension.is_relaxed:
             return _RELAXED_ITEM(position=position, items_of_position=ITEMS_OF_POSITION), query
         return position, query
 
     def spread(self, parts: exp.Table) -> exp.Query:
         """``spreads``: by ``dimension`` and ``part`` of several positions its ``first`` and ``last`` item, the ``mean``
         after which it is cut, and its rows ``whole``."""
-        return union_all(*(self._spread(parts, d) for d in self.dimensions))
+        return union_all(*(self._spread(parts, dimension) for dimension in self.dimensions))
 
-    def _spread(self, parts: exp.Table, d: Dimension) -> exp.Select:
-        item = col(d.item_column, "p")
-        mean: exp.Expr = _MEAN(position=_position(d, item))
-        if d.is_relaxed:  # after the last combination of the position
+    def _spread(self, parts: exp.Table, dimension: Dimension) -> exp.Select:
+        item = col(dimension.item_column, "p")
+        mean: exp.Expr = _MEAN(position=_position(dimension, item))
+        if dimension.is_relaxed:  # after the last combination of the position
             mean = fragment("((:mean + 1) * :items_of_position - 1)")(mean=mean, items_of_position=ITEMS_OF_POSITION)
         return _SPREADS(
-            dimension=d.number,
+            dimension=dimension.number,
             item=item,
-            has_several=d.has_several,
+            has_several=dimension.has_several,
             mean=mean,
-            root_loss=d.tree.leaves - 1,
-            scale=d.scale,
-            first=_position(d, exp.Min(this=item)),
-            last=_position(d, exp.Max(this=item)),
+            root_loss=dimension.tree.leaves - 1,
+            scale=dimension.scale,
+            first=_position(dimension, exp.Min(this=item)),
+            last=_position(dimension, exp.Max(this=item)),
             parts=parts,
         )
 
     def find(self, parts: exp.Table) -> list[exp.Query]:
         """The cuts at the means."""
-        return [self._cut(_CUTS_AT_MEANS, parts, d) for d in self.dimensions]
+        return [self._cut(_CUTS_AT_MEANS, parts, dimension) for dimension in self.dimensions]
 
     def find_special(self, parts: exp.Table) -> list[exp.Query]:
         """The cuts nearest to the means where these leave too few rows on a side."""
-        return [self._cut(_NEAREST_CUTS, parts, d) for d in self.dimensions]
+        return [self._cut(_NEAREST_CUTS, parts, dimension) for dimension in self.dimensions]
 
-    def _cut(self, cuts: Callable[..., exp.Select], parts: exp.Table, d: Dimension) -> exp.Select:
+    def _cut(self, cuts: Callable[..., exp.Select], parts: exp.Table, dimension: Dimension) -> exp.Select:
         return cuts(
-            dimension=d.number,
-            item=col(d.item_column, "p"),
+            dimension=dimension.number,
+            item=col(dimension.item_column, "p"),
             parts=parts,
-            gain=_gain(d),
-            border=_position(d, col("border", "b")),
-            last=_position(d, col("last", "s")),
+            gain=_gain(dimension),
+            border=_position(dimension, col("border", "b")),
+            last=_position(dimension, col("last", "s")),
             widths=self._widths,
             least_class=self._least_class,
         )
@@ -87,27 +90,27 @@ class OrderCuts:
         return []
 
 
-def _position(d: Dimension, item: exp.Expr) -> exp.Expr:
-    if not d.is_relaxed:
+def _position(dimension: Dimension, item: exp.Expr) -> exp.Expr:
+    if not dimension.is_relaxed:
         return item
     return fragment("(:item // :items_of_position)")(item=item, items_of_position=ITEMS_OF_POSITION)
 
 
-def _gain(d: Dimension) -> exp.Expr:
-    return _GAIN(first=_position(d, col("first", "s")), beyond=_position(d, col("beyond", "b")))
+def _gain(dimension: Dimension) -> exp.Expr:
+    return _GAIN(first=_position(dimension, col("first", "s")), beyond=_position(dimension, col("beyond", "b")))
 
 
 _RELAXED_ITEM = fragment("(:position::BIGINT * :items_of_position + c.combination)")
 _MEAN = fragment("(sum(n * :position)::HUGEINT // sum(n)::HUGEINT)::BIGINT")
 
 
-def _positions(d: Dimension) -> exp.Select:
+def _positions(dimension: Dimension) -> exp.Select:
     """The ``position`` of each lowest node, from 0 on.
 
     A value that is in no range with others (NULL, NaN) is the first or the last one. Its distance from the next value
     is the width of the whole domain, as much as a label for both would lose.
     """
-    tree = d.tree
+    tree = dimension.tree
     values = template("SELECT node, low, high, :stands_alone AS stands_alone FROM :nodes WHERE level = :floor")(
         stands_alone=is_null(col("label")), nodes=tree.nodes, floor=tree.floor
     )

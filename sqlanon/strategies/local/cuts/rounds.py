@@ -33,7 +33,8 @@ class Rounds:
         self._task = task
         self._dimensions = dimensions
         orders, by_frequency, by_hierarchy = (
-            [d for d in dimensions if d.kind is kind] for kind in (Kind.ORDER, Kind.FREQUENCY, Kind.HIERARCHY)
+            [dimension for dimension in dimensions if dimension.kind is kind]
+            for kind in (Kind.ORDER, Kind.FREQUENCY, Kind.HIERARCHY)
         )
         self._orders = OrderCuts(task, orders) if orders else None
         self._counted = [*by_frequency, *by_hierarchy]
@@ -43,7 +44,7 @@ class Rounds:
         if by_hierarchy:
             self._kinds.append(HierarchyCuts(task, by_hierarchy))
 
-    def first_parts(self, combinations: exp.Table, parts: exp.Table) -> exp.Select:
+    def add_items(self, combinations: exp.Table, parts: exp.Table) -> exp.Select:
         """Parts with the items of their combinations."""
         query = template("""
             SELECT
@@ -55,11 +56,15 @@ class Rounds:
                 :several
             FROM :combinations AS c
             JOIN :parts AS p ON c.combination = p.combination
-        """)(combinations=combinations, parts=parts, several=[as_column(_ALL_BITS(), name) for name in self._masks])
-        kinds = {d.number: kind for kind in self._kinds for d in kind.dimensions}
-        for d in self._dimensions:  # in the order of the columns of the next rounds
-            item, query = kinds[d.number].join_item(query, d)
-            query = query.select(as_column(cast(item, d.item_type), d.item_column), copy=False)
+        """)(
+            combinations=combinations,
+            parts=parts,
+            several=[as_column(fragment("-1::BIGINT")(), name) for name in self._masks],
+        )
+        kinds = {dimension.number: kind for kind in self._kinds for dimension in kind.dimensions}
+        for dimension in self._dimensions:  # in the order of the columns of the next rounds
+            item, query = kinds[dimension.number].join_item(query, dimension)
+            query = query.select(as_column(cast(item, dimension.item_type), dimension.item_column), copy=False)
         return query
 
     def cut(self, parts: exp.Table) -> exp.Select:
@@ -68,7 +73,7 @@ class Rounds:
         if self._orders:
             ctes[SPREADS] = self._orders.spread(parts)
         if self._counted:
-            ctes[ITEMS] = union_all(*(_items(d, parts) for d in self._counted))
+            ctes[ITEMS] = union_all(*(_items(dimension, parts) for dimension in self._counted))
         ctes["simple_cuts"] = union_all(*(query for kind in self._kinds for query in kind.find(parts)))
         special = [query for kind in self._kinds for query in kind.find_special(parts)]
         ctes[CUTS] = union_all(select_star(table("simple_cuts")), *special)
@@ -79,13 +84,13 @@ class Rounds:
         ctes["chosen"] = _CHOSEN(several=[self._several(name) for name in self._masks])
         columns = [col(name, "p") for name in ("part", "round", "last_part")]
         columns += [col(name, "h") for name in ("place", "rows_inside", "rows_outside", *self._masks)]
-        columns += [col(d.item_column, "p") for d in self._dimensions]
+        columns += [col(dimension.item_column, "p") for dimension in self._dimensions]
         masks = (
             as_column(fragment("CASE WHEN is_open THEN :mask ELSE 0 END")(mask=col(name)), name) for name in self._masks
         )
         query = _PARTS(
             several=list(masks),
-            items=[col(d.item_column) for d in self._dimensions],
+            items=[col(dimension.item_column) for dimension in self._dimensions],
             sides=self._sides(columns, parts, table("chosen")),
             least_class=self._task.evaluator.requirements.min_class_rows,
         )
@@ -94,15 +99,19 @@ class Rounds:
     @property
     def _masks(self) -> list[str]:
         """The columns with bits of dimensions."""
-        return sorted({d.mask_column for d in self._dimensions})
+        return sorted({dimension.mask_column for dimension in self._dimensions})
 
     def _several(self, mask: str) -> exp.Alias:
         """The bits of the dimensions along which a part has several items. Below cells, a part of several cells has."""
-        dimensions = [d for d in self._dimensions if d.mask_column == mask]
+        dimensions = [dimension for dimension in self._dimensions if dimension.mask_column == mask]
         bits = exp.Case(this=col("dimension"))
-        for cut in self._dimensions:
-            several = sum(d.bit for d in dimensions if cut.number in (d.number, d.of_cells))
-            bits = bits.when(number(cut.number), cast(number(several), "BIGINT"), copy=False)
+        for cut_dimension in self._dimensions:
+            several = sum(
+                dimension.bit
+                for dimension in dimensions
+                if cut_dimension.number in (dimension.number, dimension.of_cells)
+            )
+            bits = bits.when(number(cut_dimension.number), cast(number(several), "BIGINT"), copy=False)
         return as_column(fragment("bit_or(:bits)")(bits=bits), mask)
 
     def _feasible_cuts(self, parts: exp.Table) -> exp.Select:
@@ -124,28 +133,31 @@ class Rounds:
     def _sides(self, columns: Sequence[exp.Expr], parts: exp.Table, cuts: exp.Expr) -> exp.Select:
         """The combinations of the parts ``p`` for each of their cuts ``h``, and whether they are ``inside``."""
         item = exp.Case(this=col("dimension", "h"))
-        for d in self._dimensions:
-            item = item.when(number(d.number), col(d.item_column, "p"), copy=False)
+        for dimension in self._dimensions:
+            item = item.when(number(dimension.number), col(dimension.item_column, "p"), copy=False)
         query = _CUT_ITEMS(columns=columns, item=item, parts=parts, cuts=cuts)
         return (_SIDES if self._counted else _SIDES_OF_RUNS)(rows=subquery(query, "r"))
 
 
-def _items(d: Dimension, parts: exp.Table) -> exp.Select:
+def _items(dimension: Dimension, parts: exp.Table) -> exp.Select:
     """The rows ``n`` of each ``item`` of a ``part`` along a ``dimension``. Below cells, of parts in one cell."""
     query = template("""
         SELECT :dimension::SMALLINT AS dimension, p.part, :item AS item, sum(p.n)::BIGINT AS n
         FROM :parts AS p
         WHERE :has_several
         GROUP BY p.part, :item
-    """)(dimension=d.number, item=col(d.item_column, "p"), has_several=d.has_several, parts=parts)
-    if d.of_cells is None:
+    """)(
+        dimension=dimension.number,
+        item=col(dimension.item_column, "p"),
+        has_several=dimension.has_several,
+        parts=parts,
+    )
+    if dimension.of_cells is None:
         return query
-    several_cells = template("SELECT part FROM spreads WHERE dimension = :dimension")(dimension=d.of_cells)
+    several_cells = template("SELECT part FROM spreads WHERE dimension = :dimension")(dimension=dimension.of_cells)
     on = fragment("p.part = s.part")()
     return query.join(subquery(several_cells, "s"), on=on, join_type="anti", copy=False)
 
-
-_ALL_BITS = fragment("-1::BIGINT")
 
 _CUT_ITEMS = template("""
     SELECT p.combination, p.n, h.dimension, h.low, h.high, :item AS item, :columns
