@@ -31,6 +31,38 @@ from sqlanon.support.expressions import (
     union_all,
 )
 
+BY_CHANCE = 1e-6
+"""A group with one ground value reveals it, unless unrelated columns show such a group with this probability."""
+
+SHARED = 5
+"""Number of persons with a value of the column from which others may know the ground values that go with it."""
+
+COPIED = 0.5
+"""Probability that persons with one ground value agree in the column, from which the ground value determines it."""
+
+COMMON = 0.81
+"""Probability that two persons share their value, from which sharing it reveals nothing: 90 % have one value."""
+
+FACTOR = 1.5
+"""A column narrows if two persons who agree in it are likelier to share the ground value by this factor."""
+
+REDUCTION = 0.15
+"""A column also narrows if it reduces the probability that two persons differ in the ground value by this share."""
+
+PINNED = 0.05
+"""Share of persons with a revealed ground value from which a column narrows; also the share of persons that must be in
+groups at all."""
+
+PARTS = 20
+"""Number of parts with equally many rows in which numbers and dates with many values are measured."""
+
+_LOG_CONFIDENCE = 15.0
+"""Columns are reported if independence shows their excess with a probability below exp(-15), one in 3 million."""
+
+HASH_VALUE, RANK_VALUE = fragment("hash(:value)"), fragment("dense_rank() OVER (ORDER BY :value)")
+"""Numbers for values. Hashes are faster, in an engine that has them; two of 20,000 values share one of 64 bits with a
+probability of 10^-11."""
+
 _COUNTS, _GROUNDS, _LABELS, _GROUPS = (table(f"sqlanon {name}") for name in ("counts", "grounds", "labels", "groups"))
 
 _PERSON_COUNT = fragment("count(DISTINCT :person)")
@@ -184,39 +216,6 @@ _PINNED = template("""
 """)
 
 
-BY_CHANCE = 1e-6
-"""A group with one ground value reveals it, unless unrelated columns show such a group with this probability."""
-
-SHARED = 5
-"""Number of persons with a value of the column from which others may know the ground values that go with it."""
-
-COPIED = 0.5
-"""Probability that persons with one ground value agree in the column, from which the ground value determines it."""
-
-COMMON = 0.81
-"""Probability that two persons share their value, from which sharing it reveals nothing: 90 % have one value."""
-
-FACTOR = 1.5
-"""A column narrows if two persons who agree in it are likelier to share the ground value by this factor."""
-
-REDUCTION = 0.15
-"""A column also narrows if it reduces the probability that two persons differ in the ground value by this share."""
-
-PINNED = 0.05
-"""Share of persons with a revealed ground value from which a column narrows; also the share of persons that must be in
-groups at all."""
-
-PARTS = 20
-"""Number of parts with equally many rows in which numbers and dates with many values are measured."""
-
-HASH_VALUE, RANK_VALUE = fragment("hash(:value)"), fragment("dense_rank() OVER (ORDER BY :value)")
-"""Numbers for values. Hashes of 64 bits are the faster ones, in an engine that has them: two of 20,000 values share one
-with a probability of 10^-11."""
-
-_LOG_CONFIDENCE = 15.0
-"""Columns are reported if independence shows their excess with a probability below exp(-15), one in 3 million."""
-
-
 @dataclass(frozen=True)
 class Grouping:
     """Expressions over rows: a released label, the ground value behind it, the columns that may narrow it, and the
@@ -234,8 +233,8 @@ def measure_narrowing(rows: exp.Expr, groupings: Sequence[Grouping], shared: flo
     Columns: ``candidate``, the number of the grouping; ``rows`` of the groups that count, of ``all_rows``; ``before``
     and ``after``, the ground values left by the label, and by the group; ``alike_before`` and ``alike_after``, the
     probability that two of their rows share the ground value; ``variance`` of the pairs that share it, by independence;
-    ``pinned``, the rows whose ground value the group reveals. With a person, all figures count persons. There is no
-    row where no rows are measured.
+    ``pinned``, the rows whose ground value the group reveals. With a person, all figures count persons. A grouping
+    without rows has no row of figures.
 
     Several groupings are measured at once: their labels, ground values and columns then have one type, as those of
     `number_values` have.
@@ -259,8 +258,8 @@ def pinned_groups(rows: exp.Expr, label: exp.Expr, ground: exp.Expr, column: exp
 def number_values(
     rows: exp.Expr, columns: Collection[str], unchanged: Collection[str], number_value: Callable[..., exp.Expr]
 ) -> exp.Select:
-    """Rows with a number for each value of some columns, by `HASH_VALUE` or `RANK_VALUE`, and other columns as they
-    are."""
+    """Rows with a number for each value of some columns, by `HASH_VALUE` or `RANK_VALUE`, and other columns
+    unchanged."""
     numbers = [as_column(number_value(value=col(name)), name) for name in columns]
     return select([*numbers, *(col(name) for name in unchanged)], rows)
 
@@ -284,9 +283,7 @@ def _with_steps(query: exp.Select, rows: exp.Expr, groupings: Sequence[Grouping]
             grounds.append(_COUNT_GROUNDS(**values, rows=rows.copy(), positions=keys[:2]))
     if summed:
         grounds.append(_SUM_GROUNDS(counts=_COUNTS.copy(), candidates=summed))
-    groups = _DESCRIBE_GROUPS(
-        names=names, counts=_COUNTS.copy(), labels=_LABELS.copy(), shared=shared, copied=COPIED
-    )  # fmt: skip
+    groups = _DESCRIBE_GROUPS(names=names, counts=_COUNTS.copy(), labels=_LABELS.copy(), shared=shared, copied=COPIED)
     steps: dict[str, exp.Expr] = {
         _COUNTS.name: union_all(*counts),
         _GROUNDS.name: union_all(*grounds),

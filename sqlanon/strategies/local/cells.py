@@ -71,7 +71,7 @@ def can_be_blanked(task: LocalTask, tree: Tree) -> bool:
 
 
 # Rows of infeasible classes that have no choice yet.
-_WAITING = template("SELECT r.class, r.combination, r.n, :nodes FROM :read AS r WHERE NOT r.kept")
+_WAITING = template("SELECT r.class, r.combination, r.n, :nodes FROM :classified AS r WHERE NOT r.kept")
 
 
 def blank_patterns(trees: Sequence[Tree], blankable: Sequence[int]) -> exp.Select:
@@ -176,7 +176,7 @@ class _CellSuppression:
 
     def run(self) -> LocalOutcome:
         task, trees = self.task, self.task.trees
-        readable = self._make("seen", readable_at(task.combinations, trees, self.levels))
+        readable = self._make("readable", readable_at(task.combinations, trees, self.levels))
         # Kept rows stay unchanged, so shields are evaluated as conditions on subsets.
         evaluator = replace(task.evaluator, requirements=task.search_input.requirements)
         query = template("""
@@ -194,7 +194,7 @@ class _CellSuppression:
             evaluated=evaluator.evaluate(readable, self.columns),
             same_class=equal_columns(self.columns, "r", "j"),
         )
-        self.read = self._make("read", query)
+        self.classified = self._make("classified", query)
         levels = zip(trees, self.levels, strict=True)
         self.blankable = [
             i for i, (tree, level) in enumerate(levels) if level < tree.height and can_be_blanked(task, tree)
@@ -204,11 +204,11 @@ class _CellSuppression:
         for i in self.blankable:
             is_blank = is_blank | nodes[i].eq(trees[i].root)
         # Kept rows that read as blank somewhere: blanked rows may be in a class with them.
-        query = template("SELECT combination, n, :nodes FROM :read WHERE kept AND (:is_blank)")(
-            nodes=nodes, read=self.read, is_blank=is_blank
+        query = template("SELECT combination, n, :nodes FROM :classified WHERE kept AND (:is_blank)")(
+            nodes=nodes, classified=self.classified, is_blank=is_blank
         )
-        self.helpers = self._make("helpers", query)
-        self.rows = self._make("rows", _WAITING(nodes=self._nodes("r"), read=self.read))
+        self.kept_with_blanks = self._make("kept_with_blanks", query)
+        self.infeasible = self._make("infeasible", _WAITING(nodes=self._nodes("r"), classified=self.classified))
         assignment = task.make("cells_assignment", self._released_combinations(self._choose()))
         return LocalOutcome(task, assignment, rounds=self.rounds)
 
@@ -218,10 +218,10 @@ class _CellSuppression:
         query = template("""
             SELECT c.combination
             FROM :combinations AS c
-            JOIN :read AS r ON c.combination = r.combination
+            JOIN :classified AS r ON c.combination = r.combination
             LEFT JOIN :choice AS d ON r.class = d.class AND NOT r.kept
             WHERE r.kept OR d.class IS NOT NULL
-        """)(combinations=self.task.combinations, read=self.read, choice=choice)
+        """)(combinations=self.task.combinations, classified=self.classified, choice=choice)
         query, nodes = join_levels(query, trees, self.levels)
         for tree, name, node in zip(trees, self.columns, nodes, strict=True):
             blanked = fragment("(CASE WHEN :chosen <> :readable THEN :root ELSE :node END)::INTEGER")(
@@ -232,14 +232,14 @@ class _CellSuppression:
 
     def _choose(self) -> exp.Table:
         """Make a table of the infeasible classes that are released, with their blanks: ``class`` and ``node_i``."""
-        query = template("SELECT class, :nodes FROM :rows WHERE FALSE")(nodes=self._nodes(), rows=self.rows)
+        query = template("SELECT class, :nodes FROM :rows WHERE FALSE")(nodes=self._nodes(), rows=self.infeasible)
         no_choice = self._make("choice", query)
-        query = template("SELECT count(DISTINCT class), count(*) FROM :rows")(rows=self.rows)
+        query = template("SELECT count(DISTINCT class), count(*) FROM :rows")(rows=self.infeasible)
         classes, combinations = self.task.fetch_row(query)
         if not classes or not self.blankable:
             return no_choice
-        has_helpers = self.task.runner.count(self.helpers) > 0
-        if classes <= EXACT and not has_helpers and combinations * _count_partitions(classes) <= MAX_TRIES:
+        some_kept_have_blanks = self.task.runner.count(self.kept_with_blanks) > 0
+        if classes <= EXACT and not some_kept_have_blanks and combinations * _count_partitions(classes) <= MAX_TRIES:
             return self._try_partitions(classes)
         return self._choose_in_rounds(no_choice)
 
@@ -247,7 +247,7 @@ class _CellSuppression:
         names = [f"block_{i}" for i in range(classes)]
         # No partition yet: ``last`` is the number of blocks.
         query = template("SELECT 0 AS last")()
-        partitions = self._make("ways", query)
+        partitions = self._make("partitions", query)
         for i, name in enumerate(names):
             # The partitions with one more class: in an existing block, in a new one, or suppressed in block 0.
             query = template("""
@@ -259,7 +259,7 @@ class _CellSuppression:
                 partitions=partitions,
                 end=i + 2,
             )
-            partitions = self._make("ways", query)
+            partitions = self._make("partitions", query)
         columns = [col(name) for name in names]
         block_of_class = template("""
             SELECT partition, :class AS class, :block AS block
@@ -269,11 +269,11 @@ class _CellSuppression:
             block_of_class(**{"class": i + 1}, block=block, blocks=columns, partitions=partitions)
             for i, block in enumerate(columns)
         ]
-        blocks = self._make("parts", select_star(subquery(union_all(*by_class), "e")))
-        choices = self._make("blocks", self._block_choices(blocks))
-        rows = self._chosen_rows(self.rows, choices).select(col("partition", "d"), copy=False)
+        blocks = self._make("blocks", select_star(subquery(union_all(*by_class), "e")))
+        choices = self._make("block_choices", self._block_choices(blocks))
+        rows = self._chosen_rows(self.infeasible, choices).select(col("partition", "d"), copy=False)
         keys = ["partition", *self.columns]
-        evaluated = self._make("groups", self.task.evaluate(subquery(rows), keys))
+        evaluated = self._make("evaluated", self.task.evaluate(subquery(rows), keys))
         self.rounds += 1
         best = self.task.fetch_value(self._best_partition(blocks, choices, evaluated))
         choice = feasible_rows(choices, evaluated, keys).where(col("partition", "p").eq(number(best)), copy=False)
@@ -298,7 +298,7 @@ class _CellSuppression:
                     WHERE p.block > 0
                 )
             SELECT * FROM choices
-        """)(nodes=nodes, blocks=blocks, nodes_of_rows=self._nodes(), rows=self.rows)
+        """)(nodes=nodes, blocks=blocks, nodes_of_rows=self._nodes(), rows=self.infeasible)
         # Blocks that differ in an attribute that cannot be blanked have no choice.
         return query.where(*(is_not_null(node) for node in self._nodes()), copy=False)
 
@@ -325,7 +325,7 @@ class _CellSuppression:
         """)(
             blocks=blocks,
             nodes=self._nodes(),
-            rows=self.rows,
+            rows=self.infeasible,
             choices=choices,
             evaluated=evaluated,
             same_class=equal_columns(self.columns, "b", "j"),
@@ -360,7 +360,7 @@ class _CellSuppression:
             self.rounds += 1
             waiting = self._waiting(choice)
             tried = self._make("tried", tries(waiting, patterns, self.task.trees, self.blankable, first, last))
-            released = [self.helpers, subquery(self._chosen_rows(self.rows, choice))]
+            released = [self.kept_with_blanks, subquery(self._chosen_rows(self.infeasible, choice))]
             # Feasible choices of waiting classes, if all classes make all of their tries: a row for each class and
             # pattern.
             query = template("""
@@ -411,7 +411,7 @@ class _CellSuppression:
             runner.drop(waiting, tried, options)
 
     def _waiting(self, choice: exp.Table) -> exp.Table:
-        query = _WAITING(nodes=self._nodes("r"), read=self.read)
+        query = _WAITING(nodes=self._nodes("r"), classified=self.classified)
         same_class = col("class", "r").eq(col("class", "d"))
         query = query.join(aliased(choice, "d"), on=same_class, join_type="anti", copy=False)
         return self._make("waiting", query)

@@ -389,7 +389,7 @@ class Groups:
         return task.evaluate(subquery(releasable, "o"), keys)
 
     def _count_parts(self, unassigned: exp.Table) -> int:
-        """The number of parts of the classes, one of which chooses the path; 1 for few combinations."""
+        """The number of parts into which classes are divided; one of them chooses the path. 1 for few combinations."""
         return max(self.task.runner.count(unassigned) // SAMPLE_COMBINATIONS, 1)
 
     def count_feasible_rows(self, unassigned: exp.Table, candidates: Sequence[Levels]) -> tuple[dict[Levels, int], int]:

@@ -53,12 +53,12 @@ def mondrian(task: LocalTask) -> LocalOutcome:
     with task.clock.in_time(FIRST_GRACE):
         allowed = make_allowed_nodes(task, "mondrian")
         cutting = Cutting(task, allowed)
-    cutting.run()
-    return summarize(task, cutting.classes, allowed, "mondrian", cutting.rounds)
+    classes = cutting.run()
+    return summarize(task, classes, allowed, "mondrian", cutting.rounds)
 
 
 MAX_RECURSIVE = 200_000
-"""The most combinations whose rounds are one statement, which keeps them all in memory."""
+"""Maximum number of combinations whose rounds are one statement, which keeps all of them in memory."""
 
 _ALL_ROUNDS = template("""
     WITH RECURSIVE rounds AS (:rounds)
@@ -75,7 +75,7 @@ class Cutting:
     """
 
     def __init__(self, task: LocalTask, allowed: tuple[exp.Table, ...], as_ancestors: bool = False) -> None:
-        if as_ancestors:  # whatever the policy's summary is
+        if as_ancestors:  # regardless of the policy's summary
             trees = tuple(replace(tree, is_ordered=False, grid=None, set_labels=None) for tree in task.trees)
             task = replace(task, trees=trees)
         self.task = task

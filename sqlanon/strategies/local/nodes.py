@@ -291,7 +291,6 @@ are_numbers = template("""
 """)
 """Whether a hierarchy has ground values, and all of them are numbers, possibly written as text."""
 
-
 _IS_FREQUENT = fragment("(:node IN (SELECT node FROM :frequent AS f))")
 
 

@@ -37,15 +37,15 @@ def check_private(name: str, case: PrivacyCase) -> None:
     """With any class requirements, the release passes its audit, and shows no less than the full-domain optimum."""
     case = replace(case, measure="loss", aggregate=None)
     with tempfile.TemporaryDirectory() as directory, open_database(case.source) as db:
-        ask = policy_of(case, "optimal", Path(directory))
+        policy = policy_of(case, "optimal", Path(directory))
         try:
-            best = db.anonymize(ask)
+            best = db.anonymize(policy)
         except sqlanon.InfeasibleError:
             return
-        tree = ask.model_dump(mode="json", exclude_none=True)
+        tree = policy.model_dump(mode="json", exclude_none=True)
         tree["search"]["strategy"] = name
-        ask = sqlanon.Policy(**tree)
-        result = db.anonymize(ask)
+        policy = sqlanon.Policy(**tree)
+        result = db.anonymize(policy)
         if name == "local":  # the other may release ranges, which cost more in hierarchies that have another order
             assert result.score <= best.score + 1e-8
         result.publish(Path(directory) / "r.duckdb")  # which audits it

@@ -114,8 +114,8 @@ def check(case: Case, limits: Sequence[int], classes: Sequence[str]) -> None:
             name: specs[name].model_copy(update={"identification": identification})
             for name, identification in zip(case.hierarchies, classes, strict=False)
         }
-        ask = bare.search_input.policy.model_copy(update={"attributes": named_attributes})
-        task = _with_policy(bare, ask)
+        named_policy = bare.search_input.policy.model_copy(update={"attributes": named_attributes})
+        task = _with_policy(bare, named_policy)
         names = list(case.hierarchies)
         combinations = select_combinations({name: spec.identification for name, spec in named_attributes.items()})
         checked = [[names.index(name) for name in combination] for combination in combinations]

@@ -51,7 +51,7 @@ class Question:
         return None
 
     @property
-    def asked(self) -> list[tuple[tuple[int, ...], int]]:
+    def conditions(self) -> list[tuple[tuple[int, ...], int]]:
         own_k = [] if self.k is None else [(tuple(range(len(self.trees))), self.k)]
         return [*own_k, *self.shields]
 
@@ -64,7 +64,7 @@ class Question:
     def violating(self, table: Table, among: Sequence[bool]) -> list[bool]:
         """Which rows are in a group, among some of them, that is too small."""
         violations = [False] * len(table)
-        for attributes, k in self.asked:
+        for attributes, k in self.conditions:
             groups = [
                 tuple(self.node(row, i, levels[i]) for i in attributes)
                 for row, levels in zip(self.known, table, strict=True)

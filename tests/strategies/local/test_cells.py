@@ -77,7 +77,7 @@ DRAWS = st.lists(st.sampled_from([0, 0, 0, 1, 2]), min_size=4, max_size=4)
 @pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(5, usual=5))
 @given(SOME_ROWS, LIMITS, DRAWS)
-def test_the_fewest_blanks(case: Case, limits: list[int], draw: list[int]) -> None:
+def test_partitions_blank_the_fewest_cells(case: Case, limits: list[int], draw: list[int]) -> None:
     check(case, limits, draw, exact=True)
 
 
@@ -93,14 +93,14 @@ def test_blanking_in_rounds_is_sound(case: Case, limits: list[int], draw: list[i
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=20))
 @given(SOME_ROWS, LIMITS, DRAWS)
-def test_the_fewest_blanks_many(case: Case, limits: list[int], draw: list[int]) -> None:
+def test_partitions_blank_the_fewest_cells_thoroughly(case: Case, limits: list[int], draw: list[int]) -> None:
     check(case, limits, draw, exact=True)
 
 
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=30))
 @given(SOME_ROWS, LIMITS, DRAWS)
-def test_in_rounds_many(case: Case, limits: list[int], draw: list[int]) -> None:
+def test_blanking_in_rounds_is_sound_thoroughly(case: Case, limits: list[int], draw: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "EXACT", 0)
         patch.setattr(module, "MAX_TRIES", 40)
@@ -112,17 +112,17 @@ def test_in_rounds_many(case: Case, limits: list[int], draw: list[int]) -> None:
 @given(SOME_ROWS)
 def test_the_release_is_verified(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     directory = tmp_path_factory.mktemp("cells")
-    ask = local_policy(replace(case, limit="0.5"), directory, suppression="cells")
+    policy = local_policy(replace(case, limit="0.5"), directory, suppression="cells")
     plain = local_policy(replace(case, limit="0.5"), directory)
     with sqlanon.connect(arrow_table(case)) as db:
         try:
             whole = db.anonymize(plain)
         except sqlanon.InfeasibleError:
             return
-        result = db.anonymize(ask)
+        result = db.anonymize(policy)
         assert result.score <= whole.score + 1e-9
         assert result.suppressed_rows <= whole.suppressed_rows
-        assert db.verify(result.publish(directory / "r.duckdb").path, ask).verified
+        assert db.verify(result.publish(directory / "r.duckdb").path, policy).verified
 
 
 # Worked examples
@@ -221,7 +221,7 @@ def test_cells_release_all_but_3_rows_of_adult(data: Path) -> None:
 @pytest.mark.slow
 @settings(quick, max_examples=draw_tables(5, usual=10))
 @given(SOME_ROWS, LIMITS, DRAWS)
-def test_in_rounds_with_some_sets_of_many(case: Case, limits: list[int], draw: list[int]) -> None:
+def test_blanking_small_and_large_sets_of_attributes_is_sound(case: Case, limits: list[int], draw: list[int]) -> None:
     """Of up to four attributes the small and the large sets are all sets: nothing differs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "EXACT", 0)

@@ -234,7 +234,7 @@ def test_no_table_that_steps_lead_to_has_more_tuples(question: Question) -> None
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(8, usual=20))
 @given(question=questions())
-def test_the_most_distinct_tuples(question: Question) -> None:
+def test_iab_finds_the_most_distinct_tuples(question: Question) -> None:
     check_optimum(question, most=400)
 
 
@@ -243,7 +243,7 @@ def check_release(question: Question) -> None:
     expected = question.best(question.reachable(60))
     rows = publish(question)
     assert (rows is None) == (expected is None)
-    for attributes, k in question.asked if rows is not None else ():
+    for attributes, k in question.conditions if rows is not None else ():
         groups = Counter(tuple(row[i] for i in attributes) for row in rows.elements())
         assert min(groups.values()) >= k
 

@@ -51,7 +51,7 @@ class Run(Question):
             return super().violating(table, among)
         known_persons = [*itertools.compress(self.persons, [row in self.known for row in self.rows])]
         violations = [False] * len(table)
-        for attributes, k in self.asked:
+        for attributes, k in self.conditions:
             groups = [
                 tuple(self.node(row, i, levels[i]) for i in attributes)
                 for row, levels in zip(self.known, table, strict=True)

@@ -51,12 +51,12 @@ def patients(directory: Path, strategy: str, **privacy: Any) -> list[tuple[Any, 
     """The ten patients' release."""
     policy = make_policy(PATIENT_ATTRIBUTES, search={"strategy": strategy}).model_dump(mode="json", exclude_none=True)
     policy["privacy"] |= privacy
-    ask = sqlanon.Policy(**policy)
+    local_policy = sqlanon.Policy(**policy)
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (geschlecht VARCHAR, plz VARCHAR, geburtsjahr INTEGER, erkrankung VARCHAR)")
         insert(connection, "t", PATIENTS)
         with sqlanon.connect(connection) as db:
-            release = db.anonymize(ask).publish(directory / "r.duckdb")  # which audits it
+            release = db.anonymize(local_policy).publish(directory / "r.duckdb")  # which audits it
     with duckdb.connect(release.path, read_only=True) as connection:
         return connection.execute("FROM t").fetchall()
 

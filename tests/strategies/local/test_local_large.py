@@ -102,7 +102,9 @@ def test_many_combinations_are_evaluated_as_few_are(k: int, case: Case, limits: 
 @pytest.mark.parametrize(
     ("name", "ends", "most"), [("local", {}, 0.335), ("k-similar", {}, 0.271), ("k-similar", {"ends": "exact"}, 0.198)]
 )
-def test_16_quasi_identifiers(data: Path, name: str, ends: dict[str, str], most: float) -> None:
+def test_local_strategies_lose_little_of_16_quasi_identifiers(
+    data: Path, name: str, ends: dict[str, str], most: float
+) -> None:
     """No more than its relative that cuts, in a lattice of 85 million generalizations: by checks, not by seconds."""
     folder = data / "mach2019"
     names = (folder / "mach2019.csv").read_text(encoding="utf-8").split("\n", 1)[0].strip().split(";")

@@ -116,7 +116,7 @@ TAKEN = [
 
 
 @pytest.mark.parametrize("small", TAKEN)
-def test_a_loose_combination_comes_to_the_group_that_costs_least_more(small: Small) -> None:
+def test_an_unassigned_combination_joins_the_class_that_costs_least_more(small: Small) -> None:
     with small_task(small) as task:
         plain, groups = Plain(task), Groups(task, "g")
         members = {c: c - c % 2 for c in plain.n if c % 6 < 4}
@@ -204,7 +204,7 @@ class Climb:
 
 
 @pytest.mark.parametrize("small", HELD)
-def test_a_climb_is_that_of_a_plain_one(small: Small) -> None:
+def test_a_climb_matches_plain_python(small: Small) -> None:
     with small_task(small) as task:
         groups, climb = Groups(task, "g"), Climb(Plain(task), small.k)
         climb.run()
@@ -215,7 +215,7 @@ def test_a_climb_is_that_of_a_plain_one(small: Small) -> None:
         assert len(answers) > 1
 
 
-def test_rows_that_are_held_and_left_are_those_that_may_be_released() -> None:
+def test_feasible_and_unassigned_rows_are_those_that_may_be_released() -> None:
     small = TAKEN[1]
     with small_task(small) as task:
         plain, groups = Plain(task), Groups(task, "g")

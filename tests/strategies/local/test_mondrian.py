@@ -58,19 +58,19 @@ def check(
         patch.setattr("sqlanon.strategies.local.mondrian.run", on_combinations(beside_a_plain_one))
         if not at_once:  # one statement a round, as on a large table
             patch.setattr("sqlanon.strategies.local.mondrian.MAX_RECURSIVE", 0)
-        ask = local_policy(
+        policy = local_policy(
             case, Path(name), limits, **MONDRIAN, suppression_limit=1.0, summary=summary, cuts=cuts, ends=ends
         )
         with sqlanon.connect(arrow_table(case)) as db:
             try:
-                result = db.anonymize(ask)
+                result = db.anonymize(policy)
             except sqlanon.InfeasibleError:
                 assert not any(seen)
                 return
             assert seen[0]
             assert result.smallest_class >= case.k
             if publish:
-                assert db.verify(result.publish(Path(name) / "r.duckdb").path, ask).verified
+                assert db.verify(result.publish(Path(name) / "r.duckdb").path, policy).verified
 
 
 def refuse_further_cuts(plain: Plain, part: Part) -> None:
@@ -121,15 +121,15 @@ def check_privacy(case: PrivacyCase, summary: str, cuts: str) -> None:
     with tempfile.TemporaryDirectory() as name, privacy_checks.open_database(case.source) as db:
         tree = privacy_checks.policy_of(case, "optimal", Path(name)).model_dump(mode="json", exclude_none=True)
         tree["search"] |= MONDRIAN | {"summary": summary, "cuts": cuts}
-        ask = sqlanon.Policy(**tree)
+        policy = sqlanon.Policy(**tree)
         if not oracle_privacy.satisfies(top, case.limit):
             with pytest.raises(sqlanon.InfeasibleError):
-                db.anonymize(ask)
+                db.anonymize(policy)
             return
-        result = db.anonymize(ask)
+        result = db.anonymize(policy)
         assert result.suppressed_rows == top.suppressed
         release = result.publish(Path(name) / "r.duckdb")
-        verification = db.verify(release.path, ask)
+        verification = db.verify(release.path, policy)
         assert verification.verified, verification.failures
 
 
@@ -176,12 +176,12 @@ def run_mondrian(
             else {"role": "sensitive"}
             for column in columns
         }
-        ask = sqlanon.Policy(
+        policy = sqlanon.Policy(
             source={"table": "t"}, attributes=attributes, privacy=dict(privacy), release={"table": "released"},
             search={**MONDRIAN, **search},
         )  # fmt: skip
         with sqlanon.connect(connection) as db:
-            result = db.anonymize(ask)
+            result = db.anonymize(policy)
             release = result.publish(Path(folder) / "r.duckdb")
         with duckdb.connect(str(release.path), read_only=True) as reader:
             sql = reader.sql(f"SELECT {', '.join(columns)} FROM released ORDER BY ALL")
@@ -208,7 +208,7 @@ def test_the_patients_of_the_paper(cuts: str) -> None:
 
 
 @pytest.mark.thorough
-def test_the_patients_of_the_paper_on_a_grid() -> None:
+def test_ranges_of_the_patients_of_the_paper_end_on_the_grid() -> None:
     """Ages end at multiples of five, ZIP codes at their last but one digit."""
     with run_mondrian(PATIENTS, PLAIN_TREES, {"k": 2}) as (result, rows, _):
         assert Counter(row[:3] for row in rows) == {("25-29", "Male", "5371*"): 4, ("25-29", "Female", "53712"): 2}
@@ -251,7 +251,7 @@ def test_ten_patients_are_all_released(privacy: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_null_and_dates() -> None:
+def test_null_is_in_no_range_of_dates() -> None:
     """NULL is in no range, and a range of dates can be read; a month is not a range."""
     statement = """CREATE TABLE t AS FROM (VALUES
         (DATE '2020-01-05', 1), (DATE '2020-01-07', 1), (DATE '2021-03-01', 1), (DATE '2021-03-01', 1), (NULL, 2),
@@ -321,9 +321,9 @@ def test_adult_loses_little_and_nothing_is_suppressed(data: Path, summary: str, 
 
 @pytest.mark.thorough
 def test_mondrian_result_is_independent_of_threads(data: Path, tmp_path: Path) -> None:
-    ask = adult(data, 10, 0, **MONDRIAN, summary="set", cuts="relaxed")
+    policy = adult(data, 10, 0, **MONDRIAN, summary="set", cuts="relaxed")
     digests = set()
     for threads in (1, 4):
         with sqlanon.connect(threads=threads) as db:
-            digests.add(db.anonymize(ask).publish(tmp_path / f"{threads}.duckdb", "adult").manifest.digest)
+            digests.add(db.anonymize(policy).publish(tmp_path / f"{threads}.duckdb", "adult").manifest.digest)
     assert len(digests) == 1

@@ -58,7 +58,7 @@ def test_three_classes_are_those_of_mu_argus() -> None:
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(10, usual=40))
 @given(SOME_ROWS, LIMITS, CLASS_LISTS)
-def test_as_a_plain_one_many(case: Case, limits: list[int], classes: list[str]) -> None:
+def test_mu_argus_matches_plain_python_thoroughly(case: Case, limits: list[int], classes: list[str]) -> None:
     check(case, limits, classes)
 
 
@@ -94,13 +94,13 @@ def classes_of(rows: Sequence[tuple[str, ...]], identification: dict[str, str], 
         name: {"role": "quasi", "hierarchy": rule, "identification": identification.get(name, "identifying")}
         for name, rule in rules.items()
     }
-    ask = make_policy(attributes, search={"strategy": "mu-argus", "suppression_limit": limit})
+    policy = make_policy(attributes, search={"strategy": "mu-argus", "suppression_limit": limit})
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (race VARCHAR, birth VARCHAR, sex VARCHAR, zip VARCHAR)")
         insert(connection, "t", rows)
-        with sqlanon.connect(connection) as db, db._workspace.run(ask) as run:
+        with sqlanon.connect(connection) as db, db._workspace.run(policy) as run:
             steps = StatementRunner(run.engine)
-            prepared = prepare(steps, ask, run.source, run.work)
+            prepared = prepare(steps, policy, run.source, run.work)
             task = prepare_local_task(steps, prepared, lambda open_, checked, best: None)
             plain = Plain(task)
             return plain.sizes(plain.placed(mu_argus(task).assignment))
@@ -168,11 +168,11 @@ def test_manifest_states_the_guarantee_of_mu_argus(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE t (race VARCHAR, birth VARCHAR, sex VARCHAR, zip VARCHAR)")
         insert(connection, "t", rows)
         with sqlanon.connect(connection) as db:
-            ask = make_policy(attributes, search={"strategy": "mu-argus"})
-            result = db.anonymize(ask)
+            policy = make_policy(attributes, search={"strategy": "mu-argus"})
+            result = db.anonymize(policy)
             release = result.publish(tmp_path / "r.duckdb")
             assert (result.score, result.smallest_class, release.manifest.guarantee) == (0, 1, "combinations")
-            for verification in (release.verify(), db.verify(release.path, ask)):
+            for verification in (release.verify(), db.verify(release.path, policy)):
                 checks = {check.name: check for check in verification.checks}
                 assert verification.verified
                 assert checks["2-anonymity of race, birth, sex"].passed

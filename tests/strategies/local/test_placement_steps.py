@@ -274,6 +274,6 @@ def test_nodes_count_the_values_under_them() -> None:
         ([], False),
     ],
 )
-def test_text_of_numbers_is_known(values: list[str | None], expected: bool) -> None:
+def test_text_that_holds_numbers_is_recognized(values: list[str | None], expected: bool) -> None:
     rows = [(value,) for value in values]
     assert query(are_numbers(hierarchy=table("hierarchy")), hierarchy=("level_0 VARCHAR", rows)) == [(expected,)]

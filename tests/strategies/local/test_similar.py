@@ -70,11 +70,11 @@ def release_classes(directory: Path, strategy: str, threads: int = 2, **search: 
     directory.mkdir()
     source = directory / "source.parquet"
     pq.write_table(invented_table(90), source)
-    ask = make_policy(
+    policy = make_policy(
         ATTRIBUTES, k=3, table=None, source={"files": [str(source)]}, search={"strategy": strategy, **search}
     )
     with sqlanon.connect(threads=threads) as db:
-        release = db.anonymize(ask).publish(directory / "r.duckdb")
+        release = db.anonymize(policy).publish(directory / "r.duckdb")
     with duckdb.connect(release.path, read_only=True) as connection:
         return Counter(connection.execute(f'SELECT age, town, sex FROM "{release.table}"').fetchall())
 

@@ -29,7 +29,7 @@ A, B, C = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3)
 PROPOSED = "class_id INTEGER, partner INTEGER, large BOOLEAN, added_price BIGINT"
 
 
-def test_two_that_propose_each_other_are_united_and_one_that_holds_takes_in_the_best() -> None:
+def test_mutual_proposals_are_united_and_a_class_without_a_proposal_takes_in_the_best_fit() -> None:
     proposed = [
         (1, 4, False, 5), (4, 1, True, 9),  # each other
         (7, 4, False, 1),  # to one that proposes another
@@ -150,7 +150,7 @@ FEW = [
 
 
 @pytest.mark.parametrize("small", FEW)
-def test_few_combinations_are_grouped_as_no_others_lose_less(small: Small) -> None:
+def test_no_grouping_of_few_combinations_loses_less(small: Small) -> None:
     with small_task(best_levels(small)) as task:
         plain = Plain(task)
         assert len(plain.n) <= 7
@@ -181,7 +181,9 @@ WITHOUT_A_NODE = {"weights": (1.0, 2.0), "forbidden": [["aa0"], []]}
         (NOTHING_SHOWN, 1, 4),  # together they are large, and cost no more
     ],
 )
-def test_a_group_proposes_the_one_with_which_it_is_small_and_loses_least(small: Small, size: int, rows: int) -> None:
+def test_a_class_proposes_the_partner_with_which_it_is_small_and_loses_least(
+    small: Small, size: int, rows: int
+) -> None:
     with small_task(small) as task:
         plain, groups = Plain(task), Groups(task, "g")
         places = sorted(plain.n)

@@ -131,12 +131,12 @@ def test_labels_of_hierarchies_stay() -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_padded_that_would_read_the_same_as_something_else() -> None:
+def test_labels_are_not_padded_where_two_would_become_equal() -> None:
     for labels in (["7", "07", "12"], ["1-2", "01-02", "10-12"]):
         assert sorted_of(labels, labels) == {label: label for label in labels}
 
 
-def test_nothing_is_padded_beyond_reading() -> None:
+def test_labels_of_huge_numbers_are_not_padded() -> None:
     labels = ["7.0", "1e+300"]
     assert sorted_of(labels, labels) == {label: label for label in labels}
 
@@ -144,7 +144,7 @@ def test_nothing_is_padded_beyond_reading() -> None:
 @pytest.mark.thorough
 @few
 @given(INTEGERS | DECIMALS | FLOATS)
-def test_numbers_written_out(value: Any) -> None:
+def test_numbers_are_written_without_an_exponent(value: Any) -> None:
     text = exp.Literal.string(number_text(value))
     wide = pad_whole_digits(expand_exponent(text), exp.Literal.number(20))
     query = exp.Select(
@@ -219,7 +219,7 @@ def test_ranges_on_a_grid_sort_as_text(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_numbers_of_several_lengths(tmp_path: Path) -> None:
+def test_numbers_of_several_lengths_sort_as_text(tmp_path: Path) -> None:
     rows = released_rows([7, 8, 110, 110, 120, 121], pa.int32(), tmp_path, strategy="mondrian")
     assert sorted({label for _, label in rows}) == ["007-008", "110", "120-121"]
 
@@ -268,6 +268,6 @@ def test_hostile_values_come_back_out_of_their_sets(strategy: str, tmp_path: Pat
         assert members(label) == sorted(set_members, key=str.encode)
 
 
-def test_sets_as_they_are_written() -> None:
+def test_members_of_sets_are_read_with_their_quotes() -> None:
     assert members('{"a, b", c, """"}') == ["a, b", "c", '"']
     assert members("a, b") == ["a, b"]

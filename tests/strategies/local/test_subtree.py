@@ -68,15 +68,15 @@ def test_cuts_are_sound_and_never_worse_than_the_full_domain(case: Case, limits:
 @given(SOME_ROWS)
 def test_the_release_is_verified(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     directory = tmp_path_factory.mktemp("subtree")
-    ask = local_policy(case, directory, strategy="subtree")
+    policy = local_policy(case, directory, strategy="subtree")
     with sqlanon.connect(arrow_table(case)) as db:
         try:
-            result = db.anonymize(ask)
+            result = db.anonymize(policy)
         except sqlanon.InfeasibleError:
             return
         assert result.smallest_class >= case.k
         assert result.optimal == (result.score == result.bound)
-        assert db.verify(result.publish(directory / "r.duckdb").path, ask).verified
+        assert db.verify(result.publish(directory / "r.duckdb").path, policy).verified
 
 
 TOWNS = {"north": ["Kiel", "Celle"], "south": ["Ulm", "Isny"]}

@@ -301,7 +301,7 @@ def test_each_node_knows_its_nearest_and_highest_releasable_ancestor() -> None:
 
 
 @pytest.mark.parametrize("summary", ["range", "median", "set"])
-def test_whose_own_values_are_shown_is_known(summary: str) -> None:
+def test_combinations_whose_values_a_label_shows_are_flagged(summary: str) -> None:
     with classes_of(PLAIN, {"17": "≥17"}) as (task, plain):
         tree = replace(task.trees[0], is_ordered=summary != "set", set_labels=table("sets"))
         build = {"range": as_range, "median": as_median, "set": as_set}[summary]

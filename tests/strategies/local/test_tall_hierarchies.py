@@ -36,6 +36,6 @@ def nodes_of_height(height: int) -> exp.Query:
     ],
     ids=["nodes", "paths", "splits", "raises"],
 )
-def test_statements_grow_with_the_height_of_a_hierarchy(query_of_height: Callable[[int], exp.Expr]) -> None:
+def test_statements_grow_linearly_with_the_height_of_a_hierarchy(query_of_height: Callable[[int], exp.Expr]) -> None:
     low, high = (len(query_of_height(height).sql("duckdb")) for height in (20, 80))
     assert high <= 4.5 * low

@@ -5,10 +5,10 @@ divides. A table of parts has ``combination``, ``n`` (rows), ``part``, and the i
 dimension. A bit of ``several_0``, ... is set if the part may have several items along its dimension, and may be cut.
 
 A table of cuts has a row for each ``part`` and ``dimension`` along which it has several items: ``rows_inside`` and
-``rows_outside``; ``low`` and ``high``, the run of the items inside; and ``gain``, the fall in loss of the part's rows,
-times the attribute's weight, which is NULL where there is no cut with enough rows on both sides. Gains are rounded, so
-that equal ones are ties whatever the order of summation.
+``rows_outside``; ``low`` and ``high``, the first and the last item inside; and ``gain``, the fall in loss of the part's
+rows times the attribute's weight, NULL if no cut leaves enough rows on both sides. Gains are rounded, so that equal
+ones are ties whatever the order of summation.
 
-Most parts have a simple cut. Where it has too few rows, ``is_special`` is true, and a second step looks for a cut
-among more. If the items inside of such a cut are no run, ``low`` and ``high`` are NULL, and a table has these items.
+Most parts have a simple cut. Where a side of it has too few rows, ``is_special`` is true, and a second step tries other
+cuts. If the items inside such a cut are not consecutive, ``low`` and ``high`` are NULL, and ``cut_off`` lists them.
 """

@@ -12,13 +12,13 @@ from sqlanon.strategies.local.nodes import Tree
 from sqlanon.support.expressions import cast, col, fragment, number, template
 
 MAX_CUT_OFF = 8
-"""What is cut off has at least this part of the rows, so that thousands of values do not take thousands of rounds."""
+"""A cut takes off at least 1 / `MAX_CUT_OFF` of the rows: thousands of values do not take thousands of rounds."""
 
 SPREADS, ITEMS, CUTS, CUT_OFF = "spreads", "items", "cuts", "cut_off"
 """The names of the steps of a round."""
 
 _BITS = 62
-"""Dimensions whose bits share a column."""
+"""Maximum number of dimensions whose bits share a column."""
 
 
 class Kind(Enum):

@@ -30,7 +30,7 @@ class FrequencyCuts:
         self._limits = {"least_class": task.evaluator.requirements.min_class_rows, "max_cut_off": MAX_CUT_OFF}
 
     def join_item(self, query: exp.Select, dimension: Dimension) -> tuple[exp.Expr, exp.Select]:
-        """The item of the combinations ``c`` along a dimension, and the query with its table: there is none."""
+        """The item of the combinations ``c`` along a dimension, which is the lowest node, and the query unchanged."""
         return col(level_column(dimension.attribute, dimension.tree.floor), "c"), query
 
     def find(self, parts: exp.Table) -> list[exp.Query]:
@@ -47,7 +47,7 @@ class FrequencyCuts:
         ]
 
     def cut_off(self) -> list[exp.Query]:
-        """The values inside of cuts that cut off several."""
+        """The values inside cuts that cut off several."""
         ordered_items = self._order_by_frequency(items_of_cuts_without_run(dimensions=self._numbers))
         return [
             template("SELECT dimension, part, item FROM (:ordered_items) AS f WHERE is_inside")(

@@ -57,7 +57,7 @@ class HierarchyCuts:
         return [_CUTS_OF_SEVERAL(cut_off_children=cut_off_children)]
 
     def cut_off(self) -> list[exp.Query]:
-        """The values inside of cuts that cut off several children."""
+        """The values inside cuts that cut off several children."""
         cut_off_children = self._find_cut_off_children(items_of_cuts_without_run(dimensions=self._numbers))
         return [_ITEMS_OF_CHILDREN(cut_off_children=cut_off_children)]
 
