@@ -39,8 +39,7 @@ from sqlanon.strategies.local.nodes import (
 )
 from sqlanon.strategies.local.placement import ClassEvaluator
 from sqlanon.strategies.registry import run_strategy
-from sqlanon.support import coding as cd
-from sqlanon.support.coding import ROWS, Levels
+from sqlanon.support.coding import ROWS, Levels, group_counts
 from sqlanon.support.expressions import Namer, aliased, col, fragment, subquery, template, union_all
 
 _ORDERED_TYPE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|FLOAT|DOUBLE|BIGNUM|DATE|TIME.*")
@@ -266,7 +265,7 @@ def _build_tree(runner: StatementRunner, search_input: SearchInput, i: int, has_
     # A forbidden label forbids its node, and not the whole level as it does in the lattice.
     floor = min(spec.min_level, height)
     example = [(EXAMPLE_LEAVES,) * height]
-    counts = runner.fetch_rows(cd.group_counts(attribute), example, in_plan=False)[0] if height else ()
+    counts = runner.fetch_rows(group_counts(attribute), example, in_plan=False)[0] if height else ()
     offsets = [0]
     for level in range(floor, height):
         offsets.append(offsets[-1] + counts[level])
