@@ -57,8 +57,12 @@ _TIED = 0.02
 _INNATE = (SEX, BIRTH, RACE, AGE)
 _TIMES = (DATE, YEAR)
 _SHARED_IN_FAMILIES = (
-    *(NAME, "geographic subdivisions: a street address", "telephone numbers", "fax numbers"),
-    *("URLs", "IP addresses"),
+    NAME,
+    "geographic subdivisions: a street address",
+    "telephone numbers",
+    "fax numbers",
+    "URLs",
+    "IP addresses",
 )
 
 RunQuery = Callable[[exp.Query], Sequence[tuple[Any, ...]]]
@@ -305,29 +309,30 @@ _TRAITS = template("""
     GROUP BY person, attribute
 """)
 _AGREEMENT = template("""
-    WITH sample AS MATERIALIZED (SELECT * FROM :sample AS s),
-    traits AS MATERIALIZED (SELECT * FROM :traits AS t),
-    repeated AS (
-        SELECT
-            attribute,
-            count(*) AS persons,
-            sum(row_count) AS row_count,
-            sum(equal_pairs / (row_count - 1)) AS equal_pairs
-        FROM traits
-        WHERE row_count > 1
-        GROUP BY attribute
-    ),
-    chance AS (
-        SELECT
-            attribute,
-            sum(person_count) AS persons,
-            count(*) AS different,
-            sum(person_count * (person_count - 1)) AS equal_pairs
-        FROM (
-            SELECT attribute, value, count(*)::DOUBLE AS person_count FROM traits GROUP BY attribute, value
-        ) AS value_counts
-        GROUP BY attribute
-    )
+    WITH
+        sample AS MATERIALIZED (SELECT * FROM :sample AS s),
+        traits AS MATERIALIZED (SELECT * FROM :traits AS t),
+        repeated AS (
+            SELECT
+                attribute,
+                count(*) AS persons,
+                sum(row_count) AS row_count,
+                sum(equal_pairs / (row_count - 1)) AS equal_pairs
+            FROM traits
+            WHERE row_count > 1
+            GROUP BY attribute
+        ),
+        chance AS (
+            SELECT
+                attribute,
+                sum(person_count) AS persons,
+                count(*) AS different,
+                sum(person_count * (person_count - 1)) AS equal_pairs
+            FROM (
+                SELECT attribute, value, count(*)::DOUBLE AS person_count FROM traits GROUP BY attribute, value
+            ) AS value_counts
+            GROUP BY attribute
+        )
     SELECT
         chance.attribute AS attribute,
         chance.persons::BIGINT AS persons,
@@ -341,31 +346,32 @@ _AGREEMENT = template("""
     LEFT JOIN repeated ON repeated.attribute = chance.attribute
 """)
 _JOINT_AGREEMENT = template("""
-    WITH sample AS MATERIALIZED (SELECT * FROM :sample AS s),
-    traits AS MATERIALIZED (SELECT * FROM :traits AS t),
-    pairs AS (
-        SELECT
-            x.attribute AS first_attribute,
-            x.value AS first_value,
-            y.attribute AS second_attribute,
-            y.value AS second_value,
-            count(*)::DOUBLE AS person_count
-        FROM traits AS x
-        JOIN traits AS y ON x.person = y.person
-        WHERE x.attribute IN (:attributes) AND y.attribute IN (:attributes) AND x.attribute <> y.attribute
-        GROUP BY x.attribute, x.value, y.attribute, y.value
-    ),
-    sharing AS (
-        SELECT
-            first_attribute,
-            first_value,
-            second_attribute,
-            sum(person_count) AS person_count,
-            sum(person_count * (person_count - 1)) AS equal_pairs
-        FROM pairs
-        GROUP BY first_attribute, first_value, second_attribute
-        HAVING sum(person_count) > 1
-    )
+    WITH
+        sample AS MATERIALIZED (SELECT * FROM :sample AS s),
+        traits AS MATERIALIZED (SELECT * FROM :traits AS t),
+        pairs AS (
+            SELECT
+                x.attribute AS first_attribute,
+                x.value AS first_value,
+                y.attribute AS second_attribute,
+                y.value AS second_value,
+                count(*)::DOUBLE AS person_count
+            FROM traits AS x
+            JOIN traits AS y ON x.person = y.person
+            WHERE x.attribute IN (:attributes) AND y.attribute IN (:attributes) AND x.attribute <> y.attribute
+            GROUP BY x.attribute, x.value, y.attribute, y.value
+        ),
+        sharing AS (
+            SELECT
+                first_attribute,
+                first_value,
+                second_attribute,
+                sum(person_count) AS person_count,
+                sum(person_count * (person_count - 1)) AS equal_pairs
+            FROM pairs
+            GROUP BY first_attribute, first_value, second_attribute
+            HAVING sum(person_count) > 1
+        )
     SELECT
         first_attribute,
         second_attribute,
