@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sqlanon.policy.strategies import Traits
+from sqlanon.strategies.local.evaluation import generalized_combinations
 from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.placement import generalized_combinations
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 
 

@@ -24,13 +24,11 @@ from sqlanon.strategies.lattice.limits import FIRST_GRACE, GRACE, Budget, Clock,
 from sqlanon.strategies.lattice.persons import PersonFigures, person_figures
 from sqlanon.strategies.lattice.result import SearchResult
 from sqlanon.strategies.lattice.task import SearchTask, task_engines
+from sqlanon.strategies.local.evaluation import attribute_figures, class_figures, feasible_rows
 from sqlanon.strategies.local.label_sorting import sort_labels
 from sqlanon.strategies.local.nodes import Tree
 from sqlanon.strategies.local.placement import (
     LocalRecoding,
-    attribute_figures,
-    class_figures,
-    feasible_rows,
     readable_combinations,
     released_labels,
     suppressed_combinations,

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from sqlanon.measures import Loss
 from sqlanon.strategies.lattice.lattice import Lattice
+from sqlanon.strategies.local.evaluation import feasible_rows
 from sqlanon.strategies.local.mondrian import Cutting
 from sqlanon.strategies.local.nodes import (
     NODE,
@@ -25,7 +26,6 @@ from sqlanon.strategies.local.nodes import (
     node_column,
     node_columns,
 )
-from sqlanon.strategies.local.placement import feasible_rows
 from sqlanon.strategies.local.summaries import make_allowed_nodes
 from sqlanon.strategies.local.task import LocalTask
 from sqlanon.support.coding import Levels

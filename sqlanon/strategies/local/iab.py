@@ -273,7 +273,7 @@ class StateSearch:
         """Generalized tables, with their violating rows flagged."""
         tables = self._tables
         with (
-            tables.temporary("placed", tables.generalized_tables(numbers)) as rows,
+            tables.temporary("generalized", tables.generalized_tables(numbers)) as rows,
             tables.temporary("flagged", flag_violations(rows, self._small_classes(rows))) as flagged,
         ):
             yield flagged

@@ -28,9 +28,9 @@ from sqlglot import exp
 from sqlanon.policy.guarantee import select_combinations
 from sqlanon.strategies.lattice.limits import Clock
 from sqlanon.strategies.local.cells import can_be_blanked
+from sqlanon.strategies.local.evaluation import feasible_rows, generalized_combinations
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.nodes import Tree, node_column
-from sqlanon.strategies.local.placement import feasible_rows, generalized_combinations
 from sqlanon.strategies.local.task import START_SHARE, LocalOutcome, LocalTask
 from sqlanon.support.expressions import (
     as_column,
@@ -190,7 +190,7 @@ class _MuArgus:
         """Blank a cell of each unsafe row, or leave the row out, until all are safe."""
         while rows:
             order = sorted(self.blankable, key=lambda i: (-counts[i], i))
-            assignment = self._make("placed", blank_cells(assignment, unsafe, self.task.trees, order))
+            assignment = self._make("assignment", blank_cells(assignment, unsafe, self.task.trees, order))
             unsafe, rows, counts = self._find_unsafe(assignment, self.subsets)
         return assignment
 
@@ -224,15 +224,15 @@ class _MuArgus:
 
     def _generalize(self, steps: list[int]) -> exp.Table:
         levels = tuple(self.levels[i][step] for i, step in enumerate(steps))
-        return self._make("placed", generalized_combinations(self.task.combinations, self.task.trees, levels))
+        return self._make("assignment", generalized_combinations(self.task.combinations, self.task.trees, levels))
 
     def _full_domain(self) -> LocalOutcome:
         """The optimal generalization: classes over all quasi-identifiers are safe in subsets of them."""
         task = self.task
         search, levels = task.search_full_domain()
-        generalized = self._make("placed", generalized_combinations(task.combinations, task.trees, levels))
+        generalized = self._make("assignment", generalized_combinations(task.combinations, task.trees, levels))
         keys = [node_column(i) for i in self.attributes]
-        assignment = self._make("placed", feasible_rows(generalized, task.evaluate(generalized, keys), keys))
+        assignment = self._make("assignment", feasible_rows(generalized, task.evaluate(generalized, keys), keys))
         return LocalOutcome(task, assignment, rounds=self.rounds, search=search)
 
     def _make(self, name: str, query: exp.Query) -> exp.Table:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlanon.strategies.lattice.limits import FIRST_GRACE
+from sqlanon.strategies.local.evaluation import ClassEvaluator, feasible_rows
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.nodes import (
     COMBINATION,
@@ -38,7 +39,6 @@ from sqlanon.strategies.local.nodes import (
     node_column,
     node_columns,
 )
-from sqlanon.strategies.local.placement import ClassEvaluator, feasible_rows
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 from sqlanon.support.coding import ROWS, Levels
 from sqlanon.support.expressions import as_column, col, fragment, number, subquery, template

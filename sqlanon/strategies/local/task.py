@@ -24,6 +24,7 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.lattice import Progress
 from sqlanon.strategies.lattice.limits import Clock, LimitReachedError
 from sqlanon.strategies.lattice.task import SearchTask
+from sqlanon.strategies.local.evaluation import ClassEvaluator
 from sqlanon.strategies.local.grid import make_grid
 from sqlanon.strategies.local.nodes import (
     COMBINATION,
@@ -37,7 +38,6 @@ from sqlanon.strategies.local.nodes import (
     map_to_combinations,
     set_labels,
 )
-from sqlanon.strategies.local.placement import ClassEvaluator
 from sqlanon.strategies.registry import run_strategy
 from sqlanon.support.coding import ROWS, Levels, group_counts
 from sqlanon.support.expressions import Namer, aliased, col, fragment, subquery, template, union_all
@@ -111,7 +111,7 @@ class LocalTask:
         return False
 
     def evaluate(self, relation: exp.Expr, keys: Sequence[str]) -> exp.Select:
-        """The classes of a relation, evaluated by all requirements: see `placement.ClassEvaluator.evaluate`."""
+        """The classes of a relation, evaluated by all requirements: see `evaluation.ClassEvaluator.evaluate`."""
         return self.evaluator.evaluate(relation, keys)
 
     def count_suppressed_persons(self, kept_combinations: exp.Expr) -> int | None:

@@ -27,8 +27,8 @@ from sqlanon.requirements.k_anonymity import KAnonymity
 from sqlanon.strategies.lattice import Budget
 from sqlanon.strategies.lattice.lattice import Lattice
 from sqlanon.strategies.lattice.limits import Clock
+from sqlanon.strategies.local.evaluation import ClassEvaluator
 from sqlanon.strategies.local.nodes import Grid, Tree
-from sqlanon.strategies.local.placement import ClassEvaluator
 from sqlanon.strategies.local.task import LocalTask, add_set_labels
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import table

@@ -22,9 +22,9 @@ from sqlanon.strategies.lattice import dive
 from sqlanon.strategies.lattice.checker import policy_measure
 from sqlanon.strategies.local import finish as finish_module
 from sqlanon.strategies.local import mu_argus as mu_argus_module
+from sqlanon.strategies.local.evaluation import generalized_combinations
 from sqlanon.strategies.local.finish import finish
 from sqlanon.strategies.local.iterative import local
-from sqlanon.strategies.local.placement import generalized_combinations
 from sqlanon.strategies.local.task import LocalOutcome
 from support.lanes import draw_tables, examples
 

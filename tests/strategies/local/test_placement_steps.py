@@ -14,7 +14,7 @@ import pytest
 from step_queries import query
 
 from oracles.oracle import Row
-from sqlanon.strategies.local import placement
+from sqlanon.strategies.local import evaluation, placement
 from sqlanon.strategies.local.nodes import (
     Tree,
     are_numbers,
@@ -37,7 +37,7 @@ def tree(name: str, height: int, floor: int, offsets: tuple[int, ...]) -> Tree:
 def test_figures_of_classes_are_of_those_that_are_kept() -> None:
     columns = "class_size BIGINT, class_count BIGINT, kept BOOLEAN"
     rows = [(5, 3, True), (4, 4, True), (9, 2, True), (1, 1, True), (2, 1, True), (1, 1, False), (30, 20, False)]
-    figures = placement.class_figures(evaluated=table("evaluated"))
+    figures = evaluation.class_figures(evaluated=table("evaluated"))
     assert query(figures, evaluated=(columns, rows)) == [(5, 21, 1, 1, 25 + 16 + 81 + 1 + 4, 11, 2)]
     assert query(figures, evaluated=(columns, rows[5:])) == [(0, 0, 0, 0, 0, 0, 0)]
 
@@ -50,7 +50,7 @@ def test_figures_of_attributes_count_rows() -> None:
         levels = [row[place + 1] for row in kept_rows]
         sums = [sum(row[0] * row[place + more] for row in kept_rows) for more in (0, 1)]
         expected += [*sums, min(levels), max(levels)]
-    assert query(placement.attribute_figures(table("kept"), 2), kept=(columns, kept_rows)) == [tuple(expected)]
+    assert query(evaluation.attribute_figures(table("kept"), 2), kept=(columns, kept_rows)) == [tuple(expected)]
 
 
 VALUES = "node INTEGER, label VARCHAR, leaves DOUBLE, level INTEGER"
@@ -70,7 +70,7 @@ def test_nodes_that_read_the_same_have_one_code() -> None:
 def test_combinations_of_kept_classes_are_kept() -> None:
     readable = [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 0, 0), (4, 1, 1)]
     evaluated = [(0, 0, True), (0, 1, False), (1, 0, True)]
-    feasible = placement.feasible_rows(table("readable"), table("evaluated"), ["code_0", "code_1"])
+    feasible = evaluation.feasible_rows(table("readable"), table("evaluated"), ["code_0", "code_1"])
     columns = "code_0 INTEGER, code_1 INTEGER"
     answer = query(
         feasible,
