@@ -6,17 +6,20 @@ import itertools
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from sqlanon.audit.verification import CLAIMS, Verification
 from sqlanon.audit.verify import _check_consistency, check_decoys
 from sqlanon.frequency.class_sizes import ClassSizes
 from sqlanon.publish.stage import find_mismatches
 from sqlanon.release.manifest import Manifest, ReleasedColumn, find_invalid_fields
 from sqlanon.release.metadata import can_show_labels, generalized_columns
 from sqlanon.release.score import is_score_public, recompute_score
+from sqlanon.support.checks import Check
 
 POLICY: dict[str, Any] = {
     "attributes": {
@@ -396,3 +399,15 @@ def test_persons_with_several_rows_are_counted_once_in_a_class() -> None:
     assert (sizes.count, sizes.rows, sizes.classes, sizes.smallest) == (5, 8, 3, 1)
     assert sizes.mean(lambda size: 1 / size) == pytest.approx((4 * 0.5 + 1) / 5)
     assert sizes.rows_where(lambda size: size < 2) == 3
+
+
+@pytest.mark.parametrize("name", ["sha256", "against the ledger: sha256", "rows"])
+@pytest.mark.parametrize("passed", [True, False, None])
+@pytest.mark.parametrize("is_file", [True, False])
+def test_only_the_hash_of_a_whole_file_proves_the_claims(name: str, passed: bool | None, is_file: bool) -> None:
+    """The ledger has a hash of the rows of a release on a server, whose manifest may have been replaced."""
+    checks = (Check("rows", passed=True, message=""), Check(name, passed, ""))
+    verification = Verification(Path("r"), PLAIN, checks, "digest", is_file=is_file)
+    is_proven = passed is True and (name == "sha256" or (name == "against the ledger: sha256" and is_file))
+    assert verification.claims == (() if is_proven else CLAIMS)
+    assert verification.verified is (passed is not False)

@@ -18,6 +18,7 @@ import sqlanon
 from sqlanon.errors import OvertakenError, ReleaseError
 from sqlanon.publish.draft import ReleaseDraft
 from sqlanon.publish.stage import NoLedger, publish
+from sqlanon.publish.targets.file import target as file_target
 from sqlanon.publish.targets.file.target import FileTarget, target_for
 from support.policies import make_policy
 
@@ -157,3 +158,35 @@ def test_source_and_catalog_are_never_replaced(name: str, draft: ReleaseDraft, t
         target_for(other_draft, tmp_path / name, None)
     chosen = target_for(other_draft, tmp_path / "release.duckdb", None)
     assert (chosen.path, chosen.table_name, chosen.keep) == (tmp_path.resolve() / "release.duckdb", "t", 1)
+
+
+@pytest.mark.parametrize(
+    ("mode", "group", "chowns", "new_mode"),
+    [
+        (0o640, 7, [], 0o640),  # nothing to change
+        (0o640, 8, [True], 0o640),
+        (0o640, 8, [False, True], 0o640),  # only root may change the owner
+        (0o640, 8, [False, False], 0o600),  # this group gets what others get
+        (0o664, 8, [False, False], 0o644),
+        (0o606, 8, [False, False], 0o666),
+    ],
+)
+def test_a_group_gains_no_permission_where_a_file_is_replaced(
+    mode: int, group: int, chowns: list[bool], new_mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The staged file is of user 5 and group 7, the other of the same user; ``chowns`` says which calls succeed."""
+    calls, modes = list[tuple[int, int]](), list[int]()
+
+    def chown(_: Any, user: int, group: int) -> None:
+        calls.append((user, group))
+        if not chowns[len(calls) - 1]:
+            raise PermissionError
+
+    monkeypatch.setattr(file_target.os, "chown", chown)
+    path: Any = SimpleNamespace(stat=lambda: SimpleNamespace(st_mode=0o100000 | mode, st_uid=5, st_gid=group))
+    staged: Any = SimpleNamespace(
+        stat=lambda: SimpleNamespace(st_mode=0o100600, st_uid=5, st_gid=7), chmod=modes.append
+    )
+    file_target._copy_permissions(staged, path)
+    assert modes == [new_mode]
+    assert calls == [(5, 8), (-1, 8)][: len(chowns)]

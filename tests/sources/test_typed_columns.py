@@ -24,6 +24,7 @@ import sqlanon
 from oracles.oracle_texts import read_day, read_number
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import PolicyError, SourceError
+from sqlanon.sources import typed_columns
 from sqlanon.sources.typed_columns import ColumnReading, NumberMarks, number_pattern, projection, read_columns
 from sqlanon.support.expressions import select, table
 from support.commands import cli
@@ -201,6 +202,30 @@ KINDS: dict[str, tuple[list[str], dict[str, Any], dict[str, Any], list[Any], str
 }  # fmt: skip
 
 
+def read_texts(texts: Sequence[str], attribute: dict[str, Any], csv: dict[str, Any]) -> tuple[list[Any], str]:
+    """The values and the type of a column of texts that is in no file."""
+    reads_text = "hierarchy" in attribute and "type" not in attribute
+    keys = {key: value for key, value in attribute.items() if key != "hierarchy"} | (
+        {"type": "text"} if reads_text else {}
+    )
+    reading = ColumnReading("value", **{**keys, "missing": tuple(keys.get("missing", ()))})
+    marks = NumberMarks(csv.get("decimal", "."), csv.get("thousands"), bool(csv))
+    with closing(DuckDBEngine(duckdb.connect())) as engine:
+        engine.connection.execute("CREATE TABLE t (value VARCHAR)")
+        engine.connection.executemany("INSERT INTO t VALUES (?)", [[text] for text in texts])
+        readings, undeclared = ({"value": reading}, set[str]()) if keys else ({}, {"value"})
+        values = read_columns(engine, table("t"), readings, marks, undeclared)
+        rows = engine.rows(select(projection(["value"], values), table("t")))
+    return [value for (value,) in rows], values["value"][1] if values else "VARCHAR"
+
+
+def test_texts_are_read_as_declared() -> None:
+    """Those of all kinds, without a file; what a file reads as NULL is left out."""
+    for case, (texts, attribute, csv, values, type_) in KINDS.items():
+        if "missing" not in csv:
+            assert read_texts(texts, attribute, csv) == (values, type_), case
+
+
 @pytest.mark.slow
 @pytest.mark.cases(2)
 @pytest.mark.parametrize("case", KINDS)
@@ -231,7 +256,17 @@ REFUSED: dict[str, tuple[list[str], dict[str, Any], dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.cases(4)
+def test_texts_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(typed_columns, "_DATE_FORMATS", ["%d.%m.%Y"])  # to suggest others takes most of the time
+    for case, (texts, attribute, csv, message) in REFUSED.items():
+        if "missing" not in csv:
+            by_row = re.sub(r"\(line (\d+)\)", lambda line: f"(row {int(line[1]) - 1})", message)
+            with pytest.raises(SourceError) as refused:
+                read_texts(texts, attribute, csv)
+            assert by_row in str(refused.value), case
+
+
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("case", REFUSED)
 def test_values_that_do_not_fit_are_named(case: str, tmp_path: Path) -> None:
     texts, attribute, csv, message = REFUSED[case]
