@@ -11,6 +11,9 @@ from sqlanon.errors import PolicyError
 from sqlanon.policy.linked import LinkedPolicy
 from support.linked_databases import KEY, ORDER_LINES, QUASI, persons_and_rows
 
+AFTER = {"database": "new.duckdb", "after": "old"}
+CATALOG = {"catalog": {"database": "catalog.duckdb"}}
+
 
 @pytest.mark.parametrize(
     ("changes", "message"),
@@ -47,11 +50,21 @@ from support.linked_databases import KEY, ORDER_LINES, QUASI, persons_and_rows
             {"source": {"spark": "local[2]"}, "release": {"spark": True}},
             "release.schema_name: is missing: name the schema",
         ),
+        ({"release": AFTER}, "release.after: needs the ledger, which is in the catalog"),
+        (
+            {"release": AFTER, **CATALOG, "search": {"strategy": "mondrian"}},
+            "release.after: 'mondrian' has no levels to compare with an earlier release",
+        ),
     ],
 )
 def test_a_wrong_policy_is_refused_with_its_place(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(PolicyError, match=re.escape(message)):
         LinkedPolicy(**persons_and_rows(**changes))
+
+
+def test_a_release_is_made_from_an_earlier_one_that_the_catalog_has() -> None:
+    assert LinkedPolicy(**persons_and_rows(release=AFTER, **CATALOG)).release is not None
+    LinkedPolicy(**persons_and_rows(release={"database": "new.duckdb"}, search={"strategy": "mondrian"}, **CATALOG))
 
 
 def test_cycles_are_refused() -> None:

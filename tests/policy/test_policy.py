@@ -762,6 +762,20 @@ def test_the_fingerprint_is_that_of_the_content(tmp_path: Path) -> None:
         assert Policy.load(write(tmp_path, changed)).fingerprint() != fingerprint
 
 
+def test_the_fingerprint_does_not_count_what_changes_no_release() -> None:
+    """A draft, what a policy is about, the folders of files, and a default that is written down."""
+    fingerprint = Policy(**tree(release={"database": "a/r.duckdb"})).fingerprint()
+    for release, others in (
+        ({"database": "b/r.duckdb"}, {}),
+        ({"database": "a/r.duckdb", "draft": True}, {}),
+        ({"database": "a/r.duckdb", "suppressed": "drop"}, {}),
+        ({"database": "a/r.duckdb"}, {"about": {"purpose": "for review"}}),
+    ):
+        assert Policy(**tree(release=release, **others)).fingerprint() == fingerprint, (release, others)
+    for release in ({"database": "a/s.duckdb"}, {"database": "a/r.duckdb", "suppressed": "mask"}):
+        assert Policy(**tree(release=release)).fingerprint() != fingerprint
+
+
 def test_the_fingerprint_counts_the_order_of_attributes() -> None:
     quasi = {"role": "quasi", "hierarchy": "suppress"}
     policy = Policy(**tree(attributes={"a": quasi, "b": quasi}))
@@ -806,7 +820,7 @@ def test_a_redacted_policy_shows_nothing_private() -> None:
             "birth": {"role": "quasi", "hierarchy": {"dates": ["month", "year"]}, "on_unknown": "suppress"},
             "country": {"role": "quasi", "hierarchy": {"categories": {"secret_label": ["secret_leaf"]}}},
             "job": {"role": "quasi", "hierarchy": {"table": "secret_jobs"}, "max_level": 2},
-            "sex": {"role": "quasi", "hierarchy": "suppress"},
+            "sex": {"role": "quasi", "hierarchy": "suppress", "forbidden": ["secret_sex", "secret"]},
             "illness": {"role": "sensitive"},
         },
         privacy={"k": 5},
@@ -841,7 +855,7 @@ def test_a_redacted_policy_shows_nothing_private() -> None:
             },
             "country": {**quasi, "hierarchy": [{"rule": "categories", "depth": 1}]},
             "job": {**quasi, "max_level": 2, "hierarchy": [{"rule": "table"}]},
-            "sex": {**quasi, "hierarchy": [{"rule": "suppress"}]},
+            "sex": {**quasi, "hierarchy": [{"rule": "suppress"}], "forbidden": 2},
             "illness": {"role": "sensitive"},
         },
         "privacy": {"k": 5},

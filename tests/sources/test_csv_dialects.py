@@ -67,6 +67,21 @@ def refusal(paths: list[str]) -> str:
     return str(caught.value)
 
 
+def test_only_the_dates_of_wanted_columns_are_written_alike(tmp_path: Path) -> None:
+    for name, day in (("a", "02/13/2026"), ("b", "13/02/2026")):
+        (tmp_path / f"{name}.csv").write_text("age,seen\n" + f"1,{day}\n2,{day}\n")
+    paths = [str(tmp_path / f"{name}.csv") for name in "ab"]
+    for wanted, is_read in (({"age"}, True), ({"age", "seen"}, False), (set[str](), False)):
+        with duckdb.connect() as connection:
+            engine = DuckDBEngine(connection).use_utc()
+            if is_read:
+                csv.copy_csv(Scan(engine, paths, (), wanted), table("copy"))
+                assert connection.execute("SELECT age FROM copy ORDER BY age").fetchall() == [(1,), (1,), (2,), (2,)]
+            else:
+                with pytest.raises(SourceError, match=r"a\.csv writes dates as %m/%d/%Y, and b\.csv"):
+                    csv.copy_csv(Scan(engine, paths, (), wanted), table("copy"))
+
+
 DIALECTS = [
     Dialect(newline="\r\n"),
     Dialect(newline="\r"),

@@ -359,6 +359,31 @@ def test_names_that_are_numbers_need_the_cell_where_the_table_begins(tmp_path: P
     assert read(path, "Patients!A1") == ({"region": "VARCHAR", "2019": "BIGINT", "2020": "BIGINT"}, [("north", 3, 4)])
 
 
+@pytest.mark.parametrize(
+    ("width", "blank", "is_read"), [(1, [], True), (2, [], True), (2, [[]], False), (3, [], False), (3, [[]], False)]
+)
+def test_a_last_value_alone_may_be_a_note(width: int, blank: list[Any], is_read: bool, tmp_path: Path) -> None:
+    """Of two columns, the last row may lack a value; of one, each row has one."""
+    rows = [[f"v{i}{j}" for j in range(width)] for i in range(3)]
+    path = people(tmp_path, [HEADER[:width], *rows, *blank, ["last"]])
+    if is_read:
+        assert read(path)[1] == [tuple(row) for row in [*rows, ["last"] + [None] * (width - 1)]]
+    else:
+        assert "have one value each, such as cell A" in refusal(path)
+
+
+def test_long_integers_are_exact_beside_others(tmp_path: Path) -> None:
+    for first, second, type_ in (
+        ("7", "999999999999999", "BIGINT"),
+        ("7", "1" * 20, "HUGEINT"),
+        ("1" * 20, "2" * 20, "HUGEINT"),
+        ("7.5", "1" * 20, "VARCHAR"),
+    ):
+        values = [int(text) if type_ != "VARCHAR" else text for text in (first, second)]
+        path = raw(tmp_path, column(f"<c><v>{first}</v></c>", f"<c><v>{second}</v></c>"))
+        assert value_of(path) == (type_, values), (first, second)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("blank", [[], [[]]], ids=["at once", "behind a blank row"])
 def test_notes_below_the_table_need_its_end(blank: list[Any], tmp_path: Path) -> None:

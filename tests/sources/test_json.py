@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,24 @@ def test_a_file_that_cannot_be_used_is_refused_without_its_values(tmp_path: Path
     with sqlanon.connect() as db, pytest.raises(sqlanon.SqlanonError, match=message) as caught:
         db.anonymize(asks)
     assert "Jane" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("digits", "is_read"), [(38, True), (39, False)])
+def test_decimals_are_exact_up_to_38_digits(digits: int, is_read: bool, tmp_path: Path) -> None:
+    number = "0.1" + "2" * (digits - 2)
+    path = write(tmp_path / "people.json", f'[{{"dose": {number}, "x": 1}}, {{"dose": 0.5, "x": 2}}]')
+    with closing(duckdb.connect()) as connection:
+        engine = DuckDBEngine(connection).use_utc()
+        section = SourceSection(files=[str(path)])
+        if is_read:
+            source = bind_files(engine, section, WorkNames("json", table("source_copy")))
+            (dose,) = (
+                connection.execute(f"SELECT dose FROM {source.relation.sql('duckdb')} WHERE x = 1").fetchone() or ()
+            )
+            assert dose == Decimal(number)
+        else:
+            with pytest.raises(SourceError, match="numbers of more than 38 digits"):
+                bind_files(engine, section, WorkNames("json", table("source_copy")))
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ import sys
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import duckdb
 import pytest
@@ -357,3 +359,13 @@ def test_without_the_library_the_error_names_the_extra(
     (tmp_path / name).write_bytes(b"x" * 100)
     with sqlanon.connect(tmp_path / name) as db, pytest.raises(MissingLibraryError, match=r"'\.\[stats\]'"):
         db.anonymize(policy())
+
+
+def test_codes_without_a_label_are_counted_over_all_files() -> None:
+    """In a file without labels, all of its values are."""
+    files: Any = []
+    for labels, without_label, count in (({1: "a"}, 2, 9), ({}, 0, 5), ({1: "a"}, 0, 7)):
+        variable = SimpleNamespace(labels=labels, figures=SimpleNamespace(without_label=without_label, count=count))
+        files.append(SimpleNamespace(variable=lambda _, variable=variable: variable))
+    assert statistics_files._count_rows_without_label(files, "sex") == 7
+    assert statistics_files._count_rows_without_label(files[2:], "sex") == 0
