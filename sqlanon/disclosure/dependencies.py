@@ -23,7 +23,7 @@ from sqlanon.disclosure.narrowing import (
     SHARED,
     Grouping,
     has_excess,
-    is_large,
+    has_large_excess,
     measure_narrowing,
     narrowing_query,
     number_values,
@@ -308,7 +308,7 @@ class _Measurement:
                 alone[columns[0].name, quasi] = figures["alike_after"]
             pins_values = is_single and figures["pinned"] >= PINNED * figures["rows"]
             is_repeated = is_single and (columns[0].column, quasi) in reported
-            if (is_large(figures, baseline) or pins_values) and not is_repeated:
+            if (has_large_excess(figures, baseline) or pins_values) and not is_repeated:
                 if is_single:
                     reported.add((columns[0].column, quasi))
                 yield candidate, figures

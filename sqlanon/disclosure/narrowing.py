@@ -358,7 +358,7 @@ def has_excess(figures: Mapping[str, Any], baseline: float) -> bool:
     return bool(excess > 0 and variance * ((1 + ratio) * math.log1p(ratio) - ratio) >= _LOG_CONFIDENCE)
 
 
-def is_large(figures: Mapping[str, Any], baseline: float) -> bool:
+def has_large_excess(figures: Mapping[str, Any], baseline: float) -> bool:
     """Whether the excess matters: a ground value is likelier by `FACTOR`, or uncertainty shrinks by `REDUCTION`."""
     after = figures["alike_after"]
     reduction = (after - baseline) / (1 - baseline) if baseline < 1 else 0.0

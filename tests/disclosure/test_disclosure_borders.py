@@ -35,7 +35,7 @@ from sqlanon.disclosure.narrowing import (
     RANK_VALUE,
     Grouping,
     has_excess,
-    is_large,
+    has_large_excess,
     measure_narrowing,
     number_values,
     rank_part,
@@ -200,9 +200,9 @@ def test_an_excess_over_independence_is_reported_from_one_in_three_million() -> 
 
 
 def test_an_excess_matters_from_half_more_or_a_seventh_less_uncertainty() -> None:
-    assert [is_large({"alike_after": after}, 0.2) for after in (0.29, 0.31)] == [False, True]
-    assert [is_large({"alike_after": after}, 0.6) for after in (0.65, 0.67)] == [False, True]
-    assert is_large({"alike_after": 1.0}, 1.0) is False
+    assert [has_large_excess({"alike_after": after}, 0.2) for after in (0.29, 0.31)] == [False, True]
+    assert [has_large_excess({"alike_after": after}, 0.6) for after in (0.65, 0.67)] == [False, True]
+    assert has_large_excess({"alike_after": 1.0}, 1.0) is False
 
 
 SOURCE = """
