@@ -168,7 +168,7 @@ def is_sampled_by_md5(value: exp.Expr, step: int) -> exp.Expr:
 
 
 def find_person_column(
-    ask: RunQuery,
+    run_query: RunQuery,
     relation: exp.Expr,
     keys: Sequence[KeyColumn],
     compared: Mapping[str, str],
@@ -179,15 +179,15 @@ def find_person_column(
 ) -> PersonColumn | None:
     """Find the column that identifies the persons of a table, if some persons have several rows; None otherwise.
 
-    ``ask`` runs queries that return figures, and ``compared`` has the types of the quasi-identifiers. ``value_counts``
-    has the distinct values of some keys, and their values that are not NULL; ``counts`` makes the query for those of
-    the others. ``is_sampled`` makes the condition that one value of several meets.
+    ``run_query`` runs queries that return figures, and ``compared`` has the types of the quasi-identifiers.
+    ``value_counts`` has the distinct values of some keys, and their values that are not NULL; ``counts`` makes the
+    query for those of the others. ``is_sampled`` makes the condition that one value of several meets.
     """
     if not keys:
         return None
     relation = subquery(select(_normalize_keys(keys, compared), relation.copy()), "ids")
     if uncounted := [key.name for key in keys if key.name not in value_counts]:
-        figures = ask(counts(relation, uncounted))[0]
+        figures = run_query(counts(relation, uncounted))[0]
         pairs = zip(figures[::2], figures[1::2], strict=True)
         value_counts = {**value_counts, **dict(zip(uncounted, pairs, strict=True))}
     candidates: list[tuple[KeyColumn, PersonColumn, float]] = []
@@ -199,11 +199,11 @@ def find_person_column(
         if not traits:
             continue
         step = max(1, values // SAMPLE_ROWS)
-        if step > 1 and _disagrees_in_innate_traits(ask, relation, key, [*traits], step, is_sampled):
+        if step > 1 and _disagrees_in_innate_traits(run_query, relation, key, [*traits], step, is_sampled):
             continue
         sample = _sample_query(relation, key.name, [*traits], step, is_sampled)
-        agreements, persons, repeated = _measure_agreements(ask, sample, [*traits])
-        if repeated and _identifies_persons(ask, sample, key, traits, agreements):
+        agreements, persons, repeated = _measure_agreements(run_query, sample, [*traits])
+        if repeated and _identifies_persons(run_query, sample, key, traits, agreements):
             column = PersonColumn(key.name, values, min(persons * step, values), rows, step > 1)
             shares = [agreement.alike for agreement in agreements if agreement.is_sufficient and agreement.kind != AGE]
             candidates.append((key, column, sum(shares) / max(len(shares), 1)))
@@ -242,19 +242,23 @@ def _choose_column(candidates: Sequence[tuple[KeyColumn, PersonColumn, float]]) 
 
 
 def _disagrees_in_innate_traits(
-    ask: RunQuery, relation: exp.Expr, key: KeyColumn, names: Sequence[str], step: int, is_sampled: SampleValues
+    run_query: RunQuery, relation: exp.Expr, key: KeyColumn, names: Sequence[str], step: int, is_sampled: SampleValues
 ) -> bool:
     """Whether rows with the same key differ in a trait that no person changes: then other columns are not read."""
     innate = [name for name in names if (kind := find_kind(name)) is not None and kind.name in _INNATE]
     if not innate or is_person_number(key.name):
         return False
     sample = _sample_query(relation, key.name, innate, step, is_sampled)
-    agreements, _, repeated = _measure_agreements(ask, sample, innate)
+    agreements, _, repeated = _measure_agreements(run_query, sample, innate)
     return bool(repeated) and any(agreement.varies and not agreement.is_sufficient for agreement in agreements)
 
 
 def _identifies_persons(
-    ask: RunQuery, sample: exp.Select, key: KeyColumn, compared: Mapping[str, str], agreements: Sequence[_Agreement]
+    run_query: RunQuery,
+    sample: exp.Select,
+    key: KeyColumn,
+    compared: Mapping[str, str],
+    agreements: Sequence[_Agreement],
 ) -> bool:
     if is_person_number(key.name):
         return True
@@ -272,7 +276,7 @@ def _identifies_persons(
         return bool(innate) or is_half
     if key.is_number and _count_bodily_traits(innate) > 1:
         return True
-    return is_half and _has_independent_traits(ask, sample, [*compared], alike)
+    return is_half and _has_independent_traits(run_query, sample, [*compared], alike)
 
 
 def _is_significant(alike: Sequence[_Agreement], least: int) -> bool:
@@ -399,9 +403,11 @@ def _traits_query(count: int) -> exp.Subquery:
     return subquery(_TRAITS(values=subquery(union_all(*values))))
 
 
-def _measure_agreements(ask: RunQuery, sample: exp.Select, names: Sequence[str]) -> tuple[list[_Agreement], int, int]:
+def _measure_agreements(
+    run_query: RunQuery, sample: exp.Select, names: Sequence[str]
+) -> tuple[list[_Agreement], int, int]:
     """Measure the agreement in each compared column; with the number of keys, and of those with several rows."""
-    rows = ask(_AGREEMENT(sample=subquery(sample.copy()), traits=_traits_query(len(names))))
+    rows = run_query(_AGREEMENT(sample=subquery(sample.copy()), traits=_traits_query(len(names))))
     agreements = [
         _Agreement(names[attribute], repeated, alike, by_chance, different >= 0.9 * persons)
         for attribute, persons, repeated, alike, by_chance, different in rows
@@ -410,7 +416,7 @@ def _measure_agreements(ask: RunQuery, sample: exp.Select, names: Sequence[str])
 
 
 def _has_independent_traits(
-    ask: RunQuery, sample: exp.Select, names: Sequence[str], alike: Sequence[_Agreement]
+    run_query: RunQuery, sample: exp.Select, names: Sequence[str], alike: Sequence[_Agreement]
 ) -> bool:
     """Whether two columns determined by the key do not determine each other, as with several traits of a person."""
     if _count_bodily_traits([agreement for agreement in alike if agreement.kind in _INNATE]) > 1:
@@ -427,7 +433,7 @@ def _has_independent_traits(
     )
     shares = {
         (first, second): (value - by_position[second].by_chance) / (1 - by_position[second].by_chance)
-        for first, second, value in ask(query)
+        for first, second, value in run_query(query)
     }
     return any(
         max(shares.get((first, second), 0.0), shares.get((second, first), 0.0)) < 0.5
