@@ -202,3 +202,55 @@ def test_the_records_of_several_tables_are_completed_or_removed(
             SELECT run_id, NOT intended_at IS NULL FROM sqlanon_catalog.sqlanon.releases ORDER BY run_id
         """)
         assert engine.rows(query()) == left
+
+
+def test_the_hash_of_a_place_is_that_of_its_newest_file(
+    engine: DuckDBEngine, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None where an interrupted run may have published; replaced files do not count."""
+    monkeypatch.setattr(catalog, "open_read_only", lambda *_: nullcontext(True))
+    now = datetime(2026, 1, 2)
+    for place, number, sha256, fields in (
+        ("one", 2, "b", {}),
+        ("one", 3, "c", {}),
+        ("one", 1, "a", {}),
+        ("one", 4, "d", {"replaced_at": now}),
+        ("interrupted", 1, "a", {}),
+        ("interrupted", 2, "b", {"intended_at": now}),
+        ("parquet", None, "p", {}),
+        ("gone", 1, "a", {"replaced_at": now}),
+    ):
+        row = record_of(Path(place), Version("run", 1, is_draft=False), sha256=sha256, **fields)
+        catalog.insert_records(engine, "releases", row | {"version": number})
+    hashes = [catalog.read_recorded_sha256(engine, path, place) for place in ("one", "interrupted", "parquet", "gone")]
+    assert hashes == ["c", None, "p", None]
+
+
+@pytest.mark.parametrize(
+    ("drafts", "withdraws", "is_draft", "is_withdrawal"),
+    [
+        ([], [], False, False),
+        ([True], [None], True, False),
+        ([True, True], [None, None], True, False),
+        ([True, False], [None, None], False, False),
+        ([False], ["other"], False, True),
+        ([False, False], [None, "other"], False, True),
+    ],
+)
+def test_rows_that_only_drafts_have_are_those_of_a_draft(
+    drafts: list[bool],
+    withdraws: list[str | None],
+    is_draft: bool,
+    is_withdrawal: bool,
+    engine: DuckDBEngine,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catalog, "open_read_only", lambda *_: nullcontext(True))
+    other = record_of(Path("other"), Version("other", 1, is_draft=True), withdraws="another")
+    catalog.insert_records(engine, "releases", other)
+    for i, draft in enumerate(drafts):
+        row = record_of(Path("place"), Version(f"run {i}", 1, draft), withdraws=withdraws[i], digest="rows")
+        catalog.insert_records(engine, "releases", row)
+    assert catalog.is_recorded_draft(engine, path, "rows") is is_draft
+    assert catalog.is_recorded_withdrawal(engine, path, "rows") is is_withdrawal

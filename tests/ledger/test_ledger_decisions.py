@@ -21,7 +21,7 @@ from sqlanon.errors import NotComparedError, PolicyError, ReleaseError
 from sqlanon.ledger import earlier
 from sqlanon.ledger import publication as publishing
 from sqlanon.ledger.earlier import _max_level_problems, _refuse_changed_release, _search_policy, find_base_publications
-from sqlanon.ledger.growth import source_change
+from sqlanon.ledger.growth import extend, source_change
 from sqlanon.ledger.growth.extend import _CLASS_FIGURES, _PERSONS, _UNRELEASED, _UNRELEASED_COUNTS
 from sqlanon.ledger.growth.marks import select_released_rows
 from sqlanon.ledger.growth.source_change import (
@@ -121,6 +121,34 @@ def test_labels_are_no_finer_than_in_earlier_releases() -> None:
     fixed = _search_policy(policy, {"zip": 1, "age": 2}, [2], True).attributes
     assert [(fixed[name].min_level, fixed[name].max_level) for name in ("zip", "age")] == [(1, 1), (2, 2)]
     assert [len(_max_level_problems(policy, {"zip": floor, "age": 2})) for floor in (2, 3, 4)] == [0, 0, 1]
+
+
+def test_the_highest_level_of_all_earlier_releases_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels = {"a": {"zip": 2, "age": 0}, "b": {"zip": 1, "age": 1}, "c": {"age": 0}}
+    arguments = list[Any]()
+
+    def open_release(_: Any, publication: Publication, *__: Any) -> Any:
+        return nullcontext(SimpleNamespace(publication=publication, promised_k=3))
+
+    for name, answer in (
+        ("open_earlier_release", open_release),
+        ("_needed_columns", lambda _: []),
+        ("create_temporary_view", lambda *_: None),
+        ("add_empty_marks", lambda *_: None),
+        ("_find_obstacles", lambda *_: []),
+        ("_min_levels", lambda _, release: levels[release.publication.run_id]),
+        ("_Marking", lambda *_: SimpleNamespace(find_people=lambda: None, mark_rows=lambda should_count: (None, True))),
+        ("_search_policy", lambda *given: arguments.extend(given)),
+    ):
+        monkeypatch.setattr(earlier, name, answer)
+    policy = make_policy({"zip": "mask", "age": {"intervals": [5, 10]}})
+    engine = SimpleNamespace(execute=lambda _: None, columns=lambda _: {})
+    source = SimpleNamespace(relation=None, files=())
+    run: Any = SimpleNamespace(engine=engine, source=source, work_names=SimpleNamespace(view=table))
+    search_input: Any = SimpleNamespace(policy=policy, columns=None)
+    _, releases = earlier.mark_released_rows(run, search_input, [publication(run_id) for run_id in "abc"])
+    assert arguments == [policy, {"zip": 2, "age": 1}, [3, 3, 3], False]
+    assert releases.run_ids == ("a", "b", "c")
 
 
 def test_an_earlier_release_is_the_one_that_was_recorded() -> None:
@@ -290,6 +318,36 @@ def test_rows_are_marked_by_releases_of_real_rows_at_one_level(
     source: Any = SimpleNamespace(access=access)
     manifest: Any = SimpleNamespace(generalization={"zip": level}, decoys=decoys)
     assert can_mark_rows(policy, source, manifest) is can_be
+
+
+@pytest.mark.parametrize(
+    ("k", "guaranteed", "added", "smallest", "passed"),
+    [(2, 3, 5, 3, [True]), (2, 3, 5, 2, [False]), (3, 3, 5, 2, []), (2, 3, 0, 0, [])],
+)
+def test_new_rows_have_the_size_that_shields_guarantee(
+    k: int, guaranteed: int, added: int, smallest: int, passed: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where k-anonymity has not counted them."""
+    audit = SimpleNamespace(checks=lambda _: [], checks_of_classes=lambda _: [])
+    monkeypatch.setattr(extend, "SourceAudit", lambda *_: audit)
+    monkeypatch.setattr(extend, "guaranteed_k", lambda *_: guaranteed)
+    policy = SimpleNamespace(k=k, privacy=None, quasi_identifiers=())
+    engine = SimpleNamespace(dialect="duckdb", rows=lambda _: [(smallest,)])
+    draft: Any = SimpleNamespace(
+        run=SimpleNamespace(engine=engine, work=None, install_macros=lambda: "memory"),
+        recoding=None,
+        search_input=SimpleNamespace(policy=policy, columns=SimpleNamespace(person=None)),
+        extension=SimpleNamespace(added_rows=added),
+        _added_rows=table("added"),
+        quasi_identifiers=["zip"],
+    )
+    checks = extend.ExtensionDraft.checks(draft, table("released"))
+    assert [(check.name, check.passed) for check in checks] == [("new rows", is_passed) for is_passed in passed]
+
+
+def test_columns_are_found_in_the_spelling_of_the_source() -> None:
+    source: Any = SimpleNamespace(columns={"Id": "BIGINT", "ward": "VARCHAR"})
+    assert [source_change._find_spelling(source, name) for name in ("ID", "WARD", "age")] == ["Id", "ward", "age"]
 
 
 # --- the joint audit
@@ -488,6 +546,9 @@ def test_a_release_that_breaks_another_is_refused(
         gone = audit_of(**parts)
         check = gone._check(replace(publication("r"), path=tmp_path / "gone.duckdb"), SimpleNamespace())
         assert (check.passed, gone.breaks, gone.refusals) == (None, [], [])
+        interrupted = audit_of(**parts)  # its run may have published it elsewhere
+        intent = replace(publication("r"), path=tmp_path / "gone.duckdb", intended_at=datetime(2026, 1, 2))
+        assert (interrupted._check(intent, SimpleNamespace()).passed, len(interrupted.breaks)) == (passed, 1)
 
 
 def test_a_release_that_replaces_another_is_warned_of() -> None:
