@@ -13,12 +13,14 @@ from typing import Any
 
 import duckdb
 import pytest
+from sqlglot import exp
 
 import sqlanon
 from oracles.oracle_linked import LinkedDatabase, best, combinations_of
 from properties.linked_cases import LinkedCase, make_linked_case
 from sqlanon.errors import InfeasibleError, PolicyError
 from sqlanon.linked.anonymize import ClassesResult, LinkedResult
+from sqlanon.linked.classes import mondrian
 from sqlanon.linked.publish.stage import LinkedRelease
 from sqlanon.policy.linked import LinkedPolicy
 from support.commands import cli
@@ -267,3 +269,30 @@ def test_the_command_line_names_classes_and_mixed_levels(tmp_path: Path) -> None
 def test_other_local_strategies_are_refused_and_mondrian_named() -> None:
     with pytest.raises(PolicyError, match="'forest' is not supported with several tables: use \"mondrian\" for local"):
         hospital_policy("forest", 2)
+
+
+@pytest.mark.parametrize("allowed", [0, 2, 3, 5, 100])
+def test_the_best_steps_are_taken_within_the_limit(allowed: int) -> None:
+    """Steps that leave persons out gain at least one for each, and come in the order of what they gain for each."""
+    gains = {1: 0.5, 2: 0.5, 3: 0.5, 4: 1.0, 5: 0.1, 6: 2.0, 7: 0.25}
+    counts = {1: (4, 0), 2: (4, 2), 3: (4, 3), 4: (9, 3), 5: (9, 0), 6: (0, 1), 7: (8, 1)}  # following, unassigned
+    costly = [
+        (-gains[step] * following / unassigned, step)
+        for step, (following, unassigned) in counts.items()
+        if following and unassigned and gains[step] * following >= unassigned
+    ]
+    assert [step for _, step in sorted(costly)] == [4, 7, 2]
+    taken, suppressed = {step for step, (following, unassigned) in counts.items() if following and not unassigned}, 0
+    for _, step in sorted(costly):
+        suppressed += counts[step][1]
+        taken |= {step} if suppressed <= allowed else set()
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE step_counts (parent_class INTEGER, following BIGINT, unassigned BIGINT)")
+        connection.executemany("INSERT INTO step_counts VALUES (?, ?, ?)", [(i, *pair) for i, pair in counts.items()])
+        connection.execute("CREATE TABLE moves (class_id INTEGER, gain DOUBLE)")
+        connection.executemany("INSERT INTO moves VALUES (?, ?)", [*gains.items()])
+        query = mondrian._TAKEN_STEPS(
+            step_counts=exp.to_table("step_counts"), moves=exp.to_table("moves"), allowed=allowed
+        )
+        rows = connection.execute(query.sql("duckdb")).fetchall()
+    assert sorted(rows) == [(step,) for step in sorted(taken)]

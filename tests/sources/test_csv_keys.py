@@ -58,7 +58,7 @@ KEYS = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("case", KEYS)
 def test_keys_set_the_csv_format(case: str, tmp_path: Path) -> None:
     content, keys, rows = KEYS[case]
@@ -76,7 +76,7 @@ WRONG = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("case", WRONG)
 def test_a_key_does_not_hide_broken_lines(case: str, tmp_path: Path) -> None:
     content, keys, message = WRONG[case]
@@ -97,7 +97,7 @@ def test_unicode_needs_no_key(content: bytes, tmp_path: Path) -> None:
     assert copy_rows(tmp_path / "people.csv.gz") == READ_NAMES
 
 
-@pytest.mark.slow
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "encoding", ["latin-1", "windows-1252", "cp437", "utf-16-le", "utf-16", "utf-8", "gb18030", "utf-7"]
 )
@@ -112,7 +112,6 @@ def test_a_file_of_shift_jis_is_read(tmp_path: Path) -> None:
     assert copy_rows(tmp_path / "people.csv", encoding="shift-jis", header=True) == [("ソポ", "東京")]
 
 
-@pytest.mark.slow
 def test_quoted_byte_order_mark_is_removed_from_the_name(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text('"\ufeffage";town\n21;Oslo\n53;Rome\n')
@@ -120,7 +119,6 @@ def test_quoted_byte_order_mark_is_removed_from_the_name(tmp_path: Path) -> None
         assert [column.name for column in db.inspect().columns] == ["age", "town"]
 
 
-@pytest.mark.slow
 def test_keys_decide_of_lines_that_may_be_rows(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("m,flu\nw,asthma\nw,flu\n,\n")
@@ -130,7 +128,7 @@ def test_keys_decide_of_lines_that_may_be_rows(tmp_path: Path) -> None:
     assert copy_rows(path, header=True, footer=1) == rows[1:]
 
 
-@pytest.mark.slow
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("late", [0, 43_556])
 def test_an_invalid_utf_8_byte_is_named(late: int, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes(b"name,city\n" + b"Ann,Rome\n" * late + NAMES.encode("latin-1"))
@@ -182,7 +180,6 @@ def test_a_wrong_encoding_is_refused_with_its_byte(tmp_path: Path) -> None:
     assert "line 2 has the byte 0x81, which is not valid cp1252; give another encoding" in message
 
 
-@pytest.mark.slow
 def test_utf_16_without_a_mark_is_recognized(tmp_path: Path) -> None:
     for encoding in ("utf-16-le", "utf-16-be"):
         (tmp_path / "people.csv").write_bytes(NAMES.encode(encoding))

@@ -199,7 +199,6 @@ READ = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.cases(2)
 @pytest.mark.parametrize("case", READ)
 def test_a_sound_file_is_read(case: str, tmp_path: Path) -> None:

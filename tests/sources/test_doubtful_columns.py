@@ -39,7 +39,6 @@ def refusal(path: Path, name: str, values: Sequence[str], attribute: dict[str, A
     return str(caught.value)
 
 
-@pytest.mark.slow
 def test_a_few_words_among_numbers_are_refused_with_their_lines(tmp_path: Path) -> None:
     values = [*AGES, "4e", *AGES, "NA", "NA"]
     message = refusal(tmp_path / "x.csv", "age", values, {})
@@ -53,7 +52,6 @@ def test_a_few_words_among_numbers_are_refused_with_their_lines(tmp_path: Path) 
     assert bind(tmp_path / "x.csv", "age", values, {"type": "text"})["age"] == "VARCHAR"
 
 
-@pytest.mark.slow
 def test_a_line_of_totals_is_refused_with_the_footer(tmp_path: Path) -> None:
     message = refusal(tmp_path / "x.csv", "age", [*AGES, "Total"], {})
     assert "footer = 1 under [source.csv] leaves the last row out" in message
@@ -207,7 +205,6 @@ def test_a_rule_on_texts_names_the_first_of_them(rule: dict[str, Any], needs: st
     assert f"attributes.seen: the hierarchy needs {needs}, and the column has texts, such as 'soon' (line 4)" in message
 
 
-@pytest.mark.slow
 def test_dates_of_birth_are_past(tmp_path: Path) -> None:
     path, values = tmp_path / "x.csv", ["1.2.20", "1.2.99", "31.12.59"]
     keys = {"type": "date", "format": "%d.%m.%y"}
@@ -241,7 +238,7 @@ def test_dates_in_a_second_format_are_still_dates(tmp_path: Path) -> None:
     assert types["birth"] == "DATE" and rows[1][1] == date(1951, 2, 2)
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("date_format", "keys"),
     [
@@ -275,7 +272,7 @@ def test_points_that_may_separate_thousands_are_decided_by_keys(tmp_path: Path) 
         assert bind(path, "wage", [*values, value], {})["wage"] == "DOUBLE", value
 
 
-@pytest.mark.slow
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("many", "few"), [("2020-01-31", "unknown"), ("31.12.2020", "31/12/2020"), ("2020-01-01 10:00:00", "2020")]
 )
@@ -296,7 +293,7 @@ CODES = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("case", CODES)
 def test_texts_by_nature_are_read(case: str, tmp_path: Path) -> None:
     name, values, attribute = CODES[case]
@@ -323,7 +320,6 @@ def test_columns_are_refused_from_a_share_of_numbers_on(
 DAYS = [f"{1 + i % 12:02d}/{1 + (i // 12) % 12:02d}/2020" for i in range(100)]
 
 
-@pytest.mark.slow
 def test_days_and_months_that_can_be_swapped_are_refused(tmp_path: Path) -> None:
     for attribute in ({}, {"role": "insensitive", "hierarchy": None}):
         message = refusal(tmp_path / "x.csv", "seen", DAYS, attribute)

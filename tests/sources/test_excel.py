@@ -107,7 +107,7 @@ def test_days_are_those_that_excel_shows(from_1904: bool, tmp_path: Path) -> Non
     assert read_rows == [tuple(row) for row in rows[1:]]
 
 
-@pytest.mark.slow
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("serial", "day"), [(1, (1900, 1, 1)), (59, (1900, 2, 28)), (61, (1900, 3, 1))])
 def test_days_before_march_of_1900_are_those_that_excel_shows(
     serial: int, day: tuple[int, int, int], tmp_path: Path
@@ -116,7 +116,7 @@ def test_days_before_march_of_1900_are_those_that_excel_shows(
     assert read(path)[1] == [(datetime.date(*day), 1)]
 
 
-@pytest.mark.slow
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("serial", [-1, 0, 60, 2_958_466])
 def test_invalid_day_numbers_are_refused(serial: int, tmp_path: Path) -> None:
     path = people(tmp_path, [["day", "n"], [serial, 1]], formats={"A2": "yyyy-mm-dd"})
@@ -128,7 +128,7 @@ def test_days_before_the_first_one_of_the_workbook_are_refused(tmp_path: Path) -
     assert "people.xlsx: cell A2 has the number" in refusal(path)
 
 
-@pytest.mark.slow
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("code", "number", "value"),
     [
@@ -164,7 +164,6 @@ def test_zeros_that_a_format_shows_are_kept(tmp_path: Path) -> None:
     assert read(path) == ({"zip": "VARCHAR", "n": "BIGINT"}, [("02139", 1), ("10115", 2)])
 
 
-@pytest.mark.slow
 def test_numbers_are_exact(tmp_path: Path) -> None:
     cells = [f"<c><v>{number}</v></c>" for number in ("1.1000000000000001", "12", "-3.0", "1E+2", "0.1")]
     assert value_of(raw(tmp_path, column(*cells))) == ("DOUBLE", [1.1, 12.0, -3.0, 100.0, 0.1])
@@ -195,7 +194,6 @@ def test_strict_workbooks_are_read(tmp_path: Path) -> None:
     assert value_of(path) == ("TIMESTAMP", [datetime.datetime(2020, 1, 31), NOON])
 
 
-@pytest.mark.slow
 def test_a_formula_is_its_result(tmp_path: Path) -> None:
     assert value_of(raw(tmp_path, column("<c><f>1+1</f><v>2</v></c>"))) == ("BIGINT", [2])
     path = raw(tmp_path, column("<c><f>1+1</f></c>"))
@@ -238,7 +236,6 @@ def test_more_titles_need_the_cell_where_the_table_begins(tmp_path: Path) -> Non
     assert read(path, "Patients!A5")[1] == [tuple(row) for row in ROWS]
 
 
-@pytest.mark.slow
 def test_values_without_a_name_above_them_are_refused(tmp_path: Path) -> None:
     path = people(tmp_path, [["Ward", 7], [], HEADER, *ROWS])
     assert "row 1 is read as the header, and has 7 in cell B1" in refusal(path)
@@ -251,14 +248,12 @@ def test_values_without_a_name_above_them_are_refused(tmp_path: Path) -> None:
     assert read(path, "Patients!A3")[1] == [tuple(row) for row in ROWS]
 
 
-@pytest.mark.slow
 def test_a_title_of_as_many_words_as_the_header_is_no_row_of_names(tmp_path: Path) -> None:
     path = people(tmp_path, [["Report", "of"], HEADER, *ROWS])
     assert 'if row 2 has the names of the columns, set table = "Patients!A2" under [source]; if row 1' in refusal(path)
     assert read(path, "Patients!A2")[1] == [tuple(row) for row in ROWS]
 
 
-@pytest.mark.slow
 def test_names_of_two_rows_need_the_row_that_has_them(tmp_path: Path) -> None:
     path = people(tmp_path, [["Patient", None, "Clinical"], HEADER, *ROWS], merged=["A1:B1"])
     for sheet in (None, "Patients!A1:C"):
@@ -279,7 +274,6 @@ def test_a_value_beside_a_table_may_be_left_out(tmp_path: Path) -> None:
     assert len(read(path, "Patients!A1:C")[1]) == 4
 
 
-@pytest.mark.slow
 def test_rows_below_a_blank_row_need_the_end_of_the_table(tmp_path: Path) -> None:
     path = people(tmp_path, [HEADER, *ROWS, [], ["Others"], ["a", "b"], [1, 2]])
     assert refusal(path) == (
@@ -300,7 +294,6 @@ def test_a_wide_table_below_a_blank_row_is_left_out(tmp_path: Path) -> None:
     ) in refusal(path)
 
 
-@pytest.mark.slow
 def test_a_blank_row_below_the_first_row_may_be_one_below_a_title(tmp_path: Path) -> None:
     path = people(tmp_path, [["Ward", "seven"], [], ["age", "sex"], [21, "m"]])
     assert (
@@ -318,7 +311,6 @@ def test_a_blank_row_above_notes_ends_the_table_above_the_notes(tmp_path: Path) 
     ) in refusal(path)
 
 
-@pytest.mark.slow
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("word", ["Total", "SUMME", " Gesamt:", "Somme", "sum"])
 @pytest.mark.parametrize("below", [[], [["Source: ward 7"]]], ids=["alone", "above a note"])
@@ -338,7 +330,7 @@ def test_a_formula_of_totals_without_a_result_is_one_of_totals(tmp_path: Path) -
     assert 'set table = "Patients!A1:B2" under [source]' in refusal(path)
 
 
-@pytest.mark.slow
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "rows",
     [[["Ann", 21, "w"], ["Total", 74, "w"]], [["Total", 21, None], ["Bo", 53, "m"]], [["Ann", 21], ["Summer", 74]]],
@@ -397,7 +389,7 @@ def test_notes_below_the_table_need_its_end(blank: list[Any], tmp_path: Path) ->
     assert read(path, f"Patients!A1:C{last}")[1][-1] == ("checked", None, None)
 
 
-@pytest.mark.slow
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("range_", ["B1:C3", "$B$1:$C$3", "b1:c3"])
 def test_a_range_is_the_table(range_: str, tmp_path: Path) -> None:
     path = people(tmp_path, [HEADER, *ROWS])
@@ -540,7 +532,6 @@ def test_codes_of_missing_numbers_are_null(tmp_path: Path) -> None:
     assert sorted(released_rows(tmp_path, in_wards("age", 21, -9), {**AGE, "missing": ["-9"]}), key=str) == [21, None]
 
 
-@pytest.mark.slow
 @pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("value", "keys", "message"),

@@ -105,7 +105,7 @@ def test_a_zip_code_keeps_its_zeros_in_text_and_a_number_its_digits(tmp_path: Pa
     assert set(fetch(tmp_path / "r.duckdb", "FROM release")) == {("01139",), ("2139",)}
 
 
-@pytest.mark.slow
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(
     ("text", "message"),
     [

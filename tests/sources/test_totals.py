@@ -8,7 +8,7 @@ import pytest
 from sqlanon.sources.csv_lines import TOTAL_WORDS
 
 
-@pytest.mark.slow
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("value", "is_total"),
     [
