@@ -6,8 +6,8 @@
 
 For each number of rows of `people.py`, or of Adult resampled (`bootstrap.py`), one process after the other: the floor
 (`plain.py`), and ``sqlanon anonymize`` with each strategy, at most 5 % suppressed, `loss`. The ratio is the processor
-time of the whole process to that of the floor's two statements, which are measured once for each size: it says more
-than seconds on a machine that has other work. A run that takes longer than ``--time-limit`` is stopped. With
+time of the whole process to that of the floor's two statements, the lesser of two measurements: it says more than
+seconds on a machine that has other work. A run that takes longer than ``--time-limit`` is stopped. With
 ``--peers``, the Python of their environment (see peers.txt), anonypy's Mondrian is measured on Adult, k = 5.
 """
 
@@ -39,11 +39,15 @@ from harness import (
     sqlanon_command,
     warm,
 )
-from peers import peer
+from peers import describe_end, peer
 from people import people_policy
 
 SETS = ", sets"
-STRATEGIES = ("optimal", "mondrian", "mondrian, sets", "local", "k-similar, sets", "subtree", "cells")
+TARGETS = {
+    "optimal": 2.0, "mondrian": 8.0, "mondrian, sets": 8.0, "local": 15.0, "k-similar, sets": 15.0, "subtree": 15.0,
+    "cells": 15.0,
+}  # fmt: skip
+"""By strategy: the greatest ratio to the floor that is asked for with 5 and 10 million rows."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +78,10 @@ def search_options(name: str) -> dict[str, str]:
 
 
 def show(rows: int, k: int, name: str, floor: float, loss: str, classes: str, done: Measured) -> None:
-    """A row of the table."""
+    """A row of the table; ``loss`` says why a process has none."""
+    target = f"{TARGETS[name]:g}" if name in TARGETS else "-"
     times = f"{done.seconds:.1f}", f"{done.processor:.1f}", f"{floor:.1f}"
-    row(f"{rows:,}", k, name, loss, classes, *times, f"**{done.processor / floor:.1f}**", gigabytes(done.peak))
+    row(f"{rows:,}", k, name, loss, classes, *times, f"**{done.processor / floor:.1f}**", target, gigabytes(done.peak))
 
 
 def main() -> None:
@@ -84,14 +89,14 @@ def main() -> None:
     options.add_argument("--table", choices=TABLES, default="people")
     options.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     options.add_argument("--k", type=int, nargs="+", default=[5])
-    options.add_argument("--strategies", nargs="+", choices=STRATEGIES, default=list(STRATEGIES))
+    options.add_argument("--strategies", nargs="+", choices=TARGETS, default=list(TARGETS))
     options.add_argument("--peers", type=Path, help="the Python of the peers' environment")
     options.add_argument("--time-limit", type=float, default=1800, help="seconds of one process")
     add_limits(options, "2GB")
     args = options.parse_args()
     limits = Limits(args.memory_limit, args.threads)
     print(f"{machine()}; {limits}\n")
-    header("rows", "k", "strategy", "loss", "classes", "seconds", "processor, s", "floor's", "ratio", "peak")
+    header("rows", "k", "strategy", "loss", "classes", "seconds", "processor, s", "floor's", "ratio", "asked", "peak")
     table = TABLES[args.table]
     with folders(args.data) as (data, folder):
         for rows in args.rows:
@@ -100,8 +105,8 @@ def main() -> None:
             fresh = folder / "fresh.duckdb"
             fresh.unlink(missing_ok=True)
             arguments = [database, fresh, "--table", args.table, *limits.options()]
-            plain = python(HERE / "plain.py", *arguments, environment={"TMPDIR": str(folder)})
-            floor = json.loads(plain.output)["processor"]
+            runs = [python(HERE / "plain.py", *arguments, environment={"TMPDIR": str(folder)}) for _ in range(2)]
+            floor = min(json.loads(plain.output)["processor"] for plain in runs)
 
             for k in args.k:
                 for name in args.strategies:
@@ -110,7 +115,7 @@ def main() -> None:
                     command, environment = sqlanon_command("anonymize", policy, folder / "job", limits)
                     done = run_measured(command, environment=environment, timeout=args.time_limit)
                     if done.status:
-                        show(rows, k, name, floor, "not done", "-", done)
+                        show(rows, k, name, floor, describe_end(done), "-", done)
                         continue
                     figures = json.loads(done.output)
                     loss, classes = figures["score"], figures["classes"]
@@ -121,7 +126,7 @@ def main() -> None:
             if args.peers is not None and args.table == "adult":
                 anonypy = peer(args.peers, "anonypy", "out.csv")
                 done = anonypy.run(bootstrap(data, rows, "csv", sensitive=True), folder, args.time_limit)
-                show(rows, 5, "anonypy", floor, "not done" if done.status else "-", "-", done)
+                show(rows, 5, "anonypy", floor, describe_end(done) if done.status else "-", "-", done)
 
 
 if __name__ == "__main__":
