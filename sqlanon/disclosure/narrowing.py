@@ -59,9 +59,10 @@ PARTS = 20
 _LOG_CONFIDENCE = 15.0
 """Columns are reported if independence shows their excess with a probability below exp(-15), one in 3 million."""
 
-HASH_VALUE, RANK_VALUE = fragment("hash(:value)"), fragment("dense_rank() OVER (ORDER BY :value)")
-"""Numbers for values. Hashes are faster, in an engine that has them; two of 20,000 values share one of 64 bits with a
-probability of 10^-11."""
+HASH_VALUE = fragment("CASE WHEN :value IS NOT NULL THEN hash(:value) END")
+RANK_VALUE = fragment("CASE WHEN :value IS NOT NULL THEN dense_rank() OVER (ORDER BY :value) END")
+"""Numbers for values; NULL for NULL, which counts no person. Hashes are faster, in an engine that has them; two of
+20,000 values share one of 64 bits with a probability of 10^-11."""
 
 _COUNTS, _GROUNDS, _LABELS, _GROUPS = (table(f"sqlanon {name}") for name in ("counts", "grounds", "labels", "groups"))
 

@@ -220,6 +220,26 @@ def test_numbers_near_each_other_narrow_though_hardly_two_are_equal() -> None:
     assert len(parts) == 20 and all(least < greatest and values <= 6 for least, greatest, _, values, _ in parts)
 
 
+def test_missing_numbers_do_not_hide_what_a_part_leaves() -> None:
+    """A part of 5 % of the numbers leaves 10 of 200 ZIP codes, or 11; 95 % of the rows have no number."""
+    rows = """
+        SELECT (hash(i) % 200)::INTEGER AS zip,
+            CASE WHEN hash(i + 7) % 100 >= 95 THEN zip * 1000 + (hash(i + 1) % 900)::INTEGER END AS meters
+        FROM range(12000) AS r(i)
+    """
+    zip_ = {"role": "quasi", "hierarchy": "suppress", "min_level": 1}
+    policy = sqlanon.Policy(
+        source={"table": "t", "person": False},
+        attributes={"zip": zip_, "meters": {"role": "insensitive"}},
+        privacy={"k": 5, "dependencies": "warn"},
+    )
+    with duckdb.connect() as connection, sqlanon.connect(connection) as db:
+        connection.execute(f"CREATE TABLE t AS {rows}")
+        (dependency,) = db.anonymize(policy).dependencies
+    assert dependency.in_parts == ("meters",)
+    assert dependency.after <= 11 < dependency.by_chance
+
+
 @pytest.mark.thorough
 def test_the_year_of_a_sparse_date_narrows_its_decade() -> None:
     """Of 800 people hardly two share a day of birth: that the cohort is the year of birth shows in months and years."""
