@@ -109,6 +109,9 @@ LARGE = {
     "k": (case(drawn(5), "0.1", "loss", k=4), MANY_ROWS),
     "shields": (CASES["shields"], MANY_ROWS),
     "values": (replace(CASES["values"], forbidden=((), ())), PACKS),
+    # By themselves, so that each decides about some classes.
+    "nodes": (case(drawn(10, unknown=True), "0.5", "loss", t_closeness=[CLOSE]), PACKS),
+    "joint": (case(drawn(10, unknown=True), "0.5", "loss", l_diversity=[JOINT]), MANY_ROWS),
 }
 
 

@@ -203,7 +203,7 @@ def prepare_local_task(
         order, hierarchy = orders[i], search_input.hierarchies[i]
         query = hierarchy_nodes(search_input.attributes[i], hierarchy, tree, col("level_0") if order is None else order)
         runner.create_table(tree.nodes, query)
-    requirements = _class_requirements(search_input.requirements)
+    requirements = class_requirements(search_input.requirements)
     if search.traits.summarizes and search.ends == "grid":
         least_class = requirements.min_class_rows
         trees = tuple(_add_grid(runner, search_input, i, tree, orders[i], least_class) for i, tree in enumerate(trees))
@@ -239,7 +239,7 @@ def _refuse_remote_tables(search_input: SearchInput, space: ClassSpace) -> None:
         )
 
 
-def _class_requirements(requirements: Requirements) -> Requirements:
+def class_requirements(requirements: Requirements) -> Requirements:
     """The requirements as conditions on each class by itself.
 
     Classes of k rows are k-anonymous over any subset of the attributes: shields become k-anonymity over all of them.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from plain_counts import Counts
+
 from properties.local_tasks import Nodes, Plain
 from sqlanon.strategies.local.similar import group_combinations
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
@@ -44,15 +46,15 @@ def common(plain: Plain, group: list[int]) -> Nodes | None:
     return tuple(nodes)
 
 
-def least_loss(plain: Plain, k: int) -> float:
-    """All groupings, with some combinations suppressed or none."""
+def least_loss(plain: Counts, k: int) -> float:
+    """The least loss of all groupings, with some combinations suppressed or none."""
     best = math.inf
     for groups in partitions(sorted(plain.n)):
         placed: dict[int, Nodes] = {}
         for group in groups:
             nodes = common(plain, group)
-            if nodes is not None and sum(plain.n[combination] for combination in group) >= k:
+            if nodes is not None and plain.count(group) >= k:
                 placed |= dict.fromkeys(group, nodes)
-        if placed and sum(plain.n.values()) - plain.rows(placed) <= plain.allowed:
+        if placed and plain.can_suppress(placed):
             best = min(best, plain.loss(placed))
     return best

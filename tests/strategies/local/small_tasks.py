@@ -29,7 +29,7 @@ from sqlanon.strategies.lattice.lattice import Lattice
 from sqlanon.strategies.lattice.limits import Clock
 from sqlanon.strategies.local.evaluation import ClassEvaluator
 from sqlanon.strategies.local.nodes import Grid, Tree
-from sqlanon.strategies.local.task import LocalTask, add_set_labels
+from sqlanon.strategies.local.task import LocalTask, add_set_labels, class_requirements
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import table
 from support.databases import insert, shared_database
@@ -92,10 +92,10 @@ def small_task(small: Small) -> Iterator[SmallTask]:
     with shared_database() as connection:
         engine = DuckDBEngine(connection)
         trees = tuple(_tree(connection, small, i) for i in range(len(small.hierarchies)))
-        members = ClassEvaluator(_requirements(small), *_members(connection, small, trees))
         clock = Clock(Budget(None, small.max_checks))
         steps = StatementRunner(engine)
         prepared = _search_input(small, trees)
+        members = ClassEvaluator(class_requirements(prepared.requirements), *_members(connection, small, trees))
         if prepared.policy.search.summary == "set":
             trees = tuple(
                 add_set_labels(steps, prepared, i, tree, table("combinations"), members) for i, tree in enumerate(trees)
@@ -158,12 +158,6 @@ def _search_input(small: Small, trees: Sequence[Tree]) -> Any:
             },
         ),
     )
-
-
-def _requirements(small: Small) -> Requirements:
-    """Requirements of groups of combinations by themselves: those of shields apply to all attributes."""
-    most = [max(k for _, k in small.shields)] if small.shields else []
-    return Requirements(tuple(KAnonymity(k) for k in (*most, small.k)))
 
 
 def _known_rows(small: Small) -> list[Row]:

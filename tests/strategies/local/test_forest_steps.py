@@ -75,6 +75,15 @@ class Trees:
         return trees
 
 
+def test_a_tree_that_grows_to_k_rows_gets_no_edge_of_its_own() -> None:
+    """The edge from 0 makes the tree of 1 large enough; 2 and 3 are linked to each other, and wait for a third row."""
+    trees = Forest({0: 2, 1: 1, 2: 1, 3: 1, 4: 5}, 3, dict.fromkeys(range(5), 0))
+    trees.grow([(0, 1, 4), (1, 2, 6), (2, 3, 1), (3, 2, 1)])
+    assert (trees.open, trees.tree_of(0), trees.tree_of(2)) == ([3], 1, 3)
+    trees.grow([(3, 4, 2)])
+    assert trees.classes() == [{0: 2, 1: 1}, {2: 1, 3: 1, 4: 1}, {4: 4}]
+
+
 @contextmanager
 def open_forest(small: Small) -> Iterator[tuple[SmallTask, Plain, Trees, Forest]]:
     with small_task(small) as task:

@@ -40,6 +40,9 @@ TABLES = {
     ),
     "medians": Small(draw_rows(8, 14, [A, VOID]), [A, VOID], 2, ordered=[0, 1], grids={0: 1, 1: -3}, search=MEDIAN),
     "sets": Small(draw_rows(10, 16, [A, B], 0.6), [A, B], 2, search={"summary": "set"}),
+    # Of three values with two rows each, two are cut off.
+    "sets of equal values": Small([(f"a{i}",) for i in range(6) for _ in range(2 if i < 3 else 1)], [A], 3,
+                                  search={"summary": "set", "ends": "exact"}),
     "persons": Small(draw_rows(11, 18, [A, C]), [A, C], 2, persons=[row * row % 11 for row in range(18)],
                      ordered=[1], search=ORDER),
 }  # fmt: skip
@@ -67,9 +70,12 @@ def test_parts_and_labels_are_those_of_a_plain_mondrian(name: str) -> None:
         assert released_labels(task, mondrian(task)) == expected
 
 
-def test_a_limit_of_rounds_leaves_every_part_a_class() -> None:
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_limit_of_rounds_leaves_every_part_a_class(at_once: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = 1
     small = replace(TABLES["hierarchies"], max_checks=rounds)
+    if not at_once:  # a statement a round, as with a time limit or many rows
+        monkeypatch.setattr("sqlanon.strategies.local.mondrian.MAX_RECURSIVE", 0)
     with small_task(small) as task:
         outcome, plain = mondrian(task), PlainOfPersons(task, small)
         classes = set(released_labels(task, outcome).values())

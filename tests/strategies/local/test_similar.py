@@ -12,10 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from local_checks import check_sound
+from plain_counts import Counts
 from plain_similar import as_ancestors, least_loss
+from small_tasks import Small
 
 import sqlanon
-from properties.local_tasks import LIMITS, SOME_ROWS, Plain, task_of
+from properties.local_tasks import LIMITS, SOME_ROWS, task_of
 from properties.random_cases import Case
 from properties.search_checks import quick, thorough
 from support.lanes import draw_tables
@@ -24,7 +26,7 @@ from support.policies import make_policy
 
 def check_best(case: Case, limits: list[int], most: int) -> None:
     with task_of(case, limits, strategy="k-similar") as task:
-        plain = Plain(task)
+        plain = Counts(task, Small((), (), case.k))
         if len(plain.n) > most:
             return
         try:

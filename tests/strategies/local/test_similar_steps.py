@@ -7,6 +7,7 @@ from collections import Counter
 from operator import itemgetter
 
 import pytest
+from plain_counts import Counts
 from plain_similar import least_loss, partitions
 from small_tasks import Small, best_levels, draw_rows, letters, small_task
 from sqlglot import exp
@@ -146,16 +147,20 @@ FEW = [
     Small([*draw_rows(2, 18, [A, B, C], 0.75)], [A, B, C], 3, 3, weights=(1.0, 2.0, 0.5)),
     Small([*draw_rows(3, 18, [A, B], 0.7), ("?", "b0")], [A, B], 3, 4, spans=[(0, 1), (0, 2)]),
     Small([*draw_rows(5, 18, [A, B], 0.7)], [A, B], 3, 4, forbidden=[["aa0"], ["bb1"]]),
-]
+    # Persons in several combinations, of whom one may lose rows
+    Small(draw_rows(4, 16, [A, C], 0.75), [A, C], 3, 1, persons=[(row * row + 4) % 9 for row in range(16)],
+          start=(2, 1)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("small", FEW)
 def test_no_grouping_of_few_combinations_loses_less(small: Small) -> None:
-    with small_task(best_levels(small)) as task:
-        plain = Plain(task)
+    with small_task(small if small.start else best_levels(small)) as task:
+        plain = Counts(task, small)
         assert len(plain.n) <= 7
         _, _, best, _ = group_combinations(task)
         nodes = task.runner.create_table(table("found"), best.assignment(len(task.trees)))
+        assert plain.can_suppress(plain.placed(nodes))
         assert plain.loss(plain.placed(nodes)) == pytest.approx(least_loss(plain, small.k), abs=1e-8)
 
 

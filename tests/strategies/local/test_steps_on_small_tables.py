@@ -45,6 +45,8 @@ ARGUS = [
     Small(draw_rows(12, 14, [A, C, D], 0.5), [A, C, D], 2, 14, forbidden=[[], [], ["d0", "d*"]], start=(1, 1, 1)),
     Small(draw_rows(22, 16, [B, A, C], 0.4), [B, A, C], 2, 5, spans=[(0, 2), (0, 1), (0, 1)], start=(2, 1, 1)),
     Small([*draw_rows(42, 12, [A, D, B], 0.4), ("?", "d0", "b2")], [A, D, B], 2, 0, start=(2, 1, 2)),
+    # Two rows of unknown values, which are among the three that may be suppressed.
+    Small([*draw_rows(0, 14, [A, C], 0.5), *[("?", "c0")] * 2], [A, C], 2, 3, start=(2, 1)),
     # Persons in several combinations, and in one each
     Small(draw_rows(2, 14, [A, D, C], 0.4), [A, D, C], 3, 1, persons=[(row * row + 2) % 12 for row in range(14)],
           start=(2, 1, 1)),
@@ -130,8 +132,8 @@ COUNTED = [
     (Small(draw_rows(26, 10, [C, D], 0.5), [C, D], 3, 1, persons=persons_of(10, 9, 26), shields=[((1,), 4)],
            start=(1, 0)), 1),
     (Small(draw_rows(294, 12, [C, A], 0.3), [C, A], 3, 2, persons=persons_of(12, 8, 294), start=(0, 1)), 32),
-    (Small(draw_rows(406, 12, [B, C], 0.6), [B, C], 2, 1, persons=persons_of(12, 11, 406), shields=[((0,), 4)],
-           start=(2, 0)), 32),
+    (Small(draw_rows(406, 12, [B, C], 0.6), [B, C], 2, 1, persons=persons_of(12, 11, 406),
+           shields=[((0,), 4), ((1,), 3)], start=(2, 0)), 32),
     (Small(draw_rows(6, 16, [A, C], 0.5), [A, C], 2, 1, persons=[row * row % 7 for row in range(16)],
            start=(2, 1)), 32),
     (Small([*draw_rows(17, 13, [A, C], 0.4), ("?", "c0")], [A, C], 2, 3, weights=(1.0, 2.5), start=(1, 1)), 1),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from plain_counts import Counts
 from small_tasks import Small, draw_rows, letters, small_task
 from sqlglot import exp
 
@@ -29,7 +30,7 @@ WORDS = Hierarchy({
     "{a": ("{a", "p", "*"), "b, c": ("b, c", "p", "*"), 'd"e': ('d"e', "p", "*"), "f": ("f", "q", "*"),
     "g ": ("g ", "q", "*"), "h": ("h", "r", "*"), "i": ("i", "r", "*"), " j": (" j", "r", "*"),
 })  # fmt: skip
-B = letters("b", 2)
+A, B = letters("a", 6, 2), letters("b", 2)
 
 Shown = tuple[str | None, float, int, bool]  # label, leaves, level, and whether its node is none of the hierarchy
 
@@ -154,6 +155,7 @@ def classes_of(small: Small, renamed: Mapping[str, str | None]) -> Iterator[tupl
         plain, rng = Plain(task), random.Random(1)
         places = sorted(plain.n)
         parts = [{place} for place in places] + [{*places}]
+        parts += [{place for place in places if node in plain.paths[place][0]} for node in plain.nodes[0]]
         parts += [{*rng.sample(places, 1 + number % 5)} for number in range(60)]
         connection.execute("CREATE TABLE parts (combination INTEGER, part INTEGER)")
         values = [(place, part) for part, some in enumerate(parts) for place in some]
@@ -259,7 +261,9 @@ def test_classes_end_on_their_grid_as_in_plain_python(kind: str, level: int | No
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_sets_of_frequent_values_match_plain_python(exact: bool) -> None:
-    small = Small(draw_rows(3, 60, [WORDS, B], 0.6), [WORDS, B], forbidden=[["f", "q", '{" j", h}'], []])
+    # With exact sets, all values of r may be listed, but not r itself.
+    forbidden = ["f", "r" if exact else "q", '{" j", h}']
+    small = Small(draw_rows(3, 60, [WORDS, B], 0.6), [WORDS, B], forbidden=[forbidden, []])
     with classes_of(small, {"b, c": None} if exact else {}) as (task, plain):
         nodes = plain.nodes[0]
         frequent = {node for node in nodes if node % 4 != 1}
@@ -284,6 +288,33 @@ def test_sets_of_frequent_values_match_plain_python(exact: bool) -> None:
         labels = expected_summaries(task, plain, tree, set_of, members=members)
         assert summarize_classes(task, tree, as_set) == labels
         assert {label[3] for label in labels.values()} == {False, True}
+
+
+@pytest.mark.parametrize(("counted", "k"), [("rows", 1), ("settled persons", 1), ("persons", 3)])
+def test_a_set_may_list_what_as_many_have_as_a_class_needs_but_never_one_alone(counted: str, k: int) -> None:
+    rows = draw_rows(3, 24, [A, B], 0.6)
+    persons = {
+        "rows": None,
+        "settled persons": [10 * sorted({*rows}).index(row) + i % 2 for i, row in enumerate(rows)],
+        "persons": [i * i % 4 for i in range(24)],
+    }[counted]
+    small = Small(rows, [A, B], k, persons=persons, search={"summary": "set"})
+    with small_task(small) as task:
+        plain, tree = Counts(task, small), task.trees[0]
+        assert tree.set_labels is not None
+        by_node = {
+            node: [c for c, paths in plain.paths.items() if node in paths[0]]
+            for paths in plain.paths.values()
+            for node in paths[0]
+        }
+        listed = task.engine.rows(exp.select("node", "is_member_0", "is_member_1").from_(tree.set_labels))
+        path_of = {paths[0][0]: paths[0] for paths in plain.paths.values()}
+        counts = {node: [plain.count(by_node[above]) for above in path_of[node][:2]] for node in path_of}
+        assert {node: flags for node, *flags in listed if node in path_of} == {
+            node: [count >= max(k, 2) for count in of_levels] for node, of_levels in counts.items()
+        }
+        enough_rows = [node for node in path_of if plain.rows(dict.fromkeys(by_node[node], ())) >= max(k, 2)]
+        assert (persons is None) == all(counts[node][0] >= max(k, 2) for node in enough_rows)
 
 
 def test_each_node_knows_its_nearest_and_highest_releasable_ancestor() -> None:
