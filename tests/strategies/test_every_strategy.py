@@ -31,6 +31,7 @@ from oracles.oracle_privacy import Record, Release, Source
 from oracles.score_bounds import holds
 from properties import hard_cases
 from properties.prepared_tables import HARD_TABLES, LOCAL_NUMBERS, NUMBERS, Prepared, prepared_table, quick_and_slow
+from properties.privacy_cases import PrivacyCase
 from properties.privacy_checks import WITH_SUPPRESSION
 from properties.small_tables import SmallTable, number_rows, small_table
 from sqlanon.frequency import codes
@@ -86,6 +87,18 @@ def test_every_strategy_where_not_all_that_is_higher_satisfies(
     table = number_rows(case)
     with prepared_table(table) as prepared:
         for strategy in FULL_DOMAIN:
+            check_full_domain(table, prepared, strategy)
+
+
+def test_strategies_that_look_at_few_generalizations_do_not_claim_to_know_all() -> None:
+    """The row of a and p differs from all others in both attributes; the shield is met once x alone is at its top."""
+    x, y = (oracle.Hierarchy({value: (value, "*") for value in values}) for values in ("ab", "pq"))
+    source = Source([{"x": x, "y": y} for x, y in ("ap", "bq", "bq")], {"x": x, "y": y})
+    shields = {"k_anonymity": [{"quasi": ["x"], "k": 2}]}
+    table = number_rows(PrivacyCase(source, shields, "0", "loss"))
+    assert [figures.levels for figures in table.minimal] == [(1, 0)], "which is no distance vector"
+    with prepared_table(table) as prepared:
+        for strategy in MAY_MISS:
             check_full_domain(table, prepared, strategy)
 
 

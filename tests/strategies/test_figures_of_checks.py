@@ -81,6 +81,16 @@ LAST_ROW = Source(
     {"x": Hierarchy({value: (value, "bcd" if value in "bcd" else value, "*") for value in "abcd"})},
     person="who",
 )
+# Two persons have both the rows (a, p) and the rows (a, q): in a they are two, not four.
+TWICE = Source(
+    [
+        {"x": x, "y": y, "who": who}
+        for x, y, people in [("a", "p", "01"), ("a", "q", "01"), ("c", "p", "234")]
+        for who in people
+    ],
+    {"x": X, "y": Y},
+    person="who",
+)
 SHIELDS = [{"quasi": ["x"], "k": 6}, {"quasi": ["y"], "k": 3}]
 PRESENCE = {"delta_presence": {"min": 0.2, "max": 1}, "l_diversity": [DIVERSE]}
 PERSONS = {"k": 2, "wrong_map": {"max": 0.3}, "null_map": {"max": 0.3}, "t_closeness": [{**CLOSE, "t": 0.2}]}
@@ -97,6 +107,9 @@ CASES = {
     "shields": case(CASCADE, "0.5", "discernibility", k=2, k_anonymity=SHIELDS),
     "values": replace(case(drawn(10, unknown=True), "0.5", "loss", **VALUES), forbidden=(("cd",), ("q",))),
     "last row": case(LAST_ROW, "0.16", "loss", k=2),
+    # Too many rows are suppressed at the lowest levels for their persons to be counted.
+    "few persons": case(drawn(12, persons=True), "0.3", "loss", k=3),
+    "shields of persons": case(TWICE, "0.5", "loss", k=2, k_anonymity=[{"quasi": ["x"], "k": 3}]),
 }
 REMOTE = {
     "remote persons": case(drawn(12, persons=True, unknown=True), "0.3", "loss", **REMOTE_PERSONS),
@@ -109,9 +122,6 @@ LARGE = {
     "k": (case(drawn(5), "0.1", "loss", k=4), MANY_ROWS),
     "shields": (CASES["shields"], MANY_ROWS),
     "values": (replace(CASES["values"], forbidden=((), ())), PACKS),
-    # By themselves, so that each decides about some classes.
-    "nodes": (case(drawn(10, unknown=True), "0.5", "loss", t_closeness=[CLOSE]), PACKS),
-    "joint": (case(drawn(10, unknown=True), "0.5", "loss", l_diversity=[JOINT]), MANY_ROWS),
 }
 
 
