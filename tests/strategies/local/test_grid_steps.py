@@ -213,6 +213,8 @@ COUNTS = [
     ({value * value: 2 for value in range(1, 50)}, 1),
     ({10: 9, 17: 1}, 4),
     ({3: 1, 4: 9, 90: 1}, 50),
+    # Each value by itself would have rows enough for a cell.
+    (dict.fromkeys(range(1, 8), 20), 10),
 ]
 
 

@@ -89,6 +89,15 @@ def test_groups_of_values_that_do_not_follow_their_order_make_no_ranges(tmp_path
         assert label == "*" or {label} == ends
 
 
+@pytest.mark.parametrize(("summary", "ends"), [("range", "exact"), ("median", "grid")])
+def test_no_label_is_finer_than_the_lowest_level(tmp_path: Path, summary: str, ends: str) -> None:
+    """Exact ends of ranges, and medians, would show more than ``min_level`` permits."""
+    policy = make_local_policy({"intervals": [10, 20]}, "mondrian", 3, {"min_level": 1}, summary=summary, ends=ends)
+    with fill([1, 13, 14, 22, 38, 39]) as connection, sqlanon.connect(connection) as db:
+        labels = label_counts(db.anonymize(policy).publish(tmp_path / "r.duckdb").path)
+    assert labels == {"00-19": [0, 1, 2], "20-39": [3, 4, 5]}
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", some(LOCAL, 4))
 def test_another_source_does_not_verify_though_the_search_has_a_time_limit(tmp_path: Path, strategy: str) -> None:
