@@ -439,6 +439,9 @@ class Groups:
 
     def _members(self, tables: Sequence[exp.Table]) -> exp.Table:
         """Make a table of the combinations with a class: ``combination`` and ``class_id``."""
+        if not tables:  # no class on the path is feasible
+            query = template("SELECT combination, combination AS class_id FROM :combinations WHERE FALSE")
+            return self.make(query(combinations=self.combinations))
         return self.make(
             union_all(*(template("SELECT combination, class_id FROM :members")(members=table) for table in tables))
         )

@@ -146,3 +146,18 @@ def test_blanked_cells_are_no_proven_optimum(tmp_path: Path) -> None:
     least = min(score for score, _, _ in scores.values())
     assert all(bound <= least + 1e-12 for _, bound, _ in scores.values())
     assert all(score <= least + 1e-12 for score, _, optimal in scores.values() if optimal)
+
+
+@pytest.mark.parametrize("strategy", ["k-similar", "local"])
+def test_a_path_without_feasible_classes_keeps_the_generalization(strategy: str) -> None:
+    """The path first raises ``a``, whose top is forbidden, so that nothing on it can be released."""
+    quasi = {"role": "quasi", "hierarchy": "suppress"}
+    policy = make_policy(
+        {"a": quasi | {"forbidden": "*"}, "b": quasi, "c": quasi, "id": "identifying"},
+        source={"table": "t", "person": False},
+        search={"strategy": strategy},
+    )
+    with duckdb.connect() as connection, sqlanon.connect(connection) as db:
+        connection.execute("CREATE TABLE t AS SELECT i AS id, 'v' || i % 2 AS a, i AS b, i AS c FROM range(20) AS r(i)")
+        rows = db.anonymize(policy).relation().project("a, b, c").fetchall()
+    assert Counter(rows) == {("v0", "*", "*"): 10, ("v1", "*", "*"): 10}
