@@ -254,3 +254,38 @@ def test_rows_that_only_drafts_have_are_those_of_a_draft(
         catalog.insert_records(engine, "releases", row)
     assert catalog.is_recorded_draft(engine, path, "rows") is is_draft
     assert catalog.is_recorded_withdrawal(engine, path, "rows") is is_withdrawal
+
+
+def test_details_of_replaced_releases_are_deleted(engine: DuckDBEngine) -> None:
+    """Those of a run with a release that stays are kept, and the samples of sources whose noise was spent."""
+    now, run = datetime(2026, 1, 2), engine.connection.execute
+    for name, fields in (
+        ("stays", {}),
+        ("replaced", {"replaced_at": now}),
+        ("replaced noise", {"replaced_at": now, "epsilon": 0.5}),
+        ("noise", {"epsilon": 0.5}),
+        ("at two places", {"replaced_at": now}),
+        ("at two places", {}),
+    ):
+        catalog.insert_records(engine, "releases", record_of(Path("p"), Version(name, 1, is_draft=False), **fields))
+    runs = ["stays", "replaced", "replaced noise", "noise", "at two places"]
+    details = {
+        "released_keys": "?, gen_random_uuid()",
+        "source_people": "?, 'id', true, true, 1, 1, NULL, [], 1, []",
+        "released_people": "?, 1",
+        "released_noise": "?, 'age', [], 0, 1, NULL",
+        "source_samples": "?, 1, [], []",
+    }
+    schema = f"{catalog.ATTACHED}.sqlanon"
+    for i, name in enumerate(runs):
+        for target, values in details.items():
+            run(f"INSERT INTO {schema}.{target} VALUES ({values})", [name])
+        run(f"CREATE TABLE {schema}.h{i} AS SELECT 1 AS level_0")
+        run(f"INSERT INTO {schema}.released_hierarchies VALUES (?, 'age', 1, 'h{i}')", [name])
+    recording.delete_replaced_details(engine)
+    left = ["at two places", "noise", "stays"]
+    for target in (*details, "released_hierarchies"):
+        kept = [*left, "replaced noise"] if target == "source_samples" else left
+        assert run(f"SELECT run_id FROM {schema}.{target} ORDER BY run_id").fetchall() == [(r,) for r in sorted(kept)]
+    tables = run(f"SELECT table_name FROM duckdb_tables() WHERE database_name = '{catalog.ATTACHED}'").fetchall()
+    assert {name for (name,) in tables if name in ("h0", "h1", "h2", "h3", "h4")} == {"h0", "h3", "h4"}

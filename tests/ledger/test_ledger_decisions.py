@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import NotComparedError, PolicyError, ReleaseError
-from sqlanon.ledger import earlier
+from sqlanon.ledger import earlier, recording
 from sqlanon.ledger import publication as publishing
 from sqlanon.ledger.earlier import _max_level_problems, _refuse_changed_release, _search_policy, find_base_publications
 from sqlanon.ledger.growth import extend, source_change
@@ -149,6 +149,50 @@ def test_the_highest_level_of_all_earlier_releases_counts(monkeypatch: pytest.Mo
     _, releases = earlier.mark_released_rows(run, search_input, [publication(run_id) for run_id in "abc"])
     assert arguments == [policy, {"zip": 2, "age": 1}, [3, 3, 3], False]
     assert releases.run_ids == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("release", "attribute", "all_levels", "words"),
+    [
+        ({}, {}, True, None),
+        ({"shows_masked_rows": True}, {}, False, "has masked rows"),
+        ({"levels": {"zip": None}}, {}, False, "shows zip at several levels"),
+        ({"decoys": 3}, {}, False, "has decoys"),
+        ({"decoys": 3}, {}, True, "has decoys"),
+        ({}, {"role": "sensitive"}, False, "is sensitive and so released unchanged"),
+        ({}, {"role": "identifying"}, False, None),
+        ({"quasi": ()}, {"role": "sensitive"}, False, None),
+        ({"has_same_labels": False}, {}, True, "gives other labels than in"),
+        ({"has_same_labels": False}, {}, False, None),  # the labels of released values are compared alone
+    ],
+)
+def test_a_release_is_based_on_real_rows_whose_labels_it_can_give_again(
+    release: dict[str, Any],
+    attribute: dict[str, Any],
+    all_levels: bool,
+    words: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quasi, levels = release.get("quasi", ("zip",)), release.get("levels", {"zip": 1})
+    base: Any = SimpleNamespace(
+        path=Path("old.duckdb"),
+        columns=["zip", "age"],
+        is_quasi=lambda column: column in quasi,
+        level=lambda column, _: levels[column],
+        shows_masked_rows=release.get("shows_masked_rows", False),
+        manifest=SimpleNamespace(decoys=release.get("decoys")),
+        publication=publication("r"),
+    )
+    hierarchy = SimpleNamespace(attribute="Zip")
+    monkeypatch.setattr(earlier, "copy_released_hierarchies", lambda *_: {"zip": hierarchy})
+    monkeypatch.setattr(earlier, "have_same_labels", lambda *_: release.get("has_same_labels", True))
+    attributes: dict[str, Any] = {"Zip": {"role": "quasi", "hierarchy": {"mask": "right"}}, "age": "suppress"}
+    if attribute:
+        attributes["Zip"] = attribute
+    search_input: Any = SimpleNamespace(policy=make_policy(attributes), hierarchies=[hierarchy])
+    problems = earlier._find_obstacles(SimpleNamespace(engine=None), search_input, base, all_levels)  # type: ignore[arg-type]
+    assert len(problems) == (words is not None)
+    assert words is None or words in problems[0].message
 
 
 def test_an_earlier_release_is_the_one_that_was_recorded() -> None:
@@ -720,3 +764,40 @@ def test_releases_of_the_source_in_a_catalog_beside_are_named(
         engine = DuckDBEngine(connection)
         other_catalogs = find_other_catalogs(engine, tmp_path / "c.duckdb", "here", tmp_path / "new.duckdb")
     assert other_catalogs == [beside] * is_named
+
+
+@pytest.mark.parametrize(
+    ("records", "chosen"),
+    [
+        ({"elsewhere": ("old.duckdb", "q", 3), "here": ("new.duckdb", "q", 1)}, "here"),
+        ({"elsewhere": ("old.duckdb", "q", 3), "of the policy": ("old.duckdb", "p", 1)}, "of the policy"),
+        ({"of the policy": ("old.duckdb", "p", 3), "here": ("new.duckdb", "q", 1)}, "here"),
+        ({"older": ("old.duckdb", "q", 1), "newer": ("old.duckdb", "q", 3)}, "newer"),
+        ({}, None),
+    ],
+)
+@pytest.mark.parametrize("are_drafts", [False, True])
+def test_the_record_of_a_release_is_the_one_at_its_place(
+    records: dict[str, tuple[str, str, int]], chosen: str | None, are_drafts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then one of the same policy, then the newest, of those with the same rows."""
+    policy = make_policy({"zip": "mask"}, source={"table": "t", "key": "id"}, catalog={"database": "c.duckdb"})
+    publications = [
+        replace(
+            publication(run),
+            policy_hash=policy.fingerprint() if made_by == "p" else "other",
+            path=Path(path),
+            published_at=datetime(2026, 1, day),
+        )
+        for run, (path, made_by, day) in records.items()
+    ]
+    others = [replace(record, digest="other rows", path=Path("new.duckdb")) for record in publications]
+    history = History((), [*others, *publications]) if are_drafts else History([*others, *publications])
+    monkeypatch.setattr(recording, "read_ledger", lambda *_: history)
+    monkeypatch.setattr(recording.catalog, "is_recorded_withdrawal", lambda *_: False)
+    engine: Any = None
+    release: Any = SimpleNamespace(digest="d", path=Path("new.duckdb"))
+    found = recording.find_publication(engine, policy, release)
+    assert (found and found.run_id) == chosen
+    without_key = make_policy({"zip": "mask"}, catalog={"database": "c.duckdb"})
+    assert recording.find_publication(engine, without_key, release) is None

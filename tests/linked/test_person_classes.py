@@ -254,6 +254,7 @@ def test_combinations_are_counted_in_parts_alike(wards: Path, known: int, monkey
     assert scores[0] == scores[1]
 
 
+@pytest.mark.slow
 def test_the_command_line_names_classes_and_mixed_levels(tmp_path: Path) -> None:
     labs, privacy = POLICY.index('[[table]]\nname = "labs"'), POLICY.index("[privacy]")
     make_hospital(tmp_path, POLICY[:labs] + POLICY[privacy:])

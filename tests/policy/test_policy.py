@@ -776,6 +776,25 @@ def test_the_fingerprint_does_not_count_what_changes_no_release() -> None:
         assert Policy(**tree(release=release)).fingerprint() != fingerprint
 
 
+@pytest.mark.parametrize(
+    ("release", "table"),
+    [
+        ({"database": "a.duckdb", "table": "r"}, "r"),
+        ({"file": "a.parquet", "table": "r"}, "r"),
+        ({"postgres": "env:HERE", "table": "shared.r"}, None),  # a file has no schemas
+        ({"spark": True, "table": "shared.r"}, None),
+    ],
+)
+@pytest.mark.parametrize(("path", "key"), [("out.duckdb", "database"), ("out.PARQUET", "file")])
+def test_a_policy_has_one_place_for_its_release(
+    release: dict[str, Any], table: str | None, path: str, key: str
+) -> None:
+    section = Policy(**tree(release=release)).with_output_file(Path(path)).release
+    assert section is not None and section.table == table
+    places = {name: getattr(section, name) for name in section.LOCATION_KEYS}
+    assert places == dict.fromkeys(places) | {key: Path(path)}
+
+
 def test_the_fingerprint_counts_the_order_of_attributes() -> None:
     quasi = {"role": "quasi", "hierarchy": "suppress"}
     policy = Policy(**tree(attributes={"a": quasi, "b": quasi}))

@@ -11,9 +11,11 @@ import pytest
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
+from sqlanon.policy import SourceSection
 from sqlanon.sources.columns import match_columns
-from sqlanon.sources.files import _match_paths
+from sqlanon.sources.files import _match_paths, _refuse_keys_of_other_formats
 from sqlanon.sources.source import Source
+from sqlanon.sources.typed_columns import ColumnReading
 from sqlanon.support.expressions import table
 from support.policies import make_policy
 
@@ -93,3 +95,26 @@ def test_a_file_that_several_patterns_match_is_read_once(tmp_path: Path) -> None
         assert _match_paths(engine, patterns, ()) == paths
         with pytest.raises(SourceError, match=r"no file matches none\*\.csv"):
             _match_paths(engine, patterns[3:], ("none*.csv",))
+
+
+@pytest.mark.parametrize(
+    ("keys", "readings", "formats", "message"),
+    [
+        ({"csv": {"delimiter": ";"}}, {}, {"csv"}, "source.csv: applies to CSV files"),
+        ({"csv": {}}, {}, {"csv", "excel", "parquet", "json", "spss"}, ""),
+        ({"value_labels": True}, {}, {"spss"}, "source.value_labels: applies to files of SPSS, Stata and SAS"),
+        ({"user_missing": "keep"}, {}, {"spss"}, "source.user_missing: applies to files of SPSS, Stata and SAS"),
+        ({}, {"age": ColumnReading("age", "integer")}, {"csv", "excel", "parquet", "json"}, "attributes.age: type"),
+    ],
+)
+def test_keys_of_one_format_are_refused_for_others(
+    keys: dict[str, Any], readings: dict[str, ColumnReading], formats: set[str], message: str
+) -> None:
+    section = SourceSection(files=["x"], **keys)
+    for name in ("csv", "excel", "parquet", "json", "spss"):
+        if name in formats:
+            _refuse_keys_of_other_formats(section, name, readings)
+        else:
+            with pytest.raises(SourceError) as refused:
+                _refuse_keys_of_other_formats(section, name, readings)
+            assert message in str(refused.value)
