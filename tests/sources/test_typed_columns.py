@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import date, datetime
 from decimal import Decimal
@@ -153,14 +153,10 @@ def test_dates_are_read_as_the_oracle_reads_them(
 
 
 @pytest.mark.parametrize("pivot", [100, 1999, 2000, 2026, 2099])
-def test_two_digits_of_a_year_are_the_last_such_year_up_to_the_pivot(pivot: int) -> None:
+def test_two_digits_of_a_year_are_the_last_such_year_up_to_the_pivot(pivot: int, engine: DuckDBEngine) -> None:
     texts = [f"28.02.{year:02d}" for year in range(100)]
-    with closing(DuckDBEngine(duckdb.connect())) as engine:
-        engine.connection.execute("CREATE TABLE t (day VARCHAR)")
-        engine.connection.executemany("INSERT INTO t VALUES (?)", [[text] for text in texts])
-        values = read_columns(engine, table("t"), {"day": ColumnReading("day", "date", "%d.%m.%y", pivot)})
-        rows = engine.rows(select(projection(["day"], values), table("t")))
-    assert [day for (day,) in rows] == [read_day(text, "dmy", ".", pivot) for text in texts]
+    days, type_ = read_texts(engine, texts, {"type": "date", "format": "%d.%m.%y", "pivot": pivot}, {})
+    assert days == [read_day(text, "dmy", ".", pivot) for text in texts] and type_ == "DATE"
 
 
 KINDS: dict[str, tuple[list[str], dict[str, Any], dict[str, Any], list[Any], str]] = {
@@ -207,28 +203,33 @@ KINDS: dict[str, tuple[list[str], dict[str, Any], dict[str, Any], list[Any], str
 }  # fmt: skip
 
 
-def read_texts(texts: Sequence[str], attribute: dict[str, Any], csv: dict[str, Any]) -> tuple[list[Any], str]:
+@pytest.fixture(scope="module")
+def engine() -> Iterator[DuckDBEngine]:
+    with closing(DuckDBEngine(duckdb.connect())) as engine:
+        yield engine
+
+
+def read_texts(
+    engine: DuckDBEngine, texts: Sequence[str], attribute: dict[str, Any], csv: dict[str, Any]
+) -> tuple[list[Any], str]:
     """The values and the type of a column of texts that is in no file."""
     reads_text = "hierarchy" in attribute and "type" not in attribute
-    keys = {key: value for key, value in attribute.items() if key != "hierarchy"} | (
-        {"type": "text"} if reads_text else {}
-    )
+    keys = {key: value for key, value in attribute.items() if key != "hierarchy"}
+    keys |= {"type": "text"} if reads_text else {}
     reading = ColumnReading("value", **{**keys, "missing": tuple(keys.get("missing", ()))})
     marks = NumberMarks(csv.get("decimal", "."), csv.get("thousands"), bool(csv))
-    with closing(DuckDBEngine(duckdb.connect())) as engine:
-        engine.connection.execute("CREATE TABLE t (value VARCHAR)")
-        engine.connection.executemany("INSERT INTO t VALUES (?)", [[text] for text in texts])
-        readings, undeclared = ({"value": reading}, set[str]()) if keys else ({}, {"value"})
-        values = read_columns(engine, table("t"), readings, marks, undeclared)
-        rows = engine.rows(select(projection(["value"], values), table("t")))
+    engine.connection.execute("CREATE OR REPLACE TABLE t AS SELECT unnest(?::VARCHAR[]) AS value", [texts])
+    readings, undeclared = ({"value": reading}, set[str]()) if keys else ({}, {"value"})
+    values = read_columns(engine, table("t"), readings, marks, undeclared)
+    rows = engine.rows(select(projection(["value"], values), table("t")))
     return [value for (value,) in rows], values["value"][1] if values else "VARCHAR"
 
 
-def test_texts_are_read_as_declared() -> None:
+def test_texts_are_read_as_declared(engine: DuckDBEngine) -> None:
     """Those of all kinds, without a file; what a file reads as NULL is left out."""
     for case, (texts, attribute, csv, values, type_) in KINDS.items():
         if "missing" not in csv:
-            assert read_texts(texts, attribute, csv) == (values, type_), case
+            assert read_texts(engine, texts, attribute, csv) == (values, type_), case
 
 
 @pytest.mark.slow
@@ -262,13 +263,13 @@ REFUSED: dict[str, tuple[list[str], dict[str, Any], dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-def test_texts_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_that_do_not_fit_are_refused(engine: DuckDBEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typed_columns, "_DATE_FORMATS", ["%d.%m.%Y"])  # to suggest others takes most of the time
     for case, (texts, attribute, csv, message) in REFUSED.items():
         if "missing" not in csv:
             by_row = re.sub(r"\(line (\d+)\)", lambda line: f"(row {int(line[1]) - 1})", message)
             with pytest.raises(SourceError) as refused:
-                read_texts(texts, attribute, csv)
+                read_texts(engine, texts, attribute, csv)
             assert by_row in str(refused.value), case
 
 
