@@ -278,9 +278,10 @@ class _Measurement:
     def find_narrowing(self, every_row: exp.Expr | None = None) -> tuple[Narrowing, ...]:
         """Find the columns that narrow; the smallest group is counted in ``every_row`` of the release, if given."""
         ordered = self.layout.ordered
-        query = exact_counts_query(self.relation.copy(), [f"r{j}" for j in ordered])
-        counts = self.run(query) if ordered else []  # a dry run has none
-        many_valued = [j for j, count in zip(ordered, counts[0], strict=True) if count > MANY_VALUES] if counts else []
+        many_valued = list[int]()
+        for batch in (ordered[first : first + MAX_CANDIDATES] for first in range(0, len(ordered), MAX_CANDIDATES)):
+            for counts in self.run(exact_counts_query(self.relation.copy(), [f"r{j}" for j in batch])):
+                many_valued += [j for j, count in zip(batch, counts, strict=True) if count > MANY_VALUES]
         candidates = self._find_narrowing_candidates(self.layout.candidates(many_valued))
         return tuple(self._describe(candidate, figures, every_row) for candidate, figures in candidates)
 
