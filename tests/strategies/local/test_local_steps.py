@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
+from collections.abc import Callable
 
 import pytest
+from plain_counts import Counts
 from small_tasks import Small, best_levels, draw_rows, generalizations, letters, small_task
 from sqlglot import exp
 from step_queries import price_of, query
 
 from oracles.oracle import Row
 from properties.local_tasks import Plain
-from sqlanon.strategies.local import iterative
+from sqlanon.strategies.local import iterative, similar
 from sqlanon.strategies.local.groups import UNIT, Groups, cheapest_classes, unassigned_combinations
+from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import table
 from support.databases import insert
@@ -275,3 +278,21 @@ def test_local_holds_and_costs_no_more_than_where_it_starts(
         assert plain.kept(assignment, small.k) == assignment
         assert sum(plain.n.values()) - plain.rows(assignment) <= plain.allowed
         assert plain.loss(assignment) <= plain.loss(plain.kept(plain.at(small.start), small.k)) + 1e-8
+
+
+@pytest.mark.parametrize("strategy", [iterative.local, similar.k_similar])
+@pytest.mark.parametrize("number", [2, 3])
+def test_classes_that_shields_need_together_are_released_as_the_generalization_they_start_at(
+    number: int, strategy: Callable[[LocalTask], LocalOutcome]
+) -> None:
+    """Some have fewer rows than the shield asks for: as less than the generalization, they would break it."""
+    small = Small(draw_rows(number, 18, [A, C], 0.5), [A, C], 2, 6, shields=[((0,), 5)], start=(1, 0))
+    assert small.start is not None
+    with small_task(small) as task:
+        plain = Counts(task, small)
+        at_start = plain.holding(plain.at(small.start))
+        assert 2 <= min(map(plain.count, plain.classes(at_start).values())) < 5
+        assignment = plain.placed(strategy(task).assignment)
+        assert plain.holding(assignment) == assignment
+        assert plain.can_suppress(assignment)
+        assert plain.loss(assignment) <= plain.loss(at_start) + 1e-8
