@@ -18,7 +18,7 @@ from sqlanon.strategies.local import iterative, similar
 from sqlanon.strategies.local.groups import UNIT, Groups, cheapest_classes, unassigned_combinations
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 from sqlanon.support.coding import Levels
-from sqlanon.support.expressions import table
+from sqlanon.support.expressions import table, template
 from support.databases import insert
 
 A, B, C = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3)
@@ -116,6 +116,25 @@ TAKEN = [
     Small(draw_rows(3, 30, [A, B, C], 0.5), [A, B, C], 3),
     Small(draw_rows(4, 30, [A, B], 0.5), [A, B], 3, weights=(1.0, 2.0), forbidden=[["aa0"], []]),
 ]
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_a_combination_joins_no_class_that_it_breaks(breaks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a rare sensitive value may: here, a class with the last combination is infeasible, or none is."""
+    with small_task(TAKEN[0]) as task:
+        groups, places = Groups(task, "g"), sorted(Plain(task).n)
+        last, assigned = places[-1], {c: c - c % 2 for c in places[:-1]}
+        task.engine.connection.execute("CREATE TABLE cells (combination INTEGER, class_id INTEGER)")
+        insert(task.engine.connection, "cells", [*assigned.items()])
+        holds = template(
+            "SELECT class_id, NOT (:breaks AND max(combination) = :last) AS kept FROM :members GROUP BY ALL"
+        )
+        monkeypatch.setattr(
+            groups, "evaluate_members", lambda members: holds(breaks=breaks, last=last, members=members)
+        )
+        completed = groups.complete([table("cells")])
+        members = dict(task.engine.rows(exp.select("combination", "class_id").from_(completed.members)))
+        assert members.keys() == ({*assigned} if breaks else {*places})
 
 
 @pytest.mark.parametrize("small", TAKEN)
