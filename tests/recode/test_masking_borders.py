@@ -40,12 +40,13 @@ def draft(live: duckdb.DuckDBPyConnection) -> Iterator[ReleaseDraft]:
         yield db.anonymize(policy)._draft
 
 
-def recode_case(draft: ReleaseDraft, masks: bool = True, **attribute: Any) -> Recoding:
-    """The recoding at level 0, if suppressed rows are masked and the attribute has other limits."""
+def recode_case(draft: ReleaseDraft, masks: bool = True, has_noise: bool = False, **attribute: Any) -> Recoding:
+    """The recoding at level 0, if suppressed rows are masked, the attribute has other limits, or another has noise."""
     policy = draft.search_input.policy
     letter = policy.attributes["letter"].model_copy(update={"max_level": None} | attribute)
     release = ReleaseSection(suppressed="mask" if masks else "drop")
-    changed = policy.model_copy(update={"attributes": {"letter": letter}, "release": release})
+    attributes = {"letter": letter} | ({"age": letter.model_copy(update={"noise": "any"})} if has_noise else {})
+    changed = policy.model_copy(update={"attributes": attributes, "release": release})
     search_input = replace(draft.search_input, policy=changed)
     draft.run.engine.connection.execute(f"DROP TABLE IF EXISTS {draft.run.work('suppressed').sql('duckdb')}")
     return recode_at(StatementRunner(draft.run.engine), search_input, (0,), draft.result.figures)
@@ -62,6 +63,7 @@ def rows(draft: ReleaseDraft, recoding: Recoding) -> Counter[Any]:
         ({}, 3, ""),
         ({"max_level": 1}, 0, "max_level keeps letter below the top label"),
         ({"forbidden": ("*",)}, 0, "the policy forbids the top label of letter"),
+        ({"has_noise": True}, 0, "there is nothing above the values of age to mask them with"),
         ({"masks": False}, 0, ""),
     ],
 )
