@@ -789,6 +789,8 @@ def test_the_fingerprint_does_not_count_what_changes_no_release() -> None:
 def test_a_policy_has_one_place_for_its_release(
     release: dict[str, Any], table: str | None, path: str, key: str
 ) -> None:
+    original = Policy(**tree(release=release)).release
+    assert original is not None and original.has_location
     section = Policy(**tree(release=release)).with_output_file(Path(path)).release
     assert section is not None and section.table == table
     places = {name: getattr(section, name) for name in section.LOCATION_KEYS}

@@ -19,6 +19,7 @@ from sqlanon.errors import HierarchyError, SourceError
 from sqlanon.policy import SourceSection
 from sqlanon.sources.files import bind_files
 from sqlanon.sources.source import WorkNames
+from sqlanon.sources.workbook import column_letters
 from sqlanon.support.expressions import table
 from support.lanes import examples
 from support.policies import make_policy
@@ -65,6 +66,12 @@ def column(*cells: str) -> str:
 def value_of(path: Path) -> tuple[str, list[Any]]:
     types, rows = read(path)
     return types["x"], [row[0] for row in rows]
+
+
+def test_columns_are_named_as_excel_names_them() -> None:
+    """Up to the last column of a sheet, XFD."""
+    names = [openpyxl.utils.get_column_letter(column + 1) for column in range(16_384)]
+    assert [column_letters(column) for column in range(16_384)] == names
 
 
 # --- Types
