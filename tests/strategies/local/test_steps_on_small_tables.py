@@ -47,6 +47,9 @@ ARGUS = [
     Small([*draw_rows(42, 12, [A, D, B], 0.4), ("?", "d0", "b2")], [A, D, B], 2, 0, start=(2, 1, 2)),
     # Two rows of unknown values, which are among the three that may be suppressed.
     Small([*draw_rows(0, 14, [A, C], 0.5), *[("?", "c0")] * 2], [A, C], 2, 3, start=(2, 1)),
+    # Of cells in as many unsafe combinations of a row, the one of the attribute with most of them is blanked.
+    Small(draw_rows(0, 16, [A, C, D, B], 0.5), [A, C, D, B], 2, 12,
+          identification=("identifying", "more", "more", "most"), start=(2, 1, 1, 2)),
     # Persons in several combinations, and in one each
     Small(draw_rows(2, 14, [A, D, C], 0.4), [A, D, C], 3, 1, persons=[(row * row + 2) % 12 for row in range(14)],
           start=(2, 1, 1)),
