@@ -1,4 +1,4 @@
-"""Check a change by lint, layers and the quick lane, in about five minutes.
+"""Check a change by lint, layers and the quick lane, in about six minutes.
 
 Everything runs, whatever fails before it; the exit status says whether all passed. Arguments go to pytest. Random
 searches draw a tenth of their examples, unless ``SQLANON_EXAMPLES`` says how many. Types take another minute: mypy.
