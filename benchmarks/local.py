@@ -52,8 +52,8 @@ TARGETS = {
 
 @dataclass(frozen=True)
 class Table:
-    """A table to release: how to make a database with so many rows of it, and its policy for a database, a release and
-    a k."""
+    """A table to release: ``make`` writes a database of some size to a folder, and ``policy`` takes it, the release and
+    k."""
 
     make: Callable[[Path, int], Path]
     policy: Callable[[Path, Path, int], Mapping[str, Any]]

@@ -241,8 +241,8 @@ class _Measurement:
     number_value: Callable[..., exp.Expr] = HASH_VALUE
 
     @property
-    def shared(self) -> float:
-        """In a sample, fewer persons share a value."""
+    def min_sharing(self) -> float:
+        """The number of persons with a value from which it counts as shared: in a sample, fewer have it."""
         return max(2.0, SHARED * self.share)
 
     def grouping(self, candidate: _Candidate) -> Grouping:
@@ -261,7 +261,7 @@ class _Measurement:
             names |= dict.fromkeys([*measured, *(f"r{column.column}" for column in columns)])
         person = [*filter(None, [self.layout.person])]
         numbers = number_values(self.relation.copy(), [*filter(None, names)], person, self.number_value)
-        query = measure_narrowing(_NUMBERS.copy(), [*map(self.grouping, candidates)], self.shared)
+        query = measure_narrowing(_NUMBERS.copy(), [*map(self.grouping, candidates)], self.min_sharing)
         return prepend_ctes(query, {_NUMBERS.name: numbers}, materialized=True)
 
     def _measure(self, candidates: Sequence[_Candidate]) -> dict[int, Mapping[str, Any]]:
@@ -326,6 +326,7 @@ class _Measurement:
         if person is not None:
             measured = int(self.run(exact_counts_query(self.relation.copy(), [person.name]))[0][0])
             persons = min(round(measured / self.share), self.rows)
+        by_chance = self.run(values_by_chance(self.relation.copy(), self.grouping(candidate), self.min_sharing))[0][0]
         source = table(section.files[0]) if section.files else parse_table_name(section.table or "source")
         return Narrowing(
             columns=tuple(columns),
@@ -334,7 +335,7 @@ class _Measurement:
             in_parts=tuple(name for name, in_parts in columns.items() if in_parts),
             before=figures["before"],
             after=figures["after"],
-            by_chance=self.run(values_by_chance(self.relation.copy(), self.grouping(candidate), self.shared))[0][0],
+            by_chance=by_chance,
             alike_before=figures["alike_before"],
             alike_after=figures["alike_after"],
             pinned=figures["pinned"] / rows,

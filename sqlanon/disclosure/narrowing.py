@@ -78,12 +78,6 @@ _SUM_GROUNDS = template("""
     SELECT candidate, label, ground, sum(persons) AS persons FROM :counts WHERE candidate IN (:candidates)
     GROUP BY candidate, label, ground
 """)
-# A person with several rows may have several values of a column, and counts once for the ground value.
-_COUNT_GROUNDS = template("""
-    SELECT :candidate AS candidate, :label AS label, :ground AS ground, :count::DOUBLE AS persons
-    FROM :rows
-    GROUP BY :positions
-""")
 _DESCRIBE_LABELS = template("""
     SELECT
         candidate,
@@ -280,8 +274,8 @@ def _with_steps(query: exp.Select, rows: exp.Expr, groupings: Sequence[Grouping]
         counts.append(_COUNT_GROUP(**values, columns=output, rows=rows.copy(), positions=keys))
         if grouping.person is None:
             summed.append(number(candidate))
-        else:
-            grounds.append(_COUNT_GROUNDS(**values, rows=rows.copy(), positions=keys[:2]))
+        else:  # a person with several rows may have several values of a column, and counts once for the ground value
+            grounds.append(_COUNT_GROUP(**values, columns=[], rows=rows.copy(), positions=keys[:2]))
     if summed:
         grounds.append(_SUM_GROUNDS(counts=_COUNTS.copy(), candidates=summed))
     groups = _DESCRIBE_GROUPS(names=names, counts=_COUNTS.copy(), labels=_LABELS.copy(), shared=shared, copied=COPIED)

@@ -35,7 +35,7 @@ class Version:
 
 @dataclass
 class Model:
-    """What is at each place, the newest version first, and who publishes there."""
+    """The versions at each place, the newest first, with the runs that published them."""
 
     places: dict[Path, list[Version]] = field(default_factory=lambda: {place: [] for place in PLACES})
     unreadable: set[Path] = field(default_factory=set)
@@ -47,14 +47,14 @@ class Model:
         return None if place in self.unreadable else [manifest(version) for version in self.places[place]]
 
     def after(self, place: Path, run: str, keep: int, is_draft: bool) -> list[Version]:
-        """What is there once a run has published: its version, and earlier releases that stay."""
+        """The versions at a place after a run has published there: its own, and earlier releases that stay."""
         versions = self.places[place]
         number = 1 + max((version.number for version in versions), default=0)
         published = [version for version in versions if not version.is_draft]
         return [Version(run, number, is_draft), *published[: keep - 1]]
 
     def recorded(self) -> set[tuple[Path, str, int, bool]]:
-        """What the ledger has to know: all but what policies keep out of it."""
+        """The versions that the ledger must record: all but those that policies keep out of it."""
         return {
             (place, version.run, version.number, version.is_draft)
             for place, versions in self.places.items()

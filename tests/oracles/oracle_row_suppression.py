@@ -51,7 +51,7 @@ class NumberedRows:
         return [(known_row, copy) for known_row, n in counts.items() for copy in range(1, min(n, most) + 1)]
 
     def _combinations(self, copies: Sequence[Copy], size: int) -> Iterator[frozenset[Copy]]:
-        """What an attacker knows by a number of different rows: as many rows at most, with their copies."""
+        """Sets of known rows with a number of different rows; with their copies, no more rows than are known."""
         for combination in itertools.combinations(sorted(copies), size):
             different = len({known_row for known_row, _ in combination}) == size
             if different and sum(copy for _, copy in combination) <= self.known:
