@@ -25,7 +25,7 @@ from sqlanon.ledger.joint import overlap_flows, overlaps, pair_audit
 from sqlanon.ledger.joint.attacks import complementary_release
 from sqlanon.ledger.joint.label_pairs import LinkedAttribute
 from sqlanon.ledger.joint.overlap_flows import OverlapFlows
-from sqlanon.ledger.joint.overlaps import count_shared_rows
+from sqlanon.ledger.joint.overlaps import count_shared_rows, subtraction
 from sqlanon.ledger.joint.pair_audit import PairAudit
 from sqlanon.ledger.joint.row_matching import ReleaseLink
 from sqlanon.support.expressions import table
@@ -167,7 +167,7 @@ def find_few_rows(
     first: Mapping[Class, int], second: Mapping[Class, int], k: int
 ) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], int]]:
     """By their finest labels the most rows of overlapping classes, fewer than k: as the join of both counts them, and
-    by the counts of both."""
+    by the counts of both, which a query lists for each pair of classes."""
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE h (level_0 TEXT, level_1 TEXT, level_2 TEXT)")
         connection.execute("INSERT INTO h VALUES ('a', 'A', '*'), ('A2', 'A', '*'), ('B', 'B', '*')")
@@ -181,7 +181,10 @@ def find_few_rows(
         for *labels, n in connection.execute(complementary_release(linked, k).sql("duckdb")).fetchall():
             joined[labels[0], labels[1]] = n
         with PairAudit.open(DuckDBEngine(connection), table, linked, k) as audit:
-            few_counts = count_shared_rows(audit.find_overlaps().few)
+            few = audit.find_overlaps().few
+        few_counts = count_shared_rows(few)
+        counted = connection.execute(subtraction(linked, few).sql("duckdb")).fetchall() if few else []
+    assert Counter(counted) == Counter((*pair.values, pair.rows) for pair in few)
     counted_by_labels = dict[tuple[str, str], int]()
     for texts, n in few_counts.items():
         x, y = (finer_label(*text.split(" & ")) if " & " in text else text for text in map(str, texts))
@@ -194,6 +197,14 @@ def test_pairs_that_cannot_have_their_most_rows_at_once_are_counted_together() -
     first = {("A", "B", "flu"): 4, ("*", "B", "flu"): 3, ("A", "a", "flu"): 6}
     second = {("A", "*", "flu"): 8, ("a", "B", "flu"): 5}
     assert find_few_rows(first, second, 3) == ({}, {("A", "B"): 2})
+
+
+def test_the_least_bound_that_is_not_exact_is_checked_by_a_flow() -> None:
+    """All groups match. At most 1 row of (a, a) in the first and 2 in the second are in both: 3 rows, where row counts
+    of either side allow 4 or more."""
+    first = {("a", "a", "flu"): 1, ("A", "A", "flu"): 9, ("*", "*", "flu"): 9}
+    second = {("a", "a", "flu"): 2, ("A", "*", "flu"): 9, ("*", "A", "flu"): 9}
+    assert find_few_rows(first, second, 4)[1] == {("a", "a"): 3}
 
 
 @pytest.mark.slow

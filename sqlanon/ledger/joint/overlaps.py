@@ -272,8 +272,8 @@ def _find_few_rows(engine: Engine, graph: OverlapGraph, k: int) -> tuple[list[_F
 def _count_regular_rows(engine: Engine, graph: OverlapGraph, k: int) -> dict[int, int]:
     """The most rows that the pairs of regular components share, by the number of their finest labels.
 
-    Only labels with fewer than k rows, or those that irregular components have as well, are listed; a flow counts the
-    rows where SQL only bounds them.
+    Only labels that irregular components have as well are listed, and those whose rows SQL only bounds by k or more: a
+    flow counts these. The join of both releases finds the others with fewer than k rows.
     """
     bounds = engine.rows(_REGULAR_ROWS(edges=graph.edges, irregular=graph.irregular, k=k))
     rows = {finest_id: most for finest_id, most, _ in bounds}
