@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.ledger import people_samples
-from sqlanon.ledger.people_samples import SourcePeople
+from sqlanon.ledger.people_samples import PeopleSample, SourcePeople
 from sqlanon.ledger.same_people import count_shared_people
 from sqlanon.sources.persons import MIN_PERSONS
 from sqlanon.sources.source import Source
 from sqlanon.support.expressions import table
+from support.databases import shared_database
 from support.lanes import examples
 
 Row = tuple[int | None, int | None, str | None]
@@ -108,3 +109,71 @@ def test_samples_and_their_intersection_match_plain_python(first: list[Row], sec
         assert [(count[0], count[1], *count[-2:]) for count in counts] == (
             [("run", "mrn", smaller, in_both)] if smaller else []
         )
+
+
+def samples_of(query: str, roles: dict[str, str], **source: Any) -> dict[str, PeopleSample]:
+    """The samples of a table, by the column that numbers people."""
+    with shared_database() as connection:
+        connection.execute(f"CREATE TABLE visits AS {query}")
+        engine, relation = DuckDBEngine(connection), table("visits")
+        run: Any = SimpleNamespace(
+            engine=engine, work=table, copies=None, source=Source(relation, engine.columns(relation))
+        )
+        policy = sqlanon.Policy(
+            source={"database": "any.duckdb", "table": "visits", "undeclared": "drop", **source},
+            attributes={
+                name: {"role": role, **({"hierarchy": "suppress"} if role == "quasi" else {})}
+                for name, role in roles.items()
+            },
+            privacy={"k": 2},
+        )
+        return {sample.column: sample for sample in SourcePeople(run, policy).samples("secret")}
+
+
+def test_rows_without_a_number_are_rows_of_nobody() -> None:
+    """NULL, and texts that are empty; 7 and 07 are one person."""
+    numbers = ["1", "2", "3", "4", "5", "7", "7", "07", *["", "  ", "none"] * 3]
+    query = f"SELECT nullif(number, 'none') AS mrn, 1 AS age FROM (SELECT unnest({numbers!r}) AS number)"
+    sample = samples_of(query, {"age": "quasi"}, person="mrn")["mrn"]
+    assert (sample.people, sample.most_rows) == (6, 3)
+
+
+@pytest.mark.parametrize(
+    ("names", "figures"),
+    [
+        ({"person": "MRN"}, (True, True)),
+        ({"person": False, "key": ["Mrn"]}, (False, True)),
+        ({"person": False}, (False, False)),  # it could be that of doctors
+    ],
+)
+def test_a_policy_may_name_the_column_of_persons_in_any_case(names: Any, figures: tuple[bool, bool]) -> None:
+    sample = samples_of("SELECT i % 9 AS mrn, i % 7 AS age FROM range(90) AS r(i)", {"age": "quasi"}, **names)["mrn"]
+    assert (sample.is_person, sample.is_personal) == figures
+
+
+@pytest.mark.parametrize(("rows", "is_personal"), [(40, True), (41, False)])
+def test_a_column_with_two_rows_for_each_value_numbers_people(rows: int, is_personal: bool) -> None:
+    query = f"SELECT 'p' || i % 20 AS who, i AS age FROM range({rows}) AS r(i)"
+    sample = samples_of(query, {"who": "identifying", "age": "quasi"}, person=False)["who"]
+    assert sample.is_personal is is_personal
+
+
+@pytest.mark.parametrize(("varied", "is_personal"), [(1, True), (2, False)])
+def test_people_have_one_value_of_a_quasi_identifier(varied: int, is_personal: bool) -> None:
+    """Nine in ten of those with several rows; those with one row say nothing."""
+    query = f"""
+        SELECT 'd' || i % 10 AS who, if(i % 10 < {varied}, i, i % 10) AS age FROM range(100) AS r(i)
+        UNION ALL
+        SELECT 'one' || i, i FROM range(30) AS r(i)
+    """
+    sample = samples_of(query, {"who": "identifying", "age": "quasi"}, person=False)["who"]
+    assert sample.is_personal is is_personal
+
+
+@pytest.mark.parametrize(("names", "running"), [(8, 0.75), (9, None)])
+def test_the_share_of_running_numbers_is_that_of_the_numbers(names: int, running: float | None) -> None:
+    """Six of eight numbers have another within ten; names that are more than half have no share."""
+    keys = ["20", "21", "25", "29", "114", "117", "200", "305", *(f"name {'abcdefghi'[i]}" for i in range(names))]
+    query = f"SELECT unnest({keys!r}) AS who, 1 AS age"
+    sample = samples_of(query, {"who": "identifying", "age": "quasi"}, person=False)["who"]
+    assert sample.running == running

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from sqlglot import exp
 
+import sqlanon
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.ledger import catalog, source_match
 from sqlanon.ledger.same_people import (
     DEVIATIONS,
     FEWEST_PEOPLE,
@@ -14,7 +22,18 @@ from sqlanon.ledger.same_people import (
     estimate_agreement,
     is_more_than_chance,
 )
-from sqlanon.ledger.source_match import LEAST_ALONE, estimate_shared_rows, exceeds_chance, may_be_same_rows
+from sqlanon.ledger.source_match import (
+    LEAST_ALONE,
+    RowComparison,
+    _estimate_share,
+    estimate_shared_rows,
+    exceeds_chance,
+    may_be_same_rows,
+    sample_source,
+)
+from sqlanon.sources.source import Source
+from sqlanon.support.expressions import table
+from support.databases import shared_database
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.3, 1.0, 3.0])
@@ -55,6 +74,13 @@ def test_rows_in_common_are_more_than_chance() -> None:
 )
 def test_the_share_of_rows_in_common(figures: tuple[int, ...], share: float) -> None:
     assert estimate_shared_rows(*figures) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(("in_two", "share"), [(123, 0.35 / 0.88), (124, 0.0)])
+def test_rows_in_common_are_those_beyond_chance(in_two: int, share: float) -> None:
+    """Of 370 combinations in one row, 331.5 at least are beyond two deviations; chance explains their number if twice
+    370 times the 147 combinations or more that may be in two rows is not less than its square."""
+    assert _estimate_share((1000, 900, 10, 1000, 370, 370, 370, in_two), 1000) == pytest.approx(share)
 
 
 def test_sources_may_be_the_same_within_five_deviations() -> None:
@@ -114,3 +140,68 @@ def test_people_who_agree_more_often_than_chance_are_the_same(
 def test_agreement_begins_some_deviations_above_chance() -> None:
     least = 200 + DEVIATIONS * 10 + 2  # 400 pairs that agree half of the time: ten is one deviation
     assert [estimate_agreement([(400, math.ceil(least) - less, 0.5)]) > 0 for less in (0, 1)] == [True, False]
+
+
+# --- the rows of tables
+
+
+def compare_rows(folder: Path, samples: Mapping[str, str], query: str) -> tuple[RowComparison, dict[str, float]]:
+    """Sample tables for a catalog, by description, and compare another table with these samples, in their order."""
+    with shared_database() as connection:
+        engine = DuckDBEngine(connection)
+
+        def comparison_of(name: str, rows: str) -> RowComparison:
+            connection.execute(f"CREATE TABLE {name} AS {rows}")
+            columns = engine.columns(table(name))
+            run: Any = SimpleNamespace(engine=engine, work=table, source=Source(table(name), columns))
+            policy = sqlanon.Policy(
+                source={"database": "any.duckdb", "table": name, "person": False},
+                attributes={column: {"role": "quasi", "hierarchy": "suppress"} for column in columns},
+                privacy={"k": 2},
+            )
+            return RowComparison(run, policy, folder / "catalog.duckdb", "secret")
+
+        for i, (description, rows) in enumerate(samples.items()):
+            earlier = comparison_of(f"earlier_{i}", rows)
+            ((count,),) = connection.execute(f"SELECT count(*) FROM earlier_{i}").fetchall()
+            sample = sample_source(earlier.run, earlier.policy, "secret", description, count)
+            assert sample is not None
+            with catalog.open_catalog(engine, earlier.path):
+                samples_table = table("source_samples", "sqlanon", catalog.ATTACHED)
+                engine.execute(exp.Insert(this=samples_table, expression=sample))
+        later = comparison_of("later", query)
+        return later, later.shares({description: description for description in samples})
+
+
+PEOPLE = "SELECT i AS id, i % 2 AS sex, i * 7 % 30 AS band FROM range(1, 601) AS r(i)"
+
+
+def test_the_newest_sources_are_compared_and_others_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source of the oldest release is unknown, unless it was recognized by its people."""
+    monkeypatch.setattr(source_match, "MOST_SOURCES", 2)
+    later, shares = compare_rows(tmp_path, {"oldest": PEOPLE, "older": PEOPLE, "newest": PEOPLE}, PEOPLE)
+    assert shares == {"older": 1.0, "newest": 1.0}
+    (warning,) = later.warn(["newest"])
+    assert warning.startswith("the catalog has releases of 1 other source, which may be this one under another name.")
+    assert later.warn(["oldest"]) == []
+
+
+def test_a_source_of_which_half_was_released_shares_all_those_rows(tmp_path: Path) -> None:
+    assert compare_rows(tmp_path, {"half": f"{PEOPLE} LIMIT 300"}, PEOPLE)[1] == {"half": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "is_undecided"),
+    [
+        ("id, sex, band", 540, True),  # one in ten fewer
+        ("id, sex, band", 539, False),
+        ("id, sex AS gender, band", 600, False),  # other names may have the same few values
+    ],
+)
+def test_a_table_with_other_keys_and_the_same_few_values_may_be_the_same(
+    columns: str, rows: int, is_undecided: bool, tmp_path: Path
+) -> None:
+    """Its keys are those of other rows. No combination of the other columns is of one row."""
+    query = f"SELECT {columns} FROM (SELECT 601 - id AS id, sex, band FROM ({PEOPLE})) LIMIT {rows}"
+    later, shares = compare_rows(tmp_path, {"other": PEOPLE}, query)
+    assert (shares, later.undecided) == ({}, {"other"} if is_undecided else set())
