@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sqlanon
+from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import HierarchyError, SourceError
+from sqlanon.sources.doubtful_columns import (
+    MOSTLY,
+    DoubtfulColumn,
+    build_column_checks,
+    find_doubtful_columns,
+    refuse_future_births,
+)
+from sqlanon.support.expressions import table
 from sqlanon.support.toml import toml_value
 from support.commands import cli
+from support.databases import insert, shared_database
 from support.lanes import examples
 from support.policies import make_policy
 
@@ -56,6 +67,53 @@ def test_a_line_of_totals_is_refused_with_the_footer(tmp_path: Path) -> None:
     message = refusal(tmp_path / "x.csv", "age", [*AGES, "Total"], {})
     assert "footer = 1 under [source.csv] leaves the last row out" in message
     assert "footer" not in refusal(tmp_path / "x.csv", "age", ["Total", *AGES], {})
+
+
+def doubts_of(values: Sequence[str], share: float) -> list[DoubtfulColumn]:
+    """The doubts about a column of texts from this share of numbers or dates on."""
+    with shared_database() as connection:
+        connection.execute("CREATE TABLE t (wage TEXT)")
+        insert(connection, "t", [(value,) for value in values])
+        return find_doubtful_columns(DuckDBEngine(connection), table("t"), {"wage": share})
+
+
+@pytest.mark.parametrize(("words", "is_doubtful"), [(5, True), (6, False)])
+@pytest.mark.parametrize("written", ["7", "1,234", "31.12.2020"])
+def test_other_values_are_in_doubt_from_95_of_100_on(written: str, words: int, is_doubtful: bool) -> None:
+    doubts = doubts_of([*["x"] * words, *[written] * (100 - words)], MOSTLY)
+    assert [(column.fitting, column.count) for column in doubts] == ([(95, 5)] if is_doubtful else [])
+
+
+@pytest.mark.parametrize(
+    ("values", "marks"),
+    [
+        (["1 234", "12 345", "5"], [(".", " ")]),  # no comma: it is not said that commas are points
+        (["1 234,5", "12 345"], [(",", " ")]),
+        (["1,234", "5"], [(".", ","), (",", None)]),
+        (["1,23", "5"], [(",", None)]),
+        (["1'234.5"], [(".", "'")]),
+    ],
+)
+def test_marks_that_occur_are_offered(values: list[str], marks: list[tuple[str, str | None]]) -> None:
+    (column,) = doubts_of(values, MOSTLY)
+    assert {(offered.decimal, offered.thousands) for offered in column.marks} == {*marks}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "share"),
+    [
+        ({"role": "quasi", "hierarchy": "suppress"}, 0.95),
+        ({"role": "quasi", "hierarchy": {"intervals": [10]}}, 0.5),
+        ({"role": "quasi", "hierarchy": {"dates": ["year"]}}, 0.5),
+        ({"role": "quasi", "noise": {"epsilon": 1.0}}, 0.5),
+        ({"role": "quasi", "hierarchy": {"mask": "right"}}, None),
+        ({"role": "quasi", "hierarchy": "suppress", "type": "text"}, None),
+        ({"role": "insensitive"}, None),
+    ],
+)
+def test_rules_that_need_numbers_raise_doubts_earlier(attribute: dict[str, Any], share: float | None) -> None:
+    policy = make_policy({"Wage": attribute, "zip": {"role": "quasi", "hierarchy": {"mask": "right"}}})
+    assert build_column_checks(policy).texts == ({} if share is None else {"wage": share})
 
 
 @pytest.mark.slow
@@ -116,6 +174,21 @@ def test_partial_dates_of_birth_after_today_are_refused(tmp_path: Path) -> None:
         message = refusal(path, "birth_date", [*PARTIAL_DATES, text], MONTHS)
         assert "1 date of birth after today, the first in row 81" in message
     bind(path, "birth_date", [*PARTIAL_DATES, str(today.year), today.isoformat()[:7], today.isoformat()], MONTHS)
+
+
+def test_partial_dates_of_birth_may_be_in_this_year_and_month() -> None:
+    today = date.today()
+    next_year = date(today.year + 1, today.month, 1)
+    with shared_database() as connection:
+        for day, is_refused in ((today, False), (next_year, True)):
+            for value in (str(day.year), day.isoformat()[:7], day.isoformat()):
+                connection.execute("CREATE OR REPLACE TABLE t AS SELECT unnest(['1979', $1]) AS Birth", [value])
+                with (
+                    pytest.raises(SourceError, match=r"1 date of birth after today, the first in row 2")
+                    if is_refused
+                    else nullcontext()
+                ):
+                    refuse_future_births(DuckDBEngine(connection), table("t"), {"birth"})
 
 
 @pytest.mark.cases(1)
