@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import closing
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
 
 import duckdb
 import pytest
 
 import sqlanon
+from sqlanon.engines.postgres.engine import PostgresEngine
+from sqlanon.errors import ReleaseError
 from sqlanon.publish.targets.base import release_location
-from sqlanon.publish.targets.postgres.checks import index_name
+from sqlanon.publish.targets.postgres import statements as ps
+from sqlanon.publish.targets.postgres.checks import Relations, _CatalogAudit, index_name
+from sqlanon.publish.targets.postgres.reader import PostgresLocation
+from sqlanon.publish.targets.postgres.target import ReleaseInSchema, ReplacedRelease
 from support.databases import quote_name
 from support.servers.postgres import VARIABLE, Server
 
@@ -53,6 +59,30 @@ def publish(
     )
     with sqlanon.connect(connection) as db:
         return db.anonymize(policy).publish()
+
+
+@pytest.fixture(scope="module")
+def holder(postgres: Server) -> Iterator[PostgresEngine]:
+    with closing(PostgresEngine.open(postgres.address(), "the release")) as server:
+        yield server
+
+
+@contextmanager
+def new_version(
+    server: PostgresEngine, types: Mapping[str, str] = {"a": "INTEGER"}
+) -> Iterator[tuple[ReleaseInSchema, ReplacedRelease]]:
+    """A transaction that ends with the publication of an empty table as the next version, without an audit."""
+    location = PostgresLocation.parse(HERE, f"{SCHEMA}.r")
+    with server.rolled_back_unless_committed(ReleaseError):
+        release = ReleaseInSchema(server, location)
+        replaced = release.find_replaced()
+        relation = location.version_table(replaced.next_version)
+        server.execute(ps.create_version_table(relation.copy(), types))
+        yield release, replaced
+        release.replace_view(relation, replaced, [*types])
+        release.store_manifest(replaced.next_version, "{}")
+        release.drop_replaced_table(replaced)
+        server.commit()
 
 
 def failing(release: Any) -> list[str]:
@@ -373,6 +403,60 @@ def test_grant_options_are_carried_over_to_a_view_with_other_columns(empty: Serv
     query = "SELECT grantee::text, is_grantable::text FROM information_schema.role_table_grants WHERE table_name = 'r' "
     query += f"AND table_schema = '{SCHEMA}' AND privilege_type = 'SELECT' AND grantee <> 'holder'"
     assert sorted(empty.rows(query)) == [("PUBLIC", "NO"), (READER, "YES")]
+
+
+READERS = f"""
+    SELECT grantee::text, privilege_type::text, is_grantable::text
+    FROM information_schema.role_table_grants
+    WHERE table_schema = '{SCHEMA}' AND table_name = 'r' AND grantee <> 'holder'
+    UNION ALL
+    SELECT grantee::text, column_name::text, is_grantable::text
+    FROM information_schema.role_column_grants
+    WHERE table_schema = '{SCHEMA}' AND table_name = 'r' AND grantee = '{OTHER}'
+    ORDER BY 1, 2
+"""
+
+
+def test_a_view_with_other_columns_is_read_by_those_who_read_all_of_it(empty: Server, holder: PostgresEngine) -> None:
+    """With the option to grant it; a role that reads one column gets none of the new ones."""
+    with new_version(holder):
+        pass
+    view = f"{SCHEMA}.r"
+    empty.run(f"GRANT SELECT ON {view} TO {READER} WITH GRANT OPTION", f"GRANT SELECT (a) ON {view} TO {OTHER}")
+    with new_version(holder, {"a": "INTEGER", "b": "VARCHAR"}):
+        assert empty.rows(READERS) == [(OTHER, "a", "NO"), (READER, "SELECT", "YES")]
+    assert empty.rows(READERS) == [(READER, "SELECT", "YES")]
+
+
+def test_a_view_that_was_replaced_meanwhile_is_not_overwritten(empty: Server, holder: PostgresEngine) -> None:
+    """By another session of the same role, which nothing locks out before the view is replaced."""
+    with new_version(holder):
+        pass
+    again = f"DROP VIEW {SCHEMA}.r", f"CREATE VIEW {SCHEMA}.r AS SELECT 1 AS a"
+    with pytest.raises(ReleaseError, match=r"\.r was replaced while the release was written"), new_version(holder):
+        empty.run(*again)
+    assert empty.rows(f"SELECT a FROM {SCHEMA}.r") == [(1,)]
+
+
+def test_a_manifest_replaces_that_of_the_same_release(empty: Server, holder: PostgresEngine) -> None:
+    with holder.rolled_back_unless_committed(ReleaseError):
+        for name, version in (("r", 1), ("other", 1), ("r", 2)):
+            location = PostgresLocation.parse(HERE, f"{SCHEMA}.{name}")
+            ReleaseInSchema(holder, location).store_manifest(version, "{}")
+        holder.commit()
+    manifests = f"SELECT table_name, version FROM {SCHEMA}.sqlanon_manifest ORDER BY 1"
+    assert empty.rows(manifests) == [("other", 1), ("r", 2)]
+
+
+def test_relations_that_read_like_the_release_are_named(empty: Server, holder: PostgresEngine) -> None:
+    """In any case of letters; other names are not taken for it."""
+    names = ("r", "r_v1", "sqlanon_manifest", "R", "R_V2", "r_v3", "r_vip", "R_")
+    empty.run(*(f'CREATE TABLE {SCHEMA}."{name}" ()' for name in names))
+    location, claims = PostgresLocation.parse(HERE, f"{SCHEMA}.r"), SimpleNamespace(version=1)
+    with holder.read_only_committed(ReleaseError):
+        relations = Relations.by_name(holder, location)
+        check = _CatalogAudit(holder, location, cast(Any, claims), relations)._check_versions()
+    assert (check.passed, check.message) == (False, "not of the release: R, R_V2, r_v3")
 
 
 @pytest.mark.slow
