@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import duckdb
 import pytest
 from visits import CHANGE_A_VALUE, CREATE, DELETE_A_VISIT, GROW, POLICY, WITHDRAW_TWO, K, policy, publish
 
 import sqlanon
-from sqlanon.errors import AuditError, PolicyError, ReleaseError
+import sqlanon.withdrawal
+from sqlanon.errors import AuditError, InfeasibleError, PolicyError, ReleaseError
+from sqlanon.ledger.published_release import WithdrawnRows
 from sqlanon.publish.targets.file.target import FileTarget
+from sqlanon.release.source_change import SourceChange
 from support.commands import cli
 from support.databases import change, fetch
 from support.files import folder_again, folder_and_copy
@@ -70,6 +77,85 @@ def test_the_new_version_lacks_withdrawn_rows_and_classes_that_are_too_small_wit
     assert vars(withdrawal.withdrawn_rows) == {"rows": 18, "classes": 2, "fewest": 9}
     assert withdrawal.result.smallest_class == K
     assert verify(visits).verified
+
+
+def test_a_withdrawal_shows_what_it_reveals_before_it_is_published(visits: Path) -> None:
+    """It is compared with the release that it replaces as with any other: no search has made both safe together."""
+    change(visits / "h.duckdb", WITHDRAW_TWO, GROW)
+    with sqlanon.connect() as db:
+        withdrawn = db.withdraw(policy_of(visits))
+        assert withdrawn.result is not None and withdrawn.disclosure_note is not None
+        figures, earlier = withdrawn.to_dict(), withdrawn.result._draft.search_input.earlier
+    assert figures["withdrawn_rows"] == {"rows": 18, "classes": 2, "fewest": 9}
+    assert "18 rows in 2 classes, at least 9 in each" in withdrawn.disclosure_note
+    assert (figures["withdrawn_persons"], figures["released_before"], figures["released_rows"]) == (2, 180, 162)
+    assert (earlier.run_ids, earlier.changed_run_ids) == ((), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("rows", "note"),
+    [
+        (None, "see of which values there are fewer rows"),
+        (WithdrawnRows(0, 0, 0), None),
+        (WithdrawnRows(1, 1, 1), "1 row in 1 class, at least 1 in each"),
+    ],
+)
+def test_readers_of_both_versions_learn_nothing_where_no_row_is_gone(rows: Any, note: str | None) -> None:
+    published: Any = SimpleNamespace(publication=SimpleNamespace(path=None), manifest=SimpleNamespace(released_rows=9))
+    withdrawn = sqlanon.withdrawal.Withdrawal(published, SAME, None)
+    withdrawn.withdrawn_rows = rows
+    sentence = withdrawn.disclosure_note
+    assert sentence is None if note is None else sentence is not None and sentence.endswith(note)
+
+
+SAME = SourceChange(datetime(2026, 1, 2), 10, 10, withdrawn_persons=0, missing_rows=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "drafts"),
+    [
+        (SAME, []),
+        (replace(SAME, missing_rows=8), [True, False]),  # at the levels of the release, then at others
+        (replace(SAME, missing_rows=9), None),
+        (replace(SAME, missing_rows=9, deleted_rows=8), [True, False]),  # one of them has only changed
+        (replace(SAME, missing_rows=0, deleted_rows=9), None),
+    ],
+)
+def test_a_release_keeps_a_row_or_is_to_be_removed(
+    change: SourceChange, drafts: list[bool] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release of nine rows, none of whose levels is feasible."""
+    manifest = SimpleNamespace(released_rows=9)
+    published = SimpleNamespace(publication=SimpleNamespace(path=Path("r"), table_name="r"), manifest=manifest)
+    drafted = list[bool]()
+
+    def draft_withdrawal(workspace: Any, published: Any, is_fixed: bool, *_: Any) -> None:
+        drafted.append(is_fixed)
+        raise InfeasibleError("no generalization", {}, 0, 0)
+
+    for name, answer in {
+        "find_published_release": published,
+        "count_source_rows": 10,
+        "recorded_location": None,
+        "measure_source_change": change,
+    }.items():
+        monkeypatch.setattr(sqlanon.withdrawal, name, lambda *_, answer=answer: answer)
+    monkeypatch.setattr(sqlanon.withdrawal, "_draft_withdrawal", draft_withdrawal)
+    run = SimpleNamespace(source=None)
+    workspace: Any = SimpleNamespace(run=lambda policy, counted: nullcontext(run))
+
+    def withdraw_released() -> None:
+        assert sqlanon.withdrawal.withdraw(workspace, cast(Any, None), lambda *_: None).result is None
+
+    if drafts is None:
+        with pytest.raises(ReleaseError, match="none of its rows is in the source any more"):
+            withdraw_released()
+    elif drafts:
+        with pytest.raises(InfeasibleError):
+            withdraw_released()
+    else:
+        withdraw_released()
+    assert drafted == (drafts or [])
 
 
 @pytest.mark.slow
