@@ -1,1 +1,1 @@
-"""Recoding below the full domain: rows or values of an attribute have levels of their own. One module a strategy."""
+"""Recoding below the full domain: rows or values of an attribute have separate levels. One module per strategy."""

@@ -1,4 +1,4 @@
-"""Strategy ``mondrian``: the table is cut in two, and each part again, until no part can be cut any more.
+"""Strategy ``mondrian``: the table is cut in two, and each part again, until no part can be cut.
 
 All combinations are one part at first, unless levels or labels that are not allowed separate them. In each round one
 cut of each part is tried along each attribute, and the cut with two feasible sides that saves the most loss is made:
@@ -71,7 +71,7 @@ _ALL_ROUNDS = template("""
 class Cutting:
     """The parts, and the rounds that cut them.
 
-    ``classes`` has the combinations of the parts that are not cut any more.
+    ``classes`` has the combinations of the parts that are not cut further.
     """
 
     def __init__(self, task: LocalTask, allowed: tuple[exp.Table, ...], as_ancestors: bool = False) -> None:

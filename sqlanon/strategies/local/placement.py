@@ -129,7 +129,7 @@ _LABELS_AS_LISTS = template(r"""
 
 @dataclass(frozen=True)
 class LocalRecoding(ClassRecoding):
-    """Builds the statement of a release in which each combination has labels of its own.
+    """Builds the statement of a release in which each combination has its own labels.
 
     Its rows have ``code_i`` for attributes with labels, and ``value_j`` for the other columns.
     """

@@ -13,6 +13,7 @@ grid is released as the lowest common ancestor, which is the cell or a node in i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from sqlglot import exp
@@ -45,8 +46,33 @@ from sqlanon.support.expressions import (
 
 PART = "part"
 
-Summary: TypeAlias = Callable[[exp.Expr, int, Tree, exp.Table], exp.Select]
-"""Builds the labels of an attribute: from classes, the attribute's number and tree, and its `make_allowed_nodes`."""
+
+@dataclass(frozen=True)
+class AttributeClasses:
+    """The classes to summarize, for one attribute."""
+
+    rows: exp.Expr  # combinations: ``part``, their number of rows ``n``, and the lowest node of each attribute
+    attribute: int  # its number
+    tree: Tree
+    allowed: exp.Table  # its table of `make_allowed_nodes`
+
+
+Summary: TypeAlias = Callable[[AttributeClasses], exp.Select]
+"""Builds a query for the labels of classes."""
+
+
+@dataclass(frozen=True)
+class SummaryForm:
+    """How a kind of summary is computed from the values of a class."""
+
+    facts: exp.Select  # aggregates over the values, which the other expressions may use
+    can_be_summarized: exp.Expr
+    label: exp.Expr
+    leaves: exp.Expr  # the ground values that the label may stand for, less one
+    is_single_summary: exp.Expr = field(default_factory=exp.false)  # whether a single value needs a summary, too
+    extra: tuple[exp.Table, Sequence[str]] | None = None  # a table by ``node``, and its columns that ``facts`` uses
+    needs_order: bool = False  # ``facts`` uses the rows ``so_far`` in the order of the values, and all rows ``whole``
+
 
 _SUMMARY = template("""
     WITH
@@ -104,24 +130,9 @@ _RUNNING = fragment("""
 """)
 
 
-def _summary(
-    classes: exp.Expr,
-    attribute: int,
-    tree: Tree,
-    allowed: exp.Table,
-    facts: exp.Select,
-    can_be_summarized: exp.Expr,
-    label: exp.Expr,
-    leaves: exp.Expr,
-    is_single_summary: exp.Expr | None = None,
-    extra: tuple[exp.Table, Sequence[str]] | None = None,
-    needs_order: bool = False,
-) -> exp.Select:
-    """Labels of classes: summaries of several values, and of single ones where ``is_single_summary``.
-
-    ``extra`` is a table with more columns of the lowest nodes, by ``node``. With ``needs_order`` the facts may use the
-    rows ``so_far`` in the order of the values, and all rows ``whole``.
-    """
+def _summarize_classes(classes: AttributeClasses, form: SummaryForm) -> exp.Select:
+    """The labels of classes: summaries of several values, and of single ones if the form needs them."""
+    tree, attribute = classes.tree, classes.attribute
     first = f"n{tree.floor}"
     names = ("node", "low", "high", "label", "leaves", "released")
     values = template("SELECT :columns FROM :nodes WHERE :level = :floor")(
@@ -130,9 +141,10 @@ def _summary(
         level=col("level", first),
         floor=tree.floor,
     )
-    if extra is not None:
-        values = values.join(aliased(extra[0], "b"), on=col(NODE, first).eq(col(NODE, "b")), copy=False)
-        values = values.select(*(col(name, "b") for name in extra[1]), copy=False)
+    if form.extra is not None:
+        extra, columns = form.extra
+        values = values.join(aliased(extra, "b"), on=col(NODE, first).eq(col(NODE, "b")), copy=False)
+        values = values.select(*(col(name, "b") for name in columns), copy=False)
     below_root = range(tree.floor, tree.height)
     values = join_ancestors(values, tree, below_root[1:])
     ancestors = {level: level_column(attribute, level) for level in below_root}
@@ -143,29 +155,29 @@ def _summary(
     is_summary = fragment("""
         (value_count > 1 OR :is_single_summary) AND NOT has_null AND :can_be_summarized AND :is_allowed
     """)(
-        is_single_summary=exp.false() if is_single_summary is None else is_single_summary,
-        can_be_summarized=can_be_summarized,
-        is_allowed=is_allowed(label, tree.forbidden),
+        is_single_summary=form.is_single_summary,
+        can_be_summarized=form.can_be_summarized,
+        is_allowed=is_allowed(form.label, tree.forbidden),
     )
     return _SUMMARY(
         root=tree.root,
         is_summary=is_summary,
-        label=label,
-        leaves=leaves,
+        label=form.label,
+        leaves=form.leaves,
         common=fragment("coalesce(:nodes)")(nodes=[*only_nodes, number(tree.root)]),
-        facts=facts.expressions,
+        facts=form.facts.expressions,
         ground=col(level_column(attribute, tree.floor)),
-        classes=classes,
+        classes=classes.rows,
         nodes=tree.nodes,
         values=subquery(values),
-        values_in_order=_RUNNING() if needs_order else table("class_values"),
-        allowed=allowed,
+        values_in_order=_RUNNING() if form.needs_order else table("class_values"),
+        allowed=classes.allowed,
     )
 
 
-def as_ancestor(classes: exp.Expr, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
+def as_ancestor(classes: AttributeClasses) -> exp.Select:
     """The lowest common ancestor."""
-    return _summary(classes, attribute, tree, allowed, exp.Select(), exp.false(), exp.null(), number(0.0))
+    return _summarize_classes(classes, SummaryForm(exp.Select(), exp.false(), exp.null(), number(0.0)))
 
 
 _WIDTH = fragment("last - first")
@@ -177,14 +189,15 @@ _NEXT_VALUE = {
 """The first value beyond the greatest of a class, for types that have one."""
 
 
-def as_range(classes: exp.Expr, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
+def as_range(classes: AttributeClasses) -> exp.Select:
     """The range from the least to the greatest value: ``20-29``, ``2020-01-01 to 2020-02-29``; a single value is
     unchanged. With a grid, from the lower end of the first cell to the upper end of the last one.
 
     NaN is in no range. A range that reaches into an open end is open: ``≥85``, ``<21``.
     """
+    tree = classes.tree
     if tree.grid is not None:
-        return _range_of_cells(classes, attribute, tree, allowed, tree.grid)
+        return _range_of_cells(classes, tree.grid)
     facts = template("""
         SELECT
             arg_min(label, low) AS least,
@@ -212,10 +225,10 @@ def as_range(classes: exp.Expr, attribute: int, tree: Tree, allowed: exp.Table) 
         label = fragment("""
             CASE WHEN (starts_with(greatest, '≥') OR starts_with(least, '<')) THEN :open_range ELSE :label END
         """)(open_range=open_range, label=label)
-    return _summary(classes, attribute, tree, allowed, facts, is_range, label, _WIDTH())
+    return _summarize_classes(classes, SummaryForm(facts, is_range, label, _WIDTH()))
 
 
-def _range_of_cells(classes: exp.Expr, attribute: int, tree: Tree, allowed: exp.Table, grid: Grid) -> exp.Select:
+def _range_of_cells(classes: AttributeClasses, grid: Grid) -> exp.Select:
     facts = template("""
         SELECT
             min(cell_low) AS first_of_cells,
@@ -238,17 +251,17 @@ def _range_of_cells(classes: exp.Expr, attribute: int, tree: Tree, allowed: exp.
         END
     """)()
     is_range = fragment("in_cells AND :label IS NOT NULL AND m.level > :grid_level")(
-        label=label, grid_level=tree.grid_level
+        label=label, grid_level=classes.tree.grid_level
     )
     extra = grid.table, CELL_COLUMNS
-    return _summary(classes, attribute, tree, allowed, facts, is_range, label, _WIDTH_OF_CELLS(), extra=extra)
+    return _summarize_classes(classes, SummaryForm(facts, is_range, label, _WIDTH_OF_CELLS(), extra=extra))
 
 
-def as_median(classes: exp.Expr, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
+def as_median(classes: AttributeClasses) -> exp.Select:
     """The value of the middle row; of two, the lower. Its loss is that of the class's range. With a grid, the middle of
     the cell of this value."""
-    label = col("label", "f")
-    if tree.grid is None:
+    label, grid = col("label", "f"), classes.tree.grid
+    if grid is None:
         facts = template("""
             SELECT
                 arg_min(label, so_far) FILTER (WHERE 2 * so_far >= whole) AS label,
@@ -256,7 +269,7 @@ def as_median(classes: exp.Expr, attribute: int, tree: Tree, allowed: exp.Table)
                 bool_and(NOT label IN ('nan', '-nan')) AS are_numbers
         """)()
         is_median = fragment("f.released AND f.are_numbers")()
-        return _summary(classes, attribute, tree, allowed, facts, is_median, label, _WIDTH(), needs_order=True)
+        return _summarize_classes(classes, SummaryForm(facts, is_median, label, _WIDTH(), needs_order=True))
     facts = template("""
         SELECT
             min(cell_low) AS first_of_cells,
@@ -264,28 +277,19 @@ def as_median(classes: exp.Expr, attribute: int, tree: Tree, allowed: exp.Table)
             arg_min(middle, so_far) FILTER (WHERE 2 * so_far >= whole) AS label,
             bool_and(middle IS NOT NULL) AS in_cells
     """)()
-    extra = tree.grid.table, CELL_COLUMNS
-    return _summary(
-        classes,
-        attribute,
-        tree,
-        allowed,
-        facts,
-        col("in_cells", "f"),
-        label,
-        _WIDTH_OF_CELLS(),
-        extra=extra,
-        needs_order=True,
-    )
+    extra = grid.table, CELL_COLUMNS
+    form = SummaryForm(facts, col("in_cells", "f"), label, _WIDTH_OF_CELLS(), extra=extra, needs_order=True)
+    return _summarize_classes(classes, form)
 
 
-def as_set(classes: exp.Expr, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
+def as_set(classes: AttributeClasses) -> exp.Select:
     """The set of members: ``{a, b}``; the ancestor where they are all of its values.
 
     Members are the values of the class, or the labels above them at the lowest level at which each may be listed (see
     `nodes.set_labels`). A value that could be read as more or less than one value is quoted, its own quotes doubled:
     ``{"Bonn, Germany", Paris}``. So is a single value that begins like a set.
     """
+    tree = classes.tree
     assert tree.set_labels is not None
     levels = range(tree.floor, tree.height)
     columns = [f"{name}_{level}" for level in levels for name in ("label", "size", "is_member")]
@@ -323,9 +327,8 @@ def as_set(classes: exp.Expr, attribute: int, tree: Tree, allowed: exp.Table) ->
     """)(members=members)
     is_single_set = fragment("value_count = 1 AND has_brace")()
     extra = tree.set_labels, columns
-    return _summary(
-        classes, attribute, tree, allowed, facts, is_set, label, size - 1, is_single_summary=is_single_set, extra=extra
-    )
+    form = SummaryForm(facts, is_set, label, size - 1, is_single_summary=is_single_set, extra=extra)
+    return _summarize_classes(classes, form)
 
 
 def summarize(
@@ -356,7 +359,8 @@ def summarize(
         of_single_values = _OF_SINGLE_VALUES(
             ends=ends, is_summarized=is_summarized, first=col(f"first_{i}"), allowed=allowed[i], nodes=tree.nodes
         )
-        of_several = build(_select_classes(classes, ends, is_summarized), i, tree, allowed[i])
+        several = _select_classes(classes, ends, is_summarized)
+        of_several = build(AttributeClasses(several, i, tree, allowed[i]))
         summary = task.make(f"{prefix}_summary_{i}", union_all(of_several, of_single_values))
         summaries.append(summary)
         if build is not as_ancestor:

@@ -18,7 +18,15 @@ from oracles.oracle import Hierarchy
 from properties.local_tasks import Plain
 from sqlanon.strategies.local import summaries
 from sqlanon.strategies.local.nodes import CELL_COLUMNS, Grid, Tree, set_labels
-from sqlanon.strategies.local.summaries import Summary, as_ancestor, as_median, as_range, as_set, make_allowed_nodes
+from sqlanon.strategies.local.summaries import (
+    AttributeClasses,
+    Summary,
+    as_ancestor,
+    as_median,
+    as_range,
+    as_set,
+    make_allowed_nodes,
+)
 from sqlanon.strategies.local.task import LocalTask
 from sqlanon.support.expressions import table
 from support.databases import insert
@@ -167,9 +175,8 @@ def classes_of(small: Small, renamed: Mapping[str, str | None]) -> Iterator[tupl
 def summarize_classes(task: LocalTask, tree: Tree, summary: Summary) -> dict[int, Shown]:
     """The released label of each class, as a number above those of the hierarchy if it is not a node."""
     name = summary.__name__
-    summary_table = task.runner.create_table(
-        table(name), summary(table("classes"), 0, tree, make_allowed_nodes(task, f"{name}_of")[0])
-    )
+    allowed = make_allowed_nodes(task, f"{name}_of")[0]
+    summary_table = task.runner.create_table(table(name), summary(AttributeClasses(table("classes"), 0, tree, allowed)))
     numbers: dict[int, Any] = {}
     parts: dict[int, Shown] = {}
     for part, node, *columns in task.engine.rows(
@@ -343,8 +350,9 @@ def test_combinations_whose_values_a_label_shows_are_flagged(summary: str) -> No
             task.runner.create_table(table("sets"), set_labels(tree, table("frequent"), exact=True))
         ordered = replace(task, trees=(tree, task.trees[1]))
         parts = summarize_classes(task, tree, build)
+        allowed = make_allowed_nodes(task, "u")[1]
         lasting = task.runner.create_table(
-            table("others"), as_ancestor(table("classes"), 1, task.trees[1], make_allowed_nodes(task, "u")[1])
+            table("others"), as_ancestor(AttributeClasses(table("classes"), 1, task.trees[1], allowed))
         )
         query = summaries.exact_end_flags(ordered, table("classes"), [table(build.__name__), lasting], summary)
         of_part: dict[int, list[int]] = {}

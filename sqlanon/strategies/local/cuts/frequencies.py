@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlanon.strategies.local.cuts.base import Cuts
 from sqlanon.strategies.local.cuts.dimensions import (
     MAX_CUT_OFF,
     Dimension,
@@ -21,7 +22,7 @@ from sqlanon.strategies.local.task import LocalTask
 from sqlanon.support.expressions import col, fragment, is_null, number, template, union_all
 
 
-class FrequencyCuts:
+class FrequencyCuts(Cuts):
     """The cuts by frequency."""
 
     def __init__(self, task: LocalTask, dimensions: Sequence[Dimension]) -> None:
@@ -46,7 +47,7 @@ class FrequencyCuts:
             )
         ]
 
-    def cut_off(self) -> list[exp.Query]:
+    def find_items_inside(self) -> list[exp.Query]:
         """The values inside cuts that cut off several."""
         ordered_items = self._order_by_frequency(items_of_cuts_without_run(dimensions=self._numbers))
         return [

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlanon.strategies.local.cuts.base import Cuts
 from sqlanon.strategies.local.cuts.dimensions import (
     MAX_CUT_OFF,
     Dimension,
@@ -22,7 +23,7 @@ from sqlanon.strategies.local.task import LocalTask
 from sqlanon.support.expressions import aliased, as_column, col, fragment, number, template, union_all
 
 
-class HierarchyCuts:
+class HierarchyCuts(Cuts):
     """The cuts by hierarchies."""
 
     def __init__(self, task: LocalTask, dimensions: Sequence[Dimension]) -> None:
@@ -56,7 +57,7 @@ class HierarchyCuts:
         cut_off_children = self._find_cut_off_children(items_of_special_cuts(dimensions=self._numbers))
         return [_CUTS_OF_SEVERAL(cut_off_children=cut_off_children)]
 
-    def cut_off(self) -> list[exp.Query]:
+    def find_items_inside(self) -> list[exp.Query]:
         """The values inside cuts that cut off several children."""
         cut_off_children = self._find_cut_off_children(items_of_cuts_without_run(dimensions=self._numbers))
         return [_ITEMS_OF_CHILDREN(cut_off_children=cut_off_children)]

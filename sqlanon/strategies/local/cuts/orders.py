@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
+from sqlanon.strategies.local.cuts.base import Cuts
 from sqlanon.strategies.local.cuts.dimensions import Dimension
 from sqlanon.strategies.local.nodes import NODE, level_column
 from sqlanon.strategies.local.task import LocalTask
@@ -20,7 +21,7 @@ ITEMS_OF_POSITION = 2**31
 """With relaxed cuts an item is the position of a value, times this number, plus the combination."""
 
 
-class OrderCuts:
+class OrderCuts(Cuts):
     """The cuts along orders."""
 
     def __init__(self, task: LocalTask, dimensions: Sequence[Dimension]) -> None:
@@ -85,7 +86,7 @@ class OrderCuts:
             least_class=self._least_class,
         )
 
-    def cut_off(self) -> list[exp.Query]:
+    def find_items_inside(self) -> list[exp.Query]:
         """None: the items inside are runs."""
         return []
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlanon.strategies.local.cuts.base import Cuts
 from sqlanon.strategies.local.cuts.dimensions import CUT_OFF, CUTS, ITEMS, SPREADS, Dimension, Kind
 from sqlanon.strategies.local.cuts.frequencies import FrequencyCuts
 from sqlanon.strategies.local.cuts.hierarchies import HierarchyCuts
@@ -38,7 +39,7 @@ class Rounds:
         )
         self._orders = OrderCuts(task, orders) if orders else None
         self._counted = [*by_frequency, *by_hierarchy]
-        self._kinds: list[OrderCuts | FrequencyCuts | HierarchyCuts] = [self._orders] if self._orders else []
+        self._kinds: list[Cuts] = [self._orders] if self._orders else []
         if by_frequency:
             self._kinds.append(FrequencyCuts(task, by_frequency))
         if by_hierarchy:
@@ -77,7 +78,7 @@ class Rounds:
         ctes["simple_cuts"] = union_all(*(query for kind in self._kinds for query in kind.find(parts)))
         special = [query for kind in self._kinds for query in kind.find_special(parts)]
         ctes[CUTS] = union_all(select_star(table("simple_cuts")), *special)
-        cut_off = [query for kind in self._kinds for query in kind.cut_off()]
+        cut_off = [query for kind in self._kinds for query in kind.find_items_inside()]
         if cut_off:
             ctes[CUT_OFF] = union_all(*cut_off)
         ctes["feasible"] = self._feasible_cuts(parts)
