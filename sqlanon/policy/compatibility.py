@@ -119,15 +119,15 @@ class Row:
     """Two features that cannot be combined. The problem is at the place of the first one."""
 
     feature: Feature
-    beside: Feature
+    conflicting: Feature
     message: str
 
 
 def find_conflicts(rows: Sequence[Row], policy: PolicySections) -> Iterator[Problem]:
     """The conflicts in a policy, row by row."""
     for row in rows:
-        for use, use_beside in product(row.feature.find_uses(policy), row.beside.find_uses(policy)):
-            yield Problem(use.place, row.message.format(**{**policy.words, **use_beside.words, **use.words}))
+        for use, conflicting_use in product(row.feature.find_uses(policy), row.conflicting.find_uses(policy)):
+            yield Problem(use.place, row.message.format(**{**policy.words, **conflicting_use.words, **use.words}))
 
 
 # --- Features of keys and sections
@@ -193,13 +193,13 @@ FILES = _feature(
 
 
 def _search(
-    label: str, key: str, condition: Callable[[Any], object], list_able: Callable[[], str] | None = None
+    label: str, key: str, condition: Callable[[Any], object], list_supported: Callable[[], str] | None = None
 ) -> Feature:
-    """A feature of ``[search]``; messages quote ``able``."""
+    """A feature of ``[search]``; messages quote ``supported``."""
 
     def find_uses(policy: PolicySections) -> list[Use]:
         is_used = policy.search is not None and condition(policy.search)
-        return [Use(f"search.{key}", {"able": list_able()} if list_able else {})] if is_used else []
+        return [Use(f"search.{key}", {"supported": list_supported()} if list_supported else {})] if is_used else []
 
     return Feature(label, find_uses)
 
@@ -210,21 +210,21 @@ def _search_key(key: str) -> Feature:
 
 
 def _strategy(label: str, trait: str, has: bool = True, between: str = " and ") -> Feature:
-    """A strategy with a trait, or without it; messages quote the strategies with it as ``able``."""
+    """A strategy with a trait, or without it; messages quote the strategies with it as ``supported``."""
 
-    def list_able() -> list[str]:
+    def list_supported() -> list[str]:
         return [name for name, strategy in STRATEGIES.items() if getattr(strategy.traits, trait)]
 
     return _search(
-        _list_names(label, list_able()),
+        _list_names(label, list_supported()),
         "strategy",
         lambda search: bool(getattr(search.traits, trait)) is has,
-        lambda: between.join(list_able()),
+        lambda: between.join(list_supported()),
     )
 
 
 def _measure(label: str, trait: str, has: bool = True) -> Feature:
-    """A measure with a trait, or without it; messages quote the measures with it as ``able``."""
+    """A measure with a trait, or without it; messages quote the measures with it as ``supported``."""
 
     def list_measures(has: bool) -> list[str]:
         return [name for name, measure in MEASURES.items() if getattr(measure, trait) is has]
@@ -348,15 +348,17 @@ def _find_noisy_shields(policy: PolicySections) -> Iterator[Use]:
                     yield Use(f"privacy.{key}[{i}].quasi[{j}]", {"name": repr(name)})
 
 
-def _find_decided(policy: PolicySections) -> list[Use]:
-    """Requirements that are decided before noise is drawn, and not again."""
+def _find_checked_early(policy: PolicySections) -> list[Use]:
+    """Requirements that are checked before noise is drawn, and not again."""
     keys = [key for key in _requirement_keys(whole_source=True) if key in policy.requirements]
-    return [Use(f"privacy.{key}", {"decided": f"{key} was"}) for key in keys]
+    return [Use(f"privacy.{key}", {"subject": f"{key} was"}) for key in keys]
 
 
-def _find_decided_with_persons(policy: PolicySections) -> list[Use]:
+def _find_checked_early_with_persons(policy: PolicySections) -> list[Use]:
     shields = _shields(policy) if policy.get("source.person_column") else ()
-    return _find_decided(policy) + [Use(f"privacy.{key}", {"decided": "shields over persons were"}) for key in shields]
+    return _find_checked_early(policy) + [
+        Use(f"privacy.{key}", {"subject": "shields over persons were"}) for key in shields
+    ]
 
 
 def _find_unused_population(policy: PolicySections) -> list[Use]:
@@ -375,11 +377,11 @@ ESTIMATE = _requirements(
 )
 NOISY_SHIELD = Feature("a shield over an attribute with noise", _find_noisy_shields)
 DECIDED_BEFORE_NOISE = Feature(
-    _list_names("a requirement on the whole source", _requirement_keys(whole_source=True)), _find_decided
+    _list_names("a requirement on the whole source", _requirement_keys(whole_source=True)), _find_checked_early
 )
 DECIDED_WITH_PERSONS = Feature(
     _list_names("a requirement on the whole source, or shields over persons", _requirement_keys(whole_source=True)),
-    _find_decided_with_persons,
+    _find_checked_early_with_persons,
 )
 NEEDS_POPULATION = _requirements_with("a requirement on a population", as_written=True, scope="population")
 COVERING_REQUIREMENT = _requirements_with(
@@ -474,17 +476,17 @@ RELEASE_LOCATION = _keys("release.database", "release.file", "release.postgres",
 # --- The table
 
 FULL_DOMAIN_ADVICE = "use a full-domain strategy, such as optimal"
-AFTER_ADVICE = "leave `after` out: the ledger then refuses a release that is not safe beside the earlier ones"
-DECOYS_ADVICE = "leave decoys out: the rows of the classes that they would fill are suppressed then"
+AFTER_ADVICE = "leave `after` out; the ledger then refuses a release that is unsafe together with an earlier one"
+DECOYS_ADVICE = "leave decoys out; the rows of classes that are too small are then suppressed"
 
 # A row takes one to three lines.
 # fmt: off
 SEARCH = (
-    Row(AGGREGATE, MEASURE_WITHOUT_FIGURES, "measure {measure} has no aggregate: leave it out, or use {able}"),
-    Row(SUMMARY, NO_SUMMARIES, "applies to strategy {able}, not to {strategy}: leave it out"),
-    Row(ENDS, NO_SUMMARIES, "applies to strategy {able}, not to {strategy}: leave it out"),
+    Row(AGGREGATE, MEASURE_WITHOUT_FIGURES, "measure {measure} has no aggregate: leave it out, or use {supported}"),
+    Row(SUMMARY, NO_SUMMARIES, "applies to strategy {supported}, not to {strategy}: leave it out"),
+    Row(ENDS, NO_SUMMARIES, "applies to strategy {supported}, not to {strategy}: leave it out"),
     Row(LISTS, NO_SETS, 'applies to released sets: use strategy = "mondrian" with summary = "set", or leave it out'),
-    Row(CUTS, NO_CUTS, "applies to strategy {able}, not to {strategy}: leave it out"),
+    Row(CUTS, NO_CUTS, "applies to strategy {supported}, not to {strategy}: leave it out"),
     Row(CELLS, LOCAL_STRATEGY, "strategy {strategy} already recodes below the full domain: leave it out"),
     Row(LEVEL_MEASURE, LOCAL_STRATEGY,
         "measure {measure} needs one level per attribute, and strategy {strategy} mixes levels: use loss, or a "
@@ -503,8 +505,9 @@ VERSIONS = (
 )
 WEIGHTS = (
     Row(WEIGHT, MEASURE_WITHOUT_FIGURES,
-        "measure {measure} has no weights: leave it out, or use {able} with mean or sum"),
-    Row(WEIGHT, OTHER_AGGREGATE, "aggregate {aggregate} has no weights: leave it out, or use {able} with mean or sum"),
+        "measure {measure} has no weights: leave it out, or use {supported} with mean or sum"),
+    Row(WEIGHT, OTHER_AGGREGATE,
+        "aggregate {aggregate} has no weights: leave it out, or use {supported} with mean or sum"),
 )
 STRATEGY_SUPPORT = (
     Row(LISTS, POSTGRES_RELEASE, "a release in PostgreSQL has no lists: leave it out, or publish to a file"),
@@ -517,11 +520,11 @@ STRATEGY_SUPPORT = (
         "is missing: strategy {strategy} divides equal rows by it; add the columns that identify a row, such as key = "
         '"id"'),
     Row(PERSON, SPLITS_EQUAL_ROWS,
-        "strategy {strategy} counts rows, so a class of k rows may be of one person: use another strategy, such as "
+        "strategy {strategy} counts rows, so a class of k rows may be a single person: use another strategy, such as "
         "optimal, local or mondrian"),
 )
 IDENTIFICATIONS = (
-    Row(IDENTIFICATION, NOT_COMBINATIONS, "applies to strategy {able}, not to {strategy}: leave it out"),
+    Row(IDENTIFICATION, NOT_COMBINATIONS, "applies to strategy {supported}, not to {strategy}: leave it out"),
 )
 POPULATIONS = (
     Row(NEEDS_POPULATION, NO_POPULATION,
@@ -542,7 +545,7 @@ WITH_NOISE = (
     Row(SMALL_K, NOISE, "noise hides a record among the others of its class: add k = 5, for example"),
     Row(NOISY_SHIELD, NOISE,
         "{name} has noise, and k_anonymity is over generalized attributes: give it a hierarchy; a shield without it "
-        "does not count who shares its values"),
+        "does not protect its values"),
     Row(COMBINATIONS_ONLY, NOISE,
         "noise needs classes of k rows, which {strategy} does not guarantee: use optimal, for example"),
 )
@@ -551,9 +554,9 @@ LATE_SUPPRESSION = (
         "counts rows, and source.person counts persons: give the attribute a hierarchy in place of noise; without "
         "confidence, the release does not promise that k records are near a noisy one"),
     Row(UNKNOWN_WITH_NOISE, DECIDED_WITH_PERSONS,
-        "suppresses rows after {decided} decided: exclude these rows with query = ... under [source]"),
+        "suppresses rows after {subject} checked: exclude these rows with query = ... under [source]"),
     Row(CONFIDENCE, DECIDED_BEFORE_NOISE,
-        "suppresses rows after {decided} decided: give the attribute a hierarchy in place of noise; without "
+        "suppresses rows after {subject} checked: give the attribute a hierarchy in place of noise; without "
         "confidence, the release does not promise that k records are near a noisy one"),
 )
 EARLIER_RELEASES = (
@@ -562,7 +565,7 @@ EARLIER_RELEASES = (
     Row(AFTER, MASK, 'masked rows would reveal rows that no release has shown: use suppressed = "drop"'),
     Row(AFTER, POPULATION, "requirements with a population cannot be checked across releases: " + AFTER_ADVICE),
     Row(AFTER, ESTIMATE, "population uniqueness is estimated from whole classes: " + AFTER_ADVICE),
-    Row(AFTER, NOISE, "noise is drawn anew in each release: " + AFTER_ADVICE),
+    Row(AFTER, NOISE, "each release draws new noise: " + AFTER_ADVICE),
 )
 LEDGER_FEATURES = (
     Row(AFTER, NO_CATALOG, "needs the ledger, which is in the catalog: add [catalog] database = ..."),
@@ -570,8 +573,8 @@ LEDGER_FEATURES = (
         "needs the ledger, which adds up the noise of all releases: add [catalog] database = ...; without it, readers "
         "of several releases can average the noise away"),
     Row(KEEP, NO_CATALOG,
-        "needs the ledger, which compares the versions before readers do: add [catalog] database = ...; without it, "
-        "two versions can single out the persons who came or left in between"),
+        "needs the ledger, which compares the versions before readers can: add [catalog] database = ...; without it, "
+        "two versions can single out persons who joined or left in between"),
 )
 WITH_DECOYS = (
     Row(SMALL_K, DECOYS, "decoys fill classes up to k rows: add k = 5, for example"),
@@ -586,8 +589,8 @@ WITH_DECOYS = (
 )
 REMOTE_SOURCES = (
     Row(PERSON, WAREHOUSE,
-        "a warehouse counts rows, so a class of k rows may be of one person: anonymize the table where persons are "
-        "counted (DuckDB, PostgreSQL or Spark), or make it one row a person"),
+        "a warehouse counts rows, so a class of k rows may be a single person: anonymize the table where persons are "
+        "counted (DuckDB, PostgreSQL or Spark), or make it one row per person"),
     Row(COMPARES_PERSONS, REMOTE_SOURCE,
         "compares persons row by row, {rows}: anonymize a copy of the table in DuckDB; without it, released rows may "
         "be attributed to other people"),
@@ -615,14 +618,14 @@ REMOTE_SOURCES = (
     Row(KEEP, FREQUENCY_SET, "applies to a release in a separate database: leave it out"),
     Row(RELEASE_IS_SOURCE, FREQUENCY_SET, "is the source: name another table of the warehouse"),
 )
-PUBLISH_ADVICE = "publish a release with anonymize, which keeps it"
+PUBLISH_ADVICE = "publish a release with anonymize instead"
 LIVE_VIEWS = (
     Row(FILES, LIVE_VIEW, "a view needs a database: load the files into a table"),
     Row(QUERY, LIVE_VIEW, "create a view with this query, and name it: table = ..."),
     Row(POPULATION, LIVE_VIEW, "may change while the view is read: " + PUBLISH_ADVICE),
     Row(POPULATION_REQUIREMENT, LIVE_VIEW, "needs a population, which a view does not read: " + PUBLISH_ADVICE),
     Row(TABLE_REQUIREMENT, LIVE_VIEW,
-        "is about the whole table and suppresses nothing, so a view cannot keep it: " + PUBLISH_ADVICE),
+        "is about the whole table and suppresses nothing, so a view cannot guarantee it: " + PUBLISH_ADVICE),
     Row(LOCAL, LIVE_VIEW, "recodes below the full domain: a view shows one level of each attribute; use optimal"),
     Row(MASK, LIVE_VIEW, 'a view omits suppressed rows: use "drop"'),
     Row(AFTER, LIVE_VIEW, "a view changes with its table, and cannot be compared with earlier releases"),
@@ -633,7 +636,7 @@ LIVE_VIEWS = (
 EXTENSIONS = (
     Row(_missing("source.key"), EXTENSION, "is missing: name the columns that identify a row and never change"),
     Row(POPULATION, EXTENSION, "does not grow with the release: run anonymize again"),
-    Row(_local("search.strategy"), EXTENSION, "recodes below the full domain: new rows have no level to be at"),
+    Row(_local("search.strategy"), EXTENSION, "recodes below the full domain, so new rows would have no level"),
     Row(SOURCE_MEASURE, EXTENSION, "compares with one source, and an extended release has rows of several"),
     Row(NO_CATALOG, EXTENSION, "is missing: its ledger records what was released"),
     Row(RELEASE_OUTSIDE_FILE, EXTENSION, "only a release in a file can be extended"),
@@ -641,7 +644,7 @@ EXTENSIONS = (
     Row(ESTIMATE, EXTENSION,
         "is estimated from one source, and an extended release has rows of several: run anonymize again"),
     Row(MASK, EXTENSION, 'masked rows cannot be taken back: use "drop"'),
-    Row(KEEP, EXTENSION, "an extended release contains the one before: leave it out"),
+    Row(KEEP, EXTENSION, "an extended release contains the previous one: leave it out"),
     Row(DECOYS, EXTENSION, "decoys cannot be distinguished from rows: run anonymize again"),
     Row(DRAFT, EXTENSION, "a draft cannot be extended: publish a release first"),
 )
@@ -655,7 +658,7 @@ TABLE: Mapping[str, Sequence[Row]] = {
     "Earlier releases": (*EARLIER_RELEASES, *LEDGER_FEATURES),
     "Versions": VERSIONS,
     "Decoys": WITH_DECOYS,
-    "Sources whose rows stay where they are": REMOTE_SOURCES,
+    "Sources whose rows sqlanon does not see": REMOTE_SOURCES,
     "Live views": LIVE_VIEWS,
     "Releases that grow": EXTENSIONS,
 }
@@ -668,17 +671,17 @@ TABLE: Mapping[str, Sequence[Row]] = {
 def page() -> str:
     """The page docs/reference/compatibility.md."""
     parts = [
-        """# What goes together
+        """# Compatibility
 
-Features that a policy cannot combine, or that rule out an operation. Each row is a mistake of the policy, reported with
-all others before any data is read; `…` stands for names that the message gives. The page is the table in
-`sqlanon/policy/compatibility.py`, in Markdown.
+Features that a policy cannot combine, or that an operation does not support. Each row is a mistake in a policy, which
+is reported together with all others before any data is read; `…` stands for names that the message inserts. This page
+is generated from the table in `sqlanon/policy/compatibility.py`.
 """
     ]
     for title, rows in TABLE.items():
-        lines = ["| feature | does not go with | message |", "| --- | --- | --- |"]
+        lines = ["| feature | cannot be combined with | message |", "| --- | --- | --- |"]
         for row in rows:
             message = row.message.format_map(defaultdict(lambda: "…"))
-            lines.append(f"| {row.feature.label} | {row.beside.label} | {message} |")
+            lines.append(f"| {row.feature.label} | {row.conflicting.label} | {message} |")
         parts.append("\n".join([f"## {title}\n", *lines, ""]))
     return "\n".join(parts)

@@ -86,7 +86,7 @@ class LinkedPolicy(Section):
 
     @cached_property
     def shift(self) -> int | None:
-        """The most days by which all dates of a person are moved; None if they are not."""
+        """The maximum number of days by which all dates of a person are moved; None if they are not."""
         shifts = (attribute.shift for section in self.table for attribute in section.attributes.values())
         return next((shift for shift in shifts if shift is not None), None)
 

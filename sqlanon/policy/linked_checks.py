@@ -33,7 +33,7 @@ def check_linked_sections(
     if search is not None and search.row_suppression_limit:
         for i, section in enumerate(sections):
             if not section.person and not section.key:
-                message = "is missing: rows that are suppressed by themselves need a key; name its columns"
+                message = "is missing: rows that are suppressed individually need a key; name its columns"
                 yield Problem(f"table[{i}].key", message)
     if privacy is not None:
         yield from _check_requirements(privacy, sections, search)
@@ -149,7 +149,7 @@ def _check_targets(i: int, section: TableSection, by_name: Mapping[str, TableSec
             advice = f"did you mean {guess!r}?" if guess else f"the tables are {', '.join(by_name)}"
             yield Problem(f"{place}.{column}", f"table {target!r} does not exist; {advice}")
         elif by_name[target].is_key_partly_reference:
-            advice = f"give {target!r} a key of its own with query = ..."
+            advice = f"give {target!r} its own key with query = ..."
             message = (
                 f"a part of the key of {target!r} is a reference itself, and gets another new number than the rest"
             )
@@ -176,7 +176,7 @@ def _check_nearest_table(i: int, section: TableSection, by_name: Mapping[str, Ta
     elif nearest and set(section.key) <= set(section.references) != set():
         columns = section.columns_naming(nearest[0])
         if section.key and set(section.key) != set(columns):
-            message = f"has references to several tables: add a column of its own, or take {', '.join(columns)} alone"
+            message = f"has references to several tables: add another column to it, or use {', '.join(columns)} alone"
             yield Problem(f"table[{i}].key", message)
 
 

@@ -66,7 +66,7 @@ class LinkedSourceSection(SparseSection):
     scratch: FilePath | None = policy_key(
         "for tables in Spark: a folder that Spark and this machine share, for large fetches", example="/shared/scratch"
     )
-    csv: CsvSection | None = policy_key("how CSV files are written; what is not given is detected", example={"skip": 2})
+    csv: CsvSection | None = policy_key("the format of CSV files; unset keys are detected", example={"skip": 2})
 
     @property
     def server(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class TableSection(SparseSection):
     person:
         The key of the person table; only that table has it.
     key:
-        The columns that identify a row, if other tables reference it or rows are suppressed by themselves.
+        The columns that identify a row, if other tables reference it or rows are suppressed individually.
     references:
         The columns that name a row of another table, with the name of that table. A row belongs to the row of the
         nearest of these tables; the others are tables that this row belongs to, and must name the same rows.
@@ -130,7 +130,7 @@ class TableSection(SparseSection):
     files: Annotated[tuple[DataFiles, ...], as_list, one_or_more] = policy_key(
         "data files in place of a database", example="visits/*.parquet", default=()
     )
-    csv: CsvSection | None = policy_key("how CSV files are written; what is not given is detected", example={"skip": 2})
+    csv: CsvSection | None = policy_key("the format of CSV files; unset keys are detected", example={"skip": 2})
     person: Annotated[tuple[Name, ...], as_list, one_or_more] = policy_key(
         "the columns that identify a person; they make this the table of persons", example=["patient_id"], default=()
     )
@@ -212,7 +212,7 @@ class LinkedPrivacySection(Section):
     """
 
     k: Annotated[int, Field(strict=True, ge=1)] = policy_key(
-        "the fewest persons who look alike to an attacker", example=5, default=...
+        "the least number of persons whom an attacker cannot distinguish", example=5, default=...
     )
     known: Annotated[
         Known,
@@ -265,13 +265,13 @@ class LinkedSearchSection(SparseSection):
         "the algorithm: a full-domain strategy, or mondrian", example="mondrian", default="optimal"
     )
     suppression_limit: _Share = policy_key(
-        "the share of the persons that may be left out, with all their rows",
+        "the share of the persons that may be suppressed, with all their rows",
         example=0.05,
         default=Decimal(0),
         json_schema_extra={"default": 0},
     )
     row_suppression_limit: _Share = policy_key(
-        "the share of the child rows that may be left out by themselves",
+        "the share of the child rows that may be suppressed individually",
         example=0.05,
         default=Decimal(0),
         json_schema_extra={"default": 0},
@@ -312,8 +312,8 @@ class LinkedReleaseSection(SparseSection):
         "the schema in PostgreSQL or Spark, which has no other tables", example="release"
     )
     after: Name | None = policy_key(
-        "the earlier release of the same tables that this one is made from, by its name; for one table, releases that "
-        "the new one must be safe beside",
+        "the name of an earlier release of the same tables, from which the new one is made; for one table, the key has "
+        "another meaning",
         example="research.duckdb",
     )
 

@@ -104,7 +104,7 @@ class _PerAttribute:
 
 _NO_ATTRIBUTE = Missing("attribute", "name a sensitive attribute, or several with attributes = [...]")
 _ATTRIBUTES_SCHEMA: Mapping[str, Any] = {
-    "description": "in place of attribute, several: the same is required of each",
+    "description": "several, in place of attribute: the requirement applies to each",
     "examples": [["diagnosis", "drug"]],
     "items": {"minLength": 1, "type": "string"},
     "minItems": 1,

@@ -47,7 +47,7 @@ _RANKS: Mapping[str, float] = {"day": 0, "week": 0.5, "month": 1, "quarter": 2, 
 
 
 MOST_DAYS = 36_500
-"""The most days by which dates can be moved: a hundred years."""
+"""Maximum number of days by which dates can be moved: a hundred years."""
 
 
 def width_flaws(widths: Sequence[Decimal], days: bool) -> Iterator[Flaw]:
@@ -250,7 +250,8 @@ class DatesRule(_LevelsRule):
         "calendar levels, from fine to coarse", example=["month", "year"], default=()
     )
     shift: Annotated[int, Field(strict=True, ge=1, le=MOST_DAYS)] | None = policy_key(
-        "with several tables: the most days by which all dates of a person are moved together", example=30
+        "with several tables: the maximum number of days by which all dates of a person are shifted together",
+        example=30,
     )
 
     @model_validator(mode="before")

@@ -111,7 +111,7 @@ class Attribute(SparseSection):
 
     @property
     def shift(self) -> int | None:
-        """The most days by which its dates are moved; None if they are not."""
+        """The maximum number of days by which its dates are moved; None if they are not."""
         return next((rule.shift for rule in self.hierarchy or () if isinstance(rule, DatesRule) and rule.shift), None)
 
     @property
@@ -211,7 +211,7 @@ class CsvSection(SparseSection):
     header: StrictBoolean | None = policy_key("whether the first line has the names of the columns", example=True)
     skip: Natural | None = policy_key("lines above the header", example=2)
     footer: Natural = policy_key(
-        "lines below the data, without blank ones at the end of the file", example=1, default=0
+        "lines below the data, not counting blank lines at the end of the file", example=1, default=0
     )
     decimal: Literal[".", ","] | None = policy_key(
         "the mark before the decimals of numbers; default: a point", example=","
@@ -220,7 +220,7 @@ class CsvSection(SparseSection):
         "the mark between groups of three digits; default: none", example="."
     )
     missing: TextSet | None = policy_key(
-        'the texts that mean NULL in every column; default: the empty text, [""]. []: none does',
+        'the texts that mean NULL in every column; default: [""], the empty text; []: none',
         example=["", "NA", "?"],
     )
     on_bad_line: Literal["refuse", "drop"] = policy_key(
@@ -280,13 +280,13 @@ class _Relation(SparseSection):
         example=["sex", "region"],
     )
     user_missing: Literal["missing", "keep"] | None = policy_key(
-        "for files of SPSS, Stata and SAS: user-missing values are NULL, or values like others", example="missing"
+        "for files of SPSS, Stata and SAS: user-missing values are NULL, or ordinary values", example="missing"
     )
     person: Person = policy_key(
         "the column that identifies a person: classes count persons, not rows; false: each row is a person",
         example="patient_id",
     )
-    csv: CsvSection | None = policy_key("how CSV files are written; what is not given is detected", example={"skip": 2})
+    csv: CsvSection | None = policy_key("the format of CSV files; unset keys are detected", example={"skip": 2})
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.table is not None and self.query is not None:
@@ -435,7 +435,7 @@ class SearchSection(SparseSection):
         "the algorithm; see docs/reference/strategies.md", example="mondrian", default="optimal"
     )
     suppression: Literal["rows", "cells"] = policy_key(
-        "leave out rows whose class breaks the policy, or blank some of their cells", example="cells", default="rows"
+        "suppress rows whose class violates the policy, or blank some of their cells", example="cells", default="rows"
     )
     summary: Literal["range", "median", "set"] = policy_key(
         "for mondrian and k-similar: ranges or medians of ordered values; set: also sets of other values",
@@ -457,7 +457,7 @@ class SearchSection(SparseSection):
     suppression_limit: Annotated[
         ExactNumber, Field(ge=0, le=1), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})
     ] = policy_key(
-        "the share of the rows (or persons) that may be left out",
+        "the share of the rows (or persons) that may be suppressed",
         example=0.05,
         default=Decimal(0),
         json_schema_extra={"default": 0},
@@ -538,7 +538,7 @@ class ReleaseSection(SparseSection):
         "omit suppressed rows, or keep them with every quasi-identifier masked", example="mask", default="drop"
     )
     after: Annotated[tuple[Name, ...], as_list, one_or_more] = policy_key(
-        'earlier releases that this one must be safe beside, by name; or "all" of them; it is not made from them',
+        'earlier releases, by name, or "all": the new release must be safe together with them',
         example="all",
         default=(),
     )
@@ -592,7 +592,7 @@ class AboutSection(Section):
     """
 
     purpose: Name | None = policy_key("what the release is for, and for whom", example="planning of beds")
-    owner: Name | None = policy_key("the person or office that answers for it", example="Data office")
+    owner: Name | None = policy_key("the person or office responsible for it", example="Data office")
     approved_by: Name | None = policy_key("the person who signed it off", example="A. Keeper")
     approved_on: (
         Annotated[Name, BeforeValidator(lambda value: value.isoformat() if isinstance(value, date) else value)] | None

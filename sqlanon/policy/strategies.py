@@ -28,7 +28,7 @@ class Traits:
     protects_combinations_only: bool = False
     """Guarantees k-anonymity of combinations of a few quasi-identifiers, not of all of them together."""
     terminates: bool = True
-    """Ends by itself; without a limit, other strategies may run for days."""
+    """Terminates soon without a limit; other strategies may run for days."""
     proves_optimum: bool = False
     """Proves that its result is the optimum for every table, unless a limit ends the search."""
 
@@ -76,11 +76,11 @@ STRATEGIES: dict[str, StrategyInfo] = {
         _full_domain("optimal", "the best of all generalizations", proves_optimum=True),
         _full_domain("k_minimal", "all k-minimal generalizations, and the best of them"),
         _full_domain("samarati", "all k-minimal generalizations, by distance vectors"),
-        _full_domain("samarati-binary", "the best of the least height"),
-        _full_domain("incognito", "all that satisfy, by subsets of attributes", proves_optimum=True),
+        _full_domain("samarati-binary", "the best generalization of the least height"),
+        _full_domain("incognito", "all feasible generalizations, by subsets of attributes", proves_optimum=True),
         _full_domain("ola", "the best of the k-minimal ones"),
         _full_domain("flash", "the best generalization on its paths"),
-        _full_domain("datafly", "one that satisfies, greedily"),
+        _full_domain("datafly", "a feasible generalization, greedily"),
         _local(
             "mu-argus", "mu_argus", "suppresses rare pairs and triples of values",
             supported_requirements=_K_ONLY, protects_combinations_only=True,

@@ -27,7 +27,7 @@ class Confidence(Section, ClassCondition):
     """
 
     attribute: Name = policy_key(
-        "a sensitive attribute of any table, with its table where several have the name",
+        "a sensitive attribute of any table, after the name of its table if several have it",
         example="visits.diagnosis",
         default=...,
     )

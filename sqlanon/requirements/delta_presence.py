@@ -82,4 +82,4 @@ class DeltaPresence(Section, Requirement, ClassCondition):
 
     def sentence(self, unit: str) -> str:
         least, most = format_number(self.min), format_number(self.max)
-        return f"Of each group of the population, a share of {least} to {most} is in the release (δ-presence)."
+        return f"A share of {least} to {most} of each group of the population is in the release (δ-presence)."

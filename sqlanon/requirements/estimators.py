@@ -129,7 +129,7 @@ def pitman(sizes: Mapping[int, int], population: float) -> float:
     (P3)  S_1 = N^α Γ(θ + 1) / Γ(θ + α)
 
     (P3) is the limit of the formula's expectation N × Π_{i=0}^{N-2} (θ + α + i)/(θ + 1 + i) for a large N; it
-    overshoots where N is not large beside θ (by 0.3 % for the Adult table and π = 0.1). A share above 1
+    overshoots where N is not large compared with θ (by 0.3 % for the Adult table and π = 0.1). A share above 1
     counts as no estimate.
 
     All θ + iα have to be positive. As in the reference, α < 0 (classes of similar size; finitely many, θ/−α) is

@@ -146,7 +146,7 @@ def _check(audited: AuditedRelease, name: str, required: int, quasi: Sequence[st
 
 
 def warn_of_void_shields(shields: Sequence[SubsetCondition], k: int | None) -> Iterator[Notice]:
-    """Warn of shields that other requirements imply.
+    """Warn about shields that other requirements imply.
 
     >>> [notice.message for notice in warn_of_void_shields([SubsetCondition((0,), ("zip",), 3)], 5)]
     ['3-anonymity of zip is void: 5-anonymity over all quasi-identifiers requires as much or more']

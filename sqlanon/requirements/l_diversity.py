@@ -69,7 +69,7 @@ class LDiversity(Section, Requirement):
         json_schema_extra={"minimum": 1},
         default=...,
     )
-    c: Positive | None = policy_key("for recursive: the largest count is under c times the tail", example=4)
+    c: Positive | None = policy_key("for recursive: the largest count must be less than c times the tail", example=4)
     joint: StrictBoolean = policy_key(
         "the other sensitive attributes count as quasi-identifiers", example=True, default=False
     )
@@ -112,7 +112,7 @@ class LDiversity(Section, Requirement):
         return math.ceil(self.l)
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        """By ``l_diversity``; joint: with the other sensitive columns beside the quasi-identifiers."""
+        """Audit with the macro ``l_diversity``. If joint, the other sensitive columns count as quasi-identifiers."""
         keys = [*audited.quasi_identifiers]
         if self.joint:
             keys += [name for name in audited.sensitive if name.lower() != self.attribute.lower()]

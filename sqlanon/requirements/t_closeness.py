@@ -248,7 +248,7 @@ class TreeCloseness(_Closeness):
         """)(**self._figures(), twice_the_height=2.0 * self.height)
 
     def farthest(self) -> exp.Expr:
-        """u."""
+        """The bound u of the class."""
         return fragment("""
             (list_sum(list_transform(:nodes, x -> if(x.c / :total <= x.q, x.q, 0.0))) + (:height - :there)) / :levels
         """)(**self._figures(), levels=float(self.height))
@@ -286,7 +286,7 @@ class OrderedCloseness(_Closeness):
         return {**super().derived_figures(min_rows), "widest": col(WIDEST)}
 
     def farthest(self) -> exp.Expr:
-        """w."""
+        """The bound w of the table."""
         return self.figure_column("widest")
 
     def distance(self) -> exp.Expr:

@@ -1,4 +1,4 @@
-"""What goes together: each row of the table refuses some policy, and the page is the table."""
+"""Incompatible features: each row of the table refuses some policy, and the page is generated from the table."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_each_row_refuses_a_policy() -> None:
         left = {name: row for name, row in left.items() if not any(map(row[0].fullmatch, reported))}
         if not left:
             break
-    assert not left, [(row.feature.label, row.beside.label) for _, row in left.values()]
+    assert not left, [(row.feature.label, row.conflicting.label) for _, row in left.values()]
 
 
 @pytest.mark.parametrize("rows", TABLE.values(), ids=TABLE)
@@ -147,7 +147,7 @@ def test_the_features_of_a_row_are_named(rows: list[Row]) -> None:
     for row in rows:
         assert "…" not in row.message
         assert row.feature.label.strip("`")
-        assert row.beside.label.strip("`")
+        assert row.conflicting.label.strip("`")
 
 
 GUARANTEES = (
@@ -172,17 +172,19 @@ GUARANTEES = (
 
 ADVICE = re.compile(r"\b(leave (it|them|one)\b|remove\b|leave [`\w.]+ out)")
 NOT_USED = (
-    "applies to strategy {able}, not to {strategy}: leave it out",  # without it all combinations are checked
+    "applies to strategy {supported}, not to {strategy}: leave it out",  # without it all combinations are checked
     "is not used: only {kinds} use it, and `risk` with a [risk] section; add one of them under [privacy], or leave "
     "the section out",
 )
 """Settings without any protection."""
 
-NAMES_WHAT_IS_LOST = re.compile(r"(: the ledger then refuses|; without)")
+NAMES_WHAT_IS_LOST = re.compile(r"(; the ledger then refuses|; without)")
 
 
 @pytest.mark.parametrize(
-    "row", [row for rows in TABLE.values() for row in rows], ids=lambda row: f"{row.feature.label}|{row.beside.label}"
+    "row",
+    [row for rows in TABLE.values() for row in rows],
+    ids=lambda row: f"{row.feature.label}|{row.conflicting.label}",
 )
 def test_advice_to_weaken_protection_names_the_loss(row: Row) -> None:
     assert "leave one of" not in row.message, "which of them protects people?"
