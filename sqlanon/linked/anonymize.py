@@ -90,7 +90,7 @@ class LinkedResult(ABC):
 
     @abstractmethod
     def find_recoding(self) -> LinkedRecoding:
-        """Find what stays, to make the released rows."""
+        """Find the persons and rows to release, and their labels."""
 
     @property
     def checked(self) -> int:
@@ -169,7 +169,7 @@ class FullDomainResult(LinkedResult):
 
 @dataclass(frozen=True)
 class ClassesResult(LinkedResult):
-    """Classes of persons with levels of their own that meet the policy."""
+    """Classes of persons with separate levels that meet the policy."""
 
     classes: LinkedClasses
 

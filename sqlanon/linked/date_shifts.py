@@ -53,7 +53,7 @@ def _move_dates(table: LinkedTable, shifts: exp.Table) -> None:
     query = query.select(*columns, copy=False)
     try:
         moved = table.runner.create_table(table.run.work("moved_rows"), query)
-    except Exception as error:  # each engine has errors of its own, which quote the date
+    except Exception as error:  # each engine raises its own errors, which quote the date
         is_out_of_range = type(error).__name__ in ("ConversionException", "OutOfRangeException")
         if not (is_out_of_range or "SQLSTATE 22008" in str(error)):
             raise

@@ -99,12 +99,12 @@ class LinkedRecords:
 
     @property
     def allowed_persons(self) -> int:
-        """The most persons who may be suppressed."""
+        """The maximum number of persons who may be suppressed."""
         return int(self.policy.search.suppression_limit * self.persons)
 
     @property
     def allowed_rows(self) -> int:
-        """The most child rows that may be suppressed by themselves."""
+        """The maximum number of child rows that may be suppressed individually."""
         return int(self.policy.search.row_suppression_limit * self.child_rows)
 
     @property

@@ -141,8 +141,8 @@ class LinkedView:
                 f"to. Attacked: {attacked}."
             )
             yield (
-                f"The release protects against an attacker who knows {describe_known(manifest.known)}. Who knows more "
-                "may single out people; the last lines show how many."
+                f"The release protects against an attacker who knows {describe_known(manifest.known)}. One who "
+                "knows more may single out people; the last lines show how many."
             )
             if names := [claim.condition.name for claim in manifest.requirements]:
                 yield f"The people who share what such an attacker may know also meet, as a group: {', '.join(names)}."
@@ -150,8 +150,8 @@ class LinkedView:
             yield "All figures were computed again from the released tables."
         if anchor == "tables":
             yield (
-                "A row is left out with its person if too few people share what an attacker may know of the person, or "
-                "by itself if too few share the row. All keys are new: they link the tables with one another only."
+                "A row is left out with its person if too few people share what an attacker may know about the person, "
+                "or alone if too few share the row. All keys are new: they only link the tables with one another."
             )
         if anchor == "verify":
             yield "Run `sqlanon verify` with the path of the release, or in a DuckDB file the statements below."

@@ -87,7 +87,7 @@ class LinkedLoss(Measure):
         return self._shares[attribute] * (suppressed - leaf_share) / max(self._rows[attribute], 1)
 
     def most_suppressed(self, cost: float) -> int:
-        """The most persons that a generalization with at most this score suppresses."""
+        """The maximum number of persons that a generalization with at most this score suppresses."""
         persons = self.marginals.rows
         if not self._person_share:
             return persons
@@ -128,12 +128,12 @@ class LinkedTask:
 
     @property
     def allowed_persons(self) -> int:
-        """The most persons who may be suppressed."""
+        """The maximum number of persons who may be suppressed."""
         return self.records.allowed_persons
 
     @property
     def allowed_rows(self) -> int:
-        """The most child rows that may be suppressed by themselves."""
+        """The maximum number of child rows that may be suppressed individually."""
         return self.records.allowed_rows
 
     @cached_property
@@ -258,7 +258,7 @@ def draw_verdict(figures: Figures, allowed_persons: int) -> Verdict:
     """The verdict on a generalization.
 
     Persons who are suppressed with all their rows are suppressed at every lower generalization, too. This does
-    not hold if rows are suppressed by themselves, because the best choice of rows changes with the levels, or if
+    not hold if rows are suppressed individually, because the best choice of rows changes with the levels, or if
     sensitive attributes have requirements, which a higher generalization may violate: then only ``least_suppressed``
     persons are suppressed at every lower generalization.
     """

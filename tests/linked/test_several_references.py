@@ -147,7 +147,7 @@ def make_tree(**labs: Any) -> dict[str, Any]:
             {"references": {"uid": "u", "vid": "v"}, "attributes": {"uid": KEY, "vid": KEY}},
             r"table\[3\].references: the tables u, v: a row belongs to a row of one table",
         ),
-        ({"key": ["id", "vid"]}, r"table\[3\].key: has references to several tables: .* or take vid alone"),
+        ({"key": ["id", "vid"]}, r"table\[3\].key: has references to several tables: .* or use vid alone"),
         ({"key": ["id"]}, r"table\[3\].key: has references to several tables"),
     ],
 )

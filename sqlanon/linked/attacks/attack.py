@@ -104,16 +104,16 @@ def attack_linked(
     limits: Limits = NO_LIMITS,
     most_attacked: int = MOST_ATTACKED,
 ) -> LinkedAttack:
-    """Attack a release of linked tables with what an attacker knows of each person of its source, or of the release.
+    """Attack a release of linked tables, by an attacker who knows rows of each person of its source or of the release.
 
     Parameters
     ----------
     location:
         The release.
     policy:
-        The policy of the release, to attack the persons of the source, and to attack the source, too.
+        The policy of the release. With it, the persons of the source are attacked, in the release and in the source.
     most_attacked:
-        The size of a sample of the persons, if there are more.
+        Maximum number of persons: if there are more, a sample is attacked.
 
     Raises
     ------

@@ -39,7 +39,7 @@ from sqlanon.support.expressions import (
 )
 
 MOST_ATTACKED = 100_000
-"""The most persons who are attacked: of more, the same random sample on every run."""
+"""Maximum number of persons who are attacked: of more, the same random sample on every run."""
 
 _SEED = 36
 

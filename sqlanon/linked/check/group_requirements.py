@@ -4,7 +4,7 @@ A group is the persons who support a combination of known rows, or have the same
 persons, each counted once for a person. Groups overlap, so none of these requirements is monotone: a higher
 generalization may violate what a lower one meets.
 
-The values of child rows that are suppressed by themselves count, too: then no value has more persons in the release.
+The values of child rows that are suppressed individually count, too: then no value has more persons in the release.
 
 Tables: ``sensitive_N`` (``person``, and ``v``, the number of a value) for each attribute.
 """

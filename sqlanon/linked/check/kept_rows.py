@@ -1,4 +1,4 @@
-"""What stays at a generalization: persons, and their rows but those that are suppressed by themselves.
+"""The persons who are kept at a generalization, and their rows except those that are suppressed individually.
 
 Tables: ``stored_suppressed_persons`` (``person``) and ``stored_suppressed_rows`` (``position``, ``row``), what one
 generalization suppresses; they outlast the checks of others.
@@ -34,7 +34,7 @@ class KeptRows:
     persons:
         The kept persons: ``person``, ``class_id``.
     suppressed_rows:
-        The child rows that are suppressed by themselves: ``position`` of the table, ``row``. None if there are none.
+        The child rows that are suppressed individually: ``position`` of the table, ``row``. None if there are none.
     """
 
     records: LinkedRecords
@@ -42,7 +42,7 @@ class KeptRows:
     suppressed_rows: exp.Table | None
 
     def select_records(self, position: int) -> exp.Expr:
-        """The records of a table, also of suppressed persons, without the rows that are suppressed by themselves."""
+        """The records of a table, also of suppressed persons, without the rows that are suppressed individually."""
         records = self.records.tables[position].records
         if self.suppressed_rows is None or not position:
             return records.copy()
@@ -67,7 +67,7 @@ class StoredRows:
         self.levels: Levels | None = None
         """The generalization; None if nothing is stored."""
         self.has_rows = False
-        """Whether rows may be suppressed by themselves."""
+        """Whether rows may be suppressed individually."""
 
     def store(self, levels: Levels, kept_rows: KeptRows) -> None:
         """Store the persons and rows suppressed at a generalization, replacing the stored ones."""

@@ -1,8 +1,8 @@
-"""Occurrences of known rows and their combinations, which an attacker knows of a person, as numbers.
+"""Occurrences of known rows, and combinations of them, as numbers: what an attacker may know about a person.
 
-Equal known rows of a person are numbered up to m. An *occurrence* is a number for a class, a known row and this number,
-its copy: a person with the second copy of a row has it twice. A combination is occurrences of different known rows,
-whose copies are m together at most. Persons of different classes share no occurrence.
+Equal known rows of a person are numbered up to m: these numbers are their *copies*. A person with the second copy of a
+row has the row twice. An *occurrence* is a number for a class, a known row and a copy. A combination consists of
+occurrences of different known rows, whose copies add up to at most m. Persons of different classes share no occurrence.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from sqlanon.support.coding import dense_rank
 from sqlanon.support.expressions import cast, fragment, number, subquery, template, values_query
 
 MOST_OCCURRENCES = 2**62
-"""The most combinations of a class, a known row and a copy; where codes have more, they are numbered by rank."""
+"""Maximum number of combinations of a class, a known row and a copy; if there are more, they are numbered by rank."""
 
 MOST_COPIES = 2**15 - 1
-"""The most equal rows of a person that are distinguished, where an attacker knows all rows."""
+"""Maximum number of equal rows of a person that are distinguished, where an attacker knows all rows."""
 
 _COPIES = template("""
     SELECT person, class_row, least(count(*), :most_copies) AS copies

@@ -4,9 +4,9 @@ Persons: the greatest set in which every combination that occurs has k persons. 
 person with an unsupported combination, count again, until nothing changes. The union of two such sets is one, so there
 is a greatest one, and a higher generalization has at least its persons.
 
-Child rows may also be suppressed by themselves, up to a limit. This comes first, in rounds: of every unsupported
-combination the rarest row, the rarest of all combinations first. Then persons are peeled. Then rows and persons are put
-back where the others allow it, so that none could be put back alone.
+Child rows may also be suppressed individually, up to a limit. This comes first, in rounds: the rarest row of every
+unsupported combination is suppressed, the rarest of all combinations first. Then persons are peeled. Then rows and
+persons are restored where the others allow it, until no single one can be restored.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class PeelingResult:
 
     suppressed_persons: int
     suppressed_rows: int = 0
-    """Child rows that are suppressed by themselves."""
+    """Child rows that are suppressed individually."""
     is_complete: bool = True
     """Whether the peeling ended; otherwise at least this number of persons is suppressed."""
     least_suppressed: int | None = None
@@ -165,7 +165,7 @@ class Peeling:
         return self.peel_snapshot(allowed_persons)
 
     def peel_snapshot(self, allowed_persons: int) -> PeelingResult:
-        """Find the persons who can stay with the rows that are not suppressed by themselves.
+        """Find the persons who can stay with the rows that are not suppressed individually.
 
         Persons of different classes share nothing, so the classes are peeled in parts, which fit in memory.
         """

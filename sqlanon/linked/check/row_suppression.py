@@ -5,7 +5,7 @@ persons of the class is suppressed: the rows from that copy on, with the rows th
 in the order of their persons, then of class, known row and copy, as long as their rows are within the limit.
 
 Tables: ``unsupported_occurrences`` (``person``, ``occurrence``), ``suppressible_rows`` (``position``, ``row``,
-``rank``), and ``restorable_rows``: suppressed rows that might be put back.
+``rank``), and ``restorable_rows``: suppressed rows that might be restored.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ _RESTORABLE_ROWS = template("""
     WHERE suppressed_parents.row IS NULL
 """)
 
-# Each restorable row is tried as a person of its own: in this query, person is its number. Combinations with more
+# Each restorable row is tried as if it were a separate person, whose id is the row's number. Combinations with more
 # copies of a row than an attacker knows are not counted.
 _UNRESTORABLE_ROWS = template("""
     WITH restored_occurrences AS (
@@ -207,9 +207,9 @@ _FIRST_OF_CLASSES = template("""
 
 
 class RowSuppression:
-    """Suppresses child rows of a snapshot by themselves, and puts them back.
+    """Suppresses child rows of a snapshot individually, and restores them.
 
-    ``requirements`` on sensitive attributes hold where rows are put back.
+    Rows are restored only as long as the ``requirements`` on sensitive attributes hold.
     """
 
     def __init__(self, snapshot: Snapshot, requirements: GroupRequirements) -> None:
@@ -222,7 +222,7 @@ class RowSuppression:
     def suppress(self, allowed_rows: int) -> bool:
         """Suppress rows of unsupported combinations, up to the allowed number; return whether any is suppressed.
 
-        Persons of small classes are removed from the snapshot first: their rows are not suppressed by themselves.
+        Persons of small classes are removed from the snapshot first: their rows are not suppressed individually.
         """
         snapshot, suppressed = self.snapshot, 0
         snapshot.find_unsupported_persons(0, self._persons)
@@ -292,9 +292,9 @@ class RowSuppression:
                 snapshot.runner.add(self._suppressible, children)
 
     def restore(self) -> bool:
-        """Put back the suppressed rows that can be put back alone, until none can; return whether any was.
+        """Restore suppressed rows that can be restored one at a time, until none can; return whether any was restored.
 
-        Rows that are put back together may violate a requirement: then they stay suppressed, and this ends.
+        Rows that are restored together may violate a requirement: then they stay suppressed, and the restoration ends.
         """
         runner, is_restored = self.snapshot.runner, False
         for _ in runner.rounds():
@@ -350,7 +350,7 @@ class RowSuppression:
         snapshot.create(self._restorable, restorable_rows)
 
     def _choose_rows_by_combinations(self) -> exp.Select:
-        """The first row of each person that can be put back: its combinations have k persons then."""
+        """The first row of each person that can be restored, because its combinations then have k persons."""
         snapshot = self.snapshot
         snapshot.count_occurrences()
         unrestorable_parts: list[exp.Query] = []
@@ -383,8 +383,8 @@ class RowSuppression:
         return _FIRST_OF_PERSONS(restorable=self._restorable, unrestorable=self._unrestorable)
 
     def _choose_rows_by_signature(self) -> exp.Select:
-        """The first row of each class that can be put back: k persons have the new signature then, and k or none the
-        old one."""
+        """The first row of each class that can be restored, because k persons then have the new signature, and k or
+        none the old one."""
         snapshot = self.snapshot
         persons = snapshot.records.persons
         snapshot.create(self._units, _UNITS(kept=snapshot.kept_persons, persons=persons, restorable=self._restorable))

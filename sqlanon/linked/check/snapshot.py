@@ -1,7 +1,7 @@
 """Persons who share an attacker's knowledge, at one generalization.
 
 An attacker knows a person's quasi-identifiers and some of the person's child rows: up to m of them, or all. `Snapshot`
-names what is released: the kept persons, without the child rows that are suppressed by themselves. It finds the persons
+names what is released: the kept persons, without the child rows that are suppressed individually. It finds the persons
 with a combination of `occurrences` that fewer than k persons support. Persons with different quasi-identifiers share no
 combination, so each class of persons can be checked by itself.
 
@@ -50,7 +50,7 @@ from sqlanon.support.expressions import (
 )
 
 MAX_UNRANKED_CODES = 2**30
-"""The most combinations of the codes of a row that are packed into one number without a rank."""
+"""Maximum number of combinations of the codes of a row that are packed into one number without a rank."""
 
 NARROWED_SHARE = 0.6
 """The combinations of other classes are left out where the classes that can still change have at most this share of the
@@ -170,7 +170,7 @@ class Snapshot:
         self.counted_persons = 0
         """The persons of the classes whose occurrences are numbered."""
         self.suppresses_rows = False
-        """Whether child rows may be suppressed by themselves."""
+        """Whether child rows may be suppressed individually."""
         self.levels: Levels = ()
         self.row_numbers = 1
         """The known rows have lower numbers than this."""
@@ -216,7 +216,7 @@ class Snapshot:
         self.restore_persons()
 
     def restore_persons(self) -> None:
-        """Keep all persons again, with the rows that are not suppressed by themselves."""
+        """Keep all persons again, with the rows that are not suppressed individually."""
         persons = self.records.tables[0]
         most_classes = MOST_OCCURRENCES // (self.row_numbers * self.copy_numbers)
         class_id = cast(self.pack(persons.attribute_numbers, persons.rows, most_classes)[0], "BIGINT")
@@ -269,10 +269,10 @@ class Snapshot:
             self.create(self.suppressed_rows, select_star(stored_rows.rows))
 
     def released_rows(self, position: int, units: exp.Table | None = None) -> exp.Expr:
-        """The records of a table without the rows that are suppressed by themselves; of the person table, all.
+        """The records of a table without the rows that are suppressed individually; of the person table, all.
 
         With ``units`` (``unit``, ``person``, ``position``, ``row``), the rows of each unit: those of its person, with
-        one suppressed row put back if it names one.
+        one suppressed row restored if it names one.
         """
         if units is not None:
             records = self.records.tables[position].records
@@ -307,7 +307,7 @@ class Snapshot:
         return union_all(*parts)
 
     def released_known_rows(self) -> exp.Expr:
-        """`known_rows` of the rows that are not suppressed by themselves."""
+        """`known_rows` of the rows that are not suppressed individually."""
         if not self.suppresses_rows:
             return subquery(self.known_rows(), "known_rows")
         if self.all_known_rows not in self._tables:
@@ -383,7 +383,7 @@ class Snapshot:
     def narrow_to_classes_of(self, persons: exp.Table) -> None:
         """Leave out the occurrences and combinations of classes without these persons, if they are many.
 
-        When persons are removed, only combinations of their own classes lose support.
+        When persons are removed, only combinations in their classes lose support.
         """
         assert self.known != "all"
         if self.counted_persons <= FEW_PERSONS:

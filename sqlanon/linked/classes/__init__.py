@@ -1,1 +1,1 @@
-"""Classes of persons with levels of their own."""
+"""Classes of persons with separate levels."""

@@ -1,4 +1,4 @@
-"""Persons who share an attacker's knowledge, where each class of persons has levels of its own.
+"""Persons who share an attacker's knowledge, where each class of persons has separate levels.
 
 A *grouping* is a table of persons with their class (``person``, ``class_id``), and a table of the levels of each class
 (``class_id``, ``level_0``, ``level_1``, ...). `snapshot` does the same for one generalization of all persons.
@@ -102,7 +102,7 @@ _SHARED_SIGNATURES = template("""
 
 
 class ClassSnapshot:
-    """Finds the persons of a grouping who can stay. ``snapshot`` has the rows that are suppressed by themselves."""
+    """Finds the persons of a grouping who can stay. ``snapshot`` has the rows that are suppressed individually."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot, self.k, self.known = snapshot, snapshot.k, snapshot.known

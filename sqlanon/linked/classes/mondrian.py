@@ -1,28 +1,28 @@
-"""Strategy ``mondrian`` for linked tables: classes of persons, each with levels of its own for all tables.
+"""Strategy ``mondrian`` for linked tables: classes of persons, each with its own levels for all tables.
 
-There are two starts, and the better end is released: the best generalization that a full-domain search finds in a
-limited number of checks, which is therefore never better, and the highest levels. The classes at first are those of the
-start; persons and rows that cannot stay there are suppressed. In each round every class tries one step: one attribute
-one level down, the one that promises most.
+There are two starts: the best generalization that a full-domain search finds in a limited number of checks, and the
+highest levels. The better of the two results is released, so it is never worse than that generalization. The first
+classes are those of the start; persons and rows that cannot stay there are suppressed. In each round every class tries
+one step: it lowers one attribute by one level, the one that promises the greatest gain.
 
 - An attribute of the person table divides the persons of the class by their labels at the lower level.
-- An attribute of a child table is lowered for the greatest set of persons who have k others for all that an attacker
-  may know. Where an attacker knows all rows, classes are signatures, so the step divides the class by them.
+- An attribute of a child table is lowered for the greatest set of persons in which k persons share everything that an
+  attacker may know. If an attacker knows all rows, classes are signatures, so the step divides the class by them.
 
-Persons who cannot follow stay behind together, at the former levels. If some of them could not stay there, either, then
-the smallest of the new classes stays behind with them; else they are suppressed if the limit allows it and the step
-gains more than they lose; else the class does not take the step. Classes that cannot take any step are released.
+Persons who cannot follow stay behind together, at the former levels. If some of them cannot stay there either, the
+smallest of the new classes stays behind with them. Otherwise they are suppressed, if the limit allows it and the step
+gains more than they lose. Otherwise the class does not take the step. Classes that cannot take any step are released.
 
-The persons who can follow are the greatest such set, so those who stay behind never can: their class does not try the
-attribute again. A step that was not taken is tried again in the smaller classes that other steps lead to. So persons
-are divided by what their child rows let them share, and no summaries of these rows are needed to cut by: signatures at
-the highest levels are the numbers of rows, and cuts by these numbers gain nothing beside the steps where fewer rows are
-known (measured with `benchmarks/linked_local.py`).
+The persons who can follow are the greatest such set, so those who stay behind can never follow: their class does not
+try the attribute again. A step that was not taken is tried again in the smaller classes that other steps create. So
+persons are divided by what their child rows have in common, and no summaries of these rows are needed: signatures at
+the highest levels are numbers of rows, and cuts by these numbers gain nothing in addition to the steps if fewer rows
+are known (measured with `benchmarks/linked_local.py`).
 
 Tables: ``class_members_N`` (``person``, ``class_id``), ``class_suppressed_N`` (``position``, ``row``) and
-``class_levels_N`` (``class_id``, ``level_0``, ...) are the result of start N. During the rounds ``members_0`` and
-``members_1`` have the persons, of which one is current, and likewise ``class_attributes_0`` and
-``class_attributes_1``: ``class_id``, ``attribute``, ``level``, ``is_final``, ``has_failed``.
+``class_levels_N`` (``class_id``, ``level_0``, ...) are the result of start N. During the rounds one of
+``members_0`` and ``members_1`` has the current persons, and likewise one of ``class_attributes_0`` and
+``class_attributes_1`` the current attributes: ``class_id``, ``attribute``, ``level``, ``is_final``, ``has_failed``.
 
 Source: LeFevre, DeWitt and Ramakrishnan, Mondrian multidimensional k-anonymity (2006); the cuts here are of persons.
 """
@@ -47,10 +47,10 @@ from sqlanon.support.coding import Levels, code_column, level_leaves
 from sqlanon.support.expressions import all_of, as_column, col, fragment, number, subquery, template, union_all
 
 _FULL_DOMAIN_CHECKS = 200
-"""The most checks of the search for the first start."""
+"""Maximum number of checks of the search for the first start."""
 
 _MAX_RETURNS = 3
-"""The most new classes that stay behind with persons who could not stay there alone."""
+"""Maximum number of new classes that stay behind with persons who could not stay there alone."""
 
 _STEPS = template(
     "SELECT :attribute AS attribute, :level AS level, :next_level AS next_level, :gain::DOUBLE AS gain, :rank AS rank"
@@ -130,7 +130,7 @@ _STEP_COUNTS = template("""
     GROUP BY t.parent_class
 """)
 
-# The smallest of several new classes of each class in which persons are unassigned.
+# For each class with unassigned persons, the smallest of its new classes, if there are several.
 _RETURNING_CLASSES = template("""
     WITH sizes AS (
         SELECT
@@ -481,7 +481,7 @@ def full_domain_budget(search: LinkedSearchSection) -> Budget:
 
 
 def divide_persons(task: LinkedTask) -> LinkedClasses | None:
-    """Divide the persons into classes with levels of their own; None if no start suppresses few enough."""
+    """Divide the persons into classes with separate levels; None if no start suppresses few enough."""
     outcome = optimal(task.lattice)
     starts = dict.fromkeys(levels for levels in (outcome.levels, task.records.lattice.top) if levels is not None)
     best: LinkedClasses | None = None

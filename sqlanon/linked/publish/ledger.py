@@ -54,7 +54,7 @@ from sqlanon.support.expressions import fragment, text
 
 _REASON = "no comparison finds all that a reader of both learns from linked rows"
 _EXCEPTION = "unless both have the same persons and rows, and one is nowhere finer than the other, or is made from it"
-_OWN_CATALOG = "a catalog of its own is safe only if no reader has both"
+_OWN_CATALOG = "a separate catalog is safe only if no reader has both"
 
 
 @dataclass

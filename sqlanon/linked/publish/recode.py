@@ -164,7 +164,7 @@ class LinkedRecoding:
 
 @dataclass(frozen=True)
 class LinkedClassRecoding(LinkedRecoding):
-    """Makes the released rows of classes of persons with levels of their own."""
+    """Makes the released rows of classes of persons with separate levels."""
 
     class_levels: exp.Table
     used_levels: tuple[tuple[int, ...], ...]

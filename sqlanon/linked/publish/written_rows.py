@@ -76,7 +76,7 @@ def write_rows(recoding: LinkedRecoding, file: Path, version: int) -> list[dict[
     except duckdb.Error as error:
         reason = describe_engine_error(error)
         raise ReleaseError(
-            f"the release cannot be written: {reason}; if the source has changed meanwhile, run it again"
+            f"the release cannot be written: {reason}; if the source has changed in the meantime, run it again"
         ) from error
     finally:
         engine.detach(STAGED)
@@ -85,7 +85,7 @@ def write_rows(recoding: LinkedRecoding, file: Path, version: int) -> list[dict[
 
 @contextmanager
 def open_written(file: Path, limits: Limits) -> Iterator[DuckDBEngine]:
-    """Attach the file with the written rows to an engine of its own."""
+    """Attach the file with the written rows to a separate engine."""
     with open_engine(limits) as (engine, _):
         engine.attach(file, ATTACHED, read_write=True)
         yield engine

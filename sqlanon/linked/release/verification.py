@@ -247,7 +247,7 @@ def _find_broken_keys(engine: Engine, manifest: LinkedManifest) -> Iterator[str]
             faults = template("SELECT count(*) - count(DISTINCT :first) FROM :rows AS r")
             repeated = engine.rows(faults(first=col(claims.key[0]), rows=rows))[0][0]
             if repeated:
-                yield f"{repeated:,} rows of {claims.name!r} have no key of their own"
+                yield f"{repeated:,} rows of {claims.name!r} have no unique key"
             elif claims.key[0] not in claims.references and engine.rows(
                 _OTHER_NUMBERS(key=col(claims.key[0]), rows=rows)
             ):

@@ -46,7 +46,7 @@ class LinkedLocation(Protocol):
         """The location for the catalog, without secrets."""
 
     def open(self, limits: Limits = NO_LIMITS) -> AbstractContextManager[OpenTables]:
-        """Open the release in an engine of its own, in which nothing of the release can reach beyond it."""
+        """Open the release in a separate engine, in which nothing of the release can reach beyond it."""
 
 
 class StagedTables(Protocol):
@@ -92,7 +92,7 @@ def target_for(records: LinkedRecords, target: str | PathLike[str] | None) -> Li
             "Parquet files, PostgreSQL or Spark"
         )
     if names := [table.name for table in records.tables if table.name.lower() in (KNOWN_ROWS, WHOLE_ROWS)]:
-        raise ReleaseError(f"a release has its own view {names[0]!r}: give the table another name")
+        raise ReleaseError(f"every release has a view {names[0]!r}: give the table another name")
     linked_target: LinkedTarget = import_module(kind.linked_module).target_for(records, target)
     return linked_target
 
@@ -111,7 +111,7 @@ def find_location(release: Any, schema: str | None = None) -> LinkedLocation | N
 
 @contextmanager
 def open_engine(limits: Limits = NO_LIMITS) -> Iterator[tuple[DuckDBEngine, Path]]:
-    """An engine of its own with the macros of a release, and the folder of its temporary files."""
+    """A separate engine with the macros of a release, and the folder of its temporary files."""
     with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
         engine.script(*macro_scripts(LINKED_MACROS))
         yield engine, spill

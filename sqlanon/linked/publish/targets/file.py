@@ -188,7 +188,7 @@ _MANIFEST = frozenset({"table sqlanon.linked_manifest", "view sqlanon.linked_man
 
 @contextmanager
 def _open_file(path: Path, limits: Limits = NO_LIMITS) -> Iterator[tuple[DuckDBEngine, LinkedManifest, Path]]:
-    """Open a release read-only in an engine of its own, in which nothing of the file can reach beyond it;
+    """Open a release read-only in a separate engine, in which nothing of the file can reach beyond it;
     the engine may write to the folder."""
     if not path.is_file():
         raise ReleaseError(f"release {path} does not exist")
@@ -210,7 +210,7 @@ def _open_file(path: Path, limits: Limits = NO_LIMITS) -> Iterator[tuple[DuckDBE
             raise ReleaseError(f"{path} is not a release of linked tables")
         with translate_manifest_errors(path):
             if not is_plain_table(engine, "sqlanon", "linked_manifest"):
-                raise ValueError("it is not a plain table any more")
+                raise ValueError("it is not a plain table")
             source = table("linked_manifest", "sqlanon", ATTACHED)
             names = list(engine.types(source))
             rows = engine.rows(select(cols(names), source.copy()))

@@ -85,7 +85,7 @@ class SchemaLocation:
 
     @contextmanager
     def open(self, limits: Limits = NO_LIMITS) -> Iterator[OpenTables]:
-        """Lock the release, check it against the catalog, and copy its rows to an engine of its own."""
+        """Lock the release, check it against the catalog, and copy its rows to a separate engine."""
         with open_copied_rows(limits) as engine:
             names = self._read_names()
             locations = [self.table(name) for name in names]

@@ -53,7 +53,7 @@ def is_linked_manifest(text: str) -> bool:
 
 @contextmanager
 def open_copied_rows(limits: Limits) -> Iterator[DuckDBEngine]:
-    """Open an engine of its own with a database for the rows of a release."""
+    """Open a separate engine with a database for the rows of a release."""
     with open_engine(limits) as (engine, spill):
         engine.attach(spill / "rows.duckdb", ATTACHED, read_write=True)
         yield engine

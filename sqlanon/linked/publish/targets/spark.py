@@ -102,7 +102,7 @@ class SparkSchema:
 
     @contextmanager
     def open(self, limits: Limits = NO_LIMITS) -> Iterator[OpenTables]:
-        """Check the release against the catalog, and copy its rows to an engine of its own."""
+        """Check the release against the catalog, and copy its rows to a separate engine."""
         with (
             open_copied_rows(limits) as engine,
             self.opened_server() as server,
