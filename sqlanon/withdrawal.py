@@ -81,9 +81,7 @@ class Withdrawal:
         """A sentence on what readers of both versions learn."""
         rows = self.withdrawn_rows
         if rows is None:
-            return (
-                "readers who kept the earlier version can compare the two, and see of which values there are fewer rows"
-            )
+            return "readers who kept the earlier version can compare the two, and see which values have fewer rows"
         if not rows.rows:
             return None
         return (

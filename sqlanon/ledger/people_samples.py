@@ -37,16 +37,16 @@ from sqlanon.support.expressions import (
 )
 
 SAMPLED_PEOPLE = 4000
-"""The most people of a sample: enough to contain some of a hundred common people of a million."""
+"""Maximum number of people of a sample: enough to contain some of a hundred common people of a million."""
 
 SAMPLED_ROWS = 200_000
-"""The most rows of the people of a sample: people with many rows make it smaller."""
+"""Maximum number of rows of the people of a sample: people with many rows make it smaller."""
 
 MOST_KEYS = 6
-"""The most columns that can number people."""
+"""Maximum number of columns that can number people."""
 
 MOST_COLUMNS = 15
-"""The most other columns whose values are in a sample: those that the policy declares first."""
+"""Maximum number of other columns whose values are in a sample: those that the policy declares first."""
 
 CONSTANT = 0.9
 """The least share of the people with several rows that have one value of a quasi-identifier, if a column numbers

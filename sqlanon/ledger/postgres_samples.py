@@ -94,8 +94,8 @@ _MATCHES = template(
 )
 
 LEAST_HASHES = 10_000
-"""The most hashes of a column's values that are fetched from PostgreSQL, the least ones: of a million values one in a
-hundred, and so twenty of 2,000 sampled ones."""
+"""Number of the smallest hashes of a column's values that are fetched from PostgreSQL: for a million values, one in a
+hundred, and so about twenty of 2,000 sampled values."""
 
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 

@@ -96,7 +96,7 @@ class LedgerEntry:
             earlier = [*history.earlier, *([history.replaced] if history.replaced else [])]
             history = replace(history, earlier=earlier, replaced=None)
             if replaces.run_id not in {publication.run_id for publication in earlier}:
-                raise ReleaseError(f"{self.place} was replaced meanwhile: withdraw from the current release")
+                raise ReleaseError(f"{self.place} was replaced in the meantime: withdraw from the current release")
         ranges = None
         if self.noise_ranges is not None:
             ranges = make_noise_ranges(self.run, self.noise_ranges, self.search_input)

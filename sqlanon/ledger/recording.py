@@ -199,8 +199,7 @@ def find_publication(engine: DuckDBEngine, policy: Policy, release: Verification
 def check_against_ledger(
     engine: DuckDBEngine, policy: Policy, release: Verification, sha256: str | None
 ) -> list[Check]:
-    """Check that a release is no draft without its mark, and that its file, or its rows on a server, have the recorded
-    hash."""
+    """Check that a draft is marked, and that the file of a release, or its rows on a server, have the recorded hash."""
     if policy.catalog is None:
         return []
     checks = []
@@ -345,7 +344,7 @@ def _refuse_overtaken(
         if publication.draft or not stays or (publication.run_id, publication.path) in compared:
             continue
         if publication.source == row["source"]:
-            raise OvertakenError("another release of this source was published meanwhile: try again")
+            raise OvertakenError("another release of this source was published in the meantime: try again")
         other_runs.add(publication.run_id)
     shared_people = template("""
         SELECT count(*)
@@ -355,11 +354,11 @@ def _refuse_overtaken(
     """)
     runs = [text(run_id) for run_id in sorted(other_runs)]
     if other_runs and any(engine.rows(shared_people(runs=runs, people=query))[0][0] for query in people):
-        raise OvertakenError("a release of the same people was published meanwhile: try again")
+        raise OvertakenError("a release of the same people was published in the meantime: try again")
     if row["epsilon"] is not None:
         new_records = [record for record in read_spent_epsilon(engine) if (record.run_id, record.path) not in compared]
         if any(record.source == row["source"] and record.run_id != row["run_id"] for record in new_records):
-            raise OvertakenError("another release of this source was published with noise meanwhile: try again")
+            raise OvertakenError("another release of this source was published with noise in the meantime: try again")
 
 
 @contextmanager

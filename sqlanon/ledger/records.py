@@ -25,11 +25,11 @@ from sqlanon.support.notices import count_noun
 
 MOST_SEARCHED_FILES = 30
 MOST_NAMED_CATALOGS = 3
-"""The most other catalogs that a warning names."""
+"""Maximum number of other catalogs that a warning names."""
 """The most DuckDB files that are searched for releases, at 2 ms each."""
 
 _MOST_LISTED_FILES = 2_000
-"""The most files of a folder that are listed."""
+"""Maximum number of files of a folder that are listed."""
 
 
 @dataclass(frozen=True)

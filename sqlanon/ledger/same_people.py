@@ -154,7 +154,7 @@ def compare_people(
 
 
 def read_most_rows_per_person(engine: DuckDBEngine, path: Path) -> dict[str, int]:
-    """The most rows of one person in the source of each run whose policy names persons."""
+    """The maximum number of rows of one person in the source of each run whose policy names persons."""
     if not path.exists():
         return {}
     query = template("""

@@ -40,10 +40,10 @@ SAMPLED = 2000
 """The sampled rows of a source: if two tables have 1 % of the rows in common, about 20 of them match."""
 
 MOST_COLUMNS = 30
-"""The most columns that are compared: those that the policy declares first."""
+"""Maximum number of columns that are compared: those that the policy declares first."""
 
 MOST_SOURCES = 500
-"""The most sources under other descriptions that are compared, the newest first; a warning counts others."""
+"""Maximum number of sources under other descriptions that are compared, the newest first; a warning counts others."""
 
 LEAST_SHARE = 0.2
 """The least share of rows in common, of the rows of the smaller source: with fewer, two sources are different."""

@@ -83,7 +83,7 @@ class NoLedger:
 
 
 def publish(target: ReleaseTarget, draft: Draft, ledger: Ledger, attempts: int = ATTEMPTS) -> Any:
-    """Publish a release; try again if another run has published meanwhile."""
+    """Publish a release; try again if another run has published in the meantime."""
     for remaining in reversed(range(attempts)):
         try:
             return _publish_once(target, draft, ledger)

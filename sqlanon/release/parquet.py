@@ -61,7 +61,7 @@ class _CompactReader:
 
     def read_struct(self, depth: int) -> Fields:
         if depth > _DEEPEST:
-            raise ValueError("structs are nested without end")
+            raise ValueError("structs are nested too deeply")
         fields: dict[int, Any] = {}
         field = 0
         while (head := self._read_byte()) != 0:
@@ -89,14 +89,14 @@ class _CompactReader:
 
     def _read_byte(self) -> int:
         if self.position >= len(self._data):
-            raise ValueError("it ends in the middle")
+            raise ValueError("it is truncated")
         self.position += 1
         return self._data[self.position - 1]
 
     def _read_bytes(self, length: int) -> bytes:
         end = self.position + length
         if end > len(self._data):
-            raise ValueError("it ends in the middle")
+            raise ValueError("it is truncated")
         content, self.position = self._data[self.position : end], end
         return content
 
@@ -108,7 +108,7 @@ class _CompactReader:
             if part < 128:
                 return value
             shift += 7
-        raise ValueError("a number does not end")
+        raise ValueError("a number is too long")
 
     def _read_signed(self) -> int:
         value = self._read_unsigned()

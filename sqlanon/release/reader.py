@@ -1,4 +1,4 @@
-"""Opening release files: read-only in an engine of their own, or their rows in another engine."""
+"""Opening release files: read-only in a separate engine, or their rows in another engine."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def attach_release(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: 
         raise ReleaseError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
 
 
-_NOT_PLAIN = "its rows are not a plain table any more"
+_NOT_PLAIN = "its rows are not in a plain table"
 
 
 def _not_read(path: Path, flaw: str) -> BrokenReleaseError:
@@ -254,7 +254,7 @@ def _open_database(engine: DuckDBEngine, path: Path, scratch: Path) -> tuple[lis
         raise duckdb.CatalogException(_NO_MANIFEST)
     plain_tables = find_plain_tables(engine, objects)
     if "sqlanon.manifest" not in plain_tables:
-        raise _not_read(path, "its manifest is not a plain table any more")
+        raise _not_read(path, "its manifest is not a plain table")
     manifests = read_manifests(engine)
     names = {name.lower().partition(" main.")[2] for name in objects if name.startswith(("table ", "view "))}
     for manifest in manifests:

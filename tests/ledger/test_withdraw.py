@@ -95,7 +95,7 @@ def test_a_withdrawal_shows_what_it_reveals_before_it_is_published(visits: Path)
 @pytest.mark.parametrize(
     ("rows", "note"),
     [
-        (None, "see of which values there are fewer rows"),
+        (None, "see which values have fewer rows"),
         (WithdrawnRows(0, 0, 0), None),
         (WithdrawnRows(1, 1, 1), "1 row in 1 class, at least 1 in each"),
     ],
@@ -289,7 +289,7 @@ def test_a_result_that_others_have_overtaken_is_not_published(visits: Path) -> N
     with sqlanon.connect() as db:
         withdrawal = db.withdraw(policy_of(visits))
         withdrawal.publish(force=True)
-        with pytest.raises(ReleaseError, match="was replaced meanwhile"):
+        with pytest.raises(ReleaseError, match="was replaced in the meantime"):
             withdrawal.publish(force=True)
 
 

@@ -173,10 +173,10 @@ def extend(
 
 
 def _refuse_unknown_persons(release: EarlierRelease, change: SourceChange, policy: Policy) -> None:
-    """Refuse where released rows were deleted or changed: only the source has the persons of rows."""
+    """Refuse if released rows were deleted or changed: only the source knows the persons of rows."""
     if change.missing_rows:
         raise ReleaseError(
-            f"{release.path}: {change.missing_rows:,} of its rows are no longer in the source unchanged "
+            f"{release.path}: {change.missing_rows:,} of its rows were deleted or changed in the source "
             f"({change.losses}). Their persons are unknown, so the persons of a class with new rows "
             f"cannot be counted: run `sqlanon withdraw {policy.file_name or 'POLICY.toml'}` first, which publishes the "
             "release again from the rows that the source still has"
@@ -365,7 +365,7 @@ class Extension:
         Raises
         ------
         ReleaseError
-            The release cannot be written, or does not exist any more.
+            The release cannot be written, or no longer exists.
         AuditError
             The audit refused it; nothing was changed.
         """

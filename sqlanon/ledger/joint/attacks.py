@@ -128,7 +128,7 @@ def _combinations(link: ReleaseLink) -> exp.Subquery:
 
 
 def bound_rows_of_pairs(pairs: exp.Expr, values: Sequence[exp.Expr], parts: Sequence[exp.Expr] = ()) -> exp.Select:
-    """The most rows that `group_pairs` with the same values have in common: the values, and ``row_count``.
+    """The maximum number of rows that `group_pairs` with the same values have in common: the values, and ``row_count``.
 
     A group has at most its rows in a combination, however many groups of the other release it matches there. ``parts``
     are columns in which the groups of a pair are equal: as no group is in two parts, their bounds add up.

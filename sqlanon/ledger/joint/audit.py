@@ -500,7 +500,7 @@ class JointAudit:
         return rows, explain_required_rows(rows, k, most_rows)
 
     def _most_rows_per_person(self, publication: Publication) -> int:
-        """The most rows of one person, in this source or in that of an earlier release."""
+        """The maximum number of rows of one person, in this source or in that of an earlier release."""
         most = [self.history.most_rows, self.history.most_rows_before.get(publication.run_id, 1)]
         people = self.history.people.get(publication.source or "")
         if people is not None:

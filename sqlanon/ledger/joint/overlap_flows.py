@@ -22,10 +22,10 @@ from itertools import pairwise
 Edge = tuple[int, int]
 
 MOST_STEPS = 15_000_000
-"""The most arcs of residual graphs that are followed for two releases: five to ten seconds."""
+"""Maximum number of arcs of residual graphs that are followed for two releases: five to ten seconds."""
 
 FEW_STEPS = 1_000_000
-"""The most arcs that are followed to find more attacks on releases that are refused already."""
+"""Maximum number of arcs that are followed to find more attacks on releases that are refused already."""
 
 
 class TooManyStepsError(Exception):
@@ -109,7 +109,7 @@ class OverlapFlows:
         return sum(self._room[node][self._source] for node in range(len(self._firsts)))
 
     def most_rows(self, edge: Edge, enough: int) -> int:
-        """The most rows of a pair of classes in any greatest flow; ``enough``, where it can have as many."""
+        """The maximum number of rows of a pair of classes in any greatest flow, but at most ``enough``."""
         first, second = self._edge_nodes(edge)
         enough = min(enough, self._rows[first], self._rows[second])
         if self._components[first] == self._components[second]:
@@ -120,8 +120,7 @@ class OverlapFlows:
         return min(self._room[second][first], enough)
 
     def most_together(self, edges: Sequence[Edge], enough: int) -> int:
-        """The most rows that pairs of classes have together in any greatest flow; ``enough``, where they can have as
-        many.
+        """The maximum number of rows of pairs of classes together in any greatest flow, but at most ``enough``.
 
         Each of two classes can have both rows of the one class that they meet, but not in the same flow:
 
@@ -146,7 +145,7 @@ class OverlapFlows:
         return self._unmatched_rows(self._nodes[is_first, class_id])
 
     def most_unmatched_rows(self, is_first: bool, class_id: int) -> int:
-        """The most rows of a class that are new or gone, in any greatest flow."""
+        """The maximum number of rows of a class that are new or gone, in any greatest flow."""
         node = self._nodes[is_first, class_id]
         start, goal = (self._source, node) if is_first else (node, self._sink)
         if self._components[start] == self._components[goal]:
@@ -394,7 +393,7 @@ class ComponentFlows:
         return self._flows[component]
 
     def most_rows_of(self, finest_id: int, known_rows: int, enough: int) -> int:
-        """The most rows that all pairs of these finest labels share, including ``known_rows``; at most ``enough``."""
+        """The maximum number of rows of all pairs of these finest labels, with ``known_rows``; at most ``enough``."""
         total = known_rows
         for component, edges in self.by_finest[finest_id].items():
             if total >= enough:
@@ -411,7 +410,7 @@ class ComponentFlows:
                     yield edge, most, flows.bound(edge)
 
     def bounds(self) -> dict[Edge, int]:
-        """The most rows of the pairs that share fewer rows than the smaller class has."""
+        """The maximum number of rows of the pairs that share fewer rows than the smaller class has."""
         bounds = dict[Edge, int]()
         for component, edges in self._edges.items():
             for first, second in edges:

@@ -34,10 +34,10 @@ from sqlanon.support.expressions import (
 )
 
 MOST_OVERLAPS = 100_000
-"""The most pairs of groups that are fetched to Python."""
+"""Maximum number of pairs of groups that are fetched to Python."""
 
 MOST_COMBINATIONS = 5
-"""The most combinations of finest labels with few rows that are searched for: one is enough to refuse a release."""
+"""Maximum number of combinations of finest labels with few rows to search for: one is enough to refuse a release."""
 
 # Components with two groups of the first release that match one group of the second, but not the same groups. Groups of
 # the first release are even nodes, those of the second odd nodes.
@@ -270,7 +270,7 @@ def _find_few_rows(engine: Engine, graph: OverlapGraph, k: int) -> tuple[list[_F
 
 
 def _count_regular_rows(engine: Engine, graph: OverlapGraph, k: int) -> dict[int, int]:
-    """The most rows that the pairs of regular components share, by the number of their finest labels.
+    """The maximum number of rows that the pairs of regular components share, by the number of their finest labels.
 
     Only labels that irregular components have as well are listed, and those whose rows SQL only bounds by k or more: a
     flow counts these. The join of both releases finds the others with fewer than k rows.
@@ -343,7 +343,7 @@ def _add_labels(
 
 
 def count_shared_rows(groups: Sequence[SharedRows]) -> dict[tuple[str | None, ...], int]:
-    """The most rows that two classes share, by their finest labels.
+    """The maximum number of rows that two classes share, by their finest labels.
 
     >>> flu, hiv = (SharedRows(("10-19 & 0-14",), 3, rows, (), (), 0) for rows in (2, 1))
     >>> count_shared_rows([flu, hiv])

@@ -51,10 +51,10 @@ from sqlanon.ledger.joint.row_matching import ReleaseLink, comparison_parts, is_
 from sqlanon.support.expressions import Namer, aliased, create_table, drop_table, row_count, subquery, template
 
 MOST_MATCHING_PAIRS = 20_000_000
-"""The most matching pairs of groups: they take some gigabytes."""
+"""Maximum number of matching pairs of groups: they take some gigabytes."""
 
 MOST_LISTED = 20_000
-"""The most groups with new rows that a readable statement lists."""
+"""Maximum number of groups with new rows that a readable statement lists."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class PairAudit:
         return query.transform(replace_part, copy=False)
 
     def _part(self, name: str, ctes: Mapping[str, exp.Expr] = MappingProxyType({})) -> exp.Expr | None:
-        """The stored part of a name, which is made where it is missing; None for other tables."""
+        """The stored part with this name, created if it is missing; None for other tables."""
         if name not in self._parts:
             if self._forward is not None and (part := self._forward._part_in_reverse(name)) is not None:
                 self._parts[name] = part

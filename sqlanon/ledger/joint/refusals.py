@@ -126,7 +126,7 @@ class Advice:
         if columns:
             yield (
                 f"if {columns[0]} numbers other people in that source (both may count from 1), compare the two tables "
-                "first; then publish with --force, or give this policy a [catalog] database of its own: releases in it "
+                "first; then publish with --force, or give this policy a separate [catalog] database: releases in it "
                 "are never compared with that one. If they are the same people, readers of both can single them out"
             )
 

@@ -50,12 +50,12 @@ _DIGITS = {
     **dict.fromkeys(("INTEGER", "UINTEGER"), 10),
     **{"BIGINT": 19, "UBIGINT": 20, "HUGEINT": 39, "UHUGEINT": 39, "BIGNUM": 10**6},
 }
-"""The most digits of whole numbers of a type."""
+"""Maximum number of digits of whole numbers of a type."""
 _FLOATING = ("FLOAT", "DOUBLE")  # the coarser first
 _MOMENT = re.compile(r"DATE|TIMESTAMP.*")
 
 MOST_RANGES = 4000
-"""The most ranges, or sets, of an attribute that are compared with other labels: each matches many."""
+"""Maximum number of ranges, or sets, of an attribute that are compared with other labels: each matches many."""
 
 UNCOMPARED = f"medians, more than {MOST_RANGES:,} ranges or sets, or labels that its hierarchy does not have"
 """The labels that cannot be compared."""

@@ -253,7 +253,7 @@ def target_for(draft: Draft, target: str | Path | None, table_name: str | None) 
     if policy.catalog is not None:
         private_files.append(policy.catalog.database)
     if any(is_same_file(path, file) for file in private_files):
-        raise ReleaseError(f"{path} is the source, or the catalog: a release needs a file of its own")
+        raise ReleaseError(f"{path} is the source, or the catalog: a release needs a separate file")
     return FileTarget(path, table_name or released_name(policy), draft.retained_versions)
 
 
@@ -479,7 +479,7 @@ def write_rows(draft: Draft, query: exp.Select, file: Path, table_name: str, wit
         raise ReleaseError("the release needs more memory: raise memory_limit") from error
     except duckdb.Error as error:
         raise ReleaseError(
-            f"the release cannot be written: {describe_engine_error(error)}; if the source has changed meanwhile, "
+            f"the release cannot be written: {describe_engine_error(error)}; if the source has changed since, "
             "run it again"
         ) from error
     finally:

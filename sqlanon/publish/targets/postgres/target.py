@@ -267,7 +267,7 @@ class ReleaseInSchema:
             self._replace_view(view, staged_table, replaced)
 
     def drop_replaced_table(self, replaced: ReplacedRelease) -> None:
-        """Drop the table of the replaced version, which the view does not show any more."""
+        """Drop the table of the replaced version, which the view no longer shows."""
         if replaced.table is not None and replaced.table_number is not None:
             self._lock_for_replacement(replaced.table, replaced.table_number)
             self._refuse_dependents(replaced.table.name, f"is dropped, and {self.location.name} is what readers use")

@@ -380,7 +380,7 @@ class ReleaseCatalog:
         return check_versions([name for name in names if name not in leftovers])
 
     def warn_of_foreign_tables(self, release_tables: Collection[str]) -> list[Check]:
-        """Warn of tables that are named like versions but are not part of the release."""
+        """Warn about tables that are named like versions but are not part of the release."""
         foreign = sorted(
             name for name in self.names if self._version_of(name) is not None and name not in release_tables
         )
@@ -391,7 +391,7 @@ class ReleaseCatalog:
 
 
 def check_persistence(server: SparkEngine) -> list[Check]:
-    """Warn of a catalog in memory, which ends with Spark."""
+    """Warn about a catalog in memory, which ends with Spark."""
     settings = ("spark.sql.catalogImplementation", "spark.sql.catalog.spark_catalog")
     implementation, replacement = (server.rows(exp.Command(this="SET", expression=name))[0][1] for name in settings)
     if implementation != "in-memory" or replacement not in ("builtin", "<undefined>"):
