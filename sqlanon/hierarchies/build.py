@@ -176,7 +176,7 @@ def build_hierarchy(
     open_ends = any(isinstance(rule, IntervalsRule) and rule.has_open_ends for rule in rules)
     try:
         runner.create_table(target, _query(draft))
-    except Exception as error:  # each engine has errors of its own
+    except Exception as error:  # each engine raises its own errors
         if not draft.listed_parts:
             raise
         names = " and ".join(part.name for part in draft.listed_parts.values())

@@ -46,7 +46,7 @@ def find_level_problems(
 
 
 def warn_of_levels_above_top(policy: Policy, heights: Mapping[str, int]) -> tuple[Notice, ...]:
-    """Warn of masks with fewer levels than ``min_level``: their columns are released at the top."""
+    """Warn about masks with fewer levels than ``min_level``: their columns are released at the top."""
     return tuple(
         Notice(
             f"attributes.{name}.min_level is {spec.min_level}, and the mask of the longest text has {height} levels: "

@@ -119,7 +119,7 @@ def _exact_scale(column_type: str) -> int | None:
 class LabelledQuery:
     """A query over a column's values, with expressions for their labels."""
 
-    query: exp.Select  # one row a value, with a column ``value``
+    query: exp.Select  # one row per value, with a column ``value``
     labels: tuple[exp.Expr, ...]  # one for each level, finest first, over the query's columns; NULL for NULL
     known: exp.Expr | None = None  # whether a value has labels; None if all values have
     open_end: exp.Expr | None = None  # label of a value beyond an open end, or NULL; None without open ends

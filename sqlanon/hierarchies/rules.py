@@ -180,7 +180,7 @@ def _read_table(name: str, engine: Engine | None) -> tuple[exp.Select, int]:
     table = _named_table(name)
     try:
         names = list(engine.columns(table))
-    except Exception as error:  # each engine has errors of its own
+    except Exception as error:  # each engine raises its own errors
         reason = str(error).partition("\n")[0]
         raise RuleError(f"table {name} cannot be read: {reason}") from None
     # Readers see the case of a label, regardless of the column's collation.

@@ -95,7 +95,7 @@ def usual_checks(draft: HierarchyDraft, target: exp.Table, on_unknown: str) -> l
         checks.append(HierarchyCheck(query, problem, remedy, _rows))
     if is_text and draft.parts[-1].top:
         remedy = ", which is the label of the top: a release could not distinguish them; if it means a missing value, "
-        remedy += f'add missing = ["{TOP}"] to the attribute (in a database, make it NULL with query = ...), else '
+        remedy += f'add missing = ["{TOP}"] to the attribute (in a database, make it NULL with query = ...), otherwise '
         remedy += "write the value in another way"
         query = partial(_LIKE_TOP, top=text(TOP), values=draft.values)
         checks.append(HierarchyCheck(query, f"the column has the value {in_words(TOP)}", remedy, _rows))

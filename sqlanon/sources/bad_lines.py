@@ -56,7 +56,7 @@ def count_dropped_lines(files: Iterable[DroppedLines]) -> int:
 
 
 def warn_of_dropped_lines(files: Iterable[DroppedLines], section: str = "source") -> tuple[Notice, ...]:
-    """Warn of each file from which lines were dropped."""
+    """Warn about each file from which lines were dropped."""
     return tuple(Notice(f"{section}.csv: {file.message}", file.count) for file in files)
 
 

@@ -591,7 +591,7 @@ def _refuse_rows_inside_values(engine: DuckDBEngine, csv_table: CsvTable, target
             quote = "'\"'" if file.options["quote"] == '"' else f'"{file.options["quote"]}"'
             raise SourceError(
                 f"source.files: {file.name}: a quoted value in row {row:,} has line breaks, and its lines look like "
-                "rows of their own, which stray quotes would make one value; correct the quotes, or confirm them: "
+                "separate rows, which stray quotes would make one value; correct the quotes, or confirm them: "
                 f"quote = {quote} under [source.csv]"
             )
 
@@ -622,7 +622,7 @@ def _newline(file: CsvFile) -> str:
 
 
 def _patterns_of_rows(delimiter: str, newline: str, fields: int) -> Iterator[str]:
-    """For each field, the pattern of its value if all lines of its record are rows of their own: the fields behind it,
+    """For each field, the pattern of its value if each line of its record is a separate row: the fields after it,
     any whole lines, and the fields before it. With two fields, ordinary texts match unless a whole line is required."""
     end, any_text = re.escape(delimiter), f"[^{newline}{re.escape(delimiter)}]*"
     whole_lines = f"({any_text}({end}{any_text}){{{fields - 1}}}{newline}){'+' if fields == 2 else '*'}"

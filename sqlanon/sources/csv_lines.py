@@ -309,7 +309,7 @@ def describe_repeated_header(layout: Layout, open_lines: Lines) -> str | None:
             if name == value and name.strip():
                 return (
                     f"{in_words(name)} is in line {header.line:,} and, in the same column, in line {record.line:,}: "
-                    f"set header = false under [source.csv] if line {header.line:,} is a row, else header = true"
+                    f"set header = false under [source.csv] if line {header.line:,} is a row, otherwise header = true"
                 )
     return None
 
@@ -506,7 +506,7 @@ class LineComparison:
         differing = "1 line differs" if broken == 1 else f"{broken:,} lines differ"
         remedy = "correct these lines"
         if 2 * broken > self.rows and self.expected_fields == 1:
-            remedy = f"if line {line:,} is above the header, set skip under [source.csv], else correct them"
+            remedy = f"if line {line:,} is above the header, set skip under [source.csv], otherwise correct them"
         return f"{head}, and {differing}: {', '.join(self.examples)}{more}; {remedy}"
 
 

@@ -298,7 +298,7 @@ def refuse_lines_above_rows(file: CsvFile) -> None:
         raise SourceError(
             f"source.files: {file.name} has no header line, and {first_lines} other fields than the lines below; set "
             f"skip = {skip} under [source.csv] if {'it is' if skip == 1 else 'they are'} not part of the data, or "
-            "else correct the file"
+            "otherwise correct the file"
         )
 
 
@@ -384,10 +384,10 @@ def _refuse_titles(file: CsvFile, lines: csv_lines.Lines) -> None:
         if delimiter in line and not (comment and line.startswith(comment)):
             raise SourceError(
                 f"source.files: {file.name}: line {number:,} has {delimiter_name}, and line {skip + 1:,} looks like "
-                f"the header; if so, set skip = {skip} under [source.csv], else correct line {number:,}"
+                f"the header; if so, set skip = {skip} under [source.csv], otherwise correct line {number:,}"
             )
     if len(titles) > _MAX_TITLE_LINES or len(titles) > len(first_lines) - skip:
         raise SourceError(
             f"source.files: {file.name}: the first {skip:,} lines have no {delimiter_name}, and line {skip + 1:,} has; "
-            f"if they are above the header, set skip = {skip} under [source.csv], else correct them"
+            f"if they are above the header, set skip = {skip} under [source.csv], otherwise correct them"
         )

@@ -196,7 +196,7 @@ class SheetTable:
             raise SourceError(
                 f"{self._prefix}: row {header.number:,} is read as the header, and has {cell.text} in "
                 f"cell {_cell_name(header, cell)}; if these are the names, set "
-                f"{self._table_key(header.number, header.cells[0].column)}, else the cell where the names begin"
+                f"{self._table_key(header.number, header.cells[0].column)}, otherwise the cell where the names begin"
             )
         return cell.text.strip()
 
@@ -276,7 +276,7 @@ class SheetTable:
                 "below the table"
             )
         raise SourceError(
-            f"{self._prefix}: {doubt}, set {self._table_key_to(below.before)}, else "
+            f"{self._prefix}: {doubt}, set {self._table_key_to(below.before)}, otherwise "
             f"{self._table_key_to(self._last_row)}"
         )
 

@@ -304,7 +304,7 @@ def _refuse_cut_file(path: str, kind: str) -> None:
         while kind == "xport" and (block := file.read(80 * 100_000)):
             count += sum(match.start() % 80 == 0 for match in header.finditer(block))
     if count > 1:
-        raise SourceError(f"{file_name(path)} has {count} data sets: export each to a file of its own")
+        raise SourceError(f"{file_name(path)} has {count} data sets: export each to a separate file")
 
 
 # Raw tables

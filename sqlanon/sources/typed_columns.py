@@ -561,6 +561,6 @@ def _read_typed_column(name: str, type_: str, reading: ColumnReading) -> exp.Exp
 
 def thousands_error(column: str) -> SourceError:
     return SourceError(
-        f"source.files: column {column!r} has numbers with three digits behind each point: under [source.csv], set "
-        'thousands = "." and decimal = "," if 12.345 means 12345, else decimal = "."'
+        f"source.files: column {column!r} has numbers with three digits after each point: under [source.csv], set "
+        'thousands = "." and decimal = "," if 12.345 means 12345, otherwise decimal = "."'
     )

@@ -21,7 +21,7 @@ from sqlanon.suggest.profile import Profile
 from sqlanon.suggest.propose import SUPPRESS, Proposal, Rule, is_measured, propose_intervals
 
 MOST_CATEGORIES = 60
-"""The most values of categories in the policy itself."""
+"""Maximum number of values of categories in the policy itself."""
 
 _ALPHABET_LEVELS = (60, 1_000, 20_000)  # with more distinct values, another first letter is a level
 _RARE = (0.02, 0.1)  # of the rows

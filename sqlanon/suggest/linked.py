@@ -42,7 +42,7 @@ class LocatedTable:
 
 _FILES = ("csv", "parquet")
 _MOST_OF_PERSONS, _MOST_OF_CHILDREN = 8, 16
-"""The most quasi-identifiers of the table of persons, and of all other tables together."""
+"""Maximum number of quasi-identifiers of the table of persons, and of all other tables together."""
 
 
 def suggest_tables(open_run: OpenRun, location: Location, requested_person: str | None = None) -> Suggestion:

@@ -1,4 +1,4 @@
-"""What each table adds to the risk: the share of persons who are unique by their rows in it.
+"""The risk that each table adds: the share of persons who are unique by their rows in it.
 
 Persons are compared by their own quasi-identifiers and by all their rows of a table, each with the quasi-identifiers of
 the rows above it. Rows are compared by hashes, whose collisions these shares would not show.

@@ -56,8 +56,8 @@ def linked_policy_text(location: Location, sections: Sequence[TableSuggestion], 
     lines = [
         *comment_lines(
             f"A policy to start from, written by `sqlanon suggest` for {count_noun(len(sections), 'table')} about "
-            f"{count_noun(persons.rows, 'person')}. sqlanon goes by names, types and figures; you know what the "
-            "columns mean. Read every line before you share a release. Keep this file as private as the tables."
+            f"{count_noun(persons.rows, 'person')}. sqlanon sees only names, types and statistics; you know what "
+            "the columns mean. Read every line before you share a release. Keep this file as private as the tables."
         ),
         *_describe_choice(persons, findings),
         *_describe_risk(sections, findings.uniqueness),
@@ -69,7 +69,7 @@ def linked_policy_text(location: Location, sections: Sequence[TableSuggestion], 
         *(line for section in sections for line in [*_table_section(section), ""]),
         "[privacy]",
         f"k = {K}  # everyone shares what others know with at least k - 1 others",
-        f'known = {KNOWN}  # the rows of a person that others know, beside the table of persons: 1, 2, 3 or "all"',
+        f'known = {KNOWN}  # the child rows of a person that others know: 1, 2, 3 or "all"',
         "",
         "[search]",
         *comment_lines(
@@ -79,7 +79,7 @@ def linked_policy_text(location: Location, sections: Sequence[TableSuggestion], 
         'strategy = "mondrian"',
         f"suppression_limit = {SUPPRESSION_LIMIT}  # at most this share of the persons is left out",
         *(
-            [f"row_suppression_limit = {SUPPRESSION_LIMIT}  # and of the rows of the others, by themselves"]
+            [f"row_suppression_limit = {SUPPRESSION_LIMIT}  # and of the child rows, individually"]
             if have_keys
             else comment_lines("row_suppression_limit needs a key of each table, and one has none.")
         ),

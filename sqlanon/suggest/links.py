@@ -1,4 +1,4 @@
-"""The links between tables: the columns that name rows of another table, and the table of persons.
+"""The links between tables: the columns that reference rows of another table, and the table of persons.
 
 Declared foreign keys come first. Without any, a column is a reference if its values occur in a column that
 identifies the rows of another table, and its name says so: by chance, small numbers occur everywhere.
@@ -70,7 +70,7 @@ class ProfiledTable:
     profile: TableProfile
     constraints: Constraints
     keys: tuple[tuple[str, ...], ...]
-    """The declared keys, else the columns whose values differ in all rows; the one that its rows are known by first."""
+    """The declared keys, or else the columns that are unique in all rows; the key that names its rows comes first."""
 
     @property
     def rows(self) -> int:
@@ -86,7 +86,7 @@ class ProfiledTable:
         return singular_words(self.name)
 
     def row_names(self, key: str) -> frozenset[str]:
-        """The words by which a column may name its rows, beside its key itself."""
+        """The names, other than its key's, of columns that reference its rows."""
         names = {self.singular, *(f"{self.singular}_{end}" for end in (key, "id", "nr", "no", "key"))}
         return frozenset(names | {name.replace("_", "") for name in names})
 
@@ -104,10 +104,10 @@ class ProfiledTable:
 
 @dataclass(frozen=True)
 class Link:
-    """Columns of a table that name rows of another table by its key.
+    """Columns of a table that reference rows of another table by its key.
 
-    ``orphans`` rows name no row of it, and ``reason`` says how the link was found. ``further`` columns name a row that
-    this row belongs to: by column, its table.
+    ``orphans`` is the number of rows whose reference matches no key, and ``reason`` says how the link was found.
+    ``further`` columns reference ancestors of a row: by column, the table of the ancestor.
     """
 
     child: str

@@ -1,11 +1,11 @@
 """The OMOP common data model 5.4 of OHDSI: the roles of its columns, and hierarchies of its concepts.
 
-``omop.csv`` has the tables and columns that are known. Each row of an event names its person and may name a visit: it
-belongs to the visit if all rows of its table name one of their person, else to the person.
+``omop.csv`` lists the known tables and columns. Each event row references its person and may reference a visit. It
+belongs to the visit if all rows of its table reference a visit of their person, and otherwise to the person.
 
-Concepts have several parents. A hierarchy is a tree, so each concept keeps one: the nearest ancestor, of several the
-one with the most rows below it, then the one with the smallest number. Concepts of drugs keep their ingredient and its
-classes in ATC only: forms and strengths say little about a drug.
+A concept may have several parents. A hierarchy is a tree, so each concept keeps one: the nearest ancestor; among
+equally near ones, the one with the most rows below it, then the one with the smallest number. Concepts of drugs keep
+only their ingredient and its ATC classes: forms and strengths say little about a drug.
 """
 
 from __future__ import annotations

@@ -51,14 +51,14 @@ def build_tree(
 ) -> PersonTree:
     """Choose the table of persons, and one reference for each table whose rows belong to persons.
 
-    Of several references, one that is part of the table's own key is taken (a line belongs to its order), then the one
-    to the table nearest to the persons, then the one with the fewest rows that name no row, then the first; one with
-    many such rows only without an alternative.
+    If a table has several references, the preferred one is part of the table's key (a line belongs to its order), then
+    leads to the table closest to the persons, then has the fewest orphans, then comes first. A reference with many
+    orphans is the last resort.
 
     Raises
     ------
     SourceError
-        No table looks like the persons of the others, or two do equally well.
+        No table looks like the table of persons, or two do equally well.
     """
     persons = _choose_persons(tables, links, requested_person)
     links = [*_select_links_by_common_key(links)]

@@ -51,9 +51,9 @@ def policy_text(
     best = choose_trial(findings.trials)
     lines = [
         *comment_lines(
-            f"A policy to start from, written by `sqlanon suggest` for a table of {size}. sqlanon goes by names, types "
-            "and figures; you know what the columns mean. Read every line before you share a release. Keep this file "
-            "as private as the table."
+            f"A policy to start from, written by `sqlanon suggest` for a table of {size}. sqlanon sees only names, "
+            "types and statistics; you know what the columns mean. Read every line before you share a release. Keep "
+            "this file as private as the table."
         ),
         "",
         *_source_section(source, findings),

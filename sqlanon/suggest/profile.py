@@ -160,7 +160,7 @@ def profile_table(run: Run) -> TableProfile:
     step = max(1, rows // _PROFILED_ROWS)
     columns = {i: name for i, (name, type_) in enumerate(types.items()) if not is_nested(type_)}
     if not columns:
-        raise SourceError("all columns are nested: give their parts as columns of their own, in a view")
+        raise SourceError("all columns are nested: make their parts columns, in a view")
     sample = steps.create_table(run.work("profiled_rows"), sample_query(run.source.relation, [*columns.values()], step))
     kinds = {i: column_kind(types[name]) for i, name in columns.items()}
 

@@ -40,7 +40,7 @@ from sqlanon.suggest.reading import UNCHANGED, Reading
 from sqlanon.support.toml import toml_value
 
 MOST = 30
-"""The most proposed quasi-identifiers: with them, `mondrian` and `optimal` keep some detail within minutes."""
+"""Maximum number of proposed quasi-identifiers: with them, `mondrian` and `optimal` keep some detail within minutes."""
 NEEDS_FILES = "numbers and words such as NA; for round widths: --hierarchies"
 """A comment on columns of words and numbers, which cannot have intervals."""
 

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from sqlanon.result import Result
 
 ROWS = 25_000
-"""The most rows of a sample."""
+"""Maximum number of rows of a sample."""
 SECONDS = 30.0
 """Time limit of all trials together, on an idle machine: see `_Clock`."""
 SHORT_ROWS, SHORT_SECONDS, SHORT_ROUNDS = 5_000, 5.0, 10
-"""The most rows, the least time limit and the most rounds of trials after a run, which may take as long as the run."""
+"""Maximum rows, minimum time limit and maximum rounds of trials after a run, which may take as long as the run."""
 DISTINCT_VALUES = 2
 """Distinct values of a sensitive attribute that each group should have."""
 

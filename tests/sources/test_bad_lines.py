@@ -161,7 +161,7 @@ UNCLEAR = {
     ),
     "mostly bad": (HEADER + "1,2,3\n" * 3 + "1,2\n" * 4, 'with on_bad_line = "drop", most lines would be dropped'),
     "rows inside of a quoted value": (
-        HEADER + ROWS + '5,m,"flu\n6,w,cold\n7,m,gout"\n' + "9,m\n", "its lines look like rows of their own"
+        HEADER + ROWS + '5,m,"flu\n6,w,cold\n7,m,gout"\n' + "9,m\n", "its lines look like separate rows"
     ),
     "another delimiter": ("note\na\nb,c\n", "the first 2 lines have no ',', and line 3 has"),
 }  # fmt: skip

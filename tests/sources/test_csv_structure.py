@@ -52,7 +52,7 @@ BROKEN = {
     "a person above the rows": (
         "m,flu,Oslo\nw,asthma,Rome\nw,flu,Bonn\n",
         "'flu' is in line 1 and, in the same column, in line 3: set header = false under [source.csv] if line 1 is a "
-        "row, else header = true",
+        "row, otherwise header = true",
     ),
     "a short line": (HEADER + ROWS + "5,m\n" + ROWS, FEW + "1 line differs: line 42 has 2; correct these lines"),
     "a short line in a tiny file": (
@@ -103,7 +103,7 @@ BROKEN = {
     ),
     "quotes around line ends": (
         HEADER + ROWS + '5,"m,flu\n6,w,flu\n7,m",flu\n' + ROWS,
-        "a quoted value in row 41 has line breaks, and its lines look like rows of their own",
+        "a quoted value in row 41 has line breaks, and its lines look like separate rows",
     ),
     "quotes around one line end": (HEADER + ROWS + '5,"m,flu\n7,m",flu\n' + ROWS, "a quoted value in row 41 has line"),
     "a NUL byte": (HEADER + ROWS + "5,m,fl\0u\n", "line 42 has a NUL byte; the file is damaged or not UTF-8"),

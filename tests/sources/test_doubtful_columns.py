@@ -334,11 +334,11 @@ def test_all_formats_of_dates_in_a_second_format_are_named(date_format: str, key
 @pytest.mark.slow
 def test_points_that_may_separate_thousands_are_decided_by_keys(tmp_path: Path) -> None:
     path, values = tmp_path / "x.csv", ["12.345", "950", "-1.200", "", "0"]
-    assert "column 'wage' has numbers with three digits behind each point: under" in refusal(path, "wage", values, {})
+    assert "column 'wage' has numbers with three digits after each point: under" in refusal(path, "wage", values, {})
     assert bind(path, "wage", values, {}, decimal=",", thousands=".")["wage"] == "BIGINT"
     assert bind(path, "wage", values, {}, decimal=".")["wage"] == "DECIMAL(6,3)"
     for keys in ({"type": "number"}, {"missing": ["NA"]}, {"type": "number", "missing": ["NA"]}):
-        assert "three digits behind each point" in refusal(path, "wage", [*values, *keys.get("missing", [])], keys)
+        assert "three digits after each point" in refusal(path, "wage", [*values, *keys.get("missing", [])], keys)
         assert bind(path, "wage", values, keys, decimal=".")["wage"] == "DECIMAL(6,3)"
     assert bind(path, "wage", [*values, "1.25"], {"type": "number"})["wage"] == "DECIMAL(6,3)"
     for value in ("0.345", "1.5", "1234.567", "12.340000"):

@@ -325,7 +325,7 @@ def test_a_last_row_of_totals_needs_the_end_of_the_table(word: str, below: list[
     path = people(tmp_path, [["name", "age", "sex"], ["Ann", 21, "w"], ["Bo", 53, "m"], [word, 74, None], *below])
     assert refusal(path) == (
         f"source.files: people.xlsx: row 4 looks like totals: cell A4 has {word.strip()!r}, and the others have "
-        'numbers or nothing; if it has totals, set table = "Patients!A1:C3" under [source], else table = '
+        'numbers or nothing; if it has totals, set table = "Patients!A1:C3" under [source], otherwise table = '
         f'"Patients!A1:C{4 + len(below)}" under [source]'
     )
     assert read(path, "Patients!A1:C3")[1] == [("Ann", 21, "w"), ("Bo", 53, "m")]
@@ -390,7 +390,7 @@ def test_notes_below_the_table_need_its_end(blank: list[Any], tmp_path: Path) ->
     first, last = 5 + len(blank), 6 + len(blank)
     assert (
         f"the last rows, from row {first} on, have one value each, such as cell A{first}; if they are below the table, "
-        f'set table = "Patients!A1:C4" under [source], else table = "Patients!A1:C{last}" under [source]'
+        f'set table = "Patients!A1:C4" under [source], otherwise table = "Patients!A1:C{last}" under [source]'
     ) in refusal(path)
     assert read(path, "Patients!A1:C4")[1] == [tuple(row) for row in ROWS]
     assert read(path, f"Patients!A1:C{last}")[1][-1] == ("checked", None, None)
