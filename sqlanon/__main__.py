@@ -1,4 +1,4 @@
-"""``python -m sqlanon``, and the command ``sqlanon``: the command line in a process of its own."""
+"""``python -m sqlanon``, and the command ``sqlanon``: the command line in a separate process."""
 
 import gc
 import os

@@ -69,8 +69,8 @@ def connect(source: Connectable = None, *, memory_limit: str | None = None, thre
     - A DuckDB file is opened read-only.
     - A Parquet, CSV, JSON, Excel, SPSS, Stata or SAS file, or a pattern, is read in place or copied once. See
       docs/how-to/sources.md for what else DuckDB reads, such as SQLite, ``https://`` or DuckLake.
-    - Beside a DuckDB connection sqlanon opens a second one: temporary macros and settings of the connection apply only
-      to the user's own queries.
+    - For a DuckDB connection, sqlanon opens a second one to the same database: temporary macros and settings of the
+      given connection apply only to the user's own queries.
     - A data frame is copied once to the work database: pandas (without its index; NaN, NaT and NA are NULL), polars,
       also lazy (NaN stays NaN), narwhals, an Arrow table or reader, a DuckDB relation, or any object with
       ``__arrow_c_stream__``.
@@ -112,10 +112,10 @@ def connect(source: Connectable = None, *, memory_limit: str | None = None, thre
 class Database:
     """A source with a private work database beside it. `connect` returns one; it is a context manager.
 
-    Errors of all methods that take a policy: `SourceError` if the source, or its population, cannot be read or does not
-    fit the policy; `HierarchyError` if a hierarchy that the method reads is not a tree over its values, with all
-    problems; and if the method searches, `InfeasibleError` if nothing meets the policy, with the generalization that is
-    nearest to feasible. The sections "Raises" list other errors.
+    Errors of all methods that take a policy: `SourceError` if the source or its population cannot be read or does not
+    fit the policy; `HierarchyError`, with all problems, if a hierarchy that the method reads is not a tree over its
+    values; and, if the method searches, `InfeasibleError`, with the closest generalization, if no release meets the
+    policy. The sections "Raises" list other errors.
     """
 
     def __init__(self, source: Connectable = None, limits: Limits = NO_LIMITS) -> None:
@@ -184,7 +184,7 @@ class Database:
         progress: ComparisonProgress | None = None,
         seconds: float | None = None,
     ) -> Comparison:
-        """Run several strategies for one policy: a relation, one row a strategy. Notebooks show it as a table.
+        """Run several strategies for one policy: a relation with one row per strategy. Notebooks show it as a table.
 
         Nothing is published, and nothing is written to the catalog.
 
@@ -419,7 +419,7 @@ class Database:
         MissingLibraryError
             ``pip install '.[report]'`` is needed.
         PolicyError
-            Options do not go together.
+            Options cannot be combined.
         ReleaseError
             There is no release, or it is in PostgreSQL or Spark; or the report cannot be written.
         """
@@ -471,8 +471,8 @@ class Database:
         policy, the search runs, to estimate the errors of noise in its classes. docs/explanation/risk.md explains each
         figure.
 
-        With a policy of several tables, the figures are of persons: those whom their quasi-identifiers and 1, 2 or all
-        rows of each child table single out. There are no other parameters then.
+        With a policy of several tables, the figures count the persons who are singled out by their quasi-identifiers
+        and 1, 2 or all of their rows in each child table. The other parameters do not apply then.
 
         Parameters
         ----------
@@ -533,8 +533,8 @@ class Database:
     def uniques_matrix(self, policy: Policy, first: str, second: str) -> UniquesMatrix:
         """Count the unique rows at each pair of levels of two quasi-identifiers, with the others at level 0.
 
-        With ``[population]``, also the combinations of quasi-identifiers that one row of the population has (or one
-        person), and the rows of the source that have one of these.
+        With ``[population]``, it also counts the combinations of quasi-identifiers that a single row (or person) of the
+        population has, and the rows of the source with such a combination.
 
         Raises
         ------
@@ -557,7 +557,7 @@ class Database:
         Parameters
         ----------
         policy:
-            The policy. Its source, this attribute and the priors count.
+            The policy. Only its source, this attribute and the priors matter.
         attribute:
             A quasi-identifier with a hierarchy.
 
@@ -635,7 +635,7 @@ class Database:
         return self._record(lambda: self.suda(policy, size, fraction))
 
     def distinction(self, table: str | Policy | None = None, size: int = 3) -> duckdb.DuckDBPyRelation:
-        """Measure how well sets of columns distinguish rows, to find quasi-identifiers: a relation, one row a set.
+        """Measure how well sets of columns distinguish rows, to find quasi-identifiers; a relation with a row per set.
 
         Parameters
         ----------
@@ -807,12 +807,12 @@ class Database:
         csv:
             The format of CSV files: keys of ``[source.csv]``, which the policy has, too. Default: it is detected.
         person:
-            Of several tables, the one that has one row for each person. Default: it is found.
+            The table with one row for each person, if there are several tables. Default: it is detected.
 
         Raises
         ------
         PolicyError
-            ``csv`` has an unknown key or a wrong value, or ``person`` is no table.
+            ``csv`` has an unknown key or a wrong value, or ``person`` is not a table.
         SourceError
             The table cannot be found or read; files are given although there is a source; or several tables have no
             column in common that links them.
@@ -850,7 +850,7 @@ class Database:
         """Create a live view in the source's database: it anonymizes the current rows whenever it is read.
 
         The search is that of `anonymize`. The view generalizes the rows at the time of reading. It suppresses classes
-        that break a requirement then, and values that are missing in a hierarchy. A view cannot keep a suppression
+        that then violate a requirement, and values that a hierarchy lacks. A view cannot guarantee a suppression
         limit for future rows: ``sqlanon.live_views`` shows whether more rows are suppressed. If the type of a column
         has changed, the view shows nothing. The database is open for writing only while the view is written.
 
@@ -908,7 +908,7 @@ class Database:
         return live_statements(self._workspace, policy, name)
 
     def drop_live(self, policy: Policy, name: str | None = None) -> str:
-        """Remove a live view and its tables from the database, also if its table is gone. Returns the view's name.
+        """Remove a live view and its tables from the database, even if its table is gone. Returns the view's name.
 
         Parameters
         ----------
@@ -928,7 +928,7 @@ class Database:
         return drop_live(self._workspace, policy, name)
 
     def close(self) -> None:
-        """Close the source and remove the work database. Relations of results cannot be read any more."""
+        """Close the source and remove the work database. Relations of results can no longer be read."""
         self._workspace.close()
 
     def __enter__(self) -> Database:

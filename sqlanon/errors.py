@@ -150,7 +150,7 @@ class InfeasibleError(SqlanonError):
     Attributes
     ----------
     nearest:
-        The generalization that is nearest to feasible (level by attribute); ``None`` for an empty source.
+        The generalization that is closest to being feasible (level by attribute); ``None`` for an empty source.
     suppressed_rows:
         Number of rows that ``nearest`` would suppress.
     allowed_rows:

@@ -554,7 +554,7 @@ class Result:
 
     @contextmanager
     def _record_export(self, folder: str | os.PathLike[str], dialect: str, is_draft: bool) -> Iterator[None]:
-        """Record an export in the ledger, and warn of the releases that it is not compared with."""
+        """Record an export in the ledger, and warn about the releases that it is not compared with."""
         section, catalog, engine = self.policy.release, self.policy.catalog, self._run.engine
         if catalog is None or (section is not None and not section.ledger):
             yield

@@ -164,7 +164,7 @@ class Archive:
         try:
             parser.Parse(content, True)
         except expat.ExpatError as error:
-            raise self.error(f"{name} is no XML: {error}") from None
+            raise self.error(f"{name} is not XML: {error}") from None
         return root.children[0]
 
 

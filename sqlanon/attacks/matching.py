@@ -341,7 +341,7 @@ def _with_people(query: exp.Select, link: ReleaseLink) -> exp.Select:
 # --- The attacks
 
 MOST_SHOWN_CLASSES = 5000
-"""The most classes of two releases whose regions are shown in SQL: one statement takes all pairs of a region."""
+"""Maximum number of classes of two releases whose regions are shown in SQL: a statement takes all pairs of a region."""
 
 
 def find_complementary_release(attacker: Attacker) -> AttackResult:

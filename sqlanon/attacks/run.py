@@ -65,8 +65,9 @@ def attack(
 
     Returns
     -------
-    For each attack, its victims, their share of the released rows, and the SQL that shows them; or why it was
-    skipped.
+    Attacks
+        By the name of each attack: its victims, their share of the released rows, and the SQL that shows them, or the
+        reason why it was skipped.
 
     Raises
     ------

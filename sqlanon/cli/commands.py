@@ -508,7 +508,7 @@ def inspect(
     memory_limit: opt.MemoryLimit = None,
     threads: opt.Threads = None,
 ) -> None:
-    """Show how files are read: their form, columns and types, bad lines, and the [source.csv] table for a policy."""
+    """Show how files are read: their format, columns and types, bad lines, and the [source.csv] table for a policy."""
     from sqlanon.cli.inspection import print_inspection
     from sqlanon.places.databases import file_kind
     from sqlanon.policy.settings import parse_csv_settings

@@ -71,7 +71,7 @@ def _print_result(result: LinkedResult, release: LinkedRelease | None) -> None:
         print_lines(f"smallest group of an attacker who knows {describe_known(result.policy.privacy.known)}: {group}")
     if "classes" in figures:
         print_lines(f"loss {result.score:.6g}: no proven optimum")
-        print_lines(f"{count_noun(figures['classes'], 'class')} of persons, with levels of their own")
+        print_lines(f"{count_noun(figures['classes'], 'class')} of persons, each with its own levels")
     else:
         full_domain = "optimal among full-domain generalizations"
         proof = full_domain if result.optimal else f"not proven optimal: at least {result.bound:.6g}"

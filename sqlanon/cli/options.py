@@ -68,9 +68,7 @@ Settings = Annotated[
 ]
 Csv = Annotated[
     list[str] | None,
-    option(
-        "--csv KEY=VALUE", "Say how CSV files are written: a key of [source.csv], such as 'delimiter=;'. Repeatable."
-    ),
+    option("--csv KEY=VALUE", "Set the format of CSV files: a key of [source.csv], such as 'delimiter=;'. Repeatable."),
 ]
 Strategy = Annotated[str | None, option("--strategy NAME", "Use another strategy than the policy's.")]
 Dialect = Annotated[
@@ -107,7 +105,8 @@ SuggestInputs = Annotated[
     ),
 ]
 PersonTable = Annotated[
-    str | None, option("--person TABLE", "Of several tables, the one with one row for each person. Default: found.")
+    str | None,
+    option("--person TABLE", "The table with one row for each person, if there are several tables. Default: detected."),
 ]
 PolicyOutput = Annotated[Path | None, option("--output -o FILE", "Write the policy to FILE, its schema beside it.")]
 ReplacePolicy = Annotated[bool, option("--force", "Replace FILE if it exists.")]
@@ -126,7 +125,9 @@ ReleaseFile = Annotated[Path | None, option("--output -o FILE", "Publish to this
 DryRun = Annotated[bool, option("--dry-run", "Search and show the result; publish and record nothing.")]
 Force = Annotated[
     bool,
-    option("--force", "Publish even if readers of another release, too, can single out rows. The catalog records it."),
+    option(
+        "--force", "Publish even if readers who also have another release can single out rows. The catalog records it."
+    ),
 ]
 AsDraft = Annotated[bool, option("--draft", "Publish a draft, for trying out: no other release is compared with it.")]
 ExportFolder = Annotated[

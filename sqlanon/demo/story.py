@@ -1,6 +1,6 @@
 """The story of the demo: a table without names is linked to names, is anonymized, and is linked again.
 
-The second act does the same with visits of these patients, which are a table of their own.
+The second act does the same with a second table, the visits of these patients.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _tell_second_act(folder: Path, levels: Mapping[str, int]) -> Clinic:
     print_lines(f"5. {before.visits:,} visits of {alone.persons:,} of these patients are shared, too: day and ward.")
     print_lines(f"   The table of step 3 hides each of them among {alone.fewest_matches} patients or more, but one or")
     share = format_percent(two.unique_persons, two.persons)
-    print_lines(f"   two visits single out {two.unique_persons:,} ({share}): nobody like them has the same.")
+    print_lines(f"   two visits single out {two.unique_persons:,} ({share}): no similar patient has the same.")
     if (victim := before.victim) is not None:
         visits = " and ".join(f"{day} in {ward}" for day, ward in zip(victim.days, victim.wards, strict=True))
         print_lines(f"   One is {victim.name}: {visits}.")

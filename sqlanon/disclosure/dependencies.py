@@ -510,7 +510,7 @@ def _explain_single_person(narrowing: Narrowing) -> str:
 def _measurable_columns(
     search_input: SearchInput, released: Sequence[Column], levels: Mapping[str, int | None]
 ) -> tuple[list[int], list[int]]:
-    """The numbers of the released columns that may narrow, and of the generalized quasi-identifiers."""
+    """The positions of the released columns that may narrow, and of the generalized quasi-identifiers."""
     columns, attributes = search_input.columns, search_input.attributes
     names = {column: name for name, column in columns.by_attribute.items()}
     levels = {name.lower(): level for name, level in levels.items()}

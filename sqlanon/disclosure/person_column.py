@@ -200,7 +200,7 @@ def _count_small_classes(
 def warn_of_rows_without_person(
     runner: StatementRunner, search_input: SearchInput, recoding: ClassRecoding
 ) -> tuple[Notice, ...]:
-    """Warn of classes that have k persons only if their rows without a person belong to other people."""
+    """Warn about classes that have k persons only if their rows without a person belong to other people."""
     person, source = search_input.columns.person, search_input.source
     if runner.dry or person is None or (source.combinations is not None and source.persons is None):
         return ()

@@ -20,7 +20,7 @@ _MAX_NAMES = 8
 
 
 def warn_of_unprotected_columns(runner: StatementRunner, search_input: SearchInput) -> tuple[Notice, ...]:
-    """Warn of insensitive columns of special categories, and of unchanged ones that identify people by themselves."""
+    """Warn about insensitive columns of special categories, and unchanged ones that identify people by themselves."""
     rows, persons = search_input.marginals.rows, search_input.limit.all_persons
     return find_unprotected_columns(
         runner, search_input.policy, search_input.source, search_input.columns, rows, persons
@@ -48,7 +48,7 @@ def find_unprotected_columns(
 
 
 def warn_of_insensitive_names(policy: Policy) -> tuple[Notice, ...]:
-    """Warn of insensitive columns of special categories by their names alone."""
+    """Warn about insensitive columns of special categories by their names alone."""
     return tuple(_warn_of_special_categories(policy.attributes_with_role("insensitive"), None))
 
 

@@ -178,7 +178,7 @@ def refuse_confined(query: exp.Expr, confined: Mapping[str, frozenset[str]], eng
     """Refuse a query whose result would show confined columns."""
     if leaks := confined_columns(query, confined):
         raise SourceError(
-            f"this would fetch the persons of rows ({', '.join(sorted(leaks))}), who never leave {engine_name}"
+            f"this would fetch person ids of rows ({', '.join(sorted(leaks))}), which never leave {engine_name}"
         )
 
 

@@ -384,7 +384,7 @@ class FederatedEngine(DuckDBEngine):
         """Have the remote engine write the rows of a query as Parquet files, which are deleted at the end."""
         server, scratch = self.remote.server, self.remote.scratch
         if scratch is None and not server.is_local:
-            # Each executor would write to a folder of its own machine, where nothing deletes the files.
+            # Each executor would write to a folder on its own machine, where nothing deletes the files.
             raise SourceError(
                 f"{server.place}: the result is fetched through files: give a folder that {self.remote.name} and this "
                 "machine share, as [source] scratch"

@@ -119,7 +119,7 @@ class ClassSizes:
     def bins(self, few: int, apart: bool = False) -> list[tuple[int, int, int, int]]:
         """Classes in ranges of sizes that double from ``few`` on: low, high, classes, rows.
 
-        With ``apart``, classes of size 1 have a range of their own.
+        With ``apart``, classes of size 1 have a separate range.
 
         >>> ClassSizes.from_classes({1: 3, 2: 1, 7: 2, 30: 1}).bins(5)
         [(1, 4, 4, 5), (5, 9, 2, 14), (10, 19, 0, 0), (20, 39, 1, 30)]

@@ -220,7 +220,7 @@ def live_status(recipe: LiveRecipe) -> exp.Select:
 
 
 def _add_tables(query: exp.Select, recipe: LiveRecipe) -> exp.Select:
-    """Add the tables of the view; where persons are counted, each person is taken for a mover."""
+    """Add the tables of the view; if persons are counted, each one is treated as a mover."""
     persons = recipe.person is not None
     frequency = template("""
         SELECT :keys, count(*) AS n, :persons

@@ -61,7 +61,7 @@ class Figures:
     uncoverable_classes: int = 0
     """For δ-presence: classes of the population that are not kept, and those with too few rows in the source."""
     violated: Mapping[str, float] = field(default_factory=dict)
-    """The violated requirements among those with a statement of their own, and their figures; NaN: no estimate."""
+    """The violated requirements among those with a separate statement, and their figures; NaN: no estimate."""
     suppressed_leaves: Mapping[int, float] = field(default_factory=dict)
     """For `loss`: for each attribute with labels other than the top, the sum over suppressed rows of the leaves under
     its value, less one. Needed only within the suppression limit."""
@@ -193,7 +193,7 @@ class Measure:
         return bound + lift
 
     def most_suppressed(self, cost: float) -> int:
-        """The most rows that a generalization with at most this score suppresses."""
+        """The maximum number of rows that a generalization with at most this score suppresses."""
         return self.marginals.rows
 
     def score(self, levels: Levels, figures: Figures) -> float:

@@ -43,11 +43,11 @@ class _ClassCount(Measure):
     bounds_above = True
 
     def most(self) -> int:
-        """The most kept classes of any generalization."""
+        """The maximum number of kept classes of any generalization."""
         return self.marginals.rows // self.min_class_rows
 
     def most_after(self, figures: Figures) -> int:
-        """The most kept classes at a checked generalization and above it."""
+        """The maximum number of kept classes at a checked generalization and above it."""
         return figures.classes + figures.suppressed_rows // self.min_class_rows
 
     def lift(self, levels: Levels, figures: Figures) -> float:

@@ -78,7 +78,7 @@ class NoiseDrawing:
     """Noise for records, drawn while an engine reads it.
 
     A context manager, which raises an error of the sampler (or Ctrl-C) on exit: the engine that reads the batches would
-    raise an error of its own instead.
+    raise its own error instead.
     """
 
     def __init__(

@@ -318,7 +318,7 @@ def levels_by_name(recoding: Recoding) -> dict[str, int]:
 
 
 def warn_of_constant_classes(policy: Policy, expected_errors: Mapping[str, Any]) -> list[Notice]:
-    """Warn of values without noise, in classes whose values are all equal."""
+    """Warn about values without noise, in classes whose values are all equal."""
     counts = {name: expected_errors[f"constant_rows_{j}"] or 0 for j, name in enumerate(policy.noisy_attributes)}
     return [
         Notice(f"{count:,} rows are in classes in which all have the same {name!r}, which is released unchanged", count)
@@ -328,7 +328,7 @@ def warn_of_constant_classes(policy: Policy, expected_errors: Mapping[str, Any])
 
 
 def warn_of_linkable_noise(policy: Policy, linking_figures: Linking) -> list[Notice]:
-    """Warn of weak noise that the policy permits, with its linking risk."""
+    """Warn about weak noise that the policy permits, with its linking risk."""
     if not policy.privacy.linkable_noise:
         return []
     message = f"linkable_noise: the epsilon of a record is {policy.epsilon:g}. A reader who has the original values "

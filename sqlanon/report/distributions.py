@@ -91,7 +91,7 @@ _SPREAD_ROWS = template("""
 """)
 
 BARS = 20
-"""The most labels, and about the most ranges."""
+"""Maximum number of labels, and approximate maximum number of ranges."""
 NO_VALUE = "(no value)"
 NO_RANGE = "(no range)"
 _FAR = 1e300

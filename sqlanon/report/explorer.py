@@ -30,7 +30,7 @@ from sqlanon.support.expressions import as_column, cast, col, fragment, subquery
 from sqlanon.support.toml import toml_key, toml_value
 
 NODES = 1000
-"""The most generalizations in a page."""
+"""Maximum number of generalizations in a page."""
 SECONDS = 10.0
 """The time limit for counting them."""
 _LEAST_SCALE = 100  # the scale of k ends at this k or above

@@ -56,7 +56,7 @@ from sqlanon.support.names import EARLIER_RELEASES_COLUMN
 MARK = "<!-- a report of sqlanon -->"
 """The second line of each page, which identifies reports."""
 SAMPLE = 1500
-"""The most generalizations that a chart of scores shows."""
+"""Maximum number of generalizations that a chart of scores shows."""
 SMALL = 120
 """A lattice of up to this many generalizations is drawn completely."""
 _VERIFIED_WITH_SOURCE = "verified with the source"

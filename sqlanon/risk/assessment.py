@@ -388,7 +388,7 @@ class _Assessment:
             yield RequirementRisk(shield.name, not classes, classes, rows)
 
     def _separate_risks(self, space: ClassSpace, rows: int, count: int) -> Iterator[RequirementRisk]:
-        """Assess each requirement whose figure needs a statement of its own."""
+        """Assess each requirement whose figure needs a separate statement."""
         all_rows = _AllRows(rows, count, partial(self._count_classes_by_size, space), self._count_wrong_matches)
         for condition in space.requirements.separate_conditions:
             condition.refuse(count)

@@ -99,9 +99,10 @@ class JournalistRisk(ProsecutorRisk):
     Attributes
     ----------
     population:
-        ``table``: counted in one; ``estimate``: estimated from its size; None: the prosecutor's risk replaces it.
+        ``table``: classes are counted in a table of the population; ``estimate``: they are estimated from its size;
+        None: the prosecutor's risk replaces this one.
     classes_of_nobody, rows_of_nobody:
-        With a table, the classes and rows without a match in it; else None.
+        The classes and rows without a match in the table of the population; None without a table.
     """
 
     population: Literal["table", "estimate"] | None

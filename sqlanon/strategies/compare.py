@@ -72,7 +72,7 @@ class ComparisonRow:
 def policies_by_strategy(policy: Policy, strategies: Sequence[str] | None) -> dict[str, Policy | PolicyError]:
     """The policy with each strategy, or the error of a strategy that does not support it.
 
-    Keys that only other strategies use are removed. Without ``strategies``: all that support the policy and end.
+    Keys that only other strategies use are removed. Without ``strategies``: all that support the policy and terminate.
     """
     if strategies is None:
         endless = find_endless_strategies(policy)

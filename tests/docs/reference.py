@@ -421,7 +421,7 @@ def definitions(body: str) -> str:
 
 
 def requirements() -> str:
-    head = ("under `[privacy]`", "asks for", "on", "a release alone shows it, if rows are counted")
+    head = ("under `[privacy]`", "requires", "applies to", "verifiable from the release alone, if rows are counted")
     rows = [
         [code(entry.key), entry.description, ON[entry.scope], "yes" if entry.verifiable_alone else "no"]
         for entry in (kind.entry for kind in requirement_types())

@@ -17,7 +17,7 @@ Statement = TypeVar("Statement", bound=exp.Expr)
 
 
 class RemoteDialect:
-    """DuckDB's own dialect; subclasses are the differences of engines with tables of their own."""
+    """DuckDB's own dialect; subclasses define how engines with separate tables differ."""
 
     name: ClassVar[str] = "duckdb"
     text: ClassVar[str] = "VARCHAR"

@@ -385,8 +385,8 @@ def _rewrite_join(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     return _with_part(join_by_condition(node, "spark"), "side", "LEFT") if needs_side else node
 
 
-def _unnest_beside(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    """Spark expands lists beside the rows, and not inside of expressions."""
+def _unnest_laterally(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
+    """Spark expands lists in a lateral join, not inside expressions."""
     assert isinstance(node, exp.Select)
     lists = [part for column in node.expressions for part in column.find_all(exp.Explode)]
     if not lists:
@@ -477,7 +477,7 @@ RULES: Mapping[type[exp.Expr], _Rule] = {
     exp.Filter: _rewrite_list,
     exp.ArrayAgg: _rewrite_list,
     exp.Join: _rewrite_join,
-    exp.Select: _unnest_beside,
+    exp.Select: _unnest_laterally,
     exp.GenerateSeries: _list_numbers,
     exp.With: _refuse_recursion,
     exp.CTE: _inline_cte,

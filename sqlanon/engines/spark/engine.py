@@ -93,7 +93,7 @@ _Result = TypeVar("_Result")
 
 
 class SparkEngine(RemoteEngine):
-    """Runs sqlglot expressions in a Spark session, in a thread of its own."""
+    """Runs sqlglot expressions in a Spark session, in a separate thread."""
 
     dialect = "spark"
     APPROXIMATES_COUNTS = True

@@ -30,8 +30,8 @@ def datafly(search: LatticeSearch) -> Outcome:
     try:
         while not search.is_feasible(levels) and levels != lattice.top:
             below_top = [i for i, (level, top) in enumerate(zip(levels, lattice.top, strict=True)) if level < top]
-            widest = max(below_top, key=lambda i: value_counts[i][levels[i]] / weights[i])
-            levels = lattice.lift((*levels[:widest], levels[widest] + 1, *levels[widest + 1 :]))
+            most_distinct = max(below_top, key=lambda i: value_counts[i][levels[i]] / weights[i])
+            levels = lattice.lift((*levels[:most_distinct], levels[most_distinct] + 1, *levels[most_distinct + 1 :]))
     except LimitReachedError as limit:
         stopped = str(limit)
     best = search.best if stopped else levels

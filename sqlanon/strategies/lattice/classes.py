@@ -210,7 +210,7 @@ def _evaluate(space: ClassSpace, classes: exp.Query, least_suppressed: bool) -> 
 
 
 def _least_suppressed(space: ClassSpace) -> exp.Expr:
-    """The most rows of a class that one requirement, or an unknown value, suppresses."""
+    """The maximum number of rows of a class that one requirement, or an unknown value, suppresses."""
     suppressed_unless = fragment("CASE WHEN :condition THEN 0 ELSE :suppressed END")
     counts: list[exp.Expr] = []
     for condition in space.requirements.class_conditions:

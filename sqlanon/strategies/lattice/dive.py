@@ -89,7 +89,7 @@ class _Dive:
         self._climb(levels)
 
     def _descend(self, levels: Levels) -> Levels:
-        """Step down by the best step while one improves.
+        """Take the best step down, as long as one improves the score.
 
         The gain of a step seldom grows further down, so a step is tried again only if its last gain exceeds the current
         gains of the others.

@@ -361,7 +361,7 @@ class LatticeSearch:
         return (sum(levels), levels) < (sum(rival), rival)
 
     def choose_preferred(self, generalizations: Iterable[Levels | None]) -> Levels | None:
-        """The preferred one of checked generalizations that meet the policy."""
+        """The preferred one of some checked, feasible generalizations; None entries are ignored."""
         best: Levels | None = None
         for levels in generalizations:
             if levels is not None and (best is None or self.precedes(self.scores[levels], levels, best)):
