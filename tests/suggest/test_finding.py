@@ -328,7 +328,7 @@ def test_suggested_policy_contains_no_values(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE t AS SELECT 'secret' || (i % 40) AS word, 700123 + 37 * i AS n, 1234.5 + i / 7 AS d, "
-            "DATE '1931-07-19' + i::INTEGER * 11 AS day, 'only' AS constant, "
+            "DATE '1931-07-19' + i::INTEGER * 11 AS day, 'unvaried' AS constant, "
             "'pat' || i || '@example.org' AS contact, 'note ' || repeat('x', 60) || i AS remark FROM range(500) AS r(i)"
         )
         text, policy = suggest_policy(connection, tmp_path)
