@@ -60,7 +60,9 @@ def find_pairs(
 
 
 RANGES = {"1-4": "1234", "2-4": "234", "3-5": "345", "<4": "123", "[2, 5)": "234", "≥5": "56", "3-8": "3456"}
-SETS = {"{1, 5}": "15", "{1, 2, 5}": "125", "{5, 6}": "56", "{3}": "3"}
+SETS = {"{1, 5}": "15", "{1, 2, 5}": "125", "{5, 6}": "56", "{3}": "3", "{1,2}": "~"}
+"""The last one is not spelled as releases spell sets: it is a text, which matches itself."""
+
 EVERY_LEVEL = (0, 1, 2)
 
 
@@ -93,3 +95,18 @@ def test_members_of_sets_are_nodes_from_the_lowest_level_of_each_release_on(is_r
         if is_reversed:
             attribute, first, second = attribute.in_reverse, second, first
         assert find_pairs(connection, attribute, first, second) == match_labels(first, second)
+
+
+def test_labels_of_two_hierarchies_have_their_common_values() -> None:
+    """Levels of both, whose groups overlap, stand in one table: the common values have both labels as their name."""
+    paths = [(str(i), "1-3" if i < 4 else "4-6", "1-4" if i < 5 else "other") for i in range(1, 7)]
+    first, second = (
+        {path[level]: frozenset(other[0] for other in paths if other[level] == path[level]) for path in paths}
+        for level in (1, 2)
+    )
+    expected = {(a, b): f"{a} & {b}" for a in first for b in second if first[a] & second[b]}
+    with shared_database() as connection:
+        tree = make(connection, "tree", ["level_0", "level_1", "level_2"], [*paths, ("7", "same", "same")])
+        attribute = LinkedAttribute("v", "v", "v", (1,), (2,), tree, 2, is_nested=False)
+        pairs = find_pairs(connection, attribute, {**first, "same": 0}, {**second, "same": 0})
+    assert pairs == expected | {("same", "same"): "same"}

@@ -207,6 +207,16 @@ def test_the_least_bound_that_is_not_exact_is_checked_by_a_flow() -> None:
     assert find_few_rows(first, second, 4)[1] == {("a", "a"): 3}
 
 
+def test_rows_of_separate_classes_with_the_same_finest_labels_add_up() -> None:
+    """Two of (A, B) are in both with flu, as above; and of each other illness the one that the second release has."""
+    first = {("A", "B", "flu"): 4, ("*", "B", "flu"): 3, ("A", "a", "flu"): 6}
+    second = {("A", "*", "flu"): 8, ("a", "B", "flu"): 5}
+    for illness in ("gout", "cold"):
+        first |= {("A", "B", illness): 5, ("A", "*", illness): 5}
+        second |= {("*", "B", illness): 1}
+    assert find_few_rows(first, second, 5)[1][("A", "B")] == 4
+
+
 @pytest.mark.slow
 @settings(max_examples=examples(100), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.data())

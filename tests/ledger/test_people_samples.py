@@ -141,13 +141,14 @@ def test_rows_without_a_number_are_rows_of_nobody() -> None:
 @pytest.mark.parametrize(
     ("names", "figures"),
     [
+        ({"person": "mrn"}, (True, True)),
         ({"person": "MRN"}, (True, True)),
-        ({"person": False, "key": ["Mrn"]}, (False, True)),
+        ({"person": False, "key": ["MRN"]}, (False, True)),
         ({"person": False}, (False, False)),  # it could be that of doctors
     ],
 )
 def test_a_policy_may_name_the_column_of_persons_in_any_case(names: Any, figures: tuple[bool, bool]) -> None:
-    sample = samples_of("SELECT i % 9 AS mrn, i % 7 AS age FROM range(90) AS r(i)", {"age": "quasi"}, **names)["mrn"]
+    sample = samples_of("SELECT i % 9 AS Mrn, i % 7 AS age FROM range(90) AS r(i)", {"age": "quasi"}, **names)["Mrn"]
     assert (sample.is_person, sample.is_personal) == figures
 
 
@@ -167,6 +168,18 @@ def test_people_have_one_value_of_a_quasi_identifier(varied: int, is_personal: b
         SELECT 'one' || i, i FROM range(30) AS r(i)
     """
     sample = samples_of(query, {"who": "identifying", "age": "quasi"}, person=False)["who"]
+    assert sample.is_personal is is_personal
+
+
+@pytest.mark.parametrize(("varied", "is_personal"), [(1, True), (2, False)])
+def test_people_have_one_value_of_half_of_the_quasi_identifiers(varied: int, is_personal: bool) -> None:
+    """Of the sex, and not of one other or two."""
+    others = [f"other_{i}" for i in range(varied)]
+    query = f"""
+        SELECT 'd' || i % 10 AS who, i % 2 AS sex, {", ".join(f"i // 10 AS {other}" for other in others)}
+        FROM range(100) AS r(i)
+    """
+    sample = samples_of(query, {"who": "identifying", **dict.fromkeys(["sex", *others], "quasi")}, person=False)["who"]
     assert sample.is_personal is is_personal
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlglot import exp
@@ -19,11 +19,14 @@ from sqlanon.ledger.same_people import (
     FEWEST_PEOPLE,
     NEIGHBOURS,
     RUNNING,
+    PeopleComparison,
+    SharedPeople,
     estimate_agreement,
     is_more_than_chance,
 )
 from sqlanon.ledger.source_match import (
     LEAST_ALONE,
+    Recognition,
     RowComparison,
     _estimate_share,
     estimate_shared_rows,
@@ -188,6 +191,29 @@ def test_the_newest_sources_are_compared_and_others_are_named(tmp_path: Path, mo
 
 def test_a_source_of_which_half_was_released_shares_all_those_rows(tmp_path: Path) -> None:
     assert compare_rows(tmp_path, {"half": f"{PEOPLE} LIMIT 300"}, PEOPLE)[1] == {"half": 1.0}
+
+
+def test_a_copy_with_other_keys_shares_the_rows_of_its_other_columns(tmp_path: Path) -> None:
+    """Each combination of these is of one row."""
+    people = "SELECT i AS id, i % 30 AS age, i // 30 AS zip FROM range(600) AS r(i)"
+    copy = f"SELECT 599 - id AS id, age, zip FROM ({people})"
+    assert compare_rows(tmp_path, {"other": people}, copy)[1] == {"other": 1.0}
+
+
+def test_a_column_corresponds_to_one_sampled_column() -> None:
+    """Even if it has the values of two whose names the later source lacks."""
+    rows: Any = SimpleNamespace(columns=["x", "y"], match_values=lambda sampled, position, column: (1.0, 3))
+    pairs, _ = source_match._pair_columns(rows, table("sampled"), ["a", "b", "c"])
+    assert len(pairs) == 2 and {*pairs.values()} == {"x", "y"}
+
+
+def test_a_source_is_recognized_by_its_description_rows_or_people() -> None:
+    people = PeopleComparison({"people": SharedPeople(0.5, "id", "id", 1, 1)}, frozenset())
+    recognition = Recognition("own", {"rows": 0.5}, people, cast(Any, SimpleNamespace(undecided={"people", "unsure"})))
+    sources = "own", "rows", "people", "unsure", None
+    assert [source for source in sources if recognition.has_rows_of(source)] == ["own", "rows"]
+    assert [source for source in sources if recognition.recognizes(source)] == ["own", "rows", "people"]
+    assert recognition.undecided_sources == {"unsure"}
 
 
 @pytest.mark.parametrize(

@@ -69,12 +69,17 @@ def test_a_line_of_totals_is_refused_with_the_footer(tmp_path: Path) -> None:
     assert "footer" not in refusal(tmp_path / "x.csv", "age", ["Total", *AGES], {})
 
 
-def doubts_of(values: Sequence[str], share: float) -> list[DoubtfulColumn]:
+def doubts_of(values: Sequence[str], share: float, name: str = "wage") -> list[DoubtfulColumn]:
     """The doubts about a column of texts from this share of numbers or dates on."""
     with shared_database() as connection:
-        connection.execute("CREATE TABLE t (wage TEXT)")
+        connection.execute(f"CREATE TABLE t ({name} TEXT)")
         insert(connection, "t", [(value,) for value in values])
-        return find_doubtful_columns(DuckDBEngine(connection), table("t"), {"wage": share})
+        return find_doubtful_columns(DuckDBEngine(connection), table("t"), {name.lower(): share})
+
+
+@pytest.mark.parametrize(("name", "is_doubtful"), [("Age", True), ("zip", False), ("patient_id", False)])
+def test_codes_by_their_name_are_not_in_doubt(name: str, is_doubtful: bool) -> None:
+    assert bool(doubts_of([*["12139"] * 99, "12139-1234"], MOSTLY, name)) is is_doubtful
 
 
 @pytest.mark.parametrize(("words", "is_doubtful"), [(5, True), (6, False)])
@@ -112,8 +117,14 @@ def test_marks_that_occur_are_offered(values: list[str], marks: list[tuple[str, 
     ],
 )
 def test_rules_that_need_numbers_raise_doubts_earlier(attribute: dict[str, Any], share: float | None) -> None:
-    policy = make_policy({"Wage": attribute, "zip": {"role": "quasi", "hierarchy": {"mask": "right"}}})
+    policy = make_policy({"Wage": attribute, "zip": "mask"})
     assert build_column_checks(policy).texts == ({} if share is None else {"wage": share})
+
+
+@pytest.mark.parametrize(("distance", "texts"), [("ordered", {"score": 0.95}), ("equal", {})])
+def test_values_that_a_requirement_orders_raise_doubts(distance: str, texts: dict[str, float]) -> None:
+    privacy = {"t_closeness": [{"attribute": "Score", "distance": distance, "t": 0.5}]}
+    assert build_column_checks(make_policy({"Score": "sensitive", "zip": "mask"}, privacy=privacy)).texts == texts
 
 
 @pytest.mark.slow
