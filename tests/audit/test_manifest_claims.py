@@ -15,7 +15,7 @@ import pytest
 from sqlanon.audit.verification import CLAIMS, Verification
 from sqlanon.audit.verify import _check_consistency, check_decoys
 from sqlanon.frequency.class_sizes import ClassSizes
-from sqlanon.publish.stage import find_mismatches
+from sqlanon.publish.stage import NOT_COMPARED, NoLedger, find_mismatches
 from sqlanon.release.manifest import Manifest, ReleasedColumn, find_invalid_fields
 from sqlanon.release.metadata import can_show_labels, generalized_columns
 from sqlanon.release.score import is_score_public, recompute_score
@@ -411,3 +411,8 @@ def test_only_the_hash_of_a_whole_file_proves_the_claims(name: str, passed: bool
     is_proven = passed is True and (name == "sha256" or (name == "against the ledger: sha256" and is_file))
     assert verification.claims == (() if is_proven else CLAIMS)
     assert verification.verified is (passed is not False)
+
+
+def test_a_release_without_a_catalog_is_not_compared_and_says_so() -> None:
+    assert NoLedger().notes("d") == (NOT_COMPARED,)
+    assert NoLedger(is_draft=True).notes("d") == ()  # no draft is compared

@@ -459,6 +459,60 @@ def test_relations_that_read_like_the_release_are_named(empty: Server, holder: P
     assert (check.passed, check.message) == (False, "not of the release: R, R_V2, r_v3")
 
 
+def test_only_the_view_is_read_and_the_manifest_is_of_its_version(empty: Server, holder: PostgresEngine) -> None:
+    with new_version(holder):
+        pass
+    location = PostgresLocation.parse(HERE, f"{SCHEMA}.r")
+
+    def find_faults(version: int = 1, table_name: str = "r") -> list[str]:
+        claims: Any = SimpleNamespace(version=version, table_name=table_name)
+        with holder.read_only_committed(ReleaseError):
+            audit = _CatalogAudit(holder, location, claims, Relations.by_name(holder, location))
+            checks = audit.check_privileges(), audit._check_manifest_table()
+        return [check.message for check in checks if not check.passed]
+
+    empty.run(f"GRANT SELECT ON {SCHEMA}.r TO PUBLIC", f"GRANT SELECT ON {SCHEMA}.sqlanon_manifest TO {READER}")
+    assert find_faults() == []
+    for version in (0, 2):
+        assert find_faults(version) == [f"it is of version {version}, but stored as version 1"]
+    assert find_faults(table_name="s") == ["it belongs to a release with another name"]
+    empty.run(f"GRANT SELECT ON {SCHEMA}.r_v1 TO {READER}", f"GRANT UPDATE ON {SCHEMA}.r TO {OTHER}")
+    assert find_faults() == [f"{OTHER} has UPDATE on 'r'; {READER} has SELECT on 'r_v1'"]
+
+
+@pytest.mark.parametrize("kind", ["TABLE", "VIEW"])
+def test_a_relation_without_a_manifest_is_not_replaced(kind: str, empty: Server, holder: PostgresEngine) -> None:
+    empty.run(f"CREATE {kind} {SCHEMA}.r AS SELECT 1 AS a")
+    with pytest.raises(ReleaseError, match=rf"{SCHEMA}\.r exists and is not a release of sqlanon"), new_version(holder):
+        pass
+    assert empty.rows(f"SELECT a FROM {SCHEMA}.r") == [(1,)]
+
+
+def test_a_schema_is_trusted_if_nobody_else_can_replace_it(empty: Server) -> None:
+    """Its owner is the user, or a superuser."""
+    with closing(PostgresEngine.open(empty.address(OTHER, "x"), "the release")) as server:
+        owners = list[tuple[str, bool]]()
+        for owner in ("holder", OTHER, READER):
+            empty.run(f"ALTER SCHEMA {SCHEMA} OWNER TO {owner}")
+            with server.read_only_committed(ReleaseError):
+                owners += [row[2:] for row in server.rows(ps.schema_properties(), [SCHEMA])]
+    assert owners == [("holder", True), (OTHER, True), (READER, False)]
+
+
+@pytest.mark.parametrize(
+    ("relation", "columns", "name"),
+    [
+        ("r" * 55, "abc", "r" * 55 + "_abc_idx"),  # 63 bytes
+        ("r" * 56, "abc", "r" * 55 + "_abc_idx"),
+        ("abc", "c" * 56, "abc_" + "c" * 55 + "_idx"),
+        ("r" * 40, "c" * 40, "r" * 29 + "_" + "c" * 29 + "_idx"),
+    ],
+)
+def test_default_names_of_indexes_have_at_most_63_bytes(relation: str, columns: str, name: str) -> None:
+    """As a server gives them, of which the longer part is shortened."""
+    assert index_name(relation, columns, "idx") == name
+
+
 @pytest.mark.slow
 def test_foreign_objects_of_the_release_name_are_not_written_to(empty: Server) -> None:
     empty.run(f"CREATE TABLE {SCHEMA}.ran (who name)", f"GRANT CREATE ON SCHEMA {SCHEMA} TO {OTHER}")

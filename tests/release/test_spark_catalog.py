@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from sqlanon.errors import ReleaseError
-from sqlanon.publish.targets.spark.catalog import CatalogEntry, ReleaseComments
-from sqlanon.publish.targets.spark.rows import checked_columns
-from sqlanon.publish.targets.spark.target import SparkLocation, find_next_version
+from sqlanon.engines.limits import NO_LIMITS
+from sqlanon.errors import BrokenReleaseError, ReleaseError
+from sqlanon.publish.targets.spark import rows as spark_rows
+from sqlanon.publish.targets.spark.catalog import CatalogEntry, ReleaseCatalog, ReleaseComments
+from sqlanon.publish.targets.spark.rows import Combinations, checked_columns, count_release
+from sqlanon.publish.targets.spark.target import (
+    SparkLocation,
+    drop_older_versions,
+    drop_unpublished,
+    find_next_version,
+)
 from sqlanon.release.manifest import ReleasedColumn
+from sqlanon.support.expressions import quote_name, table
 
 LOCATION = SparkLocation(None, "shared", "r")
 COLUMNS = [ReleasedColumn("Zip", "VARCHAR", "quasi"), ReleasedColumn("ill", "VARCHAR", "sensitive")]
@@ -143,3 +152,94 @@ def test_the_columns_of_requirements_are_found_in_any_case_of_letters() -> None:
     privacy = {"k": 2, "l_diversity": [{"attribute": "ILL", "kind": "distinct", "l": 2}]}
     assert checked_columns({"k": 2}, ["zip"], columns) == {"Zip": "VARCHAR"}
     assert checked_columns(privacy, ["ZIP"], columns) == {"Zip": "VARCHAR", "ill": "VARCHAR"}
+
+
+@pytest.mark.parametrize("rows", [4, 5, 6])
+def test_rows_that_change_while_they_are_read_are_refused(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five rows are in the combinations that were fetched."""
+
+    def fetch(self: Combinations, *_: Any) -> None:
+        query = f"SELECT 'a' AS Zip, 'flu' AS ill, 5::BIGINT AS {quote_name(self.count_column)}"
+        self.engine.connection.execute(f"CREATE TEMPORARY TABLE {self.relation.name} AS {query}")
+
+    monkeypatch.setattr(spark_rows, "types_of", lambda server, relation: CLAIMS.types)
+    monkeypatch.setattr(spark_rows, "_count_combinations", lambda *_: nullcontext((table("counted"), 1)))
+    monkeypatch.setattr(spark_rows, "_count_invalid_texts", lambda *_: {})
+    monkeypatch.setattr(Combinations, "fetch", fetch)
+    server: Any = SimpleNamespace(rows=lambda query: [(rows, 7)])
+    counting = count_release(server, table("r_v3"), COLUMNS, CLAIMS.types, NO_LIMITS)
+    with nullcontext() if rows == 5 else pytest.raises(BrokenReleaseError, match="changed while"), counting as release:
+        assert release.digest == "7"
+
+
+class Server:
+    """A server that lists the statements that it is given."""
+
+    def __init__(self) -> None:
+        self.statements = list[str]()
+
+    def execute(self, statement: Any) -> None:
+        self.statements.append(statement.sql("spark"))
+
+
+def made_tables(names: list[str]) -> dict[str, int]:
+    """The version of each table that sqlanon made: of those in the tests, all but foreign ones."""
+    return {name: int(name.split("_")[1].removeprefix("v")) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("shown", "dropped"),
+    [
+        (3, ["r_v1", "r_v2", "r_v2_manifest"]),
+        (2, ["r_v1"]),  # the view could not be switched
+        (4, ["r_v1", "r_v2", "r_v2_manifest"]),  # another publication has overtaken this one, and drops its tables
+    ],
+)
+def test_older_versions_are_dropped_that_no_reader_sees(
+    shown: int, dropped: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = made_tables(["r_v1", "r_v2", "r_v2_manifest", "r_v3", "r_v3_manifest", "r_v4"])
+    catalog = SimpleNamespace(
+        shown_version=shown, find_release_tables=lambda: tables, warn_of_foreign_tables=lambda names: []
+    )
+    monkeypatch.setattr(ReleaseCatalog, "read", lambda server, location: catalog)
+    server: Any = Server()
+    assert drop_older_versions(server, LOCATION, 3) == []
+    assert server.statements == [f"DROP TABLE IF EXISTS `shared`.`{name}`" for name in dropped]
+
+
+@pytest.mark.parametrize(
+    ("shown", "dropped"), [(3, []), (2, ["r_v3_manifest", "r_v3"]), (None, ["r_v3_manifest", "r_v3"])]
+)
+def test_a_version_that_the_view_shows_is_not_dropped(
+    shown: int | None, dropped: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ReleaseCatalog, "read", lambda server, location: SimpleNamespace(shown_version=shown))
+    server: Any = Server()
+    drop_unpublished(server, LOCATION, 3)
+    assert server.statements == [f"DROP TABLE IF EXISTS `shared`.`{name}`" for name in dropped]
+
+
+@pytest.mark.parametrize(
+    ("leftovers", "foreign", "passed", "message"),
+    [
+        ([], [], True, "no other relations"),
+        (["r_v2", "r_v2_manifest"], [], None, "left by an interrupted publication, and removed by the next one: "),
+        (["r_v2"], ["r_v1_manifest"], False, "not of the release: r_v1_manifest"),
+        ([], ["r_v7", "r_v1"], False, "not of the release: r_v1, r_v7"),
+    ],
+)
+def test_tables_named_like_versions_are_left_by_sqlanon_or_foreign(
+    leftovers: list[str], foreign: list[str], passed: bool | None, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server: Any = Server()
+    catalog = ReleaseCatalog(
+        server, LOCATION, frozenset(["r", "r_v3", "r_v3_manifest", "r_view", *leftovers, *foreign])
+    )
+    monkeypatch.setattr(
+        ReleaseCatalog,
+        "find_release_tables",
+        lambda self, names: made_tables([name for name in names if name in leftovers]),
+    )
+    check = catalog._check_other_versions(3)
+    assert check.passed is passed and check.message.startswith(message)
