@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,16 +13,20 @@ from typing import Any, cast
 
 import duckdb
 import pytest
+from sqlglot import exp
 from visits import CHANGE_A_VALUE, CREATE, DELETE_A_VISIT, GROW, POLICY, WITHDRAW_TWO, K, policy, publish
 
 import sqlanon
 import sqlanon.withdrawal
+from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError, InfeasibleError, PolicyError, ReleaseError
 from sqlanon.ledger.published_release import WithdrawnRows
 from sqlanon.publish.targets.file.target import FileTarget
 from sqlanon.release.source_change import SourceChange
+from sqlanon.strategies.lattice.input import EarlierReleases
+from sqlanon.support.expressions import table
 from support.commands import cli
-from support.databases import change, fetch
+from support.databases import change, fetch, shared_database
 from support.files import folder_again, folder_and_copy
 from support.verification import failed_checks
 
@@ -79,17 +83,40 @@ def test_the_new_version_lacks_withdrawn_rows_and_classes_that_are_too_small_wit
     assert verify(visits).verified
 
 
-def test_a_withdrawal_shows_what_it_reveals_before_it_is_published(visits: Path) -> None:
-    """It is compared with the release that it replaces as with any other: no search has made both safe together."""
-    change(visits / "h.duckdb", WITHDRAW_TWO, GROW)
-    with sqlanon.connect() as db:
-        withdrawn = db.withdraw(policy_of(visits))
-        assert withdrawn.result is not None and withdrawn.disclosure_note is not None
-        figures, earlier = withdrawn.to_dict(), withdrawn.result._draft.search_input.earlier
-    assert figures["withdrawn_rows"] == {"rows": 18, "classes": 2, "fewest": 9}
-    assert "18 rows in 2 classes, at least 9 in each" in withdrawn.disclosure_note
-    assert (figures["withdrawn_persons"], figures["released_before"], figures["released_rows"]) == (2, 180, 162)
-    assert earlier.run_ids == ()
+SAME = SourceChange(datetime(2026, 1, 2), 10, 10, withdrawn_persons=0, missing_rows=0)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A search input, as far as the test reads it."""
+
+    earlier: EarlierReleases
+    policy: Any = None
+    search_policy: Any = None
+    source: Any = field(default_factory=lambda: SimpleNamespace(relation=None))
+    hierarchies: Any = None
+    sensitive_hierarchies: Any = None
+
+
+def test_a_new_version_is_not_based_on_the_release_that_it_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the two would not be compared as two releases are; those that the release was based on still are."""
+    earlier = EarlierReleases(("replaced", "base"), frozenset({"replaced", "other"}))
+    for name, answer in {
+        "prepare_beside_releases": Prepared(earlier),
+        "build_search_input": Prepared(EarlierReleases()),
+        "select_released_rows": exp.select("1 AS a"),
+        "scan_tables": SimpleNamespace(values=None),
+        "summarize_values": None,
+        "count_frequencies": None,
+    }.items():
+        monkeypatch.setattr(sqlanon.withdrawal, name, lambda *_, answer=answer: answer)
+    publication = SimpleNamespace(run_id="replaced")
+    published: Any = SimpleNamespace(policy="policy", publication=publication, base_publications=[], manifest=None)
+    with shared_database() as connection:
+        run: Any = SimpleNamespace(engine=DuckDBEngine(connection), work=table, source=SimpleNamespace(files=()))
+        search_input = sqlanon.withdrawal._prepare_released_rows(cast(Any, None), run, published, True)
+    assert search_input.policy == "policy"
+    assert (search_input.earlier.run_ids, search_input.earlier.changed_run_ids) == (("base",), frozenset({"other"}))
 
 
 @pytest.mark.parametrize(
@@ -104,11 +131,18 @@ def test_readers_of_both_versions_learn_nothing_where_no_row_is_gone(rows: Any, 
     published: Any = SimpleNamespace(publication=SimpleNamespace(path=None), manifest=SimpleNamespace(released_rows=9))
     withdrawn = sqlanon.withdrawal.Withdrawal(published, SAME, None)
     withdrawn.withdrawn_rows = rows
+    assert withdrawn.to_dict()["withdrawn_rows"] == (None if rows is None else vars(rows))
     sentence = withdrawn.disclosure_note
     assert sentence is None if note is None else sentence is not None and sentence.endswith(note)
 
 
-SAME = SourceChange(datetime(2026, 1, 2), 10, 10, withdrawn_persons=0, missing_rows=0)
+def test_figures_of_the_withdrawal_stand_beside_those_of_the_new_version() -> None:
+    published: Any = SimpleNamespace(publication=SimpleNamespace(path=None), manifest=SimpleNamespace(released_rows=9))
+    withdrawn = sqlanon.withdrawal.Withdrawal(published, replace(SAME, withdrawn_persons=2), None)
+    withdrawn.result = cast(Any, SimpleNamespace(to_dict=lambda: {"released_rows": 7, "source_change": None}))
+    figures = withdrawn.to_dict()
+    assert [figures[name] for name in ("released_before", "released_rows", "withdrawn_persons")] == [9, 7, 2]
+    assert figures["source_change"]["withdrawn_persons"] == 2
 
 
 @pytest.mark.parametrize(
