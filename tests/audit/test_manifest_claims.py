@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -14,12 +15,15 @@ import pytest
 
 from sqlanon.audit.verification import CLAIMS, Verification
 from sqlanon.audit.verify import _check_consistency, check_decoys
+from sqlanon.errors import AuditError
 from sqlanon.frequency.class_sizes import ClassSizes
+from sqlanon.publish import stage
 from sqlanon.publish.stage import NOT_COMPARED, NoLedger, find_mismatches
 from sqlanon.release.manifest import Manifest, ReleasedColumn, find_invalid_fields
 from sqlanon.release.metadata import can_show_labels, generalized_columns
 from sqlanon.release.score import is_score_public, recompute_score
 from sqlanon.support.checks import Check
+from sqlanon.support.expressions import table
 
 POLICY: dict[str, Any] = {
     "attributes": {
@@ -416,3 +420,20 @@ def test_only_the_hash_of_a_whole_file_proves_the_claims(name: str, passed: bool
 def test_a_release_without_a_catalog_is_not_compared_and_says_so() -> None:
     assert NoLedger().notes("d") == (NOT_COMPARED,)
     assert NoLedger(is_draft=True).notes("d") == ()  # no draft is compared
+
+
+@pytest.mark.parametrize("failures", [[], ["k-anonymity"]])
+def test_rows_are_copied_only_if_the_audit_passes(failures: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def audit(*_: Any) -> None:
+        if failures:
+            raise AuditError(failures)
+
+    monkeypatch.setattr(stage, "audit", audit)
+    staged = SimpleNamespace(rows=lambda: nullcontext(table("staged")))
+    target: Any = SimpleNamespace(table_name="r", facts=lambda staged: None, stage=lambda draft: nullcontext(staged))
+    statements = list[str]()
+    run = SimpleNamespace(engine=SimpleNamespace(execute=lambda statement: statements.append(statement.sql("duckdb"))))
+    draft: Any = SimpleNamespace(run=run, manifest=lambda name, facts: None)
+    with pytest.raises(AuditError) if failures else nullcontext():
+        stage.copy_audited_rows(target, draft, table("copied"))
+    assert statements == ([] if failures else ['CREATE TABLE "copied" AS SELECT * FROM "staged"'])

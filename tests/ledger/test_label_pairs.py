@@ -110,3 +110,14 @@ def test_labels_of_two_hierarchies_have_their_common_values() -> None:
         attribute = LinkedAttribute("v", "v", "v", (1,), (2,), tree, 2, is_nested=False)
         pairs = find_pairs(connection, attribute, {**first, "same": 0}, {**second, "same": 0})
     assert pairs == expected | {("same", "same"): "same"}
+
+
+def test_members_of_sets_that_need_quotes_are_the_values() -> None:
+    paths = [(value, "*") for value in ("a, b", 'say "x"', "c", "{d}")]
+    sets = {'{"a, b", c}': ["a, b", "c"], '{"say ""x""", "{d}"}': ['say "x"', "{d}"], "{a, b}": []}
+    first: Labels = {label: frozenset(values) or frozenset([label]) for label, values in sets.items()}
+    second: Labels = {value: frozenset([value]) for value, _ in paths}
+    with shared_database() as connection:
+        tree = make(connection, "tree", ["level_0", "level_1"], paths)
+        attribute = LinkedAttribute("v", "v", "v", (0, 1), (0,), tree, 1, sets=(0, 0))
+        assert find_pairs(connection, attribute, first, second) == match_labels(first, second)

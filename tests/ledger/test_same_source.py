@@ -207,6 +207,29 @@ def test_a_column_corresponds_to_one_sampled_column() -> None:
     assert len(pairs) == 2 and {*pairs.values()} == {"x", "y"}
 
 
+@pytest.mark.parametrize(("share", "is_paired"), [(0.5, True), (0.49, False)])
+@pytest.mark.parametrize("name", ["Zip", "postcode"])
+def test_columns_correspond_from_half_of_the_sampled_values_on(name: str, share: float, is_paired: bool) -> None:
+    rows: Any = SimpleNamespace(columns=["zip"], match_values=lambda sampled, position, column: (share, 3))
+    assert source_match._pair_columns(rows, table("sampled"), [name]) == (
+        ({0: "zip"}, {0: 3}) if is_paired else ({}, {})
+    )
+
+
+def test_the_source_of_a_run_is_not_compared_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest run of each other source is."""
+    compared = dict[str, Any]()
+    monkeypatch.setattr(RowComparison, "shares", lambda self, runs: compared.update(rows=runs) or {})
+    monkeypatch.setattr(source_match, "compare_people", lambda *arguments: compared.update(people=arguments[-1]))
+    sources = {"1": "own", "2": "a", "3": "b", "4": "a", "5": None}
+    records: Any = [SimpleNamespace(run_id=run_id, source=source) for run_id, source in sources.items()]
+    run: Any = SimpleNamespace(identity="own")
+    history: Any = SimpleNamespace(secret="secret")
+    nothing: Any = None
+    source_match.recognize(run, nothing, Path("catalog"), history, records, nothing)
+    assert compared == {"rows": {"a": "4", "b": "3"}, "people": {"2": "a", "3": "b", "4": "a"}}
+
+
 def test_a_source_is_recognized_by_its_description_rows_or_people() -> None:
     people = PeopleComparison({"people": SharedPeople(0.5, "id", "id", 1, 1)}, frozenset())
     recognition = Recognition("own", {"rows": 0.5}, people, cast(Any, SimpleNamespace(undecided={"people", "unsure"})))

@@ -21,6 +21,7 @@ import sqlanon.withdrawal
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError, InfeasibleError, PolicyError, ReleaseError
 from sqlanon.ledger.published_release import WithdrawnRows
+from sqlanon.publish.draft import ReplacedRelease
 from sqlanon.publish.targets.file.target import FileTarget
 from sqlanon.release.source_change import SourceChange
 from sqlanon.strategies.lattice.input import EarlierReleases
@@ -134,6 +135,45 @@ def test_readers_of_both_versions_learn_nothing_where_no_row_is_gone(rows: Any, 
     assert withdrawn.to_dict()["withdrawn_rows"] == (None if rows is None else vars(rows))
     sentence = withdrawn.disclosure_note
     assert sentence is None if note is None else sentence is not None and sentence.endswith(note)
+
+
+@dataclass(frozen=True)
+class Drafted:
+    prepared: str
+    replaces: Any = None
+
+
+@pytest.mark.parametrize(
+    ("only_its_rows", "is_fixed", "levels", "prepared"),
+    [
+        (True, True, {"age": 1}, "_prepare_released_rows"),
+        (True, False, {"age": 1}, "_prepare_released_rows"),
+        (False, True, {"age": 1}, "_prepare_at_levels"),
+        (False, True, None, "prepare_with_earlier_releases"),  # a local result has no level to keep
+        (False, False, {"age": 1}, "prepare_with_earlier_releases"),
+    ],
+)
+def test_the_levels_of_the_release_are_kept_if_they_are_feasible(
+    only_its_rows: bool, is_fixed: bool, levels: Any, prepared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_prepare_released_rows", "_prepare_at_levels", "prepare_with_earlier_releases"):
+        monkeypatch.setattr(sqlanon.withdrawal, name, lambda *_, name=name: name)
+    monkeypatch.setattr(
+        sqlanon.withdrawal,
+        "draft",
+        lambda runner, run, policy, progress, timer, prepare_input: Drafted(prepare_input(runner, run, policy)),
+    )
+    run = SimpleNamespace(engine=None, source=SimpleNamespace(persons=None))
+    workspace: Any = SimpleNamespace(run=lambda policy, counted: run)
+    published: Any = SimpleNamespace(
+        policy=None,
+        levels=levels,
+        publication=SimpleNamespace(run_id="replaced"),
+        can_republish_released_rows=lambda source: only_its_rows,
+    )
+    nothing: Any = None
+    drafted: Any = sqlanon.withdrawal._draft_withdrawal(workspace, published, is_fixed, nothing, nothing)
+    assert drafted == Drafted(prepared, ReplacedRelease("replaced", only_its_rows))
 
 
 def test_figures_of_the_withdrawal_stand_beside_those_of_the_new_version() -> None:

@@ -1,4 +1,4 @@
-"""Releases in PostgreSQL are read unless something of them was changed: decided without a server."""
+"""Releases on a server, without a server: which are read, replaced and recorded."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from sqlanon.audit.verification import Verification
 from sqlanon.engines.limits import NO_LIMITS
-from sqlanon.errors import BrokenReleaseError
-from sqlanon.publish.targets.postgres.reader import LockedRelease, OpenedPostgres, PostgresLocation
+from sqlanon.errors import BrokenReleaseError, ReleaseError
+from sqlanon.publish.targets.base import Reach, refuse_draft_over
+from sqlanon.publish.targets.postgres.reader import LockedRelease, OpenedPostgres, PostgresLocation, recorded_location
+from sqlanon.publish.targets.server import StagedOnServer
 from sqlanon.support.checks import Check
 
 LOCATION = PostgresLocation("postgresql://somewhere/db", "shared", "r")
@@ -65,3 +67,40 @@ def test_a_release_is_changed_if_its_hash_is_not_that_of_the_ledger(
     monkeypatch.setattr(OpenedPostgres, "sha256", lambda self: "same")
     with LOCATION.open_version(NO_LIMITS, None, sha256, trusted=False) as release:
         assert release.is_changed is is_changed
+
+
+@pytest.mark.parametrize(("schema", "name"), [("shared", "r"), ("shared.more", "r"), ("shared", "r.r")])
+def test_a_recorded_location_is_on_a_server_that_the_policy_names(schema: str, name: str) -> None:
+    """Names may have points. Users and options do not matter."""
+    path = Path(f"postgresql://somewhere/db/{schema}.{name}")
+    for source, release in ((None, "me:secret@somewhere"), ("somewhere", "elsewhere")):
+        sections = {
+            section: SimpleNamespace(postgres=None if host is None else f"postgresql://{host}/db")
+            for section, host in (("source", source), ("release", release))
+        }
+        location = recorded_location(path, name, Reach(cast(Any, SimpleNamespace(**sections))))
+        assert (location.schema, location.name, location.path) == (schema, name, path)
+    for policy in (None, SimpleNamespace(source=sections["release"], release=None)):
+        with pytest.raises(ReleaseError, match="on a server that the policy does not name"):
+            recorded_location(path, name, Reach(cast(Any, policy)))
+
+
+@pytest.mark.parametrize(
+    ("drafts", "is_refused"), [([], False), ([True, True], False), ([True, False], True), (None, True)]
+)
+def test_a_draft_replaces_drafts_only(drafts: list[bool] | None, is_refused: bool) -> None:
+    """And nothing whose manifests cannot be read."""
+    manifests: Any = None if drafts is None else [SimpleNamespace(draft=draft) for draft in drafts]
+    with pytest.raises(ReleaseError, match="is a published release") if is_refused else nullcontext():
+        refuse_draft_over(manifests, "shared.r")
+
+
+@pytest.mark.parametrize(("catalog", "sha256"), [(None, None), ("c.duckdb", "hash")])
+def test_rows_on_a_server_are_hashed_for_a_ledger(catalog: str | None, sha256: str | None) -> None:
+    class Staged(StagedOnServer):
+        draft: Any = SimpleNamespace(search_input=SimpleNamespace(policy=SimpleNamespace(catalog=catalog)))
+
+        def hash_rows(self) -> str:
+            return "hash"
+
+    assert Staged().sha256 == sha256

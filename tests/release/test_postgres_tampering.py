@@ -16,9 +16,16 @@ from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.errors import ReleaseError
 from sqlanon.publish.targets.base import release_location
 from sqlanon.publish.targets.postgres import statements as ps
-from sqlanon.publish.targets.postgres.checks import Relations, _CatalogAudit, index_name
+from sqlanon.publish.targets.postgres.checks import (
+    Relations,
+    _CatalogAudit,
+    _compare_table,
+    index_name,
+    relation_number,
+)
 from sqlanon.publish.targets.postgres.reader import PostgresLocation
 from sqlanon.publish.targets.postgres.target import ReleaseInSchema, ReplacedRelease
+from sqlanon.release.manifest import ReleasedColumn
 from support.databases import quote_name
 from support.servers.postgres import VARIABLE, Server
 
@@ -478,6 +485,43 @@ def test_only_the_view_is_read_and_the_manifest_is_of_its_version(empty: Server,
     assert find_faults(table_name="s") == ["it belongs to a release with another name"]
     empty.run(f"GRANT SELECT ON {SCHEMA}.r_v1 TO {READER}", f"GRANT UPDATE ON {SCHEMA}.r TO {OTHER}")
     assert find_faults() == [f"{OTHER} has UPDATE on 'r'; {READER} has SELECT on 'r_v1'"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "difference"),
+    [
+        ('a integer, b text COLLATE "C"', ""),
+        ('b text COLLATE "C", a integer', "has its columns in another order"),
+        ('a integer, b text COLLATE "C", c integer', "has column 'c'"),
+        ("a integer, b text", "has column 'b', no column 'b' of type text"),
+        ("a integer", "has no column 'b' of type text"),
+        ('a integer NOT NULL, b text COLLATE "C"', "has NOT NULL of column a"),
+    ],
+)
+def test_a_table_has_the_released_columns_in_their_order(
+    columns: str, difference: str, empty: Server, holder: PostgresEngine
+) -> None:
+    empty.run(f"CREATE TABLE {SCHEMA}.t ({columns})")
+    with holder.read_only_committed(ReleaseError):
+        number = relation_number(holder, SCHEMA, "t")
+        assert _compare_table(holder, number, {"a": "integer", "b": "text"}, "C") == difference
+
+
+def test_a_view_shows_the_table_of_its_own_schema(empty: Server, holder: PostgresEngine) -> None:
+    claims: Any = SimpleNamespace(version=1, columns=[ReleasedColumn("a", "INTEGER", "quasi")])
+    location = PostgresLocation.parse(HERE, f"{SCHEMA}.r")
+    empty.run(*(f"CREATE TABLE {SCHEMA}.{name} (a integer)" for name in ("r_v1", "sqlanon_manifest")))
+    empty.run(f"CREATE SCHEMA {SCHEMA}_beside", f"CREATE TABLE {SCHEMA}_beside.r_v1 (a integer)")
+    try:
+        results = list[bool | None]()
+        for schema in (SCHEMA, f"{SCHEMA}_beside"):
+            empty.run(f"CREATE OR REPLACE VIEW {SCHEMA}.r AS SELECT a FROM {schema}.r_v1")
+            with holder.read_only_committed(ReleaseError):
+                audit = _CatalogAudit(holder, location, claims, Relations.by_name(holder, location))
+                results.append(audit._check_view().passed)
+    finally:
+        empty.run(f"DROP SCHEMA {SCHEMA}_beside CASCADE")
+    assert results == [True, False]
 
 
 @pytest.mark.parametrize("kind", ["TABLE", "VIEW"])

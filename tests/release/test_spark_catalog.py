@@ -11,7 +11,7 @@ import pytest
 from sqlanon.engines.limits import NO_LIMITS
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.publish.targets.spark import rows as spark_rows
-from sqlanon.publish.targets.spark.catalog import CatalogEntry, ReleaseCatalog, ReleaseComments
+from sqlanon.publish.targets.spark.catalog import CatalogEntry, ReleaseCatalog, ReleaseComments, check_persistence
 from sqlanon.publish.targets.spark.rows import Combinations, checked_columns, count_release
 from sqlanon.publish.targets.spark.target import (
     SparkLocation,
@@ -243,3 +243,40 @@ def test_tables_named_like_versions_are_left_by_sqlanon_or_foreign(
     )
     check = catalog._check_other_versions(3)
     assert check.passed is passed and check.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("query", "names", "version"),
+    [
+        ("SELECT Zip FROM shared.r_v2", ["r_v2_manifest", "r_v3_manifest"], 2),
+        ("SELECT Zip FROM shared.r_v4", ["r_v2_manifest", "r_v3_manifest"], 3),  # without a manifest
+        ("SELECT 1 AS Zip", ["r_v2_manifest", "r_v10_manifest", "r_x_manifest"], 10),
+        ("SELECT Zip FROM shared.r_v2", ["r_v2"], None),
+    ],
+)
+def test_the_manifest_of_the_version_that_the_view_shows_is_read(
+    query: str, names: list[str], version: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = CatalogEntry({"type": "VIEW", "view_text": query})
+    monkeypatch.setattr(CatalogEntry, "read", lambda server, relation: entry)
+    server: Any = Server()
+    catalog = ReleaseCatalog(server, LOCATION, frozenset(["r", *names]))
+    with nullcontext() if version is not None else pytest.raises(ReleaseError, match="has no manifest"):
+        assert catalog.readable_version == version
+
+
+@pytest.mark.parametrize(
+    ("implementation", "replacement", "is_warned"),
+    [
+        ("in-memory", "builtin", True),
+        ("in-memory", "<undefined>", True),
+        ("in-memory", "org.apache.iceberg.spark.SparkSessionCatalog", False),
+        ("hive", "builtin", False),
+    ],
+)
+def test_a_catalog_that_ends_with_spark_is_warned_of(implementation: str, replacement: str, is_warned: bool) -> None:
+    settings = {
+        "spark.sql.catalogImplementation": implementation, "spark.sql.catalog.spark_catalog": replacement
+    }  # fmt: skip
+    server: Any = SimpleNamespace(rows=lambda command: [(command.expression, settings[str(command.expression)])])
+    assert [check.passed for check in check_persistence(server)] == ([None] if is_warned else [])

@@ -77,6 +77,21 @@ def doubts_of(values: Sequence[str], share: float, name: str = "wage") -> list[D
         return find_doubtful_columns(DuckDBEngine(connection), table("t"), {name.lower(): share})
 
 
+@pytest.mark.parametrize(("words", "codes"), [(10, 'missing = ["x0", "x1"'), (11, "missing = [...]")])
+def test_at_most_ten_codes_are_listed(words: int, codes: str) -> None:
+    (column,) = doubts_of([*["7"] * 400, *(f"x{i}" for i in range(words))], MOSTLY)
+    assert codes in column.describe()
+
+
+@pytest.mark.parametrize(
+    ("day", "is_read"),
+    [("2020-01-31", True), ("2020-01-31 14:30:00", True), ("2020-01-31 02:30 PM", False), ("31.01.2020", False)],
+)
+def test_dates_that_are_read_without_a_key_need_none_beside_words(day: str, is_read: bool) -> None:
+    (column,) = doubts_of([*[day] * 99, "unknown"], MOSTLY)
+    assert ("reads the others as dates" not in column.describe()) is is_read
+
+
 @pytest.mark.parametrize(("name", "is_doubtful"), [("Age", True), ("zip", False), ("patient_id", False)])
 def test_codes_by_their_name_are_not_in_doubt(name: str, is_doubtful: bool) -> None:
     assert bool(doubts_of([*["12139"] * 99, "12139-1234"], MOSTLY, name)) is is_doubtful
