@@ -13,35 +13,35 @@ The search starts at the optimal full-domain generalization and goes
 The price is the mean loss with the attributes' weights; a suppressed row costs a little more than one released as the
 roots. It never rises, so the result is never worse than the start. docs/reference/strategies.md names the sources.
 
-A *cutting* is a table of the combinations with the nodes of a cut of each attribute's hierarchy: ``combination``,
-``n``, the ground nodes, the released nodes ``node_i``, and ``cost``: the loss of a row, in whole numbers, so that sums
-do not depend on the order. A *move* replaces a node by another: ``node``, ``ground``, ``new_node``, ``added_cost``.
+A *cut* of an attribute is a table with the ``node`` that each ``ground`` node is released as: a move changes this table
+only, and the combinations are read through the cuts. A *move* replaces a node by another: ``node``, ``ground``,
+``new_node``. Costs are losses of a row, in whole numbers, so that sums do not depend on the order. The nodes of a class
+are packed into ``key_0``, ``key_1``, ...: in all but the largest hierarchies into one number, which is grouped several
+times as fast as a column for each attribute.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from sqlglot import exp
 
 from sqlanon.strategies.lattice.limits import FIRST_GRACE
-from sqlanon.strategies.local.evaluation import ClassEvaluator, feasible_rows
+from sqlanon.strategies.local.evaluation import feasible_rows
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.nodes import (
-    COMBINATION,
     NODE,
     Tree,
     ancestors_of_lowest,
     equal_columns,
-    join_levels,
     level_column,
     node_column,
-    node_columns,
 )
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
-from sqlanon.support.coding import ROWS, Levels
-from sqlanon.support.expressions import as_column, col, fragment, number, subquery, template
+from sqlanon.support.expressions import aliased, all_of, as_column, col, fragment, number, subquery, template
 
 SCALE = 10**12
 """The cost of a row released as the roots. A value costs 1 for each level beside its loss, so that of two nodes with
@@ -50,7 +50,10 @@ the same ground values the lower one is released."""
 MAX_RAISES = 32
 """Number of the cheapest moves up that are tried before the best of them is made."""
 
-COST, NEW_NODE, SPLIT = "cost", "new_node", "split"
+MAX_KEY = 2**62
+"""Greatest number that keys are below."""
+
+COST, NEW_NODE = "cost", "new_node"
 
 
 def suppressed_cost(trees: Sequence[Tree]) -> int:
@@ -58,7 +61,7 @@ def suppressed_cost(trees: Sequence[Tree]) -> int:
     return SCALE + sum(tree.height for tree in trees) + 1
 
 
-def _node_costs(trees: Sequence[Tree], attribute: int) -> exp.Select:
+def node_costs(trees: Sequence[Tree], attribute: int) -> exp.Select:
     """The nodes of an attribute: ``node``, ``level``, ``cost``, ``released``."""
     tree = trees[attribute]
     share = tree.weight / sum(other_tree.weight for other_tree in trees)
@@ -69,64 +72,97 @@ def _node_costs(trees: Sequence[Tree], attribute: int) -> exp.Select:
     """)(cost_of_leaf=cost_of_leaf, nodes=tree.nodes)
 
 
-def ground_column(trees: Sequence[Tree], attribute: int) -> str:
-    """The column with an attribute's ground nodes."""
-    return level_column(attribute, trees[attribute].floor)
-
-
-def _combination_columns(trees: Sequence[Tree], alias: str) -> list[exp.Expr]:
-    grounds = [col(ground_column(trees, i), alias) for i in range(len(trees))]
-    return [col(COMBINATION, alias), col(ROWS, alias), *grounds]
-
-
-def cutting_at(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -> exp.Select:
-    """The cutting of a generalization."""
-    cost: exp.Expr = number(0)
-    for i in range(len(trees)):
-        cost = cost + col(COST, f"v{i}")
-    query = template("SELECT :columns FROM :combinations AS c")(
-        columns=_combination_columns(trees, "c"), combinations=combinations
+def cut_at(tree: Tree, level: int) -> exp.Select:
+    """The cut of an attribute at a level."""
+    return template("SELECT ground, :node AS node FROM :ancestors")(
+        node=col(f"node_{level}"), ancestors=subquery(ancestors_of_lowest(tree, [level]), "a")
     )
-    query, nodes = join_levels(query, trees, levels)
-    released = [as_column(node, node_column(i)) for i, node in enumerate(nodes)]
-    query = query.select(*released, as_column(cost, COST), copy=False)
-    for i, node in enumerate(nodes):
-        on = node.eq(col(NODE, f"v{i}"))
-        query = query.join(subquery(_node_costs(trees, i), f"v{i}"), on=on, copy=False)
-    return query
 
 
-def paths(combinations: exp.Table, trees: Sequence[Tree], attribute: int) -> exp.Select:
-    """The nodes above each ground value of an attribute that may be released: ``ground``, ``node``, ``level`` and
-    ``cost``, which rises with the level."""
-    tree = trees[attribute]
+@dataclass(frozen=True)
+class Packing:
+    """How the nodes of a class are packed into keys: the node of attribute i is a digit of the key ``keys[i]``, with
+    the value ``strides[i]``."""
+
+    trees: Sequence[Tree]
+    keys: Sequence[str]
+    strides: Sequence[int]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the keys."""
+        return list(dict.fromkeys(self.keys))
+
+    def pack(self, nodes: Sequence[exp.Expr]) -> list[exp.Expr]:
+        """The keys of nodes, one for each attribute."""
+        digits: dict[str, list[exp.Expr]] = {}
+        for node, key, stride in zip(nodes, self.keys, self.strides, strict=True):
+            digits.setdefault(key, []).append(fragment("(:node::BIGINT * :stride)")(node=node, stride=stride))
+        return [as_column(reduce(operator.add, parts), key) for key, parts in digits.items()]
+
+    def unpack(self, attribute: int, alias: str) -> exp.Expr:
+        """The node of an attribute in the keys of a relation."""
+        return fragment("((:key // :stride) % :base)::INTEGER")(
+            key=col(self.keys[attribute], alias),
+            stride=self.strides[attribute],
+            base=self.trees[attribute].root + 1,
+        )
+
+
+def pack_nodes(trees: Sequence[Tree]) -> Packing:
+    """Put the nodes of as many attributes in each key as it can hold."""
+    keys, strides, number_of_key, stride = list[str](), list[int](), 0, 1
+    for tree in trees:
+        if stride * (tree.root + 1) > MAX_KEY:
+            number_of_key, stride = number_of_key + 1, 1
+        keys.append(f"key_{number_of_key}")
+        strides.append(stride)
+        stride *= tree.root + 1
+    return Packing(trees, keys, strides)
+
+
+def cut_combinations(combinations: exp.Table, packing: Packing, cuts: Sequence[exp.Expr]) -> exp.Select:
+    """The combinations as a cut of each attribute releases them: ``combination``, ``n``, ``node_i``, and the keys of
+    their classes."""
+    query = template("SELECT c.combination, c.n FROM :combinations AS c")(combinations=combinations)
+    for i, (tree, cut) in enumerate(zip(packing.trees, cuts, strict=True)):
+        alias = f"cut_{i}"
+        on = col(level_column(i, tree.floor), "c").eq(col("ground", alias))
+        query = query.join(aliased(cut, alias), on=on, copy=False)
+        query = query.select(as_column(col(NODE, alias), node_column(i)), copy=False)
+    return query.select(*packing.pack([col(NODE, f"cut_{i}") for i in range(len(cuts))]), copy=False)
+
+
+def paths(combinations: exp.Table, tree: Tree, attribute: int, costs: exp.Table) -> exp.Select:
+    """The nodes above each ground node of an attribute that may be released: ``ground``, its rows ``n``, ``node``,
+    ``level`` and ``cost``, which rises with the level."""
     return template("""
         WITH
-            ground_values AS (
-                SELECT DISTINCT :ground AS ground FROM :combinations
+            ground_nodes AS (
+                SELECT :ground AS ground, sum(n)::BIGINT AS n FROM :combinations GROUP BY :ground
             ),
             ancestors AS (
-                SELECT ground, unnest(:nodes) AS node
-                FROM :ancestors AS a
-                WHERE ground IN (SELECT ground FROM ground_values)
+                SELECT ground, n, unnest(:nodes) AS node
+                FROM :ancestors
+                JOIN ground_nodes USING (ground)
             )
-        SELECT ancestors.ground, costs.node, costs.level, costs.cost
+        SELECT ancestors.ground, ancestors.n, costs.node, costs.level, costs.cost
         FROM ancestors
         JOIN :costs AS costs ON ancestors.node = costs.node
         WHERE costs.released
     """)(
         nodes=exp.Array(expressions=[col(f"node_{level}") for level in tree.levels]),
-        ground=col(ground_column(trees, attribute)),
+        ground=col(level_column(attribute, tree.floor)),
         combinations=combinations,
         ancestors=subquery(ancestors_of_lowest(tree, tree.levels), "a"),
-        costs=subquery(_node_costs(trees, attribute)),
+        costs=costs,
     )
 
 
 def splits(node_paths: exp.Table) -> exp.Select:
     """The moves down: each node is replaced by the highest releasable nodes below it.
 
-    Only nodes all of whose ground values have such a node can be split.
+    Only nodes all of whose ground nodes have such a node can be split.
     """
     return template("""
         WITH
@@ -148,65 +184,36 @@ def splits(node_paths: exp.Table) -> exp.Select:
 
 
 def raises(node_paths: exp.Table) -> exp.Subquery:
-    """The moves up: each node is replaced by a releasable node above it.
+    """The moves up: each node is replaced by a releasable node above it, at the ``added_cost`` of all its rows.
 
     They are a subquery, not a table: a tall hierarchy has a row for each pair of levels.
     """
     query = template("""
-        SELECT low.node, low.ground, high.node AS new_node, high.cost - low.cost AS added_cost
+        SELECT low.node, low.ground, high.node AS new_node, low.n::HUGEINT * (high.cost - low.cost) AS added_cost
         FROM :paths AS low
         JOIN :paths AS high ON low.ground = high.ground AND low.level < high.level
     """)(paths=node_paths)
     return subquery(query)
 
 
-def _is_move(trees: Sequence[Tree], attribute: int) -> exp.Expr:
-    """Whether ``s`` is a move of the node of a row ``p`` of a cutting."""
-    return fragment("s.node = :node AND s.ground = :ground")(
-        node=col(node_column(attribute), "p"), ground=col(ground_column(trees, attribute), "p")
-    )
+def split_nodes(cut: exp.Table, moves: exp.Table) -> exp.Subquery:
+    """The nodes of a cut that can be split, with all of them split: ``ground``, ``node``, the former node ``split``,
+    and ``added_cost``."""
+    query = template("""
+        SELECT c.ground, m.new_node AS node, c.node AS split, m.added_cost
+        FROM :cut AS c
+        JOIN :moves AS m ON c.node = m.node AND c.ground = m.ground
+    """)(cut=cut, moves=moves)
+    return subquery(query)
 
 
-def split_all(cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: exp.Table) -> exp.Select:
-    """The rows of a cutting whose nodes of an attribute can be split, with all of them split; ``split`` is the former
-    node."""
-    nodes = node_columns(len(trees), "p")
-    former_node, nodes[attribute] = nodes[attribute], as_column(col(NEW_NODE, "s"), node_column(attribute))
+def make_moves(cut: exp.Table, moves: exp.Expr, column: str, nodes: Sequence[int]) -> exp.Select:
+    """A cut after the moves that have one of some nodes in a column."""
     return template("""
-        SELECT :columns, :nodes, :former_node AS split, p.cost + s.added_cost AS cost
-        FROM :cutting AS p
-        JOIN :moves AS s ON :is_move
-    """)(
-        columns=_combination_columns(trees, "p"),
-        nodes=nodes,
-        former_node=former_node,
-        cutting=cutting,
-        moves=moves,
-        is_move=_is_move(trees, attribute),
-    )
-
-
-def make_moves(
-    cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: exp.Expr, column: str, nodes: Sequence[int]
-) -> exp.Select:
-    """A cutting after the moves of an attribute that have one of some nodes in a column."""
-    columns = node_columns(len(trees), "p")
-    columns[attribute] = as_column(
-        fragment("coalesce(s.new_node, :node)")(node=columns[attribute]), node_column(attribute)
-    )
-    return template("""
-        SELECT :columns, :nodes, p.cost + coalesce(s.added_cost, 0) AS cost
-        FROM :cutting AS p
-        LEFT JOIN :moves AS s ON :is_move AND :column IN (:chosen)
-    """)(
-        columns=_combination_columns(trees, "p"),
-        nodes=columns,
-        cutting=cutting,
-        moves=moves,
-        is_move=_is_move(trees, attribute),
-        column=col(column, "s"),
-        chosen=[number(node) for node in nodes],
-    )
+        SELECT c.ground, coalesce(m.new_node, c.node) AS node
+        FROM :cut AS c
+        LEFT JOIN :moves AS m ON c.node = m.node AND c.ground = m.ground AND :column IN (:chosen)
+    """)(cut=cut, moves=moves, column=col(column, "m"), chosen=[number(node) for node in nodes])
 
 
 def subtree(task: LocalTask) -> LocalOutcome:
@@ -215,16 +222,20 @@ def subtree(task: LocalTask) -> LocalOutcome:
 
 
 @dataclass(frozen=True)
-class _Cut:
-    """A cut of each hierarchy."""
+class _Cutting:
+    """A cut of each hierarchy, and the classes that they make."""
 
-    cutting: exp.Table
+    cuts: tuple[exp.Table, ...]  # by attribute
     classes: exp.Table  # evaluated, with prices
     price: int  # the price of all rows
     suppressed_rows: int
     class_count: int  # kept classes
     losers: exp.Table | None = None  # the members of suppressed combinations, if persons are counted
     loser_count: int = 0  # persons who lose a row, if persons are counted
+
+    @property
+    def tables(self) -> list[exp.Table]:
+        return [*self.cuts, self.classes, *([] if self.losers is None else [self.losers])]
 
 
 @dataclass(frozen=True)
@@ -250,7 +261,8 @@ class _CutSearch:
         self.attributes = range(len(task.trees))
         self.checks = 0
         self._number = 0
-        self._columns = [node_column(i) for i in self.attributes]
+        self.packing = pack_nodes(task.trees)
+        self._tables = dict[str, exp.Table]()  # those of cuttings that are not dropped yet
         self._allowed_persons = task.search_input.limit.persons  # with a limit of 0, no row may be suppressed either
 
     def run(self) -> LocalOutcome:
@@ -259,46 +271,81 @@ class _CutSearch:
             search, levels = task.search_full_domain()
             # Rows of unknown values are in no combination, and are suppressed in any case.
             self._allowed_rows = task.allowed_rows - (task.row_count - task.count_rows(task.combinations))
-            at_levels = cutting_at(task.combinations, trees, levels)
-            requirements = task.search_input.requirements
-            start = self._make_cut(at_levels.copy(), replace(task.evaluator, requirements=requirements))
-        best = start if self.task.limit_is_reached() or not start.price else self._improve(start, at_levels)
+            self.costs = [task.make(f"subtree_costs_{i}", node_costs(trees, i)) for i in self.attributes]
+            cuts = [self._make_cut(i, cut_at(trees[i], level)) for i, level in enumerate(levels)]
+            start = self._evaluate(cuts, self._evaluate_generalization(cuts))
+        best = start if self.task.limit_is_reached() or not start.price else self._improve(start)
         # The search evaluates shields over all attributes, which may be too strict.
         best = best if self._is_allowed(best) and best.price <= start.price else start
-        assignment = task.make("subtree_assignment", feasible_rows(best.cutting, best.classes, self._columns))
+        assignment = task.make("subtree_assignment", self._kept_combinations(best.cuts, best.classes))
         return LocalOutcome(task, assignment, rounds=self.checks, search=search)
 
-    def _improve(self, start: _Cut, at_levels: exp.Select) -> _Cut:
+    def _improve(self, start: _Cutting) -> _Cutting:
         """Descend from a generalization, then raise nodes and descend again, until nothing is better."""
         best = start
         with self.task.clock.until_limit():
             self._list_moves()
-            best = self._descend(self._make_cut(at_levels))
+            best = self._descend(self._evaluate(start.cuts), [start])
             while best.price and not self.task.limit_is_reached():
-                better = self._raise_best(best)
+                better = self._raise_best(best, start)
                 if better is None:
                     break
-                self._drop(best)
-                best = self._descend(better)
+                best = self._descend(better, [start])
         return best
 
     def _list_moves(self) -> None:
         """Make the tables of the moves down and up."""
         task = self.task
         paths_by_attribute = [
-            task.make(f"subtree_paths_{i}", paths(task.combinations, task.trees, i)) for i in self.attributes
+            task.make(f"subtree_paths_{i}", paths(task.combinations, task.trees[i], i, self.costs[i]))
+            for i in self.attributes
         ]
         self.down = [task.make(f"subtree_splits_{i}", splits(paths_by_attribute[i])) for i in self.attributes]
         self.up = [raises(paths_by_attribute[i]) for i in self.attributes]
 
-    def _make_cut(self, query: exp.Select, evaluator: ClassEvaluator | None = None) -> _Cut:
-        """Make a cutting, and evaluate its classes."""
-        task, evaluator = self.task, evaluator or self.task.evaluator
+    def _make(self, name: str, query: exp.Query) -> exp.Table:
+        table = self.task.make(f"subtree_{name}_{self._number}", query)
+        self._tables[table.name] = table
+        return table
+
+    def _keep_only(self, *cuttings: _Cutting) -> None:
+        """Drop the tables of all other cuttings."""
+        kept = {table.name for cutting in cuttings for table in cutting.tables}
+        dropped = [name for name in self._tables if name not in kept]
+        self.task.runner.drop(*map(self._tables.pop, dropped))
+
+    def _make_cut(self, i: int, query: exp.Query) -> exp.Table:
+        return self._make(f"cut_{i}", query)
+
+    def _move(self, cutting: _Cutting, i: int, moves: exp.Expr, column: str, nodes: Sequence[int]) -> _Cutting:
+        """A cutting after the moves of an attribute that have one of some nodes in a column."""
+        self._number += 1
+        cuts = [*cutting.cuts]
+        cuts[i] = self._make_cut(i, make_moves(cuts[i], moves, column, nodes))
+        return self._evaluate(cuts)
+
+    def _cut_combinations(self, cuts: Sequence[exp.Expr]) -> exp.Subquery:
+        return subquery(cut_combinations(self.task.combinations, self.packing, cuts))
+
+    def _kept_combinations(self, cuts: Sequence[exp.Expr], classes: exp.Table) -> exp.Select:
+        return feasible_rows(self._cut_combinations(cuts), classes, self.packing.columns)
+
+    def _evaluate_generalization(self, cuts: Sequence[exp.Table]) -> exp.Select:
+        """Evaluate the classes of cuts as the search of the lattice does, with shields over some attributes."""
+        evaluator = replace(self.task.evaluator, requirements=self.task.search_input.requirements)
+        evaluated = evaluator.evaluate(self._cut_combinations(cuts), [node_column(i) for i in self.attributes])
+        return template("SELECT :keys, class_size, class_count, kept FROM :evaluated AS j")(
+            keys=self.packing.pack([col(node_column(i), "j") for i in self.attributes]), evaluated=evaluated
+        )
+
+    def _evaluate(self, cuts: Sequence[exp.Table], evaluated: exp.Select | None = None) -> _Cutting:
+        """Price the classes of cuts, which are evaluated by the requirements on classes if they are not yet."""
+        task = self.task
         self._number += 1
         self._count_check()
-        cutting = task.make(f"subtree_cutting_{self._number}", query)
-        evaluated = evaluator.evaluate(cutting, [*self._columns, COST])
-        classes = task.make(f"subtree_classes_{self._number}", self._price_classes(evaluated))
+        if evaluated is None:
+            evaluated = task.evaluate(self._cut_combinations(cuts), self.packing.columns)
+        classes = self._make("classes", self._price_classes(evaluated))
         query = template("""
             SELECT sum(price), coalesce(sum(suppressed)::BIGINT, 0), count(*) FILTER (WHERE kept)
             FROM :classes
@@ -306,44 +353,56 @@ class _CutSearch:
         price, suppressed_rows, class_count = task.fetch_row(query)
         losers, loser_count = None, 0
         if self._allowed_persons and task.evaluator.persons is not None:
-            kept_combinations = feasible_rows(cutting, classes, self._columns)
             # The members of suppressed combinations, and of none.
             query = template("SELECT m.* FROM :members AS m ANTI JOIN :kept AS k ON m.combination = k.combination")(
-                members=task.evaluator.persons, kept=kept_combinations
+                members=task.evaluator.persons, kept=subquery(self._kept_combinations(cuts, classes))
             )
-            losers = task.make(f"subtree_losers_{self._number}", query)
+            losers = self._make("losers", query)
             query = template("SELECT coalesce(:persons, 0) FROM :losers")(
                 persons=task.evaluator.person_count, losers=losers
             )
             loser_count = task.fetch_value(query)
-        return _Cut(cutting, classes, int(price or 0), suppressed_rows, class_count, losers, loser_count)
+        return _Cutting(tuple(cuts), classes, int(price or 0), suppressed_rows, class_count, losers, loser_count)
 
-    def _is_allowed(self, cut: _Cut) -> bool:
-        return cut.suppressed_rows <= self._allowed_rows and cut.loser_count <= (self._allowed_persons or 0)
+    def _is_allowed(self, cutting: _Cutting) -> bool:
+        return cutting.suppressed_rows <= self._allowed_rows and cutting.loser_count <= (self._allowed_persons or 0)
 
     def _price_classes(self, evaluated: exp.Query) -> exp.Select:
-        # Evaluated classes with the ``price`` of all their rows, and ``suppressed``, their rows if they are infeasible.
-        return template("""
+        # Evaluated classes with their nodes, their ``cost``, the ``price`` of all their rows, and ``suppressed``, their
+        # rows if they are infeasible.
+        cost: exp.Expr = number(0)
+        for i in self.attributes:
+            cost = cost + col(COST, f"costs_{i}")
+        query = template("""
             SELECT
-                *,
-                class_size::HUGEINT * CASE WHEN kept THEN cost ELSE :suppressed_cost END AS price,
-                CASE WHEN kept THEN 0 ELSE class_size END AS suppressed
+                j.*,
+                :nodes,
+                :cost AS cost,
+                j.class_size::HUGEINT * CASE WHEN j.kept THEN :cost ELSE :suppressed_cost END AS price,
+                CASE WHEN j.kept THEN 0 ELSE j.class_size END AS suppressed
             FROM :evaluated AS j
-        """)(suppressed_cost=suppressed_cost(self.task.trees), evaluated=evaluated)
+        """)(
+            nodes=[as_column(col(NODE, f"costs_{i}"), node_column(i)) for i in self.attributes],
+            cost=cost,
+            suppressed_cost=suppressed_cost(self.task.trees),
+            evaluated=evaluated,
+        )
+        for i in self.attributes:
+            on = self.packing.unpack(i, "j").eq(col(NODE, f"costs_{i}"))
+            query = query.join(aliased(self.costs[i], f"costs_{i}"), on=on, copy=False)
+        return query
 
     def _count_check(self) -> None:
         self.checks += 1
         self.task.clock.checks += 1
 
-    def _drop(self, cut: _Cut) -> None:
-        self.task.runner.drop(cut.cutting, cut.classes, *([] if cut.losers is None else [cut.losers]))
-
-    def _find_splits(self, cut: _Cut, i: int) -> list[_Split]:
+    def _find_splits(self, cutting: _Cutting, i: int) -> list[_Split]:
         """The nodes of an attribute whose splits have a gain, the best first."""
         self._count_check()
         task = self.task
-        split = split_all(cut.cutting, task.trees, i, self.down[i])
-        evaluated = task.evaluate(subquery(split), [*self._columns, SPLIT, COST])
+        split = split_nodes(cutting.cuts[i], self.down[i])
+        combinations = self._cut_combinations([*cutting.cuts[:i], split, *cutting.cuts[i + 1 :]])
+        evaluated = task.evaluate(combinations, self.packing.columns)
         # The nodes with a gain, with the price that splitting them saves and the additional rows that it suppresses.
         gains = template("""
             WITH
@@ -353,59 +412,92 @@ class _CutSearch:
                     GROUP BY :node
                 ),
                 split AS (
-                    SELECT split AS node, sum(price) AS price, sum(suppressed)::BIGINT AS suppressed
-                    FROM :split_classes AS s
-                    GROUP BY split
+                    SELECT
+                        s.split AS node,
+                        sum(
+                            j.class_size::HUGEINT
+                            * CASE WHEN j.kept THEN c.cost + s.added_cost ELSE :suppressed_cost END
+                        ) AS price,
+                        sum(CASE WHEN j.kept THEN 0 ELSE j.class_size END)::BIGINT AS suppressed
+                    FROM :evaluated AS j
+                    JOIN (SELECT DISTINCT node, split, added_cost FROM :split_nodes AS s) AS s ON :new_node = s.node
+                    JOIN :classes AS c ON :is_whole
+                    GROUP BY s.split
                 )
             SELECT whole.node, whole.price - split.price, split.suppressed - whole.suppressed
             FROM whole
             JOIN split ON whole.node = split.node
             WHERE whole.price - split.price > 0
-        """)(node=col(node_column(i)), classes=cut.classes, split_classes=self._price_classes(evaluated))
+        """)(
+            node=col(node_column(i)),
+            classes=cutting.classes,
+            suppressed_cost=suppressed_cost(task.trees),
+            evaluated=evaluated,
+            split_nodes=split,
+            new_node=self.packing.unpack(i, "j"),
+            is_whole=self._is_whole(i),
+        )
         rows = task.engine.rows(gains)
-        new_losers = self._count_new_losers(cut, split, evaluated) if rows else {}
+        new_losers = self._count_new_losers(cutting, i, split, combinations, evaluated) if rows else {}
         candidates = [
             _Split(node, int(gain), int(suppressed), new_losers.get(node, 0)) for node, gain, suppressed in rows
         ]
         return sorted(candidates, key=lambda candidate: (-candidate.worth, candidate.node))
 
-    def _count_new_losers(self, cut: _Cut, split: exp.Select, evaluated: exp.Select) -> dict[int, int]:
+    def _is_whole(self, i: int) -> exp.Expr:
+        """Whether ``c`` is the class that a class ``j`` becomes if a node of an attribute, ``s.node``, is replaced by
+        ``s.split``."""
+        replaced, others = self.packing.keys[i], [name for name in self.packing.columns if name != self.packing.keys[i]]
+        is_replaced = fragment(":whole = :part + (s.split - s.node)::BIGINT * :stride")(
+            whole=col(replaced, "c"), part=col(replaced, "j"), stride=self.packing.strides[i]
+        )
+        return all_of([is_replaced, *(col(name, "j").eq(col(name, "c")) for name in others)])
+
+    def _count_new_losers(
+        self, cutting: _Cutting, i: int, split: exp.Subquery, combinations: exp.Subquery, evaluated: exp.Select
+    ) -> dict[int, int]:
         """Count by node the persons who lose a row only if it is split."""
         evaluator = self.task.evaluator
-        if cut.losers is None or evaluator.persons is None:
+        if cutting.losers is None or evaluator.persons is None:
             return {}
         is_new = fragment("coalesce(NOT m.mover IN (SELECT mover FROM :losers WHERE mover IS NOT NULL), TRUE)")(
-            losers=cut.losers
+            losers=cutting.losers
         )
         # By node, the persons who lose a row only if it is split.
         query = template("""
             SELECT s.split, coalesce(:persons, 0)
-            FROM :split AS s
+            FROM :combinations AS p
             JOIN :evaluated AS j ON :same_class
-            JOIN :members AS m ON s.combination = m.combination
+            JOIN (SELECT DISTINCT node, split FROM :split_nodes AS s) AS s ON :new_node = s.node
+            JOIN :members AS m ON p.combination = m.combination
             WHERE NOT j.kept
                 AND NOT m.combination IN (SELECT combination FROM :losers WHERE combination IS NOT NULL)
                 AND :is_new
             GROUP BY s.split
         """)(
             persons=evaluator.person_count,
-            split=split,
+            combinations=combinations,
             evaluated=evaluated,
-            same_class=equal_columns([*self._columns, SPLIT], "s", "j"),
+            same_class=equal_columns(self.packing.columns, "p", "j"),
+            split_nodes=split,
+            new_node=col(node_column(i), "p"),
             members=evaluator.persons,
-            losers=cut.losers,
+            losers=cutting.losers,
             is_new=is_new if evaluator.moving else exp.true(),
         )
         return dict(self.task.engine.rows(query))
 
-    def _descend(self, cut: _Cut, raised: tuple[int, int] | None = None) -> _Cut:
-        """Split nodes until no split is left, or a limit is reached. Drops the tables of the former cut."""
+    def _descend(
+        self, cutting: _Cutting, others: Sequence[_Cutting], raised: tuple[int, int] | None = None
+    ) -> _Cutting:
+        """Split nodes until no split is left, or a limit is reached. Drops the tables of all but the result and some
+        ``others``."""
         is_trial = raised is not None
         with self.task.clock.until_limit():
-            candidates = {i: self._find_splits(cut, i) for i in self.attributes}
+            candidates = {i: self._find_splits(cutting, i) for i in self.attributes}
             fresh = set(self.attributes)
             while not self.task.limit_is_reached():
-                possible = {i: self._possible_splits(cut, candidates[i], i, raised) for i in self.attributes}
+                possible = {i: self._possible_splits(cutting, candidates[i], i, raised) for i in self.attributes}
                 order = sorted((i for i in possible if possible[i]), key=lambda i: (-possible[i][0].worth, i))
                 if not order and raised is not None:
                     raised = None
@@ -413,37 +505,36 @@ class _CutSearch:
                 # A split may have gained worth: rows that it suppresses may be suppressed already.
                 stale = order[:1] if order else [] if is_trial else list(self.attributes)
                 if not fresh.issuperset(stale):
-                    candidates |= {i: self._find_splits(cut, i) for i in stale if i not in fresh}
+                    candidates |= {i: self._find_splits(cutting, i) for i in stale if i not in fresh}
                     fresh.update(stale)
                     continue
                 if not order:
                     break
                 i, rival = order[0], possible[order[1]][0].worth if len(order) > 1 else 0.0
-                nodes = list(self._compatible_splits(cut, possible[i], rival))
-                query = make_moves(cut.cutting, self.task.trees, i, self.down[i], NODE, nodes)
-                former, cut = cut, self._make_cut(query)
-                self._drop(former)
-                candidates[i], fresh = self._find_splits(cut, i), {i}
-        return cut
+                nodes = list(self._compatible_splits(cutting, possible[i], rival))
+                cutting = self._move(cutting, i, self.down[i], NODE, nodes)
+                self._keep_only(cutting, *others)
+                candidates[i], fresh = self._find_splits(cutting, i), {i}
+        return cutting
 
     def _possible_splits(
-        self, cut: _Cut, candidates: list[_Split], i: int, raised: tuple[int, int] | None
+        self, cutting: _Cutting, candidates: list[_Split], i: int, raised: tuple[int, int] | None
     ) -> list[_Split]:
         """The splits within the limits, without that of the raised node."""
-        rows, persons = self._allowed_rows - cut.suppressed_rows, (self._allowed_persons or 0) - cut.loser_count
+        rows, persons = self._allowed_rows - cutting.suppressed_rows, (self._allowed_persons or 0) - cutting.loser_count
         return [
             split
             for split in candidates
             if split.suppressed_rows <= rows and split.new_losers <= persons and (i, split.node) != raised
         ]
 
-    def _compatible_splits(self, cut: _Cut, candidates: list[_Split], rival: float) -> Iterator[int]:
+    def _compatible_splits(self, cutting: _Cutting, candidates: list[_Split], rival: float) -> Iterator[int]:
         """The nodes of the first splits of an attribute that can be made together.
 
         They are in different classes, and worth more than any split of another attribute, so that each would be the
         next in any case.
         """
-        suppressed_rows, loser_count = cut.suppressed_rows, cut.loser_count
+        suppressed_rows, loser_count = cutting.suppressed_rows, cutting.loser_count
         for place, split in enumerate(candidates):
             suppressed_rows += max(split.suppressed_rows, 0)
             loser_count += split.new_losers
@@ -452,38 +543,33 @@ class _CutSearch:
                 return
             yield split.node
 
-    def _raise_best(self, cut: _Cut) -> _Cut | None:
-        """The best cut after raising a node and splitting all others; None if it does not reduce the price."""
-        best: _Cut | None = None
+    def _raise_best(self, cutting: _Cutting, start: _Cutting) -> _Cutting | None:
+        """The best cutting after raising a node and splitting all others; None if it does not reduce the price."""
+        best = cutting
         with self.task.clock.until_limit():
-            moves = sorted((cost, i, node) for i in self.attributes for node, cost in self._added_costs(cut, i))
+            moves = sorted((cost, i, node) for i in self.attributes for node, cost in self._added_costs(cutting, i))
             for place, (_, i, node) in enumerate(moves[:MAX_RAISES]):
                 if self.task.limit_is_reached():
                     break
                 self.task.progress(len(moves) - place, self.checks, None)
-                query = make_moves(cut.cutting, self.task.trees, i, self.up[i], NEW_NODE, [node])
-                candidate = self._make_cut(query)
+                candidate = self._move(cutting, i, self.up[i], NEW_NODE, [node])
                 if self._is_allowed(candidate) and candidate.class_count:
-                    candidate = self._descend(candidate, (i, node))
-                rejected: _Cut | None = candidate
+                    candidate = self._descend(candidate, [start, cutting, best], (i, node))
                 is_allowed = self._is_allowed(candidate) and candidate.class_count > 0
-                if is_allowed and candidate.price < (best or cut).price:
-                    rejected, best = best, candidate
-                if rejected is not None:
-                    self._drop(rejected)
-        return best
+                if is_allowed and candidate.price < best.price:
+                    best = candidate
+                self._keep_only(start, cutting, best)
+        return None if best is cutting else best
 
-    def _added_costs(self, cut: _Cut, i: int) -> list[tuple[int, int]]:
+    def _added_costs(self, cutting: _Cutting, i: int) -> list[tuple[int, int]]:
         """The nodes above an attribute's cut, with the added cost of raising it to them."""
-        is_move = _is_move(self.task.trees, i)
         query = template("""
-            SELECT s.new_node, sum(p.n::HUGEINT * s.added_cost)
-            FROM :cutting AS p
-            JOIN :moves AS s ON :is_move
-            GROUP BY s.new_node
-        """)(cutting=cut.cutting, moves=self.up[i], is_move=is_move)
-        rows = self.task.engine.rows(query)
-        return [(node, int(cost)) for node, cost in rows]
+            SELECT m.new_node, sum(m.added_cost)
+            FROM :cut AS c
+            JOIN :moves AS m ON c.node = m.node AND c.ground = m.ground
+            GROUP BY m.new_node
+        """)(cut=cutting.cuts[i], moves=self.up[i])
+        return [(node, int(cost)) for node, cost in self.task.engine.rows(query)]
 
 
 run = on_combinations(subtree)

@@ -20,7 +20,7 @@ from oracles.oracle import Hierarchy
 from properties.local_tasks import Nodes
 from sqlanon.policy.guarantee import select_combinations
 from sqlanon.strategies.local.mu_argus import mu_argus
-from sqlanon.strategies.local.subtree import MAX_RAISES, SCALE, _CutSearch, _Split, subtree
+from sqlanon.strategies.local.subtree import MAX_RAISES, SCALE, _CutSearch, _Split, pack_nodes, subtree
 from sqlanon.support.coding import Levels
 
 module = importlib.import_module("sqlanon.strategies.local.mu_argus")
@@ -315,6 +315,21 @@ def test_cuts_are_those_of_a_plain_search(small: Small, raises: int, monkeypatch
     with small_task(small) as task:
         plain = Counts(task, small)
         assert plain.placed(subtree(task).assignment) == Splits(plain, raises).run(small.start)
+
+
+@pytest.mark.parametrize("place", [3, 7])
+def test_cuts_are_the_same_if_the_nodes_of_a_class_need_several_keys(
+    place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, raises = COUNTED[place]
+    monkeypatch.setattr(subtree_module, "MAX_RAISES", raises)
+    assert small.start is not None
+    with small_task(small) as task:
+        monkeypatch.setattr(subtree_module, "MAX_KEY", max(tree.root for tree in task.trees) + 1)
+        assert len(pack_nodes(task.trees).columns) == len(task.trees) > 1
+        assert Counts(task, small).placed(subtree(task).assignment) == Splits(Counts(task, small), raises).run(
+            small.start
+        )
 
 
 def test_limited_search_returns_a_cut_that_is_not_worse() -> None:

@@ -30,7 +30,7 @@ def nodes_of_height(height: int) -> exp.Query:
     "query_of_height",
     [
         nodes_of_height,
-        lambda height: paths(table("combinations"), [tree_of_height(height)], 0),
+        lambda height: paths(table("combinations"), tree_of_height(height), 0, table("costs")),
         lambda height: splits(table("paths")),
         lambda height: raises(table("paths")),
     ],
