@@ -7,8 +7,8 @@ The search starts at the optimal full-domain generalization and goes
   A split of one attribute mostly reduces the gains of other attributes' splits, so that these are computed again only
   when they are next, and at the end;
 - bottom-up: without a split left, a node above a cut is *raised* to replace the nodes below it, and all nodes that can
-  be split are split again, the raised one last. The best of the `MAX_RAISES` cheapest such moves is made, until none
-  reduces the price.
+  be split are split again, the raised one last. The best of the cheapest such moves (`MAX_RAISES`, with many
+  combinations fewer) is made, until none reduces the price.
 
 The price is the mean loss with the attributes' weights; a suppressed row costs a little more than one released as the
 roots. It never rises, so the result is never worse than the start. docs/reference/strategies.md names the sources.
@@ -47,8 +47,9 @@ SCALE = 10**12
 """The cost of a row released as the roots. A value costs 1 for each level beside its loss, so that of two nodes with
 the same ground values the lower one is released."""
 
-MAX_RAISES = 32
-"""Number of the cheapest moves up that are tried before the best of them is made."""
+MAX_RAISES, MIN_RAISES, MAX_RAISED = 32, 4, 20_000_000
+"""Greatest number of the cheapest moves up that are tried before the best of them is made. They are fewer if together
+they would read more than `MAX_RAISED` combinations, each some ten times, but not fewer than `MIN_RAISES`."""
 
 MAX_KEY = 2**62
 """Greatest number that keys are below."""
@@ -302,6 +303,8 @@ class _CutSearch:
         ]
         self.down = [task.make(f"subtree_splits_{i}", splits(paths_by_attribute[i])) for i in self.attributes]
         self.up = [raises(paths_by_attribute[i]) for i in self.attributes]
+        count = template("SELECT count(*) FROM :combinations")(combinations=task.combinations)
+        self.raise_limit = min(MAX_RAISES, max(MIN_RAISES, MAX_RAISED // max(task.fetch_value(count), 1)))
 
     def _make(self, name: str, query: exp.Query) -> exp.Table:
         table = self.task.make(f"subtree_{name}_{self._number}", query)
@@ -548,7 +551,7 @@ class _CutSearch:
         best = cutting
         with self.task.clock.until_limit():
             moves = sorted((cost, i, node) for i in self.attributes for node, cost in self._added_costs(cutting, i))
-            for place, (_, i, node) in enumerate(moves[:MAX_RAISES]):
+            for place, (_, i, node) in enumerate(moves[: self.raise_limit]):
                 if self.task.limit_is_reached():
                     break
                 self.task.progress(len(moves) - place, self.checks, None)

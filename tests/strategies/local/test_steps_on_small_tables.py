@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,7 @@ from oracles.oracle import Hierarchy
 from properties.local_tasks import Nodes
 from sqlanon.policy.guarantee import select_combinations
 from sqlanon.strategies.local.mu_argus import mu_argus
-from sqlanon.strategies.local.subtree import MAX_RAISES, SCALE, _CutSearch, _Split, pack_nodes, subtree
+from sqlanon.strategies.local.subtree import MAX_RAISES, NEW_NODE, SCALE, _CutSearch, _Split, pack_nodes, subtree
 from sqlanon.support.coding import Levels
 
 module = importlib.import_module("sqlanon.strategies.local.mu_argus")
@@ -330,6 +330,26 @@ def test_cuts_are_the_same_if_the_nodes_of_a_class_need_several_keys(
         assert Counts(task, small).placed(subtree(task).assignment) == Splits(Counts(task, small), raises).run(
             small.start
         )
+
+
+@pytest.mark.parametrize(("spare", "least", "tried"), [(0, 1, 2), (-1, 1, 1), (-1, 2, 2)])
+def test_fewer_moves_up_are_tried_if_they_would_read_many_combinations(
+    spare: int, least: int, tried: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = COUNTED[7][0]
+    raised: list[Sequence[int]] = []
+    move = _CutSearch._move
+
+    def record(self: _CutSearch, cutting: Any, i: int, moves: exp.Expr, column: str, nodes: Sequence[int]) -> Any:
+        raised.extend([nodes] if column == NEW_NODE else [])
+        return move(self, cutting, i, moves, column, nodes)
+
+    with small_task(small) as task:
+        monkeypatch.setattr(subtree_module, "MAX_RAISED", 2 * len(Counts(task, small).paths) + spare)
+        monkeypatch.setattr(subtree_module, "MIN_RAISES", least)
+        monkeypatch.setattr(_CutSearch, "_move", record)
+        subtree(task)
+    assert len(raised) == tried  # in one round, since none reduces the price
 
 
 def test_limited_search_returns_a_cut_that_is_not_worse() -> None:
