@@ -65,8 +65,9 @@ WORK_CATEGORIES = {
 }
 
 
-def people_query(rows: int, seed: int = 1) -> str:
-    """The rows: sex, birth, race, marital, education, country, work, zip (quasi), diagnosis (sensitive), cost."""
+def people_query(rows: int, seed: int = 1, first: int = 0) -> str:
+    """Some rows from number ``first`` on: sex, birth, race, marital, education, country, work, zip (quasi), diagnosis
+    (sensitive), cost."""
     u = {
         name: _uniform(name, seed)
         for name in ("sex", "age", "race", "marital", "education", "country", "work", "zip", "diagnosis", "cost")
@@ -87,7 +88,7 @@ SELECT
     round(10000 * pow({u["cost"]}, 4), 2)::DECIMAL(9, 2) AS cost
 FROM (
     SELECT i, floor({DAYS} * pow({u["age"]}, 1.25))::INTEGER AS days, {_pick(COUNTRIES, u["country"])} AS country
-    FROM range({rows}) AS r(i)
+    FROM range({first}, {first + rows}) AS r(i)
 )
 """
 
@@ -119,6 +120,15 @@ def make_people(path: Path, rows: int, seed: int = 1, memory_limit: str = "1GB")
     ) as database:
         database.execute(f"CREATE OR REPLACE TABLE people AS {people_query(rows, seed)}")
         database.execute(f"CREATE OR REPLACE TABLE countries AS {COUNTRIES_QUERY}")
+
+
+COUNTRY_CATEGORIES = {
+    "near": {"region 0": [f"c{i:02d}" for i in range(8)]},
+    "far": {
+        f"region {region}": [f"c{i:02d}" for i in range(8 * region, min(8 * region + 8, 41))] for region in range(1, 6)
+    },
+}
+"""`COUNTRIES_QUERY` as categories."""
 
 
 def people_policy(database: Path | None, release: Path | None, k: int = 5, limit: float = 0.05) -> dict[str, Any]:
