@@ -7,17 +7,18 @@ The search starts at the optimal full-domain generalization and goes
   A split of one attribute mostly reduces the gains of other attributes' splits, so that these are computed again only
   when they are next, and at the end;
 - bottom-up: without a split left, a node above a cut is *raised* to replace the nodes below it, and all nodes that can
-  be split are split again, the raised one last. The best of the cheapest such moves (`MAX_RAISES`, with many
-  combinations fewer) is made, until none reduces the price.
+  be split are split again, the raised one last. Of these moves the `MAX_RAISES` cheapest are tried (fewer on many
+  combinations) and the best is made, until none reduces the price.
 
 The price is the mean loss with the attributes' weights; a suppressed row costs a little more than one released as the
 roots. It never rises, so the result is never worse than the start. docs/reference/strategies.md names the sources.
 
 A *cut* of an attribute is a table with the ``node`` that each ``ground`` node is released as: a move changes this table
 only, and the combinations are read through the cuts. A *move* replaces a node by another: ``node``, ``ground``,
-``new_node``. Costs are losses of a row, in whole numbers, so that sums do not depend on the order. The nodes of a class
-are packed into ``key_0``, ``key_1``, ...: in all but the largest hierarchies into one number, which is grouped several
-times as fast as a column for each attribute.
+``new_node``. Costs are losses of a row, in whole numbers, so that sums do not depend on the order.
+
+The nodes of a class are packed into ``key_0``, ``key_1``, ...: one number, unless the numbers of nodes multiply to more
+than `MAX_KEY`. It is grouped several times as fast as a column for each attribute.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ SCALE = 10**12
 """The cost of a row released as the roots. A value costs 1 for each level beside its loss, so that of two nodes with
 the same ground values the lower one is released."""
 
-MAX_RAISES, MIN_RAISES, MAX_RAISED = 32, 4, 20_000_000
-"""Greatest number of the cheapest moves up that are tried before the best of them is made. They are fewer if together
-they would read more than `MAX_RAISED` combinations, each some ten times, but not fewer than `MIN_RAISES`."""
+MAX_RAISES, MIN_RAISES, MAX_RAISE_READS = 32, 4, 20_000_000
+"""At most `MAX_RAISES` moves up are tried before the best is made: as many as read `MAX_RAISE_READS` combinations, but
+at least `MIN_RAISES`. Each move reads them about once for each attribute and check."""
 
 MAX_KEY = 2**62
-"""Greatest number that keys are below."""
+"""Upper bound of keys: they fit BIGINT."""
 
-COST, NEW_NODE = "cost", "new_node"
+NEW_NODE = "new_node"
 
 
 def suppressed_cost(trees: Sequence[Tree]) -> int:
@@ -82,41 +83,42 @@ def cut_at(tree: Tree, level: int) -> exp.Select:
 
 @dataclass(frozen=True)
 class Packing:
-    """How the nodes of a class are packed into keys: the node of attribute i is a digit of the key ``keys[i]``, with
-    the value ``strides[i]``."""
+    """How the nodes of a class are packed into keys: the node of an attribute is a digit of one key, multiplied by its
+    stride."""
 
     trees: Sequence[Tree]
-    keys: Sequence[str]
-    strides: Sequence[int]
+    key_by_attribute: Sequence[str]
+    stride_by_attribute: Sequence[int]
 
     @property
-    def columns(self) -> list[str]:
+    def keys(self) -> list[str]:
         """The names of the keys."""
-        return list(dict.fromkeys(self.keys))
+        return list(dict.fromkeys(self.key_by_attribute))
 
     def pack(self, nodes: Sequence[exp.Expr]) -> list[exp.Expr]:
-        """The keys of nodes, one for each attribute."""
+        """The keys of a class, from its node of each attribute."""
         digits: dict[str, list[exp.Expr]] = {}
-        for node, key, stride in zip(nodes, self.keys, self.strides, strict=True):
+        for node, key, stride in zip(nodes, self.key_by_attribute, self.stride_by_attribute, strict=True):
             digits.setdefault(key, []).append(fragment("(:node::BIGINT * :stride)")(node=node, stride=stride))
         return [as_column(reduce(operator.add, parts), key) for key, parts in digits.items()]
 
     def unpack(self, attribute: int, alias: str) -> exp.Expr:
-        """The node of an attribute in the keys of a relation."""
+        """The node of an attribute, read from the keys of a relation."""
         return fragment("((:key // :stride) % :base)::INTEGER")(
-            key=col(self.keys[attribute], alias),
-            stride=self.strides[attribute],
+            key=col(self.key_by_attribute[attribute], alias),
+            stride=self.stride_by_attribute[attribute],
             base=self.trees[attribute].root + 1,
         )
 
 
 def pack_nodes(trees: Sequence[Tree]) -> Packing:
     """Put the nodes of as many attributes in each key as it can hold."""
-    keys, strides, number_of_key, stride = list[str](), list[int](), 0, 1
+    keys, strides, stride = list[str](), list[int](), MAX_KEY
+    key_count = 0
     for tree in trees:
         if stride * (tree.root + 1) > MAX_KEY:
-            number_of_key, stride = number_of_key + 1, 1
-        keys.append(f"key_{number_of_key}")
+            key_count, stride = key_count + 1, 1
+        keys.append(f"key_{key_count - 1}")
         strides.append(stride)
         stride *= tree.root + 1
     return Packing(trees, keys, strides)
@@ -197,11 +199,11 @@ def raises(node_paths: exp.Table) -> exp.Subquery:
     return subquery(query)
 
 
-def split_nodes(cut: exp.Table, moves: exp.Table) -> exp.Subquery:
-    """The nodes of a cut that can be split, with all of them split: ``ground``, ``node``, the former node ``split``,
-    and ``added_cost``."""
+def split_cut(cut: exp.Table, moves: exp.Table) -> exp.Subquery:
+    """The nodes of a cut that can be split, with all of them split: ``ground``, ``node``, ``former_node``, and
+    ``added_cost``."""
     query = template("""
-        SELECT c.ground, m.new_node AS node, c.node AS split, m.added_cost
+        SELECT c.ground, m.new_node AS node, c.node AS former_node, m.added_cost
         FROM :cut AS c
         JOIN :moves AS m ON c.node = m.node AND c.ground = m.ground
     """)(cut=cut, moves=moves)
@@ -223,7 +225,7 @@ def subtree(task: LocalTask) -> LocalOutcome:
 
 
 @dataclass(frozen=True)
-class _Cutting:
+class _Solution:
     """A cut of each hierarchy, and the classes that they make."""
 
     cuts: tuple[exp.Table, ...]  # by attribute
@@ -261,9 +263,13 @@ class _CutSearch:
         self.task = task
         self.attributes = range(len(task.trees))
         self.checks = 0
+        self._costs: list[exp.Table] = []  # by attribute, made by `node_costs`
+        self._down: list[exp.Table] = []
+        self._up: list[exp.Subquery] = []
+        self._raise_limit = MAX_RAISES
         self._number = 0
-        self.packing = pack_nodes(task.trees)
-        self._tables = dict[str, exp.Table]()  # those of cuttings that are not dropped yet
+        self._packing = pack_nodes(task.trees)
+        self._tables = dict[str, exp.Table]()  # by name, the tables of solutions that exist
         self._allowed_persons = task.search_input.limit.persons  # with a limit of 0, no row may be suppressed either
 
     def run(self) -> LocalOutcome:
@@ -272,21 +278,25 @@ class _CutSearch:
             search, levels = task.search_full_domain()
             # Rows of unknown values are in no combination, and are suppressed in any case.
             self._allowed_rows = task.allowed_rows - (task.row_count - task.count_rows(task.combinations))
-            self.costs = [task.make(f"subtree_costs_{i}", node_costs(trees, i)) for i in self.attributes]
-            cuts = [self._make_cut(i, cut_at(trees[i], level)) for i, level in enumerate(levels)]
-            start = self._evaluate(cuts, self._evaluate_generalization(cuts))
+            self._costs = [task.make(f"subtree_costs_{i}", node_costs(trees, i)) for i in self.attributes]
+            cuts = [self._make(f"cut_{i}", cut_at(trees[i], level)) for i, level in enumerate(levels)]
+            shields = task.search_input.requirements.shields
+            start = self._make_solution(cuts, self._classes_of_generalization(cuts) if shields else None)
         best = start if self.task.limit_is_reached() or not start.price else self._improve(start)
         # The search evaluates shields over all attributes, which may be too strict.
         best = best if self._is_allowed(best) and best.price <= start.price else start
         assignment = task.make("subtree_assignment", self._kept_combinations(best.cuts, best.classes))
         return LocalOutcome(task, assignment, rounds=self.checks, search=search)
 
-    def _improve(self, start: _Cutting) -> _Cutting:
+    def _improve(self, start: _Solution) -> _Solution:
         """Descend from a generalization, then raise nodes and descend again, until nothing is better."""
         best = start
         with self.task.clock.until_limit():
             self._list_moves()
-            best = self._descend(self._evaluate(start.cuts), [start])
+            count = template("SELECT count(*) FROM :combinations")(combinations=self.task.combinations)
+            reads = self.task.fetch_value(count)  # of a move
+            self._raise_limit = min(MAX_RAISES, max(MIN_RAISES, MAX_RAISE_READS // reads))
+            best = self._descend(self._make_solution(start.cuts), [start])
             while best.price and not self.task.limit_is_reached():
                 better = self._raise_best(best, start)
                 if better is None:
@@ -298,57 +308,55 @@ class _CutSearch:
         """Make the tables of the moves down and up."""
         task = self.task
         paths_by_attribute = [
-            task.make(f"subtree_paths_{i}", paths(task.combinations, task.trees[i], i, self.costs[i]))
+            task.make(f"subtree_paths_{i}", paths(task.combinations, task.trees[i], i, self._costs[i]))
             for i in self.attributes
         ]
-        self.down = [task.make(f"subtree_splits_{i}", splits(paths_by_attribute[i])) for i in self.attributes]
-        self.up = [raises(paths_by_attribute[i]) for i in self.attributes]
-        count = template("SELECT count(*) FROM :combinations")(combinations=task.combinations)
-        self.raise_limit = min(MAX_RAISES, max(MIN_RAISES, MAX_RAISED // max(task.fetch_value(count), 1)))
+        self._down = [task.make(f"subtree_splits_{i}", splits(paths_by_attribute[i])) for i in self.attributes]
+        self._up = [raises(paths_by_attribute[i]) for i in self.attributes]
 
     def _make(self, name: str, query: exp.Query) -> exp.Table:
+        self._number += 1
         table = self.task.make(f"subtree_{name}_{self._number}", query)
         self._tables[table.name] = table
         return table
 
-    def _keep_only(self, *cuttings: _Cutting) -> None:
-        """Drop the tables of all other cuttings."""
-        kept = {table.name for cutting in cuttings for table in cutting.tables}
+    def _keep_only(self, *solutions: _Solution) -> None:
+        """Drop the tables of all other solutions."""
+        kept = {table.name for solution in solutions for table in solution.tables}
         dropped = [name for name in self._tables if name not in kept]
         self.task.runner.drop(*map(self._tables.pop, dropped))
 
-    def _make_cut(self, i: int, query: exp.Query) -> exp.Table:
-        return self._make(f"cut_{i}", query)
-
-    def _move(self, cutting: _Cutting, i: int, moves: exp.Expr, column: str, nodes: Sequence[int]) -> _Cutting:
-        """A cutting after the moves of an attribute that have one of some nodes in a column."""
-        self._number += 1
-        cuts = [*cutting.cuts]
-        cuts[i] = self._make_cut(i, make_moves(cuts[i], moves, column, nodes))
-        return self._evaluate(cuts)
+    def _move(self, solution: _Solution, i: int, moves: exp.Expr, column: str, nodes: Sequence[int]) -> _Solution:
+        """A solution after the moves of an attribute that have one of some nodes in a column."""
+        cuts = [*solution.cuts]
+        cuts[i] = self._make(f"cut_{i}", make_moves(cuts[i], moves, column, nodes))
+        return self._make_solution(cuts)
 
     def _cut_combinations(self, cuts: Sequence[exp.Expr]) -> exp.Subquery:
-        return subquery(cut_combinations(self.task.combinations, self.packing, cuts))
+        return subquery(cut_combinations(self.task.combinations, self._packing, cuts))
 
     def _kept_combinations(self, cuts: Sequence[exp.Expr], classes: exp.Table) -> exp.Select:
-        return feasible_rows(self._cut_combinations(cuts), classes, self.packing.columns)
+        return feasible_rows(self._cut_combinations(cuts), classes, self._packing.keys)
 
-    def _evaluate_generalization(self, cuts: Sequence[exp.Table]) -> exp.Select:
+    def _releases_rows(self, solution: _Solution) -> bool:
+        """Whether a solution within the limits has a class."""
+        return self._is_allowed(solution) and solution.class_count > 0
+
+    def _classes_of_generalization(self, cuts: Sequence[exp.Table]) -> exp.Select:
         """Evaluate the classes of cuts as the search of the lattice does, with shields over some attributes."""
         evaluator = replace(self.task.evaluator, requirements=self.task.search_input.requirements)
         evaluated = evaluator.evaluate(self._cut_combinations(cuts), [node_column(i) for i in self.attributes])
         return template("SELECT :keys, class_size, class_count, kept FROM :evaluated AS j")(
-            keys=self.packing.pack([col(node_column(i), "j") for i in self.attributes]), evaluated=evaluated
+            keys=self._packing.pack([col(node_column(i), "j") for i in self.attributes]), evaluated=evaluated
         )
 
-    def _evaluate(self, cuts: Sequence[exp.Table], evaluated: exp.Select | None = None) -> _Cutting:
-        """Price the classes of cuts, which are evaluated by the requirements on classes if they are not yet."""
+    def _make_solution(self, cuts: Sequence[exp.Table], evaluated: exp.Select | None = None) -> _Solution:
+        """Make the priced classes of cuts; ``evaluated`` if they are evaluated already."""
         task = self.task
-        self._number += 1
         self._count_check()
         if evaluated is None:
-            evaluated = task.evaluate(self._cut_combinations(cuts), self.packing.columns)
-        classes = self._make("classes", self._price_classes(evaluated))
+            evaluated = task.evaluate(self._cut_combinations(cuts), self._packing.keys)
+        classes = self._make("classes", self._priced_classes(evaluated))
         query = template("""
             SELECT sum(price), coalesce(sum(suppressed)::BIGINT, 0), count(*) FILTER (WHERE kept)
             FROM :classes
@@ -365,17 +373,17 @@ class _CutSearch:
                 persons=task.evaluator.person_count, losers=losers
             )
             loser_count = task.fetch_value(query)
-        return _Cutting(tuple(cuts), classes, int(price or 0), suppressed_rows, class_count, losers, loser_count)
+        return _Solution(tuple(cuts), classes, int(price or 0), suppressed_rows, class_count, losers, loser_count)
 
-    def _is_allowed(self, cutting: _Cutting) -> bool:
-        return cutting.suppressed_rows <= self._allowed_rows and cutting.loser_count <= (self._allowed_persons or 0)
+    def _is_allowed(self, solution: _Solution) -> bool:
+        return solution.suppressed_rows <= self._allowed_rows and solution.loser_count <= (self._allowed_persons or 0)
 
-    def _price_classes(self, evaluated: exp.Query) -> exp.Select:
-        # Evaluated classes with their nodes, their ``cost``, the ``price`` of all their rows, and ``suppressed``, their
-        # rows if they are infeasible.
+    def _priced_classes(self, evaluated: exp.Query) -> exp.Select:
+        """Evaluated classes with their nodes, their ``cost``, the ``price`` of all their rows, and ``suppressed``,
+        their rows if they are infeasible."""
         cost: exp.Expr = number(0)
         for i in self.attributes:
-            cost = cost + col(COST, f"costs_{i}")
+            cost = cost + col("cost", f"costs_{i}")
         query = template("""
             SELECT
                 j.*,
@@ -391,153 +399,156 @@ class _CutSearch:
             evaluated=evaluated,
         )
         for i in self.attributes:
-            on = self.packing.unpack(i, "j").eq(col(NODE, f"costs_{i}"))
-            query = query.join(aliased(self.costs[i], f"costs_{i}"), on=on, copy=False)
+            on = self._packing.unpack(i, "j").eq(col(NODE, f"costs_{i}"))
+            query = query.join(aliased(self._costs[i], f"costs_{i}"), on=on, copy=False)
         return query
 
     def _count_check(self) -> None:
         self.checks += 1
         self.task.clock.checks += 1
 
-    def _find_splits(self, cutting: _Cutting, i: int) -> list[_Split]:
+    def _find_splits(self, solution: _Solution, i: int) -> list[_Split]:
         """The nodes of an attribute whose splits have a gain, the best first."""
         self._count_check()
         task = self.task
-        split = split_nodes(cutting.cuts[i], self.down[i])
-        combinations = self._cut_combinations([*cutting.cuts[:i], split, *cutting.cuts[i + 1 :]])
-        evaluated = task.evaluate(combinations, self.packing.columns)
+        cut_after = split_cut(solution.cuts[i], self._down[i])
+        combinations = self._cut_combinations([*solution.cuts[:i], cut_after, *solution.cuts[i + 1 :]])
+        evaluated = task.evaluate(combinations, self._packing.keys)
         # The nodes with a gain, with the price that splitting them saves and the additional rows that it suppresses.
         gains = template("""
             WITH
-                whole AS (
+                before AS (
                     SELECT :node AS node, sum(price) AS price, sum(suppressed)::BIGINT AS suppressed
                     FROM :classes
                     GROUP BY :node
                 ),
-                split AS (
+                after AS (
                     SELECT
-                        s.split AS node,
+                        s.former_node AS node,
                         sum(
                             j.class_size::HUGEINT
                             * CASE WHEN j.kept THEN c.cost + s.added_cost ELSE :suppressed_cost END
                         ) AS price,
                         sum(CASE WHEN j.kept THEN 0 ELSE j.class_size END)::BIGINT AS suppressed
                     FROM :evaluated AS j
-                    JOIN (SELECT DISTINCT node, split, added_cost FROM :split_nodes AS s) AS s ON :new_node = s.node
-                    JOIN :classes AS c ON :is_whole
-                    GROUP BY s.split
+                    JOIN (SELECT DISTINCT node, former_node, added_cost FROM :cut_after AS s) AS s
+                        ON :new_node = s.node
+                    JOIN :classes AS c ON :is_former_class
+                    GROUP BY s.former_node
                 )
-            SELECT whole.node, whole.price - split.price, split.suppressed - whole.suppressed
-            FROM whole
-            JOIN split ON whole.node = split.node
-            WHERE whole.price - split.price > 0
+            SELECT before.node, before.price - after.price, after.suppressed - before.suppressed
+            FROM before
+            JOIN after ON before.node = after.node
+            WHERE before.price - after.price > 0
         """)(
             node=col(node_column(i)),
-            classes=cutting.classes,
+            classes=solution.classes,
             suppressed_cost=suppressed_cost(task.trees),
             evaluated=evaluated,
-            split_nodes=split,
-            new_node=self.packing.unpack(i, "j"),
-            is_whole=self._is_whole(i),
+            cut_after=cut_after,
+            new_node=self._packing.unpack(i, "j"),
+            is_former_class=self._is_former_class(i),
         )
         rows = task.engine.rows(gains)
-        new_losers = self._count_new_losers(cutting, i, split, combinations, evaluated) if rows else {}
+        new_losers = self._count_new_losers(solution, i, cut_after, combinations, evaluated) if rows else {}
         candidates = [
             _Split(node, int(gain), int(suppressed), new_losers.get(node, 0)) for node, gain, suppressed in rows
         ]
         return sorted(candidates, key=lambda candidate: (-candidate.worth, candidate.node))
 
-    def _is_whole(self, i: int) -> exp.Expr:
-        """Whether ``c`` is the class that a class ``j`` becomes if a node of an attribute, ``s.node``, is replaced by
-        ``s.split``."""
-        replaced, others = self.packing.keys[i], [name for name in self.packing.columns if name != self.packing.keys[i]]
-        is_replaced = fragment(":whole = :part + (s.split - s.node)::BIGINT * :stride")(
-            whole=col(replaced, "c"), part=col(replaced, "j"), stride=self.packing.strides[i]
+    def _is_former_class(self, i: int) -> exp.Expr:
+        """Whether ``c`` is the class of ``j`` with ``s.former_node`` in place of ``s.node``: the key differs by the
+        difference of the digits."""
+        key = self._packing.key_by_attribute[i]
+        is_shifted = fragment(":former_key = :key + (s.former_node - s.node)::BIGINT * :stride")(
+            former_key=col(key, "c"), key=col(key, "j"), stride=self._packing.stride_by_attribute[i]
         )
-        return all_of([is_replaced, *(col(name, "j").eq(col(name, "c")) for name in others)])
+        return all_of([is_shifted, *(col(name, "j").eq(col(name, "c")) for name in self._packing.keys if name != key)])
 
     def _count_new_losers(
-        self, cutting: _Cutting, i: int, split: exp.Subquery, combinations: exp.Subquery, evaluated: exp.Select
+        self, solution: _Solution, i: int, cut_after: exp.Subquery, combinations: exp.Subquery, evaluated: exp.Select
     ) -> dict[int, int]:
         """Count by node the persons who lose a row only if it is split."""
         evaluator = self.task.evaluator
-        if cutting.losers is None or evaluator.persons is None:
+        if solution.losers is None or evaluator.persons is None:
             return {}
         is_new = fragment("coalesce(NOT m.mover IN (SELECT mover FROM :losers WHERE mover IS NOT NULL), TRUE)")(
-            losers=cutting.losers
+            losers=solution.losers
         )
-        # By node, the persons who lose a row only if it is split.
         query = template("""
-            SELECT s.split, coalesce(:persons, 0)
+            SELECT s.former_node, coalesce(:persons, 0)
             FROM :combinations AS p
             JOIN :evaluated AS j ON :same_class
-            JOIN (SELECT DISTINCT node, split FROM :split_nodes AS s) AS s ON :new_node = s.node
+            JOIN (SELECT DISTINCT node, former_node FROM :cut_after AS s) AS s ON :new_node = s.node
             JOIN :members AS m ON p.combination = m.combination
             WHERE NOT j.kept
                 AND NOT m.combination IN (SELECT combination FROM :losers WHERE combination IS NOT NULL)
                 AND :is_new
-            GROUP BY s.split
+            GROUP BY s.former_node
         """)(
             persons=evaluator.person_count,
             combinations=combinations,
             evaluated=evaluated,
-            same_class=equal_columns(self.packing.columns, "p", "j"),
-            split_nodes=split,
+            same_class=equal_columns(self._packing.keys, "p", "j"),
+            cut_after=cut_after,
             new_node=col(node_column(i), "p"),
             members=evaluator.persons,
-            losers=cutting.losers,
+            losers=solution.losers,
             is_new=is_new if evaluator.moving else exp.true(),
         )
         return dict(self.task.engine.rows(query))
 
     def _descend(
-        self, cutting: _Cutting, others: Sequence[_Cutting], raised: tuple[int, int] | None = None
-    ) -> _Cutting:
+        self, solution: _Solution, others: Sequence[_Solution], raised: tuple[int, int] | None = None
+    ) -> _Solution:
         """Split nodes until no split is left, or a limit is reached. Drops the tables of all but the result and some
         ``others``."""
         is_trial = raised is not None
         with self.task.clock.until_limit():
-            candidates = {i: self._find_splits(cutting, i) for i in self.attributes}
+            candidates = {i: self._find_splits(solution, i) for i in self.attributes}
             fresh = set(self.attributes)
             while not self.task.limit_is_reached():
-                possible = {i: self._possible_splits(cutting, candidates[i], i, raised) for i in self.attributes}
+                possible = {i: self._possible_splits(solution, candidates[i], i, raised) for i in self.attributes}
                 order = sorted((i for i in possible if possible[i]), key=lambda i: (-possible[i][0].worth, i))
                 if not order and raised is not None:
                     raised = None
                     continue
                 # A split may have gained worth: rows that it suppresses may be suppressed already.
-                stale = order[:1] if order else [] if is_trial else list(self.attributes)
+                stale = order[:1] or ([] if is_trial else list(self.attributes))
                 if not fresh.issuperset(stale):
-                    candidates |= {i: self._find_splits(cutting, i) for i in stale if i not in fresh}
+                    candidates |= {i: self._find_splits(solution, i) for i in stale if i not in fresh}
                     fresh.update(stale)
                     continue
                 if not order:
                     break
                 i, rival = order[0], possible[order[1]][0].worth if len(order) > 1 else 0.0
-                nodes = list(self._compatible_splits(cutting, possible[i], rival))
-                cutting = self._move(cutting, i, self.down[i], NODE, nodes)
-                self._keep_only(cutting, *others)
-                candidates[i], fresh = self._find_splits(cutting, i), {i}
-        return cutting
+                nodes = list(self._compatible_splits(solution, possible[i], rival))
+                solution = self._move(solution, i, self._down[i], NODE, nodes)
+                self._keep_only(solution, *others)
+                candidates[i], fresh = self._find_splits(solution, i), {i}
+        return solution
 
     def _possible_splits(
-        self, cutting: _Cutting, candidates: list[_Split], i: int, raised: tuple[int, int] | None
+        self, solution: _Solution, candidates: list[_Split], i: int, raised: tuple[int, int] | None
     ) -> list[_Split]:
         """The splits within the limits, without that of the raised node."""
-        rows, persons = self._allowed_rows - cutting.suppressed_rows, (self._allowed_persons or 0) - cutting.loser_count
+        rows, persons = (
+            self._allowed_rows - solution.suppressed_rows,
+            (self._allowed_persons or 0) - solution.loser_count,
+        )
         return [
             split
             for split in candidates
             if split.suppressed_rows <= rows and split.new_losers <= persons and (i, split.node) != raised
         ]
 
-    def _compatible_splits(self, cutting: _Cutting, candidates: list[_Split], rival: float) -> Iterator[int]:
+    def _compatible_splits(self, solution: _Solution, candidates: list[_Split], rival: float) -> Iterator[int]:
         """The nodes of the first splits of an attribute that can be made together.
 
         They are in different classes, and worth more than any split of another attribute, so that each would be the
         next in any case.
         """
-        suppressed_rows, loser_count = cutting.suppressed_rows, cutting.loser_count
+        suppressed_rows, loser_count = solution.suppressed_rows, solution.loser_count
         for place, split in enumerate(candidates):
             suppressed_rows += max(split.suppressed_rows, 0)
             loser_count += split.new_losers
@@ -546,32 +557,32 @@ class _CutSearch:
                 return
             yield split.node
 
-    def _raise_best(self, cutting: _Cutting, start: _Cutting) -> _Cutting | None:
-        """The best cutting after raising a node and splitting all others; None if it does not reduce the price."""
-        best = cutting
+    def _raise_best(self, solution: _Solution, start: _Solution) -> _Solution | None:
+        """The best solution after raising a node and splitting all others; None if it does not reduce the price."""
+        best = solution
         with self.task.clock.until_limit():
-            moves = sorted((cost, i, node) for i in self.attributes for node, cost in self._added_costs(cutting, i))
-            for place, (_, i, node) in enumerate(moves[: self.raise_limit]):
+            moves = sorted((cost, i, node) for i in self.attributes for node, cost in self._added_costs(solution, i))
+            moves = moves[: self._raise_limit]
+            for place, (_, i, node) in enumerate(moves):
                 if self.task.limit_is_reached():
                     break
                 self.task.progress(len(moves) - place, self.checks, None)
-                candidate = self._move(cutting, i, self.up[i], NEW_NODE, [node])
-                if self._is_allowed(candidate) and candidate.class_count:
-                    candidate = self._descend(candidate, [start, cutting, best], (i, node))
-                is_allowed = self._is_allowed(candidate) and candidate.class_count > 0
-                if is_allowed and candidate.price < best.price:
+                candidate = self._move(solution, i, self._up[i], NEW_NODE, [node])
+                if self._releases_rows(candidate):
+                    candidate = self._descend(candidate, [start, solution, best], (i, node))
+                if self._releases_rows(candidate) and candidate.price < best.price:
                     best = candidate
-                self._keep_only(start, cutting, best)
-        return None if best is cutting else best
+                self._keep_only(start, solution, best)
+        return None if best is solution else best
 
-    def _added_costs(self, cutting: _Cutting, i: int) -> list[tuple[int, int]]:
+    def _added_costs(self, solution: _Solution, i: int) -> list[tuple[int, int]]:
         """The nodes above an attribute's cut, with the added cost of raising it to them."""
         query = template("""
             SELECT m.new_node, sum(m.added_cost)
             FROM :cut AS c
             JOIN :moves AS m ON c.node = m.node AND c.ground = m.ground
             GROUP BY m.new_node
-        """)(cut=cutting.cuts[i], moves=self.up[i])
+        """)(cut=solution.cuts[i], moves=self._up[i])
         return [(node, int(cost)) for node, cost in self.task.engine.rows(query)]
 
 

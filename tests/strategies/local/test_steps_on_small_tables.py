@@ -326,10 +326,23 @@ def test_cuts_are_the_same_if_the_nodes_of_a_class_need_several_keys(
     assert small.start is not None
     with small_task(small) as task:
         monkeypatch.setattr(subtree_module, "MAX_KEY", max(tree.root for tree in task.trees) + 1)
-        assert len(pack_nodes(task.trees).columns) == len(task.trees) > 1
+        assert len(pack_nodes(task.trees).keys) == len(task.trees) > 1
         assert Counts(task, small).placed(subtree(task).assignment) == Splits(Counts(task, small), raises).run(
             small.start
         )
+
+
+def test_cuts_are_the_same_with_two_attributes_in_one_of_two_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = best_levels(SUBTREE[0])
+    assert small.start is not None
+    with small_task(small) as task:
+        first, second, _ = task.trees
+        monkeypatch.setattr(subtree_module, "MAX_KEY", (first.root + 1) * (second.root + 1))
+        packing = pack_nodes(task.trees)
+        assert packing.keys == ["key_0", "key_1"]
+        assert [*packing.stride_by_attribute] == [1, first.root + 1, 1]
+        plain = Counts(task, small)
+        assert plain.placed(subtree(task).assignment) == Splits(plain).run(small.start)
 
 
 @pytest.mark.parametrize(("spare", "least", "tried"), [(0, 1, 2), (-1, 1, 1), (-1, 2, 2)])
@@ -345,7 +358,7 @@ def test_fewer_moves_up_are_tried_if_they_would_read_many_combinations(
         return move(self, cutting, i, moves, column, nodes)
 
     with small_task(small) as task:
-        monkeypatch.setattr(subtree_module, "MAX_RAISED", 2 * len(Counts(task, small).paths) + spare)
+        monkeypatch.setattr(subtree_module, "MAX_RAISE_READS", 2 * len(Counts(task, small).paths) + spare)
         monkeypatch.setattr(subtree_module, "MIN_RAISES", least)
         monkeypatch.setattr(_CutSearch, "_move", record)
         subtree(task)
