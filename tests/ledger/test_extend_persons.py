@@ -117,7 +117,7 @@ def test_a_release_whose_persons_are_not_known_any_more_is_not_extended(tmp_path
     insert(tmp_path, visits(random.Random(2), 20, 1000))
     with (
         sqlanon.connect() as db,
-        pytest.raises(ReleaseError, match="1 of its rows are no longer in the source") as error,
+        pytest.raises(ReleaseError, match="1 of its rows were deleted or changed in the source") as error,
     ):
         db.extend(policy(tmp_path))
     assert "run `sqlanon withdraw POLICY.toml` first" in str(error.value)

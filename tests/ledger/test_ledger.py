@@ -541,7 +541,7 @@ def test_a_version_that_is_not_the_recorded_one_is_not_kept(hospital: Path) -> N
         (
             "release.keep",
             {"release": {"keep": 2}},
-            "two versions can single out the persons who came or left",
+            "two versions can single out persons who joined or left",
         ),
         ("privacy.epsilon_total", {"privacy": {"k": 2, "epsilon_total": 1}}, "readers of several releases can average"),
     ],
