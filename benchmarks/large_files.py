@@ -9,7 +9,6 @@ every few seconds. 300 million rows are 4.8 GB of files, made in about five minu
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ import duckdb
 from harness import (
     Limits,
     add_limits,
+    anonymize,
     folders,
     gigabytes,
     header,
@@ -28,8 +28,6 @@ from harness import (
     parser,
     record,
     row,
-    run_measured,
-    sqlanon_command,
 )
 from people import COUNTRY_CATEGORIES, people_policy, people_query
 
@@ -92,7 +90,6 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--rows", type=int, nargs="+", default=[300_000_000])
     options.add_argument("--strategies", nargs="+", default=["optimal"])
-    options.add_argument("--k", type=int, default=5)
     add_limits(options, "6GB")
     args = options.parse_args()
     limits = Limits(args.memory_limit, args.threads)
@@ -103,33 +100,19 @@ def main() -> None:
             files = make_files(data, rows)
             for strategy in args.strategies:
                 release = folder / "job" / "release.duckdb"
-                policy = people_policy(None, release, args.k)
+                policy = people_policy(None, release)
                 policy["source"] = {"files": [str(path) for path in files]}
                 policy["attributes"]["country"]["hierarchy"] = {"categories": COUNTRY_CATEGORIES}
                 policy["search"]["strategy"] = strategy
-                command, environment = sqlanon_command("anonymize", policy, folder / "job", limits)
                 with watch_disk(folder) as disk:
-                    done = run_measured(command, environment=environment)
-                if done.status:
-                    row(
-                        f"{rows:,}",
-                        strategy,
-                        f"exit status {done.status}",
-                        "-",
-                        f"{done.seconds:.0f}",
-                        done.errors[-200:],
-                    )
-                    continue
-                figures = json.loads(done.output)
-                stages = ", ".join(
-                    f"{stage} {seconds:.0f}" for stage, seconds in figures["seconds"].items() if stage != "total"
-                )
+                    job = anonymize(policy, folder / "job", limits)
+                figures, process = job.figures, job.process
                 loss, classes = f"{figures['score']:.4f}", f"{figures['classes']:,}"
-                times = f"{done.seconds:.0f}", stages, f"{done.processor:.0f}"
-                sizes = map(gigabytes, (done.peak, disk[0], release.stat().st_size))
+                times = f"{job.seconds:.0f}", job.stages(), f"{process.processor:.0f}"
+                sizes = map(gigabytes, (process.peak, disk[0], release.stat().st_size))
                 row(f"{rows:,}", strategy, loss, classes, *times, *sizes)
-                record(args.results, "large files", strategy, rows, done.seconds, peak=done.peak, disk=disk[0],
-                       processor=done.processor, loss=figures["score"])  # fmt: skip
+                record(args.results, "large files", strategy, rows, job.seconds, peak=process.peak, disk=disk[0],
+                       processor=process.processor, loss=figures["score"])  # fmt: skip
 
 
 if __name__ == "__main__":

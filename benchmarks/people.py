@@ -63,6 +63,13 @@ WORK_CATEGORIES = {
     "state": ["public", "federal", "state"],
     "unemployed": ["none", "unpaid"],
 }
+COUNTRY_CATEGORIES = {
+    "near": {"region 0": [f"c{i:02d}" for i in range(8)]},
+    "far": {
+        f"region {region}": [f"c{i:02d}" for i in range(8 * region, min(8 * region + 8, 41))] for region in range(1, 6)
+    },
+}
+"""`COUNTRIES_QUERY` as categories."""
 
 
 def people_query(rows: int, seed: int = 1, first: int = 0) -> str:
@@ -120,15 +127,6 @@ def make_people(path: Path, rows: int, seed: int = 1, memory_limit: str = "1GB")
     ) as database:
         database.execute(f"CREATE OR REPLACE TABLE people AS {people_query(rows, seed)}")
         database.execute(f"CREATE OR REPLACE TABLE countries AS {COUNTRIES_QUERY}")
-
-
-COUNTRY_CATEGORIES = {
-    "near": {"region 0": [f"c{i:02d}" for i in range(8)]},
-    "far": {
-        f"region {region}": [f"c{i:02d}" for i in range(8 * region, min(8 * region + 8, 41))] for region in range(1, 6)
-    },
-}
-"""`COUNTRIES_QUERY` as categories."""
 
 
 def people_policy(database: Path | None, release: Path | None, k: int = 5, limit: float = 0.05) -> dict[str, Any]:

@@ -293,8 +293,7 @@ class _CutSearch:
         best = start
         with self.task.clock.until_limit():
             self._list_moves()
-            count = template("SELECT count(*) FROM :combinations")(combinations=self.task.combinations)
-            reads = self.task.fetch_value(count)  # of a move
+            reads = self.task.runner.count(self.task.combinations)  # of a move
             self._raise_limit = min(MAX_RAISES, max(MIN_RAISES, MAX_RAISE_READS // reads))
             best = self._descend(self._make_solution(start.cuts), [start])
             while best.price and not self.task.limit_is_reached():
