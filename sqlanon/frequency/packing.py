@@ -61,6 +61,13 @@ class Packing:
             masks[word] |= ((1 << bits) - 1) << first
         return tuple(masks)
 
+    def pack(self, value_numbers: Sequence[exp.Expr]) -> list[exp.Expr]:
+        """The words of value numbers of type BIGINT, one for each attribute."""
+        bits: list[list[exp.Expr]] = [[] for _ in range(self.words)]
+        for value_number, (word, first, _) in zip(value_numbers, self.places, strict=True):
+            bits[word].append(value_number * number(1 << first))
+        return [reduce(add, parts) if parts else number(0) for parts in bits]
+
 
 def assign_words(highest: Sequence[int]) -> Packing:
     """Assign attributes to words, each to the first one with room."""
@@ -96,10 +103,7 @@ def _value_numbers(combinations: exp.Table, attribute: int, singles_apart: bool)
 
 def _packed_keys(combinations: exp.Table, numbers: Sequence[exp.Table], packing: Packing) -> exp.Select:
     """The combinations with their values packed into words."""
-    bits: list[list[exp.Expr]] = [[] for _ in range(packing.words)]
-    for i, (word, first, _) in enumerate(packing.places):
-        bits[word].append(col("code", f"v{i}") * number(1 << first))
-    words = [reduce(add, parts) if parts else number(0) for parts in bits]
+    words = packing.pack([col("code", f"v{i}") for i in range(len(numbers))])
     query = template("SELECT r.id, :words, r.n FROM :combinations AS r")(
         words=[as_column(word, f"w{j}") for j, word in enumerate(words)], combinations=combinations
     )

@@ -17,19 +17,18 @@ A *cut* of an attribute is a table with the ``node`` that each ``ground`` node i
 only, and the combinations are read through the cuts. A *move* replaces a node by another: ``node``, ``ground``,
 ``new_node``. Costs are losses of a row, in whole numbers, so that sums do not depend on the order.
 
-The nodes of a class are packed into ``key_0``, ``key_1``, ...: one number, unless the numbers of nodes multiply to more
-than `MAX_KEY`. It is grouped several times as fast as a column for each attribute.
+The nodes of a class are packed into words (see `sqlanon.frequency.packing`), mostly one: ``word_0``, ``word_1``, ... It
+is grouped several times as fast as a column for each attribute.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from sqlglot import exp
 
+from sqlanon.frequency.packing import Packing, assign_words
 from sqlanon.strategies.lattice.limits import FIRST_GRACE
 from sqlanon.strategies.local.evaluation import feasible_rows
 from sqlanon.strategies.local.finish import on_combinations
@@ -42,7 +41,7 @@ from sqlanon.strategies.local.nodes import (
     node_column,
 )
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
-from sqlanon.support.expressions import aliased, all_of, as_column, col, fragment, number, subquery, template
+from sqlanon.support.expressions import aliased, all_of, as_column, cast, col, fragment, number, subquery, template
 
 SCALE = 10**12
 """The cost of a row released as the roots. A value costs 1 for each level beside its loss, so that of two nodes with
@@ -51,9 +50,6 @@ the same ground values the lower one is released."""
 MAX_RAISES, MIN_RAISES, MAX_RAISE_READS = 32, 4, 20_000_000
 """At most `MAX_RAISES` moves up are tried before the best is made: as many as read `MAX_RAISE_READS` combinations, but
 at least `MIN_RAISES`. Each move reads them about once for each attribute and check."""
-
-MAX_KEY = 2**62
-"""Upper bound of keys: they fit BIGINT."""
 
 NEW_NODE = "new_node"
 
@@ -81,59 +77,28 @@ def cut_at(tree: Tree, level: int) -> exp.Select:
     )
 
 
-@dataclass(frozen=True)
-class Packing:
-    """How the nodes of a class are packed into keys: the node of an attribute is a digit of one key, multiplied by its
-    stride."""
-
-    trees: Sequence[Tree]
-    key_by_attribute: Sequence[str]
-    stride_by_attribute: Sequence[int]
-
-    @property
-    def keys(self) -> list[str]:
-        """The names of the keys."""
-        return list(dict.fromkeys(self.key_by_attribute))
-
-    def pack(self, nodes: Sequence[exp.Expr]) -> list[exp.Expr]:
-        """The keys of a class, from its node of each attribute."""
-        digits: dict[str, list[exp.Expr]] = {}
-        for node, key, stride in zip(nodes, self.key_by_attribute, self.stride_by_attribute, strict=True):
-            digits.setdefault(key, []).append(fragment("(:node::BIGINT * :stride)")(node=node, stride=stride))
-        return [as_column(reduce(operator.add, parts), key) for key, parts in digits.items()]
-
-    def unpack(self, attribute: int, alias: str) -> exp.Expr:
-        """The node of an attribute, read from the keys of a relation."""
-        return fragment("((:key // :stride) % :base)::INTEGER")(
-            key=col(self.key_by_attribute[attribute], alias),
-            stride=self.stride_by_attribute[attribute],
-            base=self.trees[attribute].root + 1,
-        )
+def _word_columns(packing: Packing, nodes: Sequence[exp.Expr]) -> list[exp.Expr]:
+    """The words of a class, from its node of each attribute."""
+    words = packing.pack([cast(node, "BIGINT") for node in nodes])
+    return [as_column(word, name) for word, name in zip(words, _word_names(packing), strict=True)]
 
 
-def pack_nodes(trees: Sequence[Tree]) -> Packing:
-    """Put the nodes of as many attributes in each key as it can hold."""
-    keys, strides, stride = list[str](), list[int](), MAX_KEY
-    key_count = 0
-    for tree in trees:
-        if stride * (tree.root + 1) > MAX_KEY:
-            key_count, stride = key_count + 1, 1
-        keys.append(f"key_{key_count - 1}")
-        strides.append(stride)
-        stride *= tree.root + 1
-    return Packing(trees, keys, strides)
+def _word_names(packing: Packing) -> list[str]:
+    return [f"word_{word}" for word in range(packing.words)]
 
 
-def cut_combinations(combinations: exp.Table, packing: Packing, cuts: Sequence[exp.Expr]) -> exp.Select:
-    """The combinations as a cut of each attribute releases them: ``combination``, ``n``, ``node_i``, and the keys of
-    their classes."""
+def cut_combinations(
+    combinations: exp.Table, trees: Sequence[Tree], packing: Packing, cuts: Sequence[exp.Expr]
+) -> exp.Select:
+    """The combinations as a cut of each attribute releases them: ``combination``, ``n``, ``node_i``, and the words
+    of their classes."""
     query = template("SELECT c.combination, c.n FROM :combinations AS c")(combinations=combinations)
-    for i, (tree, cut) in enumerate(zip(packing.trees, cuts, strict=True)):
+    for i, (tree, cut) in enumerate(zip(trees, cuts, strict=True)):
         alias = f"cut_{i}"
         on = col(level_column(i, tree.floor), "c").eq(col("ground", alias))
         query = query.join(aliased(cut, alias), on=on, copy=False)
         query = query.select(as_column(col(NODE, alias), node_column(i)), copy=False)
-    return query.select(*packing.pack([col(NODE, f"cut_{i}") for i in range(len(cuts))]), copy=False)
+    return query.select(*_word_columns(packing, [col(NODE, f"cut_{i}") for i in range(len(cuts))]), copy=False)
 
 
 def paths(combinations: exp.Table, tree: Tree, attribute: int, costs: exp.Table) -> exp.Select:
@@ -268,7 +233,8 @@ class _CutSearch:
         self._up: list[exp.Subquery] = []
         self._raise_limit = MAX_RAISES
         self._number = 0
-        self._packing = pack_nodes(task.trees)
+        self._packing = assign_words([tree.root for tree in task.trees])
+        self._words = _word_names(self._packing)
         self._tables = dict[str, exp.Table]()  # by name, the tables of solutions that exist
         self._allowed_persons = task.search_input.limit.persons  # with a limit of 0, no row may be suppressed either
 
@@ -332,10 +298,10 @@ class _CutSearch:
         return self._make_solution(cuts)
 
     def _cut_combinations(self, cuts: Sequence[exp.Expr]) -> exp.Subquery:
-        return subquery(cut_combinations(self.task.combinations, self._packing, cuts))
+        return subquery(cut_combinations(self.task.combinations, self.task.trees, self._packing, cuts))
 
     def _kept_combinations(self, cuts: Sequence[exp.Expr], classes: exp.Table) -> exp.Select:
-        return feasible_rows(self._cut_combinations(cuts), classes, self._packing.keys)
+        return feasible_rows(self._cut_combinations(cuts), classes, self._words)
 
     def _releases_rows(self, solution: _Solution) -> bool:
         """Whether a solution within the limits has a class."""
@@ -345,8 +311,8 @@ class _CutSearch:
         """Evaluate the classes of cuts as the search of the lattice does, with shields over some attributes."""
         evaluator = replace(self.task.evaluator, requirements=self.task.search_input.requirements)
         evaluated = evaluator.evaluate(self._cut_combinations(cuts), [node_column(i) for i in self.attributes])
-        return template("SELECT :keys, class_size, class_count, kept FROM :evaluated AS j")(
-            keys=self._packing.pack([col(node_column(i), "j") for i in self.attributes]), evaluated=evaluated
+        return template("SELECT :words, class_size, class_count, kept FROM :evaluated AS j")(
+            words=_word_columns(self._packing, [col(node_column(i), "j") for i in self.attributes]), evaluated=evaluated
         )
 
     def _make_solution(self, cuts: Sequence[exp.Table], evaluated: exp.Select | None = None) -> _Solution:
@@ -354,7 +320,7 @@ class _CutSearch:
         task = self.task
         self._count_check()
         if evaluated is None:
-            evaluated = task.evaluate(self._cut_combinations(cuts), self._packing.keys)
+            evaluated = task.evaluate(self._cut_combinations(cuts), self._words)
         classes = self._make("classes", self._priced_classes(evaluated))
         query = template("""
             SELECT sum(price), coalesce(sum(suppressed)::BIGINT, 0), count(*) FILTER (WHERE kept)
@@ -398,7 +364,7 @@ class _CutSearch:
             evaluated=evaluated,
         )
         for i in self.attributes:
-            on = self._packing.unpack(i, "j").eq(col(NODE, f"costs_{i}"))
+            on = self._read_node(i, "j").eq(col(NODE, f"costs_{i}"))
             query = query.join(aliased(self._costs[i], f"costs_{i}"), on=on, copy=False)
         return query
 
@@ -412,7 +378,7 @@ class _CutSearch:
         task = self.task
         cut_after = split_cut(solution.cuts[i], self._down[i])
         combinations = self._cut_combinations([*solution.cuts[:i], cut_after, *solution.cuts[i + 1 :]])
-        evaluated = task.evaluate(combinations, self._packing.keys)
+        evaluated = task.evaluate(combinations, self._words)
         # The nodes with a gain, with the price that splitting them saves and the additional rows that it suppresses.
         gains = template("""
             WITH
@@ -445,7 +411,7 @@ class _CutSearch:
             suppressed_cost=suppressed_cost(task.trees),
             evaluated=evaluated,
             cut_after=cut_after,
-            new_node=self._packing.unpack(i, "j"),
+            new_node=self._read_node(i, "j"),
             is_former_class=self._is_former_class(i),
         )
         rows = task.engine.rows(gains)
@@ -456,13 +422,22 @@ class _CutSearch:
         return sorted(candidates, key=lambda candidate: (-candidate.worth, candidate.node))
 
     def _is_former_class(self, i: int) -> exp.Expr:
-        """Whether ``c`` is the class of ``j`` with ``s.former_node`` in place of ``s.node``: the key differs by the
-        difference of the digits."""
-        key = self._packing.key_by_attribute[i]
-        is_shifted = fragment(":former_key = :key + (s.former_node - s.node)::BIGINT * :stride")(
-            former_key=col(key, "c"), key=col(key, "j"), stride=self._packing.stride_by_attribute[i]
+        """Whether ``c`` is the class of ``j`` with ``s.former_node`` in place of ``s.node``: one word
+        differs, by the difference of the nodes."""
+        place, first, _ = self._packing.places[i]
+        is_shifted = fragment(":former_word = :word + (s.former_node - s.node)::BIGINT * :stride")(
+            former_word=col(self._words[place], "c"), word=col(self._words[place], "j"), stride=1 << first
         )
-        return all_of([is_shifted, *(col(name, "j").eq(col(name, "c")) for name in self._packing.keys if name != key)])
+        return all_of(
+            [is_shifted, equal_columns([name for name in self._words if name != self._words[place]], "j", "c")]
+        )
+
+    def _read_node(self, i: int, alias: str) -> exp.Expr:
+        """The node of an attribute, read from the words of a relation."""
+        word, first, bits = self._packing.places[i]
+        return fragment("((:word >> :first) & :mask)::INTEGER")(
+            word=col(self._words[word], alias), first=first, mask=(1 << bits) - 1
+        )
 
     def _count_new_losers(
         self, solution: _Solution, i: int, cut_after: exp.Subquery, combinations: exp.Subquery, evaluated: exp.Select
@@ -488,7 +463,7 @@ class _CutSearch:
             persons=evaluator.person_count,
             combinations=combinations,
             evaluated=evaluated,
-            same_class=equal_columns(self._packing.keys, "p", "j"),
+            same_class=equal_columns(self._words, "p", "j"),
             cut_after=cut_after,
             new_node=col(node_column(i), "p"),
             members=evaluator.persons,

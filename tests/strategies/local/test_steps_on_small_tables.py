@@ -18,12 +18,14 @@ from subtree_cuts import check_no_split_is_left, cut_of
 
 from oracles.oracle import Hierarchy
 from properties.local_tasks import Nodes
+from sqlanon.frequency.packing import assign_words
 from sqlanon.policy.guarantee import select_combinations
 from sqlanon.strategies.local.mu_argus import mu_argus
-from sqlanon.strategies.local.subtree import MAX_RAISES, NEW_NODE, SCALE, _CutSearch, _Split, pack_nodes, subtree
+from sqlanon.strategies.local.subtree import MAX_RAISES, NEW_NODE, SCALE, _CutSearch, _Split, subtree
 from sqlanon.support.coding import Levels
 
 module = importlib.import_module("sqlanon.strategies.local.mu_argus")
+packing_module = importlib.import_module("sqlanon.frequency.packing")
 subtree_module = importlib.import_module("sqlanon.strategies.local.subtree")
 
 A, B, C, D = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3), letters("d", 2)
@@ -318,29 +320,29 @@ def test_cuts_are_those_of_a_plain_search(small: Small, raises: int, monkeypatch
 
 
 @pytest.mark.parametrize("place", [3, 7])
-def test_cuts_are_the_same_if_the_nodes_of_a_class_need_several_keys(
+def test_cuts_are_the_same_if_the_nodes_of_a_class_need_several_words(
     place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small, raises = COUNTED[place]
     monkeypatch.setattr(subtree_module, "MAX_RAISES", raises)
     assert small.start is not None
     with small_task(small) as task:
-        monkeypatch.setattr(subtree_module, "MAX_KEY", max(tree.root for tree in task.trees) + 1)
-        assert len(pack_nodes(task.trees).keys) == len(task.trees) > 1
+        roots = [tree.root for tree in task.trees]
+        monkeypatch.setattr(packing_module, "WORD_BITS", max(roots).bit_length())
+        assert assign_words(roots).words == len(roots) > 1
         assert Counts(task, small).placed(subtree(task).assignment) == Splits(Counts(task, small), raises).run(
             small.start
         )
 
 
-def test_cuts_are_the_same_with_two_attributes_in_one_of_two_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuts_are_the_same_with_two_attributes_in_one_of_two_words(monkeypatch: pytest.MonkeyPatch) -> None:
     small = best_levels(SUBTREE[0])
     assert small.start is not None
     with small_task(small) as task:
-        first, second, _ = task.trees
-        monkeypatch.setattr(subtree_module, "MAX_KEY", (first.root + 1) * (second.root + 1))
-        packing = pack_nodes(task.trees)
-        assert packing.keys == ["key_0", "key_1"]
-        assert [*packing.stride_by_attribute] == [1, first.root + 1, 1]
+        roots = [tree.root for tree in task.trees]
+        first, second, _ = (root.bit_length() for root in roots)
+        monkeypatch.setattr(packing_module, "WORD_BITS", first + second)
+        assert [place[:2] for place in assign_words(roots).places] == [(0, 0), (0, first), (1, 0)]
         plain = Counts(task, small)
         assert plain.placed(subtree(task).assignment) == Splits(plain).run(small.start)
 
