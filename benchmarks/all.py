@@ -1,4 +1,4 @@
-"""Everything that benchmarks/README.md shows, one after the other, as Markdown; then the plots. It takes hours.
+"""Everything that the pages of benchmarks/ show, one after the other, as Markdown; then the plots. It takes hours.
 
     python benchmarks/all.py --peers peers/bin/python --data DIR [--small]
 

@@ -113,7 +113,7 @@ def main() -> None:
     limits = Limits(args.memory_limit, args.threads)
     print(f"{machine()}; {limits}\n")
     header(
-        "rows", "GROUP BY, s", "copy, s", "floor, s", "job, s", "of it", "checks", "job / floor",
+        "rows", "GROUP BY, s", "copy, s", "floor, s", "job, s", "split", "checks", "job / floor",
         "processor, s", "of processor time", "floor's peak", "job's peak", "left in TMPDIR",
     )  # fmt: skip
     with folders(args.data) as (data, folder):

@@ -1,4 +1,4 @@
-"""What growing and verifying cost: `extend` by 1 % of new rows, and `verify` alone, beside making the release.
+"""What growing and verifying cost: `extend` by 1 % of new rows, and `verify` alone, relative to making the release.
 
     python benchmarks/incremental.py [--rows 1000000] [--memory-limit 8GB] [--threads N]
 

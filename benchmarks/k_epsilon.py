@@ -2,14 +2,14 @@
 of generalizing what could have noise.
 
     python benchmarks/k_epsilon.py [--runs 30] [--k 2 5 10 20 50 100] [--epsilon 0.1 0.25 0.5 1 2 4 8]
-        [--strategies optimal mondrian] [--parts noise beside] [--searches 5] [--results DIR]
+        [--strategies optimal mondrian] [--parts noise generalized] [--searches 5] [--results DIR]
 
 Source: N. Holohan, S. Antonatos, S. Braghin, P. Mac Aonghusa, "(k,ε)-Anonymity: k-anonymity with ε-differential
 privacy" (2017). The table and its hierarchies: heights.py. The search is the same on every run, so it is made once for
 each strategy and k, with at most 5 % suppressed; noise is drawn anew on every run, by the package's own stage, which
-has no seed: the figures differ a little each time. What 99 %-confidence suppresses is measured without a limit; in
-brackets stands how many of the runs stay within 5 % with it. The paper's figure 2, other noise beside noise per class,
-is shown for k = 20. `k_epsilon_plot.py` draws what ``--results`` keeps.
+has no seed: the figures differ a little each time. What 99 %-confidence suppresses is measured without a limit, with
+the number of runs that stay within 5 % in brackets. The paper's figure 2, which compares other noise with noise per
+class, is repeated for k = 20. `k_epsilon_plot.py` draws what ``--results`` keeps.
 """
 
 from __future__ import annotations
@@ -326,7 +326,7 @@ def searches(space: Workspace, k: int, strategy: str, limit: float, repeats: int
     return figures
 
 
-def beside(space: Workspace, arguments: argparse.Namespace) -> None:
+def generalize_height(space: Workspace, arguments: argparse.Namespace) -> None:
     """Height as one more quasi-identifier to generalize."""
     print(
         f"\nHeight generalized instead: loss of the other attributes, and the search "
@@ -343,7 +343,7 @@ def beside(space: Workspace, arguments: argparse.Namespace) -> None:
                 row(f"{limit:.0%}", strategy, k, f"{plain['loss']:.3f}", f"{wide['loss']:.3f} ({wide['level']})", least,
                     plain["checked"], wide["checked"], *(f"{1000 * run['seconds']:.0f}" for run in (plain, wide)),
                     f"{wide['seconds'] / plain['seconds']:.1f}")  # fmt: skip
-                record(arguments.results, "k_epsilon beside", strategy, 0, wide["seconds"], k=k, limit=limit,
+                record(arguments.results, "k_epsilon generalized", strategy, 0, wide["seconds"], k=k, limit=limit,
                        loss=plain["loss"], loss_with=wide["loss"], loss_within=useful and useful["loss"],
                        seconds_without=plain["seconds"])  # fmt: skip
 
@@ -365,7 +365,7 @@ def main() -> None:
     options.add_argument("--k", type=int, nargs="+", default=[2, 5, 10, 20, 50, 100])
     options.add_argument("--epsilon", type=float, nargs="+", default=[0.1, 0.25, 0.5, 1, 2, 4, 8])
     options.add_argument("--strategies", nargs="+", default=["optimal", "mondrian"])
-    options.add_argument("--parts", nargs="+", choices=["noise", "beside"], default=["noise", "beside"])
+    options.add_argument("--parts", nargs="+", choices=["noise", "generalized"], default=["noise", "generalized"])
     args = options.parse_args()
     require_tables()
     print(f"{machine()}; at most {LIMIT:.0%} suppressed, {args.runs} runs\n")
@@ -374,8 +374,8 @@ def main() -> None:
         space = Workspace(connection)
         if "noise" in args.parts:
             print_tables(with_noise(space, args), args)
-        if "beside" in args.parts:
-            beside(space, args)
+        if "generalized" in args.parts:
+            generalize_height(space, args)
         space.close()
 
 

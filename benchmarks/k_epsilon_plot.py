@@ -1,4 +1,4 @@
-"""Error and linking risk by k and ε, and noise per class beside other noise, from the results that were kept.
+"""Error and linking risk by k and ε, and noise per class compared with other noise, from the results that were kept.
 
     python benchmarks/k_epsilon_plot.py results [--out benchmarks/k_epsilon.svg]
 

@@ -1,11 +1,11 @@
-"""A new release held against earlier ones: the joint audit beside the making of the release.
+"""A new release compared with earlier ones: the cost of the joint audit, relative to making the release.
 
     python benchmarks/ledger.py [--rows 0 1000000] [--strategies optimal mondrian ...] [--new optimal k-similar]
 
 Adult as it is (``--rows 0``), or resampled by `bootstrap.py`; seven quasi-identifiers and a sensitive attribute, k = 5
 with at most 5 % suppressed. All strategies are published by force to one catalog; then a new release of each strategy,
-with k = 6, is held against all of them. Seconds of the processor, of one process: making (reading, searching, writing,
-the audit of the release alone) beside each check (opening the earlier release, and comparing the two).
+with k = 6, is compared with all of them. Seconds of the processor, of one process: making (reading, searching, writing,
+the audit of the release alone) and each check (opening the earlier release, and comparing the two).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def measure(rows: int, data: Path, folder: Path, arguments: argparse.Namespace) 
                 f"{seconds:.2f}",
                 status,
             )
-            record(arguments.results, "ledger", f"{name} beside {stem}", rows, seconds, made=seconds_publishing)
+            record(arguments.results, "ledger", f"{name} with {stem}", rows, seconds, made=seconds_publishing)
         row(
             f"{rows or 30162:,}",
             name,

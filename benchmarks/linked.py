@@ -198,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(json.dumps(measure_floor(args.floor, limits.memory, limits.threads)))
         return
     print(f"{machine()}; {limits}\n")
-    header("persons", "visits", "known", "job, s", "of it", "checks", "loss", "suppressed", "job / floor",
+    header("persons", "visits", "known", "job, s", "split", "checks", "loss", "suppressed", "job / floor",
            "of processor time", "peak")  # fmt: skip
     with folders(args.data) as (data, folder):
         for persons in args.persons:

@@ -1,4 +1,4 @@
-"""Linked tables: the loss of levels for each class of persons beside one level for everybody.
+"""Linked tables: the loss of levels for each class of persons compared with one level for everybody.
 
     python benchmarks/linked_local.py [--patients N] [--known 1 2 3 all] [--limit 0.05]
 

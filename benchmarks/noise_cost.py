@@ -41,7 +41,7 @@ CASES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
     "with noise": (NOISY, {}),
     "and confidence": (NOISY, {"confidence": 0.99}),
 }
-"""What is asked of the height, and of privacy besides k."""
+"""The noise of the height, and requirements other than k."""
 
 
 def people(folder: Path, rows: int) -> Path:
@@ -101,7 +101,7 @@ def main() -> None:
     args = options.parse_args()
     require_tables()
     print(f"{machine()}; {Limits(args.memory_limit, args.threads)}\n")
-    header("rows", "", "s", "more", "of it", "peak", "suppressed rows")
+    header("rows", "", "s", "more", "split", "peak", "suppressed rows")
     with folders(args.data) as (data, folder):
         for rows in args.rows:
             measure(people(data, rows), rows, folder, args)

@@ -1,4 +1,4 @@
-"""sqlanon beside its peers on PyPI: time, memory, loss and classes, on Adult and on its seeded bootstraps.
+"""sqlanon compared with its peers on PyPI: time, memory, loss and classes, on Adult and on its seeded bootstraps.
 
     python -m venv peers && peers/bin/pip install -r benchmarks/peers.txt
     python benchmarks/peers.py --peers peers/bin/python [--rows 30162 100000 1000000 10000000] [--timeout 300]

@@ -62,7 +62,7 @@ def main() -> None:
     args = options.parse_args()
     require_tables()
     print(f"{machine()}\n")
-    header("table", "rows", "reader", "s", "s of processors", "peak", "of DuckDB's processor time")
+    header("table", "rows", "reader", "s", "processor s", "peak", "/ DuckDB")
     with folders(args.data) as (data, _):
         for name, file, delimiter in (
             ("Adult", bootstrap(data, args.rows, "csv"), ";"),

@@ -101,7 +101,7 @@ def policies() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Publication:
-    """One of a history: what the source is changed by before, and what the policy says beside its attributes."""
+    """One publication of a history: a change of the source before it, and policy keys in addition to its attributes."""
 
     levels: Mapping[str, int]
     """Levels that are fixed, by quasi-identifier."""

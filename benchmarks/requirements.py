@@ -1,4 +1,4 @@
-"""What a check costs, by requirement: the same generalizations of Adult, with each requirement beside k alone.
+"""What a check costs, by requirement: the same generalizations of Adult, with each requirement compared with k alone.
 
     python benchmarks/requirements.py [--nodes N]
 

@@ -96,10 +96,10 @@ def main() -> None:
             ratios = [job.wall / plain.wall for plain, job in pairs]
             spread = f", {min(ratios):.2f} to {max(ratios):.2f}" if ratios[1:] else ""
             processor = statistics.median(job.processor / plain.processor for plain, job in pairs)
-            beside = [{"leakage": 0}, {"weighed": True}] if args.more else []
-            beside_runs = [time_assessment(database, *limits, **options) for options in beside]
+            extra_options = [{"leakage": 0}, {"weighed": True}] if args.more else []
+            extra_runs = [time_assessment(database, *limits, **options) for options in extra_options]
             ratio = statistics.median(ratios)
-            row(f"{rows:,}", plain, job, f"**{ratio:.2f}**{spread} ({processor:.2f})", *beside_runs)
+            row(f"{rows:,}", plain, job, f"**{ratio:.2f}**{spread} ({processor:.2f})", *extra_runs)
             record(
                 args.results, "risk", "sqlanon", rows, job.wall, ratio=round(ratio, 3), processor=round(processor, 3)
             )

@@ -1,4 +1,4 @@
-"""The search alone: checks and seconds per configuration, cold and warm, beside the Java reference.
+"""The search alone: checks and seconds per configuration, cold and warm, compared with the Java reference.
 
     python benchmarks/search.py [--runs N] [--cases Adult-8 Adult-9 FARS-8] [--k 2 5 10 50 100] [--limits 0 0.02 0.05]
     python benchmarks/search.py --one Adult-8 5 0.05 loss       # what a run does; prints JSON

@@ -1,4 +1,4 @@
-"""Spark beside DuckDB, on the same Parquet files of people, on one machine; and Spark's own floor.
+"""Spark and DuckDB on the same Parquet files of people, on one machine; and Spark's own floor.
 
     python benchmarks/spark.py [--rows 1000000 10000000] [--executor-memory 4096] [--data DIR]
 
@@ -157,7 +157,7 @@ def main() -> None:
     args = options.parse_args()
     master = f"local-cluster[2,1,{args.executor_memory}]"
     print(f"{machine()}; {master}\n")
-    header("rows", "what", "s", "of it", "to the floor", "Python's peak", "driver's peak", "executors' peak")
+    header("rows", "what", "s", "split", "to the floor", "Python's peak", "driver's peak", "executors' peak")
     with folders(args.data) as (data, folder):
         for rows in args.rows:
             files = parquet(data, rows)

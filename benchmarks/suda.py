@@ -101,7 +101,7 @@ def main() -> None:
     results = [run[way]["msus"] for run in runs for way in WAYS]
     assert all(result == results[0] for result in results), "the two do not agree"
     print(f"{sum(results[0].values()):,} minimal sample uniques, by size: {results[0]}\n")
-    print(f"| way | seconds (median of {len(runs)}) | from | to | of processors | memory |")
+    print(f"| way | seconds (median of {len(runs)}) | from | to | processor, s | memory |")
     print("| --- | --- | --- | --- | --- | --- |")
     median = {
         way: {

@@ -3,7 +3,7 @@
     python benchmarks/whole.py [--runs N] [--cases Adult-8 Adult-9 FARS-8]
 
 ``python -m sqlanon anonymize policy.toml --json``, k = 5, at most 5 % suppressed, `loss`: medians in milliseconds, with
-the smallest and the largest. The tables are found through ``SQLANON_DATA``, else in ``../shared/data`` beside the
+the smallest and the largest. The tables are found through ``SQLANON_DATA``, else in ``../shared/data`` next to the
 project. The Java reference was measured elsewhere, without its start.
 """
 
