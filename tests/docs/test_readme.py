@@ -38,7 +38,7 @@ PRIVATE_FILES = (ROOT / "docs" / "explanation" / "private-files.md").read_text(e
 REQUIREMENTS = (ROOT / "docs" / "reference" / "requirements.md").read_text(encoding="utf-8")
 STRATEGIES = (ROOT / "docs" / "reference" / "strategies.md").read_text(encoding="utf-8")
 NOISE = (ROOT / "docs" / "explanation" / "noise.md").read_text(encoding="utf-8")
-LEDGER = (ROOT / "docs" / "explanation" / "ledger.md").read_text(encoding="utf-8")
+PUBLISH_AGAIN = (ROOT / "docs" / "how-to" / "publish-again.md").read_text(encoding="utf-8")
 DECOYS = (ROOT / "docs" / "explanation" / "decoys.md").read_text(encoding="utf-8")
 
 
@@ -288,9 +288,9 @@ def test_the_sql_of_the_requirements(tmp_path: Path) -> None:
     [
         pytest.param(REQUIREMENTS, marks=pytest.mark.slow),
         pytest.param(STRATEGIES, marks=pytest.mark.slow),
-        LEDGER,
+        PUBLISH_AGAIN,
     ],
-    ids=["requirements", "strategies", "ledger"],
+    ids=["requirements", "strategies", "publish-again"],
 )
 def test_the_python_of_the_pages(
     page: str, hospital: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest

@@ -329,8 +329,9 @@ def test_names_in_the_catalog_are_read_as_the_documentation_writes_them(after: t
     """In sqlanon.catalog.duckdb the name sqlanon is that of the database, too."""
     path, _ = after
     assert path.name == "sqlanon.catalog.duckdb"
-    page = (DOCS / "explanation" / "ledger.md").read_text(encoding="utf-8")
-    blocks = [block for block in re.findall(r"```sql\n(.*?)```", page, re.DOTALL) if "ATTACH" in block]
+    pages = [(DOCS / folder / "ledger.md").read_text(encoding="utf-8") for folder in ("explanation", "reference")]
+    examples = [block for page in pages for block in re.findall(r"```sql\n(.*?)```", page, re.DOTALL)]
+    blocks = [block for block in examples if "ATTACH" in block]
     with duckdb.connect() as connection, pytest.MonkeyPatch.context() as patch:
         patch.chdir(path.parent)
         for block in blocks:
@@ -338,7 +339,7 @@ def test_names_in_the_catalog_are_read_as_the_documentation_writes_them(after: t
             connection.execute("DETACH private")
     with duckdb.connect(path, read_only=True) as connection:
         assert connection.execute("SELECT count(*) FROM sqlanon.sqlanon.runs").fetchall() == [(1,)]
-    assert len(blocks) == 2 and "sqlanon.sqlanon.runs" in page
+    assert len(blocks) == 2 and "sqlanon.sqlanon.runs" in pages[0]
 
 
 @pytest.mark.thorough
