@@ -130,7 +130,7 @@ class Searched:
     def others(self, epsilon: float, mean: float) -> Figures:
         """What other noise on the same originals leads to: drawn by the engine, for comparison only.
 
-        Laplace with the range of the whole table; and uniform noise with the mean error of noise per class. Beside them
+        Laplace with the range of the whole table; and uniform noise with the mean error of noise per class. In addition
         the error that is made where the mean of its class stands for each value.
         """
         rows, connection = self.work("noise_rows").sql("duckdb"), self.run.engine.connection

@@ -54,7 +54,7 @@ CREATE OR REPLACE MACRO sqlanon.k_anonymity(rel, qi) AS TABLE (
 -- ((x mod 2^31) + 1431655765) * N XOR floor(x / 2^31) * M; of NULL it is 0. A row's number is the XOR of its cells' numbers. The
 -- digest is the sum, over the rows, of floor(number / 2^32) * (number mod 2^31): the product ties the cells of a row
 -- together. (MD5 is the expensive part. In this form DuckDB computes it once for a repeated text, and not for numbers, but
--- only beside constants. alias() is not constant and typeof() is, so the name of the column is read from the type of a
+-- only with constants. alias() is not constant and typeof() is, so the name of the column is read from the type of a
 -- STRUCT, "STRUCT(zip VARCHAR)", where names that need quotes have them.)
 CREATE OR REPLACE MACRO sqlanon.digest(rel) AS TABLE (
     SELECT count(*) AS rows, coalesce(sum((line >> 32) * (line & 2147483647)), 0)::VARCHAR AS digest

@@ -110,7 +110,7 @@ def connect(source: Connectable = None, *, memory_limit: str | None = None, thre
 
 
 class Database:
-    """A source with a private work database beside it. `connect` returns one; it is a context manager.
+    """A source with a private work database. `connect` returns one; it is a context manager.
 
     Errors of all methods that take a policy: `SourceError` if the source or its population cannot be read or does not
     fit the policy; `HierarchyError`, with all problems, if a hierarchy that the method reads is not a tree over its

@@ -45,7 +45,7 @@ settings.load_profile("sqlanon")
 def data() -> Path:
     folder = data_folder()
     if folder is None:
-        pytest.skip("no test data: SQLANON_DATA names no folder of it, and there is none beside the project")
+        pytest.skip("no test data: SQLANON_DATA names no folder of it, and there is none next to the project")
     return folder
 
 

@@ -47,7 +47,7 @@ _ORDER_NOTE = (
 )
 
 SELECTION = "Inclusion"
-"""ARX lists it beside its requirements if records were selected, possibly all of them."""
+"""ARX lists it among its requirements if records were selected, possibly all of them."""
 
 NO_SELECTION = "the selection of records is in a file that only ARX can read: all records are used"
 
@@ -56,7 +56,7 @@ _UNSUPPORTED: Mapping[str, str] = {
     "[population] and k_map or delta_presence",
     r".*-population-uniqueness.*": "the size of the population is in a file that only ARX can read: write "
     "[privacy.population_uniqueness]",
-    r".*-avg-reidentification-risk": "a limit on the records at risk beside the average risk has no counterpart: write "
+    r".*-avg-reidentification-risk": "a limit on the records at risk with an average risk has no counterpart: write "
     "average_risk, or a greater k",
     r".*-DP": "differential privacy by a sample of the records has no counterpart",
 }

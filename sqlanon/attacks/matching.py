@@ -569,7 +569,7 @@ def _match_positions(attacker: Attacker, link: ReleaseLink, releases: Sequence[C
 def _link_values(
     release: ComparedRelease, hierarchies: ComparedHierarchies, name: str, column: str
 ) -> LinkedAttribute | None:
-    """A quasi-identifier of a release beside a column of values; None if its hierarchy is unknown."""
+    """A quasi-identifier of a release, paired with a column of values; None if its hierarchy is unknown."""
     key = name.lower()
     hierarchy = hierarchies.find(key, [release.rule(key)])
     if hierarchy is None:

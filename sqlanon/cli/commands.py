@@ -540,7 +540,7 @@ def import_arx(project: opt.ArxProject, directory: opt.ArxFolder = None, encodin
             print_lines("\n".join([heading, *(f"- {make_printable(note)}" for note in notes)]))
     policy = imported.folder / imported.policy
     files = count_noun(len(imported.files) - 1, "file")
-    print_lines(f"{policy} and {files} beside it. Read it, then run: sqlanon anonymize {shlex.quote(str(policy))}")
+    print_lines(f"{policy} and {files} next to it. Read it, then run: sqlanon anonymize {shlex.quote(str(policy))}")
 
 
 @command(

@@ -11,7 +11,7 @@ from sqlanon.support.resources import POLICY_SCHEMA
 from sqlanon.support.terminal import print_lines
 
 SCHEMA = "sqlanon.schema.json"
-"""The file beside policies with which editors complete them."""
+"""The file next to policies with which editors complete them."""
 
 
 def refuse_existing(path: Path, force: bool) -> None:

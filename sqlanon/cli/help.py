@@ -24,7 +24,7 @@ START, BEFORE, RELEASES, AFTER, MORE = PANELS = (
 
 _USAGE_ERROR = "the request is wrong: the policy, a hierarchy, the input or an option"
 _MAX_NAME = 26
-"""Maximum length of a name beside its description; a longer one has a separate line."""
+"""Maximum length of a name on the line of its description; a longer one has a separate line."""
 
 
 def format_epilog(examples: Sequence[str], refusal: str | None = None, interruption: str | None = None) -> str:

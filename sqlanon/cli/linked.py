@@ -221,7 +221,7 @@ def run_report(location: LinkedLocation, output: Path, limits: Limits) -> bool:
 
 
 def refuse_single_table_options(subject: str, options: Mapping[str, object]) -> None:
-    """Refuse options for one table that are given a value, beside a policy or a release of several tables."""
+    """Refuse options for one table if the policy or the release has several."""
     if refused := [name for name, value in options.items() if value]:
         message = f"is for one table, and {subject} has several: leave it out"
         raise PolicyError([Problem(name, message) for name in refused], "the command")

@@ -108,7 +108,9 @@ PersonTable = Annotated[
     str | None,
     option("--person TABLE", "The table with one row for each person, if there are several tables. Default: detected."),
 ]
-PolicyOutput = Annotated[Path | None, option("--output -o FILE", "Write the policy to FILE, its schema beside it.")]
+PolicyOutput = Annotated[
+    Path | None, option("--output -o FILE", "Write the policy to FILE, and its schema next to it.")
+]
 ReplacePolicy = Annotated[bool, option("--force", "Replace FILE if it exists.")]
 HierarchyFolder = Annotated[
     Path | None, option("--hierarchies DIR", "Write hierarchies of texts to files in DIR, to be edited.")

@@ -93,7 +93,7 @@ def make_clinic(hospital: Path, clinic: Path) -> None:
 
 
 def attack_visits(clinic: Path, levels: Mapping[str, int]) -> ClinicAttack:
-    """Attack the visits as they stand, beside the patients as the first release shows them."""
+    """Attack the unchanged visits, combined with the patients as the first release shows them."""
     patients, visits = (table(name, "main", "clinic") for name in ("patients", "visits"))
     labels = [label(name, levels[name]) for name in SHARED]
     columns = [as_column(value, f"value_{i}") for i, value in enumerate(labels)]

@@ -98,7 +98,8 @@ def run_demo(directory: Path, rows: int) -> Demo:
 
 
 def _tell_second_act(folder: Path, levels: Mapping[str, int]) -> Clinic:
-    """Release visits of the patients beside the table of the first act, attack them, and release both together."""
+    """Release visits of the patients in addition to the table of the first act, attack them, and release both
+    together."""
     make_clinic(folder / HOSPITAL, folder / CLINIC)
     before = attack_visits(folder / CLINIC, levels)
     alone, _, two = before.matches

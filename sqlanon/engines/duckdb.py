@@ -383,7 +383,7 @@ class DuckDBEngine(WorkEngine):
 
     @contextmanager
     def without_optimizers(self, *names: str) -> Iterator[None]:
-        """Disable these optimizers beside those that are disabled, unless the configuration is locked."""
+        """Disable these optimizers in addition to those that are disabled, unless the configuration is locked."""
         if not names:
             yield
             return

@@ -105,7 +105,8 @@ def decimal_size(column_type: str) -> tuple[int, int]:
 
 
 def _exact_scale(column_type: str) -> int | None:
-    """Number of decimals that a DECIMAL(38) can have beside all digits of an integer or decimal type, or None."""
+    """Number of decimals that a DECIMAL(38) can have in addition to all digits of an integer or decimal type, or
+    None."""
     match column_kind(column_type):
         case ColumnKind.DECIMAL:
             precision, scale = decimal_size(column_type)

@@ -146,7 +146,7 @@ class LedgerEntry:
             )
 
     def checks(self, manifest: Manifest, released: exp.Table) -> list[Check]:
-        """Check whether the release is safe beside earlier ones."""
+        """Check whether the release is safe together with earlier ones."""
         return [] if self.joint_audit is None else self.joint_audit.checks(manifest, released)
 
     def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:

@@ -65,7 +65,7 @@ def _move_dates(table: LinkedTable, shifts: exp.Table) -> None:
 def _find_problems(
     section: TableSection, place: str, columns: Mapping[str, str], types: Mapping[str, str], max_days: int
 ) -> Iterator[Problem]:
-    """Columns of a table that cannot be moved, and dates that would be released unmoved beside moved ones.
+    """Columns of a table that cannot be moved, and dates that would be released unmoved although others are moved.
 
     A date that is not moved shows by how many days the others of its person are. ``columns`` are by attribute.
     """

@@ -153,7 +153,7 @@ def live_labels(hierarchy: Hierarchy, level: int, forbidden: Sequence[str]) -> e
         is_allowed = fragment("NOT coalesce(:label::VARCHAR IN (:forbidden), FALSE)")
         labels = labels.where(is_allowed(label=label, forbidden=[*map(text, forbidden)]), copy=False)
     parts: list[exp.Query] = [labels]
-    if height and not (level == height and top in forbidden):  # a hierarchy of one value has no NULL beside it
+    if height and not (level == height and top in forbidden):  # a hierarchy of one value has no NULL
         null_label = template("SELECT NULL AS value, :label AS label")
         parts.append(null_label(label=text(top or "") if level == height else exp.null()))
     return _LABELS(code=dense_rank([col("label")]), labels=union_all(*parts))

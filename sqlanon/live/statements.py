@@ -146,7 +146,7 @@ def definition_row(
 def create_statements(
     draft: LiveDraft, replaced: ViewRecord | None, readable: Sequence[ViewRecord], secure: bool
 ) -> Iterator[exp.Expr]:
-    """The statements that create a live view beside other ``readable`` ones."""
+    """The statements that create a live view, in addition to other ``readable`` ones."""
     record, definitions = draft.record, table(DEFINITIONS, SCHEMA)
     create = create_table_with_columns(definitions, _DEFINITION.items())
     create.set("exists", True)

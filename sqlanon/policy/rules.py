@@ -69,7 +69,7 @@ def width_flaws(widths: Sequence[Decimal], days: bool) -> Iterator[Flaw]:
 def bound_flaws(bounds: Mapping[str, Decimal | date]) -> Iterator[Flaw]:
     """Check that ``origin``, ``below`` and ``above`` are all numbers or all dates, and in order."""
     dates = [name for name, bound in bounds.items() if isinstance(bound, date)]
-    # An origin of 0 is the default, so beside dates it is ignored.
+    # An origin of 0 is the default, so for dates it is ignored.
     numbers = [name for name in bounds if name not in dates and not (name == "origin" and bounds[name] == 0)]
     if dates and numbers:
         yield (numbers[0],), f"is a number and {dates[0]} is a date: give dates only, or numbers only"

@@ -1,4 +1,4 @@
-"""The JSON Schema of a policy for editors: ``schema.json`` beside this module, which ``sqlanon schema`` prints.
+"""The JSON Schema of a policy for editors: ``schema.json`` next to this module, which ``sqlanon schema`` prints.
 
 TOML has no null, so the schema of an optional key has only its other types.
 """

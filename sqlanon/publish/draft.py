@@ -251,8 +251,8 @@ def count_suppressed_by_label(
 
     - of labels with fewer than k rows;
     - if levels differ between rows, or if the policy has a person column, a population, or noise;
-    - beside releases that readers have (versions that are kept, and releases that this one is based on): the rows of
-      these could be subtracted.
+    - together with releases that readers have (versions that are kept, and releases that this one is based on): the
+      rows of these could be subtracted.
     """
     policy, suppressed = search_input.policy, recoding.figures.suppressed_rows
     counts_are_safe = policy.source.person_column is None and policy.population is None and not policy.noisy_attributes

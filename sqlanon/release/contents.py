@@ -42,9 +42,9 @@ _FIRST_FORMAT_WITH_IDENTIFIER = 67
 
 
 def find_stray_bytes(path: Path) -> Iterator[str]:
-    """Describe data in or beside a DuckDB file that is in none of its blocks."""
+    """Describe data in or next to a DuckDB file that is in none of its blocks."""
     if path.with_name(f"{path.name}.wal").exists():
-        yield f"{path.name}.wal is beside it, with changes that are not in the file"
+        yield f"{path.name}.wal is next to it, with changes that are not in the file"
     with path.open("rb") as file:
         file_header, *block_headers = (file.read(_HEADER_SIZE) for _ in range(3))
     header = bytearray(file_header)
@@ -283,7 +283,7 @@ def _export_statements(engine: DuckDBEngine, database: str, folder: Path) -> set
 
 
 @contextmanager
-def scratch_database(engine: DuckDBEngine, has_schema: bool = True, name: str = "beside") -> Iterator[str]:
+def scratch_database(engine: DuckDBEngine, has_schema: bool = True, name: str = "sibling") -> Iterator[str]:
     """Attach an empty database in memory."""
     engine.attach(":memory:", name)
     try:

@@ -164,7 +164,7 @@ def check_sha256(path: Path, expected: str) -> Check:
     except OSError as error:
         raise ReleaseError(f"{path} cannot be read: {error.strerror or error}") from error
     if (log := path.with_name(f"{path.name}.wal")).exists():
-        return Check("sha256", False, f"{log.name} is beside it, and DuckDB would apply it to the file: remove it")
+        return Check("sha256", False, f"{log.name} is next to it, and DuckDB would apply it to the file: remove it")
     if actual == expected:
         return Check("sha256", True, "the file is unchanged since it was published")
     return Check("sha256", False, f"expected {expected}, found {actual}: the file was changed or is another one")

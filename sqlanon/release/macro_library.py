@@ -1,9 +1,9 @@
 """The macro library of a release file, copied from a prepared file in a tenth of the time that its scripts take.
 
-The prepared file is created once for each version of DuckDB and of the library, beside the bytecode of this module. Its
-name contains the SHA-256 of its content, so a file that was changed or truncated is created again. This protects from
-accidents only: whoever can write there can replace the program itself. If the file cannot be stored, its content is
-kept for the life of the process. The audit does not use it: it creates its macros from their text.
+The prepared file is created once for each version of DuckDB and of the library, next to the bytecode of this module.
+Its name contains the SHA-256 of its content, so a file that was changed or truncated is created again. This protects
+from accidents only: whoever can write there can replace the program itself. If the file cannot be stored, its content
+is kept for the life of the process. The audit does not use it: it creates its macros from their text.
 """
 
 from __future__ import annotations

@@ -106,9 +106,9 @@ def _not_read(path: Path, flaw: str) -> BrokenReleaseError:
 
 
 def _refuse_log(path: Path) -> None:
-    """Refuse a file with a log beside it: DuckDB would apply its changes and evaluate its expressions."""
+    """Refuse a file with a log next to it: DuckDB would apply its changes and evaluate its expressions."""
     if (log := path.with_name(f"{path.name}.wal")).exists():
-        raise BrokenReleaseError(f"{log} is beside the release, with changes that are not in it: remove it")
+        raise BrokenReleaseError(f"{log} is next to the release, with changes that are not in it: remove it")
 
 
 def _read_layout(path: Path) -> Layout:
@@ -156,7 +156,7 @@ class OpenRelease:
     manifest:
         The manifest of the opened version.
     is_database:
-        Whether it is a DuckDB file, which has metadata beside the rows.
+        Whether it is a DuckDB file, which has metadata in addition to the rows.
     manifests:
         The manifests of all versions in a file, the newest first.
     file, layout:

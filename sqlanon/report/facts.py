@@ -275,7 +275,7 @@ class UnpublishedResult:
             run.engine.execute(drop_table(rows))
 
     def _compare_with_earlier(self, claims: Manifest, rows: exp.Table) -> tuple[list[Check], str | None]:
-        """The checks of publishing beside the earlier releases of the catalog, or why there are none."""
+        """The checks against earlier releases of the catalog at publication, or why there are none."""
         run, search_input = self.draft.run, self.draft.search_input
         policy = search_input.policy
         if policy.catalog is None:

@@ -298,7 +298,7 @@ class Entry:
     number: Any = None
     """The type of the number."""
     scope: Literal["class", "population", "table"] = "class"
-    """It is on classes, on classes beside a population, or on the table as a whole."""
+    """A requirement is on classes, on classes with a population, or on the table as a whole."""
     verifiable_alone: bool = True
     """A release alone shows whether it is met, where rows are counted."""
     plain_macros: bool = False

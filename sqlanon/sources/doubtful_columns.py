@@ -319,7 +319,7 @@ def _matches(pattern: str) -> exp.Expr:
 
 
 def _is_code(name: str) -> bool:
-    """Whether a column has codes by its name: 02139-1234 beside 02139 is a valid code."""
+    """Whether a column has codes by its name: 02139-1234 in a column with 02139 is a valid code."""
     kind = find_kind(name)
     return kind is not None and (kind.name == ZIP or kind.role == "identifying")
 

@@ -66,7 +66,7 @@ class Linking:
 
 @dataclass(frozen=True)
 class Binding:
-    engine: DuckDBEngine  # reads the source, or works beside the engine that does
+    engine: DuckDBEngine  # reads the source, or works together with the engine that does
     policy: Policy
     section: SourceSection  # ``[source]``, completed by the argument of `sqlanon.connect`
     work_names: WorkNames  # for relations of the source

@@ -53,7 +53,7 @@ class RemoteSource(Source):
         return self.engine.remote.name
 
     def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:
-        """The engine of the source, whatever the address: a release beside the source goes to the same engine."""
+        """The engine of the source, whatever the address: a release on the same server goes to the same engine."""
         server = self.engine.remote.server
         return server if isinstance(server, kind) else None
 

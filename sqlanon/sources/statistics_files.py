@@ -1,6 +1,6 @@
 """Read files of SPSS, Stata and SAS with pyreadstat: integers, dates, value labels and missing codes are exact.
 
-Another process, `statistics_reader`, reads a file in batches into a raw table: each numeric variable as DOUBLE, beside
+Another process, `statistics_reader`, reads a file in batches into a raw table: each numeric variable as DOUBLE, next to
 it the letter of a missing code and, where it has value labels, the label. Types and values are then derived in SQL.
 """
 

@@ -1,8 +1,8 @@
 """Read a file of SPSS, Stata or SAS in a separate process: a broken file can crash the library that reads it.
 
 `statistics_files` runs this file as a script. Its standard output has a line of JSON that describes the file, then the
-rows as an Arrow stream: each numeric variable as DOUBLE, beside it the letter of a missing code, and where it has value
-labels, the label. An error is a text on standard error, and exit status 3.
+rows as an Arrow stream: each numeric variable as DOUBLE, next to it the letter of a missing code, and where it has
+value labels, the label. An error is a text on standard error, and exit status 3.
 """
 
 from __future__ import annotations

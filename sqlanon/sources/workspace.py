@@ -1,4 +1,4 @@
-"""The workspace of runs: the engine that reads the source, and a private work database beside it.
+"""The workspace of runs: the engine that reads the source, and a private work database.
 
 Relations of a run are in a separate schema or in temporary views, and are dropped with the run. The database of the
 source is only read; `sqlanon live` alone writes to it (`Workspace.writing`).

@@ -187,7 +187,7 @@ def _select_links_by_common_key(links: Sequence[Link]) -> Iterator[Link]:
 def _drop_columns(
     by_name: Mapping[str, ProfiledTable], chosen: Mapping[str, Link], links: Sequence[Link], name: str
 ) -> dict[str, str]:
-    """The columns of a table that name rows beside its reference, with the reason why they are not released."""
+    """The columns of a table that name rows, apart from its reference, with the reason why they are not released."""
     retained = chosen[name].columns if name in chosen else ()
     dropped: dict[str, str] = {}
     for link in links:

@@ -141,7 +141,7 @@ def _column_comments(proposals: Sequence[Proposal], findings: Findings) -> list[
 
 
 def attribute_lines(proposal: Proposal) -> list[str]:
-    """The line of an attribute, with its reason beside it if it fits, otherwise above."""
+    """The line of an attribute, with its reason after it if it fits, otherwise above."""
     rule, name = proposal.hierarchy if proposal.shown is None else proposal.shown, toml_key(proposal.column.name)
     is_released = proposal.role != "identifying"
     spec = (

@@ -35,7 +35,7 @@ _MOSTLY = 0.8  # of the texts
 _MOST_FLAGS = 4  # texts: yes, no, and both in capitals
 _FEW_VALUES = 20  # that they are all different says little
 
-# Numbers of patterns beside those of `KINDS`, which are 0, 1, ...
+# Numbers of patterns other than those of `KINDS`, which are 0, 1, ...
 CODES, NUMBERS, WHOLE_NUMBERS, MISSING, YES_OR_NO, PARTIAL_DATES = range(-1, -7, -1)
 _FIRST_MENTION = -10
 

@@ -78,7 +78,7 @@ def _generated_column(schema: str, table: str) -> Forge:
     return forge
 
 
-def _log_beside(path: Path, name: str) -> None:
+def _log_next_to_file(path: Path, name: str) -> None:
     """A log that adds a column with a default: whoever opens the file applies it."""
     with _writing(path) as connection:
         connection.execute("PRAGMA disable_checkpoint_on_shutdown")
@@ -111,7 +111,7 @@ DUCKDB: Mapping[str, Forge] = {
         f"CREATE OR REPLACE MACRO sqlanon.digest(rel) AS TABLE SELECT error('{MARK}') AS digest",
         f"CREATE OR REPLACE MACRO sqlanon.k_anonymity(rel, qi) AS TABLE SELECT error('{MARK}') AS k",
     ),
-    "a log beside the file": _log_beside,
+    "a log next to the file": _log_next_to_file,
 }
 
 # Parquet

@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 
 @dataclass
 class Seen:
-    """A release as a reader sees it: rows of cells in file order, and texts of all kinds beside them."""
+    """A release as a reader sees it: rows of cells in file order, and all other texts in the file."""
 
     columns: list[str]
     rows: list[tuple[Any, ...]]
-    beside: str = ""
+    other_text: str = ""
     metadata: list[str] = field(default_factory=list)
 
     def of(self, *names: str) -> list[tuple[Any, ...]]:
@@ -79,7 +79,7 @@ def _duckdb(path: Path, name: str) -> Seen:
     with duckdb.connect(str(path), read_only=True, config={"threads": 1}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         seen = of_relation(connection, _quote_name(name))
-        beside = [
+        texts = [
             connection.execute(f"SELECT string_agg({texts}, ' ') FROM {function}()").fetchall()[0][0]
             for function, texts in (
                 ("duckdb_views", "sql || ' ' || coalesce(comment, '')"),
@@ -87,7 +87,7 @@ def _duckdb(path: Path, name: str) -> Seen:
                 ("duckdb_columns", "coalesce(comment, '') || ' ' || coalesce(column_default, '')"),
             )
         ]
-        beside += [str(row) for row in connection.execute("SELECT * FROM sqlanon.manifest").fetchall()]
+        texts += [str(row) for row in connection.execute("SELECT * FROM sqlanon.manifest").fetchall()]
         tables = [
             text
             for (text,) in connection.execute(
@@ -101,7 +101,7 @@ def _duckdb(path: Path, name: str) -> Seen:
                 "WHERE segment_type NOT IN ('VALIDITY')"
             ).fetchall():
                 seen.metadata += _beyond(connection, table, column, stats)
-        seen.beside = " ".join(text or "" for text in beside)
+        seen.other_text = " ".join(text or "" for text in texts)
     return seen
 
 
@@ -152,8 +152,10 @@ def _parquet(path: Path) -> Seen:
     columns = [[(cell, str(arrow.schema.field(i).type)) for cell in cells(arrow.column(i))] for i in range(len(names))]
     rows = list(zip(*columns, strict=True)) if columns else []
     metadata = file.metadata.metadata or {}
-    beside = " ".join(f"{key.decode()} {value.decode()}" for key, value in metadata.items() if key != b"ARROW:schema")
-    return Seen(names, rows, beside, list(_parquet_metadata(path, file)))
+    other_text = " ".join(
+        f"{key.decode()} {value.decode()}" for key, value in metadata.items() if key != b"ARROW:schema"
+    )
+    return Seen(names, rows, other_text, list(_parquet_metadata(path, file)))
 
 
 def _parquet_metadata(path: Path, file: pq.ParquetFile) -> Iterator[str]:
@@ -263,7 +265,7 @@ def findings(
         for key, rows in classes.items():
             if len({values[i] for i in rows}) < least:
                 leaks.append(f"a class with fewer than {least} values of {name}: {key}")
-    everything = repr(seen.rows) + seen.beside
+    everything = repr(seen.rows) + seen.other_text
     leaks += [f"{text!r} is in the release" for text in private if text in everything]
     return leaks + seen.metadata
 

@@ -307,7 +307,8 @@ def test_a_withdrawn_person_has_no_row_and_classes_have_persons_enough(
         assert set(after) <= set(before)
     if withdrawal.only_released_rows and withdrawal.same_generalization:
         assert all(after[mark] == before[mark] for mark in after)
-        # The rows that are gone beside those that left the source are all of classes that were too small without them.
+        # The rows that are gone in addition to those that left the source are all of classes that were too small
+        # without them.
         suppressed = set(before) - set(after) - (set(before) - left)
         assert {before[mark][:2] for mark in suppressed}.isdisjoint(classes)
         assert withdrawal.withdrawn_rows.rows == len(before) - len(after)

@@ -1,4 +1,4 @@
-"""The least and the greatest values of a source are in no part of its release: rows, tables beside them, report, bytes.
+"""The least and the greatest values of a source are in no part of its release: rows, other tables, report, bytes.
 
 Each is the value of one person, far from all others, and at no border of a grid. The strategies are those of the
 registry: a new one is looked at by itself.

@@ -164,7 +164,8 @@ def outcome(
     setting: Iterable[str] = (),
     also: Callable[[sqlanon.Database, sqlanon.Policy, Path], Any] = lambda *_: None,
 ) -> dict[str, Any]:
-    """Results, releases and verifications are equal for equal rows, wherever they are and whatever is beside them."""
+    """Results, releases and verifications are equal for equal rows, wherever they are and whatever else is in their
+    database."""
     path.mkdir(exist_ok=True)
     file = path / "hospital.duckdb"
     names = list(shadowed)
@@ -216,7 +217,7 @@ FOUND: dict[str, dict[str, Any]] = {}
 
 
 def clean(case: str, folder: Path) -> dict[str, Any]:
-    """Results for a source with nothing beside it, once for all tests."""
+    """Results for a source with nothing else in its database, once for all tests."""
     if case not in FOUND:
         FOUND[case] = outcome("table", CASES[case], folder / case, shadowed=())
     return FOUND[case]

@@ -163,7 +163,7 @@ def append_bytes(path: Path, content: bytes) -> None:
 
 
 def with_wal(path: Path) -> None:
-    """Changes that are beside the file, as a process leaves them that dies."""
+    """Changes that are next to the file, as a process leaves them that dies."""
     with duckdb.connect(path) as connection:
         connection.execute("PRAGMA disable_checkpoint_on_shutdown")
         connection.execute("SET checkpoint_threshold = '1TB'")
@@ -443,7 +443,7 @@ DUCKDB: Mapping[str, tuple[Change, str]] = {
         "manifest",
     ),
     # the file
-    "a log beside it": (with_wal, r"comments and views|\.wal"),
+    "a log next to it": (with_wal, r"comments and views|\.wal"),
     "bytes behind its end": (lambda path: append_bytes(path, SECRET.encode()), "file: it has [0-9,]+ bytes"),
     "a block behind its end": (
         lambda path: append_bytes(path, SECRET.encode().ljust(262144)),

@@ -150,7 +150,7 @@ BORDERS = {
         ["(0.5, 1)-presence: the shares of the population's classes are 0.416667 to 0.625"],
         sections={"population": {"query": f"{POPULATION} UNION ALL {POPULATION}"}},
     ),
-    "smallest class beside masked rows": Border(
+    "smallest class with masked rows": Border(
         {"k": 2},
         ONE_TO_C,
         [f"4 classes, the smallest of 2 rows, are in the release; {SEARCH}"],

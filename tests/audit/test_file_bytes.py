@@ -283,4 +283,4 @@ def test_a_file_has_its_blocks_and_no_log(database: bytes, tmp_path: Path) -> No
     assert strays(database + b"x", tmp_path) == [f"it has {size + 1:,} bytes, but its blocks need {size:,}"]
     assert strays(database[:-1], tmp_path) == [f"it has {size - 1:,} bytes, but its blocks need {size:,}"]
     (tmp_path / "r.duckdb.wal").write_bytes(b"")
-    assert strays(database, tmp_path) == ["r.duckdb.wal is beside it, with changes that are not in the file"]
+    assert strays(database, tmp_path) == ["r.duckdb.wal is next to it, with changes that are not in the file"]

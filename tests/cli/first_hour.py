@@ -250,7 +250,7 @@ MISTAKES = [
     Mistake("The source as the place of the release", (('"release.duckdb"', '"people.csv"'),)),
     Mistake("A k above the number of rows", (("k = 2", "k = 7"),)),
     Mistake(
-        "A second release that is unsafe beside the first",
+        "A second release that is unsafe together with the first",
         (
             (AGE, 'age = { role = "quasi", hierarchy = "suppress", min_level = 1 }'),
             (SEX, 'sex = { role = "quasi", hierarchy = "suppress", min_level = 1 }'),

@@ -819,7 +819,7 @@ def test_work_tables_do_not_pile_up(little: Path) -> None:
     assert names == {"decoys"}
 
 
-# --- beside the ledger ------------------------------------------------------------------------------
+# --- with the ledger --------------------------------------------------------------------------------
 
 
 @pytest.mark.thorough

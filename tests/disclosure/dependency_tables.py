@@ -186,7 +186,8 @@ def _two_valued_copy(maker: _Maker) -> None:
 
 
 def _finer_number(maker: _Maker) -> None:
-    """As the age in days beside the age in years: hardly two rows share a value, but near ones share the years."""
+    """As the age in days released with the age in years: hardly two rows share a value, but near ones share the
+    years."""
     values = maker.random.randint(20, 90)
     name = maker.add_quasi("years", values, "number", nulls=False)
     maker.table.attributes[name] |= {"min_level": 1}

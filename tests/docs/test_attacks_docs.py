@@ -50,7 +50,7 @@ def test_every_attack_and_every_macro_is_documented() -> None:
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A smaller hospital, and the policy that the demo leaves beside it."""
+    """A smaller hospital, and the policy that the demo leaves next to it."""
     folder = tmp_path_factory.mktemp("attacks")
     (folder / FOLDER).mkdir()
     make_hospital(folder / FOLDER / "hospital.duckdb", rows=3000)

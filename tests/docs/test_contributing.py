@@ -58,7 +58,7 @@ def top_level() -> set[str]:
 
 
 def test_the_map_has_each_folder_and_module_once() -> None:
-    page = PAGE[: PAGE.index("Beside the package")]
+    page = PAGE[: PAGE.index("In addition to the package")]
     rows = re.findall(r"^\| (`[^|]*`) \| [^|]+ \|$", page, re.MULTILINE)
     names = [name for row in rows for name in re.findall(r"`([^`]+)`", row) if name != "sqlanon/"]
     assert len(names) == len(set(names))
@@ -133,7 +133,7 @@ def with_recipe(name: str) -> pytest.MarkDecorator:
 
 
 def policy_of(title: str, folder: Path) -> sqlanon.Policy:
-    """A policy in TOML beside its source, with what the recipe adds."""
+    """A policy in TOML next to its source, with what the recipe adds."""
     with duckdb.connect(str(folder / "hospital.duckdb")) as connection:
         fill(connection)
     added = re.findall(r"^```toml\n(.*?)^```$", section(title), re.MULTILINE | re.DOTALL)
@@ -157,15 +157,15 @@ def smallest_class(path: Path) -> int:
 
 
 def publish_and_read(db: sqlanon.Database, policy: sqlanon.Policy, path: Path) -> tuple[sqlanon.Result, list[str]]:
-    """Anonymize, publish, verify: the result, and the checks that passed beside the source."""
+    """Anonymize, publish, verify: the result, and the checks that passed against the source."""
     result = db.anonymize(policy)
     release = result.publish(path, "patients")
     assert isinstance(release, sqlanon.Release)
     assert release.verify().verified
-    beside = db.verify(path, policy)
-    assert beside.verified, beside.failures
+    against_source = db.verify(path, policy)
+    assert against_source.verified, against_source.failures
     assert smallest_class(path) >= 3
-    return result, [check.name for check in beside.checks if check.passed]
+    return result, [check.name for check in against_source.checks if check.passed]
 
 
 @pytest.mark.thorough

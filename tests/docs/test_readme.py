@@ -101,7 +101,7 @@ def test_tutorial_commands_print_the_documented_figures(tutorial_output: dict[st
 def test_the_policy_with_several_requirements(workshop: Path) -> None:
     policy = Policy.load(workshop / FOLDER / "second.toml")
     with connect() as db:
-        release = db.anonymize(policy).publish(force=True)  # beside first.duckdb, where a test published that
+        release = db.anonymize(policy).publish(force=True)  # in addition to first.duckdb, where a test published that
         alone, with_policy = release.verify(), db.verify(release.path, policy)
     assert alone.verified
     assert with_policy.verified
@@ -146,7 +146,7 @@ def test_python_example_prints_the_documented_figures(
     workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (program,) = blocks("python", FROM_PYTHON)
-    folder = shutil.copytree(workshop, tmp_path / "workshop")  # releases of other tests would stand beside its own
+    folder = shutil.copytree(workshop, tmp_path / "workshop")  # releases of other tests would be compared with its own
     (folder / "sqlanon-demo" / "sqlanon.catalog.duckdb").unlink(missing_ok=True)
     monkeypatch.chdir(folder)
     printed = io.StringIO()
@@ -232,7 +232,7 @@ def test_the_limits_of_a_search(hospital: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A smaller hospital, with the tutorial's policy beside it."""
+    """A smaller hospital, with the tutorial's policy next to it."""
     folder = tmp_path_factory.mktemp("requirements") / FOLDER
     folder.mkdir()
     make_hospital(folder / "hospital.duckdb", rows=5000)
@@ -399,7 +399,7 @@ def test_every_type_with_noise_is_documented() -> None:
 
 @pytest.mark.thorough
 def test_the_page_of_decoys(workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its policy gives the figures that it shows, and its SQL runs beside the release and the catalog."""
+    """Its policy gives the figures that it shows, and its SQL runs next to the release and the catalog."""
     (policy,) = blocks("toml", DECOYS)
     (tmp_path / "example.toml").write_text(policy, encoding="utf-8")
     tree = parse_toml(workshop / FOLDER / "first.toml") | parse_toml(tmp_path / "example.toml")

@@ -42,7 +42,7 @@ def rows(table: pa.Table, without: Collection[str] = ()) -> list[tuple[Any, ...]
 def differences(
     ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]], tolerance: float = 1e-13
 ) -> list[tuple[Any, Any]]:
-    """The rows in which two answers differ, beside each other."""
+    """The rows in which two answers differ, side by side."""
     if len(ours) != len(theirs):
         return [(f"{len(ours)} rows", f"{len(theirs)} rows")]
     pairs = zip(ours, theirs, strict=True)

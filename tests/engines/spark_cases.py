@@ -173,7 +173,7 @@ def drawn_case(
         tree["search"]["aggregate"] = "sum"
     suppressed = draw.choice(["drop", "drop", "mask"])
     if searching is below_full_domain and not {"double", "odd", "float"}.isdisjoint(quasi.values()):
-        suppressed = "drop"  # in Spark masks beside such numbers are refused
+        suppressed = "drop"  # in Spark masks among such numbers are refused
     tree["release"] = {"table": "r", "suppressed": suppressed}
     if not {"k_map", "delta_presence"}.isdisjoint(privacy):
         tree["population"] = {"database": str(folder / "population.duckdb"), "table": "people"}

@@ -1,4 +1,4 @@
-"""What counts rows and persons, on small tables beside plain Python; and how many of them may be suppressed."""
+"""What counts rows and persons, on small tables, compared with plain Python; and how many of them may be suppressed."""
 
 from __future__ import annotations
 

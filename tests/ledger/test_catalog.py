@@ -463,7 +463,7 @@ def test_a_catalog_that_is_held_is_a_clear_error_and_nothing_is_published(
 def test_a_run_waits_for_a_catalog_that_is_held_for_a_moment(
     how: str, after: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the runs beside it do, that look for releases of the same source in all catalogs of the folder."""
+    """Like simultaneous runs, which look for releases of the same source in all catalogs of the folder."""
     waited = []
     with ExitStack() as holder:
         holder.enter_context(hold_open(after[0], how))

@@ -34,7 +34,7 @@ def folder_of_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pa
 
 @pytest.fixture
 def folder(folder_of_before: tuple[Path, Path]) -> Path:
-    """A release `one`, and a draft `two` that reveals more beside it."""
+    """A release `one`, and a draft `two` that reveals more together with it."""
     return folder_again(*folder_of_before)
 
 
@@ -60,7 +60,7 @@ def test_draft_is_marked_in_every_view(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_draft_whose_mark_is_removed_is_noticed(folder: Path) -> None:
-    """Even with all that is written beside the mark: the ledger has what was published."""
+    """Even with all that is written in addition to the mark: the ledger has what was published."""
     path, requested_policy = folder / "two.duckdb", policy(folder, "two", FINE_ZIP)
     with sqlanon.connect() as db:
         assert db.verify(path, requested_policy).verified
@@ -99,7 +99,7 @@ def test_a_release_is_compared_with_releases_and_not_with_drafts(folder: Path) -
         publish(policy(folder, "two", FINE_ZIP))
     (folder / "one.duckdb").unlink()
     change(folder / "private.duckdb", "DELETE FROM sqlanon.releases WHERE NOT coalesce(draft, false)")
-    result, _ = publish(policy(folder, "three", FINE_RACE))  # beside two alone
+    result, _ = publish(policy(folder, "three", FINE_RACE))  # together with two alone
     assert result.held_against == ()
     assert ledger(folder) == [("three", False, True), ("two", True, True)]
 

@@ -22,7 +22,7 @@ LEVELS: list[Labels] = [
     {path[level]: frozenset(other[0] for other in TREE if other[level] == path[level]) for path in TREE}
     for level in range(3)
 ]
-"""The ground values of each node; one node has NULL beside 1, 2 and 3."""
+"""The ground values of each node; one node has NULL in addition to 1, 2 and 3."""
 
 
 def labels_at(levels: tuple[int, ...], more: Mapping[str, str]) -> Labels:

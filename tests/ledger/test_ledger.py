@@ -363,7 +363,7 @@ def test_release_is_infeasible_beside_an_earlier_one_with_unique_ages(tmp_path: 
 
 @pytest.mark.thorough
 def test_the_greater_promise_of_several_earlier_releases_counts(tmp_path: Path) -> None:
-    """One promises 2, the other 5: three who came are too few beside the second."""
+    """One promises 2, the other 5: three who came are too few for the second."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE p AS SELECT i id, '0213' || i % 2 zip, i AS cost FROM range(40) t(i)")
 

@@ -88,7 +88,7 @@ def test_rows_of_other_releases_alone_are_candidates(connection: duckdb.DuckDBPy
         (5, [5], 5, None),
         (5, [3], 3, 5),
         (5, [8], 5, None),
-        (5, [3, 5], 5, None),  # parts of 3 rows would be too few beside the second release
+        (5, [3, 5], 5, None),  # parts of 3 rows would be too few for the second release
         (5, [3, 4], 4, 5),
         (5, [2, 9], 5, None),
         (5, [5, 5, 3], 5, None),
@@ -753,8 +753,8 @@ def test_the_newest_version_of_a_release_counts() -> None:
 def test_releases_of_the_source_in_a_catalog_beside_are_named(
     source: str, place: str, draft: bool, replaced: str | None, is_named: bool, tmp_path: Path
 ) -> None:
-    beside = tmp_path / "beside.duckdb"
-    with duckdb.connect(beside) as connection:
+    nearby = tmp_path / "nearby.duckdb"
+    with duckdb.connect(nearby) as connection:
         connection.execute(f"CREATE SCHEMA sqlanon; CREATE TABLE sqlanon.releases ({RELEASES})")
         connection.execute(
             "INSERT INTO sqlanon.releases (source, path, draft, replaced_at) VALUES (?, ?, ?, ?)",
@@ -763,7 +763,7 @@ def test_releases_of_the_source_in_a_catalog_beside_are_named(
     with duckdb.connect() as connection:
         engine = DuckDBEngine(connection)
         other_catalogs = find_other_catalogs(engine, tmp_path / "c.duckdb", "here", tmp_path / "new.duckdb")
-    assert other_catalogs == [beside] * is_named
+    assert other_catalogs == [nearby] * is_named
 
 
 @pytest.mark.parametrize(

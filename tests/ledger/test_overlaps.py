@@ -369,7 +369,7 @@ def test_queries_and_attacks_list_classes_distinguished_by_counts(tmp_path: Path
 def test_attack_counts_new_rows_of_overlapping_classes_also_of_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One person is new among those up to 29, beside ten who are older. The SQL of many classes is left out."""
+    """One person is new among those up to 29, next to ten who are older. The SQL of many classes is left out."""
     load(tmp_path, [*AGES, *(30 + age for age in AGES)], alone=False)
     publish(tmp_path, "one", {"intervals": [10]}, "insensitive")
     change(tmp_path / "people.duckdb", "INSERT INTO people VALUES (12, 'n')")
@@ -478,7 +478,7 @@ def test_bands_meet_whatever_the_type_of_ages_has_become(tmp_path: Path, type_: 
 @pytest.mark.thorough
 @pytest.mark.parametrize("is_swapped", [False, True])
 def test_a_range_of_all_values_has_no_null(is_swapped: bool) -> None:
-    """One row is in ``0-3`` beside those of ``*``, which may have no value; whichever release came first."""
+    """One row is in ``0-3`` in addition to those of ``*``, which may have no value; whichever release came first."""
     sexes = {("*", "m"): 8, ("*", "f"): 8}
     two = {("0-3", "*"): 1, ("*", "m"): 7, ("*", "f"): 8}
     with duckdb.connect() as connection:

@@ -194,7 +194,7 @@ def test_the_share_of_running_numbers_is_that_of_the_numbers(names: int, running
 
 @pytest.mark.parametrize(("people", "keys"), [(MIN_PERSONS - 1, []), (MIN_PERSONS, ["who", "what"])])
 def test_each_identifying_column_with_enough_values_is_sampled(people: int, keys: list[str]) -> None:
-    """Beside it are all others, those that the policy declares first, in any case of letters."""
+    """After it come all others, those that the policy declares first, in any case of letters."""
     query = f"SELECT i AS more, 'w' || i AS who, i AS AGE, 'x' || i AS what FROM range({people}) AS r(i)"
     samples = samples_of(query, {"who": "identifying", "age": "quasi", "what": "identifying"}, person="none")
     assert [*samples] == keys

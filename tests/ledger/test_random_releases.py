@@ -1,4 +1,4 @@
-"""Random releases of one table: what is accepted beside an earlier release is safe for readers of both."""
+"""Random releases of one table: what is accepted after an earlier release is safe for readers of both."""
 
 from __future__ import annotations
 

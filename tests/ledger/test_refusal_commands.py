@@ -1,4 +1,4 @@
-"""The commands that a refusal beside earlier releases prints."""
+"""The commands that a refusal because of earlier releases prints."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ table = "patients"
 
 
 def make_releases(folder: Path) -> None:
-    """Releases of two policies; and a third policy, whose release is not safe beside them."""
+    """Releases of two policies; and a third policy, whose release is not safe together with them."""
     change(
         folder / "hospital.duckdb",
         "CREATE TABLE patients AS SELECT i AS id, CAST(hash(i) % 80 AS INTEGER) AS age, "

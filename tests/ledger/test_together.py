@@ -1,4 +1,4 @@
-"""A release beside earlier ones, at the border: one row fewer than k is refused, and k are published."""
+"""A release together with earlier ones, at the border: one row fewer than k is refused, and k are published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two linked releases of the same persons stand beside one another only if one of them gives the other."""
+"""Two linked releases of the same persons can exist at the same time only if one of them gives the other."""
 
 from __future__ import annotations
 

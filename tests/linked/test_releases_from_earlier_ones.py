@@ -150,7 +150,7 @@ def research_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def publish_public(folder: Path, *options: str | Path) -> Any:
-    """Publish a stricter release for everybody beside the first one."""
+    """Publish a stricter release for everybody in addition to the first one."""
     return cli("anonymize", folder / "policy.toml", "--output", folder / "public", *options)
 
 

@@ -1,4 +1,5 @@
-"""A linked release is recorded, and refused beside other releases of the same persons that it does not replace."""
+"""A linked release is recorded, and refused while there are other releases of the same persons that it does not
+replace."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_near_are_the_originals_within_the_range_that_holds_the_own_with_confide
         for j in range(count):
             query = nearby_originals(table("noisy"), table("classes"), noisy, confidence, j)
             connection.execute(f"CREATE TABLE near_{j} AS {query.sql('duckdb')}")
-            # Its own, two of the four beside it in this attribute, and those that are beside it in another.
+            # Its own, two of the four next to it in this attribute, and those that are next to it in another.
             assert connection.execute(f"SELECT nearby_count FROM near_{j} WHERE record = 0").fetchone() == (
                 3 + 4 * (count - 1),
             )

@@ -167,7 +167,7 @@ def promised_rows(privacy: Mapping[str, Any], quasi: Iterable[str]) -> int:
 
 
 def asked_of_parts(source: Source, privacy: Mapping[str, Any], files: Sequence[File]) -> dict[str, Any]:
-    """Requirements of parts of classes: beside each earlier release the smaller promise of the two, so the greatest of
+    """Requirements of parts of classes: with each earlier release the smaller promise of the two, so the greatest of
     these; whole classes need the policy's own k, where it is more.
     """
     k, promised_k = privacy.get("k"), promised_rows(privacy, source.quasi)

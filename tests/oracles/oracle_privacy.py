@@ -66,7 +66,7 @@ def _by_label(
 
 @dataclass(frozen=True)
 class Source:
-    """A private table, and beside it perhaps a population.
+    """A private table, and perhaps a population.
 
     Attributes
     ----------

@@ -189,8 +189,8 @@ def test_patterns_of_paths_match_as_a_shell_does(pattern: str) -> None:
 
 @pytest.mark.parametrize("output", ["catalog.database", "release.database", "release.file"])
 def test_no_output_is_an_input(output: str, tmp_path: Path) -> None:
-    """Each kind of file that a policy reads, by its name and by a pattern; and a file beside it."""
-    path, beside = tmp_path / "input.parquet", tmp_path / "output.parquet"
+    """Each kind of file that a policy reads, by its name and by a pattern; and a file next to it."""
+    path, sibling = tmp_path / "input.parquet", tmp_path / "output.parquet"
     path.write_bytes(b"")
     section, key = output.split(".")
     rule = {"role": "quasi", "hierarchy": {"file": str(path)}}
@@ -207,7 +207,7 @@ def test_no_output_is_an_input(output: str, tmp_path: Path) -> None:
         {"risk": {"priors": {"zip": {"file": str(path)}}}},
     ):
         assert output in problems(**inputs, **{section: {key: str(path)}}), inputs
-        assert output not in problems(**inputs, **{section: {key: str(beside)}}), inputs
+        assert output not in problems(**inputs, **{section: {key: str(sibling)}}), inputs
 
 
 def test_source_file_is_refused_as_output(tmp_path: Path) -> None:

@@ -391,7 +391,7 @@ def test_a_confidence_needs_k() -> None:
 def test_requirements_that_suppress_rows_are_refused_beside_a_confidence(
     privacy: dict[str, Any], sections: dict[str, Any]
 ) -> None:
-    """It suppresses rows when these are decided; without it they may stand beside noise."""
+    """It suppresses rows when these are decided; without it they may be combined with noise."""
     Policy(**tree(None, privacy, **sections))
     place, message = only_problem(**tree(None, {**privacy, "confidence": 0.9}, **sections))
     assert place == "privacy.confidence"

@@ -42,7 +42,7 @@ def test_nothing_overridden_is_the_policy_of_the_file(tmp_path: Path) -> None:
             "k = 5",
             'k = 5\n[[privacy.l_diversity]]\nattribute = "illness"\nkind = "distinct"\nl = 2',
         ),
-        (["release.database=other.duckdb"], '"release.duckdb"', '"other.duckdb"'),  # beside the policy, as in the file
+        (["release.database=other.duckdb"], '"release.duckdb"', '"other.duckdb"'),  # next to the policy, as in the file
         (["attributes.'a=b'={ role = 'identifying' }"], "[privacy]", "'a=b' = { role = 'identifying' }\n[privacy]"),
     ],
 )

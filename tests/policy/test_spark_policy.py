@@ -1,4 +1,4 @@
-"""What policies may say of Spark, and what the engine beside it lets through: checked without Spark."""
+"""What policies may say of Spark, and what its engine lets through: checked without Spark."""
 
 from __future__ import annotations
 

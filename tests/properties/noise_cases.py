@@ -75,7 +75,7 @@ def number(value: Any) -> Fraction:
 
 @st.composite
 def pools(draw: st.DrawFn) -> tuple[str, list[Any], list[dict[str, Any]]]:
-    """A type, values of it, and possible settings beside ε."""
+    """A type, values of it, and possible settings other than ε."""
     kind = draw(st.sampled_from(["small", "whole", "decimal", "date", "float", "odd float"]))
     if kind == "small":
         type_ = draw(st.sampled_from(["TINYINT", "SMALLINT", "INTEGER", "BIGINT"]))

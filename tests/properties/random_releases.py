@@ -202,7 +202,8 @@ def label_of(band: list[Any]) -> str:
 
 @dataclass(frozen=True)
 class Release:
-    """A release of a case: its rows, the numbers of the earlier ones beside which it is refused, and what is said."""
+    """A release of a case: its rows, the numbers of the earlier ones because of which it is refused, and what is
+    said."""
 
     step: int
     rows: list[Row]
@@ -324,7 +325,7 @@ def values_of(label: Any, domain: list[Any], hierarchy: list[list[Any]]) -> froz
 
 @dataclass(frozen=True)
 class Pair:
-    """Two releases of a case, as a reader has them, and whether the second one is accepted beside the first."""
+    """Two releases of a case, as a reader has them, and whether the second one is accepted after the first."""
 
     case: Case
     releases: tuple[Release, Release]

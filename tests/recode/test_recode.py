@@ -502,7 +502,7 @@ def test_null_counts_as_a_leaf(live: duckdb.DuckDBPyConnection) -> None:
     assert at_1.score == pytest.approx((2 * 1 / 4 + 2 * 0) / 4)
 
 
-# Unknown values beside kept classes
+# Unknown values next to kept classes
 
 
 @pytest.mark.thorough

@@ -70,9 +70,9 @@ def digest_of(engine: DuckDBEngine, names: list[str]) -> str:
 @pytest.mark.slow
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("type_", VALUES)
-@pytest.mark.parametrize("beside", ["VARCHAR", "BIGINT", "DECIMAL(9,2)"])
-def test_the_digest_is_that_of_the_macro(engine: DuckDBEngine, type_: str, beside: str) -> None:
-    make(engine, type_, beside, "DATE", "INTEGER[]")
+@pytest.mark.parametrize("second_type", ["VARCHAR", "BIGINT", "DECIMAL(9,2)"])
+def test_the_digest_is_that_of_the_macro(engine: DuckDBEngine, type_: str, second_type: str) -> None:
+    make(engine, type_, second_type, "DATE", "INTEGER[]")
     expected = engine.rows(call_digest("t"))[0][1]
     names = columns_to_hash_once(engine.columns(table("t")))
     assert "select" in names

@@ -297,7 +297,7 @@ def test_a_log_beside_the_file_is_a_change(folder: Path) -> None:
         connection.execute("UPDATE people_v1 SET illness = 'flu' WHERE cost = 1.0")
     assert release.path.with_name("release.duckdb.wal").exists()
     assert sha256(release.path) == release.sha256
-    with pytest.raises(sqlanon.ReleaseError, match=r"release\.duckdb\.wal is beside the release"):
+    with pytest.raises(sqlanon.ReleaseError, match=r"release\.duckdb\.wal is next to the release"):
         release.verify(sha256=release.sha256)
 
 

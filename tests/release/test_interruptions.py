@@ -1,4 +1,4 @@
-"""Runs that are killed, interrupted, or beside one another: the source, the old release and the next run."""
+"""Runs that are killed, interrupted, or simultaneous: the source, the old release and the next run."""
 
 from __future__ import annotations
 
@@ -494,7 +494,7 @@ def test_a_failed_publish_can_be_tried_again(place: Place, monkeypatch: pytest.M
     assert place.leftovers == []
 
 
-# Beside one another
+# Simultaneous runs
 
 
 @pytest.mark.thorough

@@ -327,7 +327,7 @@ SWAP = (
 
 @pytest.fixture
 def two_schemas(forged_release: tuple[Server, Manifest]) -> Iterator[tuple[Server, Manifest]]:
-    """Beside the schema of the release another one of its owner's, with the same names and traps."""
+    """Another schema of the same owner, next to that of the release, with the same names and traps."""
     server, manifest = forged_release
     server.run("DROP SCHEMA IF EXISTS elsewhere CASCADE", f"CREATE SCHEMA elsewhere AUTHORIZATION {INTRUDER}")
     server.run(f"GRANT CREATE ON DATABASE postgres TO {INTRUDER}")

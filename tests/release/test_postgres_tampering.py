@@ -344,7 +344,7 @@ def test_the_names_of_indexes_are_those_that_postgresql_gives(empty: Server) -> 
 
 
 def notes(release: Any) -> str:
-    """What `verify` says of what is beside the release, and leaves open."""
+    """What `verify` says of other objects in the schema of the release, and leaves open."""
     (check,) = (item for item in release.verify().checks if item.name == "schema")
     return check.message if check.passed is None else ""
 

@@ -162,8 +162,8 @@ def test_rows_of_a_frequency_set_are_elsewhere(live: duckdb.DuckDBPyConnection, 
 
 @pytest.mark.thorough
 def test_the_ledger_does_not_know_them(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """Rows that `publish` refuses beside an earlier release are handed out to try things out, as those of a draft are;
-    nothing is recorded."""
+    """Rows that `publish` refuses because of an earlier release are handed out to try things out, as those of a draft
+    are; nothing is recorded."""
     catalog = {"database": str(tmp_path / "catalog.duckdb")}
     with sqlanon.connect(live) as db:
         db.anonymize(policy(catalog=catalog)).publish(tmp_path / "first.duckdb", "patients")

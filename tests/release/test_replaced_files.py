@@ -92,7 +92,7 @@ def test_only_a_release_of_the_same_table_is_replaced(path: Path, draft: Release
     assert "does not exist: create it first" in refusal(path.parent / "missing" / "r.duckdb", draft)
     log = path.with_name("r.duckdb.wal")
     log.write_bytes(b"")
-    assert "has uncommitted changes beside it" in refusal(path, draft)
+    assert "has uncommitted changes next to it" in refusal(path, draft)
     log.unlink()
     with duckdb.connect(path) as connection:
         connection.execute("CREATE TABLE notes (x INTEGER)")

@@ -45,7 +45,7 @@ def test_other_rows_have_another_hash() -> None:
         hashes = {case: hash_here(rows) for case, rows in OTHERS.items()}
         assert hashes["as they are"] == hash_here(ROWS[::-1])
         texts = [None, "", "-", ":", "a", ":a", "a:"]
-        hashes |= {f"{x!r} beside {y!r}": hash_here([(x, y, 1)]) for x in texts for y in texts}
+        hashes |= {f"{x!r} with {y!r}": hash_here([(x, y, 1)]) for x in texts for y in texts}
     assert not [pair for pair in combinations(hashes, 2) if hashes[pair[0]] == hashes[pair[1]]]
 
 

@@ -1,4 +1,4 @@
-"""Releases in Spark beside somebody hostile: with forged relations, and with changes between any two statements."""
+"""Releases in Spark under attack: with forged relations, and with changes between any two statements."""
 
 from __future__ import annotations
 

@@ -313,7 +313,7 @@ def test_nothing_of_the_source_is_written_beside_the_rows(place: Any) -> None:
 
 
 def _encode_struct(spark: Any, name: str) -> str:
-    """All that the files of a table have beside values of columns."""
+    """All that the files of a table have in addition to values of columns."""
     texts = []
     for file in _files(spark, name):
         metadata = pq.read_metadata(file)

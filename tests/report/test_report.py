@@ -250,7 +250,7 @@ class Pages:
         else:
             kind = "parquet" if name == "parquet" else "duckdb"
             release = self.result.publish(self.folder / f"{name}.{kind}", "people")
-            assert self.db.report(release.path, path, policy=self.policy if name == "beside" else None)
+            assert self.db.report(release.path, path, policy=self.policy if name == "policy" else None)
         return path
 
 
@@ -260,7 +260,7 @@ def pages(source: duckdb.DuckDBPyConnection, tmp_path_factory: pytest.TempPathFa
         yield Pages(db, tmp_path_factory.mktemp("pages"))
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("duckdb", "parquet", "beside")]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("duckdb", "parquet", "policy")]
 PUBLIC = ("public", *SLOW)
 
 
@@ -321,7 +321,7 @@ def test_only_the_private_page_shows_the_source(pages: Pages) -> None:
 def test_requirements_that_need_the_source_hide_their_distance(pages: Pages) -> None:
     """A release alone does not show it; with the source it holds, and its distance from its limit stays hidden."""
     assert "not verifiable alone: against the release's own" in read(pages["duckdb"]).text
-    for name in ("public", "beside"):
+    for name in ("public", "policy"):
         assert "0.9-closeness of illnessholdsverified with the source" in read(pages[name]).text
     assert "farthest class from the table: " in read(pages["private"]).text
 

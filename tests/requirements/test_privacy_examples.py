@@ -635,7 +635,7 @@ def test_shields_hold_together_after_suppression(connection: duckdb.DuckDBPyConn
 
 
 def test_shields_may_suppress_every_row(connection: duckdb.DuckDBPyConnection) -> None:
-    """The 8 rows in the middle have 10 beside them for each shield, until both ends are suppressed for the other."""
+    """The 8 rows in the middle have 10 neighbours for each shield, until both ends are suppressed for the other."""
     create(connection, "t", "x VARCHAR, y VARCHAR", [("a", "b")] * 2 + [("c", "b")] * 8 + [("c", "d")] * 2)
     privacy = {"k": 2, "k_anonymity": [{"quasi": ["x"], "k": 10}, {"quasi": ["y"], "k": 10}]}
     attributes = {name: {**SUPPRESS, "weight": weight} for name, weight in (("x", 2), ("y", 1))}

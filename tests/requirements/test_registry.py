@@ -113,7 +113,7 @@ Published = tuple[sqlanon.Release, sqlanon.Policy]
 
 @pytest.fixture(scope="module")
 def published_release(tmp_path_factory: pytest.TempPathFactory) -> Published:
-    """A release that tests read, beside its source, and its policy."""
+    """A release that tests read, with its source and its policy."""
     folder = tmp_path_factory.mktemp("published")
     with registered_requirement():
         policy = write(folder, patients())

@@ -115,7 +115,7 @@ def test_a_population_is_audited_by_its_persons() -> None:
 
 
 def test_joint_diversity_is_audited_beside_the_other_sensitive_values() -> None:
-    """Two illnesses in the ward, and one beside each cost."""
+    """Two illnesses in the ward, and one for each cost."""
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS FROM (VALUES ('a', 'x', 1), ('a', 'y', 2)) AS t(ward, illness, cost)")
         subject = run_audit(connection, "illness", "cost")

@@ -77,7 +77,7 @@ BUNDLE = {
 
 
 def column(name: str, *values: str) -> str:
-    """A file in which values of a column stand beside others."""
+    """A file in which values of a column stand among others."""
     sexes = "mw" if len(values) < 9 else "m"
     return f"{name},sex\n" + "".join(f"{value},{sexes[i % len(sexes)]}\n" for i, value in enumerate(values))
 
@@ -344,7 +344,7 @@ COLUMN_NAMES = [
     SmallFile("names of equal letters", "é,sex,e\u0301\n21,m,22\n53,w,54\n"),
     SmallFile("names that differ in a sign nobody sees", "age,sex,age\u200b\n21,m,22\n53,w,54\n"),
     SmallFile("a blank name", "age,,illness\n21,m,flu\n53,w,flu\n"),
-    SmallFile("a blank name beside the one that it would get", "column1,,illness\n21,m,flu\n53,w,flu\n"),
+    SmallFile("a blank name and the one that it would get", "column1,,illness\n21,m,flu\n53,w,flu\n"),
     SmallFile("a blank first name", ",age,sex\n0,21,m\n1,53,w\n"),
     SmallFile("two blank names", "age,,\n21,m,flu\n53,w,flu\n"),
     SmallFile("a blank last name", "age,sex,\n21,m,flu\n53,w,flu\n"),
@@ -358,8 +358,8 @@ COLUMN_NAMES = [
     SmallFile(
         "files with days of two orders", column("born", "31/12/1999"), others={"z.csv": column("born", "12/31/1999")}
     ),
-    SmallFile("a file with no rows beside another", "age,sex\n21,m\n", others={"z.csv": "age,sex\n"}),
-    SmallFile("a file without a header beside another", "age,sex\n21,m\n53,w\n", others={"z.csv": "53,w\n"}),
+    SmallFile("a file with no rows and another", "age,sex\n21,m\n", others={"z.csv": "age,sex\n"}),
+    SmallFile("a file without a header and another", "age,sex\n21,m\n53,w\n", others={"z.csv": "53,w\n"}),
 ]
 
 FORMATS = [
@@ -443,7 +443,7 @@ WORKBOOKS = [
     excel("two sheets", PEOPLE, more={"Codes": [["code", "label"], [1, "flu"]]}),
     excel("two sheets, with the key", PEOPLE, "Codes", more={"Codes": [["code", "label"], [1, "flu"]]}),
     excel("a hidden sheet", PEOPLE, more={"Codes": [["code", "label"], [1, "flu"]]}, hidden=["Codes"]),
-    excel("an empty sheet beside", PEOPLE, more={"Codes": []}),
+    excel("an empty sheet and another", PEOPLE, more={"Codes": []}),
     excel("no sheet of this name", PEOPLE, "People"),
     excel("no values", []),
     excel("days", [["born", "sex"], [DAY, "m"], [DAY, "w"]]),

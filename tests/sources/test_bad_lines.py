@@ -102,7 +102,7 @@ GOOD = {
 
 @pytest.mark.cases(5)
 @pytest.mark.parametrize("case", GOOD)
-@pytest.mark.parametrize("bad", ["", "9,m\n"], ids=["alone", "beside a bad line"])
+@pytest.mark.parametrize("bad", ["", "9,m\n"], ids=["alone", "with a bad line"])
 def test_good_lines_are_kept(case: str, bad: str, tmp_path: Path) -> None:
     content, count = GOOD[case]
     bad = "" if content.startswith("note") else bad  # no line of one column has too few fields

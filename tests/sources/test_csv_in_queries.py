@@ -19,7 +19,7 @@ ATTRIBUTES = '[attributes]\nage = { role = "quasi", hierarchy = "suppress" }\nil
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A project with a database, and files beside it."""
+    """A project with a database, and files next to it."""
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "people.csv").write_text("age,ill\n" + "".join(f"{20 + i},flu\n" for i in range(6)))
     with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:

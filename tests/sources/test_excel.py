@@ -58,7 +58,7 @@ def raw(tmp_path: Path, rows: str, **options: Any) -> Path:
 
 
 def column(*cells: str) -> str:
-    """The rows of a sheet with a column ``x`` beside another one."""
+    """The rows of a sheet with a column ``x`` and another one."""
     header = '<row><c t="inlineStr"><is><t>x</t></is></c><c t="inlineStr"><is><t>y</t></is></c></row>'
     return header + "".join(f"<row>{cell}<c><v>1</v></c></row>" for cell in cells)
 
@@ -341,7 +341,7 @@ def test_a_formula_of_totals_without_a_result_is_one_of_totals(tmp_path: Path) -
 @pytest.mark.parametrize(
     "rows",
     [[["Ann", 21, "w"], ["Total", 74, "w"]], [["Total", 21, None], ["Bo", 53, "m"]], [["Ann", 21], ["Summer", 74]]],
-    ids=["a text beside", "not the last row", "another word"],
+    ids=["a text next to it", "not the last row", "another word"],
 )
 def test_other_rows_are_not_taken_for_totals(rows: list[list[Any]], tmp_path: Path) -> None:
     assert len(read(people(tmp_path, [["name", "age", "sex"], *rows]))[1]) == 2

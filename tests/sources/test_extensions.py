@@ -213,7 +213,7 @@ def test_sqlite_views_are_sources_and_populations(lite: Path) -> None:
 
 
 def test_a_live_connection_has_a_population_elsewhere(lite: Path, data: Path) -> None:
-    """Its own database is a file, and the population is attached beside it for a moment."""
+    """Its own database is a file, and the population is attached to it for a moment."""
     connection_with("sqlite_scanner").close()
     with duckdb.connect(data / "patients.duckdb") as connection, sqlanon.connect(connection) as db:
         asks = policy({"table": "patients"}).model_dump(mode="json", exclude_none=True)

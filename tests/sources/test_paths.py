@@ -50,7 +50,7 @@ def policy_in(folder: Path, kind: str) -> sqlanon.Policy:
     ],
 )
 def test_any_folder_will_do(name: str, kind: str, target: str, tmp_path: Path) -> None:
-    """Beside it is one that its name, taken for a pattern, would match."""
+    """Next to it is one that its name, taken for a pattern, would match."""
     for folder in (f"in {name}", "in a", "in ab"):
         (tmp_path / folder).mkdir()
     for other_folder in ("in a", "in ab"):

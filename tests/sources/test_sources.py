@@ -156,7 +156,7 @@ def digest(path: Path) -> str:
 
 @pytest.mark.thorough
 def test_the_file_is_only_read(file: Path, tmp_path: Path) -> None:
-    before, beside = (digest(file), file.stat().st_mtime_ns), set(file.parent.iterdir())
+    before, siblings = (digest(file), file.stat().st_mtime_ns), set(file.parent.iterdir())
     catalog = {"database": str(tmp_path / "catalog.duckdb")}
     with sqlanon.connect(file) as db:
         policy = make_policy(ROLES, source={"table": "people"}, catalog=catalog)
@@ -169,7 +169,7 @@ def test_the_file_is_only_read(file: Path, tmp_path: Path) -> None:
         with pytest.raises(duckdb.Error, match="read-only"):
             connection_of(db).execute('INSERT INTO "people file".people VALUES (1, 2)')
     assert (digest(file), file.stat().st_mtime_ns) == before
-    assert set(file.parent.iterdir()) == beside
+    assert set(file.parent.iterdir()) == siblings
 
 
 @pytest.mark.thorough
@@ -598,7 +598,7 @@ HOSTILE = (
 def test_any_name_of_a_column(
     live: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, released_table: Released
 ) -> None:
-    """At level 0, with a label, with suppressed rows, as sensitive; and beside all the other names."""
+    """At level 0, with a label, with suppressed rows, as sensitive; and with all the other names."""
     other_names = [candidate for candidate in ("n", "known", "value", '"; drop', "a b") if candidate != name]
     values = ("i // 12 % 2", "i % 3", "i // 24", "i % 5", "i % 7", "i % 11")  # classes of 12, 12, 12 and 4
     columns = ", ".join(

@@ -36,7 +36,7 @@ from support.published_tables import publish_and_read
 def column(
     path: Path, values: Sequence[str], attribute: dict[str, Any], csv: dict[str, Any] | None = None
 ) -> tuple[list[Any], str]:
-    """The values and the type of a column that a file has beside another one, which is never empty."""
+    """The values and the type of a column that a file has next to another one, which is never empty."""
     lines = [f"{value};x{i}" for i, value in enumerate(values)]
     path.write_text("\n".join(["value;other", *lines, ""]), encoding="utf-8")
     attributes = {"value": {"role": "quasi", "hierarchy": "suppress", **attribute}, "other": "insensitive"}
@@ -174,7 +174,7 @@ KINDS: dict[str, tuple[list[str], dict[str, Any], dict[str, Any], list[Any], str
     "undeclared decimals": (["1.234,5", "1.234", "2"], {}, {"decimal": ",", "thousands": "."},
                             [Decimal("1234.5"), Decimal(1234), Decimal(2)], "DECIMAL(5,1)"),
     "codes with zeros": (["02139", "10115"], {}, {"decimal": ","}, ["02139", "10115"], "VARCHAR"),
-    "texts beside marks": (["a", "1,5"], {}, {"decimal": ","}, ["a", "1,5"], "VARCHAR"),
+    "texts among marks": (["a", "1,5"], {}, {"decimal": ","}, ["a", "1,5"], "VARCHAR"),
     "two commas where few are numbers": (["1,5", "3,5,1", "x"], {}, {"decimal": ","}, ["1,5", "3,5,1", "x"], "VARCHAR"),
     "missing": (["1", "NA", "?", ""], {}, {"missing": ["", "NA", "?"]}, [1, None, None, None], "BIGINT"),
     "missing in a text": (["a", "NA"], {}, {"missing": ["NA"]}, ["a", None], "VARCHAR"),
@@ -249,7 +249,7 @@ REFUSED: dict[str, tuple[list[str], dict[str, Any], dict[str, Any], str]] = {
     "a group of two": (["1.23,4"], {"type": "number"}, {"decimal": ",", "thousands": "."}, "'1.23,4' (line 2)"),
     "an undeclared group of two": (["1", "2,5", "12.34.567"], {}, {"decimal": ",", "thousands": "."},
                                    "is not written with decimal = ',' and thousands = '.': '12.34.567' (line 4)"),
-    "a point beside commas": (["1,5", "2,5", "1.5"], {}, {"decimal": ",", "thousands": "'"}, "'1.5' (line 4)"),
+    "a point among commas": (["1,5", "2,5", "1.5"], {}, {"decimal": ",", "thousands": "'"}, "'1.5' (line 4)"),
     "two commas": (["1,5", "2,5", "3,5,1"], {}, {"decimal": ","}, "'3,5,1' (line 4)"),
     "two commas where half are numbers": (["1,5", "2,5", "3,5,1", "x"], {}, {"decimal": ","}, "'3,5,1' (line 4)"),
     "39 digits": (["1" * 39], {"type": "integer"}, {}, "numbers of more than 38 digits"),

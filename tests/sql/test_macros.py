@@ -270,7 +270,7 @@ ODD_NAMES = (
 
 @pytest.mark.slow
 def test_the_digest_has_the_names_of_columns_as_they_are() -> None:
-    """Beside types whose own words have spaces, quotes, names and brackets."""
+    """With types whose own words have spaces, quotes, names and brackets."""
     with duckdb.connect() as connection:
         connection.execute(read_sql_file("macros.sql"))
         for name in ODD_NAMES:
@@ -285,7 +285,7 @@ def test_the_digest_has_the_names_of_columns_as_they_are() -> None:
 
 
 def test_the_digest_has_names_as_constants() -> None:
-    """Beside a constant DuckDB works out a text that repeats once: a function of each row costs a quarter more."""
+    """With a constant DuckDB works out a text that repeats once: a function of each row costs a quarter more."""
     macro = read_sql_file("macros.sql").partition("MACRO sqlanon.digest(")[2]
     hashed = re.findall(r"md5_number\((.+?)\) (?:>> 97|& 2147483647)", macro, re.DOTALL)
     names = [argument.replace("COLUMNS(*)", "zip") for argument in hashed if not argument.startswith("'='")]

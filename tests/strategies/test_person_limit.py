@@ -1,4 +1,5 @@
-"""The suppression limit counts persons where persons are counted: every full-domain strategy, beside a plain search."""
+"""The suppression limit counts persons where persons are counted: every full-domain strategy, compared with a plain
+search."""
 
 from __future__ import annotations
 

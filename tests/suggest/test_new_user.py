@@ -19,7 +19,7 @@ def test_the_first_release_is_a_good_one(name: str, tmp_path: Path) -> None:
     finds. Strategies that are named have all the time that they need."""
     table = make_table(name, tmp_path, data_folder())
     if table is None:
-        pytest.skip("no test data: SQLANON_DATA names no folder of it, and there is none beside the project")
+        pytest.skip("no test data: SQLANON_DATA names no folder of it, and there is none next to the project")
     seen = visit(name, table, ",".join(BEST))
     assert seen.obstacles == []
     assert seen.kept_elsewhere == ()

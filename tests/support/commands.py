@@ -40,7 +40,7 @@ def cli(*arguments: str | Path, cwd: Path | None = None) -> Ended:
             assert done.code is None or isinstance(done.code, int)
             status = done.code or 0
     ended = Ended(status, *(_text(stream) for stream in (out, err)))
-    sys.stdout.write(ended.out)  # pytest shows it beside a failure
+    sys.stdout.write(ended.out)  # pytest shows it with a failure
     sys.stderr.write(ended.err)
     assert "Traceback" not in ended.out + ended.err
     return ended

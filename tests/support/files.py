@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def data_folder() -> Path | None:
-    """The folder of real tables, hierarchies and proven optima: ``SQLANON_DATA``, else beside the project."""
-    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
-    folder = Path(os.environ.get("SQLANON_DATA") or beside)
+    """The folder of real tables, hierarchies and proven optima: ``SQLANON_DATA``, else next to the project."""
+    default_folder = Path(__file__).resolve().parents[3] / "shared" / "data"
+    folder = Path(os.environ.get("SQLANON_DATA") or default_folder)
     return folder if (folder / "known_optima.json").is_file() else None
 
 

@@ -3,8 +3,8 @@
 sqlglot writes every query in every dialect, also where its meaning changes. So only listed nodes, parts of nodes and
 functions are translated, and rewritten where an engine means something else; all others are refused by name.
 
-In every dialect a decimal literal becomes a DOUBLE, as it does in DuckDB beside one; sums of columns that are cast to
-BIGINT are sums of counts (`expressions.total`); ``ANY_VALUE`` may return any value.
+In every dialect a decimal literal becomes a DOUBLE, as it does in DuckDB next to a DOUBLE; sums of columns that are
+cast to BIGINT are sums of counts (`expressions.total`); ``ANY_VALUE`` may return any value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The joint audit: whether a new release is safe beside an earlier one.
+"""The joint audit: whether a new release is safe together with earlier ones.
 
 It runs the attacks of a reader of both files, the complementary release and the temporal attack, for combinations
 with fewer rows than the smaller k of the two.
@@ -148,7 +148,7 @@ class JointAudit:
     warnings: list[str] = field(default_factory=list)
     groups: dict[str, exp.Table] = field(default_factory=dict)  # the grouped new rows, by the query that groups them
     queries: list[str] = field(default_factory=list)  # SQL that lists the rows for which it is refused
-    refusals: list[Refusal] = field(default_factory=list)  # the earlier releases beside which it is refused
+    refusals: list[Refusal] = field(default_factory=list)  # the earlier releases because of which it is refused
     withdraws: str | None = None  # the run of the release that it replaces without rows that have left the source
     noise_ranges: exp.Table | None = None  # the ranges of its classes, if it has noise
 
@@ -241,7 +241,7 @@ class JointAudit:
                 reason = f"an interrupted run may have published it, and it cannot be read: {reason}"
             return self._refuse_uncompared(name, publication, reason, getattr(error, "remedy", None))
         if not attacks:
-            return Check(name, True, "neither release reveals more beside the other")
+            return Check(name, True, "neither release reveals more together with the other")
         findings = "; ".join(attack.message for attack in attacks)
         message = self._describe_common_source(publication) + findings + attacks[0].reason
         remedy = next((attack.remedy for attack in attacks if attack.remedy is not None), None)
@@ -260,7 +260,7 @@ class JointAudit:
         return Check(name, False, message)
 
     def _refuse_uncompared(self, name: str, publication: Publication, reason: str, remedy: str | None) -> Check:
-        """Refuse a release beside one that exists and cannot be read: it may break that one."""
+        """Refuse a release if an earlier one exists and cannot be read: it may break that one."""
         reason = self._describe_common_source(publication) + reason
         in_files = kind_for_path(publication.path).in_files
         exists = not in_files or publication.path.exists() or publication.intended_at is not None

@@ -350,7 +350,7 @@ class IntervalAudit:
                 intervals = self._make_table(f"{name} labels {j}", self._intervals_of_labels(side, released, is_date))
                 if self._has_null(intervals, "low", "high"):
                     raise NotComparedError(
-                        f"{release.path.name} has labels of {released.name} that cannot be read as ranges, beside "
+                        f"{release.path.name} has labels of {released.name} that cannot be read as ranges, and "
                         "values with noise",
                         LOWER_EPSILON,
                     )

@@ -1,4 +1,4 @@
-"""Messages about releases that are refused beside earlier ones: the findings of attacks, and what to do."""
+"""Messages about releases that are refused because of earlier ones: the findings of attacks, and what to do."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ out."""
 
 @dataclass(frozen=True)
 class Refusal:
-    """An earlier release beside which the new one is refused."""
+    """An earlier release because of which the new one is refused."""
 
     publication: Publication
     can_be_base: bool  # whether the new release can be based on it
@@ -41,7 +41,7 @@ class Advice:
 
     policy: Policy
     target: Path  # the location of the new release
-    refusals: Sequence[Refusal]  # the earlier releases beside which it is refused
+    refusals: Sequence[Refusal]  # the earlier releases because of which it is refused
     is_based: bool  # whether it is based on an earlier release that it breaks
     is_extension: bool  # whether it extends another release
     withdraws: str | None  # the run of the release that it replaces without rows that have left the source
@@ -111,7 +111,7 @@ class Advice:
         path = self.refusals[0].publication.path
         location = format_location(path)
         how = f"--output {shlex.quote(location)}" if kind_for_path(path).in_files else f"publish to {location}"
-        if path == self.target:  # a version that would be kept beside this one
+        if path == self.target:  # a version that would be kept in addition to this one
             how = "set [release] keep = 1"
         yield f"replace that release: {how}. This is safe only if no reader has a copy of it"
 

@@ -1,10 +1,10 @@
 """The ledger of linked releases.
 
-A linked release is refused beside any other release of the same persons unless it replaces that release, or one of the
-two can be made from the other: a reader can match the rows of both, and no comparison finds all that the reader learns.
-It can be made from the other if both have the same persons with the same rows, and it is nowhere finer: the finer
-release, with other keys, gives the coarser one. And it can if it was made so (`earlier`). So all releases of the same
-persons can be made from one of them. Releases of one table are refused beside linked tables, too.
+A linked release is refused while there is any other release of the same persons unless it replaces that release, or one
+of the two can be made from the other: a reader can match the rows of both, and no comparison finds all that the reader
+learns. It can be made from the other if both have the same persons with the same rows, and it is nowhere finer: the
+finer release, with other keys, gives the coarser one. And it can if it was made so (`earlier`). So all releases of the
+same persons can be made from one of them. Releases of one table are refused while there are linked ones, too.
 
 Each table has a record, with the samples of its source, so that the releases of each table recognize it. A run that
 dies while it publishes leaves its records as intents, which count as published until another release replaces them.
@@ -113,7 +113,8 @@ class LinkedLedger:
         return warn_of_other_catalogs(sorted(catalogs))
 
     def refuse_related_releases(self, manifest: LinkedManifest, persons_digest: str, recoding: LinkedRecoding) -> None:
-        """Refuse the release beside others of the same persons, unless one of both follows from the other."""
+        """Refuse the release if another one of the same persons exists, unless one of the two follows from the
+        other."""
         self.persons_digest = persons_digest
         refusals = dict[str, str]()
         safe_digests, recodings = {persons_digest}, [recoding]

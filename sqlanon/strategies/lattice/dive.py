@@ -115,8 +115,8 @@ class _Dive:
         limit = cost - TOLERANCE * abs(cost)
         upper = [successor for _, successor in self._successors(levels)]
         lower = [predecessor for _, predecessor in self._predecessors(levels)]
-        beside = (predecessor for successor in upper for _, predecessor in self._predecessors(successor))
-        neighbours = {*upper, *lower, *beside} - {levels}
+        siblings = (predecessor for successor in upper for _, predecessor in self._predecessors(successor))
+        neighbours = {*upper, *lower, *siblings} - {levels}
         bounds = sorted((self.search.measure.bound(neighbour), neighbour) for neighbour in neighbours)
         promising = [neighbour for bound, neighbour in bounds if bound < limit]
         for i in range(0, len(promising), TOGETHER):

@@ -80,7 +80,7 @@ class VerdictRules:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """Facts about a source that some strategies use beside checks. The defaults know nothing."""
+    """Facts about a source that some strategies use in addition to checks. The defaults know nothing."""
 
     vectors: Callable[[], Iterable[Collection[Levels]]] = tuple
     """The distinct distance vectors (see `lattice.vectors`) within the lattice between outliers and all combinations,

@@ -22,7 +22,7 @@ from sqlanon.support.coding import Levels
 
 
 def source_facts(search_input: SearchInput) -> SourceFacts:
-    """The facts about a source that some strategies use beside checks."""
+    """The facts about a source that some strategies use in addition to checks."""
     requirements, additive = search_input.requirements, search_input.frequency_sets.space.additive
     merged_classes_comply = additive or all(condition.hereditary for condition in requirements.class_conditions)
     classes_comply_alone = not (

@@ -216,7 +216,7 @@ MAX_PAIRS = 20_000_000
 """Maximum number of pairs of a combination and a class that one statement compares, in about two seconds."""
 
 LEAST_SHARE = 0.02
-"""A generalization beside the path must make more than this share of the unassigned rows feasible, to be worth its
+"""A generalization next to the path must make more than this share of the unassigned rows feasible, to be worth its
 time."""
 
 
@@ -353,7 +353,7 @@ class Groups:
         return steps
 
     def _worthwhile(self, unassigned: exp.Table, passed: Collection[Levels]) -> list[Levels]:
-        """The generalizations beside the path that make many unassigned rows feasible, the cheapest first."""
+        """The generalizations next to the path that make many unassigned rows feasible, the cheapest first."""
         if not passed:
             return []
         feasible, unassigned_rows = self.count_feasible_rows(unassigned, sorted(passed))

@@ -3,7 +3,7 @@
 The start is the optimal full-domain generalization (on a large lattice a good one), its classes released as the lowest
 nodes that their rows have in common. The result never costs more:
 
-- Rows are released at the first generalization on a path from the lattice's bottom to its top, or close beside it, at
+- Rows are released at the first generalization on a path from the lattice's bottom to its top, or close to it, at
   which their class is feasible (see `Groups.climb`). On a large lattice, the classes are parts that `mondrian` cuts.
 - Among the classes that cost most, with `SHARE` of the rows, each is dissolved if its rows cost less in other classes;
   or else the one combination leaves it that saves most. Rounds are repeated as long as one saves `LEAST_GAIN`.

@@ -46,7 +46,7 @@ class Grid:
 
 END_COLUMNS = ("lower", "upper", "least", "beyond", "middle", "closed")
 CELL_COLUMNS = ("cell_low", "cell_high", *END_COLUMNS)
-"""Columns of a grid's table beside ``node`` and ``cell``."""
+"""Columns of a grid's table other than ``node`` and ``cell``."""
 
 
 @dataclass(frozen=True)

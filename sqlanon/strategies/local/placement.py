@@ -239,7 +239,7 @@ class LocalRecoding(ClassRecoding):
         return query.select(*(output or [as_column(exp.true(), KNOWN)]), copy=False)
 
     def _source_value(self, column: Column) -> exp.Expr:
-        """A value of the source; its text beside masks, unless the engine formats it."""
+        """A value of the source; its text in a column with masks, unless the engine formats it."""
         if self.mask and column.quasi is not None and (texts := self.attributes[column.quasi].texts) is not None:
             return col(texts, f"h{column.quasi}")
         return col(column.name, "s")

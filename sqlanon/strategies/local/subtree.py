@@ -44,8 +44,8 @@ from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 from sqlanon.support.expressions import aliased, all_of, as_column, cast, col, fragment, number, subquery, template
 
 SCALE = 10**12
-"""The cost of a row released as the roots. A value costs 1 for each level beside its loss, so that of two nodes with
-the same ground values the lower one is released."""
+"""The cost of a row released as the roots. A value costs 1 for each level in addition to its loss, so that of two nodes
+with the same ground values the lower one is released."""
 
 MAX_RAISES, MIN_RAISES, MAX_RAISE_READS = 32, 4, 20_000_000
 """At most `MAX_RAISES` moves up are tried before the best is made: as many as read `MAX_RAISE_READS` combinations, but

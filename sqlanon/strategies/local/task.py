@@ -173,7 +173,8 @@ class LocalOutcome:
     task: LocalTask
     # ``combination``, and the nodes that it is released as: ``node_0``, ... Other combinations are suppressed.
     assignment: exp.Table
-    # For attributes with nodes beside those of their hierarchy, all nodes: ``node``, ``label``, ``leaves``, ``level``.
+    # For attributes with nodes other than those of their hierarchy, all nodes: ``node``, ``label``, ``leaves``,
+    # ``level``.
     nodes: Mapping[int, exp.Table] = field(default_factory=dict)
     typed: frozenset[int] = frozenset()  # attributes whose labels are values of their columns, and keep their types
     rounds: int = 0  # passes over the combinations

@@ -202,7 +202,7 @@ CASES = [
     # In rounds: all sets of a weight together, and some of them at a time.
     ("many classes", (0, 0, 0), 8, ALL), ("many classes", (0, 1, 0), 8, SOME), ("weights", (0, 0, 0), 8, ALL),
     ("weights", (1, 1, 0), 5, SOME), ("no blanks", (0, 0, 0), 8, ALL),
-    # Beside kept rows that read as blank.
+    # Among kept rows that read as blank.
     ("tops", (0, 1, 0), 8, ALL), ("tops", (0, 0, 0), 0, ALL),
     # The better of two partitions with as many blanks, a suppressed row counting as all blank, suppresses fewer rows.
     ("ties", (0, 0), 8, ALL),

@@ -191,8 +191,8 @@ def quantiles(counts: dict[Any, int], least: int) -> Iterator[tuple[Any, Any]]:
         if min(so_far * cells // whole, cells - 1) > before * cells // whole:
             values.append(value)
     for place, value in enumerate(values):
-        beside = [abs(value - values[j]) for j in (place - 1, place + 1) if 0 <= j < len(values)]
-        yield value, min(beside, default=max(counts) - min(counts))
+        distances = [abs(value - values[j]) for j in (place - 1, place + 1) if 0 <= j < len(values)]
+        yield value, min(distances, default=max(counts) - min(counts))
 
 
 def borders_of(counts: dict[int, int], least: int) -> list[int]:

@@ -93,7 +93,7 @@ def test_masked_rows_and_parquet_files_have_lists(folder: Path, place: str) -> N
 
 @pytest.mark.thorough
 def test_reports_attacks_and_the_ledger_take_lists(folder: Path) -> None:
-    """The ledger cannot look into sets, as text or as lists: it refuses a second release beside the first."""
+    """The ledger cannot look into sets, as text or as lists: it refuses a second release after the first."""
     catalog = 'database = "second.duckdb"\nkeep = 2\n[catalog]\ndatabase = "own.duckdb"'
     path = release_path(folder, "second", place=catalog)
     assert cli("verify", path, cwd=folder).status == 0

@@ -30,7 +30,7 @@ TABLES = {
     "ties": Small([("a0",)] * 3 + [("a1",)] * 2 + [("a2",)] * 3, [A], 3, ordered=[0], search=ORDER),
     # Both attributes promise as much: the first is cut.
     "equal gains": Small([(d, e) for d in ("d0", "d1") for e in ("e0", "e1")] * 2, [D, E], 4),
-    # The child with two of 18 rows promises more than the other one, which would leave no row beside both.
+    # The child with two of 18 rows promises more than the other one, which would leave no row outside both.
     "a small child": Small([("d0",)] * 2 + [(f"d{1 + i % 5}",) for i in range(16)], [UNEVEN], 2),
     "order": Small(draw_rows(4, 16, [A, C], 0.7), [A, C], 2, ordered=[0, 1], search=ORDER | {"cuts": "relaxed"}),
     "cells": Small(draw_rows(5, 16, [A, VOID]), [A, VOID], 2, ordered=[0, 1], grids={0: 1, 1: -2}),

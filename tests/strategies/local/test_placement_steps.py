@@ -226,8 +226,8 @@ def test_combinations_are_numbered_in_the_order_of_their_codes() -> None:
     tables = {"frequency": (columns, rows), "made": (f"combination INTEGER, {nodes}, n BIGINT", expected)}
     for unknown in (False, True):
         statement = map_to_combinations(table("frequency"), table("made"), trees, ["n"], unknown)
-        beside = [(None, 0), (None, 5), (None, 7)] if unknown else []
-        assert query(statement, **tables) == [*beside, (0, 4), (1, 1), (2, 1), (2, 2)]
+        unknown_nodes = [(None, 0), (None, 5), (None, 7)] if unknown else []
+        assert query(statement, **tables) == [*unknown_nodes, (0, 4), (1, 1), (2, 1), (2, 2)]
 
 
 def test_nodes_count_the_values_under_them() -> None:

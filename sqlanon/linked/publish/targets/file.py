@@ -72,7 +72,7 @@ class FileTarget:
 
     @contextmanager
     def stage(self, records: LinkedRecords) -> Iterator[StagedFile]:
-        """Write beside the file, in a private folder."""
+        """Write in a private folder next to the file."""
         with stage_beside(self.path, self._read_manifest, records) as staging:
             yield StagedFile(staging, records.limits)
 
@@ -193,7 +193,7 @@ def _open_file(path: Path, limits: Limits = NO_LIMITS) -> Iterator[tuple[DuckDBE
     if not path.is_file():
         raise ReleaseError(f"release {path} does not exist")
     if (log := path.with_name(f"{path.name}.wal")).exists():
-        raise BrokenReleaseError(f"{log} is beside the release, with changes that are not in it: remove it")
+        raise BrokenReleaseError(f"{log} is next to the release, with changes that are not in it: remove it")
     with open_engine(limits) as (engine, spill):
         scratch = spill / "scratch"
         scratch.mkdir()

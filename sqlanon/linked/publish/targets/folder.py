@@ -1,6 +1,6 @@
 """Linked tables in a folder of Parquet files: a file for each table, all with the same manifest in their metadata.
 
-The folder is written beside its path and renamed, so that its files appear together. A release that is replaced is
+The folder is written next to its path and renamed, so that its files appear together. A release that is replaced is
 moved away first, and moved back if the new one cannot take its place.
 """
 
@@ -55,7 +55,7 @@ class FolderTarget:
 
     @contextmanager
     def stage(self, records: LinkedRecords) -> Iterator[StagedFolder]:
-        """Write beside the folder, in a private one."""
+        """Write in a private folder next to the target."""
         self._recover()
         with stage_beside(self.path, self._read_manifest, records) as staging:
             if staging.replaced_manifest is not None:
@@ -91,7 +91,7 @@ class FolderTarget:
 
 @dataclass(frozen=True)
 class StagedFolder:
-    """A folder of Parquet files in a private folder, beside the file that has their rows."""
+    """A folder of Parquet files in a private folder, next to the file that has their rows."""
 
     staging: StagingFolder
     replaced_path: Path

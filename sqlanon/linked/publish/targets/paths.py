@@ -1,4 +1,4 @@
-"""Files and folders of linked tables: they are written beside their path."""
+"""Files and folders of linked tables: they are written next to their path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATH_ADVICE = "choose another name, or remove it"
 
 @dataclass(frozen=True)
 class StagingFolder:
-    """A private folder beside the path of a release, with the release that is replaced, if there is one."""
+    """A private folder next to the path of a release, with the release that is replaced, if there is one."""
 
     path: Path
     directory: Path
@@ -44,7 +44,7 @@ class StagingFolder:
 def stage_beside(
     path: Path, read_manifest: Callable[[], LinkedManifest], records: LinkedRecords
 ) -> Iterator[StagingFolder]:
-    """Make a private folder beside a path, unless something else than a release of the same tables is there."""
+    """Make a private folder next to a path, unless something else than a release of the same tables is there."""
     replaced = identify_file(path)
     replaced_manifest = None if replaced is None else _read_replaced(path, read_manifest, records)
     with (

@@ -1,4 +1,4 @@
-"""Linked tables in a schema of Spark: versioned tables, a view of each, and one manifest beside each table.
+"""Linked tables in a schema of Spark: versioned tables, a view of each, and one manifest for each table.
 
 Spark has no transactions. All tables are written, read back and verified before the views show them. Then the views are
 changed one after another, each in one step; if one cannot be changed, those before it show the earlier version again.
@@ -238,7 +238,7 @@ class StagedSchema:
         return {name: self.location.table(name) for name in self.shown_versions}
 
     def write(self, engine: DuckDBEngine, manifest: LinkedManifest) -> None:
-        """Write the rows of all tables, and the manifest beside each."""
+        """Write the rows of all tables, and the manifest of each."""
         for claims in manifest.tables:
             types = types_in(claims.columns)
             if unsupported := {name: type_ for name, type_ in types.items() if not is_supported(type_)}:

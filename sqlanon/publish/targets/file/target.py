@@ -517,7 +517,7 @@ def _read_replaceable_manifests(path: Path, table_name: str, limits: Limits) -> 
         raise ReleaseError(f"folder {path.parent} does not exist: create it first")
     if path.with_name(path.name + ".wal").exists():
         raise ReleaseError(
-            f"{path} has uncommitted changes beside it ({path.name}.wal): open and close it, or remove both"
+            f"{path} has uncommitted changes next to it ({path.name}.wal): open and close it, or remove both"
         )
     if not path.exists():
         return ()

@@ -70,7 +70,7 @@ class Dimension:
 
     @property
     def scale(self) -> float:
-        """The loss of a row for each value that its label has beside its own."""
+        """The loss of a row for each other value that its label has."""
         return self.tree.weight / max(self.tree.leaves - 1, 1)
 
 
