@@ -41,6 +41,10 @@ settings.register_profile(
 settings.load_profile("sqlanon")
 
 
+SERVERS = {"spark_cluster": "spark", "postgres": "extras"}
+"""The mark of tests with the fixture of a server."""
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     folder = data_folder()
@@ -121,14 +125,14 @@ def spark_connect(spark_cluster: Cluster) -> Iterator[Any]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Assign tests to lanes.
 
-    Tests that need Spark are slow, and share one session: one process runs them all, with ``-n 0 -m spark``. Cases
-    beyond the number in ``cases`` are slow. If ``SQLANON_EXAMPLES`` is below 1, no thorough test runs, and of the slow
-    cases of each test the same share, but as many as its mark ``least`` has.
+    Tests of a PostgreSQL server need its extra. Tests that need Spark are slow, and share one session: one process runs
+    them all, with ``-n 0 -m spark``. Cases beyond the number in ``cases`` are slow. If ``SQLANON_EXAMPLES`` is below 1,
+    no thorough test runs, and of the slow cases of each test the same share, but as many as its mark ``least`` has.
     """
     in_parallel = "PYTEST_XDIST_WORKER" in os.environ
     for item in items:
-        if "spark_cluster" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.spark)
+        for fixture in SERVERS.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(SERVERS[fixture])
         if item.get_closest_marker("spark") or item.get_closest_marker("thorough"):
             item.add_marker(pytest.mark.slow)
         if in_parallel and item.get_closest_marker("spark"):

@@ -20,7 +20,7 @@ STEPS = {
     "format": [BIN / "ruff", "format", "--check", "."],
     "layers": [BIN / "lint-imports", "--no-cache", "--no-logo"],
 }
-TESTS = [sys.executable, "-m", "pytest", "-n", "auto", "-m", "not slow", "--durations=20", *sys.argv[1:]]
+TESTS = [sys.executable, "-m", "pytest", "-n", "auto", "-m", "not slow and not extras", "--durations=20", *sys.argv[1:]]
 
 
 def main() -> int:

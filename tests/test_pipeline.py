@@ -151,7 +151,7 @@ print(*(name for name in others if name in sys.modules))
 
 
 @pytest.mark.thorough
-@pytest.mark.frames
+@pytest.mark.extras
 def test_plain_run_imports_only_the_modules_it_uses(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PLAIN, str(tmp_path / "release.duckdb")]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)

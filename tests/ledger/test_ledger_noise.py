@@ -174,6 +174,7 @@ def test_a_policy_without_a_total_has_the_fingerprint_that_it_had(clinic: Path) 
     assert "epsilon_total" not in policy(clinic, "one", {"cost": 1.0}, total=2.0).redact()["privacy"]
 
 
+@pytest.mark.extras
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("person", [False, "owner"])
 def test_the_ledger_knows_the_keys_of_rows_with_noise(person: str | bool, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import opendp.prelude as dp
 import pyarrow
 import pytest
 
@@ -37,7 +36,9 @@ from support.policies import make_policy
 from support.private_values import plain
 from support.verification import manifest_text
 
-pytestmark = pytest.mark.usefixtures("plain_macros")
+dp = pytest.importorskip("opendp.prelude", reason="the extra dp is not installed")
+
+pytestmark = [pytest.mark.extras, pytest.mark.usefixtures("plain_macros")]
 
 
 def rarely(*values: Any) -> list[Any]:

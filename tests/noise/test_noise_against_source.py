@@ -19,6 +19,8 @@ from sqlanon.support.checks import SOURCE_PREFIX
 from sqlanon.support.expressions import create_table, table
 from support.policies import make_policy
 
+pytestmark = pytest.mark.extras
+
 RECODED, RELEASED = table("recoded_rows", "main", "memory"), table("noisy_rows", "main", "memory")
 ROWS = [("a" if i < 400 else "b", i % 81 + (0 if i < 400 else 500)) for i in range(600)]
 """Ages 0 to 80 in ward a, 500 to 580 in ward b; each class has the range 80."""

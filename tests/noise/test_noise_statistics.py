@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 import duckdb
-import opendp.prelude as dp
 import pytest
 
 import sqlanon
@@ -21,6 +20,10 @@ from properties.noise_cases import read_columns
 from sqlanon.noise.laplace import laplace_mechanism
 from support.lanes import some
 from support.policies import make_policy
+
+dp = pytest.importorskip("opendp.prelude", reason="the extra dp is not installed")
+
+pytestmark = pytest.mark.extras
 
 FALSE_ALARM = 1e-6
 """False alarm rate of each test, for any number of bounds."""

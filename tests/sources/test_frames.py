@@ -25,7 +25,7 @@ pd = pytest.importorskip("pandas", reason="the extra pandas is not installed")
 pl = pytest.importorskip("polars", reason="the extra polars is not installed")
 nw = pytest.importorskip("narwhals", reason="narwhals comes with the extra report, which is not installed")
 
-pytestmark = pytest.mark.frames
+pytestmark = pytest.mark.extras
 
 ROLES = {"zip": "mask", "age": "suppress"}
 PEOPLE = {"zip": [f"0213{i % 2}" for i in range(8)], "age": [i % 2 for i in range(8)]}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
@@ -30,9 +31,10 @@ from sqlanon.sources.statistics_files import UndecidedReadingError
 from support.commands import cli
 from support.lanes import examples
 
-needs_pyreadstat = pytest.mark.skipif(
-    importlib.util.find_spec("pyreadstat") is None, reason="the extra stats is not installed"
-)
+
+def needs_pyreadstat(test: Callable[..., None]) -> Callable[..., None]:
+    is_missing = importlib.util.find_spec("pyreadstat") is None
+    return pytest.mark.extras(pytest.mark.skipif(is_missing, reason="the extra stats is not installed")(test))
 
 
 def unpack(name: str, folder: Path) -> Path:

@@ -16,7 +16,7 @@ from support.lanes import examples
 
 pandas = pytest.importorskip("pandas", reason="the extra pandas is not installed")
 pyreadstat = pytest.importorskip("pyreadstat", reason="the extra stats is not installed")
-pytestmark = [pytest.mark.frames, pytest.mark.slow]
+pytestmark = [pytest.mark.extras, pytest.mark.slow]
 
 SPSS, OTHERS = datetime(1582, 10, 14), datetime(1960, 1, 1)
 DAY = 86_400
