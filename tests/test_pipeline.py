@@ -118,7 +118,7 @@ def test_a_plan_reads_no_row_and_names_each_stage_once() -> None:
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [name for name, strategy in STRATEGIES.items() if strategy.traits.is_local])
 def test_a_plan_shows_the_recoding_that_a_local_strategy_runs(strategy: str) -> None:
     connection = duckdb.connect()  # all values differ: none is released as it is

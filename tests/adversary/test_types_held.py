@@ -81,6 +81,7 @@ def test_a_type_that_a_given_path_does_not_hold(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["release.duckdb"]
 
 
+@pytest.mark.slow
 def test_plan_refuses_types_the_location_cannot_hold(tmp_path: Path) -> None:
     policy = make_policy({"q": "suppress", "x": "insensitive"}, release={"file": str(tmp_path / "release.parquet")})
     with duckdb.connect() as connection:

@@ -208,6 +208,7 @@ def test_one_table_cannot_be_a_table_from_outside(folder: Path, policy: sqlanon.
         sqlanon.attack(folder / "one.duckdb", outside="voters")
 
 
+@pytest.mark.slow
 def test_wrong_requests_are_refused(folder: Path) -> None:
     with pytest.raises(PolicyError, match="unknown attack 'guessing'") as error:
         sqlanon.attack(folder / "one.duckdb", only=["guessing"], known=-1)
@@ -424,7 +425,7 @@ def test_unneeded_detail_is_not_a_breach(folder: Path, capsys: pytest.CaptureFix
     assert 'strategy = "local"' in text
 
 
-@pytest.mark.cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some(["district", "label", "Ground", "n", "c0"], 4))
 def test_a_column_that_gives_a_generalized_one_away_is_found_whatever_its_name(name: str, tmp_path: Path) -> None:
     people = "people" if name == "district" else 'all "people".'  # no name that can be taken apart

@@ -283,7 +283,7 @@ VALUES_OF_RANGES: dict[str, tuple[list[str], dict[str, list[int]]]] = {
 }
 
 
-@pytest.mark.cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("type_", VALUES_OF_RANGES)
 def test_ranges_of_each_type_hold_the_values_between_their_ends(type_: str) -> None:
     values, labels = VALUES_OF_RANGES[type_]
@@ -496,6 +496,7 @@ def test_whom_a_masked_row_fits_too_is_not_identified() -> None:
         assert rows_of(connection, linkage(link(alone, people, [value]), 2)) == [(0, 1, 1, 1, 1, 1)]
 
 
+@pytest.mark.slow
 def test_a_label_that_meets_no_other_is_not_that_of_null() -> None:
     """A regression: without a pair, it met the rows of NULL."""
     with duckdb.connect() as connection:

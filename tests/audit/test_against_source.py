@@ -334,6 +334,7 @@ TREE = [("02139", 1, "0213*"), ("02139", 2, "*"), ("0213*", 2, "*"), ("02140", 1
 TREE += [("0214*", 2, "*"), ("05001", 1, "0500*"), ("05001", 2, "050**"), ("0500*", 2, "050**")]
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(
     ("rows", "strange", "repeated", "contradicted"),
     [
@@ -386,6 +387,7 @@ def test_masked_labels_lie_under_their_masks(
     assert engine.connection.execute(query).fetchone() == (is_under,)
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(
     ("label", "ancestor", "is_under"),
     [

@@ -160,6 +160,7 @@ def failed_checks(engine: DuckDBEngine, *statements: str) -> dict[str, Check]:
     return {check.name: check for check in checks if check.passed is not True and check.name != "macros"}
 
 
+@pytest.mark.slow
 def test_each_earlier_version_is_compared_with_its_manifest(engine: DuckDBEngine) -> None:
     changes, words = zip(*WRONG_VERSIONS.values(), strict=True)
     failures = failed_checks(engine, *changes)
@@ -198,6 +199,7 @@ CONTENTS = {
 }
 
 
+@pytest.mark.slow
 def test_objects_that_a_release_does_not_have_are_found_by_the_catalog(template: DuckDBEngine) -> None:
     for statement, expected in CONTENTS.items():
         template.script(f"ATTACH ':memory:' AS {ATTACHED}; COPY FROM DATABASE template TO {ATTACHED} (SCHEMA)")
@@ -209,6 +211,7 @@ def test_objects_that_a_release_does_not_have_are_found_by_the_catalog(template:
         assert objects == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
@@ -223,6 +226,7 @@ def test_no_row_is_read_of_a_release_with_other_contents(statement: str, words: 
     assert words in failures["contents"].message
 
 
+@pytest.mark.slow
 def test_rows_are_read_from_plain_tables_only(engine: DuckDBEngine) -> None:
     assert [is_plain_table(engine, "main", name) for name in ("T_V8", "t")] == [True, False]
     change(
@@ -272,6 +276,7 @@ SUPPRESSED_ROWS = [
 ]
 
 
+@pytest.mark.slow
 def test_suppressed_rows_are_reported_by_one_attribute_in_groups_of_k(engine: DuckDBEngine) -> None:
     for rows, words in SUPPRESSED_ROWS:
         change(engine, "DELETE FROM sqlanon.suppression")
@@ -298,6 +303,7 @@ COMMENTS = [
 ]
 
 
+@pytest.mark.slow
 def test_every_comment_is_compared(engine: DuckDBEngine) -> None:
     for comment in COMMENTS:
         engine.connection.execute("BEGIN")
@@ -308,6 +314,7 @@ def test_every_comment_is_compared(engine: DuckDBEngine) -> None:
     assert read_comments(engine) == expected_comments(ALL)
 
 
+@pytest.mark.slow
 def test_texts_and_labels_that_differ_are_named(engine: DuckDBEngine) -> None:
     """Each of these changes has a fault of its own in the message."""
     manifests = change(
@@ -369,12 +376,14 @@ FAULTS = {
 }
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("statement", FAULTS)
 def test_labels_are_those_of_the_rows_with_their_ends_and_levels(statement: str, engine: DuckDBEngine) -> None:
     (check,) = check_metadata(engine, change(engine, statement), is_same_engine=False)
     assert check.passed is (statement == "SELECT 1") and check.message.startswith(FAULTS[statement])
 
 
+@pytest.mark.slow
 def test_texts_of_another_version_of_sqlanon_cannot_be_judged(engine: DuckDBEngine) -> None:
     other_version = change(engine, "UPDATE sqlanon.manifest SET sqlanon_version = '9.9.9'")
     (check,) = check_metadata(engine, other_version, is_same_engine=False)
@@ -384,6 +393,7 @@ def test_texts_of_another_version_of_sqlanon_cannot_be_judged(engine: DuckDBEngi
     assert check.passed is False
 
 
+@pytest.mark.slow
 def test_views_are_compared_by_the_engine_that_wrote_them(engine: DuckDBEngine) -> None:
     (check,) = check_metadata(engine, ALL, is_same_engine=True)
     assert (check.passed, check.message) == (True, "unchanged")
@@ -484,6 +494,7 @@ def test_one_check_alone_refuses_rows_or_a_claim(
     assert all(words in failures[name] for name, words in expected.items())
 
 
+@pytest.mark.slow
 def test_a_sign_of_zero_or_nan_could_mark_a_row(engine: DuckDBEngine) -> None:
     for value, words in {
         "'-0.0'::DOUBLE": "1 in column 'cost'",

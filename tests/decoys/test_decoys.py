@@ -303,6 +303,7 @@ def test_drawn_decoys_follow_the_distribution_of_donors() -> None:
     assert chi_square_tail(statistic([(a, b) for a in shares for b in shares] * 120, shares), 24) < limit
 
 
+@pytest.mark.slow
 def test_decoys_stand_anywhere_in_their_class(tmp_path: Path) -> None:
     """The mean position, 0 to 4, of three decoys in each of 100 classes of five: within 7 standard deviations of the
     middle (false alarm: about 1 of 10^11 runs)."""
@@ -441,6 +442,7 @@ def test_only_the_catalog_identifies_decoys(little: Path) -> None:
     assert Counter(left) == Counter(fetch(little / "source.duckdb", "FROM t"))
 
 
+@pytest.mark.slow
 def test_decoys_without_a_catalog_warn(little: Path) -> None:
     requested_policy = plain_policy(LITTLE_ROLES)
     with sqlanon.connect(little / "source.duckdb") as db:
@@ -515,6 +517,7 @@ def test_all_classes_too_small_is_infeasible_as_ever() -> None:
         db.anonymize(requested_policy)
 
 
+@pytest.mark.slow
 def test_rows_with_unknown_values_stay_suppressed() -> None:
     connection = duckdb.connect()
     connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'a', 'a', 'a', 'b', 'unknown', 'unknown']) AS place")

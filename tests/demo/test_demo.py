@@ -70,6 +70,7 @@ def test_no_value_is_missing_and_every_zip_has_five_digits(db: duckdb.DuckDBPyCo
         assert fetch(db, f"SELECT bool_and(regexp_full_match(zip, '[0-9]{{5}}')) FROM {table}") == (True,)
 
 
+@pytest.mark.slow
 def test_the_voter_list_covers_part_of_the_patients_and_others_and_no_children(
     db: duckdb.DuckDBPyConnection,
 ) -> None:

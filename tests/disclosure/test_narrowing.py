@@ -220,6 +220,7 @@ def test_numbers_near_each_other_narrow_though_hardly_two_are_equal() -> None:
     assert len(parts) == 20 and all(least < greatest and values <= 6 for least, greatest, _, values, _ in parts)
 
 
+@pytest.mark.slow
 def test_missing_numbers_do_not_hide_what_a_part_leaves() -> None:
     """A part of 5 % of the numbers leaves 10 of 200 ZIP codes, or 11; 95 % of the rows have no number."""
     rows = """
@@ -308,6 +309,7 @@ def test_local_strategies_too(strategy: str, hospital: Path, tmp_path: Path) -> 
     assert [(dependency.columns, dependency.quasi) for dependency in dependencies] == [(("district",), "zip")]
 
 
+@pytest.mark.slow
 def test_a_statement_measures_a_limited_number_of_candidates_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wide table has thousands of candidates, whose groups would not fit in memory at once."""
     rows = """
@@ -446,6 +448,7 @@ def test_a_nearly_unique_column_is_refused_as_a_key(tmp_path: Path) -> None:
         db.anonymize(with_keys(tmp_path, dependencies="error")).publish()
 
 
+@pytest.mark.slow
 def test_placeholders_do_not_hide_a_key(tmp_path: Path) -> None:
     """Four rows of five have a value of their own, with the ZIP code in it; only the fifth could be measured."""
     with duckdb.connect(tmp_path / "source.duckdb") as connection:

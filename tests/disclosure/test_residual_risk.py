@@ -103,6 +103,7 @@ def test_nothing_a_report_does_not_worry_about_is_found_by_an_attack_in_all_rows
     ]
 
 
+@pytest.mark.slow
 def test_the_advice_is_toml_and_a_name_forges_no_line(release: Release, capsys: pytest.CaptureFixture[str]) -> None:
     lines = cli("verify", release.path).out.splitlines()
     assert [line for line in lines if line.startswith("release:")] == []

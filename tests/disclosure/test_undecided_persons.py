@@ -295,6 +295,7 @@ def test_an_empty_id_belongs_to_no_person() -> None:
         assert any(warning.startswith("3 rows have no 'mrn'") for warning in db.anonymize(policy).warnings)
 
 
+@pytest.mark.slow
 def test_a_quasi_identifier_that_numbers_people_is_counted_without_white_space() -> None:
     """Each person's number has two spellings, and ten rows have a blank one."""
     connection = visits("code")

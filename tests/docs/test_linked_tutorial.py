@@ -61,6 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_suggested_policy_is_the_one_that_the_lesson_shows(folder: Path) -> None:
     policy = (folder / "policy.toml").read_text(encoding="utf-8")
     for text in TEXTS[:3]:

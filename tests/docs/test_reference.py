@@ -103,6 +103,7 @@ LINKED_EXAMPLES = {
 }
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize(
     "change",
     [

@@ -263,6 +263,7 @@ def test_intervals_of_dates_start_at_1970_and_have_open_ends(bench: Bench) -> No
     assert labels == ["<1970-01-01", "[1970-01-01, 1970-01-08)", "[1970-01-08, 1970-01-10)", "≥1970-01-10"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "column_type", "hint"),
     [
@@ -377,6 +378,7 @@ def test_intervals_of_dates_equal_plain_python(
 # --- dates
 
 
+@pytest.mark.slow
 def test_dates_have_calendar_labels(bench: Bench) -> None:
     rule = DatesRule(dates=("day", "month", "quarter", "year", "decade"))
     bench.build(rule, [date(1980, 1, 2), date(987, 12, 31), None], "DATE")
@@ -387,6 +389,7 @@ def test_dates_have_calendar_labels(bench: Bench) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column_type", ["TIMESTAMP_NS", "TIMESTAMPTZ_NS"])
 @pytest.mark.parametrize("day", ["2020-12-31", "1969-02-02"])
 def test_the_last_nanoseconds_of_a_day_are_of_it(column_type: str, day: str) -> None:
@@ -619,7 +622,7 @@ def test_labels_are_read_as_a_file_has_them(
     assert bench.labels() == {key: (label, "*") for key, label in rows.items()}
 
 
-@pytest.mark.cases(6)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "column_type", "words"),
     [
@@ -649,6 +652,7 @@ def test_files_that_cannot_be_read(bench: Bench, tmp_path: Path) -> None:
     assert "cannot be read" in bench.refused(FileRule(file=tmp_path), [], "VARCHAR")
 
 
+@pytest.mark.slow
 def test_all_mistakes_are_reported_at_once(bench: Bench, file: Callable[..., FileRule]) -> None:
     message = bench.refused(file("1;A;x;*\n2;A;y;+\nthree;B;z;*\n2;A;y;+"), [1, 7], "INTEGER")
     assert message.count("\n") == 4
@@ -687,6 +691,7 @@ def test_table_columns_become_levels(bench: Bench) -> None:
     assert set(bench.labels()) == {"1", "2"}
 
 
+@pytest.mark.slow
 def test_tables_that_are_refused(bench: Bench) -> None:
     bench.connection.execute("CREATE TABLE t (k VARCHAR, a VARCHAR, top VARCHAR)")
     assert "table t is empty" in bench.refused(TableRule(table="t"), [], "VARCHAR")

@@ -214,6 +214,7 @@ def test_the_release_is_a_row_that_leads_to_the_file(after: tuple[Path, Any]) ->
     assert fetch(Path(place), "SELECT digest FROM sqlanon.manifest") == [(digest,)]
 
 
+@pytest.mark.slow
 def test_the_lattice_can_be_queried(after: tuple[Path, Any]) -> None:
     path, printed = after
     rows = fetch(path, "SELECT levels, height, status, classes, suppressed_rows, score FROM sqlanon.lattice")
@@ -509,6 +510,7 @@ def test_a_catalog_that_another_run_of_this_process_holds(folder: Path, monkeypa
         pass
 
 
+@pytest.mark.slow
 def test_a_catalog_of_a_newer_duckdb_is_explained_by_its_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

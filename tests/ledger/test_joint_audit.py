@@ -157,6 +157,7 @@ def check_sets(case: tuple[list[Any], list[Any], int]) -> None:
         assert few_rows == (len(expected), sum(expected.values()))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(4), deadline=None)
 @given(st.integers(1, 2).flatmap(with_sets))
 def test_set_labels_match_labels_that_share_values(case: Any) -> None:
@@ -339,7 +340,7 @@ def test_a_value_meets_its_rounded_form(first: str, second: str) -> None:
         assert connection.execute(query).fetchone() == (True,)
 
 
-@pytest.mark.cases(5)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("first", "second", "pairs"),
     [

@@ -39,6 +39,7 @@ def with_one(hospital_of_before: tuple[Path, Path]) -> Path:
     return folder_again(*hospital_of_before)
 
 
+@pytest.mark.slow
 def test_release_that_reveals_more_beside_another_is_refused(with_one: Path) -> None:
     with pytest.raises(AuditError, match=r"together with .*one\.duckdb") as refused:
         publish(policy(with_one, "two", FINE_ZIP))

@@ -207,6 +207,7 @@ def test_the_least_bound_that_is_not_exact_is_checked_by_a_flow() -> None:
     assert find_few_rows(first, second, 4)[1] == {("a", "a"): 3}
 
 
+@pytest.mark.slow
 def test_rows_of_separate_classes_with_the_same_finest_labels_add_up() -> None:
     """Two of (A, B) are in both with flu, as above; and of each other illness the one that the second release has."""
     first = {("A", "B", "flu"): 4, ("*", "B", "flu"): 3, ("A", "a", "flu"): 6}

@@ -179,6 +179,7 @@ def compare_rows(folder: Path, samples: Mapping[str, str], query: str) -> tuple[
 PEOPLE = "SELECT i AS id, i % 2 AS sex, i * 7 % 30 AS band FROM range(1, 601) AS r(i)"
 
 
+@pytest.mark.slow
 def test_the_newest_sources_are_compared_and_others_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The source of the oldest release is unknown, unless it was recognized by its people."""
     monkeypatch.setattr(source_match, "MOST_SOURCES", 2)
@@ -239,6 +240,7 @@ def test_a_source_is_recognized_by_its_description_rows_or_people() -> None:
     assert recognition.undecided_sources == {"unsure"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "rows", "is_undecided"),
     [

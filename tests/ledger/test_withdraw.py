@@ -434,7 +434,7 @@ def test_longer_texts_under_a_mask_are_refused(tmp_path: Path) -> None:
         db.withdraw(sqlanon.Policy.model_validate(masked))
 
 
-@pytest.mark.cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "error", "message"),
     [

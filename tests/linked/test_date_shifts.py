@@ -73,6 +73,7 @@ def moved_days(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[int, s
     return days
 
 
+@pytest.mark.slow
 def test_all_dates_of_a_person_move_by_the_same_days_drawn_anew_in_each_run(tmp_path: Path) -> None:
     connection = source()
     first, second = (moved_days(connection, tmp_path / f"{name}.duckdb") for name in ("first", "second"))
@@ -85,6 +86,7 @@ def test_all_dates_of_a_person_move_by_the_same_days_drawn_anew_in_each_run(tmp_
     assert sum(first[person] != second[person] for person in first) > 90
 
 
+@pytest.mark.slow
 def test_the_days_are_in_no_table_of_the_run() -> None:
     connection = source()
     with sqlanon.connect(connection) as db:
@@ -94,6 +96,7 @@ def test_the_days_are_in_no_table_of_the_run() -> None:
     assert not any(table == "shifts" or column == "days" for table, column in names)
 
 
+@pytest.mark.slow
 def test_a_release_with_moved_dates_verifies_alone_and_hides_each_person(tmp_path: Path) -> None:
     with sqlanon.connect(source()) as db:
         result = db.anonymize(policy({"k": 3, "known": 1}))
@@ -132,6 +135,7 @@ def test_a_policy_of_one_table_has_no_shift() -> None:
         sqlanon.Policy(attributes={"born": {"role": "quasi", "hierarchy": {"dates": {"shift": 30}}}}, privacy={"k": 2})
 
 
+@pytest.mark.slow
 def test_an_unmoved_date_beside_moved_ones_is_refused() -> None:
     with (
         sqlanon.connect(source()) as db,
@@ -140,6 +144,7 @@ def test_an_unmoved_date_beside_moved_ones_is_refused() -> None:
         db.anonymize(policy({"k": 2}, hierarchy={"dates": ["year"]}))
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("type_", ["DATE[]", "TIMESTAMP_NS[]", "TIMESTAMP_S[1]", "TIMESTAMPTZ[]", "STRUCT(d DATE)"])
 def test_a_type_that_holds_dates_is_refused_beside_moved_dates(type_: str) -> None:
     connection = source()
@@ -148,6 +153,7 @@ def test_a_type_that_holds_dates_is_refused_beside_moved_dates(type_: str) -> No
         db.anonymize(policy({"k": 2}))
 
 
+@pytest.mark.slow
 def test_only_dates_are_moved() -> None:
     connection = source()
     connection.execute("ALTER TABLE persons ALTER born TYPE VARCHAR")

@@ -123,6 +123,7 @@ QUICK = (0, 2, 4, 5, 13, 15)
 """A case of each rule with at most eight generalizations."""
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("drawn", "part_rows"),
     [
@@ -183,6 +184,7 @@ QUICK_WITH_ROWS = (5, 7)
 """Cases with few rows that suppress a row, by two rules."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("drawn", "row_limit"),
     [
@@ -228,6 +230,7 @@ def test_requirements_hold_where_rows_are_suppressed_by_themselves(
             assert not (verdicts[lower].feasible_above and not verdicts[levels].is_feasible)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", some([2, "all", 1], every=3))
 def test_a_release_with_a_violated_requirement_does_not_verify(known: int | str, tmp_path: Path) -> None:
     """The same rows verify with the values of the source, and fail once all persons have one diagnosis."""

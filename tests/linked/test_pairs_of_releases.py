@@ -96,6 +96,7 @@ CROSSING = small_cases(40, 72)[71]
 """A case with few rows and two generalizations, each of which is finer somewhere."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "pair"),
     [

@@ -112,6 +112,7 @@ def publish(case: LinkedCase, row_limit: float, path: Path) -> tuple[LinkedResul
     return result, Reader(case.database, labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "row_limit"),
     [
@@ -232,6 +233,7 @@ def test_levels_outside_the_limits_and_forbidden_labels_are_not_released(
     assert all(re.fullmatch(r"1[0-9*]\*", label) and label != "12*" for label in labels), labels
 
 
+@pytest.mark.slow
 def test_a_limit_on_the_rounds_leaves_coarser_classes_that_meet_the_policy(
     stopped_result: tuple[ClassesResult, LinkedRelease],
 ) -> None:

@@ -27,6 +27,7 @@ def texts(page: Path) -> str:
     return " ".join(re.sub(r"<[^>]*>", " ", body).split())
 
 
+@pytest.mark.slow
 def test_the_page_has_the_claim_the_tables_and_the_attackers(report: Path) -> None:
     page = texts(report)
     assert "patients, visits and labs: how the people in them are protected" in page
@@ -58,6 +59,7 @@ def test_options_for_one_table_are_refused(hospital: Path, tmp_path: Path) -> No
     assert (ended.status, "--private: is for one table" in ended.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_the_report_of_a_policy_shows_what_it_would_release_and_publishes_nothing(tmp_path: Path) -> None:
     make_hospital(tmp_path, fix_levels(POLICY) + '\n[catalog]\ndatabase = "private.duckdb"\n')
     page = tmp_path / "report.html"

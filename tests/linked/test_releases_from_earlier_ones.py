@@ -105,6 +105,7 @@ def feasible_releases(
 CASES = small_cases(40, draw_tables(8, 60))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", some(CASES, every=3))
 def test_a_release_from_an_earlier_one_is_the_best_that_readers_of_it_could_make(
     case: LinkedCase, tmp_path: Path
@@ -162,6 +163,7 @@ def both_releases(research_release: Path) -> Path:
     return research_release
 
 
+@pytest.mark.slow
 def test_a_stricter_release_stands_beside_the_one_that_it_is_made_from(both_releases: Path) -> None:
     with duckdb.connect() as connection:
         files = both_releases / "public"
@@ -181,6 +183,7 @@ def test_siblings_stand_beside_one_another_and_an_equal_release_in_place_of_thei
     assert (equal.status, equal.err) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

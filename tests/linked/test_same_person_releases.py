@@ -108,6 +108,7 @@ def records(folder: Path) -> list[tuple[Any, ...]]:
         """).fetchall()
 
 
+@pytest.mark.slow
 def test_each_table_is_recorded_and_replaced_at_its_path(released_folder: Path) -> None:
     tables = ["patients", "visits"]
     assert records(released_folder) == [("release.duckdb", name, True, False, False) for name in tables]
@@ -117,6 +118,7 @@ def test_each_table_is_recorded_and_replaced_at_its_path(released_folder: Path) 
     )
 
 
+@pytest.mark.slow
 def test_a_second_release_with_other_rows_is_refused_with_the_reason(released_folder: Path) -> None:
     ended = anonymize(released_folder, "policy.toml", "--output", released_folder / "more", "--set", "privacy.k=5")
     assert ended.status == 1
@@ -127,6 +129,7 @@ def test_a_second_release_with_other_rows_is_refused_with_the_reason(released_fo
     assert len(records(released_folder)) == 2
 
 
+@pytest.mark.slow
 def test_the_same_persons_with_the_same_rows_may_be_at_two_locations(released_folder: Path) -> None:
     assert anonymize(released_folder, "policy.toml", "--output", released_folder / "more").status == 0
     assert len(records(released_folder)) == 4
@@ -140,6 +143,7 @@ def test_another_catalog_with_releases_of_the_tables_is_warned_of(released_folde
     assert f"releases of this source that are recorded in {catalog} were not compared" in ended.err
 
 
+@pytest.mark.slow
 def test_a_release_of_one_of_the_tables_is_refused_beside_linked_ones(released_folder: Path) -> None:
     ended = anonymize(released_folder, "visits.toml")
     assert ended.status == 1
@@ -147,6 +151,7 @@ def test_a_release_of_one_of_the_tables_is_refused_beside_linked_ones(released_f
     assert not (released_folder / "visits_alone.duckdb").exists()
 
 
+@pytest.mark.slow
 def test_the_same_persons_are_recognized_in_another_database_and_others_do_not_matter(hospital: Path) -> None:
     with duckdb.connect(str(hospital / "copy.duckdb")) as connection:
         connection.execute(TABLES)
@@ -168,6 +173,7 @@ def test_the_same_persons_are_recognized_in_another_database_and_others_do_not_m
     assert "visits_alone.duckdb" not in ended.err
 
 
+@pytest.mark.slow
 def test_a_run_that_dies_counts_as_published(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = StagedFile.commit
 
@@ -187,6 +193,7 @@ def test_a_run_that_dies_counts_as_published(hospital: Path, monkeypatch: pytest
     assert not any(intended for *_, intended in records(hospital))
 
 
+@pytest.mark.slow
 def test_a_release_that_may_be_public_keeps_its_record(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(staged: StagedFile) -> None:
         raise SqlanonError("the view cannot be restored")
@@ -197,6 +204,7 @@ def test_a_release_that_may_be_public_keeps_its_record(hospital: Path, monkeypat
     assert [intended for *_, intended in records(hospital)] == [True, True]
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_leaves_no_record_and_one_beside_a_release_of_one_table_is_refused(
     hospital: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

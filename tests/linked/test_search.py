@@ -26,6 +26,7 @@ from support.linked_databases import PERSONS, ROWS, anonymize_case, anonymize_ro
 MOST_GENERALIZATIONS = 60
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("case", some(small_cases(MOST_GENERALIZATIONS, draw_tables(8, 60)), every=2))
 def test_the_optimum_is_that_of_the_oracle(case: LinkedCase) -> None:
     expected = best(case.database, case.k, case.known, case.allowed_persons, case.weights)
@@ -42,6 +43,7 @@ def test_the_optimum_is_that_of_the_oracle(case: LinkedCase) -> None:
     assert released_state(result.task, case.database)[0] == expected.state
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("steps_of_large_tables")
 @pytest.mark.parametrize("case", some(small_cases(MOST_GENERALIZATIONS, draw_tables(4, 40)), every=2))
 def test_each_check_keeps_the_largest_set_of_persons(case: LinkedCase) -> None:
@@ -82,6 +84,7 @@ def check_with_rows(case: LinkedCase, result: LinkedResult, row_limit: float, le
     return figures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "row_limit"),
     some(zip(small_cases(MOST_GENERALIZATIONS, draw_tables(4, 40)), itertools.cycle((0.1, 0.2, 0.34))), every=2),
@@ -103,6 +106,7 @@ def test_suppressed_rows_cannot_be_put_back_and_verdicts_hold(case: LinkedCase, 
     assert result.score == pytest.approx(min(scores.values()), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_policy_with_one_table_has_the_result_of_a_policy_of_that_table(tmp_path: Any) -> None:
     people = "SELECT i AS id, i % 7 AS age, i % 3 AS ward FROM range(40) AS r(i)"
     attributes = {
@@ -132,6 +136,7 @@ def test_a_policy_with_one_table_has_the_result_of_a_policy_of_that_table(tmp_pa
     assert linked.suppressed_persons == alone.suppressed_rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["k_minimal", "ola", "samarati", "flash", "incognito", "datafly"])
 def test_other_full_domain_strategies_find_a_feasible_generalization(strategy: str) -> None:
     for case in small_cases(MOST_GENERALIZATIONS, examples(10)):
@@ -147,11 +152,13 @@ def test_other_full_domain_strategies_find_a_feasible_generalization(strategy: s
         assert result.bound <= expected.score + 1e-9
 
 
+@pytest.mark.slow
 def test_samarati_finds_more_than_the_highest_generalization() -> None:
     result = anonymize_rows(persons_and_rows(search={"strategy": "samarati"}), PERSONS, ROWS)
     assert result.score < 1
 
 
+@pytest.mark.slow
 def test_a_check_is_interrupted_at_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     def run_for_hours(peeling_: peeling.Peeling, *_: object) -> None:
         peeling_.snapshot.runner.engine.rows(
@@ -169,6 +176,7 @@ def test_a_check_is_interrupted_at_the_time_limit(monkeypatch: pytest.MonkeyPatc
         sqlanon.connect(connection).anonymize(LinkedPolicy(**tree))
 
 
+@pytest.mark.slow
 def test_a_search_that_stops_without_a_result_checks_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     confidence = {"attribute": "s", "max": 0.5}
     tree = persons_and_rows(search={"max_checks": 1}, privacy={"k": 2, "known": 1, "confidence": confidence})
@@ -185,6 +193,7 @@ def test_a_search_that_stops_without_a_result_checks_nothing_more(monkeypatch: p
     assert len(checked) == 1
 
 
+@pytest.mark.slow
 def test_what_an_interrupted_check_stored_is_not_taken_for_an_earlier_generalization(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -45,6 +45,7 @@ def read(folder: Path, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query).fetchall()
 
 
+@pytest.mark.slow
 def test_both_references_are_new_keys_that_agree(hospital: Path) -> None:
     same = "count(*) FILTER (l.patient_id = v.patient_id)"
     rows = f"SELECT count(*), {same} FROM labs AS l JOIN visits AS v USING (visit_id)"
@@ -65,6 +66,7 @@ def test_it_verifies_alone_and_against_its_source_and_is_planned(hospital: Path)
     assert "rows of visits by visit_id, with patients by patient_id" in " ".join(planned.split())
 
 
+@pytest.mark.slow
 def test_a_changed_reference_does_not_verify(hospital: Path, tmp_path: Path) -> None:
     changed = Path(shutil.copy(hospital / "release.duckdb", tmp_path))
     with duckdb.connect(str(changed)) as connection:
@@ -96,6 +98,7 @@ def name_all_ancestors(database: LinkedDatabase, tree: dict[str, Any], connectio
 DEEP = [case for case in small_cases(40, 3 * draw_tables(6, 40)) if any(t.parent for t in case.database.tables)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [
@@ -156,6 +159,7 @@ def test_references_that_are_no_line_to_the_person_are_refused(labs: dict[str, A
         LinkedPolicy(**make_tree(**labs))
 
 
+@pytest.mark.slow
 def test_rows_that_name_no_row_or_rows_that_do_not_belong_together_have_no_person() -> None:
     connection = small_database()
     connection.execute("CREATE TABLE p AS SELECT i AS id, 1 AS q FROM range(6) AS r(i)")

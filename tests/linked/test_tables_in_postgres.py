@@ -254,6 +254,7 @@ def test_dates_are_moved_on_the_server(schemas: Server, tmp_path: Path) -> None:
     assert (ended.status, "a date is too far in the past or future" in ended.err) == (2, True), ended.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [

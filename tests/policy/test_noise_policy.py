@@ -318,6 +318,7 @@ def test_shield_covers_generalized_attributes_only() -> None:
     assert "'height' has noise" in message and "give it a hierarchy" in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("budgets", "record", "place", "words"),
     [

@@ -677,6 +677,7 @@ _VALUES = st.recursive(
 _TABLES = st.dictionaries(_KEYS, _VALUES, max_size=4)
 
 
+@pytest.mark.slow
 @given(
     spec=_VALUES,
     attributes=_VALUES | st.dictionaries(_KEYS, _TABLES, max_size=3),
@@ -902,6 +903,7 @@ def test_the_json_schema_describes_the_spellings() -> None:
     assert parts["SourceSection"]["properties"]["files"]["anyOf"][0] == {"type": "string"}
 
 
+@pytest.mark.slow
 def test_the_policy_imports_no_engine() -> None:
     for file in (Path(__file__).parents[2] / "sqlanon" / "policy").glob("*.py"):
         nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))

@@ -767,6 +767,7 @@ def test_a_policy_without_the_new_keys_has_the_fingerprint_that_it_had() -> None
     assert policy.fingerprint() == "13aa09f2d83601d0255701ec512815202f6519e8e0c181d6f668a52118a0f5cd"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [

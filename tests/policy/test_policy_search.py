@@ -43,6 +43,7 @@ def test_every_strategy_of_the_policy_has_a_module() -> None:
         assert strategy.module is not None and callable(import_module(strategy.module).run), strategy.name
 
 
+@pytest.mark.slow
 def test_a_policy_is_read_without_the_code_of_a_strategy() -> None:
     """Nor with that of an engine, or of the search."""
     code = "import sys, sqlanon; sqlanon.Policy(attributes={'a': {'role': 'quasi', 'hierarchy': 'suppress'}}, "

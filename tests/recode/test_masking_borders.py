@@ -76,6 +76,7 @@ def test_suppressed_rows_are_masked_where_the_policy_permits_the_top(
     assert rows(draft, recoding) == {"a": 5} | ({"*": masked} if masked else {})
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("letters", "privacy", "masked"),
     [
@@ -107,6 +108,7 @@ def test_masked_rows_form_a_class_that_meets_the_policy(
     assert released == {("a",): letters.count("a")} | ({("*",): masked} if masked else {})
 
 
+@pytest.mark.slow
 def test_decoys_have_the_values_of_kept_rows_of_the_nearest_class(
     live: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -148,6 +150,7 @@ def test_decoys_have_the_values_of_kept_rows_of_the_nearest_class(
 # --- persons of a population that no row can match
 
 
+@pytest.mark.slow
 def test_a_population_beyond_the_hierarchy_matches_no_row(live: duckdb.DuckDBPyConnection) -> None:
     """The top of countries is Europe: whoever is of Japan is matched by no label."""
     live.execute("CREATE OR REPLACE TABLE t AS SELECT unnest(['France', 'France', 'Italy']) AS country")

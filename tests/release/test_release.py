@@ -210,6 +210,7 @@ def test_the_macros_work_wherever_the_file_is_attached_or_moved(
         assert connection.execute(query).fetchall() == [(ROWS,)]
 
 
+@pytest.mark.slow
 def test_verify_sql_runs_in_the_file_with_any_client(published_release: sqlanon.Release) -> None:
     for statement in published_release.verify_sql():
         assert len(fetch(published_release.path, statement)) == 1
@@ -441,6 +442,7 @@ def test_verify_finds_other_objects_that_can_carry_private_values(statement: str
     assert failed_alone(copy) & {"contents", "macros", "comments and views"}
 
 
+@pytest.mark.slow
 def test_verify_runs_its_own_macros_not_those_of_the_file(copy: Path) -> None:
     digest, k = fetch(copy, "SELECT digest, smallest_class FROM sqlanon.manifest")[0]
     change(
@@ -672,6 +674,7 @@ def test_commands_for_a_foreign_file_quote_its_name(name: str, command: str, tmp
     assert command in str(caught.value)
 
 
+@pytest.mark.slow
 def test_parquet_file_without_manifest_is_refused(published_parquet: sqlanon.Release, tmp_path: Path) -> None:
     path = Path(shutil.copy(published_parquet.path, tmp_path / "copy.parquet"))
     rewrite(path, f"FROM '{path}'", with_manifest=False)
@@ -728,6 +731,7 @@ def test_foreign_files_are_never_replaced(
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_a_release_of_another_table_is_never_replaced(usual: sqlanon.Result, copy: Path) -> None:
     before = copy.read_bytes()
     with pytest.raises(ReleaseError, match="'patients', not of 'people'"):
@@ -735,6 +739,7 @@ def test_a_release_of_another_table_is_never_replaced(usual: sqlanon.Result, cop
     assert copy.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_release_that_another_process_writes_to_is_still_called_a_release(usual: sqlanon.Result, copy: Path) -> None:
     holder = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
     with subprocess.Popen(

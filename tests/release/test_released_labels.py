@@ -87,6 +87,7 @@ def expected_levels(draft: ReleaseDraft) -> set[tuple[str, str, int, str]]:
     return {row for row in entries if counts[row[:3]] == 1}
 
 
+@pytest.mark.slow
 def test_the_levels_of_labels_are_those_of_their_hierarchies(draft: ReleaseDraft) -> None:
     """The top of all is *, whose level is that of each attribute; level 0 has labels only with open ends."""
     assert draft.search_input.heights == HEIGHTS
@@ -96,6 +97,7 @@ def test_the_levels_of_labels_are_those_of_their_hierarchies(draft: ReleaseDraft
     assert ("age", "≥60", 1, "≥60") in rows and ("age", "59", 1, "55-59") in rows and ("age", "<20", 2, "<20") in rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forbidden", ["coast", "hills"])
 def test_forbidden_labels_are_not_above_others(forbidden: str, draft: ReleaseDraft) -> None:
     """Nor is another label above north, which has two labels at level 2, if one of these is forbidden."""
@@ -211,6 +213,7 @@ def suppressed_labels(draft: ReleaseDraft, **changes: Any) -> list[tuple[Any, ..
     return [*count_suppressed_by_label(draft.run, search_input, draft.recoding, draft.run.work("released"))]
 
 
+@pytest.mark.slow
 def test_suppressed_rows_are_shown_by_the_first_attribute_below_its_top(suppressing: ReleaseDraft) -> None:
     draft = suppressing
     assert suppressed_labels(draft) == [("ward", "a", 4, 9)]

@@ -56,6 +56,7 @@ def stage_versions(
         return staging.version, [manifest.version for manifest in staging.kept_manifests]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("keep", "versions"), [(2, [2]), (3, [2, 1])])
 def test_the_newest_versions_stay(keep: int, versions: list[int], path: Path, draft: ReleaseDraft) -> None:
     before = path.read_bytes()
@@ -63,6 +64,7 @@ def test_the_newest_versions_stay(keep: int, versions: list[int], path: Path, dr
     assert path.read_bytes() == before and [*path.parent.iterdir()] == [path]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("drafts", "versions"), [([2], [1]), ([1, 2], [])])
 def test_drafts_do_not_stay(drafts: list[int], versions: list[int], path: Path, draft: ReleaseDraft) -> None:
     with duckdb.connect(path) as connection:
@@ -86,6 +88,7 @@ def refusal(path: Path, draft: ReleaseDraft, **options: Any) -> str:
     return str(refused.value)
 
 
+@pytest.mark.slow
 def test_only_a_release_of_the_same_table_is_replaced(path: Path, draft: ReleaseDraft) -> None:
     assert "holds a release of table 't', not of 'u'" in refusal(path, draft, name="u")
     assert "is a published release, which a draft does not replace" in refusal(path, replace(draft, is_draft=True))
@@ -102,6 +105,7 @@ def test_only_a_release_of_the_same_table_is_replaced(path: Path, draft: Release
         assert "exists and is not a release of sqlanon" in refusal(path, draft)
 
 
+@pytest.mark.slow
 def test_a_file_that_another_run_has_replaced_is_not_replaced(path: Path, draft: ReleaseDraft) -> None:
     with FileTarget(path, "t").stage(draft) as staging:
         with staging.lock():

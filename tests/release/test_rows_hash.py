@@ -33,6 +33,7 @@ OTHERS: dict[str, list[tuple[Any, ...]]] = {
 TYPES = {"x": "VARCHAR", "y": "VARCHAR", "n": "BIGINT"}
 
 
+@pytest.mark.slow
 def test_other_rows_have_another_hash() -> None:
     with closing(DuckDBEngine(duckdb.connect())) as engine:
 

@@ -87,6 +87,7 @@ def test_shares_match_plain_python(facts: ReportFacts) -> None:
     assert risk(facts, "Being found in a group").share == pytest.approx(20 / 200)
 
 
+@pytest.mark.slow
 def test_the_worst_comes_first_and_is_named_at_the_top(facts: ReportFacts) -> None:
     text = render_page(facts)
     titles = re.findall(r"<li class=\"(?:serious|minor|accepted)\"><h3>(.*?)</h3>", text)

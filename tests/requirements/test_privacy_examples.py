@@ -616,6 +616,7 @@ def test_conditions_on_the_kept_table(connection: duckdb.DuckDBPyConnection) -> 
 XYZ = dict.fromkeys("xyz", SUPPRESS)
 
 
+@pytest.mark.slow
 def test_shields_hold_together_after_suppression(connection: duckdb.DuckDBPyConnection) -> None:
     """Suppressing for one makes classes of the other too small: only what holds for both stays."""
     rows = [("a", "a", i) for i in range(4)] + [("a", "b", 1), ("a", "b", 2), ("c", "b", 3)]
@@ -634,6 +635,7 @@ def test_shields_hold_together_after_suppression(connection: duckdb.DuckDBPyConn
     assert passes(connection, XYZ, {"k_anonymity": shields}, {"x": 1})
 
 
+@pytest.mark.slow
 def test_shields_may_suppress_every_row(connection: duckdb.DuckDBPyConnection) -> None:
     """The 8 rows in the middle have 10 neighbours for each shield, until both ends are suppressed for the other."""
     create(connection, "t", "x VARCHAR, y VARCHAR", [("a", "b")] * 2 + [("c", "b")] * 8 + [("c", "d")] * 2)

@@ -34,6 +34,7 @@ def anonymize_rows(
             return db.anonymize(policy)
 
 
+@pytest.mark.slow
 def test_a_group_of_one_value_beside_a_diverse_one_breaks_joint_recursive_diversity() -> None:
     """Its figure is NULL, which an aggregate would pass over."""
     requirements = {"l_diversity": [{"attribute": "s", "kind": "recursive", "l": 2, "c": 3, "joint": True}]}
@@ -109,6 +110,7 @@ def test_a_presence_that_all_people_need_names_those_whom_no_row_can_match() -> 
         )
 
 
+@pytest.mark.slow
 def test_persons_in_several_classes_do_not_stop_a_search_that_estimates() -> None:
     """Ten persons, each in four classes, are more than the population of twenty there; at the top they are ten."""
     rows = ", ".join(f"('{i % 4}', {i // 4})" for i in range(40))
@@ -122,6 +124,7 @@ def test_persons_in_several_classes_do_not_stop_a_search_that_estimates() -> Non
     assert result.generalization == {"q": 1}
 
 
+@pytest.mark.slow
 def test_a_population_smaller_than_the_source_is_refused_before_the_search() -> None:
     with pytest.raises(sqlanon.SourceError, match="the source alone has 3"):
         anonymize_rows(

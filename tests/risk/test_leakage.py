@@ -199,6 +199,7 @@ def test_sets_of_any_size_of_random_tables(
         assert (leak.classes, leak.uniques) == (len(groups), groups.count(1))
 
 
+@pytest.mark.slow
 def test_sets_are_counted_in_persons(live: duckdb.DuckDBPyConnection) -> None:
     """Persons have several rows in some classes, and rows in several classes."""
     draw = random.Random(7)
@@ -217,6 +218,7 @@ def test_sets_are_counted_in_persons(live: duckdb.DuckDBPyConnection) -> None:
         assert (leak.classes, leak.uniques) == (len(persons), persons.count(1))
 
 
+@pytest.mark.slow
 def test_the_time_limit(
     live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -281,7 +283,7 @@ def test_priors_of_random_tables(
         assert leak.normalized == pytest.approx(gain / whole if whole > 1e-9 else 0.0, abs=1e-6)
 
 
-@pytest.mark.cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lines", "messages"),
     [

@@ -252,6 +252,7 @@ def test_sensitive_values_beside_a_population(live: duckdb.DuckDBPyConnection) -
     assert [(requirement.classes, requirement.rows) for requirement in requirements] == [(2, 5), (2, 3)]
 
 
+@pytest.mark.slow
 def test_a_population_in_another_file(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """With numbers where the source has text; a value that does not fit the source's type is an error."""
     with duckdb.connect(tmp_path / "source.duckdb") as connection:
@@ -310,6 +311,7 @@ BROKEN_HIERARCHY: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", some(BROKEN_HIERARCHY, 4))
 def test_hierarchies_of_quasi_identifiers_are_not_needed(case: str, live: duckdb.DuckDBPyConnection) -> None:
     privacy = {"k": 3, **BROKEN["distinct"][0], **BROKEN["a shield"][0], **BROKEN["k_map"][0]}
@@ -323,6 +325,7 @@ def test_hierarchies_of_quasi_identifiers_are_not_needed(case: str, live: duckdb
     assert [requirement.classes for requirement in risk.requirements] == [2, 2, 2, 1]
 
 
+@pytest.mark.slow
 def test_hierarchical_closeness_needs_the_sensitive_hierarchy(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """flu and cold share a parent: C and D are far from the rest, A and B are not."""
     file = tmp_path / "diagnoses.csv"

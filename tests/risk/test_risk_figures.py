@@ -239,6 +239,7 @@ def test_the_series_near_a_whole_class(size: int) -> None:
     assert individual_risk(size, 1.0) == individual_risk(size, 2.0) == 1 / size
 
 
+@pytest.mark.slow
 def test_individual_risk_of_francdat_matches_sdcmicro(live: duckdb.DuckDBPyConnection) -> None:
     """The example of Capobianchi, Polettini and Lucarelli that sdcMicro has: f, F and the risk of its eight rows."""
     keys = [1, 2, 2, 3, 4, 5, 6, 1]
@@ -365,6 +366,7 @@ def test_nothing_known_of_the_population(live: duckdb.DuckDBPyConnection) -> Non
     assert risk.journalist.highest == risk.prosecutor.highest
 
 
+@pytest.mark.slow
 def test_a_population_that_is_too_small_and_weights_that_are_none(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", None, None, None, 1, None)] * 3, [1.0, 0.0, float("nan")])
     with pytest.raises(SourceError, match="the source alone has 3"):
@@ -464,6 +466,7 @@ ZIPS = st.sampled_from([None, "11", "12", "21"])
 DAYS = st.sampled_from([None, date(2020, 1, 1), date(2020, 1, 2), date(2021, 1, 1)])
 
 
+@pytest.mark.slow
 @FEW
 @given(
     rows=st.lists(

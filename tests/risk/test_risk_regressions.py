@@ -211,6 +211,7 @@ def test_the_risks_of_rows_need_a_population_that_has_the_source(people: duckdb.
         assert db.row_risks(several({"population": 9, "weights": "weight"})).fetchall()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("section", "privacy", "person", "fraction", "by"),
     some(

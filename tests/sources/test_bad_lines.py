@@ -64,7 +64,7 @@ DROPPED = {
 }  # fmt: skip
 
 
-@pytest.mark.cases(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", DROPPED)
 def test_bad_lines_are_dropped_and_no_others(case: str, tmp_path: Path) -> None:
     bad, expected = DROPPED[case]
@@ -100,7 +100,7 @@ GOOD = {
 }  # fmt: skip
 
 
-@pytest.mark.cases(5)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", GOOD)
 @pytest.mark.parametrize("bad", ["", "9,m\n"], ids=["alone", "with a bad line"])
 def test_good_lines_are_kept(case: str, bad: str, tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def refusal(paths: list[str]) -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow
 def test_only_the_dates_of_wanted_columns_are_written_alike(tmp_path: Path) -> None:
     for name, day in (("a", "02/13/2026"), ("b", "13/02/2026")):
         (tmp_path / f"{name}.csv").write_text("age,seen\n" + f"1,{day}\n2,{day}\n")

@@ -121,7 +121,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.cases(9)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_broken_file_is_refused_with_its_lines(case: str, tmp_path: Path) -> None:
     content, message = BROKEN[case]
@@ -144,6 +144,7 @@ def test_a_truncated_packed_file_is_refused(tmp_path: Path) -> None:
         copy_rows(tmp_path / "people.csv.gz")
 
 
+@pytest.mark.slow
 def test_a_file_that_only_the_engine_unpacks_is_refused_as_well(tmp_path: Path) -> None:
     path = tmp_path / "people.csv.zst"
     cases = {"5,m": "line 42 has 2", '5,"m,flu\n7,m",flu': "a quoted value in row 41"}
@@ -222,7 +223,7 @@ def test_no_source_line_becomes_a_value_of_a_release(header: str, tmp_path: Path
             db.suggest()
 
 
-@pytest.mark.cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("separator", "message"),
     [

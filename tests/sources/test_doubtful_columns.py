@@ -50,6 +50,7 @@ def refusal(path: Path, name: str, values: Sequence[str], attribute: dict[str, A
     return str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_few_words_among_numbers_are_refused_with_their_lines(tmp_path: Path) -> None:
     values = [*AGES, "4e", *AGES, "NA", "NA"]
     message = refusal(tmp_path / "x.csv", "age", values, {})
@@ -63,6 +64,7 @@ def test_a_few_words_among_numbers_are_refused_with_their_lines(tmp_path: Path) 
     assert bind(tmp_path / "x.csv", "age", values, {"type": "text"})["age"] == "VARCHAR"
 
 
+@pytest.mark.slow
 def test_a_line_of_totals_is_refused_with_the_footer(tmp_path: Path) -> None:
     message = refusal(tmp_path / "x.csv", "age", [*AGES, "Total"], {})
     assert "footer = 1 under [source.csv] leaves the last row out" in message
@@ -83,6 +85,7 @@ def test_at_most_ten_codes_are_listed(words: int, codes: str) -> None:
     assert codes in column.describe()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("day", "is_read"),
     [("2020-01-31", True), ("2020-01-31 14:30:00", True), ("2020-01-31 02:30 PM", False), ("31.01.2020", False)],
@@ -97,6 +100,7 @@ def test_codes_by_their_name_are_not_in_doubt(name: str, is_doubtful: bool) -> N
     assert bool(doubts_of([*["12139"] * 99, "12139-1234"], MOSTLY, name)) is is_doubtful
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "is_doubtful"), [(5, True), (6, False)])
 @pytest.mark.parametrize("written", ["7", "1,234", "31.12.2020"])
 def test_other_values_are_in_doubt_from_95_of_100_on(written: str, words: int, is_doubtful: bool) -> None:
@@ -104,6 +108,7 @@ def test_other_values_are_in_doubt_from_95_of_100_on(written: str, words: int, i
     assert [(column.fitting, column.count) for column in doubts] == ([(95, 5)] if is_doubtful else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "marks"),
     [
@@ -298,12 +303,14 @@ def test_dates_beside_codes_of_missing_values_name_their_format(tmp_path: Path) 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "needs"), [({"dates": ["year"]}, "dates"), ({"intervals": [5]}, "numbers or dates")])
 def test_a_rule_on_texts_names_the_first_of_them(rule: dict[str, Any], needs: str, tmp_path: Path) -> None:
     message = refusal(tmp_path / "x.csv", "seen", ["2024-01-13", "2024-01-14", *["soon", "x"] * 4], {"hierarchy": rule})
     assert f"attributes.seen: the hierarchy needs {needs}, and the column has texts, such as 'soon' (line 4)" in message
 
 
+@pytest.mark.slow
 def test_dates_of_birth_are_past(tmp_path: Path) -> None:
     path, values = tmp_path / "x.csv", ["1.2.20", "1.2.99", "31.12.59"]
     keys = {"type": "date", "format": "%d.%m.%y"}
@@ -337,7 +344,7 @@ def test_dates_in_a_second_format_are_still_dates(tmp_path: Path) -> None:
     assert types["birth"] == "DATE" and rows[1][1] == date(1951, 2, 2)
 
 
-@pytest.mark.cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("date_format", "keys"),
     [
@@ -371,7 +378,7 @@ def test_points_that_may_separate_thousands_are_decided_by_keys(tmp_path: Path) 
         assert bind(path, "wage", [*values, value], {})["wage"] == "DOUBLE", value
 
 
-@pytest.mark.cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("many", "few"), [("2020-01-31", "unknown"), ("31.12.2020", "31/12/2020"), ("2020-01-01 10:00:00", "2020")]
 )
@@ -392,7 +399,7 @@ CODES = {
 }
 
 
-@pytest.mark.cases(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CODES)
 def test_texts_by_nature_are_read(case: str, tmp_path: Path) -> None:
     name, values, attribute = CODES[case]
@@ -419,6 +426,7 @@ def test_columns_are_refused_from_a_share_of_numbers_on(
 DAYS = [f"{1 + i % 12:02d}/{1 + (i // 12) % 12:02d}/2020" for i in range(100)]
 
 
+@pytest.mark.slow
 def test_days_and_months_that_can_be_swapped_are_refused(tmp_path: Path) -> None:
     for attribute in ({}, {"role": "insensitive", "hierarchy": None}):
         message = refusal(tmp_path / "x.csv", "seen", DAYS, attribute)

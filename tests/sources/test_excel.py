@@ -281,6 +281,7 @@ def test_a_value_beside_a_table_may_be_left_out(tmp_path: Path) -> None:
     assert len(read(path, "Patients!A1:C")[1]) == 4
 
 
+@pytest.mark.slow
 def test_rows_below_a_blank_row_need_the_end_of_the_table(tmp_path: Path) -> None:
     path = people(tmp_path, [HEADER, *ROWS, [], ["Others"], ["a", "b"], [1, 2]])
     assert refusal(path) == (
@@ -318,7 +319,7 @@ def test_a_blank_row_above_notes_ends_the_table_above_the_notes(tmp_path: Path) 
     ) in refusal(path)
 
 
-@pytest.mark.cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["Total", "SUMME", " Gesamt:", "Somme", "sum"])
 @pytest.mark.parametrize("below", [[], [["Source: ward 7"]]], ids=["alone", "above a note"])
 def test_a_last_row_of_totals_needs_the_end_of_the_table(word: str, below: list[Any], tmp_path: Path) -> None:
@@ -358,6 +359,7 @@ def test_names_that_are_numbers_need_the_cell_where_the_table_begins(tmp_path: P
     assert read(path, "Patients!A1") == ({"region": "VARCHAR", "2019": "BIGINT", "2020": "BIGINT"}, [("north", 3, 4)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "blank", "is_read"), [(1, [], True), (2, [], True), (2, [[]], False), (3, [], False), (3, [[]], False)]
 )
@@ -371,6 +373,7 @@ def test_a_last_value_alone_may_be_a_note(width: int, blank: list[Any], is_read:
         assert "have one value each, such as cell A" in refusal(path)
 
 
+@pytest.mark.slow
 def test_long_integers_are_exact_beside_others(tmp_path: Path) -> None:
     for first, second, type_ in (
         ("7", "999999999999999", "BIGINT"),

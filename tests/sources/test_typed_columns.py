@@ -225,6 +225,7 @@ def read_texts(
     return [value for (value,) in rows], values["value"][1] if values else "VARCHAR"
 
 
+@pytest.mark.slow
 def test_texts_are_read_as_declared(engine: DuckDBEngine) -> None:
     """Those of all kinds, without a file; what a file reads as NULL is left out."""
     for case, (texts, attribute, csv, values, type_) in KINDS.items():

@@ -130,6 +130,7 @@ def test_a_column_that_is_called_class_size_is_refused(names: list[str], db: duc
         db.execute(f"FROM sqlanon.equivalence_classes('people', {list_literal(names)})").fetchall()
 
 
+@pytest.mark.slow
 def test_null_is_a_value_of_its_own(db: duckdb.DuckDBPyConnection) -> None:
     rows = db.execute("SELECT zip, class_size FROM sqlanon.equivalence_classes('people', ['zip'])").fetchall()
     nulls = sum(row[0] is None for row in TABLE)

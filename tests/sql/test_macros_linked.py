@@ -48,6 +48,7 @@ def fewest_supporters(relation: Relation, m: int) -> int:
     return min(groups.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(20))
 def test_the_macros_count_as_plain_python_does(connection: duckdb.DuckDBPyConnection, number: int) -> None:
     relation = draw_relation(random.Random(number))

@@ -24,6 +24,7 @@ MANY_ROWS = {SMALL_SET: 5, COARSE_SET: 2, "sqlanon.frequency.sets.FIRST_SET_SHAR
 THRESHOLDS = {"rows": MANY_ROWS, "packs": MANY_ROWS | {ROWS_PER_CODE: 1}}
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("number", "size"), [(80, "packs"), (39, "rows"), pytest.param(64, "rows", marks=pytest.mark.slow)]
 )

@@ -169,6 +169,7 @@ def test_an_unsuitable_strategy_does_not_stop_the_comparison(folder: Path) -> No
     assert cli("compare", path, "--strategies", "iab").status == 1
 
 
+@pytest.mark.slow
 def test_compare_without_results_exits_with_1(folder: Path) -> None:
     path = rewrite(folder, "k = 5", "k = 401")
     ended = cli("compare", path, "--strategies", "optimal,datafly", "--json")

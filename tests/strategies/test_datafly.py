@@ -58,6 +58,7 @@ def check(limited_case: Limited) -> None:
     assert outcome.levels == best.levels if outcome.optimal else outcome.bound <= search.scores[outcome.levels]
 
 
+@pytest.mark.slow
 @quick
 @given(limited_case=limit_search())
 @example(limited_case=Limited(replace(FIGURE_3, k=3), ((0, 1), (0, 2))))

@@ -118,6 +118,7 @@ def test_generalizations_checked_together_have_the_same_figures_as_alone(
     assert within > 3, "the leaves of suppressed rows are counted for some"
 
 
+@pytest.mark.slow
 def test_max_checks_holds_where_several_are_checked_together(workshop: Workshop) -> None:
     for checks in (1, 2, 7, 19):
         task = replace(workshop.task(adult("loss", 0.05)), budget=Budget(checks=checks))
@@ -154,6 +155,7 @@ def check_keys(case: Case, step: float) -> None:
 STEPS = st.sampled_from([0.01, 0.1, 0.4, 1.0])
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=draw_tables(20, usual=40))
 @given(case=random_cases.cases(), step=STEPS)
 def test_no_key_is_above_a_score(case: Case, step: float) -> None:

@@ -45,8 +45,8 @@ from sqlanon.strategies.lattice.result import SearchResult
 from sqlanon.strategies.lattice.task import source_facts
 from support.thresholds import COARSE_SET, ROWS_PER_CODE, SMALL_SET
 
-QUICK_NUMBERS = (0, 1, 2, 5, 6, 7, 8, 10, 11, 13, 14, 15, 20, 22)
-"""Between them, these have every feature and most requirements and measures."""
+QUICK_NUMBERS = (0, 2, 5, 7, 11, 15, 20, 22)
+"""Between them, these run nearly all lines that any table runs, for the least time."""
 
 
 FULL_DOMAIN = [name for name, strategy in STRATEGIES.items() if not strategy.traits.is_local]
@@ -73,8 +73,8 @@ def test_every_strategy_of_the_full_domain(number: int) -> None:
             check_full_domain(table, prepared, strategy)
 
 
+@pytest.mark.cases(5)
 @pytest.mark.least(6)
-@pytest.mark.cases(10)
 @pytest.mark.parametrize(("shape", "kind", "persons"), HARD_TABLES)
 def test_every_strategy_where_not_all_that_is_higher_satisfies(
     shape: str, kind: str, persons: hard_cases.Persons
@@ -311,13 +311,12 @@ LARGE_VARIANTS = {
 """These variants with lowered thresholds, by table, have recorded results, too."""
 
 QUICK_VARIANTS = {
-    2: ("mondrian", "mondrian median", "mondrian exact"),
+    2: ("mondrian", "mondrian median"),
     3: ("iab", "cells"),
-    4: ("subtree", "k-similar set"),
-    8: ("forest", "mondrian exact", "mu-argus", "cells"),
-    12: ("forest", "iab"),
-    15: ("k-similar", "mu-argus", "large k-similar"),
-    16: ("mu-argus", "forest", "local", "cells", "large cells"),
+    4: ("subtree",),
+    8: ("forest", "mondrian exact", "mu-argus"),
+    15: ("k-similar", "large k-similar"),
+    16: ("local", "large cells"),
 }
 """The variants in the quick lane, by table: planted faults change their results on these tables, seldom on others."""
 

@@ -125,6 +125,7 @@ LARGE = {
 }
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("name", [*CASES, *REMOTE])
 def test_the_figures_of_every_generalization(name: str) -> None:
     table = (CASES | REMOTE)[name]
@@ -155,6 +156,7 @@ def test_the_figures_of_every_generalization(name: str) -> None:
         assert prepared.check(lowest).suppressed_rows == release.suppressed
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", LARGE)
 def test_the_figures_of_a_large_table(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table, thresholds = LARGE[name]

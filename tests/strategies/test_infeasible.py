@@ -84,6 +84,7 @@ def test_where_several_requirements_bind_all_are_to_blame() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["optimal", "local"])
 def test_the_suppression_limit_that_the_message_names_is_enough(strategy: str) -> None:
     """One of seven rows has a ZIP code of its own, which may not be generalized."""
@@ -134,6 +135,7 @@ def test_requirements_that_the_whole_table_fails_are_named() -> None:
     assert error.nearest == {"sex": 1, "zip": 1}
 
 
+@pytest.mark.slow
 def test_the_distance_to_a_requirement_is_reported() -> None:
     population = {"table": "everybody", "person": "other"}
     error = infeasible_error({"wrong_map": {"max": 0.1}}, source={"person": "person"}, population=population)

@@ -60,6 +60,7 @@ def test_only_an_asterisk_covers_values_of_the_population_outside_the_hierarchy(
         assert connection.execute(query.sql("duckdb")).fetchall() == [(top,), (label,)]
 
 
+@pytest.mark.slow
 def test_joint_checks_count_the_leaves_of_open_ends() -> None:
     """At level 0, ages from 60 on have one label: it loses."""
     ages = pa.table({"age": pa.array([20, 20, 41, 41, 60, 70, 80, 81, 35], pa.int32()), "sex": list("ffmmffmmf")})

@@ -71,6 +71,7 @@ def check_choice(
         assert outcome.satisfying is None
 
 
+@pytest.mark.cases(1)
 @ALL
 @settings(quick, max_examples=draw_tables(20, usual=8))
 @given(limited_case=limit_search())

@@ -97,6 +97,7 @@ def check_samarati(limited_case: Limited) -> None:
         assert case.limit != "0" and case.measure not in ("height", "relative_height")
 
 
+@pytest.mark.slow
 @quick
 @given(limited_case=limit_search())
 @example(limited_case=Limited(SIBLINGS, ((0, 2), (0, 1, 2))))
@@ -129,6 +130,7 @@ def check_binary(limited_case: Limited) -> None:
     assert outcome.levels == best.levels if outcome.optimal else case.measure != "height"
 
 
+@pytest.mark.slow
 @quick
 @given(limited_case=limit_search())
 @example(limited_case=Limited(FIGURE_3, ((0, 1), (0, 2))))
@@ -165,6 +167,7 @@ def test_the_engine_finds_the_same_vectors(case: Case) -> None:
     check_by_engine(case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pairs", "turns"), [(1, 4), (9, 2), (10_000_000, 1)])
 def test_vectors_that_take_turns_are_the_same(pairs: int, turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One outlier at a time, three or all four: each with those after it and those of its turn."""

@@ -162,6 +162,7 @@ def test_k_minimal_reports_the_lowest_possible_height(connection: Any) -> None:
     assert early.k_minimal == []
 
 
+@pytest.mark.slow
 def test_a_stopped_search_does_not_claim_infeasibility() -> None:
     """Six of eight rows may go: the lower generalization satisfies, and the top does not, but does not rule it out."""
     with duckdb.connect() as connection:

@@ -103,6 +103,7 @@ def check_bounds(
                 assert not (at_most(levels, excluded) and is_below) or levels == search.best, (low, levels, aim)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.least(4)
 @pytest.mark.parametrize("number", quick_and_slow(NUMBERS, (0, 1, 6, 7, 13, 20)))
 def test_conclusions_of_small_tables(number: int) -> None:
@@ -112,6 +113,7 @@ def test_conclusions_of_small_tables(number: int) -> None:
 QUICK = [("not monotone", "recursive"), ("not monotone", "average_risk"), ("tight", "joint"), ("tight", "with k_map")]
 
 
+@pytest.mark.slow
 @pytest.mark.least(6)
 @pytest.mark.parametrize(
     ("shape", "kind", "persons"),
@@ -126,6 +128,7 @@ def test_conclusions_where_not_all_that_is_higher_satisfies(shape: str, kind: st
     check_table(number_rows(replace(case, measure="suppression", aggregate=None)))
 
 
+@pytest.mark.slow
 def test_conclusions_where_classes_of_the_same_persons_merge() -> None:
     """Two classes of the same five persons count ten; merged, they count five, and the average risk is greater."""
     tree = Hierarchy({x: (x, "ab" if x in "ab" else x, "*") for x in "abcdef"})

@@ -79,6 +79,7 @@ def roles(section: TableSection) -> dict[str, str]:
     return {name: attribute.role for name, attribute in section.attributes.items()}
 
 
+@pytest.mark.slow
 def test_declared_foreign_keys_make_the_tree_below_the_persons(clinic: Path) -> None:
     """A line belongs to the visit in its key, and names its patient; others are withheld if they have persons."""
     text, policy = suggest(clinic, "clinic.duckdb")
@@ -110,6 +111,7 @@ def test_the_policy_makes_a_release(clinic: Path) -> None:
     assert cli("verify", "clinic_release.duckdb", cwd=clinic).status == 0
 
 
+@pytest.mark.slow
 def test_a_folder_of_files_is_linked_by_names_and_values(clinic: Path) -> None:
     """Small numbers occur in every key, so values alone do not link them; a folder of files is one table."""
     (clinic / "export" / "notes").mkdir(parents=True)
@@ -143,6 +145,7 @@ TWO_TABLES = (
 )
 
 
+@pytest.mark.slow
 def test_two_tables_of_persons_alike_are_refused_with_the_option_that_decides(tmp_path: Path) -> None:
     shop(tmp_path, *TWO_TABLES)
     refused = cli("suggest", "shop.duckdb", cwd=tmp_path)
@@ -157,6 +160,7 @@ def test_two_tables_of_persons_alike_are_refused_with_the_option_that_decides(tm
     assert (unknown.status, "--person: table 'clerks' does not exist" in unknown.err) == (2, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statements", "message"),
     [
@@ -176,6 +180,7 @@ def test_tables_that_nothing_links_are_refused(statements: list[str], message: s
     assert (refused.status, message in refused.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_table_of_persons_is_for_several_tables(tmp_path: Path) -> None:
     shop(tmp_path, "CREATE TABLE a AS SELECT 1 AS x")
     for arguments in (["shop.duckdb"], ["shop.duckdb", "a"]):
@@ -255,6 +260,7 @@ def random_database(seed: int, path: Path) -> dict[str, str]:
     return parents
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", some(range(40), every=40))
 def test_a_random_tree_of_tables_is_found_and_anonymized(seed: int, tmp_path: Path) -> None:
     parents = random_database(seed, tmp_path / "d.duckdb")

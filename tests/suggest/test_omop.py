@@ -94,6 +94,7 @@ def test_each_row_names_its_person_and_no_visit(hospital: Path) -> None:
     assert " \n" not in text
 
 
+@pytest.mark.slow
 def test_events_that_all_name_a_visit_of_their_person_belong_to_it(hospital: Path) -> None:
     with duckdb.connect(str(hospital / "omop.duckdb")) as connection:
         connection.execute("UPDATE condition_occurrence SET person_id = visit_occurrence_id % 190 * 3")
@@ -109,6 +110,7 @@ def test_events_that_all_name_a_visit_of_their_person_belong_to_it(hospital: Pat
     assert released.status == 0, released.err
 
 
+@pytest.mark.slow
 def test_two_deaths_of_a_person_are_no_key(hospital: Path) -> None:
     with duckdb.connect(str(hospital / "omop.duckdb")) as connection:
         connection.execute("INSERT INTO death SELECT * FROM death LIMIT 1")
@@ -118,6 +120,7 @@ def test_two_deaths_of_a_person_are_no_key(hospital: Path) -> None:
     assert "row_suppression_limit needs a key of each table" in text
 
 
+@pytest.mark.slow
 def test_files_in_capitals_are_the_same_tables_and_make_a_release(hospital: Path) -> None:
     """As exports of other databases write them; with the vocabulary, concepts are generalized to their ancestors."""
     (hospital / "export").mkdir()
@@ -183,6 +186,7 @@ def random_ancestors(seed: int) -> tuple[dict[int, int], dict[tuple[int, int], i
     return used, distances
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 25))])
 def test_a_graph_of_concepts_becomes_the_tree_of_plain_python(seed: int, hospital: Path) -> None:
     """Each level of the file is the ancestor at one depth of the chain; a concept above it is its own label."""

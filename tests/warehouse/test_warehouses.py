@@ -347,6 +347,7 @@ def test_columns_that_are_wrong(
         db.anonymize(policy)
 
 
+@pytest.mark.slow
 def test_files_that_are_none(tmp_path: Path) -> None:
     for name, message in {
         "f.csv": "must be a Parquet file",
@@ -442,6 +443,7 @@ def test_the_uploaded_tables_have_no_counts(initial_result: sqlanon.Result, tmp_
             assert all(re.fullmatch(r"value|known|(code|label)_\d", name) for name in columns), columns
 
 
+@pytest.mark.slow
 def test_an_export_overwrites_nothing(initial_result: sqlanon.Result, tmp_path: Path) -> None:
     full = tmp_path / "full"
     full.mkdir()
@@ -536,7 +538,7 @@ FLOATS = """
 """Two quasi-identifiers of one value, and a sensitive attribute: with signs that the engine takes for the same."""
 
 
-@pytest.mark.cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("stored", [False, True])
 def test_numbers_that_the_warehouse_takes_for_equal_are_released_in_one_form(stored: bool, tmp_path: Path) -> None:
     (tmp_path / "one.csv").write_text("0.0\n")  # one level: the column is released as the source has it

@@ -109,6 +109,7 @@ def test_matches_of_more_cases_are_those_of_the_oracle(case: LinkedCase, tmp_pat
 # Attacks on a hospital
 
 
+@pytest.mark.slow
 def test_visits_identify_patients_in_the_source_and_not_in_the_release(attack: LinkedAttack) -> None:
     assert attack.before is not None
     assert [matches.known for matches in attack.after] == [0, 1, 2, "all"]
@@ -126,6 +127,7 @@ def test_the_statements_show_the_victims(printed_figures: dict[str, Any]) -> Non
     assert printed_figures["findings"][-1]["victims"] > 0
 
 
+@pytest.mark.slow
 def test_a_sample_is_attacked_if_there_are_many_persons(hospital: Path) -> None:
     path, policy = hospital / "release.duckdb", LinkedPolicy.load(hospital / "policy.toml")
     attacks = [attack_linked(FileLocation(path), policy, most_attacked=20) for _ in range(2)]
@@ -155,6 +157,7 @@ def test_the_command_prints_the_matches_in_the_source_and_in_the_release(hospita
     assert "protects against an attacker who knows 2 child rows: 3 persons or more match" in ended.out
 
 
+@pytest.mark.slow
 def test_json_has_the_keys_of_the_attacks_on_one_table(hospital: Path, printed_figures: dict[str, Any]) -> None:
     assert printed_figures.keys() >= {"releases", "victims", "share", "sql", "findings", "known", "persons"}
     assert [finding["known"] for finding in printed_figures["findings"]] == [0, 1, 2, "all"]
@@ -165,6 +168,7 @@ def test_json_has_the_keys_of_the_attacks_on_one_table(hospital: Path, printed_f
     assert with_policy["findings"][1]["before"]["share"] > 0.5
 
 
+@pytest.mark.slow
 def test_options_for_one_table_and_other_policies_are_refused(hospital: Path, tmp_path: Path) -> None:
     path = hospital / "release.duckdb"
     for arguments, message in (

@@ -57,6 +57,7 @@ def check_case(number: int, folder: Path) -> None:
         assert figures(risk.tables[table.name]) == [*expected_risks(case.database, case.k, knowledge, t)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", some(range(5), every=3))
 def test_risks_are_those_of_the_oracle(number: int, tmp_path: Path) -> None:
     check_case(number, tmp_path)

@@ -73,6 +73,7 @@ def test_more_suppressed_persons_than_the_policy_allows_are_found(release: Linke
     assert claim(5) == ["more persons are suppressed than the policy allows"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["id + 1", "id + (id = 12)::INTEGER", "-id"])
 def test_keys_other_than_the_numbers_from_1_do_not_verify(release: LinkedRelease, change: str, tmp_path: Path) -> None:
     changed = Path(shutil.copy(release.path, tmp_path))
@@ -83,6 +84,7 @@ def test_keys_other_than_the_numbers_from_1_do_not_verify(release: LinkedRelease
     assert "keys: the keys of 'p' are not the numbers from 1 on" in failures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [

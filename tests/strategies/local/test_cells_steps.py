@@ -212,6 +212,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize(("name", "levels", "exact", "tries"), CASES)
 def test_cells_are_blanked_as_in_plain_python(
     name: str, levels: Levels, exact: int, tries: int, monkeypatch: pytest.MonkeyPatch
@@ -223,6 +224,7 @@ def test_cells_are_blanked_as_in_plain_python(
         assert steps.placed(suppress_cells(task, levels).assignment) == steps.expected(exact, tries)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checks", [1, 2])
 def test_a_limit_ends_the_rounds_with_the_cells_that_are_blanked_so_far(
     checks: int, monkeypatch: pytest.MonkeyPatch
@@ -245,6 +247,7 @@ def test_cells_are_blanked_at_the_generalization_of_the_policys_strategy() -> No
         assert steps.placed(outcome.assignment) == steps.expected(8, ALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("attributes", "sets"), [(1, 1), (4, 15), (9, 511), (11, 2 * (11 + 55 + 165 + 330) + 1)])
 def test_of_many_attributes_up_to_four_or_all_but_up_to_four_are_blanked(
     attributes: int, sets: int, monkeypatch: pytest.MonkeyPatch

@@ -80,6 +80,7 @@ NUMBERS = {"rows": 4, "unknown": 2, "shields": 3, "persons": 3, "settled": 6, "p
 """By table, which random nodes leave several classes, and suppress some rows."""
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", ["unknown", "shields", "persons", "settled", "persons and shields"])
 def test_the_kept_rows_and_their_figures_are_those_that_a_reader_counts(name: str) -> None:
     small = SMALLS[name]
@@ -168,6 +169,7 @@ def test_scores_are_those_of_their_formulas() -> None:
         assert {name: result.score(measure) for name, measure in measures.items()} == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [0.0, 0.4, 0.99])
 def test_a_bound_of_the_strategy_is_reported_up_to_the_score(bound: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without one, it is what the rows lose at the lowest levels."""
@@ -257,6 +259,7 @@ def pads_labels(task: SmallTask, labels: Sequence[str], **options: Any) -> bool:
     return is_padded
 
 
+@pytest.mark.slow
 def test_numbers_are_padded_only_where_that_keeps_labels_distinct_allowed_and_typed() -> None:
     labels = ["5-9", "10-14", "100"]
     with small_task(SMALLS["rows"]) as task:

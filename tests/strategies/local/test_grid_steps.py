@@ -72,6 +72,7 @@ TEXTS: dict[tuple[str, bool], dict[str, tuple[str | bool | None, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("type_", "masked"), TEXTS)
 def test_the_ends_of_cells_are_those_of_their_labels(type_: str, masked: bool) -> None:
     expected = TEXTS[type_, masked]
@@ -83,6 +84,7 @@ def test_the_ends_of_cells_are_those_of_their_labels(type_: str, masked: bool) -
     assert {label: tuple(bounds) for label, *bounds in answer} == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("type_", "masked", "label", "expected"),
     [
@@ -139,6 +141,7 @@ LEVELS: list[tuple[str, str, list[Sequence[str | None]], int, int | None]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_cells_are_the_ranges_of_the_lowest_level_that_holds_its_values_one_after_the_other() -> None:
     lowest = {}
     for name, type_, levels, floor, level in LEVELS:
@@ -153,6 +156,7 @@ def test_cells_are_the_ranges_of_the_lowest_level_that_holds_its_values_one_afte
     assert lowest == {name: level for name, _, _, _, level in LEVELS}
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("floor", "level"), [(0, 1), (0, 2), (1, 2), (1, 1)])
 def test_each_lowest_node_is_in_the_cell_above_it(floor: int, level: int) -> None:
     rows = [(i, 100 + i // 2, 0, str(i), i, i) for i in range(8)] if not floor else []
@@ -218,6 +222,7 @@ COUNTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(COUNTS)))
 def test_cells_end_at_rounded_quantiles(number: int) -> None:
     counts, least = COUNTS[number]
@@ -345,6 +350,7 @@ def ranges(
         yield tree, lambda: grid.make_grid(runner, search_input, 0, tree, col("level_0"), 2)
 
 
+@pytest.mark.slow
 def test_a_grid_is_of_a_level_or_of_quantiles_or_there_is_none() -> None:
     def describe_grid(
         type_: str, values: Sequence[Any], *levels: Sequence[str], **of_tree: Any

@@ -119,6 +119,7 @@ RUN = Question(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_run_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
     """The satisfying table of 18 does not end it, and (2, 21) goes before (4, 21)."""
     steps: list[tuple[tuple[int, int], list[tuple[int, int]]]] = []
@@ -226,6 +227,7 @@ FIXED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("question", some(FIXED, 3))
 def test_no_table_that_steps_lead_to_has_more_tuples(question: Question) -> None:
     check_optimum(question, most=400)

@@ -264,6 +264,7 @@ def test_null_is_in_no_range_of_dates() -> None:
         assert Counter(rows) == {("2020-01", 1): 2, **other_rows}
 
 
+@pytest.mark.slow
 def test_a_class_shows_its_set() -> None:
     """Where it is all that an ancestor has, it shows that."""
     statement = (

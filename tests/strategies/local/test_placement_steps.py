@@ -166,6 +166,7 @@ def released_rows(mask: bool, lists: bool, divided: bool) -> tuple[list[Row], li
     return query(recoding.select(shuffled=False), **tables), expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mask", "lists", "divided"), [*itertools.product([False, True], repeat=3)])
 def test_rows_are_released_with_the_labels_of_their_combinations(mask: bool, lists: bool, divided: bool) -> None:
     answer, expected = released_rows(mask, lists, divided)

@@ -71,6 +71,7 @@ class ArgusOfPersons(Argus):
         return self.plain.can_suppress(retained)
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("small", ARGUS)
 def test_mu_argus_matches_plain_python(small: Small) -> None:
     small = small if small.start else best_levels(small)
@@ -310,6 +311,7 @@ class Splits:
         return {combination: its for combination, its in best.nodes.items() if best.kept[its]}
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("small", "raises"), COUNTED)
 def test_cuts_are_those_of_a_plain_search(small: Small, raises: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subtree_module, "MAX_RAISES", raises)
@@ -319,6 +321,7 @@ def test_cuts_are_those_of_a_plain_search(small: Small, raises: int, monkeypatch
         assert plain.placed(subtree(task).assignment) == Splits(plain, raises).run(small.start)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [3, 7])
 def test_cuts_are_the_same_if_the_nodes_of_a_class_need_several_words(
     place: int, monkeypatch: pytest.MonkeyPatch
@@ -335,6 +338,7 @@ def test_cuts_are_the_same_if_the_nodes_of_a_class_need_several_words(
         )
 
 
+@pytest.mark.slow
 def test_cuts_are_the_same_with_two_attributes_in_one_of_two_words(monkeypatch: pytest.MonkeyPatch) -> None:
     small = best_levels(SUBTREE[0])
     assert small.start is not None
@@ -347,6 +351,7 @@ def test_cuts_are_the_same_with_two_attributes_in_one_of_two_words(monkeypatch: 
         assert plain.placed(subtree(task).assignment) == Splits(plain).run(small.start)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spare", "least", "tried"), [(0, 1, 2), (-1, 1, 1), (-1, 2, 2)])
 def test_fewer_moves_up_are_tried_if_they_would_read_many_combinations(
     spare: int, least: int, tried: int, monkeypatch: pytest.MonkeyPatch
@@ -378,6 +383,7 @@ def test_limited_search_returns_a_cut_that_is_not_worse() -> None:
         assert plain.loss(placed) <= plain.loss(start) + 1e-9
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("small", [pytest.param(SUBTREE[0], marks=pytest.mark.slow), *SUBTREE[1:]])
 def test_no_split_of_a_cut_is_left_that_costs_less(small: Small) -> None:
     small = best_levels(small)

@@ -207,6 +207,7 @@ RANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RANGES)
 def test_classes_are_ancestors_ranges_and_medians_as_in_plain_python(name: str) -> None:
     small, renamed = RANGES[name]
@@ -248,6 +249,7 @@ def grid_of(task: LocalTask, kind: str) -> dict[int, dict[str, Any]]:
     return cells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "level"), [("closed", 1), ("half open", None), ("open", 1)])
 def test_classes_end_on_their_grid_as_in_plain_python(kind: str, level: int | None) -> None:
     with classes_of(
@@ -297,6 +299,7 @@ def test_sets_of_frequent_values_match_plain_python(exact: bool) -> None:
         assert {label[3] for label in labels.values()} == {False, True}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("counted", "k"), [("rows", 1), ("settled persons", 1), ("persons", 3)])
 def test_a_set_may_list_what_as_many_have_as_a_class_needs_but_never_one_alone(counted: str, k: int) -> None:
     rows = draw_rows(3, 24, [A, B], 0.6)
@@ -338,6 +341,7 @@ def test_each_node_knows_its_nearest_and_highest_releasable_ancestor() -> None:
         assert {node: tuple(ancestors) for node, *ancestors in rows} == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("summary", ["range", "median", "set"])
 def test_combinations_whose_values_a_label_shows_are_flagged(summary: str) -> None:
     with classes_of(PLAIN, {"17": "≥17"}) as (task, plain):

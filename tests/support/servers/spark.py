@@ -1,8 +1,8 @@
 """A Spark of the tests' own, on loopback: a driver, and in it a server of Spark Connect.
 
-It is started once for all tests. Before a release, its tasks run in two executor processes; where few examples are
-drawn, in two threads of the driver, which takes a third less time. Where ``SQLANON_SPARK_STANDALONE`` is set, the
-executors belong to a standalone master with two workers.
+It is started once for all tests. Before a release, its tasks run in two executor processes, with Spark's settings;
+where few examples are drawn, in two threads of the driver, with settings for small tables, in half the time. Where
+``SQLANON_SPARK_STANDALONE`` is set, the executors belong to a standalone master with two workers.
 """
 
 from __future__ import annotations
@@ -136,7 +136,9 @@ def cluster() -> Iterator[Cluster]:
     from sqlanon.engines.spark.session import open_session  # noqa: PLC0415  (it is slow to load)
 
     home, port = Path(tempfile.mkdtemp(prefix="sqlanon-tests-spark-")), free_port()
-    (home / "spark-defaults.conf").write_text(_DEFAULTS.format(port=port, home=home))
+    cheap = {} if SEARCHING else CHEAP
+    lines = _DEFAULTS.format(port=port, home=home), *(f"{name} {value}\n" for name, value in cheap.items())
+    (home / "spark-defaults.conf").write_text("".join(lines))
     try:
         with pytest.MonkeyPatch.context() as patch, _master(home) as master:
             patch.setenv("SPARK_CONF_DIR", str(home))

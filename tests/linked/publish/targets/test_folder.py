@@ -40,12 +40,14 @@ def rows(release: Path, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query).fetchall()
 
 
+@pytest.mark.slow
 def test_no_attacker_of_the_files_has_fewer_than_k_candidates(folder: Path) -> None:
     persons = known_of(partial(rows, folder / "release"))
     assert len(persons) >= 48
     assert fewest_candidates(persons) >= 3
 
 
+@pytest.mark.slow
 def test_the_folder_has_a_file_for_each_table_and_verifies_alone(folder: Path, tmp_path: Path) -> None:
     assert {file.name for file in (folder / "release").iterdir()} == {f"{name}.parquet" for name in TABLES}
     alone = shutil.copytree(folder / "release", tmp_path / "alone")
@@ -69,6 +71,7 @@ def change_rows(release: Path) -> None:
         connection.execute(f"COPY labs TO '{file}' (KV_METADATA {{sqlanon: getvariable('manifest')}})")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "failure"),
     [
@@ -97,6 +100,7 @@ def test_a_changed_folder_does_not_verify(folder: Path, tmp_path: Path, change: 
     assert cli("verify", release).status == 1
 
 
+@pytest.mark.slow
 def test_a_release_is_replaced_as_a_whole_or_not_at_all(
     folder: Path, hospital_result: LinkedResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +122,7 @@ def test_a_release_is_replaced_as_a_whole_or_not_at_all(
     assert [file.name for file in tmp_path.iterdir()] == ["release"]
 
 
+@pytest.mark.slow
 def test_a_replaced_release_that_cannot_be_removed_is_removed_by_the_next_publication(
     folder: Path, hospital_result: LinkedResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +141,7 @@ def test_a_replaced_release_that_cannot_be_removed_is_removed_by_the_next_public
     assert [file.name for file in tmp_path.iterdir()] == ["release"]
 
 
+@pytest.mark.slow
 def test_a_release_that_a_killed_run_moved_away_comes_back(
     folder: Path, hospital_result: LinkedResult, tmp_path: Path
 ) -> None:
@@ -144,6 +150,7 @@ def test_a_release_that_a_killed_run_moved_away_comes_back(
     assert [file.name for file in tmp_path.iterdir()] == ["release"]
 
 
+@pytest.mark.slow
 def test_a_foreign_folder_with_the_name_of_a_moved_release_stays(hospital_result: LinkedResult, tmp_path: Path) -> None:
     notes = tmp_path / ".release.replaced" / "notes.txt"
     notes.parent.mkdir()
@@ -152,6 +159,7 @@ def test_a_foreign_folder_with_the_name_of_a_moved_release_stays(hospital_result
     assert notes.exists()
 
 
+@pytest.mark.slow
 def test_a_folder_that_another_run_has_replaced_stays(
     folder: Path, hospital_result: LinkedResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
