@@ -48,6 +48,7 @@ def test_people_are_the_same_at_any_number_of_threads_and_differ_by_seed() -> No
     assert rows_of(people_query(rows), 3) == first != rows_of(people_query(rows, seed=2), 1)
 
 
+@pytest.mark.thorough
 def test_generated_people_are_skewed() -> None:
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE people AS {people_query(20_000)}")
@@ -73,6 +74,7 @@ def test_people_are_anonymized_by_their_policy() -> None:
     assert result.optimal and result.smallest_class >= 5 and result.suppressed_rows <= 15
 
 
+@pytest.mark.thorough
 def test_the_floor_counts_all_groups_and_leaves_no_file(tmp_path: Path) -> None:
     database = tmp_path / "people.duckdb"
     make_people(database, 1000, memory_limit="200MB")
@@ -152,6 +154,7 @@ def test_risk_of_people_with_and_without_weights(tmp_path: Path) -> None:
     assert plain.leakage == weighed.leakage
 
 
+@pytest.mark.thorough
 def test_heights_are_those_of_sex_and_age_and_the_same_on_every_run(data: Path) -> None:
     query = """
         SELECT sex, count(*), avg(height), round(stddev(height), 9), avg(height) FILTER (born > 1974),

@@ -26,7 +26,7 @@ def test_the_cases_of_a_test_are_added_up_over_processes(tmp_path: Path) -> None
     }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="Python monitors lines since 3.12")
 def test_a_run_records_the_lines_of_the_package(tmp_path: Path) -> None:
     """Each test that runs a line has it, not the first alone."""

@@ -584,7 +584,7 @@ def test_each_pair_that_policies_allow_is_in_a_row() -> None:
     assert covered == {*feature_pairs.all_pairs()} - feature_pairs.excluded_pairs()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_policies_refuse_the_excluded_pairs_and_no_row(tmp_path: Path) -> None:
     for pair in feature_pairs.refused_pairs():
         assert feature_pairs.refusal(feature_pairs.DEFAULTS | dict(pair), tmp_path), sorted(pair)

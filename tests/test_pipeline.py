@@ -106,7 +106,7 @@ def test_compare_publish_verify_and_risk_pass_through_the_same_stages(
         assert entered_stages == [*first, "run_search", "recode"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_plan_reads_no_row_and_names_each_stage_once() -> None:
     connection = people()
     connection.execute("CREATE VIEW broken AS SELECT ward, age, error('read') AS ill FROM people")

@@ -104,7 +104,7 @@ def test_public_names_are_listed() -> None:
             assert issubclass(getattr(sqlanon, name), sqlanon.SqlanonError)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_figures_fit_together(hospital: Path, policy: sqlanon.Policy) -> None:
     with sqlanon.connect(hospital) as db:
         result = db.anonymize(policy)
@@ -219,7 +219,7 @@ def test_lattice_inferences_are_true(hospital: Path, policy: sqlanon.Policy) -> 
         assert inferred, "the case shows nothing"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_progress_is_reported(hospital: Path, policy: sqlanon.Policy) -> None:
     states: list[tuple[str, int, int, float | None]] = []
     with sqlanon.connect(hospital) as db:
@@ -234,7 +234,7 @@ def test_progress_is_reported(hospital: Path, policy: sqlanon.Policy) -> None:
 # Reprs
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_reprs_describe_their_object(hospital: Path, policy: sqlanon.Policy, tmp_path: Path) -> None:
     with sqlanon.connect(hospital) as db:
         result = db.anonymize(policy)
@@ -282,7 +282,7 @@ def test_plan_reads_no_rows(trap: duckdb.DuckDBPyConnection) -> None:
         assert db.plan(make_policy(roles, k=3, source=query)).nodes == 2 * 4
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_plan_counts_the_lattice_within_level_limits(trap: duckdb.DuckDBPyConnection) -> None:
     limits = {"min_level": 1, "max_level": 3}
     limited = {
@@ -294,7 +294,7 @@ def test_plan_counts_the_lattice_within_level_limits(trap: duckdb.DuckDBPyConnec
     assert plan.nodes in (None, 3 * 3)  # as many levels as the longest text has characters, but three at most
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_plan_reads_no_rows_of_a_hierarchy_table(trap: duckdb.DuckDBPyConnection) -> None:
     trap.execute("CREATE VIEW tree AS SELECT name AS zip, '*' AS area FROM patients")
     with sqlanon.connect(trap) as db:
@@ -361,7 +361,7 @@ def test_risk_matches_its_printed_statements(hospital: Path) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_risk_counts_null_as_a_value_and_takes_an_empty_table() -> None:
     with duckdb.connect() as live:
         live.execute("CREATE TABLE t AS SELECT unnest([NULL, NULL, 'a']) AS x")
@@ -377,7 +377,7 @@ def test_risk_counts_null_as_a_value_and_takes_an_empty_table() -> None:
 # Publishing
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_place_and_table_come_from_the_policy(hospital: Path, tmp_path: Path) -> None:
     section = {"database": str(tmp_path / "r.duckdb"), "table": "open patients"}
     with sqlanon.connect(hospital) as db:
@@ -467,7 +467,7 @@ def test_context_manager_lets_go(hospital: Path) -> None:
         writer.execute("DROP TABLE patients")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_context_manager_lets_go_after_an_error(hospital: Path) -> None:
     with pytest.raises(InfeasibleError), sqlanon.connect(hospital) as db:
         db.anonymize(make_policy(ROLES, k=201, table="patients"))
@@ -475,7 +475,7 @@ def test_context_manager_lets_go_after_an_error(hospital: Path) -> None:
         writer.execute("DROP TABLE patients")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_live_connection_stays_open() -> None:
     with duckdb.connect() as live:
         live.execute(f"CREATE TABLE patients AS {PATIENTS}")

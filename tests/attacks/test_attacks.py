@@ -101,8 +101,7 @@ def test_every_attack_is_made(all_of_them: Attacks) -> None:
     assert all(outcome.findings for outcome in all_of_them.values())
 
 
-@pytest.mark.slow
-@pytest.mark.cases(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", some(NAMES, 4))
 def test_the_sql_shows_the_victims(name: str, all_of_them: Attacks) -> None:
     """In any DuckDB client; of two releases, each group counts as often as it is in a combination."""
@@ -119,7 +118,7 @@ def test_the_sql_shows_the_victims(name: str, all_of_them: Attacks) -> None:
             assert (affected_rows > 0) == (finding.victims > 0)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_joining_releases_at_different_levels_finds_more_victims(all_of_them: Attacks) -> None:
     """The cost is everybody's own: joined on it, everybody has a ZIP and an age group."""
     outcome = all_of_them["complementary_release"]
@@ -176,7 +175,7 @@ def test_attack_without_policy_names_the_missing_policy(folder: Path) -> None:
     assert alone["temporal"].skipped == "needs two releases of one table"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_linking_with_a_table_from_outside(folder: Path, policy: sqlanon.Policy) -> None:
     """From the database and from a file the same: who of the list fits how many released rows."""
     of_table, of_file = (
@@ -367,7 +366,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", POLICIES)
 def test_all_attacks_run_on_releases_of_all_kinds_of_policies(name: str, folder: Path, tmp_path: Path) -> None:
     """Each attack has findings, or says what it needs; two releases at once, which share what attacks make."""

@@ -87,7 +87,7 @@ def db() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_bob_in_his_thirties_has_cancer(db: duckdb.DuckDBPyConnection) -> None:
     query = dc.homogeneity(table("inpatients"), ["zip", "age"], "condition")
     assert db.execute(query.sql("duckdb")).fetchall() == [("130**", "3*", "cancer", 4)]

@@ -163,7 +163,7 @@ def test_linked_on_the_problem_they_are_not(db: duckdb.DuckDBPyConnection) -> No
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_release_based_on_earlier_one_has_no_victims(db: duckdb.DuckDBPyConnection) -> None:
     """Sweeney's remedy: no value is finer than the earlier release's."""
     based = [
@@ -283,7 +283,7 @@ VALUES_OF_RANGES: dict[str, tuple[list[str], dict[str, list[int]]]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("type_", VALUES_OF_RANGES)
 def test_ranges_of_each_type_hold_the_values_between_their_ends(type_: str) -> None:
     values, labels = VALUES_OF_RANGES[type_]

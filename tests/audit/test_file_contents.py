@@ -199,7 +199,7 @@ CONTENTS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_objects_that_a_release_does_not_have_are_found_by_the_catalog(template: DuckDBEngine) -> None:
     for statement, expected in CONTENTS.items():
         template.script(f"ATTACH ':memory:' AS {ATTACHED}; COPY FROM DATABASE template TO {ATTACHED} (SCHEMA)")
@@ -226,7 +226,7 @@ def test_no_row_is_read_of_a_release_with_other_contents(statement: str, words: 
     assert words in failures["contents"].message
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_are_read_from_plain_tables_only(engine: DuckDBEngine) -> None:
     assert [is_plain_table(engine, "main", name) for name in ("T_V8", "t")] == [True, False]
     change(
@@ -303,7 +303,7 @@ COMMENTS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_comment_is_compared(engine: DuckDBEngine) -> None:
     for comment in COMMENTS:
         engine.connection.execute("BEGIN")
@@ -393,7 +393,7 @@ def test_texts_of_another_version_of_sqlanon_cannot_be_judged(engine: DuckDBEngi
     assert check.passed is False
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_views_are_compared_by_the_engine_that_wrote_them(engine: DuckDBEngine) -> None:
     (check,) = check_metadata(engine, ALL, is_same_engine=True)
     assert (check.passed, check.message) == (True, "unchanged")
@@ -494,7 +494,7 @@ def test_one_check_alone_refuses_rows_or_a_claim(
     assert all(words in failures[name] for name, words in expected.items())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_sign_of_zero_or_nan_could_mark_a_row(engine: DuckDBEngine) -> None:
     for value, words in {
         "'-0.0'::DOUBLE": "1 in column 'cost'",

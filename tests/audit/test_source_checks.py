@@ -198,7 +198,7 @@ def test_persons_are_counted_again(changes: dict[str, Any], expected: set[str], 
     assert persons.refused(**changes) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_requirements_on_a_population_are_checked_with_it() -> None:
     """Three persons of the population match ward b, and two match ward c; one of the two is in the source."""
     population = {"query": "SELECT unnest(['a', 'a', 'a', 'b', 'b', 'b', 'c', 'c']) AS ward"}

@@ -77,7 +77,7 @@ def test_release_contains_the_texts_that_cases_change(copy: Path) -> None:
     assert (smallest, suppressed > 0) == (5, True)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("statements", "wrong"),
     [

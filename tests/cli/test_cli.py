@@ -53,7 +53,7 @@ def copied_folder(published_release: Path, tmp_path: Path) -> Path:
 # Done: 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_that_breaks_an_earlier_one_is_only_published_with_force(folder: Path) -> None:
     policy = rewrite(folder, 'database = "release.duckdb"', 'database = "one.duckdb"\n[catalog]\ndatabase = "c.duckdb"')
     assert cli("anonymize", policy).status == 0
@@ -128,7 +128,7 @@ def test_another_strategy_drops_the_keys_of_the_policys_own(folder: Path) -> Non
         assert (ended.status, json.loads(ended.out)["optimal"]) == (0, True), ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_dry_run_refuses_unpublishable_policies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.result.Result.refusals", ("age gives zip away",))
     ended = cli("anonymize", folder / "policy.toml", "--dry-run")
@@ -320,7 +320,7 @@ FORBIDDEN = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_plan_shows_the_stages_and_their_sql(folder: Path) -> None:
     ended = cli("plan", folder / "policy.toml", "--sql")
     assert (ended.status, ended.err) == (0, "")
@@ -333,7 +333,7 @@ def test_plan_shows_the_stages_and_their_sql(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_plan_has_a_summary_on_one_screen(folder: Path) -> None:
     policy = folder / "policy.toml"
     ended = cli("plan", policy)
@@ -352,7 +352,7 @@ def test_plan_has_a_summary_on_one_screen(folder: Path) -> None:
     assert command == f"Nothing was run. To print the statements: sqlanon plan {policy} --sql"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_plan_of_many_columns_and_long_names_fits_on_a_screen(tmp_path: Path) -> None:
     names = [f"{'a_rather_long_name_of_a_column_' * 2}{i}" for i in range(20)]
     columns = ", ".join(f"1 AS {name}" for name in [*names, *(f"i{i}" for i in range(40))])
@@ -419,7 +419,7 @@ def test_plan_reads_only_the_csv_rows_that_decide_the_schema(folder: Path) -> No
 # The answer is no: 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_infeasible_policy_exits_with_1_and_names_the_nearest_generalization(folder: Path) -> None:
     ended = cli("anonymize", rewrite(folder, "k = 5", "k = 401"), "--json")
     assert (ended.status, ended.out) == (1, "")
@@ -618,7 +618,7 @@ def test_verify_exits_with_2_on_other_files(make: Callable[[Path], None] | None,
         assert "internal error" not in ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_with_a_wrong_policy_is_2(published_release: Path, tmp_path: Path) -> None:
     for path in (a_missing_file(tmp_path), a_directory(tmp_path)):
         ended = cli("verify", published_release / "release.duckdb", "--policy", path)

@@ -103,7 +103,7 @@ def test_no_remedy_is_searched_without_emptied_columns(policy: Path, monkeypatch
     assert outcome.status == 0 and "suppressed." not in outcome.out
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_trial_that_fails_changes_nothing(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object) -> None:
         raise SourceError("gone")

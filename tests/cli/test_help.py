@@ -74,7 +74,7 @@ def test_completion_offers_commands_and_options_and_loads_nothing_heavy() -> Non
     assert "--memory-limit" in complete_words("sqlanon anonymize --")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_script_of_a_shell_is_shown() -> None:
     env = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # else it is that of the parent process
     done = subprocess.run(

@@ -117,7 +117,7 @@ def test_a_refused_file_is_described_and_refused(tmp_path: Path) -> None:
     assert refused.refusal == str(caught.value), "the refusal of the other verbs"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_several_files_have_the_keys_that_they_share(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("age;sex\n1;m\n")
     (tmp_path / "b.csv").write_text("x\nsex;age\nw;2\n")

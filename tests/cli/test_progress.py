@@ -117,7 +117,7 @@ def test_a_terminal_without_unicode_has_a_bar_of_its_own_letters() -> None:
     assert b"this statement: ##############------ 70 %" in file.buffer.getvalue()  # type: ignore[attr-defined]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_engine_reports_progress_without_printing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     engine = DuckDBEngine.open_private(tmp_path)
     engine.connection.execute("CREATE TABLE numbers AS SELECT range AS i FROM range(3000000)")

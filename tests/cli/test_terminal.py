@@ -196,7 +196,7 @@ def columns_of(line: str) -> int:
     return sum(2 if character in "日本" else 1 for character in line)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_a_table_fits_into_its_terminal(width: int) -> None:
     plain = PAINT.sub("", shown_at(width, "-c", PROGRAM))
@@ -224,7 +224,7 @@ def test_colours_and_paint_can_be_refused() -> None:
     assert "\x1b" not in shown_at(80, "-c", PROGRAM, TERM="dumb")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_terminal_without_utf_8() -> None:
     output = shown_at(
         80,

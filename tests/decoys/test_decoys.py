@@ -255,7 +255,7 @@ def statistic(pairs: Iterable[tuple[str, str]], shares: Mapping[str, float]) -> 
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_drawn_decoys_follow_the_distribution_of_donors() -> None:
     """Each attribute as the donors have it, and independent of the others.
 
@@ -442,14 +442,14 @@ def test_only_the_catalog_identifies_decoys(little: Path) -> None:
     assert Counter(left) == Counter(fetch(little / "source.duckdb", "FROM t"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_decoys_without_a_catalog_warn(little: Path) -> None:
     requested_policy = plain_policy(LITTLE_ROLES)
     with sqlanon.connect(little / "source.duckdb") as db:
         assert any("without a catalog" in warning for warning in db.anonymize(requested_policy).warnings)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_command_line_reports_decoys(little: Path) -> None:
     tree = "\n".join(
         [
@@ -479,7 +479,7 @@ def test_command_line_reports_decoys(little: Path) -> None:
     assert "5. decoys: invented rows" in run("plan", "policy.toml", "--sql").out
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_class_with_decoys_reaches_k(little: Path) -> None:
     """The manifest states zero decoys, which differs from a policy without decoys."""
     requested_policy = policy_with_catalog(little, search={"suppression_limit": 0, "measure": "height"})
@@ -508,7 +508,7 @@ def test_default_policy_adds_no_decoys(little: Path) -> None:
     assert release.manifest.decoys is None
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_all_classes_too_small_is_infeasible_as_ever() -> None:
     connection = duckdb.connect()
     connection.execute("CREATE TABLE t AS SELECT 'p' || i AS place FROM range(3) AS r(i)")
@@ -710,7 +710,7 @@ def test_values_that_are_equal_and_look_different(tmp_path: Path) -> None:
         assert failed_checks(requested_policy, path) == failures, (name, rows)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_decoy_in_another_class(little: Path) -> None:
     """From a class of three decoys into one that needs none: k and the counts fail, too."""
     requested_policy, path, drawn = publish_and_read(little)
@@ -785,7 +785,7 @@ def test_a_failed_run_leaves_release_and_catalog_unchanged(little: Path, monkeyp
     assert verify_file(path).verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_decoy_that_is_lost_is_found_by_the_audit(little: Path) -> None:
     with sqlanon.connect() as db:
         result = db.anonymize(policy_with_catalog(little))
@@ -796,7 +796,7 @@ def test_a_decoy_that_is_lost_is_found_by_the_audit(little: Path) -> None:
     assert not (little / "release.duckdb").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_statement_and_the_plan_can_be_run(little: Path) -> None:
     connection = duckdb.connect()
     connection.execute(LITTLE)

@@ -44,7 +44,7 @@ def fetch(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[object, ..
 # The hospital
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_hospital_has_the_columns_that_it_should(db: duckdb.DuckDBPyConnection) -> None:
     columns = {
         table: dict(db.execute(f"SELECT column_name, column_type FROM (DESCRIBE {table})").fetchall())
@@ -70,7 +70,7 @@ def test_no_value_is_missing_and_every_zip_has_five_digits(db: duckdb.DuckDBPyCo
         assert fetch(db, f"SELECT bool_and(regexp_full_match(zip, '[0-9]{{5}}')) FROM {table}") == (True,)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_voter_list_covers_part_of_the_patients_and_others_and_no_children(
     db: duckdb.DuckDBPyConnection,
 ) -> None:
@@ -118,7 +118,7 @@ def test_the_same_seed_gives_the_same_tables_in_the_same_order(hospital: Path, t
     assert content(other_seed) != content(hospital)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_hospital_replaces_the_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "hospital.duckdb"
     make_hospital(path, rows=20)

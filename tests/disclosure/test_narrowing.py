@@ -170,7 +170,7 @@ def warnings_of(query: str, attributes: dict[str, Any], **source: Any) -> tuple[
         return db.anonymize(policy).warnings
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_visits_of_one_person_do_not_count_as_dependency() -> None:
     """All visits of a person have one cost and one country, which says nothing of the country of others."""
     country = {"role": "quasi", "hierarchy": "suppress", "min_level": 1}
@@ -180,7 +180,7 @@ def test_visits_of_one_person_do_not_count_as_dependency() -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_visits_that_differ_by_chance_do_not_narrow() -> None:
     """Each person has several visits, each with a ward that says nothing: of twelve, or of few but for rare ones."""
     wards = "hash(i + 3) % 12 AS ward, least(hash(i + 5) % 9, 2) AS shift"
@@ -255,7 +255,7 @@ def test_the_year_of_a_sparse_date_narrows_its_decade() -> None:
     assert "and for 1.0 if 'cohort' is known" in warning
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_column_that_leaves_one_person_alone_is_refused_unless_the_policy_accepts_it(hospital: Path) -> None:
     """Where the tool itself says that the smallest group has one row, nothing is published."""
     with sqlanon.connect() as db:
@@ -292,7 +292,7 @@ def test_policy_can_refuse_narrowing(hospital: Path) -> None:
     assert policy.fingerprint() != policy_of(hospital).fingerprint()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", some(["mondrian", "local"], 2))
 def test_local_strategies_too(strategy: str, hospital: Path, tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "some.duckdb") as connection:
@@ -309,7 +309,7 @@ def test_local_strategies_too(strategy: str, hospital: Path, tmp_path: Path) -> 
     assert [(dependency.columns, dependency.quasi) for dependency in dependencies] == [(("district",), "zip")]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_statement_measures_a_limited_number_of_candidates_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wide table has thousands of candidates, whose groups would not fit in memory at once."""
     rows = """
@@ -425,7 +425,7 @@ def with_keys(place: Path, low: int = 0, **privacy: Any) -> sqlanon.Policy:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_nearly_unique_column_is_refused_as_a_key(tmp_path: Path) -> None:
     """No two rows share a value, so that nothing can be measured; whether it depends on zip or not, it is a key."""
     with sqlanon.connect() as db:
@@ -479,7 +479,7 @@ def test_plan_shows_how_it_is_measured(strategy: str, hospital: Path) -> None:
     assert all(f'"{name}"' in stage.sql[-2] for name in ("district", "diagnosis", "cost", "zip"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_plan_without_measured_columns_has_no_such_stage(hospital: Path) -> None:
     attributes = {
         name: {"role": "identifying"} if name in ("district", "diagnosis", "cost") else attribute

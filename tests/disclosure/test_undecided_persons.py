@@ -42,7 +42,7 @@ def visits(key: str = "mrn") -> duckdb.DuckDBPyConnection:
     return connection
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("key", "role"),
     [("id", "identifying"), ("mrn", "identifying"), ("case_no", "insensitive"), ("x", "sensitive"), ("PatID", None)],
@@ -57,7 +57,7 @@ def test_a_release_is_refused_whose_classes_are_single_persons(key: str, role: s
     assert f"60 classes (360 rows) hold fewer than 5 values of '{key}'" in problem.message
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_figures_are_those_of_the_release() -> None:
     """The first 30 persons share their values in groups of six, the others are alone."""
     connection = visits()
@@ -87,7 +87,7 @@ def test_a_policy_that_decides_about_persons_gets_a_release() -> None:
     assert of_persons.generalization != of_rows.generalization
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_classes_of_enough_persons_need_no_decision() -> None:
     coarse = {
         name: {**attribute, "min_level": level}
@@ -102,7 +102,7 @@ def test_classes_of_enough_persons_need_no_decision() -> None:
         assert db.anonymize(policy).suppressed_rows == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_padded_texts_are_one_person() -> None:
     """Five rows of one person, each padded differently, do not form a class of five persons."""
     connection = duckdb.connect()
@@ -211,7 +211,7 @@ def test_the_people_of_a_large_table_are_estimated() -> None:
     assert " values in 96,000 rows" in str(undecided_person)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("persons", "missing", "message"),
     [
@@ -250,7 +250,7 @@ def test_classes_that_need_their_rows_without_a_person_are_warned_of(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_k_of_some_columns_decides_as_k_of_all() -> None:
     policy = policy_of("mrn", "identifying")
     every = policy.model_copy(
@@ -260,7 +260,7 @@ def test_k_of_some_columns_decides_as_k_of_all() -> None:
         db.anonymize(every)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_spaces_of_any_kind_around_an_id_make_no_person() -> None:
     connection = duckdb.connect()
     connection.execute("""
@@ -279,7 +279,7 @@ def test_spaces_of_any_kind_around_an_id_make_no_person() -> None:
     assert (result.persons, result.generalization) == (6, {"ward": 1})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_empty_id_belongs_to_no_person() -> None:
     connection = duckdb.connect()
     connection.execute("""
@@ -295,7 +295,7 @@ def test_an_empty_id_belongs_to_no_person() -> None:
         assert any(warning.startswith("3 rows have no 'mrn'") for warning in db.anonymize(policy).warnings)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_quasi_identifier_that_numbers_people_is_counted_without_white_space() -> None:
     """Each person's number has two spellings, and ten rows have a blank one."""
     connection = visits("code")

@@ -66,7 +66,7 @@ def test_belief_that_is_called_insensitive_is_named(stays: duckdb.DuckDBPyConnec
     assert warnings(stays, {"religion": "sensitive"}) == ()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_columns_of_health_share_one_warning_which_comes_first(stays: duckdb.DuckDBPyConnection) -> None:
     roles = dict.fromkeys(("diagnosis", "hiv", "email", "surname"), "insensitive")
     first, *further = warnings(stays, roles)
@@ -79,7 +79,7 @@ def test_harmless_columns_are_not_named(stays: duckdb.DuckDBPyConnection) -> Non
     assert warnings(stays, dict.fromkeys(("disease", "bp", "cost", "health_insurance"), "insensitive")) == ()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_plan_names_health_without_reading_a_row(stays: duckdb.DuckDBPyConnection) -> None:
     with sqlanon.connect(stays) as db:
         (warning,) = db.plan(policy({"diagnosis": "insensitive"})).warnings
@@ -99,7 +99,7 @@ def test_names_and_addresses_of_many_people_are_not_released_unchanged(
     assert 180 <= int(count) <= 220  # an estimate of 200
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_identifier_of_each_person_is_named_where_persons_have_several_rows(
     stays: duckdb.DuckDBPyConnection,
 ) -> None:
@@ -132,7 +132,7 @@ def test_extend_and_live_name_health_columns_too(tmp_path: Path) -> None:
         assert any(warning.startswith(HEALTH.format("'diagnosis'")) for warning in db.live(requested_policy).warnings)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_reader_of_a_release_learns_which_groups_give_insensitive_health_away(
     stays: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

@@ -90,7 +90,7 @@ def test_duckdb_prints_the_documented_rows(public: Path) -> None:
     check(sys.executable, "DuckDB", public)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_tool_lists_tables_columns_and_comments(public: Path) -> None:
     (script,) = blocks("sql", PAGE)
     queries = [part.strip() for part in re.sub(r"--.*", "", script).split(";") if part.strip()]
@@ -173,7 +173,7 @@ def test_relation_names_are_unique_across_schemas(public: Path) -> None:
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_reader_that_has_the_old_release_keeps_it(public: Path) -> None:
     path, count = public / "first.duckdb", "SELECT count(*) FROM patients"
     first = duckdb.connect(path, read_only=True)

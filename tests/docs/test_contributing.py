@@ -232,7 +232,7 @@ def test_engine_recipe_runs_a_policy(registered_recipe: ModuleType, tmp_path: Pa
     assert result.rows == len(ROWS)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @with_recipe("bucket")
 def test_a_release_target(registered_recipe: ModuleType, tmp_path: Path) -> None:
     policy = policy_of("A release target", tmp_path)

@@ -77,7 +77,7 @@ def test_the_months_of_visits_recognize_as_many_as_the_lesson_says(folder: Path)
     assert f"there are {concepts} of them" in PAGE.replace("\n", " ")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_release_is_the_one_that_the_lesson_shows(folder: Path) -> None:
     anonymize, verify, trial = COMMANDS[2:]
     ended = run(anonymize, folder)

@@ -67,7 +67,7 @@ def test_readers_are_denied_the_documented_accesses(tmp_path: Path, storage: str
         assert reader.execute("FROM t_live").fetchall() == [(1, "mine")] * 2
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_temporary_macro_does_not_replace_functions() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS q UNION ALL SELECT 2 UNION ALL SELECT 2")

@@ -114,8 +114,7 @@ def test_white_space_is_that_of_python() -> None:
     assert set(WHITE_SPACE) == {chr(code) for code in range(0x110000) if chr(code).isspace()}
 
 
-@pytest.mark.slow
-@pytest.mark.cases(1)
+@pytest.mark.thorough
 def test_padded_ids_are_counted_as_persons(place: Place) -> None:
     with duckdb_place(STRIPPED) as (db, source):
         expected = db.anonymize(policy_of(source, person="mrn"))
@@ -126,7 +125,7 @@ def test_padded_ids_are_counted_as_persons(place: Place) -> None:
     assert result.persons == PERSONS + 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_padded_ids_number_undecided_persons(place: Place) -> None:
     db, source = place
     figures = (

@@ -12,7 +12,7 @@ from sqlanon.errors import SqlanonError
 from sqlanon.support.expressions import col
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_character_is_trimmed_or_kept_at_either_end() -> None:
     quick = strip_white_space(col("word")).sql(dialect=QuickDuckDB)
     assert quick.startswith("CASE")

@@ -221,6 +221,7 @@ def test_the_command_line_has_the_settings(tmp_path: Path, monkeypatch: pytest.M
             assert message in done.err
 
 
+@pytest.mark.thorough
 def test_too_little_memory_is_reported_and_not_blamed_on_the_source(big: Path) -> None:
     with (
         sqlanon.connect(big / "big.csv", memory_limit="10MB", threads=1) as db,

@@ -45,7 +45,7 @@ def test_optimal_search_matches_the_oracle(case: Case) -> None:
     search_checks.check(case, "optimal")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 @settings(thorough, max_examples=examples(60))
 @given(data=st.data())
@@ -146,7 +146,7 @@ def test_a_small_table_is_read_once_by_columns_and_twice_by_rows(
     assert len(statements) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_large_table_is_coded_once_and_counted_from_its_codes(
     database: sqlanon.Database, statements: list[str]
 ) -> None:

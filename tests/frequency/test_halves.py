@@ -71,7 +71,7 @@ def test_requirements_with_halves_match_the_oracle(case: PrivacyCase) -> None:
     privacy_checks.check(case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(100))
 @given(case=random_cases.cases())
 def test_the_optimum_many(case: Case) -> None:
@@ -109,8 +109,7 @@ def test_generalizations_refuted_by_half_of_the_classes_have_no_figures(
     assert halved > 0
 
 
-@pytest.mark.slow
-@pytest.mark.cases(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("measure", ["discernibility", "average_class_size", "distinct"])
 def test_measures_that_learn_from_failures_count_all_classes(shares: list[float], measure: str) -> None:
     people_lattice(measure)
@@ -123,7 +122,7 @@ def test_strategies_that_explain_failures_count_all_classes(shares: list[float])
     assert shares == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_tables_of_halves_are_dropped() -> None:
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE people AS {people(20_000)}")

@@ -180,7 +180,7 @@ def test_bounds_of_calendar_labels_contain_their_days(values: list[date]) -> Non
             assert [bounds[label] for label in labels] == [*(days_of(level, day) for level in levels), (None, None)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @few
 @given(st.integers(1, 400), st.lists(st.dates(date(500, 1, 1), date(9500, 1, 1)), min_size=1, unique=True))
 def test_intervals_of_dates(width: int, values: list[date]) -> None:
@@ -192,7 +192,7 @@ def test_intervals_of_dates(width: int, values: list[date]) -> None:
         assert bounds[label] == (first, first + timedelta(days=width - 1))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_level_0_that_became_text(bench: Bench) -> None:
     moment = datetime(1999, 12, 31, 23, 59, 59, 5)
     cases = [

@@ -32,7 +32,7 @@ def labels(path: Path, **keys: Any) -> list[str]:
         return sorted({row[0] for row in connection.execute(f"SELECT town FROM {release.table}").fetchall()})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("mark", "encoding", "keys"),
     [

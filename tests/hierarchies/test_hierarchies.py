@@ -378,7 +378,7 @@ def test_intervals_of_dates_equal_plain_python(
 # --- dates
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_dates_have_calendar_labels(bench: Bench) -> None:
     rule = DatesRule(dates=("day", "month", "quarter", "year", "decade"))
     bench.build(rule, [date(1980, 1, 2), date(987, 12, 31), None], "DATE")
@@ -675,7 +675,7 @@ def test_a_hierarchy_of_height_0(bench: Bench, file: Callable[..., FileRule]) ->
     assert "NULL (2 rows)" in bench.refused(file("a"), ["a", None], "VARCHAR")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_table_columns_become_levels(bench: Bench) -> None:
     bench.connection.execute("CREATE SCHEMA geo")
     bench.connection.execute(
@@ -748,7 +748,7 @@ def test_a_rule_before_the_last_gives_its_levels_without_its_top(bench: Bench, f
     assert bench.labels() == {"a": ("z", "*")}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_composed_hierarchy_is_checked_as_one_tree(bench: Bench) -> None:
     rules: list[Rule] = [MaskRule(mask="right", levels=1), categories({"x": ["ab"], "y": ["ac", "bb"]})]
     message = bench.refused(rules, ["ab", "ac", "bb", "zz"], "VARCHAR")

@@ -25,7 +25,7 @@ def generalize(values: list[str | None], population_values: list[str], attribute
         return db.anonymize(policy).generalization["a"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_population_only_value_may_equal_the_top_label() -> None:
     assert generalize(["ab", "ab", "ac", "ac"], ["*"], MASK) == 0
 
@@ -35,12 +35,12 @@ def test_a_value_like_the_top_is_refused() -> None:
         generalize(["ab", "ab", "*", "*"], [], MASK)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_labels_of_the_empty_text_are_its_own_if_rows_have_it() -> None:
     assert generalize(["ab", "ab", "", "", None, None], [], CATEGORIES) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_labels_of_the_empty_text_may_be_meant_for_null() -> None:
     with pytest.raises(HierarchyError, match="NULL"):
         generalize(["ab", "ab", None, None], [], CATEGORIES)

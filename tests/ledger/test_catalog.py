@@ -119,7 +119,7 @@ def test_init_can_be_repeated_and_keeps_the_records(tmp_path: Path) -> None:
     assert fetch(path, "SELECT run_id, digest FROM sqlanon.releases") == [("r", "d")]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_init_of_an_existing_database_keeps_its_tables_and_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "mine.duckdb"
     with duckdb.connect(path) as connection:
@@ -187,7 +187,7 @@ def test_the_catalog_is_beside_the_policy_and_private(after: tuple[Path, Any]) -
     }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_is_a_row_with_the_figures_of_the_run(after: tuple[Path, Any]) -> None:
     path, printed = after
     folder = path.parent
@@ -214,7 +214,7 @@ def test_the_release_is_a_row_that_leads_to_the_file(after: tuple[Path, Any]) ->
     assert fetch(Path(place), "SELECT digest FROM sqlanon.manifest") == [(digest,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_lattice_can_be_queried(after: tuple[Path, Any]) -> None:
     path, printed = after
     rows = fetch(path, "SELECT levels, height, status, classes, suppressed_rows, score FROM sqlanon.lattice")
@@ -350,7 +350,7 @@ def test_a_report_of_a_policy_makes_no_catalog(folder: Path) -> None:
     assert not (folder / "sqlanon.catalog.duckdb").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_is_in_the_catalog_as_a_whole_or_not_at_all(
     after: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -486,7 +486,7 @@ def test_init_of_a_database_that_is_held_is_a_clear_error(tmp_path: Path) -> Non
         init_database(path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_catalog_file_of_another_format_is_a_clear_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     letter(folder / "sqlanon.catalog.duckdb")
     assert cli("anonymize", folder / "policy.toml").status == 2
@@ -541,7 +541,7 @@ OTHER_FORMATS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "change_format",
     [

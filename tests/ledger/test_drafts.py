@@ -58,7 +58,7 @@ def test_draft_is_marked_in_every_view(folder: Path) -> None:
     assert "draft" not in cli("verify", folder / "one.duckdb").out
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_draft_whose_mark_is_removed_is_noticed(folder: Path) -> None:
     """Even with all that is written in addition to the mark: the ledger has what was published."""
     path, requested_policy = folder / "two.duckdb", policy(folder, "two", FINE_ZIP)
@@ -74,7 +74,7 @@ def test_a_draft_whose_mark_is_removed_is_noticed(folder: Path) -> None:
     assert any(check.name == "against the ledger: draft" and check.passed is False for check in verification.checks)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_draft_does_not_take_the_place_of_a_release(folder: Path) -> None:
     before = (folder / "one.duckdb").read_bytes()
     with pytest.raises(ReleaseError, match="a draft does not replace"):
@@ -86,7 +86,7 @@ def test_a_draft_does_not_take_the_place_of_a_release(folder: Path) -> None:
     assert ledger(folder) == [("one", False, True), ("two", True, True)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_release_is_not_overwritten_without_a_catalog(folder: Path) -> None:
     requested_policy = policy(folder, "one", FINE_RACE).model_copy(update={"catalog": None})
     with pytest.raises(ReleaseError, match="a draft does not replace"):
@@ -119,7 +119,7 @@ def test_drafts_and_releases_in_one_place(folder: Path) -> None:
         ]  # none is kept
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_draft_is_refused_as_base(folder: Path) -> None:
     with pytest.raises(PolicyError, match="'two' is a draft"):
         publish(policy(folder, "three", {}, release={"after": ["two"]}))

@@ -74,7 +74,7 @@ def extend(place: Path, **more: Any) -> Any:
         return extension, extension.publish()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_new_rows_are_added_by_classes_and_the_rest_waits(hospital: Path) -> None:
     before = released_rows(hospital)
     insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)), (200, 95, "f", "99999", "alone"))

@@ -63,7 +63,7 @@ def check_persons(rows: list[tuple[Any, ...]], persons: dict[int, Any]) -> None:
     assert all(len(members) >= K for members in persons_by_class(people, (0, 1), 2).values())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.thorough)])
 def test_new_rows_of_a_class_are_of_k_persons_and_others_wait(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
@@ -105,7 +105,7 @@ def test_new_rows_of_a_class_are_of_k_persons_and_others_wait(tmp_path: Path, se
         before = after
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_whose_persons_are_not_known_any_more_is_not_extended(tmp_path: Path) -> None:
     """A person who left the source: whose rows the release has in a class cannot be counted with new ones."""
     insert(tmp_path, visits(random.Random(1), 60, 0))

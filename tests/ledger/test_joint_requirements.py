@@ -85,7 +85,7 @@ CLASSES = """
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("event", "happens"),
     [
@@ -148,7 +148,7 @@ def test_attack_finds_joined_classes_that_break_a_requirement(tmp_path: Path) ->
     assert outcomes["complementary_release"].victims == 32
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_attack_finds_new_rows_that_break_a_requirement(tmp_path: Path) -> None:
     load(tmp_path, CLASSES)
     publish(tmp_path, "one", {"zip": 0, "sex": 1}, DISTINCT)

@@ -106,7 +106,7 @@ def known_releases(engine: DuckDBEngine, path: Path) -> set[tuple[Path, str, int
     }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [2, 3])
 def test_the_ledger_has_what_is_out(
     seed: int, engine: DuckDBEngine, path: Path, monkeypatch: pytest.MonkeyPatch

@@ -39,7 +39,7 @@ def with_one(hospital_of_before: tuple[Path, Path]) -> Path:
     return folder_again(*hospital_of_before)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_release_that_reveals_more_beside_another_is_refused(with_one: Path) -> None:
     with pytest.raises(AuditError, match=r"together with .*one\.duckdb") as refused:
         publish(policy(with_one, "two", FINE_ZIP))
@@ -87,7 +87,7 @@ def test_the_query_of_a_refusal_shows_the_rows(with_one: Path) -> None:
     assert all(row[0] < 2 for row in rows)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_after_finds_the_best_that_is_safe(with_one: Path) -> None:
     """No value finer than before; the best of those: found by trying all of them by hand."""
     result, release = publish(policy(with_one, "two", {}, release={"after": ["one"]}))
@@ -232,7 +232,7 @@ def of_places(place: Path, name: str, groups: dict[str, list[str]], low: int = 0
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_hierarchy_files_under_the_same_rule_are_distinguished(tmp_path: Path) -> None:
     """Europe and America in one release, two other groups in the other: joined on the cost, countries stand alone."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
@@ -331,7 +331,7 @@ def test_a_release_with_parts_of_k_persons_is_published_after_an_earlier_one(tmp
     assert release.verify().verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_release_is_infeasible_beside_an_earlier_one_with_unique_ages(tmp_path: Path) -> None:
     """One row alone has each age there, as it is. Joined on the cost, it has the illness that is released now."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:

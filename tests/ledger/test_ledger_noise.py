@@ -85,7 +85,7 @@ def test_noise_on_an_attribute_again_is_refused(with_one: Path) -> None:
     assert so_far(with_one) == 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_replaced_releases_spend_their_budget(with_one: Path) -> None:
     publish(policy(with_one, "one", {}))  # takes its place
     with pytest.raises(AuditError, match="1 so far"):
@@ -153,7 +153,7 @@ def test_a_result_that_is_published_twice_shows_the_same_noise(clinic: Path) -> 
     publish(policy(clinic, "three", {"weight": 0.5}, total=1.5))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_ledger_is_not_left_out_without_force(clinic: Path) -> None:
     requested_policy = policy(clinic, "one", {"cost": 1.0}, release={"ledger": False})
     with pytest.raises(AuditError, match=r"release\.ledger is false.*--force: readers of several releases can average"):
@@ -174,8 +174,8 @@ def test_a_policy_without_a_total_has_the_fingerprint_that_it_had(clinic: Path) 
     assert "epsilon_total" not in policy(clinic, "one", {"cost": 1.0}, total=2.0).redact()["privacy"]
 
 
+@pytest.mark.thorough
 @pytest.mark.extras
-@pytest.mark.cases(1)
 @pytest.mark.parametrize("person", [False, "owner"])
 def test_the_ledger_knows_the_keys_of_rows_with_noise(person: str | bool, tmp_path: Path) -> None:
     """To publish them was an error of the engine; and with persons, theirs were recorded in place of the keys."""

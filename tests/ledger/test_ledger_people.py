@@ -144,7 +144,7 @@ def test_patients_of_the_same_doctors_are_not_the_same_people(tmp_path: Path) ->
     assert result.held_against == ()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_of_the_same_people_that_is_published_meanwhile_is_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,7 +162,7 @@ def test_a_release_of_the_same_people_that_is_published_meanwhile_is_compared(
         publish(policy_of(tmp_path, "labs", in_duckdb(tmp_path, "labs")))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_catalog_has_hashes_of_people_as_long_as_their_release_stands(clinic: Path) -> None:
     query = "SELECT (SELECT count(*) FROM sqlanon.source_people), (SELECT count(*) FROM sqlanon.released_people)"
     with duckdb.connect(str(clinic / "catalog.duckdb"), read_only=True) as catalog:
@@ -214,8 +214,7 @@ SERIAL = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.cases(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("person", ["id", False])
 def test_tables_that_both_count_from_1_are_of_other_people(person: Any, tmp_path: Path) -> None:
     """Neither numbers that both have, nor a column that repeats them, nor the same few values by other names."""

@@ -118,7 +118,7 @@ def test_a_source_is_known_under_another_description(with_one: Path, description
     assert not (with_one / "two.duckdb").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_after_all_is_based_on_those_that_are_known_by_their_rows(with_one: Path) -> None:
     second = policy(with_one, "two", query_source(with_one, "SELECT * FROM visits"), "zip")
     assert second.release is not None

@@ -66,7 +66,7 @@ def load(folder: Path, ages: list[int], alone: bool = True) -> None:
 AGES = [*range(10), *range(10), *range(15, 30), *range(15, 30)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("ill", ["sensitive", pytest.param("identifying", marks=pytest.mark.thorough)])
 def test_bands_of_two_hierarchies_show_who_is_between_their_ends(tmp_path: Path, ill: str) -> None:
     """0-14 without 0-9 is one person: with a diagnosis, if both show it."""
@@ -207,7 +207,7 @@ def test_the_least_bound_that_is_not_exact_is_checked_by_a_flow() -> None:
     assert find_few_rows(first, second, 4)[1] == {("a", "a"): 3}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_of_separate_classes_with_the_same_finest_labels_add_up() -> None:
     """Two of (A, B) are in both with flu, as above; and of each other illness the one that the second release has."""
     first = {("A", "B", "flu"): 4, ("*", "B", "flu"): 3, ("A", "a", "flu"): 6}
@@ -218,7 +218,7 @@ def test_rows_of_separate_classes_with_the_same_finest_labels_add_up() -> None:
     assert find_few_rows(first, second, 5)[1][("A", "B")] == 4
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=examples(100), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_rows_that_are_counted_are_those_of_greatest_flows(data: st.DataObject) -> None:
@@ -310,7 +310,7 @@ def test_attack_takes_both_hierarchies_from_the_catalog(tmp_path: Path) -> None:
             assert rows in run_script(outcome.sql)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_too_many_overlapping_pairs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load(tmp_path, [*AGES, *[12] * 10], alone=False)
     publish(tmp_path, "one", {"intervals": [10]})

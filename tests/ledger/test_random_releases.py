@@ -10,7 +10,7 @@ from properties.random_releases import KINDS, draw_case, is_unsafe, pairs
 from support.lanes import examples
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_pairs_that_are_accepted_are_safe() -> None:
     for seed in range(1, 1 + examples(8)):
         for pair in pairs(draw_case(seed, KINDS)):

@@ -68,7 +68,7 @@ def test_withdrawn_persons_are_counted_with_all_their_rows(visits: Path) -> None
     assert (source_change_.smallest_class, source_change_.small_classes) == (2, 2)  # each was one of three persons
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", [True, False])
 def test_persons_who_left_are_named_where_others_have_come_with_their_rows(tmp_path: Path, key: bool) -> None:
     publish(tmp_path, key=key)
@@ -83,7 +83,7 @@ def test_persons_who_left_are_named_where_others_have_come_with_their_rows(tmp_p
     assert "sqlanon withdraw" in source_change_.remedy("p.toml")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_keys_that_left_are_named_where_others_have_come_with_their_rows(tmp_path: Path) -> None:
     publish(tmp_path, person=False)
     change(tmp_path / "h.duckdb", "UPDATE visits SET id = 1000 WHERE id = 9")
@@ -99,7 +99,7 @@ def test_a_person_who_keeps_other_rows_is_not_withdrawn(visits: Path) -> None:
     assert source_change_.differences == "1 released row was deleted"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_grown_source_is_named_and_the_release_has_lost_nothing(visits: Path) -> None:
     change(visits / "h.duckdb", GROW)
     source_change_ = source_change(visits)
@@ -195,7 +195,7 @@ def test_a_copy_of_the_release_fails_only_the_source_check(visits: Path) -> None
     assert failed_checks(verification) == {SOURCE_CHECK}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_catalog_without_the_release_excuses_nothing(visits: Path) -> None:
     """Nothing shows that the release is the one that was published."""
     (visits / "c.duckdb").unlink()
@@ -218,7 +218,7 @@ def test_another_policy_is_not_taken_for_another_source(visits: Path) -> None:
     assert "against the source: policy" in failed_checks(verification)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_extend_counts_deleted_rows_that_are_still_released(tmp_path: Path) -> None:
     folder = publish(tmp_path, person=False)
     change(folder / "h.duckdb", "DELETE FROM visits WHERE id < 3", CHANGE_A_VALUE, GROW)
@@ -260,7 +260,7 @@ def test_command_line_explains_the_change_and_the_remedy(
     assert cli("verify", "r.duckdb").status == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_report_names_the_changed_source_without_figures(visits: Path) -> None:
     pytest.importorskip("altair")
     change(visits / "h.duckdb", WITHDRAW_TWO)

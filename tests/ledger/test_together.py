@@ -140,7 +140,7 @@ def test_base_publications_include_their_own_bases(folder: Path) -> None:
     assert [after(name) for name in ("one", "two", "three")] == [0, 1, 2]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_unreadable_release_of_a_stopped_run_prevents_publishing(folder: Path) -> None:
     (folder / "there").mkdir()
     publish(folder, "there/one", 3)

@@ -232,7 +232,7 @@ def test_a_release_keeps_a_row_or_is_to_be_removed(
     assert drafted == (drafts or [])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_new_version_verifies_and_grows(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO)
     withdraw(visits)
@@ -262,7 +262,7 @@ def test_removal_that_singles_out_a_person_is_refused_with_its_cost(visits: Path
     assert (visits / "r.duckdb").read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_whole_classes_are_withdrawn_without_force(visits: Path) -> None:
     """Nine rows of three persons are gone: which of them is whose does not show."""
     change(visits / "h.duckdb", "DELETE FROM visits WHERE pid IN ('p1', 'p21', 'p41')")
@@ -290,7 +290,7 @@ def test_withdraw_without_departed_rows_changes_nothing(visits: Path) -> None:
     assert withdrawal.to_dict()["withdrawn_persons"] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_coarser_generalization_is_found_where_the_old_one_does_not_hold(tmp_path: Path) -> None:
     """No row may be suppressed, so the classes that are too small without the withdrawn persons are merged."""
     strict = {"search": {"suppression_limit": 0.0}}
@@ -434,7 +434,7 @@ def test_longer_texts_under_a_mask_are_refused(tmp_path: Path) -> None:
         db.withdraw(sqlanon.Policy.model_validate(masked))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("more", "error", "message"),
     [

@@ -31,7 +31,7 @@ def test_an_infeasible_policy_is_refused_with_the_fewest_suppressed_persons(hosp
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_table_that_singles_everybody_out_is_named() -> None:
     """Each person has another number of visits."""
     key, quasi = {"role": "key"}, {"role": "quasi", "hierarchy": "suppress"}
@@ -80,7 +80,7 @@ def test_a_location_that_cannot_hold_the_release_is_refused_before_the_search(
         db.anonymize(LinkedPolicy.load(policy))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_dry_run_searches_whatever_holds_the_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_hospital(tmp_path, POLICY.replace('"release.duckdb"', '"nowhere/release.duckdb"'))
     monkeypatch.setattr("sqlanon.linked.anonymize.find_lattice_search", lambda _: pytest.fail("searched"))
@@ -90,7 +90,7 @@ def test_a_dry_run_searches_whatever_holds_the_release(tmp_path: Path, monkeypat
         cli("anonymize", tmp_path / "policy.toml", "--dry-run")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("role", [QUASI, {"role": "sensitive"}, KEY])
 def test_errors_of_queries_do_not_quote_values(role: dict[str, Any], tmp_path: Path) -> None:
     """A value that cannot be cast is an error of the source, wherever it is read first."""

@@ -73,7 +73,7 @@ def moved_days(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[int, s
     return days
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_all_dates_of_a_person_move_by_the_same_days_drawn_anew_in_each_run(tmp_path: Path) -> None:
     connection = source()
     first, second = (moved_days(connection, tmp_path / f"{name}.duckdb") for name in ("first", "second"))
@@ -96,7 +96,7 @@ def test_the_days_are_in_no_table_of_the_run() -> None:
     assert not any(table == "shifts" or column == "days" for table, column in names)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_with_moved_dates_verifies_alone_and_hides_each_person(tmp_path: Path) -> None:
     with sqlanon.connect(source()) as db:
         result = db.anonymize(policy({"k": 3, "known": 1}))

@@ -184,7 +184,7 @@ QUICK_WITH_ROWS = (5, 7)
 """Cases with few rows that suppress a row, by two rules."""
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("drawn", "row_limit"),
     [
@@ -230,7 +230,7 @@ def test_requirements_hold_where_rows_are_suppressed_by_themselves(
             assert not (verdicts[lower].feasible_above and not verdicts[levels].is_feasible)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("known", some([2, "all", 1], every=3))
 def test_a_release_with_a_violated_requirement_does_not_verify(known: int | str, tmp_path: Path) -> None:
     """The same rows verify with the values of the source, and fail once all persons have one diagnosis."""

@@ -198,7 +198,7 @@ def wards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("known", [pytest.param(2, marks=pytest.mark.thorough), "all"])
 def test_classes_of_persons_lose_less_than_the_full_domain_optimum(wards: Path, known: int | str) -> None:
     with sqlanon.connect(wards) as db:
@@ -233,7 +233,7 @@ def test_levels_outside_the_limits_and_forbidden_labels_are_not_released(
     assert all(re.fullmatch(r"1[0-9*]\*", label) and label != "12*" for label in labels), labels
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_limit_on_the_rounds_leaves_coarser_classes_that_meet_the_policy(
     stopped_result: tuple[ClassesResult, LinkedRelease],
 ) -> None:
@@ -243,7 +243,7 @@ def test_a_limit_on_the_rounds_leaves_coarser_classes_that_meet_the_policy(
     assert result.score < 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("known", [1, 2, 3])
 def test_combinations_are_counted_in_parts_alike(wards: Path, known: int, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = []

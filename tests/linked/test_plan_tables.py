@@ -29,7 +29,7 @@ def make_unreadable_hospital(folder: Path, policy: str = POLICY) -> Path:
     return folder / "policy.toml"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_plan_shows_tables_keys_and_limits_and_reads_no_rows(tmp_path: Path) -> None:
     confidence = '[[privacy.confidence]]\nattribute = "diagnosis"\nmax = 0.5\n\n[search]'
     ended = cli("plan", make_unreadable_hospital(tmp_path, POLICY.replace("[search]", confidence)))
@@ -49,7 +49,7 @@ def test_a_plan_shows_tables_keys_and_limits_and_reads_no_rows(tmp_path: Path) -
         assert words in text, words
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_plan_counts_the_generalizations_of_all_tables(tmp_path: Path) -> None:
     text = POLICY.replace('{ mask = "right" }', '"suppress"')
     policy = LinkedPolicy.load(make_unreadable_hospital(tmp_path, text))
@@ -57,7 +57,7 @@ def test_a_plan_counts_the_generalizations_of_all_tables(tmp_path: Path) -> None
         assert db.plan(policy).nodes == 2 * 4 * 2 * 2  # zip; admitted and ward; test
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_plan_names_missing_columns_with_their_table(tmp_path: Path) -> None:
     ended = cli("plan", make_unreadable_hospital(tmp_path, POLICY.replace("ward  ", "wards ")))
     assert ended.status == 2
@@ -99,7 +99,7 @@ def test_the_statements_of_a_plan_make_all_tables_that_they_read(tmp_path: Path,
                 connection.execute(statement)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_plan_prints_its_statements(tmp_path: Path) -> None:
     ended = cli("plan", make_unreadable_hospital(tmp_path), "--sql")
     assert (ended.status, ended.err) == (0, "")

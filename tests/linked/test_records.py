@@ -32,7 +32,7 @@ def test_broken_links_are_refused_with_their_table(tables: str, message: str) ->
         db.anonymize(LinkedPolicy(**persons_and_rows()))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_orphans_may_be_suppressed() -> None:
     rows = "SELECT i AS pid, i % 2 AS w FROM range(14) AS r(i)"
     figures = anonymize_rows(persons_and_rows(rows={"orphans": "suppress"}), PERSONS, rows).to_dict()["tables"]["v"]
@@ -90,7 +90,7 @@ def test_the_problems_of_all_tables_are_reported_at_once() -> None:
     assert "attributes without a column in the source: 'y'" in problems[-1][1]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_children_of_a_table_whose_key_is_its_reference_keep_their_rows(tmp_path: Path) -> None:
     """Row n of the child belongs to row n of the middle table, which belongs to person n: all have the value n % 4."""
     connection = duckdb.connect()
@@ -110,7 +110,7 @@ def test_children_of_a_table_whose_key_is_its_reference_keep_their_rows(tmp_path
     assert all(q == w == x for q, w, x in rows)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_key_that_has_the_reference_as_a_part_gets_a_number_for_the_rest(tmp_path: Path) -> None:
     """Lines of orders: order and number of the line."""
     rows = "SELECT i // 2 AS pid, i % 2 AS no, i % 2 AS w FROM range(24) AS r(i)"
@@ -121,13 +121,13 @@ def test_a_key_that_has_the_reference_as_a_part_gets_a_number_for_the_rest(tmp_p
     assert lines == [(24, 24)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_whole_numbers_of_different_sizes_link_tables() -> None:
     rows = "SELECT (i % 12)::SMALLINT AS pid, i % 2 AS w FROM range(24) AS r(i)"
     assert anonymize_rows(persons_and_rows(), PERSONS, rows).persons == 12
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("type_", ["DATE[]", "STRUCT(d DATE)", "MAP(DATE, INTEGER)"])
 def test_dates_within_other_values_are_refused_beside_moved_ones(type_: str) -> None:
     moved = {"role": "quasi", "hierarchy": {"dates": ["year"], "shift": 30}}
@@ -137,7 +137,7 @@ def test_dates_within_other_values_are_refused_beside_moved_ones(type_: str) -> 
         anonymize_rows(tree, PERSONS, rows)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["release.duckdb", "release"])
 def test_a_table_without_rows_is_released(name: str, tmp_path: Path) -> None:
     dates = {"role": "quasi", "hierarchy": {"dates": ["month", "year"]}}

@@ -108,7 +108,7 @@ def records(folder: Path) -> list[tuple[Any, ...]]:
         """).fetchall()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_each_table_is_recorded_and_replaced_at_its_path(released_folder: Path) -> None:
     tables = ["patients", "visits"]
     assert records(released_folder) == [("release.duckdb", name, True, False, False) for name in tables]
@@ -151,7 +151,7 @@ def test_a_release_of_one_of_the_tables_is_refused_beside_linked_ones(released_f
     assert not (released_folder / "visits_alone.duckdb").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_same_persons_are_recognized_in_another_database_and_others_do_not_matter(hospital: Path) -> None:
     with duckdb.connect(str(hospital / "copy.duckdb")) as connection:
         connection.execute(TABLES)
@@ -173,7 +173,7 @@ def test_the_same_persons_are_recognized_in_another_database_and_others_do_not_m
     assert "visits_alone.duckdb" not in ended.err
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_that_dies_counts_as_published(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = StagedFile.commit
 
@@ -193,7 +193,7 @@ def test_a_run_that_dies_counts_as_published(hospital: Path, monkeypatch: pytest
     assert not any(intended for *_, intended in records(hospital))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_that_may_be_public_keeps_its_record(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(staged: StagedFile) -> None:
         raise SqlanonError("the view cannot be restored")

@@ -43,7 +43,7 @@ def test_the_optimum_is_that_of_the_oracle(case: LinkedCase) -> None:
     assert released_state(result.task, case.database)[0] == expected.state
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.usefixtures("steps_of_large_tables")
 @pytest.mark.parametrize("case", some(small_cases(MOST_GENERALIZATIONS, draw_tables(4, 40)), every=2))
 def test_each_check_keeps_the_largest_set_of_persons(case: LinkedCase) -> None:
@@ -193,7 +193,7 @@ def test_a_search_that_stops_without_a_result_checks_nothing_more(monkeypatch: p
     assert len(checked) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_what_an_interrupted_check_stored_is_not_taken_for_an_earlier_generalization(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

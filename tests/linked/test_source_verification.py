@@ -43,7 +43,7 @@ def change_source(folder: Path, statement: str) -> None:
         connection.execute(statement)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_releases_verify_against_their_source_in_files_and_folders(hospital: Path) -> None:
     assert failures(hospital) == []
     ended = cli("verify", hospital / "release", "--policy", hospital / "policy.toml")
@@ -74,7 +74,7 @@ def test_a_changed_source_does_not_give_the_release(hospital_copy: Path, change:
     assert any(message.startswith(failure) for message in failed_checks), failed_checks
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_of_another_policy_does_not_verify(hospital_copy: Path) -> None:
     text = POLICY.replace("known = 2", "known = 1")
     (hospital_copy / "other.toml").write_text(text, encoding="utf-8")
@@ -82,7 +82,7 @@ def test_a_release_of_another_policy_does_not_verify(hospital_copy: Path) -> Non
     assert [failure.partition(":")[0] for failure in failed_checks] == ["policy", "manifest"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", [pytest.param("row", marks=pytest.mark.slow), "-row"])
 def test_keys_in_the_order_of_the_source_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
     """Numbers from 1 are not the keys of the source, but in its order they reveal the person of a row."""
@@ -105,7 +105,7 @@ def test_keys_in_the_order_of_the_source_are_found(tmp_path: Path, monkeypatch: 
     assert "keys of 'visits' are in the order of the source" in failure
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_local_recoding_is_repeated(tmp_path: Path) -> None:
     make_hospital(tmp_path)
     anonymize(tmp_path, POLICY.replace("[search]", '[search]\nstrategy = "mondrian"\nmax_checks = 3'))
@@ -141,7 +141,7 @@ def test_releases_and_policies_of_other_kinds_are_refused(hospital_copy: Path) -
         )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("case", "row_limit"),
     some(zip(small_cases(20, draw_tables(4, 60), first=1000), itertools.cycle((0.0, 0.2))), every=3),

@@ -78,6 +78,7 @@ def copy_case(server: Server, tree: dict[str, Any]) -> tuple[duckdb.DuckDBPyConn
     return connection, {**{key: value for key, value in tree.items() if key != "source"}, "table": tables}
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("steps_of_large_tables")
 def test_the_optimum_is_the_oracles(schemas: Server, tmp_path: Path) -> None:
     for case in small_cases(12, examples(40)):
@@ -108,6 +109,7 @@ FEATURES: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
 QUICK = ("rows", "recursive", "confidence")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "feature", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FEATURES]
 )
@@ -152,6 +154,7 @@ def load_hospital(server: Server, folder: Path, policy: str = POLICY) -> Path:
     return folder / "policy.toml"
 
 
+@pytest.mark.thorough
 def test_no_attacker_of_a_released_file_has_fewer_than_k_candidates(schemas: Server, tmp_path: Path) -> None:
     ended = cli("anonymize", load_hospital(schemas, tmp_path, fix_levels(POLICY)))
     assert ended.status == 0, ended.err
@@ -220,6 +223,7 @@ def test_no_attacker_of_a_released_schema_has_fewer_than_k_candidates(schemas: S
     assert ended.status == 0, ended.out + ended.err
 
 
+@pytest.mark.thorough
 def test_the_ledger_recognizes_the_persons_of_another_release(schemas: Server, tmp_path: Path) -> None:
     policy = load_hospital(schemas, tmp_path, fix_levels(POLICY) + '\n[catalog]\ndatabase = "private.duckdb"\n')
     assert cli("anonymize", policy).status == 0
@@ -230,6 +234,7 @@ def test_the_ledger_recognizes_the_persons_of_another_release(schemas: Server, t
     assert "about the persons or rows of 'patients'" in ended.err
 
 
+@pytest.mark.thorough
 def test_a_release_shows_the_source_as_it_was_when_the_search_began(schemas: Server, tmp_path: Path) -> None:
     policy = LinkedPolicy.load(load_hospital(schemas, tmp_path, fix_levels(POLICY)))
     with connect() as db:

@@ -126,7 +126,7 @@ def test_the_alarms_go_off_without_a_barrier(reader: duckdb.DuckDBPyConnection) 
             reader.execute(f"SELECT ward FROM patients WHERE {alarm}").fetchall()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_statistics_do_not_reveal_suppressed_rows(reader: duckdb.DuckDBPyConnection) -> None:
     for column in ("ward", "diagnosis", "cost", "since"):
         of_table = str(reader.execute(f"SELECT stats({column}) FROM patients LIMIT 1").fetchone())
@@ -180,7 +180,7 @@ def test_row_order_is_independent_of_the_table(tmp_path: Path) -> None:
     assert orders[0] == orders[1]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_settings_of_a_reader_change_no_class(tmp_path: Path) -> None:
     """Under another collation 'a' and 'A' would be one class of two each."""
     with duckdb.connect(tmp_path / "t.duckdb") as connection:
@@ -196,7 +196,7 @@ def test_settings_of_a_reader_change_no_class(tmp_path: Path) -> None:
 # --- what it shows
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_hostile_names_make_a_live_view(connection: duckdb.DuckDBPyConnection) -> None:
     schema, name, column = 'my "schema"', "t; drop 'x", '"><script>.col'
     quote = {identifier: '"' + identifier.replace('"', '""') + '"' for identifier in (schema, name, column)}
@@ -239,7 +239,7 @@ def make_policy_of_types(k: int) -> sqlanon.Policy:
     return make_policy(attributes, k=k, search={"suppression_limit": 0.2, "measure": "height"})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_level_0_keeps_types_and_labels_are_text(connection: duckdb.DuckDBPyConnection) -> None:
     """Level 0 keeps its type, labels are text; an ENUM, which carries its whole dictionary, becomes text."""
     connection.execute("CREATE TYPE rank AS ENUM ('low', 'high', 'SECRET')")
@@ -259,7 +259,7 @@ def test_level_0_keeps_types_and_labels_are_text(connection: duckdb.DuckDBPyConn
     }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_null_is_a_value_of_its_own(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT 'x' || i % 2 AS q, 'y' AS top, i % 3 AS s FROM range(8) AS t(i)")
     top = {"role": "quasi", "hierarchy": "suppress", "min_level": 1}
@@ -272,7 +272,7 @@ def test_null_is_a_value_of_its_own(connection: duckdb.DuckDBPyConnection) -> No
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_values_that_are_new_to_a_hierarchy_are_suppressed_at_its_top_too(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
@@ -324,7 +324,7 @@ def test_emptied_and_empty_tables_show_no_rows(connection: duckdb.DuckDBPyConnec
         live(connection, policy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_column_that_is_added_never_appears(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT 1 AS q, 2 AS s, 'name' AS name FROM range(4)")
     live(connection, make_policy({"q": "suppress", "s": "sensitive", "name": "identifying"}))
@@ -408,7 +408,7 @@ def test_the_statements_are_those_that_are_run_and_nothing_is_written(tmp_path: 
         assert sorted(names) == [("live_1_ward",), ("live_definitions",)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_hierarchies_hold_labels_of_the_chosen_level_only(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT 20 + i % 10 AS age, 1 AS s FROM range(20) AS t(i)")
     live(connection, make_policy({"age": {"intervals": [5, 10]}, "s": "sensitive"}, k=10))
@@ -485,7 +485,7 @@ def test_foreign_objects_are_never_replaced(connection: duckdb.DuckDBPyConnectio
     assert connection.execute(f"FROM {statement.split()[2]}").fetchall() == [(1,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_foreign_view_in_place_of_a_live_view_is_kept(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT i % 4 AS q FROM range(40) AS t(i)")
     policy = make_policy({"q": "suppress"})
@@ -564,7 +564,7 @@ def test_noise_and_decoys_are_refused() -> None:
             assert [problem.place for problem in refused.value.problems] == [place]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("search", "place"),
     [({"strategy": "mondrian"}, "search.strategy"), ({"suppression": "cells"}, "search.suppression")],

@@ -171,7 +171,7 @@ def two(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
 BREAKING = ["ALTER TABLE u DROP COLUMN z", "DROP TABLE u"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("breaking", some(BREAKING, 2))
 def test_a_broken_view_holds_up_no_other(two: duckdb.DuckDBPyConnection, breaking: str) -> None:
     two.execute(breaking)

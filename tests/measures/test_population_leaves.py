@@ -31,7 +31,7 @@ def loss(column: list[Any], labels: Labels, level: int) -> float:
     return sum((under[value] - 1) / (len(leaves) - 1) for value in column) / len(column) if len(leaves) > 1 else 0.0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 def test_loss_counts_the_values_of_the_column(seed: int) -> None:
     rng = random.Random(seed)

@@ -66,7 +66,7 @@ def test_bounds_never_exceed_the_score(measure: str, aggregate: str | None) -> N
         check(replace(case, measure=measure, aggregate=aggregate, weights=weights))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @thorough
 @given(case=random_cases.cases())
 def test_bounds_hold_of_random_tables(case: Case) -> None:

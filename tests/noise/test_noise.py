@@ -536,6 +536,7 @@ def test_a_score_that_counts_suppressed_rows_is_not_shown_with_noise(
 # --- confidence -------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_confidence_suppresses_whom_few_are_near() -> None:
     """Three together, and one alone far off: with little noise it is near itself only."""
 

@@ -61,6 +61,7 @@ SOUND = laplace(40)  # the range 80 by ε = 2
 SIZE = "size of the noise of age"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [

@@ -272,7 +272,7 @@ BELOW = ("iab", "mondrian", "k-similar", "subtree", "local")
 CELLS = {"suppression": "cells"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=examples(4))
 @given(case=noise_cases({}, confidence=True))
 def test_confidence_on_random_tables(case: NoiseCase) -> None:

@@ -180,6 +180,7 @@ def test_noise_does_not_depend_on_the_value(records: list[Noisy]) -> None:
             assert kolmogorov(end_draws) <= kolmogorov_bound(len(end_draws), tests=4) + DENSITY * slack
 
 
+@pytest.mark.thorough
 def test_noise_of_two_attributes_and_of_two_records_is_independent(records: list[Noisy]) -> None:
     """By signs: across attributes of a record, and of records that follow one another."""
     signs = [[math.copysign(1, draw) for draw in in_scales(records, EPSILONS, j)] for j in range(3)]

@@ -441,7 +441,7 @@ def test_the_release_is_verified_with_its_source_in_spark(one_draft: ReleaseDraf
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_that_one_side_has_more_often_are_found() -> None:
     """Against multisets of Python, with NULL, NaN and a zero with a sign; those of the source are counted."""
     draw, types = random.Random(2), {"a": "VARCHAR", 'b"': "DOUBLE"}

@@ -108,7 +108,7 @@ def test_masked_rows_form_a_class_that_meets_the_policy(
     assert released == {("a",): letters.count("a")} | ({("*",): masked} if masked else {})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_decoys_have_the_values_of_kept_rows_of_the_nearest_class(
     live: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

@@ -115,7 +115,7 @@ def test_sql_speaks_other_dialects(live: duckdb.DuckDBPyConnection) -> None:
     assert text.partition("ORDER BY")[0].rstrip().endswith("AS `released`")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_level_0_keeps_its_type_and_labels_are_text(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, "born DATE, size DECIMAL(4,1), n SMALLINT", [(("1980-01-02", 1.5, 1), 2), (("1980-01-03", 1.5, 2), 2)])
     policy = make_policy({"born": {"dates": ["month"]}, "size": {"intervals": [1]}, "n": {"intervals": [5]}}, k=3)
@@ -128,7 +128,7 @@ def test_level_0_keeps_its_type_and_labels_are_text(live: duckdb.DuckDBPyConnect
     assert {(born, str(size), n) for born, size, n in rows} == {("1980-01", "1.5", "0-4")}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_columns_keep_the_order_of_the_source(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     live.execute("CREATE TABLE t AS SELECT 1 AS cost, 'x' AS name, 'a' AS letter, 2 AS age FROM range(3)")
     roles = {"age": "suppress", "letter": "suppress", "name": "identifying", "cost": "sensitive"}
@@ -139,7 +139,7 @@ def test_columns_keep_the_order_of_the_source(live: duckdb.DuckDBPyConnection, t
     assert rows == {(1, "a", 2): 3}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_come_in_another_order(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     live.execute("CREATE TABLE t AS SELECT i AS number, 'a' AS letter FROM range(1000) AS r(i)")
     with connect_to(live) as db:
@@ -151,7 +151,7 @@ def test_rows_come_in_another_order(live: duckdb.DuckDBPyConnection, tmp_path: P
     assert sorted(order) == list(range(1000)) != order
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_source_is_read_once_and_sorted_narrow(live: duckdb.DuckDBPyConnection) -> None:
     """Suppression is an anti join with the few classes that are suppressed; labels come behind the sort."""
     live.execute(
@@ -233,7 +233,7 @@ def test_suppression_is_minimal(live: duckdb.DuckDBPyConnection) -> None:
     assert result.suppressed_rows == 99 - sum(expected_rows.values()) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_masked_class_that_is_large_enough_stays(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, "letter VARCHAR, number INTEGER, cost INTEGER",
          [(("a", 1, 10), 5), (("b", 2, 20), 1), (("c", 3, 30), 1), (("d", None, 40), 1)])  # fmt: skip
@@ -256,7 +256,7 @@ def test_masked_class_that_is_large_enough_stays(live: duckdb.DuckDBPyConnection
     assert (verification.manifest.classes, verification.manifest.smallest_class) == (2, 3)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_masked_class_that_is_too_small_is_dropped(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, "letter VARCHAR, number INTEGER", [(("a", 1), 5), (("b", 2), 1), (("c", 3), 1)])
     policy = make_policy({"letter": quasi(TREE), "number": quasi("suppress")}, k=3, **masking(0.5))
@@ -273,7 +273,7 @@ def test_masked_class_that_is_too_small_is_dropped(live: duckdb.DuckDBPyConnecti
     assert release.verify().verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("limit", "masked"), [(0.25, True), (0.24, False)])
 def test_a_masked_row_that_is_alone_is_alone_in_its_class(
     live: duckdb.DuckDBPyConnection, limit: float, masked: bool
@@ -289,7 +289,7 @@ def test_a_masked_row_that_is_alone_is_alone_in_its_class(
     assert (result.suppressed_rows, result.released_rows) == (1, 4 if masked else 3)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_masked_rows_join_the_class_that_is_all_top(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """Where the generalization is the top, they read the same: together they have to meet the policy."""
     unknown = quasi({"categories": {"low": ["a"], "high": ["c"]}}, on_unknown="suppress", min_level=2)
@@ -304,7 +304,7 @@ def test_masked_rows_join_the_class_that_is_all_top(live: duckdb.DuckDBPyConnect
     assert release.verify().verified
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_unknown_values_are_masked(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, "letter VARCHAR, number INTEGER",
          [(("a", 1), 4), (("x", 1), 1), (("y", 1), 1), (("x", 2), 1), ((None, 1), 3), (("a", 3), 1)])  # fmt: skip
@@ -370,7 +370,7 @@ quick = settings(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, derandomize=not SEARCHING, max_examples=draw_tables(10, usual=40), print_blob=True)
 @given(rows=columns, data=st.data())
 def test_rows_at_least_k_always_has_a_solution_many(rows: list[tuple[Any, ...]], data: st.DataObject) -> None:
@@ -402,7 +402,7 @@ def test_empty_release_is_not_a_solution(live: duckdb.DuckDBPyConnection) -> Non
             db.anonymize(make_policy({"letter": "suppress"}, k=3, **sections))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_level_limits_hold(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, "letter VARCHAR, number INTEGER", [(("a", 1), 3), (("b", 2), 3)])
     with connect_to(live) as db:
@@ -414,7 +414,7 @@ def test_level_limits_hold(live: duckdb.DuckDBPyConnection) -> None:
         assert all(letter >= 1 and number <= 1 for (letter, number), *_ in result.lattice.fetchall())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_level_limits_can_make_it_infeasible(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, "letter VARCHAR, number INTEGER", [(("a", 1), 4), (("b", 2), 1), (("c", 3), 1)])
     limited = {"letter": quasi(TREE, max_level=1), "number": quasi("suppress")}
@@ -431,7 +431,7 @@ def test_level_limits_can_make_it_infeasible(live: duckdb.DuckDBPyConnection) ->
             db.anonymize(make_policy({"letter": quasi(TREE, min_level=3), "number": "suppress"}))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_limit_is_exact(live: duckdb.DuckDBPyConnection) -> None:
     """0.29 × 100 is less than 29 in binary."""
     fill(live, "letter VARCHAR", [(("a",), 71), (("b",), 29)])
@@ -455,7 +455,7 @@ def test_nulls_are_a_class_of_their_own(live: duckdb.DuckDBPyConnection) -> None
     assert rows_of_statement(live, result)[0] == {(None, 1): 3, ("a", 1): 3, ("a", None): 2}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("type_", "rule", "values"),
     some(
@@ -527,7 +527,7 @@ def test_an_unknown_value_takes_no_kept_class_with_it(
     assert rows == (Counter({(30, "*"): 6}) if suppressed == "drop" else Counter({("30", "*"): 6, ("*", "*"): 2}))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_without_top_label_are_not_masked(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """A hierarchy of height 0 has no label that could hide an unknown value."""
     only = tmp_path / "only.csv"

@@ -288,7 +288,7 @@ def test_a_later_release_is_not_held_against_a_file_that_was_changed(folder: Pat
         publish(folder, PLACES[".duckdb"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_log_beside_the_file_is_a_change(folder: Path) -> None:
     """DuckDB reads it into the file, whose bytes are unchanged."""
     release = publish(folder, PLACES[".duckdb"])
@@ -314,7 +314,7 @@ def test_a_kept_version_that_contradicts_itself_is_found(folder: Path, claim: st
     assert "version 1" in failed_checks(verify_file(second.path))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_uncertain_publication_does_not_fail_the_file(folder: Path) -> None:
     """The hash that a stopped run was about to publish is not held against what is there."""
     release = publish(folder, PLACES[".duckdb"])

@@ -72,7 +72,7 @@ def test_a_changed_file_is_ignored_and_made_again(place: Path, tmp_path: Path) -
         assert rebuilt.read_bytes() != damaged
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_another_version_of_the_library_has_a_file_of_its_own(place: Path, tmp_path: Path) -> None:
     publish_release(tmp_path / "first.duckdb")
     (old,) = place.iterdir()

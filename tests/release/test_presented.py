@@ -119,7 +119,7 @@ def test_verify_finds_another_view(view: str, copy: Path) -> None:
 OTHER_ENGINE = "UPDATE sqlanon.manifest SET engine = 'duckdb 1.5.0, python 3.11.7'"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_finds_views_that_rename_columns(copy: Path) -> None:
     rows = "SELECT zip, age, birth, illness, stay FROM patients_v1"
     change(copy, "DROP VIEW class_sizes", "CREATE VIEW class_sizes AS SELECT 1 AS one")
@@ -127,7 +127,7 @@ def test_verify_finds_views_that_rename_columns(copy: Path) -> None:
     assert "view" in failed_alone(copy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("statement", "check"),
     some(
@@ -157,7 +157,7 @@ def test_verify_finds_it_whichever_engine_wrote_the_file(statement: str, check: 
     assert check in failed_alone(copy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_condition_on_the_rows_could_carry_a_value(copy: Path) -> None:
     with duckdb.connect(str(copy)) as connection:
         columns = "birth VARCHAR CHECK (birth <> 'Odd One'), birth_order INTEGER, birth_low DATE, birth_high DATE"
@@ -168,7 +168,7 @@ def test_a_condition_on_the_rows_could_carry_a_value(copy: Path) -> None:
     assert "contents" in failed_alone(copy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_file_may_be_renamed_and_attached_under_any_name(copy: Path) -> None:
     moved = copy.rename(copy.with_name("an other.file"))
     with duckdb.connect() as connection:
@@ -191,7 +191,7 @@ def test_reserved_relation_names_are_refused(name: str, folder: Path, tmp_path: 
 # Descriptions of a release
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_class_sizes_and_quality_are_those_of_the_rows(published_release: sqlanon.Release) -> None:
     rows = fetch(published_release.path, "SELECT zip, age, birth FROM patients")
     sizes = Counter(Counter(rows).values())
@@ -238,8 +238,7 @@ def test_columns_and_tables_have_comments_that_a_tool_shows(published_release: s
     assert str(published_release.manifest.released_rows) in view
 
 
-@pytest.mark.slow
-@pytest.mark.cases(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "statements",
     some(
@@ -455,7 +454,7 @@ def test_hidden_labels_may_have_no_suppressed_rows(tmp_path: Path) -> None:
     assert suppressed_counts(tmp_path, ", ".join(rows), ["q", "g"]) == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "statement",
     some(

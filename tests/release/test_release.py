@@ -116,7 +116,7 @@ def test_a_copy_is_as_good_as_the_release(copy: Path) -> None:
 # Content of the file
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_verifies(published_release: sqlanon.Release) -> None:
     verification = published_release.verify()
     assert verification.verified
@@ -183,7 +183,7 @@ def test_the_manifest_names_no_file_or_table_of_a_rule(source: Path, tmp_path: P
     assert source.name not in text
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_any_client_can_check_a_release_with_its_own_macros(published_release: sqlanon.Release) -> None:
     digest, classes, smallest = fetch(
         published_release.path, "SELECT digest, classes, smallest_class FROM sqlanon.manifest"
@@ -210,7 +210,7 @@ def test_the_macros_work_wherever_the_file_is_attached_or_moved(
         assert connection.execute(query).fetchall() == [(ROWS,)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_sql_runs_in_the_file_with_any_client(published_release: sqlanon.Release) -> None:
     for statement in published_release.verify_sql():
         assert len(fetch(published_release.path, statement)) == 1
@@ -328,8 +328,7 @@ TAMPERING = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.cases(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", some(TAMPERING, 3))
 def test_verify_finds_tampering(case: str, copy: Path) -> None:
     statements, expected = TAMPERING[case]
@@ -371,7 +370,7 @@ def test_comments_in_other_words_fail(copy: Path) -> None:
     assert failed_alone(copy) - UNUSED == {"comments and views"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["decoys", "guarantee", "heights", "digest_algorithm", "format"])
 def test_a_manifest_without_a_column_is_refused(copy: Path, name: str) -> None:
     """A default in its place would be an unfounded claim."""
@@ -392,7 +391,7 @@ def test_a_database_without_a_version_is_refused(copy: Path) -> None:
         verify_file(copy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_digest_by_no_known_algorithm_verifies_nothing(copy: Path) -> None:
     change(copy, "UPDATE sqlanon.manifest SET digest_algorithm = 'crc32'")
     assert "manifest" in failed_alone(copy)
@@ -410,7 +409,7 @@ def test_verify_finds_a_view_in_place_of_the_table(copy: Path) -> None:
     assert "contents" in failed_alone(copy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_finds_a_macro_that_lies(copy: Path) -> None:
     """The macros are what other clients check a release with."""
     change(
@@ -442,7 +441,7 @@ def test_verify_finds_other_objects_that_can_carry_private_values(statement: str
     assert failed_alone(copy) & {"contents", "macros", "comments and views"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_runs_its_own_macros_not_those_of_the_file(copy: Path) -> None:
     digest, k = fetch(copy, "SELECT digest, smallest_class FROM sqlanon.manifest")[0]
     change(
@@ -530,8 +529,7 @@ def test_verify_with_the_policy_finds_a_release_that_was_weakened_to_match(sourc
     assert fails_against_source(copy, policy_for(source))
 
 
-@pytest.mark.slow
-@pytest.mark.cases(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "changed",
     some(
@@ -639,7 +637,7 @@ def rewrite(path: Path, query: str, with_manifest: bool = True) -> None:
     rewritten.replace(path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", some(PARQUET_TAMPERING, 2))
 def test_verify_finds_tampering_in_parquet(case: str, published_parquet: sqlanon.Release, tmp_path: Path) -> None:
     path = Path(shutil.copy(published_parquet.path, tmp_path / "copy.parquet"))
@@ -650,7 +648,7 @@ def test_verify_finds_tampering_in_parquet(case: str, published_parquet: sqlanon
     assert expected <= failed_alone(path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("clause", ["WHERE stay <> 7", "UNION ALL SELECT * FROM '{path}' WHERE stay = 7"])
 def test_verify_finds_rows_removed_or_repeated_in_parquet(
     clause: str, published_parquet: sqlanon.Release, tmp_path: Path
@@ -715,8 +713,7 @@ def leave_wal(path: Path) -> None:
 NO_RELEASES = (other_database, text_file, empty_file, directory, leave_wal)
 
 
-@pytest.mark.slow
-@pytest.mark.cases(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("make", "name"), some([(make, name) for name in ("r.duckdb", "r.parquet") for make in NO_RELEASES], 4)
 )
@@ -739,7 +736,7 @@ def test_a_release_of_another_table_is_never_replaced(usual: sqlanon.Result, cop
     assert copy.read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_that_another_process_writes_to_is_still_called_a_release(usual: sqlanon.Result, copy: Path) -> None:
     holder = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
     with subprocess.Popen(
@@ -762,7 +759,7 @@ def test_a_missing_folder_is_refused(usual: sqlanon.Result, tmp_path: Path) -> N
 SUPPRESSING = {"city": "suppress", "age": "suppress", "illness": "sensitive", "stay": "insensitive"}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["its own path", "another path", "a live connection"])
 def test_the_source_is_never_replaced_even_if_it_is_a_release(way: str, copy: Path, tmp_path: Path) -> None:
     target = copy
@@ -792,7 +789,7 @@ def test_the_source_is_unharmed_where_the_target_is_a_link_to_it(link: str, copy
     assert copy.read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_parquet_source_is_never_replaced(published_parquet: sqlanon.Release, tmp_path: Path) -> None:
     path = Path(shutil.copy(published_parquet.path, tmp_path / "source.parquet"))
     before = path.read_bytes()
@@ -915,7 +912,7 @@ def test_the_audit_stops_a_release_that_the_search_got_wrong(
     assert [path.name for path in tmp_path.iterdir()] == ["r.duckdb"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_audit_finds_a_column_that_the_policy_does_not_release(
     usual: sqlanon.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -943,8 +940,7 @@ def umask() -> Iterator[Callable[[int], int]]:
 MODES = ((0o022, 0o644), (0o077, 0o600), (0o007, 0o660))
 
 
-@pytest.mark.slow
-@pytest.mark.cases(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("mask", "expected", "name"), some([(*modes, name) for name in ("r.duckdb", "r.parquet") for modes in MODES], 4)
 )
@@ -997,7 +993,7 @@ def test_the_rows_are_in_random_order(kind: str, request: pytest.FixtureRequest)
     assert abs(correlation) < 7 / ROWS**0.5  # seven standard deviations
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_releases_are_in_different_orders(
     published_release: sqlanon.Release, usual: sqlanon.Result, tmp_path: Path
 ) -> None:
@@ -1039,7 +1035,7 @@ def test_an_older_duckdb_reads_and_checks_a_release(published_release: sqlanon.R
 # A manifest that says what to look at
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "statement",
     some(
@@ -1062,7 +1058,7 @@ def test_verify_finds_a_manifest_that_looks_away(copy: Path, statement: str) -> 
     assert failed_alone(copy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("statement", ["DELETE FROM sqlanon.manifest", "UPDATE sqlanon.manifest SET policy = '[]'"])
 def test_a_broken_manifest_is_a_no(copy: Path, statement: str) -> None:
     with duckdb.connect(str(copy)) as db:

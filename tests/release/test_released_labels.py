@@ -87,7 +87,7 @@ def expected_levels(draft: ReleaseDraft) -> set[tuple[str, str, int, str]]:
     return {row for row in entries if counts[row[:3]] == 1}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_levels_of_labels_are_those_of_their_hierarchies(draft: ReleaseDraft) -> None:
     """The top of all is *, whose level is that of each attribute; level 0 has labels only with open ends."""
     assert draft.search_input.heights == HEIGHTS
@@ -97,7 +97,7 @@ def test_the_levels_of_labels_are_those_of_their_hierarchies(draft: ReleaseDraft
     assert ("age", "≥60", 1, "≥60") in rows and ("age", "59", 1, "55-59") in rows and ("age", "<20", 2, "<20") in rows
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("forbidden", ["coast", "hills"])
 def test_forbidden_labels_are_not_above_others(forbidden: str, draft: ReleaseDraft) -> None:
     """Nor is another label above north, which has two labels at level 2, if one of these is forbidden."""

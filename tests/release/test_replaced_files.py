@@ -56,7 +56,7 @@ def stage_versions(
         return staging.version, [manifest.version for manifest in staging.kept_manifests]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("keep", "versions"), [(2, [2]), (3, [2, 1])])
 def test_the_newest_versions_stay(keep: int, versions: list[int], path: Path, draft: ReleaseDraft) -> None:
     before = path.read_bytes()
@@ -64,7 +64,7 @@ def test_the_newest_versions_stay(keep: int, versions: list[int], path: Path, dr
     assert path.read_bytes() == before and [*path.parent.iterdir()] == [path]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("drafts", "versions"), [([2], [1]), ([1, 2], [])])
 def test_drafts_do_not_stay(drafts: list[int], versions: list[int], path: Path, draft: ReleaseDraft) -> None:
     with duckdb.connect(path) as connection:
@@ -74,7 +74,7 @@ def test_drafts_do_not_stay(drafts: list[int], versions: list[int], path: Path, 
     assert stage_versions(path, draft, keep=3) == (3, versions)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_new_file_has_version_1_and_a_parquet_file_none(draft: ReleaseDraft, tmp_path: Path) -> None:
     assert stage_versions(tmp_path / "new.duckdb", draft, 3) == (1, [])
     assert stage_versions(tmp_path / "new.parquet", draft) == (None, [])

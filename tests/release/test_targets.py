@@ -237,7 +237,7 @@ def test_releases_of_a_custom_target_are_audited(policy: sqlanon.Policy) -> None
     assert OUT == {} and recorded_runs(policy) == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_run_stopped_at_the_last_moment_leaves_no_release_in_the_ledger(policy: sqlanon.Policy) -> None:
     BROKEN.append(OSError("the memory is full"))
     with sqlanon.connect() as db, pytest.raises(OSError, match="the memory is full"):

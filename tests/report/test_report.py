@@ -264,7 +264,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("duckdb", "parqu
 PUBLIC = ("public", *SLOW)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PUBLIC)
 def test_pages_contain_no_private_values(name: str, pages: Pages, source: duckdb.DuckDBPyConnection) -> None:
     parsed = read(pages[name])
@@ -421,7 +421,7 @@ def test_hostile_names_and_labels_are_text(hostile: sqlanon.Database, tmp_path: 
         assert not re.search(r'"(href|url|expr|calculate|signal|labelExpr|test)":', embedded)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_reprs_for_notebooks_are_escaped_and_scan_nothing(hostile: sqlanon.Database, tmp_path: Path) -> None:
     result = hostile_result(hostile)
     release = result.publish(tmp_path / "r.duckdb", f"t{HOSTILE[1]}")
@@ -461,7 +461,7 @@ def test_the_charts_of_a_result(hostile: sqlanon.Database) -> None:
         chart.distribution("nobody")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_strategy_without_a_lattice_has_no_chart_of_it(hostile: sqlanon.Database, tmp_path: Path) -> None:
     result = hostile_result(hostile, search={"strategy": "mondrian"})
     with pytest.raises(PolicyError, match="does not search the lattice"):
@@ -608,7 +608,7 @@ def _table_of(connection: duckdb.DuckDBPyConnection) -> str:
     return str(name)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("library", ["altair", "vl_convert"])
 def test_without_the_extra(
     library: str, workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -686,8 +686,7 @@ def with_policy(release: Path, target: Path, **changed: Any) -> Path:
     return target
 
 
-@pytest.mark.slow
-@pytest.mark.cases(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("privacy", "few"), [
     ({"k": 2}, 2),
     ({"k": 4, "l_diversity": [{"attribute": "m", "kind": "distinct", "l": 2}]}, 4),
@@ -899,7 +898,7 @@ def test_a_malformed_manifest_is_reported_as_broken(name: str, plain: Path, tmp_
         read_release_facts(path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_only_a_report_is_overwritten(plain: Path, tmp_path: Path) -> None:
     page_ = tmp_path / "page.html"
     with sqlanon.connect() as db:

@@ -156,7 +156,7 @@ def test_copied_lines_are_those_of_the_policy() -> None:
     assert again.fingerprint() == meant.fingerprint()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_labels_show_how_a_value_reads(data: dict[str, Any]) -> None:
     age, region, sex = data["attributes"]
     assert sex["labels"] == ["m", "*"]

@@ -87,7 +87,7 @@ def test_shares_match_plain_python(facts: ReportFacts) -> None:
     assert risk(facts, "Being found in a group").share == pytest.approx(20 / 200)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_worst_comes_first_and_is_named_at_the_top(facts: ReportFacts) -> None:
     text = render_page(facts)
     titles = re.findall(r"<li class=\"(?:serious|minor|accepted)\"><h3>(.*?)</h3>", text)
@@ -104,7 +104,7 @@ def test_the_worst_comes_first_and_is_named_at_the_top(facts: ReportFacts) -> No
     assert 'class="verdict holds"' not in text
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_values_that_few_rows_share_are_not_counted_one_by_one(facts: ReportFacts, tmp_path: Path) -> None:
     assessment = risk(facts, "Columns that single out rows")
     assert assessment.number == "2.5 %"  # five rows of four values
@@ -121,7 +121,7 @@ def test_values_that_few_rows_share_are_not_counted_one_by_one(facts: ReportFact
     assert "1 %" not in alone.finding.replace("1.7 %", "")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_share_of_few_rows_is_not_shown() -> None:
     """Half of a group of two is one row: a count below k."""
     with duckdb.connect() as connection:
@@ -155,7 +155,7 @@ def test_page_without_findings_names_unknown_figures(facts: ReportFacts) -> None
     assert calm.worst is None
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_requirements_on_the_source_are_named_without_the_source(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(TABLE)
@@ -230,7 +230,7 @@ def test_page_of_a_draft_is_marked(facts: ReportFacts) -> None:
     assert "source" not in head[head.index("<h1>") :]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_public_page_describes_the_remaining_detail_of_each_column() -> None:
     """Local strategies, too, and without the source; labels that few rows have are not counted."""
     with duckdb.connect() as connection:

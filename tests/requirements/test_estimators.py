@@ -57,7 +57,7 @@ def adult(data: Path) -> Sizes:
 # ---- the reference's figures
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_adult_in_the_population_of_the_usa(adult: Sizes) -> None:
     assert (rows_of(adult), adult[1]) == (30_162, 15_512)
     assert round(pitman(adult, USA), 4) == 0.0389
@@ -178,7 +178,7 @@ def uniques_and_twins(alpha: float, beta: float, pi: float) -> tuple[float, floa
     return uniques, twos
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("pi", [0.1, 0.3, 0.6])
 def test_snb_solves_the_equations_of_its_model(pi: float) -> None:
     sizes = {1: 300, 2: 80, 3: 40, 4: 20, 9: 6}

@@ -34,7 +34,7 @@ def anonymize_rows(
             return db.anonymize(policy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_group_of_one_value_beside_a_diverse_one_breaks_joint_recursive_diversity() -> None:
     """Its figure is NULL, which an aggregate would pass over."""
     requirements = {"l_diversity": [{"attribute": "s", "kind": "recursive", "l": 2, "c": 3, "joint": True}]}
@@ -43,7 +43,7 @@ def test_a_group_of_one_value_beside_a_diverse_one_breaks_joint_recursive_divers
         anonymize_rows("('a', 'f', 'x'), ('a', 'f', 'y'), ('a', 'g', 'x')", "q, u, s", attributes, requirements)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 def test_classes_that_only_the_population_has_cost_nothing(strategy: str) -> None:
     """Thirty strangers took thirty rows from the limit: the better generalization was thought to be hopeless."""

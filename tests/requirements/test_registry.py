@@ -123,7 +123,7 @@ def published_release(tmp_path_factory: pytest.TempPathFactory) -> Published:
     return release, policy
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", some(range(6), 3))
 def test_the_search_finds_the_best_that_meets_it(tmp_path: Path, seed: int) -> None:
     rows = patients(seed, 40)
@@ -141,7 +141,7 @@ def test_the_search_finds_the_best_that_meets_it(tmp_path: Path, seed: int) -> N
     assert result.suppressed_rows == sum(len(group) for group in released_classes if not holds(group))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_unmet_toy_requirement_is_named(tmp_path: Path) -> None:
     policy = write(tmp_path, patients(), POLICY.replace("rows = 2", "rows = 50"))
     with sqlanon.connect() as db, pytest.raises(InfeasibleError, match="50 others of illness"):
@@ -179,7 +179,7 @@ def test_a_release_that_was_changed_does_not_verify(
     assert check.passed is False and check.message == "a class has 0"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_policy_knows_it(tmp_path: Path) -> None:
     policy = write(tmp_path, patients())
     assert policy.privacy.others == (Others(attribute="illness", rows=2),)
@@ -220,7 +220,7 @@ def test_requirement_is_registered_once() -> None:
         register(Others)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_risk_of_a_source_has_it(tmp_path: Path) -> None:
     rows = patients()
     policy = write(tmp_path, rows)
@@ -257,7 +257,7 @@ def test_a_live_view_keeps_it(tmp_path: Path) -> None:
     assert view is not None and illnesses and all(map(holds, illnesses.values()))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_warehouse_audits_it(published_release: Published) -> None:
     release, policy = published_release
     with sqlanon.connect() as db:
@@ -342,7 +342,7 @@ def test_a_requirement_on_the_table_goes_all_the_way(tmp_path: Path) -> None:
         write(tmp_path, rows, FEW.replace('"relative_height"', '"loss"\nstrategy = "mondrian"'))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.usefixtures("few_classes")
 def test_a_limit_on_the_table_that_cannot_be_met_is_named(tmp_path: Path) -> None:
     policy = write(tmp_path, patients(), FEW.replace("few_classes = 4", "few_classes = 1\nk = 61"))

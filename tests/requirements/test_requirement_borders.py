@@ -20,7 +20,7 @@ from sqlanon.support.resources import REQUIREMENT_MACROS, macro_script
 from support.databases import change
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_share_of_persons_is_audited_as_one_of_persons(tmp_path: Path) -> None:
     """One of two persons has three of four rows."""
     policy = sqlanon.Policy(
@@ -78,7 +78,7 @@ def test_where_the_source_is_the_population_its_uniques_are_known() -> None:
             assert db.anonymize(policy).generalization == {"ward": 0}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_class_of_the_population_alone_counts_beside_sensitive_values() -> None:
     """Nobody of ward b is in the source: with ward a as it is, whoever is of b is known to be absent."""
     with duckdb.connect() as connection:

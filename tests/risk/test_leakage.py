@@ -199,7 +199,7 @@ def test_sets_of_any_size_of_random_tables(
         assert (leak.classes, leak.uniques) == (len(groups), groups.count(1))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_sets_are_counted_in_persons(live: duckdb.DuckDBPyConnection) -> None:
     """Persons have several rows in some classes, and rows in several classes."""
     draw = random.Random(7)
@@ -255,7 +255,7 @@ def test_a_prior_of_sixty_persons(live: duckdb.DuckDBPyConnection) -> None:
     assert [round(value.gain, 9) for value in by_value.levels[0].most_leaking] == [1, 1]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @FEW
 @given(rows=ROWS, data=st.data())
 def test_priors_of_random_tables(
@@ -371,7 +371,7 @@ def test_priors_of_a_policy(tmp_path: Path) -> None:
 # --- values at each level ---------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @FEW
 @given(rows=ROWS, has_prior=st.booleans())
 def test_values_at_each_level(rows: list[tuple[Any, ...]], has_prior: bool, live: duckdb.DuckDBPyConnection) -> None:
@@ -429,7 +429,7 @@ def test_values_of_persons_at_each_level(rows: list[tuple[Any, ...]], live: duck
         assert by_value.levels[level].gain == pytest.approx(oracle.leakage_of_persons(labelled, [0], 1), abs=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_missing_values_are_treated_as_null(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, [("a", 1, None, 0)] * 2 + [("b", 1, None, 0)])
     (file := tmp_path / "n.csv").write_text("2;*\n")

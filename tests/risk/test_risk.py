@@ -134,7 +134,7 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, int, int]] = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", BROKEN)
 def test_the_classes_that_break_a_requirement(case: str, live: duckdb.DuckDBPyConnection) -> None:
     privacy, sections, name, classes, rows = BROKEN[case]
@@ -143,7 +143,7 @@ def test_the_classes_that_break_a_requirement(case: str, live: duckdb.DuckDBPyCo
     assert risk.requirements[-1] == RequirementRisk(name, False, classes, rows)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_each_requirement_is_by_itself(live: duckdb.DuckDBPyConnection) -> None:
     """In the order of their kinds; none takes classes away from another."""
     specs = [BROKEN[case] for case in ("distinct", "ordered", "alpha", "a shield")]
@@ -202,7 +202,7 @@ def test_the_risk_of_a_person_does_not_fall_with_its_rows(live: duckdb.DuckDBPyC
     assert (risk.highest_risk, risk.average_risk) == (1.0, 1.0)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_values_are_of_persons(live: duckdb.DuckDBPyConnection) -> None:
     """A: flu of p1 and p3, cold of p2: two thirds, not three quarters."""
     alpha = {"alpha_k": [{**OF_DIAGNOSIS, "alpha": 0.7}]}
@@ -212,7 +212,7 @@ def test_values_are_of_persons(live: duckdb.DuckDBPyConnection) -> None:
     assert assess(live, request_policy(alpha, persons=True)).requirements == (RequirementRisk(name, False, 2, 3),)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_person_in_two_classes_counts_once_in_the_distribution_of_the_table(live: duckdb.DuckDBPyConnection) -> None:
     """Flu: p1, p3, p4; cold: p2 and NULL; NULL: p5 and NULL; gout: p6. B has flu only: 5/8 away."""
     near, far = ({"t_closeness": [{**OF_DIAGNOSIS, "distance": "equal", "t": t}]} for t in (0.626, 0.624))
@@ -240,7 +240,7 @@ def test_presence_and_the_population_that_has_no_row(live: duckdb.DuckDBPyConnec
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_sensitive_values_beside_a_population(live: duckdb.DuckDBPyConnection) -> None:
     """Classes that the population alone has break nothing."""
     privacy = {"k_map": 2, **BROKEN["distinct"][0]}
@@ -272,7 +272,7 @@ def test_a_population_in_another_file(live: duckdb.DuckDBPyConnection, tmp_path:
             db.risk(policy("strange"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_estimate_of_population_uniqueness(live: duckdb.DuckDBPyConnection) -> None:
     def assess_requirement(**spec: Any) -> RequirementRisk:
         (requirement,) = assess(live, request_policy({"population_uniqueness": spec})).requirements
@@ -311,7 +311,7 @@ BROKEN_HIERARCHY: dict[str, Any] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", some(BROKEN_HIERARCHY, 4))
 def test_hierarchies_of_quasi_identifiers_are_not_needed(case: str, live: duckdb.DuckDBPyConnection) -> None:
     privacy = {"k": 3, **BROKEN["distinct"][0], **BROKEN["a shield"][0], **BROKEN["k_map"][0]}

@@ -96,7 +96,7 @@ def check(risk: Any, rows: list[tuple[Any, ...]], quasi: int, person: bool) -> N
     assert ranked == sorted(ranked)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @FEW
 @given(rows=ROWS, quasi=st.integers(1, 4), person=st.booleans())
 def test_figures_of_random_tables(
@@ -172,7 +172,7 @@ def test_nearly_unique_combinations_are_left_out(
     check(risk, rows, 4, person=False)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @FEW
 @given(rows=ROWS, data=st.data(), person=st.booleans())
 def test_individual_and_household_risk(
@@ -255,7 +255,7 @@ def test_individual_risk_of_francdat_matches_sdcmicro(live: duckdb.DuckDBPyConne
     assert risk.individual.population == 765.5
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_leakage_of_sixty_persons_matches_print(live: duckdb.DuckDBPyConnection) -> None:
     """27 women and 33 men; print has 0.99 and 0.16, whose digits are cut off."""
     fill(live, [("F" if i < 27 else "M", None, None, None, i, None) for i in range(60)])
@@ -287,7 +287,7 @@ def test_adult_in_the_population_of_the_usa(data: Path) -> None:
 # --- populations ------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_journalist_and_a_population_table(live: duckdb.DuckDBPyConnection) -> None:
     """Classes of 2, 1 and 1 rows, which match 4, 5 and 0 persons. |J|/ΣF = 2/9; Σ f/F = 2/4 + 1/5."""
     fill(live, [(letter, None, None, None, i, None) for i, letter in enumerate(["a", "a", "b", "z"])])
@@ -329,7 +329,7 @@ def test_the_journalist_and_random_populations(
     assert risk.journalist.average == pytest.approx(max(from_population, expected / covered) if covered else 0.0)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("section", [{"population": 40}, {"sampling_fraction": 0.1}])
 def test_the_journalist_and_the_size_of_the_population(section: Any, live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [(letter, None, None, None, i, None) for i, letter in enumerate(["a", "a", "b", "z"])])
@@ -445,7 +445,7 @@ def test_all_figures_are_relations(live: duckdb.DuckDBPyConnection) -> None:
     assert live.execute("SELECT current_setting('perfect_ht_threshold')").fetchone() == (12,)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("person", [False, True])
 def test_the_statements_are_those_that_are_run(person: bool, live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", None, None, 1, 1, "h"), ("a", None, None, 2, 1, None), ("b", None, None, 1, 2, "h")])
@@ -581,7 +581,7 @@ def test_attributes_without_levels_have_empty_ranges(live: duckdb.DuckDBPyConnec
             db.uniques_matrix(requested_policy, *NAMES[:2])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_histogram_groups_class_sizes_by_powers_of_two() -> None:
     sizes = ClassSizes.from_classes({1: 3, 2: 2, 3: 1, 5: 1, 16: 2, 17: 1})
     assert sizes.histogram == {"1": 3, "2": 2, "3-4": 1, "5-8": 1, "9-16": 2, "17-32": 1}

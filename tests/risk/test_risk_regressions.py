@@ -269,7 +269,7 @@ def test_special_uniques_on_the_command_line_know_it_too(
     assert (document["suda"]["fraction"], document["suda"]["fraction_by"]) == (0.5, "policy")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_shares_of_rows_above_a_threshold(
     people: duckdb.DuckDBPyConnection, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -308,7 +308,7 @@ def test_a_matrix_is_of_attributes_whatever_their_case(people: duckdb.DuckDBPyCo
 CELLS = st.tuples(st.sampled_from([None, 1, 2, 3]), st.sampled_from(["a", None, "b"]))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=examples(25), deadline=None)
 @given(
     source_rows=st.lists(CELLS, max_size=8),
@@ -355,7 +355,7 @@ def test_a_name_that_is_not_there_is_an_error(names: str, people: duckdb.DuckDBP
         people.execute(f"FROM sqlanon.journalist_risk('t', {names}, 't')")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_file_of_the_releases_version_has_the_macros_word_by_word(tmp_path: Path) -> None:
     """`verify` compares them so: what is read is what was written, in any DuckDB."""
     query = "SELECT function_name, macro_definition FROM duckdb_functions() WHERE schema_name = 'sqlanon' AND "

@@ -149,7 +149,7 @@ def test_result_equals_brute_force(data: st.DataObject) -> None:
         check(db.suda(policy_of(NAMES[:m]), size, fraction), rows, NAMES[:m], min(size, m), fraction)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("type_", ["DATE", "DECIMAL(9, 2)", "DOUBLE", "TIMESTAMP"])
 def test_other_types_match_brute_force(type_: str) -> None:
     values = ["2020-01-01", "2020-02-01", None] if type_ in ("DATE", "TIMESTAMP") else ["1.50", "2", None]
@@ -202,7 +202,7 @@ def test_the_scores_of_the_guide() -> None:
     assert [round(score, 4) for score in scores_of(GUIDE, "dis_ihsn_score")] == scores
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_scores_of_the_book() -> None:
     assert scores_of(BOOK, "score")[4:] == [4, 2, 6, 8]
 
@@ -271,7 +271,7 @@ def names_in(connection: duckdb.DuckDBPyConnection, query: str) -> list[str]:
     return [name for (name,) in connection.execute(query).fetchall()]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_suda_leaves_no_tables_in_the_users_database() -> None:
     with table_of(GUIDE, "abcd") as connection:
         with sqlanon.connect(connection) as db:

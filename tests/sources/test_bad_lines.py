@@ -113,7 +113,7 @@ def test_good_lines_are_kept(case: str, bad: str, tmp_path: Path) -> None:
     assert sum(file.count for file in dropped) == bool(bad)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_lines_far_behind_the_sample_are_found(tmp_path: Path) -> None:
     rows = 60_000
     lines = [HEADER, *("21,m,asthma\n" for _ in range(rows))]
@@ -184,7 +184,7 @@ def test_more_bad_lines_than_rows_are_not_dropped(tmp_path: Path) -> None:
     assert "most lines would be dropped" in refusal(path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_invalid_utf_8_byte_is_not_a_bad_line(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes((HEADER + ROWS + "5,m\n6,w,Fieber ä\n").encode("latin-1"))
     assert refusal(tmp_path / "people.csv").startswith("line 43 has the byte 0xE4, which is not valid UTF-8")
@@ -383,7 +383,7 @@ def test_anonymize_warns_and_the_manifest_counts(folder: Path) -> None:
     assert "2 bad lines are dropped from the source" in verified.out
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_verify_finds_a_source_with_other_bad_lines(folder: Path) -> None:
     assert cli("anonymize", "policy.toml", cwd=folder).status == 0
     with (folder / "people.csv").open("a") as file:
@@ -399,7 +399,7 @@ def test_risk_and_plan_warn(folder: Path) -> None:
         assert (done.status, f"warning: {WARNING}" in done.err) == (0, True), verb
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_plan_reports_how_far_it_reads(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text(HEADER + "5,m\n" + "21,m,asthma\n" * 30_000 + "5\n")
     (tmp_path / "policy.toml").write_text(POLICY)

@@ -74,7 +74,7 @@ STRANGE = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("first", "late"),
     [pytest.param(*pair, marks=[pytest.mark.slow] if i % 7 else []) for i, pair in enumerate(STRANGE)],
@@ -147,7 +147,7 @@ def test_columns_that_are_not_released_are_not_copied(tmp_path: Path) -> None:
         db.anonymize(make_policy({**roles, "nobody": "sensitive"}, source=source))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("line", ["1", "1,2,3", "1,2,3,4"])
 def test_a_late_line_of_another_length(tmp_path: Path, line: str) -> None:
     """Even where the columns that are too many, or too few, are not wanted."""
@@ -156,7 +156,7 @@ def test_a_late_line_of_another_length(tmp_path: Path, line: str) -> None:
         db.anonymize(make_policy({"age": "suppress"}, source={"undeclared": "drop"}))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_several_files_that_are_alike_only_at_first(tmp_path: Path) -> None:
     write(tmp_path / "a1.csv", "x,y\n" + "1,a\n" * 5_000)
     write(tmp_path / "a2.csv", "x,y\n" + "1,a\n" * 5_000 + "1.5,a\n" * 2)
@@ -166,7 +166,7 @@ def test_several_files_that_are_alike_only_at_first(tmp_path: Path) -> None:
         assert sorted(rows.fetchall()) == [("1", "a", 10_000), ("1.5", "a", 2)], "of different types, they are text"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_of_a_large_file_are_copied_to_a_private_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "people.csv", "x,y\n" + "".join(f"{i % 7},{i % 3}\n" for i in range(400)))
     policy = make_policy({"x": "suppress", "y": "insensitive"}, table=None)

@@ -59,8 +59,7 @@ def test_no_csv_file_is_read_by_a_guess(folder: Path, source: str, verb: str, mo
     assert not (folder / "release.duckdb").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.cases(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "query",
     [

@@ -64,7 +64,7 @@ def test_a_few_words_among_numbers_are_refused_with_their_lines(tmp_path: Path) 
     assert bind(tmp_path / "x.csv", "age", values, {"type": "text"})["age"] == "VARCHAR"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_line_of_totals_is_refused_with_the_footer(tmp_path: Path) -> None:
     message = refusal(tmp_path / "x.csv", "age", [*AGES, "Total"], {})
     assert "footer = 1 under [source.csv] leaves the last row out" in message
@@ -147,13 +147,13 @@ def test_values_that_a_requirement_orders_raise_doubts(distance: str, texts: dic
     assert build_column_checks(make_policy({"Score": "sensitive", "zip": "mask"}, privacy=privacy)).texts == texts
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_first_of_many_words_are_named(tmp_path: Path) -> None:
     message = refusal(tmp_path / "x.csv", "age", [*(AGES * 10), *(f"x{i}" for i in range(20))], {})
     assert "'x4' (line 1,006), and 15 more; decide" in message and "missing = [...]" in message
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_numeric_rule_names_values_that_are_not_numbers(tmp_path: Path) -> None:
     values = [*AGES, *["unknown"] * 60]
     message = refusal(tmp_path / "x.csv", "age", values, {"hierarchy": {"intervals": [10]}})
@@ -167,7 +167,7 @@ def test_numbers_with_commas_name_the_decimal_mark(tmp_path: Path) -> None:
     assert bind(tmp_path / "x.csv", "wage", values, {"missing": ["-"]}, decimal=",")["wage"] == "DECIMAL(3,1)"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_numbers_with_commas_alone_are_decided_by_keys(tmp_path: Path) -> None:
     path, values = tmp_path / "x.csv", ["12", "1,234", "45,678"]
     message = refusal(path, "wage", values, {})
@@ -189,7 +189,7 @@ def test_partial_dates_are_texts_that_dates_take(attribute: dict[str, Any], tmp_
     assert bind(tmp_path / "x.csv", "seen", PARTIAL_DATES, attribute)["seen"] == "VARCHAR"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_malformed_partial_dates_are_refused(tmp_path: Path) -> None:
     for attribute in (MONTHS, {}):
         message = refusal(tmp_path / "x.csv", "seen", [*PARTIAL_DATES, "1980-13", "unknown"], attribute)
@@ -198,7 +198,7 @@ def test_malformed_partial_dates_are_refused(tmp_path: Path) -> None:
         assert bind(tmp_path / "x.csv", "seen", [*PARTIAL_DATES, "1980-13", "unknown"], keys)["seen"] == "VARCHAR"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_partial_dates_of_birth_after_today_are_refused(tmp_path: Path) -> None:
     path, today = tmp_path / "x.csv", date.today()
     for text in (str(today.year + 1), f"{today.year + 1}-01"):
@@ -324,7 +324,7 @@ def test_dates_of_birth_are_past(tmp_path: Path) -> None:
 TWO_DATES = "admitted,birth,sex\n" + "".join(f"2020-01-{i + 10},{i % 12 + 1}/{i + 1}/19{i + 50},m\n" for i in range(20))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_dates_in_a_second_format_are_still_dates(tmp_path: Path) -> None:
     """The engine knows one format of dates in a file."""
     (tmp_path / "x.csv").write_text(TWO_DATES)
@@ -378,7 +378,7 @@ def test_points_that_may_separate_thousands_are_decided_by_keys(tmp_path: Path) 
         assert bind(path, "wage", [*values, value], {})["wage"] == "DOUBLE", value
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("many", "few"), [("2020-01-31", "unknown"), ("31.12.2020", "31/12/2020"), ("2020-01-01 10:00:00", "2020")]
 )
@@ -468,7 +468,7 @@ def test_anonymize_and_risk_refuse_alike(tmp_path: Path) -> None:
     assert not (tmp_path / "r.duckdb").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_star_in_the_source_is_not_a_suppressed_value(tmp_path: Path) -> None:
     towns = ["Rome", "*", "Oslo"] * 4
     (tmp_path / "x.csv").write_text("\n".join(["town,ill", *(f"{town},x" for town in towns), ""]))

@@ -373,7 +373,7 @@ def test_a_last_value_alone_may_be_a_note(width: int, blank: list[Any], is_read:
         assert "have one value each, such as cell A" in refusal(path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_long_integers_are_exact_beside_others(tmp_path: Path) -> None:
     for first, second, type_ in (
         ("7", "999999999999999", "BIGINT"),
@@ -444,7 +444,7 @@ def test_one_of_several_sheets_is_named(tmp_path: Path) -> None:
     assert read(path, "Codes")[1] == [(1, "flu")]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_sheet_may_have_any_name(tmp_path: Path) -> None:
     path = people(tmp_path, [], more={"2020! all": [["age", "n"], [21, 3]]})
     assert read(path, "2020! all")[1] == [(21, 3)]
@@ -483,7 +483,7 @@ def in_wards(name: str, *values: Any) -> list[list[Any]]:
     return [[name, "ward"], *[[value, "north"] for value in values]]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_words_among_numbers_are_decided_by_missing(tmp_path: Path) -> None:
     rows = in_wards("age", *range(30), "NA", 31)
     assert "'NA' (cell A32); decide how they are read: missing = [\"NA\"]" in attribute_refusal(tmp_path, rows, AGE)
@@ -511,7 +511,7 @@ def test_texts_are_read_as_dates_in_their_format(tmp_path: Path) -> None:
     assert sorted(released_rows(tmp_path, rows, {**BORN, **keys})) == [datetime.date(1999, 2, 1), DAY]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_texts_among_dates_are_decided(tmp_path: Path) -> None:
     rows = in_wards("born", DAY, "unknown")
     assert (
@@ -575,7 +575,7 @@ def test_numbers_and_dates_are_texts_where_the_policy_reads_texts(tmp_path: Path
 # --- Other verbs
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_inspect_shows_columns(tmp_path: Path) -> None:
     path = people(tmp_path, [["Report"], HEADER, *ROWS])
     with sqlanon.connect(path) as db:
@@ -588,7 +588,7 @@ def test_inspect_shows_columns(tmp_path: Path) -> None:
     assert (again.rows, len(again.columns)) == (1, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_suggest_names_values_that_do_not_fit_with_their_cells(tmp_path: Path) -> None:
     path = people(tmp_path, in_wards("age", *range(60), "4e"))
     with sqlanon.connect(path) as db:
@@ -631,7 +631,7 @@ cells = st.one_of(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(cells, cells), min_size=1, max_size=6), st.booleans())
 def test_cells_match_openpyxl(

@@ -212,6 +212,7 @@ def test_sqlite_views_are_sources_and_populations(lite: Path) -> None:
         assert db.anonymize(asks).released_rows == assessment.rows
 
 
+@pytest.mark.thorough
 def test_a_live_connection_has_a_population_elsewhere(lite: Path, data: Path) -> None:
     """Its own database is a file, and the population is attached to it for a moment."""
     connection_with("sqlite_scanner").close()
@@ -232,6 +233,7 @@ def test_a_value_of_another_type_in_sqlite_is_not_quoted(lite: Path) -> None:
     assert "make a view there that casts the column" in message
 
 
+@pytest.mark.thorough
 def test_live_connection_uses_its_attached_databases(lite: Path, expected_rows: list[Any]) -> None:
     with connection_with("sqlite_scanner") as connection:
         connection.execute(f"ATTACH '{lite}' AS hospital (READ_ONLY)")
@@ -295,6 +297,7 @@ def test_delta_gives_the_same_release(data: Path, expected_release: tuple[object
     assert 'write files = "delta:patients"' in refusal({"files": str(folder)})
 
 
+@pytest.mark.thorough
 def test_iceberg_gives_the_same_release(data: Path, expected_release: tuple[object, ...], tmp_path: Path) -> None:
     connection_with("iceberg").close()
     sql = pytest.importorskip("pyiceberg.catalog.sql", reason="pyiceberg writes the table of this test")

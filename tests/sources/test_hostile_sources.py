@@ -63,7 +63,7 @@ def hostile_policy(**sections: Any) -> sqlanon.Policy:
     return sqlanon.Policy(attributes=attributes, privacy=privacy, **tree)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "mondrian"])
 def test_a_plan_is_its_statements_and_comments(source: sqlanon.Database, strategy: str) -> None:
     plan = source.plan(hostile_policy(search={"strategy": strategy}))

@@ -77,7 +77,7 @@ def test_the_release_is_that_of_the_same_rows_in_a_table(release: Path) -> None:
     assert smallest >= 5
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_types_are_those_of_the_file(release: Path) -> None:
     types = dict(
         fetch(release, "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'release'")
@@ -149,7 +149,7 @@ def test_decimals_are_exact_up_to_38_digits(digits: int, is_read: bool, tmp_path
                 bind_files(engine, section, WorkNames("json", table("source_copy")))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("number", "type_"), [("1", "HUGEINT"), ("1" * 40, "VARCHAR")])
 def test_whole_numbers_that_a_double_would_round_are_exact(tmp_path: Path, number: str, type_: str) -> None:
     path = write(
@@ -176,7 +176,7 @@ def test_files_of_one_layout_are_one_source_and_kinds_do_not_mix(tmp_path: Path)
         db.risk(policy(files=str(tmp_path / "part*")))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_line_reads_a_policy_with_a_relative_file(tmp_path: Path) -> None:
     write(tmp_path / "patients.jsonl", "\n".join(map(json.dumps, ROWS)))
     write(

@@ -66,7 +66,7 @@ def test_any_folder_will_do(name: str, kind: str, target: str, tmp_path: Path) -
     assert any(attacks[name].skipped is None for name in NAMES_OF_ATTACKS)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", some(["duckdb", "parquet", "csv"], 3))
 def test_paths_with_a_question_mark_that_duckdb_cannot_write_are_refused(kind: str, tmp_path: Path) -> None:
     """The source, the hierarchy file and a release may be there to be read."""

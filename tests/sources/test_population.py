@@ -125,12 +125,14 @@ def test_missing_or_unfit_columns_of_a_population_are_named(tmp_path: Path) -> N
     assert "secret" not in str(raised.value)
 
 
+@pytest.mark.thorough
 def test_a_number_that_would_be_rounded_is_refused(tmp_path: Path) -> None:
     source = hospital(tmp_path / "hospital.duckdb", with_voters=True)
     with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=r"DOUBLE .* 1 values cannot be cast"):
         db.anonymize(policy_of(source, {"query": "SELECT zip, 31.5::DOUBLE AS age FROM voters LIMIT 1"}))
 
 
+@pytest.mark.thorough
 def test_null_map_and_wrong_map_count_rows(tmp_path: Path) -> None:
     """Anna matches herself; Bert matches somebody else only; Cleo matches no row."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
@@ -160,6 +162,7 @@ def test_values_of_the_population_do_not_reach_the_release(tmp_path: Path) -> No
     assert "register" not in text
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("top", some([False, True], 2))
 def test_masked_rows_match_the_whole_population(top: bool, tmp_path: Path) -> None:
     source = hospital(tmp_path / "hospital.duckdb", with_voters=True)

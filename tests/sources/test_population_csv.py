@@ -33,7 +33,7 @@ def policy_of(tmp_path: Path) -> Any:
     return policy
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_population_is_read_with_its_own_keys(policy_of: Any) -> None:
     with sqlanon.connect() as db:
         result = db.anonymize(policy_of(KEYS), record=False)

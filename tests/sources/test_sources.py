@@ -275,7 +275,7 @@ def csv_text(separator: str = ",", end: str = "\n") -> str:
     return "".join(separator.join(line) + end for line in lines)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("separator", "end"), some([(separator, end) for separator in (",", ";", "\t", "|") for end in ("\n", "\r\n")], 3)
 )
@@ -423,7 +423,7 @@ def test_parquet_names_that_differ_in_case_only(tmp_path: Path) -> None:
         db.anonymize(make_policy(ROLES, source={"undeclared": "drop"}))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_fields_of_parquet_structs_are_not_columns(tmp_path: Path) -> None:
     path = tmp_path / "people.parquet"
     nested = {"inner": [{"zip": "x", "b": [{"age": 1}]}] * 8, "list": [[{"zip": 1}]] * 8, "map": [{"age": 1}] * 8}
@@ -524,7 +524,7 @@ def test_live_connection_is_released_and_unchanged(
     assert state(live) == before
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_live_connection_after_an_error(live: duckdb.DuckDBPyConnection) -> None:
     live.execute(f"CREATE TABLE people AS {PEOPLE}")
     before = state(live)
@@ -539,7 +539,7 @@ def test_live_connection_after_an_error(live: duckdb.DuckDBPyConnection) -> None
         assert state(live) == before
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_live_connection_of_several(live: duckdb.DuckDBPyConnection) -> None:
     live.execute(f"CREATE TABLE people AS {PEOPLE}")
     before = state(live)
@@ -900,7 +900,7 @@ def test_a_connection_that_may_only_read(tmp_path: Path, released_table: Release
     assert released_table(path, {"x": "suppress"}, tmp_path)[0] == Counter({(0,): 4, (1,): 4})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_nested_quasi_identifiers_are_refused(live: duckdb.DuckDBPyConnection) -> None:
     """[-0.0] equals [0.0], and does not read like it."""
     live.execute("CREATE TABLE t AS SELECT [-0.0::DOUBLE] AS x FROM range(4)")

@@ -233,8 +233,7 @@ def test_texts_are_read_as_declared(engine: DuckDBEngine) -> None:
             assert read_texts(engine, texts, attribute, csv) == (values, type_), case
 
 
-@pytest.mark.slow
-@pytest.mark.cases(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", KINDS)
 def test_a_column_is_read_as_declared(case: str, tmp_path: Path) -> None:
     texts, attribute, csv, values, type_ = KINDS[case]
@@ -302,7 +301,7 @@ def test_declared_dates_in_a_usual_format_name_it(
     assert column(tmp_path / "x.csv", values, keys)[1] == keys["type"].upper()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_first_five_of_many_values_are_named(tmp_path: Path) -> None:
     texts = [str(i) if i % 1000 else f"x{i}" for i in range(1, 20_001)]
     message = refusal(tmp_path / "x.csv", texts, {"type": "integer"})
@@ -491,7 +490,7 @@ database = "release.duckdb"
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_population_is_read_as_its_source(tmp_path: Path) -> None:
     for name in ("source.csv", "population.csv"):
         (tmp_path / name).write_text("age,ill\n" + "17,x\n-9,y\n18,x\n" * 3)
@@ -584,7 +583,7 @@ def test_times_with_a_zone_are_those_that_the_clock_showed(
     assert is_text or (rows, types) == ([(moment,) for moment in expected], {"value": "TIMESTAMP"})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_times_with_and_without_a_zone_are_moved_nowhere(tmp_path: Path) -> None:
     texts = ["2024-01-31T00:30:00+02:00", "2024-01-31T00:30:00"]
     assert "cannot hold 1 value (row 2)" in refusal(tmp_path / "x.csv", texts, {})

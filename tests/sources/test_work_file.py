@@ -31,7 +31,7 @@ def tables(file: Path) -> dict[str, int]:
         return {name: connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for (name,) in names}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", pytest.param("mondrian", marks=pytest.mark.slow)])
 def test_the_file_has_the_tables_of_the_run_and_nothing_else_changes(tmp_path: Path, strategy: str) -> None:
     file, connection = tmp_path / "work.duckdb", duckdb.connect()
@@ -86,8 +86,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_search(tmp_path: Pa
         db.anonymize(sqlanon.Policy(**POLICY), keep_work=tmp_path / "missing" / "work.duckdb")
 
 
-@pytest.mark.slow
-@pytest.mark.least(5)
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "mondrian", "k-similar", "subtree", "local", "mu-argus", "iab"])
 def test_contributing_lists_each_table(tmp_path: Path, strategy: str) -> None:
     matches = set(re.findall(r"^\| (`[^|]*`) \|", PAGE[PAGE.index("## Intermediate tables") :], re.MULTILINE))

@@ -95,7 +95,7 @@ def test_k_is_that_of_the_given_columns(db: duckdb.DuckDBPyConnection) -> None:
     assert expected_figures(["zip", "Age"]) != expected_figures(["Age"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_file_with_tables_gets_them_and_keeps_its_tables(tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "db.duckdb") as connection:
         fill(connection)
@@ -104,7 +104,7 @@ def test_a_file_with_tables_gets_them_and_keeps_its_tables(tmp_path: Path) -> No
         assert k_anonymity(connection, "'people'", COLUMNS[:3]) == expected_figures(COLUMNS[:3])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", COLUMNS)
 def test_every_name_means_its_own_column(name: str, db: duckdb.DuckDBPyConnection) -> None:
     """The macros' own names (parameters, inner columns) and patterns are names like any other."""
@@ -130,7 +130,7 @@ def test_a_column_that_is_called_class_size_is_refused(names: list[str], db: duc
         db.execute(f"FROM sqlanon.equivalence_classes('people', {list_literal(names)})").fetchall()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_null_is_a_value_of_its_own(db: duckdb.DuckDBPyConnection) -> None:
     rows = db.execute("SELECT zip, class_size FROM sqlanon.equivalence_classes('people', ['zip'])").fetchall()
     nulls = sum(row[0] is None for row in TABLE)
@@ -269,7 +269,7 @@ ODD_NAMES = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_digest_has_the_names_of_columns_as_they_are() -> None:
     """With types whose own words have spaces, quotes, names and brackets."""
     with duckdb.connect() as connection:
@@ -305,7 +305,7 @@ def test_a_number_alone_in_its_table_has_a_digest_of_its_own(type_: str) -> None
     assert len(set(digests)) == len(digests)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_digest_does_not_depend_on_the_order_of_rows() -> None:
     rows = "SELECT i, i % 7 AS j, 'v' || i AS t FROM range(5000) AS r(i) ORDER BY"
     assert digest(f"{rows} i") == digest(f"{rows} i DESC") == digest(f"{rows} hash(i)")
@@ -339,7 +339,7 @@ def test_different_tables_have_different_digests(first_query: str, second_query:
     assert digest(first_query) != digest(second_query)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_cells_that_change_places_are_found() -> None:
     """Two cells of a column, or of a row: each exchange gives a digest of its own."""
     chance = random.Random(5)

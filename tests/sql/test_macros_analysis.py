@@ -257,7 +257,7 @@ def test_bounds_of_averages_need_the_bounds_of_values(db: Any, released_view: st
     assert [(row[0], row[2]) for row in rows] == [(None, pytest.approx(668 / 8))]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_columns_of_any_name_are_read_in_groups_and_conditions(db: Any, released_view: str) -> None:
     """The macros' own names meet no column."""
     where = f'FROM {released_view} WHERE sqlanon.overlaps("sqlanon label", 25, 39)'

@@ -159,7 +159,7 @@ def test_a_column_that_has_the_name_of_a_figure_is_refused(db: Connection) -> No
             call_macro(db, call)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_empty_list_of_tables_has_no_victims(db: Connection) -> None:
     fill(db, r=[], o=[])
     assert call_macro(db, "homogeneous_classes('r', ['class'], 'value_of')") == []

@@ -35,7 +35,7 @@ def medians(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("macro", READERS)
 def test_macros_that_bound_values_refuse_medians(medians: Path, macro: str) -> None:
     with (
@@ -45,7 +45,7 @@ def test_macros_that_bound_values_refuse_medians(medians: Path, macro: str) -> N
         connection.execute(READERS[macro]).fetchall()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_with_medians_verifies_with_its_own_macros(medians: Path) -> None:
     verification = verify_file(medians)
     assert verification.verified, verification.failures

@@ -166,7 +166,7 @@ def tables(request: pytest.FixtureRequest, db: Connection) -> tuple[list[Row], l
     return rows, source, population
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("person", [None, "id"])
 def test_diversity_is_that_of_the_classes(tables: Any, person: str | None, db: Connection) -> None:
     classes = classes_of(tables[0])
@@ -558,7 +558,7 @@ def test_a_hierarchy_with_a_value_twice_is_an_error(db: Connection) -> None:
         of_x(db, "t_closeness", distance="hierarchical", hierarchy="src.twice")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_empty_table_has_figures_of_nothing(db: Connection) -> None:
     for name in ("t", "source", "population"):
         fill(db, name, [])
@@ -717,7 +717,7 @@ def test_a_table_may_be_called_as_a_part_of_a_macro(db: Connection) -> None:
         assert rows == [(1.0, 1.0, 2)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_file_keeps_the_words_of_a_macro(db: Connection) -> None:
     """`verify` compares those of a release with those that are loaded: some things are spelled otherwise in a file."""
     with duckdb.connect() as connection:

@@ -63,7 +63,7 @@ def test_json_has_an_object_for_each_strategy(folder: Path) -> None:
     assert (k_minimal["optimal"], datafly["optimal"]) == (False, False)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_compare_prints_one_row_for_each_strategy(folder: Path) -> None:
     ended = cli("compare", rewrite(folder, "0.1", '0.1\nmeasure = "distinct"'), "--strategies", "optimal, datafly")
     assert (ended.status, ended.err) == (0, "")
@@ -80,7 +80,7 @@ def test_compare_prints_one_row_for_each_strategy(folder: Path) -> None:
     assert float(by_name["optimal * ="][2]) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_column_stands_twice_and_the_table_is_narrow(folder: Path) -> None:
     ended = cli("compare", folder / "policy.toml", "--strategies", "samarati-binary,mu-argus")
     assert (ended.status, ended.err) == (0, "")
@@ -124,7 +124,7 @@ def test_a_statement_without_end_is_interrupted() -> None:
             raise ZeroDivisionError
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_stopped_search_shows_its_best_result_and_is_marked(folder: Path) -> None:
     more = ("--set", "search.time_limit=0.000001", "--strategies", "optimal,datafly")
     ended = cli("compare", folder / "policy.toml", *more)
@@ -133,7 +133,7 @@ def test_stopped_search_shows_its_best_result_and_is_marked(folder: Path) -> Non
     assert "+ stopped by a time limit: with more time it may find better" in ended.out
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_compare_publishes_and_records_nothing(folder: Path) -> None:
     before = {path.name for path in folder.iterdir()}
     assert cli("compare", folder / "policy.toml", "--strategies", "optimal").status == 0
@@ -200,7 +200,7 @@ def test_a_bar_is_shown_on_a_terminal_and_the_result_stays_clean(folder: Path) -
 # In Python
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_relation_in_python(folder: Path) -> None:
     policy_ = sqlanon.Policy.load(folder / "policy.toml")
     states: list[tuple[Any, ...]] = []

@@ -58,7 +58,7 @@ def check(limited_case: Limited) -> None:
     assert outcome.levels == best.levels if outcome.optimal else outcome.bound <= search.scores[outcome.levels]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @quick
 @given(limited_case=limit_search())
 @example(limited_case=Limited(replace(FIGURE_3, k=3), ((0, 1), (0, 2))))
@@ -66,14 +66,14 @@ def test_datafly_takes_the_steps_of_the_paper(limited_case: Limited) -> None:
     check(limited_case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=60))
 @given(limited_case=limit_search())
 def test_datafly_takes_the_steps_of_the_paper_many(limited_case: Limited) -> None:
     check(limited_case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("k", "expected"), [(2, (0, 1)), (3, (1, 1))])
 def test_figure_3_of_sweeney(k: int, expected: Levels) -> None:
     """4 ZIPs, then 3 races, are the most: with k = 3 it goes past {1, 0}, which is 3-minimal."""
@@ -100,7 +100,7 @@ PATIENTS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_example_of_sweeney() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (race VARCHAR, birth DATE, gender VARCHAR, zip VARCHAR)")
@@ -114,7 +114,7 @@ def test_the_example_of_sweeney() -> None:
     assert not result.optimal
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("weights", "expected"), [({"ZIP": 4.0}, (1, 0)), ({"ZIP": 4.0, "race": 4.0}, (0, 1)), ({"race": 0.5}, (1, 0))]
 )
@@ -138,7 +138,7 @@ def test_the_engine_counts_the_same_values(case: Case) -> None:
     assert [values[:-1] for values in engine_values] == [values[:-1] for values in expected]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_values_that_only_the_population_has_do_not_count() -> None:
     """Two zips and three ages are in the source; of zips the population has five."""
     with duckdb.connect() as connection:

@@ -100,7 +100,7 @@ def check_same(together: Figures, alone: Figures) -> None:
         assert getattr(together, field.name) == pytest.approx(getattr(alone, field.name)), field.name
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("measure", "limit"), [("loss", 0.3), ("discernibility", 1.0), ("entropy", 0.05)])
 def test_generalizations_checked_together_have_the_same_figures_as_alone(
     workshop: Workshop, measure: str, limit: float
@@ -118,7 +118,7 @@ def test_generalizations_checked_together_have_the_same_figures_as_alone(
     assert within > 3, "the leaves of suppressed rows are counted for some"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_max_checks_holds_where_several_are_checked_together(workshop: Workshop) -> None:
     for checks in (1, 2, 7, 19):
         task = replace(workshop.task(adult("loss", 0.05)), budget=Budget(checks=checks))
@@ -162,7 +162,7 @@ def test_no_key_is_above_a_score(case: Case, step: float) -> None:
     check_keys(case, step)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=500))
 @given(case=random_cases.cases(), step=STEPS)
 def test_no_key_is_above_a_score_many(case: Case, step: float) -> None:
@@ -192,7 +192,7 @@ def test_bounds_rise_with_necessary_suppression() -> None:
     assert any(box.key > search.measure.bound(box.low) for box in seen)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(20, usual=10))
 @given(case=random_cases.cases())
 def test_a_stopped_dive_is_honest(case: Case) -> None:

@@ -158,8 +158,7 @@ def record_call(called: set[str], name: str, function: Callable[..., Any]) -> Ca
     return call
 
 
-@pytest.mark.least(5)
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", NUMBERS)
 def test_every_strategy_as_if_the_table_were_large(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     check_as_large(number, [*AS_LARGE][number // 3 % 4], monkeypatch)
@@ -330,8 +329,7 @@ def test_local_strategies_match_their_golden_results(number: int) -> None:
     assert dict(local_results(number, variants)) == {name: golden[name] for name in variants}
 
 
-@pytest.mark.least(len(SLOW_NUMBERS))
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "number", [i if i in SLOW_NUMBERS else pytest.param(i, marks=pytest.mark.thorough) for i in LOCAL_NUMBERS]
 )

@@ -127,7 +127,7 @@ def test_a_label_that_the_hierarchy_does_not_have_is_a_mistake(people: Any) -> N
 # The levels that are left
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("forbidden", "level"),
     some(
@@ -165,7 +165,7 @@ def test_a_level_in_the_middle_is_passed_over(people: Any, strategy: str) -> Non
     assert evaluated <= {(0,), (2,), (3,)}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_numbers_dates_and_nulls_are_forbidden_by_their_text(people: Any) -> None:
     people.execute("CREATE TABLE u AS SELECT DATE '2020-01-01' + (i // 2)::INT AS day, i // 2 AS n FROM range(8) r(i)")
     rules = {"day": {"dates": ["month"]}, "n": {"intervals": [2]}}
@@ -218,7 +218,7 @@ def test_the_nearest_generalization_has_no_forbidden_label(people: Any) -> None:
     assert caught.value.nearest == {"town": 0, "age": 1}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_masked_rows_are_dropped_where_the_top_is_forbidden(people: Any) -> None:
     people.execute("INSERT INTO t VALUES ('Isny', 1), ('Emden', 1)")
     search, release = {"suppression_limit": 0.2}, {"suppressed": "mask"}
@@ -242,7 +242,7 @@ def test_plan_checks_forbidden_labels(people: Any) -> None:
     assert "depends on the data: on the values of town" in str(plan)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_at_a_forbidden_level_does_not_verify(people: Any, tmp_path: Path) -> None:
     policies = [
         make_policy({"town": forbidden, "age": "suppress"}) for forbidden in (town_attribute(), town_attribute("Kiel"))
@@ -337,7 +337,7 @@ def test_every_strategy_keeps_to_levels_and_labels_many(restricted_case: Restric
     check(restricted_case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=60))
 @given(limited_case=limit_search())
 def test_gaps_change_no_answer(limited_case: Limited) -> None:

@@ -78,7 +78,7 @@ def test_generalizations_ruled_out_by_a_subset_are_never_checked() -> None:
     assert len(checks) < search.lattice.size
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(20, usual=6))
 @given(limited_case=limit_search())
 def test_lowest_generalizations_equal_k_minimal(limited_case: Limited) -> None:
@@ -104,7 +104,7 @@ def oracle_levels(case: Limited) -> list[Levels]:
     return [(a, b, c) for a in case.levels[0] for b in case.levels[1] for c in case.levels[2]]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_not_monotone_under_suppression_each_is_checked() -> None:
     """Six of eight rows may go: the lower one satisfies, the top above it does not (see test_search_limits)."""
     with duckdb.connect() as connection:

@@ -44,14 +44,14 @@ def infeasible_error(
     return raised.value
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_single_requirement_is_named() -> None:
     error = infeasible_error({"l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}]})
     assert "The requirement is distinct 6-diversity of dx" in str(error)
     assert (error.suppressed_rows, error.allowed_rows) == (16, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_binding_requirement_is_the_one_without_which_the_fewest_rows_are_suppressed() -> None:
     error = infeasible_error(
         {
@@ -84,7 +84,7 @@ def test_where_several_requirements_bind_all_are_to_blame() -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "local"])
 def test_the_suppression_limit_that_the_message_names_is_enough(strategy: str) -> None:
     """One of seven rows has a ZIP code of its own, which may not be generalized."""
@@ -128,7 +128,7 @@ def test_a_strategy_that_looks_at_everything_does(strategy: str) -> None:
     assert "no generalization meets the policy" in str(infeasible_error({"k": 17}, strategy=strategy))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_requirements_that_the_whole_table_fails_are_named() -> None:
     error = infeasible_error({"average_risk": 0.01})
     assert "It does not meet average risk of at most 0.01" in str(error)
@@ -142,13 +142,13 @@ def test_the_distance_to_a_requirement_is_reported() -> None:
     assert "It does not meet wrong-map of at most 0.1 (here 1)" in str(error)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_population_classes_without_released_rows_are_named() -> None:
     error = infeasible_error({"delta_presence": {"min": 0.99, "max": 1}}, population={"table": "everybody"}, limit=0.5)
     assert "(0.99, 1)-presence" in str(error)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_persons_are_counted() -> None:
     """Sixteen rows of one person do not count as two persons."""
     error = infeasible_error({"k": 2}, source={"person": "person"})
@@ -182,7 +182,7 @@ def test_infeasible_policy_exits_with_1_and_the_message(tmp_path: Any) -> None:
     assert not (tmp_path / "r.duckdb").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_requirements_with_nearly_the_same_parameter_stay_two() -> None:
     """Their names have all digits: else one would stand for both."""
     with duckdb.connect() as connection:

@@ -79,7 +79,7 @@ def test_ola_finds_every_minimum_and_reports_stops(strategy: str, limited_case: 
     check(limited_case, strategy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @ALL
 @settings(thorough, max_examples=draw_tables(20, usual=60))
 @given(limited_case=limit_search())

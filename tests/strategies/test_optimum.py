@@ -50,7 +50,7 @@ def test_rows_suppressed_by_a_generalization_need_not_be_suppressed_below_it() -
         assert search_by("optimal", search).levels == expected, seed
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_lower_generalization_of_equal_scores_is_taken() -> None:
     """Not the first in the order of their levels: (0, 2) of height 2 comes before (1, 0) there."""
     with duckdb.connect() as connection:

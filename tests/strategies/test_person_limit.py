@@ -54,8 +54,7 @@ def test_two_persons_who_lose_one_row_each_are_more_than_one(strategy: str) -> N
     assert levels_by(strategy, case_of(rows, "0.1")) == (0,)
 
 
-@pytest.mark.slow
-@pytest.mark.cases(3)
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", WIDE)
 def test_one_person_with_many_rows_is_one(strategy: str) -> None:
     """A tenth of ten persons has 12 of 30 rows."""
@@ -238,7 +237,7 @@ def least_loss(rows: list[Record], k: int, allowed: int) -> float:
     return best
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(6, usual=12))
 @given(case=cases())
 def test_groups_of_few_combinations_lose_least(case: PrivacyCase) -> None:

@@ -97,7 +97,7 @@ def check_samarati(limited_case: Limited) -> None:
         assert case.limit != "0" and case.measure not in ("height", "relative_height")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @quick
 @given(limited_case=limit_search())
 @example(limited_case=Limited(SIBLINGS, ((0, 2), (0, 1, 2))))
@@ -106,7 +106,7 @@ def test_samarati_finds_the_k_minimal_generalizations(limited_case: Limited) -> 
     check_samarati(limited_case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=50))
 @given(limited_case=limit_search())
 def test_samarati_finds_the_k_minimal_generalizations_many(limited_case: Limited) -> None:
@@ -130,7 +130,7 @@ def check_binary(limited_case: Limited) -> None:
     assert outcome.levels == best.levels if outcome.optimal else case.measure != "height"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @quick
 @given(limited_case=limit_search())
 @example(limited_case=Limited(FIGURE_3, ((0, 1), (0, 2))))
@@ -138,7 +138,7 @@ def test_binary_search_finds_the_least_height(limited_case: Limited) -> None:
     check_binary(limited_case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=50))
 @given(limited_case=limit_search())
 def test_binary_search_finds_the_least_height_many(limited_case: Limited) -> None:
@@ -167,7 +167,7 @@ def test_the_engine_finds_the_same_vectors(case: Case) -> None:
     check_by_engine(case)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("pairs", "turns"), [(1, 4), (9, 2), (10_000_000, 1)])
 def test_vectors_that_take_turns_are_the_same(pairs: int, turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One outlier at a time, three or all four: each with those after it and those of its turn."""
@@ -178,7 +178,7 @@ def test_vectors_that_take_turns_are_the_same(pairs: int, turns: int, monkeypatc
         assert neighbours.union(*parts) == {(0, 0), (1, 0), (0, 1), (2, 2)}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_vectors_of_many_attributes_take_several_words() -> None:
     """3 to the 25th is more than an INTEGER holds: each digit comes back."""
     names = [f"a{i}" for i in range(25)]

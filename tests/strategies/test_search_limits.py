@@ -31,7 +31,7 @@ from support.policies import make_policy
 BOTH = pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @BOTH
 @quick
 @given(case=random_cases.cases())
@@ -39,7 +39,7 @@ def test_every_stop_is_honest(strategy: str, case: Case) -> None:
     check_every_stop(case, strategy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @BOTH
 @settings(thorough, max_examples=draw_tables(20, usual=60))
 @given(case=random_cases.cases())
@@ -47,8 +47,7 @@ def test_every_stop_is_honest_many(strategy: str, case: Case) -> None:
     check_every_stop(case, strategy)
 
 
-@pytest.mark.slow
-@pytest.mark.cases(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize("room", [1, 4])
 @BOTH
 @quick
@@ -59,7 +58,7 @@ def test_a_full_heap_changes_no_answer(strategy: str, room: int, case: Case) -> 
         check_every_stop(case, strategy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @BOTH
 @settings(thorough, max_examples=draw_tables(20, usual=200))
 @given(case=random_cases.cases())
@@ -140,7 +139,7 @@ def test_result_states_whether_it_is_proven(connection: Any) -> None:
     assert json.loads(json.dumps(whole.to_dict()))["gap"] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_bound_of_maximised_measures_is_above_the_score(connection: Any) -> None:
     search = {"measure": "distinct", "max_checks": 2}
     with sqlanon.connect(connection) as db:
@@ -150,7 +149,7 @@ def test_bound_of_maximised_measures_is_above_the_score(connection: Any) -> None
     assert early.gap == (early.bound - early.score) / early.score
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_k_minimal_reports_the_lowest_possible_height(connection: Any) -> None:
     """By height, the lowest k-minimal generalization is the lowest of all that satisfy."""
     search = {"measure": "height", "strategy": "k_minimal"}
@@ -228,7 +227,7 @@ def test_limits_in_the_policy_and_its_schema() -> None:
 # Statements and lattices that take long
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_statement_that_takes_long_is_interrupted(connection: Any) -> None:
     calls, row = [], Checker._fetch_row
 

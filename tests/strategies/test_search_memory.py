@@ -113,8 +113,7 @@ def test_conclusions_of_small_tables(number: int) -> None:
 QUICK = [("not monotone", "recursive"), ("not monotone", "average_risk"), ("tight", "joint"), ("tight", "with k_map")]
 
 
-@pytest.mark.slow
-@pytest.mark.least(6)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("shape", "kind", "persons"),
     [number if number[:2] in QUICK else pytest.param(*number, marks=pytest.mark.slow) for number in HARD_TABLES],
@@ -128,7 +127,7 @@ def test_conclusions_where_not_all_that_is_higher_satisfies(shape: str, kind: st
     check_table(number_rows(replace(case, measure="suppression", aggregate=None)))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_conclusions_where_classes_of_the_same_persons_merge() -> None:
     """Two classes of the same five persons count ten; merged, they count five, and the average risk is greater."""
     tree = Hierarchy({x: (x, "ab" if x in "ab" else x, "*") for x in "abcdef"})

@@ -146,7 +146,7 @@ def known_limits() -> list[Any]:
     ]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("table", "measure", "k", "limit", "checks"), known_limits())
 def test_known_tables_need_no_more_checks(
     workshop: Workshop, table: str, measure: str, k: int, limit: float, checks: int

@@ -145,7 +145,7 @@ def test_a_first_check_that_takes_long_is_interrupted_with_advice(connection: An
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_statement_of_subtree_that_takes_long_is_interrupted(connection: Any) -> None:
     """The best result until then is released."""
     calls = []

@@ -86,13 +86,13 @@ PAPER = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_separation_matches_all_pairs_of_rows_in_many_tables() -> None:
     again = test_separation_matches_all_pairs_of_rows.hypothesis.inner_test
     settings(max_examples=examples(100), deadline=None)(given(st.data())(again))()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_example_of_the_paper() -> None:
     """Motwani and Xu, table 1: age is 0.6-distinct and separates 8 of 10 pairs; sex and state 0.8 and 9 of 10."""
     with table_of(PAPER, ["age", "sex", "state"]) as connection, sqlanon.connect(connection) as db:
@@ -102,7 +102,7 @@ def test_the_example_of_the_paper() -> None:
     assert figures["sex", "state"] == (0.8, 0.9)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_sets_with_a_key_in_them_are_keys() -> None:
     """They are not counted: what is known of them is the same."""
     rows = [(str(i), str(i % 2), str(i // 2)) for i in range(6)]
@@ -111,7 +111,7 @@ def test_the_sets_with_a_key_in_them_are_keys() -> None:
     assert [figures[key] for key in ("a", "ab", "abc", "bc")] == [(6, 6, 1.0, 1.0)] * 4
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_nested_columns_are_left_out_and_many_columns_are_not() -> None:
     with duckdb.connect() as connection:
         columns = ", ".join(f"i % {2 + j % 5} AS x{j}" for j in range(70))
@@ -155,7 +155,7 @@ def macro(connection: duckdb.DuckDBPyConnection, relation: str, names: Sequence[
     return tuple(row)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_separation_macro_handles_any_column_names(tmp_path: Path) -> None:
     init_database(tmp_path / "db.duckdb")
     names = ["age", 'my "sex"', "sqlanon class size"]
@@ -322,7 +322,7 @@ def test_the_quasi_identifiers_of_adult_are_suggested(data: Path, tmp_path: Path
     assert result.optimal
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_suggested_policy_contains_no_values(tmp_path: Path) -> None:
     """Not even the least and the greatest: widths show their distance, and that is rounded."""
     with duckdb.connect() as connection:
@@ -415,7 +415,7 @@ def test_one_odd_column_by_itself(name: str, tmp_path: Path) -> None:
             assert db.anonymize(policy).smallest_class >= 5
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "definition",
     some(
@@ -559,7 +559,7 @@ def test_the_toml_of_the_page(tmp_path: Path) -> None:
     assert policy.privacy.l_diversity[0].attribute == "salary-class"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_sql_of_the_page(tmp_path: Path) -> None:
     init_database(tmp_path / "practice.duckdb")
     (script,) = blocks("sql")

@@ -260,7 +260,7 @@ def random_database(seed: int, path: Path) -> dict[str, str]:
     return parents
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", some(range(40), every=40))
 def test_a_random_tree_of_tables_is_found_and_anonymized(seed: int, tmp_path: Path) -> None:
     parents = random_database(seed, tmp_path / "d.duckdb")

@@ -110,7 +110,7 @@ def test_events_that_all_name_a_visit_of_their_person_belong_to_it(hospital: Pat
     assert released.status == 0, released.err
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_deaths_of_a_person_are_no_key(hospital: Path) -> None:
     with duckdb.connect(str(hospital / "omop.duckdb")) as connection:
         connection.execute("INSERT INTO death SELECT * FROM death LIMIT 1")

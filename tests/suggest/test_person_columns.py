@@ -52,8 +52,7 @@ VISITS = """
 """
 
 
-@pytest.mark.slow
-@pytest.mark.cases(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", ["id", "ID", "pid", "PatID", "mrn", "case_no", "region"])
 def test_no_name_hides_a_key(key: str) -> None:
     connection = duckdb.connect()

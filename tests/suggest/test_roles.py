@@ -163,7 +163,7 @@ def test_note_explains_the_role(columns: list[Profile]) -> None:
             assert proposal.role in {kind.role for kind in kinds}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_wide_table_loses_no_column_silently(tmp_path: Path) -> None:
     """31 columns: none is lost to the limit; of 40, those beyond it are printed, and can be added as the text says."""
     with duckdb.connect() as connection:

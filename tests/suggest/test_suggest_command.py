@@ -62,7 +62,7 @@ def test_a_policy_file_that_exists_is_kept(folder: Path, monkeypatch: pytest.Mon
     assert (folder / "p.toml").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_schema_that_a_policy_names_is_beside_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that differs is kept without --force; a policy that is printed names none."""
     without_trials(monkeypatch)

@@ -26,8 +26,7 @@ def statements(text: str, dialect: str) -> list[exp.Expr]:
     return [expression for expression in expressions if not isinstance(expression, exp.Semicolon)]
 
 
-@pytest.mark.slow
-@pytest.mark.cases(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_warehouse_statements_equal_the_golden_files(dialect: str) -> None:
     assert golden_text(dialect) == golden_file(dialect).read_text(encoding="utf-8")

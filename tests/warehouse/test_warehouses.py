@@ -135,7 +135,7 @@ def check_same(source_policy: sqlanon.Policy, connection: duckdb.DuckDBPyConnect
 # --- the same answer ---------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("limit", "suppressed"), some([(0.2, "mask"), (0, "drop"), (0, "mask"), (0.2, "drop")], 4))
 def test_the_same_is_found_and_released(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path, suppressed: str, limit: float
@@ -153,6 +153,7 @@ def without_rows(case: PrivacyCase) -> PrivacyCase:
     return replace(case, source=replace(case.source, person=None), declared=False)
 
 
+@pytest.mark.thorough
 @slow
 @given(case=privacy_cases.privacy_cases(), masked=st.booleans())
 @quick
@@ -168,6 +169,7 @@ def test_random_sources_are_found_and_released_as_from_rows(case: PrivacyCase, m
         check_same(policy, db._workspace.engine.connection.cursor(), Path(name))
 
 
+@pytest.mark.thorough
 @slow
 def test_a_population_in_a_file_is_looked_at(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     connection.execute(f"COPY (SELECT zip, age FROM patients, range(2)) TO '{tmp_path}/people.parquet'")
@@ -193,7 +195,7 @@ def test_a_combination_may_be_written_several_times(connection: duckdb.DuckDBPyC
         assert figures(result) == figures(db.anonymize(policy))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_compare_and_plan_need_no_rows(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     policy = from_set(make_policy(FEW, k=5, table="patients"), tmp_path / "f.parquet")
     ask(connection, policy, tmp_path / "f.parquet")
@@ -361,7 +363,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
             db.anonymize(policy)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_an_empty_frequency_set_is_an_empty_source(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     connection.execute("DELETE FROM patients")
     policy = make_policy(FEW, table="patients")
@@ -434,7 +436,7 @@ def test_an_export_is_private_and_whole(initial_result: sqlanon.Result, tmp_path
     assert initial_result.sql("snowflake") in (folder / "release.sql").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_uploaded_tables_have_no_counts(initial_result: sqlanon.Result, tmp_path: Path) -> None:
     folder = initial_result.export(tmp_path / "x", "trino")
     with duckdb.connect() as connection:
@@ -507,7 +509,7 @@ def test_the_release_is_in_random_order(initial_result: sqlanon.Result, connecti
         assert re.search(r"(?i)ORDER BY\s+(pg_catalog\.|system\.main\.)?RAND(OM)?\(\)$", initial_result.sql(dialect))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_database_macros_do_not_change_the_export(
     initial_result: sqlanon.Result, connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -625,7 +627,7 @@ def differing(before: Counter[Any], after: Counter[Any]) -> dict[tuple[Any, ...]
     return {row: (before[row], after[row]) for row in before | after if before[row] != after[row]}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("suppressed", some(["drop", "mask"], 2))
 def test_the_audit_finds_every_row_that_differs(
     odd: duckdb.DuckDBPyConnection, tmp_path: Path, suppressed: str
@@ -659,7 +661,7 @@ def test_the_audit_finds_every_row_that_differs(
         odd.execute("ROLLBACK")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_of_new_values_are_left_out(
     initial_result: sqlanon.Result, connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -770,7 +772,7 @@ def test_anonymize_writes_exported_statements(policy_file: Path, tmp_path: Path)
     assert document["suppressed_rows"] == 0 and document["generalization"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_plan_needs_no_database(policy_file: Path, tmp_path: Path) -> None:
     (tmp_path / "f.parquet").unlink()
     outcome = run("plan", policy_file, "--dialect", "bigquery")
@@ -779,7 +781,7 @@ def test_plan_needs_no_database(policy_file: Path, tmp_path: Path) -> None:
     assert "FROM `clinic`.`patients`" in run("plan", policy_file, "--dialect", "bigquery")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("release", "table_name"),
     some([("", "`release`"), ('table = "patients"', "`patients`"), ('table = "a.b.c"', "`a`.`b`.`c`")], 3),

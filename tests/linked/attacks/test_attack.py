@@ -99,8 +99,7 @@ def test_matches_are_those_of_the_oracle(number: int, tmp_path: Path) -> None:
     check_case(make_linked_case(number), tmp_path)
 
 
-@pytest.mark.least(6)
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", small_cases(16, draw_tables(8, 200), first=2))
 def test_matches_of_more_cases_are_those_of_the_oracle(case: LinkedCase, tmp_path: Path) -> None:
     check_case(case, tmp_path)
@@ -109,7 +108,7 @@ def test_matches_of_more_cases_are_those_of_the_oracle(case: LinkedCase, tmp_pat
 # Attacks on a hospital
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_visits_identify_patients_in_the_source_and_not_in_the_release(attack: LinkedAttack) -> None:
     assert attack.before is not None
     assert [matches.known for matches in attack.after] == [0, 1, 2, "all"]
@@ -127,7 +126,7 @@ def test_the_statements_show_the_victims(printed_figures: dict[str, Any]) -> Non
     assert printed_figures["findings"][-1]["victims"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_sample_is_attacked_if_there_are_many_persons(hospital: Path) -> None:
     path, policy = hospital / "release.duckdb", LinkedPolicy.load(hospital / "policy.toml")
     attacks = [attack_linked(FileLocation(path), policy, most_attacked=20) for _ in range(2)]
@@ -135,7 +134,7 @@ def test_a_sample_is_attacked_if_there_are_many_persons(hospital: Path) -> None:
     assert (attacks[0].after[0].persons, attacks[0].persons, attacks[0].is_sample) == (20, 60, True)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_moved_dates_are_attacked_as_they_are_released(hospital: Path, tmp_path: Path) -> None:
     text = POLICY.replace('["month", "year"]', '["month", "year"], shift = 30')
     text = text.replace("hospital.duckdb", str(hospital / "hospital.duckdb"))

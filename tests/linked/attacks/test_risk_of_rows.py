@@ -63,7 +63,7 @@ def test_risks_are_those_of_the_oracle(number: int, tmp_path: Path) -> None:
     check_case(number, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", range(5, 300))
 def test_risks_of_more_cases_are_those_of_the_oracle(number: int, tmp_path: Path) -> None:
     check_case(number, tmp_path)

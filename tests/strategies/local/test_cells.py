@@ -166,7 +166,7 @@ def test_blank_does_not_match_other_values(tmp_path: Path) -> None:
     assert all(matches(released_rows, row) >= 5 for row in released_rows)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_weights_decide_the_blanked_cell(tmp_path: Path) -> None:
     rows = [*[("a", "x")] * 3, *[("b", "x")] * 2, *[("a", "y")] * 2, *[("c", "z")] * 60]
     dear = {"role": "quasi", "hierarchy": "suppress", "weight": 5.0}
@@ -218,7 +218,7 @@ def test_cells_release_all_but_3_rows_of_adult(data: Path) -> None:
     assert result.smallest_class == 5
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(5, usual=10))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_blanking_small_and_large_sets_of_attributes_is_sound(case: Case, limits: list[int], draw: list[int]) -> None:

@@ -141,7 +141,7 @@ LEVELS: list[tuple[str, str, list[Sequence[str | None]], int, int | None]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_cells_are_the_ranges_of_the_lowest_level_that_holds_its_values_one_after_the_other() -> None:
     lowest = {}
     for name, type_, levels, floor, level in LEVELS:

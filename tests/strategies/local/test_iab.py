@@ -119,7 +119,7 @@ RUN = Question(
 )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_run_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
     """The satisfying table of 18 does not end it, and (2, 21) goes before (4, 21)."""
     steps: list[tuple[tuple[int, int], list[tuple[int, int]]]] = []
@@ -296,7 +296,7 @@ def test_it_stops_at_a_limit_with_the_best_so_far() -> None:
     assert best_by_limit == {1: None, 3: None, 4: 18, 6: 21}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_persons_are_counted() -> None:
     """Three rows of two persons do not form a class of three."""
     people = pa.table({"zip": ["a"] * 3 + ["b"] * 2, "person": [1, 1, 2, 3, 4]})

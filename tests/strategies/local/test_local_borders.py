@@ -44,7 +44,7 @@ def test_parts_of_just_k_rows_are_cut_off(tmp_path: Path) -> None:
     assert (result.classes, result.score) == (2, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_just_as_many_rows_are_suppressed_as_may_be_and_each_is_lost(tmp_path: Path) -> None:
     rows = [*[("a",)] * 4, *[("c",)] * 5, ("elsewhere",)]
     result, released = find_release(rows, {"ward": UNKNOWN}, tmp_path, strategy="mondrian", suppression_limit=0.1)
@@ -52,7 +52,7 @@ def test_just_as_many_rows_are_suppressed_as_may_be_and_each_is_lost(tmp_path: P
     assert (result.suppressed_rows, result.score) == (1, pytest.approx(0.1))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_rows_of_unknown_values_are_of_those_that_may_be_suppressed(tmp_path: Path) -> None:
     """One row may go, which the unknown value takes; so the one row of c is generalized."""
     rows = [*[("a",)] * 4, *[("b",)] * 4, ("c",), ("elsewhere",)]

@@ -76,7 +76,7 @@ def test_mu_argus_checks_some_combinations_at_a_time(case: Case, limits: list[in
         check_argus(case, limits, classes)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("k", [2, 3])
 @settings(quick, max_examples=draw_tables(5, usual=20))
 @given(case=SOME_ROWS, limits=LIMITS)

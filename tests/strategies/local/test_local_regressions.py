@@ -89,7 +89,7 @@ def test_groups_of_values_that_do_not_follow_their_order_make_no_ranges(tmp_path
         assert label == "*" or {label} == ends
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("summary", "ends"), [("range", "exact"), ("median", "grid")])
 def test_no_label_is_finer_than_the_lowest_level(tmp_path: Path, summary: str, ends: str) -> None:
     """Exact ends of ranges, and medians, would show more than ``min_level`` permits."""
@@ -149,7 +149,7 @@ def test_blanked_cells_are_no_proven_optimum(tmp_path: Path) -> None:
     assert all(score <= least + 1e-12 for score, _, optimal in scores.values() if optimal)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["k-similar", "local"])
 def test_a_path_without_feasible_classes_keeps_the_generalization(strategy: str) -> None:
     """The path first raises ``a``, whose top is forbidden, so that nothing on it can be released."""

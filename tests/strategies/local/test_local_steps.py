@@ -300,7 +300,7 @@ def test_local_holds_and_costs_no_more_than_where_it_starts(
         assert plain.loss(assignment) <= plain.loss(plain.kept(plain.at(small.start), small.k)) + 1e-8
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", [iterative.local, similar.k_similar])
 @pytest.mark.parametrize("number", [2, 3])
 def test_classes_that_shields_need_together_are_released_as_the_generalization_they_start_at(

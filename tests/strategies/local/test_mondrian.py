@@ -140,7 +140,7 @@ def test_every_requirement_stops_the_cuts(case: PrivacyCase, summary: str, cuts:
     check_privacy(case, summary, cuts)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @privacy_checks.thorough
 @given(privacy_cases(), SUMMARIES, CUTS)
 def test_every_requirement_stops_the_cuts_thoroughly(case: PrivacyCase, summary: str, cuts: str) -> None:
@@ -191,7 +191,7 @@ def run_mondrian(
 PLAIN_TREES = {"age": {"intervals": [5, 10]}, "sex": "suppress", "zip": {"mask": "right"}}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("cuts", some(["strict", "relaxed"], 2))
 def test_the_patients_of_the_paper(cuts: str) -> None:
     """The multidimensional 2-anonymization that the paper shows of its six patients."""
@@ -250,7 +250,7 @@ def test_ten_patients_are_all_released(privacy: dict[str, Any]) -> None:
             assert all(len(set(diseases)) >= 2 for diseases in classes.values())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_null_is_in_no_range_of_dates() -> None:
     """NULL is in no range, and a range of dates can be read; a month is not a range."""
     statement = """CREATE TABLE t AS FROM (VALUES
@@ -289,7 +289,7 @@ def test_set_lists_only_values_of_k_rows() -> None:
             assert Counter(rows) == {(label, "p"): 2, **pairs}
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("limit", some([{"time_limit": 1e-9}, {"max_checks": 1}], 2))
 def test_mondrian_may_be_stopped_at_any_time(limit: dict[str, Any]) -> None:
     """The parts so far meet the requirements; there is always a first round."""

@@ -113,7 +113,7 @@ def smallest(sizes: Counter[Any], names: Sequence[str]) -> int:
     return min(counts.values())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_combinations_are_safe_and_a_patient_is_alone() -> None:
     """Gender and ZIP are in no combination together, so that a unique pair stays undetected."""
     sizes = classes_of(PATIENTS, {"birth": "most", "race": "more"}, 0.1)
@@ -125,7 +125,7 @@ def test_combinations_are_safe_and_a_patient_is_alone() -> None:
     assert smallest(sizes, NAMES) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_all_combinations_of_three_are_safe_and_everybody_is_alone() -> None:
     rows = list(itertools.product(("black", "white"), ("1964", "1965"), ("female", "male"), ("02138", "02139")))
     sizes = classes_of(rows, {}, 0)
@@ -134,7 +134,7 @@ def test_all_combinations_of_three_are_safe_and_everybody_is_alone() -> None:
     assert smallest(sizes, NAMES) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_cells_of_a_rare_row_are_blanked() -> None:
     """The cells of two single rows in most unsafe combinations are blanked; then both read alike."""
     sizes = classes_of(PATIENTS, {"birth": "most", "zip": "more"}, 0.2)
@@ -160,7 +160,7 @@ def test_identification_is_for_mu_argus() -> None:
     assert "identification" not in plain.model_dump(mode="json")["attributes"]["zip"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_manifest_states_the_guarantee_of_mu_argus(tmp_path: Path) -> None:
     attributes = {name: {"role": "quasi", "hierarchy": "suppress"} for name in NAMES}
     rows = list(itertools.product("ab", "cd", "ef", "gh"))

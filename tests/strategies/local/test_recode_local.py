@@ -154,7 +154,7 @@ def placed_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.strategies.local.iterative.run", on_combinations(at_random))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(5, usual=5))
 @given(cases())
 def test_assigned_combinations_are_released(case: Case) -> None:
@@ -168,7 +168,7 @@ def test_suppressed_combinations_can_be_masked(case: Case) -> None:
     check(replace(case, limit="1"), "mask")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @settings(thorough, max_examples=examples(25))
 @given(cases())
 def test_assigned_combinations_are_released_thoroughly(case: Case) -> None:

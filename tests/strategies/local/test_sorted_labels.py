@@ -101,7 +101,7 @@ def test_labels_of_numbers_sort_as_text(values: st.SearchStrategy[Any]) -> None:
     check()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_numbers_match_the_text_of_the_engine() -> None:
     values = [7, -7, 2.5, 1e-05, 1.5e-05, 1e16, -1.25e17, 0.0001, 1e15, 1e300, 7.0, Decimal("12.50"), Decimal("0.00")]
     types = [{Decimal: "DECIMAL(9, 2)", float: "DOUBLE", int: "BIGINT"}[type(value)] for value in values]
@@ -224,7 +224,7 @@ def test_numbers_of_several_lengths_sort_as_text(tmp_path: Path) -> None:
     assert sorted({label for _, label in rows}) == ["007-008", "110", "120-121"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_medians_sort_where_they_are_text(tmp_path: Path) -> None:
     """A class that mixes NULL with others has no median: then medians are texts, as its top is."""
     rows = released_rows([None, 3, 7, 7, 110, 110], pa.int32(), tmp_path, strategy="mondrian", summary="median")

@@ -338,7 +338,7 @@ def test_cuts_are_the_same_if_the_nodes_of_a_class_need_several_words(
         )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_cuts_are_the_same_with_two_attributes_in_one_of_two_words(monkeypatch: pytest.MonkeyPatch) -> None:
     small = best_levels(SUBTREE[0])
     assert small.start is not None
@@ -351,7 +351,7 @@ def test_cuts_are_the_same_with_two_attributes_in_one_of_two_words(monkeypatch: 
         assert plain.placed(subtree(task).assignment) == Splits(plain).run(small.start)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("spare", "least", "tried"), [(0, 1, 2), (-1, 1, 1), (-1, 2, 2)])
 def test_fewer_moves_up_are_tried_if_they_would_read_many_combinations(
     spare: int, least: int, tried: int, monkeypatch: pytest.MonkeyPatch

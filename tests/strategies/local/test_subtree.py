@@ -98,14 +98,14 @@ def released_rows(
         return sorted(connection.execute("SELECT *, count(*) FROM t GROUP BY ALL").fetchall())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_only_the_subtree_with_rare_values_is_generalized(tmp_path: Path) -> None:
     rows = [("Kiel",), ("Celle",), *[("Ulm",)] * 2, *[("Isny",)] * 3]
     town = {"role": "quasi", "hierarchy": {"categories": TOWNS}}
     assert released_rows(rows, {"town": town}, tmp_path) == [("Isny", 3), ("Ulm", 2), ("north", 2)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_forbidden_labels_are_stepped_over(tmp_path: Path) -> None:
     """South may not be shown: so its towns are, or all towns are one."""
     rows = [*[("Kiel",)] * 2, *[("Celle",)] * 2, *[("Ulm",)] * 2, *[("Isny",)] * 3]

@@ -25,7 +25,7 @@ def nodes_of_height(height: int) -> exp.Query:
     return hierarchy_nodes(coded, hierarchy, tree_of_height(height), col("level_0"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "query_of_height",
     [

@@ -40,7 +40,7 @@ def test_no_attacker_who_knows_two_rows_has_fewer_than_k_candidates(hospital: Pa
     assert fewest_candidates(persons) >= 3
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_keys_are_new_unrelated_and_valid(hospital: Path, again: tuple[Path, dict[str, Any]]) -> None:
     keys = [key for (key,) in rows(hospital, "SELECT patient_id FROM patients")]
     assert sorted(keys) == list(range(1, len(keys) + 1))
@@ -114,14 +114,14 @@ def test_a_changed_release_does_not_verify(hospital: Path, tmp_path: Path, chang
     assert (ended.status, check in failed) == (1, True), failed
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_release_file_verifies_alone(hospital: Path) -> None:
     assert cli("verify", hospital / "release.duckdb").status == 0
     ended = cli("verify", hospital / "release.duckdb", "--json")
     assert json.loads(ended.out)["verified"] is True
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_file_that_is_no_release_is_not_replaced(again: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     database = tmp_path / "other.duckdb"
     duckdb.connect(str(database)).close()

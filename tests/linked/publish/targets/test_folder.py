@@ -150,7 +150,7 @@ def test_a_release_that_a_killed_run_moved_away_comes_back(
     assert [file.name for file in tmp_path.iterdir()] == ["release"]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_foreign_folder_with_the_name_of_a_moved_release_stays(hospital_result: LinkedResult, tmp_path: Path) -> None:
     notes = tmp_path / ".release.replaced" / "notes.txt"
     notes.parent.mkdir()
@@ -159,7 +159,7 @@ def test_a_foreign_folder_with_the_name_of_a_moved_release_stays(hospital_result
     assert notes.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_folder_that_another_run_has_replaced_stays(
     folder: Path, hospital_result: LinkedResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
