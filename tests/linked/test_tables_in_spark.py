@@ -89,6 +89,7 @@ FEATURES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 """Additions to ``[privacy]`` and ``[search]``."""
 
 
+@pytest.mark.thorough
 def test_every_generalization_keeps_what_duckdb_keeps(clinic: Any, tmp_path: Path) -> None:
     """Other tests hold what DuckDB keeps against oracles. Each case has one of the features."""
     for number, case in enumerate(small_cases(4, examples(24), first=100)):
@@ -169,6 +170,7 @@ def test_only_counts_and_released_rows_leave_spark(clinic: Any, tmp_path: Path, 
     assert fewest_candidates(persons) >= 3
 
 
+@pytest.mark.thorough
 def test_dates_are_moved_in_spark_and_other_releases_of_the_persons_are_found(clinic: Any, tmp_path: Path) -> None:
     quasi = 'role = "quasi", hierarchy = { dates = ["month", "year"] }, min_level = 3, max_level = 3'
     text = fix_levels(POLICY).replace(quasi, 'role = "sensitive", hierarchy = { dates = { shift = 30 } }')
@@ -258,6 +260,7 @@ def test_all_tables_are_released_in_spark_together_or_none(
             db.plan(LinkedPolicy.load(tmp_path / "policy.toml"))
 
 
+@pytest.mark.thorough
 def test_a_view_that_cannot_be_restored_leaves_the_record_of_its_release(
     clinic: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -224,6 +224,7 @@ def test_columns_that_have_one_value(place: Any) -> None:
     assert release.class_sizes() == [(50, 1)]
 
 
+@pytest.mark.thorough
 def test_a_release_with_noise(place: Any) -> None:
     patients(place, 300)
     spec = {"role": "quasi", "noise": {"epsilon": 2.0, "bounds": [0, 9000]}, "on_unknown": "suppress"}
@@ -245,6 +246,7 @@ def test_a_release_with_noise(place: Any) -> None:
     assert all(0 <= pair["released"] <= 9000 for pair in pairs)
 
 
+@pytest.mark.thorough
 def test_a_release_with_masked_rows(place: Any) -> None:
     """Rows of classes that are too small stay, with all their quasi-identifiers at the top."""
     patients(place)
@@ -276,6 +278,7 @@ def test_a_release_with_masked_rows(place: Any) -> None:
         assert rows == [(result.released_rows,)]
 
 
+@pytest.mark.thorough
 def test_the_page_of_spark(place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its program runs with its policy, on a table described by it."""
     draw = random.Random(3)
@@ -731,6 +734,7 @@ def test_tampering_is_seen(place: Any) -> None:
     assert release_location(place, "shared.r").verify().verified
 
 
+@pytest.mark.thorough
 def test_rows_that_were_changed_with_their_digest_are_found_with_the_source(place: Any) -> None:
     patients(place, 300)
     policy = policy_of()
@@ -848,6 +852,7 @@ def test_tables_of_others_stay(place: Any) -> None:
     assert failed_checks(release.verify()) == {"versions"}
 
 
+@pytest.mark.thorough
 def test_a_second_release_is_refused_by_the_ledger(place: Any, tmp_path: Path) -> None:
     """Nothing is wrong with the first one, and the message does not say so."""
     patients(place, 60)
