@@ -1,8 +1,8 @@
 """Check a change by lint, layers and the quick lane, in about two minutes.
 
 Everything runs, whatever fails before it; the exit status says whether all passed. Arguments go to pytest. Random
-searches draw a tenth of their examples, unless ``SQLANON_EXAMPLES`` says how many. Types take another minute: ``pip install -e '.[types]'``,
-then ``mypy``.
+searches draw a tenth of their examples, unless ``SQLANON_EXAMPLES`` says how many. Types take another minute:
+``pip install -e '.[types]'`` and ``mypy``.
 """
 
 from __future__ import annotations
