@@ -30,7 +30,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
-# A processor for each worker: where two share both, they wait for each other's threads, which takes a tenth of the time.
+# A processor for each worker: where two share both, they wait for each other's threads for a tenth of the time.
 if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_setaffinity"):
     processors = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {processors[int(worker.removeprefix("gw")) % len(processors)]})
