@@ -31,9 +31,10 @@ sys.dont_write_bytecode = False
 
 
 # A processor for each worker: where two share both, they wait for each other's threads for a tenth of the time.
-if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_setaffinity"):
+worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+if not SEARCHING and worker.startswith("gw") and hasattr(os, "sched_setaffinity"):
     processors = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {processors[int(worker.removeprefix("gw")) % len(processors)]})
+    os.sched_setaffinity(0, {processors[int(worker[2:]) % len(processors)]})
 
 # No deadline: the time of an example depends on the load of the machine.
 settings.register_profile(

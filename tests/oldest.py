@@ -28,6 +28,6 @@ def oldest(requirement: Requirement) -> str:
 if __name__ == "__main__":
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    names = ("dp", "pandas", "polars", "report", "stats")
+    names = ("dp", "pandas", "polars", "postgres", "report", "stats")
     for text in (*project["dependencies"], *(text for name in names for text in extras[name])):
         print(oldest(Requirement(text)))

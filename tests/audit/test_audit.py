@@ -172,7 +172,8 @@ SLOW = {"classes", "smallest class", "k", "k of some", "average risk", "distinct
 """The rest has a case for each kind of check."""
 
 
-@pytest.mark.cases(2)
+@pytest.mark.least(8)
+@pytest.mark.cases(5)
 @pytest.mark.parametrize(
     "case",
     [pytest.param(kind, id=name, marks=[pytest.mark.slow] if name in SLOW else []) for name, kind in BORDERS.items()],

@@ -199,7 +199,7 @@ CONTENTS = {
 }
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_objects_that_a_release_does_not_have_are_found_by_the_catalog(template: DuckDBEngine) -> None:
     for statement, expected in CONTENTS.items():
         template.script(f"ATTACH ':memory:' AS {ATTACHED}; COPY FROM DATABASE template TO {ATTACHED} (SCHEMA)")
@@ -211,7 +211,6 @@ def test_objects_that_a_release_does_not_have_are_found_by_the_catalog(template:
         assert objects == expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
@@ -226,7 +225,7 @@ def test_no_row_is_read_of_a_release_with_other_contents(statement: str, words: 
     assert words in failures["contents"].message
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_rows_are_read_from_plain_tables_only(engine: DuckDBEngine) -> None:
     assert [is_plain_table(engine, "main", name) for name in ("T_V8", "t")] == [True, False]
     change(
@@ -303,7 +302,7 @@ COMMENTS = [
 ]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_every_comment_is_compared(engine: DuckDBEngine) -> None:
     for comment in COMMENTS:
         engine.connection.execute("BEGIN")
@@ -494,7 +493,7 @@ def test_one_check_alone_refuses_rows_or_a_claim(
     assert all(words in failures[name] for name, words in expected.items())
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_sign_of_zero_or_nan_could_mark_a_row(engine: DuckDBEngine) -> None:
     for value, words in {
         "'-0.0'::DOUBLE": "1 in column 'cost'",

@@ -42,7 +42,7 @@ def visits(key: str = "mrn") -> duckdb.DuckDBPyConnection:
     return connection
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "role"),
     [("id", "identifying"), ("mrn", "identifying"), ("case_no", "insensitive"), ("x", "sensitive"), ("PatID", None)],
@@ -102,7 +102,7 @@ def test_classes_of_enough_persons_need_no_decision() -> None:
         assert db.anonymize(policy).suppressed_rows == 0
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_padded_texts_are_one_person() -> None:
     """Five rows of one person, each padded differently, do not form a class of five persons."""
     connection = duckdb.connect()
@@ -260,7 +260,7 @@ def test_k_of_some_columns_decides_as_k_of_all() -> None:
         db.anonymize(every)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_spaces_of_any_kind_around_an_id_make_no_person() -> None:
     connection = duckdb.connect()
     connection.execute("""

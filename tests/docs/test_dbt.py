@@ -141,7 +141,7 @@ def test_a_model_that_cannot_be_released_gives_nothing(warehouse: duckdb.DuckDBP
     assert warehouse.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'made'").fetchall() == [(0,)]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_draft_does_not_become_a_model(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """The table could not show the mark."""
     write(tmp_path, {"patients.toml": FILES["patients.toml"].replace("[release]", "[release]\ndraft = true")})

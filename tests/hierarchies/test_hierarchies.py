@@ -263,7 +263,6 @@ def test_intervals_of_dates_start_at_1970_and_have_open_ends(bench: Bench) -> No
     assert labels == ["<1970-01-01", "[1970-01-01, 1970-01-08)", "[1970-01-08, 1970-01-10)", "≥1970-01-10"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "column_type", "hint"),
     [

@@ -132,7 +132,6 @@ REFUSED: list[tuple[str, str, list[Any], list[str]]] = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("content", "column_type", "values", "words"), REFUSED)
 def test_file_that_does_not_fit_the_column_is_refused(
     content: str, column_type: str, values: list[Any], words: list[str], bench: Bench, tmp_path: Path

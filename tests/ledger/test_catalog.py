@@ -350,7 +350,7 @@ def test_a_report_of_a_policy_makes_no_catalog(folder: Path) -> None:
     assert not (folder / "sqlanon.catalog.duckdb").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_run_is_in_the_catalog_as_a_whole_or_not_at_all(
     after: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -541,7 +541,7 @@ OTHER_FORMATS = {
 }
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change_format",
     [

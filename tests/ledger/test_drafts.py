@@ -119,7 +119,7 @@ def test_drafts_and_releases_in_one_place(folder: Path) -> None:
         ]  # none is kept
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_draft_is_refused_as_base(folder: Path) -> None:
     with pytest.raises(PolicyError, match="'two' is a draft"):
         publish(policy(folder, "three", {}, release={"after": ["two"]}))

@@ -85,7 +85,7 @@ CLASSES = """
 """
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("event", "happens"),
     [

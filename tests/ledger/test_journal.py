@@ -106,7 +106,7 @@ def known_releases(engine: DuckDBEngine, path: Path) -> set[tuple[Path, str, int
     }
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 3])
 def test_the_ledger_has_what_is_out(
     seed: int, engine: DuckDBEngine, path: Path, monkeypatch: pytest.MonkeyPatch
@@ -142,7 +142,6 @@ def test_the_ledger_has_what_is_out(
         assert known_releases(engine, path) == model.recorded(), f"step {step}: {end}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("other", "is_overtaken"),
     [
@@ -180,7 +179,6 @@ class Ledger(LinkedLedger):
         ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "left"),
     [

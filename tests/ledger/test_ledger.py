@@ -87,7 +87,7 @@ def test_the_query_of_a_refusal_shows_the_rows(with_one: Path) -> None:
     assert all(row[0] < 2 for row in rows)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_after_finds_the_best_that_is_safe(with_one: Path) -> None:
     """No value finer than before; the best of those: found by trying all of them by hand."""
     result, release = publish(policy(with_one, "two", {}, release={"after": ["one"]}))

@@ -153,7 +153,7 @@ def test_a_result_that_is_published_twice_shows_the_same_noise(clinic: Path) -> 
     publish(policy(clinic, "three", {"weight": 0.5}, total=1.5))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_ledger_is_not_left_out_without_force(clinic: Path) -> None:
     requested_policy = policy(clinic, "one", {"cost": 1.0}, release={"ledger": False})
     with pytest.raises(AuditError, match=r"release\.ledger is false.*--force: readers of several releases can average"):

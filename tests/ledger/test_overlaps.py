@@ -310,7 +310,7 @@ def test_attack_takes_both_hierarchies_from_the_catalog(tmp_path: Path) -> None:
             assert rows in run_script(outcome.sql)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_too_many_overlapping_pairs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load(tmp_path, [*AGES, *[12] * 10], alone=False)
     publish(tmp_path, "one", {"intervals": [10]})

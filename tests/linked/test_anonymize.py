@@ -90,7 +90,8 @@ def test_a_dry_run_searches_whatever_holds_the_release(tmp_path: Path, monkeypat
         cli("anonymize", tmp_path / "policy.toml", "--dry-run")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.least(3)
 @pytest.mark.parametrize("role", [QUASI, {"role": "sensitive"}, KEY])
 def test_errors_of_queries_do_not_quote_values(role: dict[str, Any], tmp_path: Path) -> None:
     """A value that cannot be cast is an error of the source, wherever it is read first."""

@@ -73,7 +73,7 @@ def moved_days(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[int, s
     return days
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_all_dates_of_a_person_move_by_the_same_days_drawn_anew_in_each_run(tmp_path: Path) -> None:
     connection = source()
     first, second = (moved_days(connection, tmp_path / f"{name}.duckdb") for name in ("first", "second"))

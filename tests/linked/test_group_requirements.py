@@ -123,7 +123,8 @@ QUICK = (0, 2, 4, 5, 13, 15)
 """A case of each rule with at most eight generalizations."""
 
 
-@pytest.mark.cases(1)
+@pytest.mark.least(6)
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(
     ("drawn", "part_rows"),
     [
@@ -230,7 +231,7 @@ def test_requirements_hold_where_rows_are_suppressed_by_themselves(
             assert not (verdicts[lower].feasible_above and not verdicts[levels].is_feasible)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("known", some([2, "all", 1], every=3))
 def test_a_release_with_a_violated_requirement_does_not_verify(known: int | str, tmp_path: Path) -> None:
     """The same rows verify with the values of the source, and fail once all persons have one diagnosis."""

@@ -112,7 +112,7 @@ def publish(case: LinkedCase, row_limit: float, path: Path) -> tuple[LinkedResul
     return result, Reader(case.database, labels)
 
 
-@pytest.mark.slow
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("number", "row_limit"),
     [

@@ -13,7 +13,6 @@ from sqlanon.policy.linked import LinkedPolicy
 from support.linked_databases import KEY, ORDER_LINES, PERSONS, QUASI, anonymize_rows, persons_and_rows
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tables", "message"),
     [

@@ -105,7 +105,7 @@ def feasible_releases(
 CASES = small_cases(40, draw_tables(8, 60))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("case", some(CASES, every=3))
 def test_a_release_from_an_earlier_one_is_the_best_that_readers_of_it_could_make(
     case: LinkedCase, tmp_path: Path

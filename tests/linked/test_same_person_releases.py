@@ -193,7 +193,7 @@ def test_a_run_that_dies_counts_as_published(hospital: Path, monkeypatch: pytest
     assert not any(intended for *_, intended in records(hospital))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_release_that_may_be_public_keeps_its_record(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(staged: StagedFile) -> None:
         raise SqlanonError("the view cannot be restored")

@@ -193,7 +193,7 @@ def test_a_search_that_stops_without_a_result_checks_nothing_more(monkeypatch: p
     assert len(checked) == 1
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_what_an_interrupted_check_stored_is_not_taken_for_an_earlier_generalization(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

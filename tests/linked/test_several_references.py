@@ -159,7 +159,7 @@ def test_references_that_are_no_line_to_the_person_are_refused(labs: dict[str, A
         LinkedPolicy(**make_tree(**labs))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_rows_that_name_no_row_or_rows_that_do_not_belong_together_have_no_person() -> None:
     connection = small_database()
     connection.execute("CREATE TABLE p AS SELECT i AS id, 1 AS q FROM range(6) AS r(i)")

@@ -74,7 +74,7 @@ def test_a_changed_source_does_not_give_the_release(hospital_copy: Path, change:
     assert any(message.startswith(failure) for message in failed_checks), failed_checks
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_release_of_another_policy_does_not_verify(hospital_copy: Path) -> None:
     text = POLICY.replace("known = 2", "known = 1")
     (hospital_copy / "other.toml").write_text(text, encoding="utf-8")
@@ -82,7 +82,7 @@ def test_a_release_of_another_policy_does_not_verify(hospital_copy: Path) -> Non
     assert [failure.partition(":")[0] for failure in failed_checks] == ["policy", "manifest"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [pytest.param("row", marks=pytest.mark.slow), "-row"])
 def test_keys_in_the_order_of_the_source_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
     """Numbers from 1 are not the keys of the source, but in its order they reveal the person of a row."""

@@ -234,7 +234,7 @@ def test_the_ledger_recognizes_the_persons_of_another_release(schemas: Server, t
     assert "about the persons or rows of 'patients'" in ended.err
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_release_shows_the_source_as_it_was_when_the_search_began(schemas: Server, tmp_path: Path) -> None:
     policy = LinkedPolicy.load(load_hospital(schemas, tmp_path, fix_levels(POLICY)))
     with connect() as db:

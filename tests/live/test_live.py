@@ -126,7 +126,7 @@ def test_the_alarms_go_off_without_a_barrier(reader: duckdb.DuckDBPyConnection) 
             reader.execute(f"SELECT ward FROM patients WHERE {alarm}").fetchall()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_statistics_do_not_reveal_suppressed_rows(reader: duckdb.DuckDBPyConnection) -> None:
     for column in ("ward", "diagnosis", "cost", "since"):
         of_table = str(reader.execute(f"SELECT stats({column}) FROM patients LIMIT 1").fetchone())
@@ -324,7 +324,7 @@ def test_emptied_and_empty_tables_show_no_rows(connection: duckdb.DuckDBPyConnec
         live(connection, policy)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_column_that_is_added_never_appears(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT 1 AS q, 2 AS s, 'name' AS name FROM range(4)")
     live(connection, make_policy({"q": "suppress", "s": "sensitive", "name": "identifying"}))
@@ -408,7 +408,7 @@ def test_the_statements_are_those_that_are_run_and_nothing_is_written(tmp_path: 
         assert sorted(names) == [("live_1_ward",), ("live_definitions",)]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_hierarchies_hold_labels_of_the_chosen_level_only(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT 20 + i % 10 AS age, 1 AS s FROM range(20) AS t(i)")
     live(connection, make_policy({"age": {"intervals": [5, 10]}, "s": "sensitive"}, k=10))

@@ -42,7 +42,7 @@ COPIED = (
     "sqlanon", "sql", "tests", "docs", "benchmarks", ".ci", "pyproject.toml", "zensical.toml", "README.md",
     "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE",
 )  # fmt: skip
-QUICK = ["-m", "not slow and not extras"]
+QUICK = ["-m", "not slow"]
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,8 @@ SOUND = laplace(40)  # the range 80 by ε = 2
 SIZE = "size of the noise of age"
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.least(8)
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [

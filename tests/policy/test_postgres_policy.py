@@ -28,7 +28,6 @@ def problems_of(**sections: Any) -> dict[str, str]:
     return {problem.place: problem.message for problem in error.value.problems}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "address",
     [

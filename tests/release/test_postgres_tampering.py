@@ -543,6 +543,7 @@ def test_a_schema_is_trusted_if_nobody_else_can_replace_it(empty: Server) -> Non
     assert owners == [("holder", True), (OTHER, True), (READER, False)]
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize(
     ("relation", "columns", "name"),
     [

@@ -441,7 +441,7 @@ def test_verify_finds_other_objects_that_can_carry_private_values(statement: str
     assert failed_alone(copy) & {"contents", "macros", "comments and views"}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_verify_runs_its_own_macros_not_those_of_the_file(copy: Path) -> None:
     digest, k = fetch(copy, "SELECT digest, smallest_class FROM sqlanon.manifest")[0]
     change(
@@ -759,7 +759,8 @@ def test_a_missing_folder_is_refused(usual: sqlanon.Result, tmp_path: Path) -> N
 SUPPRESSING = {"city": "suppress", "age": "suppress", "illness": "sensitive", "stay": "insensitive"}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.least(3)
 @pytest.mark.parametrize("way", ["its own path", "another path", "a live connection"])
 def test_the_source_is_never_replaced_even_if_it_is_a_release(way: str, copy: Path, tmp_path: Path) -> None:
     target = copy

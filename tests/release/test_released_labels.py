@@ -97,7 +97,7 @@ def test_the_levels_of_labels_are_those_of_their_hierarchies(draft: ReleaseDraft
     assert ("age", "≥60", 1, "≥60") in rows and ("age", "59", 1, "55-59") in rows and ("age", "<20", 2, "<20") in rows
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("forbidden", ["coast", "hills"])
 def test_forbidden_labels_are_not_above_others(forbidden: str, draft: ReleaseDraft) -> None:
     """Nor is another label above north, which has two labels at level 2, if one of these is forbidden."""

@@ -64,7 +64,7 @@ def test_the_newest_versions_stay(keep: int, versions: list[int], path: Path, dr
     assert path.read_bytes() == before and [*path.parent.iterdir()] == [path]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("drafts", "versions"), [([2], [1]), ([1, 2], [])])
 def test_drafts_do_not_stay(drafts: list[int], versions: list[int], path: Path, draft: ReleaseDraft) -> None:
     with duckdb.connect(path) as connection:

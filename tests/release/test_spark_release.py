@@ -734,7 +734,6 @@ def test_tampering_is_seen(place: Any) -> None:
     assert release_location(place, "shared.r").verify().verified
 
 
-@pytest.mark.thorough
 def test_rows_that_were_changed_with_their_digest_are_found_with_the_source(place: Any) -> None:
     patients(place, 300)
     policy = policy_of()

@@ -264,7 +264,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("duckdb", "parqu
 PUBLIC = ("public", *SLOW)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLIC)
 def test_pages_contain_no_private_values(name: str, pages: Pages, source: duckdb.DuckDBPyConnection) -> None:
     parsed = read(pages[name])
@@ -898,7 +898,7 @@ def test_a_malformed_manifest_is_reported_as_broken(name: str, plain: Path, tmp_
         read_release_facts(path)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_only_a_report_is_overwritten(plain: Path, tmp_path: Path) -> None:
     page_ = tmp_path / "page.html"
     with sqlanon.connect() as db:

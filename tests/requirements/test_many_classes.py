@@ -51,8 +51,8 @@ def table_of(
     return SmallTable(PrivacyCase(source, privacy, "1", "loss"), ((0, 2),), ((),))
 
 
+@pytest.mark.least(24)
 @pytest.mark.cases(6)
-@pytest.mark.least(4)
 @pytest.mark.parametrize("person", [None, "who"])
 @pytest.mark.parametrize("name", REQUIREMENTS)
 def test_the_classes_that_meet_it_are_kept(name: str, person: str | None) -> None:

@@ -34,7 +34,7 @@ def anonymize_rows(
             return db.anonymize(policy)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_group_of_one_value_beside_a_diverse_one_breaks_joint_recursive_diversity() -> None:
     """Its figure is NULL, which an aggregate would pass over."""
     requirements = {"l_diversity": [{"attribute": "s", "kind": "recursive", "l": 2, "c": 3, "joint": True}]}

@@ -122,7 +122,7 @@ def is_read_as_utf_8(path: Path) -> bool:
         return False
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_table_is_read_back_equal_or_refused(tmp_path: Path) -> None:
     are_read: list[bool] = []
 

@@ -378,7 +378,8 @@ def test_points_that_may_separate_thousands_are_decided_by_keys(tmp_path: Path) 
         assert bind(path, "wage", [*values, value], {})["wage"] == "DOUBLE", value
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.least(3)
 @pytest.mark.parametrize(
     ("many", "few"), [("2020-01-31", "unknown"), ("31.12.2020", "31/12/2020"), ("2020-01-01 10:00:00", "2020")]
 )

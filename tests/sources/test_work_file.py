@@ -31,7 +31,7 @@ def tables(file: Path) -> dict[str, int]:
         return {name: connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for (name,) in names}
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["optimal", pytest.param("mondrian", marks=pytest.mark.slow)])
 def test_the_file_has_the_tables_of_the_run_and_nothing_else_changes(tmp_path: Path, strategy: str) -> None:
     file, connection = tmp_path / "work.duckdb", duckdb.connect()

@@ -125,6 +125,7 @@ LARGE = {
 }
 
 
+@pytest.mark.least(7)
 @pytest.mark.cases(3)
 @pytest.mark.parametrize("name", [*CASES, *REMOTE])
 def test_the_figures_of_every_generalization(name: str) -> None:

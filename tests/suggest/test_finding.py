@@ -322,7 +322,7 @@ def test_the_quasi_identifiers_of_adult_are_suggested(data: Path, tmp_path: Path
     assert result.optimal
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_suggested_policy_contains_no_values(tmp_path: Path) -> None:
     """Not even the least and the greatest: widths show their distance, and that is rounded."""
     with duckdb.connect() as connection:

@@ -153,7 +153,7 @@ def without_rows(case: PrivacyCase) -> PrivacyCase:
     return replace(case, source=replace(case.source, person=None), declared=False)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @slow
 @given(case=privacy_cases.privacy_cases(), masked=st.booleans())
 @quick
@@ -436,7 +436,7 @@ def test_an_export_is_private_and_whole(initial_result: sqlanon.Result, tmp_path
     assert initial_result.sql("snowflake") in (folder / "release.sql").read_text()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_uploaded_tables_have_no_counts(initial_result: sqlanon.Result, tmp_path: Path) -> None:
     folder = initial_result.export(tmp_path / "x", "trino")
     with duckdb.connect() as connection:
@@ -509,7 +509,7 @@ def test_the_release_is_in_random_order(initial_result: sqlanon.Result, connecti
         assert re.search(r"(?i)ORDER BY\s+(pg_catalog\.|system\.main\.)?RAND(OM)?\(\)$", initial_result.sql(dialect))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_database_macros_do_not_change_the_export(
     initial_result: sqlanon.Result, connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

@@ -160,7 +160,7 @@ def test_identification_is_for_mu_argus() -> None:
     assert "identification" not in plain.model_dump(mode="json")["attributes"]["zip"]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_manifest_states_the_guarantee_of_mu_argus(tmp_path: Path) -> None:
     attributes = {name: {"role": "quasi", "hierarchy": "suppress"} for name in NAMES}
     rows = list(itertools.product("ab", "cd", "ef", "gh"))

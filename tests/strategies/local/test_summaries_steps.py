@@ -299,7 +299,6 @@ def test_sets_of_frequent_values_match_plain_python(exact: bool) -> None:
         assert {label[3] for label in labels.values()} == {False, True}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("counted", "k"), [("rows", 1), ("settled persons", 1), ("persons", 3)])
 def test_a_set_may_list_what_as_many_have_as_a_class_needs_but_never_one_alone(counted: str, k: int) -> None:
     rows = draw_rows(3, 24, [A, B], 0.6)
@@ -341,7 +340,6 @@ def test_each_node_knows_its_nearest_and_highest_releasable_ancestor() -> None:
         assert {node: tuple(ancestors) for node, *ancestors in rows} == expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("summary", ["range", "median", "set"])
 def test_combinations_whose_values_a_label_shows_are_flagged(summary: str) -> None:
     with classes_of(PLAIN, {"17": "≥17"}) as (task, plain):

@@ -83,6 +83,7 @@ def test_json_has_the_figures_of_each_table(again: tuple[Path, dict[str, Any]]) 
     assert visits["generalization"].keys() == {"admitted", "ward"}
 
 
+@pytest.mark.least(7)
 @pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("change", "check"),

@@ -40,7 +40,6 @@ def rows(release: Path, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query).fetchall()
 
 
-@pytest.mark.slow
 def test_no_attacker_of_the_files_has_fewer_than_k_candidates(folder: Path) -> None:
     persons = known_of(partial(rows, folder / "release"))
     assert len(persons) >= 48
@@ -71,7 +70,6 @@ def change_rows(release: Path) -> None:
         connection.execute(f"COPY labs TO '{file}' (KV_METADATA {{sqlanon: getvariable('manifest')}})")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "failure"),
     [
