@@ -120,10 +120,12 @@ def session(spark: Any) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def spark_connect(spark_cluster: Cluster) -> Iterator[Any]:
-    """A session of its server of Spark Connect: of the thin client."""
+    """A session of its server of Spark Connect, of the thin client, with Spark's own settings in every lane."""
     from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415  (it is an extra)
 
     session = SparkSession.builder.remote(spark_cluster.connect).create()
+    for name in CHEAP:
+        session.conf.unset(name)
     yield session
     session.stop()
 
