@@ -356,10 +356,10 @@ class DuckDBEngine(WorkEngine):
         self.connection.interrupt()
 
     def set_savepoint(self) -> None:
-        """Statements stand by themselves."""
+        """Do nothing: an interrupted statement has changed nothing."""
 
     def undo_interrupted(self, targets: Iterable[exp.Table]) -> bool:
-        """Statements stand by themselves."""
+        """Return False: an interrupted statement has changed nothing."""
         return False
 
     def prepare_grouping(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:

@@ -85,7 +85,7 @@ class StatementRunner:
         return self.recorded is not None
 
     def rounds(self) -> Iterator[int]:
-        """The numbers of the rounds of a loop, which ends itself; a dry run has one round, which shows all."""
+        """Number the rounds of a loop that ends itself; a dry run has a single round, as an example of all."""
         return iter(range(1)) if self.dry else itertools.count()
 
     def on(self, engine: WorkEngine) -> StatementRunner:

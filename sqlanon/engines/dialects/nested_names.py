@@ -1,4 +1,4 @@
-"""Different names for the common table expressions of a statement: sqlglot moves nested ones to the top for Spark."""
+"""Give the common table expressions of a statement distinct names: for Spark, sqlglot moves nested ones to the top."""
 
 from __future__ import annotations
 

@@ -66,7 +66,8 @@ def spark_type(type_: str) -> str:
 
 
 def _rewrite_cast(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    """A cast to an integer rounds (DOUBLE: half to even) where Spark truncates; texts of some types differ."""
+    """Translate a cast: to an integer, DuckDB rounds (DOUBLE: half to even) and Spark truncates; texts of some types
+    differ."""
     assert isinstance(node, exp.Cast)
     type_, value, kind = cast_type(node), node.this, kinds.kind_of(node.this)
     target = spark_type(type_)
@@ -100,7 +101,7 @@ def _rewrite_cast(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
 
 
 def _round_binary(value: exp.Expr, decimals: int) -> exp.Expr:
-    """A DOUBLE rounded as a binary number; Spark rounds its shortest decimal."""
+    """Round a DOUBLE by its binary value: Spark rounds its shortest decimal form."""
     if decimals == 0:
         return exp.Round(this=value.copy())
     unit = cast(number(10**decimals), "DOUBLE")
@@ -110,7 +111,8 @@ def _round_binary(value: exp.Expr, decimals: int) -> exp.Expr:
 def _choose_by_type(
     value: exp.Expr, kind: ValueKind | None, cases: Sequence[tuple[Sequence[str], exp.Expr]], default: exp.Expr
 ) -> exp.Expr:
-    """The expression for a value's Spark type: chosen by its kind, or else by Spark before it reads rows."""
+    """Choose the expression for a value's Spark type: by its kind if it is known, else let Spark choose before it
+    reads rows."""
     if kind is not None:
         type_name = _TYPE_OF_KIND[kind]
         return next((expression for types, expression in cases if type_name in types), default)
@@ -123,7 +125,7 @@ def _choose_by_type(
 
 
 def _raise_error(value: exp.Expr, problem: str) -> exp.Expr:
-    """An error, raised when the value is read."""
+    """An expression that raises an error when a row is read."""
     return anonymous("RAISE_ERROR", text(f"{ERROR_PREFIX}a value {problem}: {value.sql('duckdb')}"))
 
 
@@ -131,7 +133,7 @@ def _raise_error(value: exp.Expr, problem: str) -> exp.Expr:
 
 
 def _rewrite_list(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    """A list with its filter and window: with NULLs, in its order, and NULL if nothing is listed."""
+    """Translate ``list``, with its filter and window: it keeps NULLs and its order, and is NULL without elements."""
     if isinstance(node.parent, (exp.Filter, exp.Window)) and node.arg_key == "this":
         return node  # rewritten together with its filter or window
     aggregate = node
@@ -158,7 +160,7 @@ def _rewrite_list(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
 
 
 def _replace_aggregate(node: exp.Expr, aggregate: exp.Expr) -> exp.Expr:
-    """Another aggregate in the filter and window of a node."""
+    """Replace the aggregate of a node, and keep its filter and window."""
     if not isinstance(node, (exp.Filter, exp.Window)):
         return aggregate
     return _with_part(node, "this", _replace_aggregate(node.this, aggregate))
@@ -200,7 +202,7 @@ def _append(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
 
 
 def _concatenated_lists(list_: exp.Expr) -> list[exp.Expr]:
-    """The parts of a concatenation; of another list itself, or an empty list if it is NULL."""
+    """The parts of a concatenation; any other list is a single part, or an empty list if it is NULL."""
     if _is_concat(list_):
         return [part.copy() for part in list_.expressions]
     return [exp.Coalesce(this=list_.copy(), expressions=[exp.Array(expressions=[])])]
@@ -211,7 +213,7 @@ def _is_concat(list_: exp.Expr) -> bool:
 
 
 def _reduce(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    """DuckDB starts with the first element, Spark with a separate argument."""
+    """Translate ``list_reduce``: DuckDB starts with the first element, Spark with a separate argument."""
     list_, step = node.expressions
     if not (_is_concat(list_) and isinstance(first := list_.expressions[0], exp.Array)):
         raise UntranslatableError(f"{node.sql('duckdb')}: only of a list that begins with LIST_PREPEND in Spark")
@@ -220,7 +222,7 @@ def _reduce(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
 
 
 def _sum_list(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    """A sum as DOUBLE that ignores NULL; NULL if there is nothing to add."""
+    """Sum a list as DOUBLE without its NULLs; the sum of no element is NULL."""
     so_far, value = exp.Var(this="so_far"), cast(exp.Var(this="one"), "DOUBLE")
     total = exp.Coalesce(this=exp.Add(this=so_far, expression=value), expressions=[so_far.copy(), value.copy()])
     add = _lambda(total, "so_far", "one")
@@ -228,14 +230,14 @@ def _sum_list(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
 
 
 def _slice(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    """DuckDB takes the first and the last position, Spark the first position and the length."""
+    """Translate ``list_slice``: DuckDB takes the first and the last position, Spark the first position and a length."""
     list_, first, last = (argument.copy() for argument in node.expressions)
     length = exp.Sub(this=exp.Paren(this=last), expression=exp.Paren(this=first.copy())) + 1
     return anonymous("SLICE", list_, first, anonymous("GREATEST", length, number(0)))
 
 
 def _rename(*names: str) -> _Rule:
-    """Call the function by another name; several names are calls of one another, the innermost last."""
+    """Call the function by another name; several names are nested calls, the innermost last."""
 
     def rule(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
         call = anonymous(names[-1], *(argument.copy() for argument in node.expressions))
@@ -254,13 +256,13 @@ def _double(value: exp.Expr, kinds: ValueKinds) -> exp.Expr:
 
 
 def _rewrite_literal(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    """Spark would compute with a decimal literal in decimal digits."""
+    """Cast a decimal literal to DOUBLE: otherwise Spark computes in decimal digits."""
     is_decimal = kinds.kind_of(node) == "double" and not isinstance(node.parent, exp.Cast)
     return cast(node.copy(), "DOUBLE") if is_decimal else node
 
 
 def _divide(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    """A division of DOUBLEs, which is infinite for 0 where Spark raises an error."""
+    """Divide as DOUBLE: a division by 0 is infinite, where Spark raises an error."""
     left, right = _double(node.this, kinds), _double(node.expression, kinds)
     quotient = exp.Div(this=left.copy(), expression=right.copy())
     if _is_never_zero(node.expression):
@@ -278,7 +280,7 @@ def _is_never_zero(value: exp.Expr) -> bool:
 
 
 def _subtract(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    """The difference of two dates is a number of days; Spark's is an interval."""
+    """Subtract dates as a number of days: Spark returns an interval."""
     left, right = kinds.kind_of(node.this), kinds.kind_of(node.expression)
     if right == "date":
         return anonymous("DATEDIFF", node.this.copy(), node.expression.copy())
@@ -288,7 +290,7 @@ def _subtract(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
 
 
 def _guard_logarithm(value: exp.Expr, logarithm: exp.Expr) -> exp.Expr:
-    """The logarithm of 0 is minus infinity and that of a negative number is NaN; Spark's are NULL."""
+    """Return minus infinity for the logarithm of 0, and NaN for that of a negative number: Spark returns NULL."""
     guarded = fragment("""
         CASE
             WHEN :value > 0 THEN :logarithm
@@ -300,7 +302,7 @@ def _guard_logarithm(value: exp.Expr, logarithm: exp.Expr) -> exp.Expr:
 
 
 def _binary_logarithm(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    """Whole for powers of two: Spark divides two logarithms, so that of 2 ** 29 is 29.000000000000004."""
+    """Return whole logarithms for powers of two: Spark divides two logarithms, 29.000000000000004 for 2 ** 29."""
     value = node.expressions[0]
     plain = anonymous("LOG2", value.copy())
     exact = fragment("if(power(2::DOUBLE, :nearest) = :value, :nearest, :plain)")
@@ -318,14 +320,14 @@ def _round(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
 
 
 def _round_to_double(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    """CEIL and FLOOR of a DOUBLE are DOUBLE; Spark's are BIGINT."""
+    """Return CEIL and FLOOR of a DOUBLE as DOUBLE: Spark returns BIGINT."""
     value = _double(node.this, kinds)
     whole = fragment("if(abs(:value) < 9007199254740992::DOUBLE, :whole::DOUBLE, :value)")
     return whole(value=value, whole=type(node)(this=value.copy()))
 
 
 def _is_finite(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    """Every date of Spark is finite."""
+    """Return true for every date: Spark has no infinite ones."""
     value = node.expressions[0]
     is_date = exp.Nullif(this=exp.Paren(this=exp.Not(this=is_null(value.copy()))), expression=exp.false())
     return _choose_by_type(value, None, [(_DAYS, is_date)], _raise_error(value, "of another type"))
@@ -335,7 +337,7 @@ def _is_finite(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
 
 
 def _order_nulls(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    """Write each term in full, since NULL comes last by default."""
+    """Write the place of NULL in each term: it comes last by default, but first in Spark."""
     if all(isinstance(term, exp.Ordered) for term in node.expressions):
         return node
     terms = [
@@ -405,7 +407,7 @@ _ELEMENTS, _ELEMENT = "sqlanon_elements", "element"
 
 
 def _list_numbers(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    """The numbers from the first to the one before the last; Spark would count down to a smaller last one."""
+    """Translate ``range``, which excludes its end: Spark would include it, and count down to a smaller one."""
     numbers = _NUMBERS(first=cast(node.args["start"], "BIGINT"), end=cast(node.args["end"], "BIGINT"))
     if not node.args.get("is_end_exclusive"):
         raise _refusal(node, "use range")
@@ -422,7 +424,7 @@ def _refuse_recursion(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
 
 
 def _inline_cte(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    """Spark may compute a common table expression each time it is read, so it must always be the same."""
+    """Refuse random numbers in a common table expression: Spark may compute it again each time it is read."""
     if any(isinstance(part, exp.Anonymous) and part.name.upper() == "RAND" for part in node.walk()):
         raise UntranslatableError("RANDOM() in a WITH cannot be translated to spark")
     return _with_part(node, "materialized", None)
@@ -444,7 +446,7 @@ def _refuse_hash(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
 
 
 def _concatenate(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
-    """A concatenation that is NULL if a part is."""
+    """Concatenate texts; the result is NULL if a part is."""
     if not node.args.get("safe"):
         raise _refusal(node, "NULL may be passed over")
     result: exp.Expr = node.expressions[0].copy()

@@ -92,19 +92,19 @@ def _double(value: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp
 
 
 def _rewrite_literal(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
-    """A decimal literal would be computed with in decimal digits."""
+    """Cast a decimal literal to DOUBLE: otherwise a warehouse computes in decimal digits."""
     is_double = kinds.kind_of(node) == "double" and not isinstance(node.parent, exp.Cast)
     return _double(node, kinds, types) if is_double else node
 
 
 def _divide(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
-    """A division of DOUBLEs: some warehouses divide integers as integers. By 0, most raise an error."""
+    """Divide as DOUBLE: some warehouses divide integers as integers. Most raise an error for a division by 0."""
     left, right = _double(node.this, kinds, types), _double(node.expression, kinds, types)
     return exp.Div(this=left, expression=right, typed=True)  # typed: sqlglot adds no cast
 
 
 def _rewrite_cast(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
-    """A cast with the same result everywhere: of integers, of numbers to DOUBLE, of texts."""
+    """Translate a cast that has the same result in every engine: of integers, of numbers to DOUBLE, of texts."""
     assert isinstance(node, exp.Cast)
     type_, kind = cast_type(node), kinds.kind_of(node.this)
     same = {"BIGINT": ("whole",), "DOUBLE": ("whole", "double", "decimal", None), "VARCHAR": ("text",)}
