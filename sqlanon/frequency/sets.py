@@ -256,7 +256,7 @@ class FrequencySets:
         return self._count_movers(part, space.heights, self.ground.movers, within)[0]
 
     def settled_at(self, levels: Levels) -> ClassSpace:
-        """The class space of a generalization without persons in several combinations that are counted remotely."""
+        """The class space of a generalization, without the movers that are counted remotely."""
         serving = self._serving(levels) or self._count_at(self._lowest(levels))
         return replace(self.space, frequency=serving.table, sensitive=serving.sensitive)
 

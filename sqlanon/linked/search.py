@@ -71,7 +71,7 @@ class LinkedLoss(Measure):
         return math.fsum([row[level] if t else max(row[level], share * least) for row, share, t, level in rows])
 
     def lift(self, levels: Levels, figures: Figures) -> float:
-        """A suppressed row counts 1; the bound counts it by its leaves, which are fewer further down."""
+        """The loss of the suppressed rows beyond their loss in the bound, which only shrinks at lower levels."""
         return math.fsum(self._gain(i, level, figures) for i, level in enumerate(levels))
 
     def _gain(self, attribute: int, level: int, figures: Figures) -> float:

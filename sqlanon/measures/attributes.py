@@ -40,7 +40,7 @@ class Loss(Measure):
         ]
 
     def bound(self, levels: Levels) -> float:
-        """The score if only unknown values were suppressed."""
+        """The score if only rows with unknown values were suppressed."""
         if self._parts:
             return math.fsum([row[level] for row, level in zip(self._parts, levels, strict=True)])
         return self.combine([row[level] for row, level in zip(self._bounds, levels, strict=True)], self.weights)
@@ -55,7 +55,7 @@ class Loss(Measure):
         return self.combine(losses, self.weights)
 
     def lift(self, levels: Levels, figures: Figures) -> float:
-        """A suppressed row counts 1; the bound counts it by its leaves, which are fewer further down."""
+        """The loss of the suppressed rows beyond their loss in the bound, which only shrinks at lower levels."""
         gains = [self._gain(i, level, figures) for i, level in enumerate(levels)]
         return self.least_gain(gains, self.weights)
 
@@ -109,7 +109,8 @@ class Precision(Measure):
         return self._with(levels, max(self._unknown_share, suppressed_rows / self.marginals.rows))
 
     def lift(self, levels: Levels, figures: Figures) -> float:
-        """A suppressed row counts 1; the bound counts it with level / height, which is less further down."""
+        """The loss of the suppressed rows beyond level / height, their loss in the bound, which shrinks at lower
+        levels."""
         more = max(figures.suppressed_rows / self.marginals.rows - self._unknown_share, 0.0)
         return self.least_gain([more * (1 - share) for share in self._shares(levels)], self.weights)
 
@@ -189,7 +190,7 @@ class Entropy(Measure):
         return math.fsum(row[level] for row, level in zip(self.marginals.entropies, levels, strict=True))
 
     def lift(self, levels: Levels, figures: Figures) -> float:
-        """The suppressed rows times the entropy of their values grow with more rows and with finer values.
+        """The entropy of the suppressed rows, which grows with more rows and with finer values.
 
         H is concave, so n·H of two sets of rows together is at least the sum of theirs.
         """

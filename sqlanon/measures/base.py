@@ -180,7 +180,7 @@ class Measure:
         return 0.0
 
     def lift(self, levels: Levels, figures: Figures) -> float:
-        """A rise of the bounds of everything at or below a checked generalization: see `raise_bound`.
+        """The amount by which `raise_bound` raises the bounds of everything at or below a checked generalization.
 
         It is used only if all requirements are hereditary and the generalization is within the suppression limit: then
         the rows that it suppresses are suppressed in everything below it.
@@ -188,8 +188,10 @@ class Measure:
         return 0.0
 
     def raise_bound(self, bound: float, lift: float) -> float:
-        """A lower bound on the score of a generalization: a bound of it, or of one at or below it, raised by the lift
-        of one at or above it."""
+        """A lower bound on the score of a generalization.
+
+        Combines a bound of it, or of one at or below it, with the `lift` of one at or above it.
+        """
         return bound + lift
 
     def most_suppressed(self, cost: float) -> int:

@@ -119,7 +119,8 @@ class Discernibility(Measure):
         return figures.squared_sizes + float(figures.suppressed_rows) * self._least
 
     def lift(self, levels: Levels, figures: Figures) -> float:
-        """A suppressed row costs as many as all rows; both bounds count it with the size of the smallest class."""
+        """The cost of the suppressed rows, each of which counts as the whole table, beyond their cost in both bounds,
+        where each counts as the smallest class."""
         return float(figures.suppressed_rows) * (self.marginals.rows - self._least)
 
     def most_suppressed(self, cost: float) -> int:

@@ -374,7 +374,7 @@ class Requirement(ABC):
         return 1
 
     def checks(self, audited: AuditedRelease) -> Iterator[Check]:
-        """The checks of `audit`, or one that the population which it needs is not available."""
+        """The checks of `audit`; if the population that it needs is not available, a single check that says so."""
         lacks_person = self.entry.compares_persons and audited.person is None
         if self.entry.scope == "population" and (audited.population is None or lacks_person):
             yield Check(self.name, None, "not verifiable alone: it needs the population")

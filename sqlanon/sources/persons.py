@@ -87,7 +87,7 @@ class KeyColumn:
 
     @property
     def is_of_another_kind(self) -> bool:
-        """Whether its name suggests something else, such as a place: then only bodily traits count."""
+        """Whether its name suggests something other than a person, such as a place: then only bodily traits count."""
         kind = find_kind(self.name)
         return kind is not None and kind.role != "identifying"
 
@@ -125,7 +125,7 @@ class _Agreement:
 
     @property
     def share(self) -> float:
-        """The agreement corrected for chance: 0 as by chance, 1 always."""
+        """The agreement corrected for chance: 0 if it is no more than chance, 1 if all rows agree."""
         return (self.alike - self.by_chance) / (1 - self.by_chance) if self.by_chance < 1 else 0.0
 
     @property
@@ -135,7 +135,7 @@ class _Agreement:
 
     @property
     def varies(self) -> bool:
-        """Whether keys differ in the column."""
+        """Whether rows with different keys differ in the column."""
         return self.by_chance < 0.95
 
     @property
@@ -163,7 +163,7 @@ def is_sampled_by_hash(value: exp.Expr, step: int) -> exp.Expr:
 
 
 def is_sampled_by_md5(value: exp.Expr, step: int) -> exp.Expr:
-    """The condition in any engine: each has this hash, which takes several times as long."""
+    """`is_sampled_by_hash` for any engine: all have MD5, which takes several times as long."""
     return fragment("md5(:value) < :bound")(value=value, bound=f"{16**8 // step:08x}")
 
 

@@ -1,4 +1,4 @@
-"""Files to read, and what reading them gives: the carriers between `files` and the formats."""
+"""The carriers between `files` and the formats: files to read, and the table that was read from them."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ _IRREGULAR = {"people": "person", "personen": "person"}
 
 
 def singular_words(name: str) -> str:
-    """The words of the name of a table, for one row.
+    """The words of the name of a table in the singular.
 
     >>> [singular_words(name) for name in ("Patients", "tbl_diagnoses", "visit", "labResults")]
     ['patient', 'diagnosis', 'visit', 'lab_result']
@@ -82,7 +82,7 @@ class ProfiledTable:
 
     @property
     def singular(self) -> str:
-        """The words of its name, for one row."""
+        """The words of its name in the singular."""
         return singular_words(self.name)
 
     def row_names(self, key: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""The tree of tables below the table of persons: which table it is, and which row each row of the others belongs to."""
+"""The tree of tables below the table of persons, and the reference by which rows of each table name their parent."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def build_tree(
 
 
 def name_nearer_rows(tree: PersonTree, links: Sequence[Link]) -> PersonTree:
-    """Let rows name two rows, if all rows do and one of these belongs to the other: they belong to the nearer one.
+    """Choose the nearer parent for rows that name two rows, one of which belongs to the other.
 
-    A result that names its patient and a visit belongs to the visit, if each visit is one of that patient.
+    A result that names a visit and a patient belongs to the visit, if every result names the patient of its visit.
     """
     by_name = {table.name: table for table in tree.tables}
     chosen = dict(tree.links)
@@ -116,7 +116,7 @@ def name_nearer_rows(tree: PersonTree, links: Sequence[Link]) -> PersonTree:
 
 
 def _path_to_persons(name: str, links: Mapping[str, Link]) -> list[str]:
-    """A table and those above it."""
+    """A table and its ancestors, up to the table of persons."""
     path = [name]
     while (link := links.get(path[-1])) is not None:
         path.append(link.parent)

@@ -412,7 +412,7 @@ class JointAudit:
         audit: PairAudit,
         public: ReleaseLink,
     ) -> list[_Attack]:
-        """The rows that intervals around values with noise distinguish."""
+        """The attacks that distinguish rows by intervals around values with noise."""
         names = noise_intervals.find_weak_noise(*releases)
         if not names:
             return []
@@ -433,7 +433,7 @@ class JointAudit:
     def _temporal_attacks(
         self, pair: _Comparison, audit: PairAudit, public: ReleaseLink, masked: MaskedRows
     ) -> list[_Attack]:
-        """Few rows that are new, or gone."""
+        """The attacks that find few new rows, or few rows that are gone."""
         run_id, releases = pair.run_id, self.search_input.earlier
         if run_id in releases.run_ids_by_person:
             return []  # other records: the search has counted parts of classes by the people of that release
@@ -460,7 +460,8 @@ class JointAudit:
         return attacks
 
     def _subtractions(self, pair: _Comparison, audit: PairAudit, public: ReleaseLink) -> list[_Attack]:
-        """Few rows that overlapping classes share by the counts of both, or such that violate a requirement."""
+        """The attacks on overlapping classes, whose counts show that they share few rows, or rows that violate a
+        requirement."""
         overlaps = audit.find_overlaps()
         if overlaps.few:
             query = _statement(subtraction, public, overlaps.few)
@@ -569,7 +570,7 @@ def _select_view(
     names: Mapping[str, str],
     masked: MaskedRows,
 ) -> tuple[ComparedRelease, ComparedRelease]:
-    """Two releases as they are compared: with common column names, and without masked rows if these are left out."""
+    """Prepare two releases for their comparison: common column names, and no masked rows if these are left out."""
     first, second = first.with_sets_as_text.rename_columns(names), second.with_sets_as_text
     if masked == "left out":
         first = first.without_masked_rows(hierarchies.for_release(is_first=True))
@@ -578,12 +579,12 @@ def _select_view(
 
 
 def _statement(build: Callable[..., exp.Select], public: ReleaseLink, *arguments: Any) -> Callable[[], exp.Select]:
-    """Builds the query of an attack with readable column names."""
+    """A function that builds the query of an attack with readable column names."""
     return lambda: add_titles(build(public, *arguments), public.titles)
 
 
 def _replace_tables(query: exp.Query, names: Mapping[str, exp.Table | exp.Subquery]) -> exp.Query:
-    """A query that reads other tables in place of some, given by their full names."""
+    """Replace tables in a query, by their full names."""
 
     def replace_table(node: exp.Expr) -> exp.Expr:
         replacement = names.get(full_name(node)) if isinstance(node, exp.Table) else None
