@@ -1,4 +1,4 @@
-"""Checks of who a person is: without a person column, a class of k rows may hold a single person.
+"""Check whether a policy says who a person is: without a person column, a class of k rows may hold a single person.
 
 If a policy leaves ``[source] person`` open, and a column numbers people with several rows, a release whose classes hold
 too few values of the column is refused: the data holder sets the column, or false. For a source in PostgreSQL or Spark

@@ -164,7 +164,7 @@ def _drop_scan(scanned: ScanResult, frequency_sets: FrequencySets, floor: Levels
     """Drop the tables that are not needed after the frequency set is created."""
     space = frequency_sets.settled_at(floor)
     sensitive = [table for counts in space.sensitive.values() for table in (counts.table, counts.domain)]
-    # Values serve rows that are suppressed after noise.
+    # The values are needed again if rows are suppressed after noise was drawn.
     sensitive += [pairs.values for pairs in frequency_sets.ground.sensitive.values()]
     if (movers := frequency_sets.ground.movers) is not None:
         sensitive += movers.values

@@ -240,7 +240,7 @@ def _add_tables(query: exp.Select, recipe: LiveRecipe) -> exp.Select:
     space = ClassSpace(
         table("frequency"), recipe.heights, recipe.requirements, False, sensitive, persons=persons, moving=persons
     )
-    # The evaluated classes have columns with the names of the keys, too.
+    # The columns of the evaluated classes include some with the names of the keys.
     keys = {f"class {key}": col(key) for key in recipe.keys}
     evaluated = evaluated_classes(space, recipe.levels, [as_column(key, name) for name, key in keys.items()])
     parts["classes"] = template("SELECT :keys, class_size, kept FROM :evaluated AS j")(

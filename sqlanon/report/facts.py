@@ -217,7 +217,7 @@ def read_release_facts(
         checks = verification.checks
         if with_source is not None:
             checks = merge_checks(checks, with_source.checks)
-        # The first two checks: it has the columns and the roles that it claims.
+        # The first two checks are of columns and roles: no fact is collected unless they pass.
         if not verification.digest or not all(check.passed for check in checks[:2]):
             few = fewest_shown_rows(release.manifest)
             return ReportFacts(release.manifest, True, few, tuple(checks), about=about)

@@ -158,7 +158,7 @@ def _run_sniffer(engine: DuckDBEngine, path: str, section: CsvSection, options: 
     """)(sniffed=exp.Table(this=call))
     delimiter, quote, escape, newline, comment, skip, header, columns, date, timestamp = engine.rows(query)[0]
     quote, escape, comment = ("" if value in (None, "(empty)") else value for value in (quote, escape, comment))
-    # Where no sampled value is quoted, later ones may be.
+    # Values below the sample may be quoted even if no sampled value is.
     quote = (quote or '"') if section.quote is None else section.quote
     escape = (escape if section.quote is None else "") or quote
     detected: dict[str, str | bool | int] = {

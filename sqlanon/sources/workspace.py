@@ -304,7 +304,7 @@ class Workspace:
             yield reader
         finally:
             self.engine.detach(alias)
-            # Under the same name: relations that refer to it stay valid.
+            # The database keeps its name, so that relations that refer to it stay valid.
             self.engine.attach(database, alias, read_only=True)
 
     def database_file(self, policy: Policy) -> Path | None:

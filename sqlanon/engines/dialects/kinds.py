@@ -69,7 +69,7 @@ def _literal_kind(node: exp.Expr, kinds: ValueKinds) -> ValueKind | None:
         return "text"
     if node.name.isdigit():
         return "whole"
-    # Next to a DOUBLE it becomes one and is written as one; a cast takes it as the decimal that it is.
+    # In an expression with a DOUBLE, the literal is converted to DOUBLE; in a cast, it stays a decimal.
     return "decimal" if "e" not in node.name.lower() and isinstance(node.parent, exp.Cast) else "double"
 
 

@@ -194,7 +194,8 @@ _ARRIVALS = template("""
     SEMI JOIN :taken AS taken ON t.parent_class = taken.parent_class
 """)
 
-# New classes have the levels of their former one, but one. Who stays behind never tries the attribute again.
+# New classes have the levels of their former class, except for the attribute of the step. The persons who stay behind
+# never try that attribute again.
 _NEXT_ATTRIBUTES = template("""
     WITH new_classes AS (SELECT DISTINCT class_id, parent_class FROM :arrivals AS arrivals),
     remaining AS (SELECT DISTINCT class_id FROM :next_members AS members)

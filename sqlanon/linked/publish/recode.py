@@ -73,7 +73,7 @@ class LinkedRecoding:
         runner = self.records.runner
         for table in self.records.tables:
             if table.key and table.parent is not None and set(table.key) == set(table.references):
-                # Each row is a part of its parent row, and has its key.
+                # Each row extends a row of the parent, and has the key of that row.
                 query = _KEYS_OF_PARENTS(
                     kept_rows=self._select_kept_rows(table),
                     numbers=table.numbers,

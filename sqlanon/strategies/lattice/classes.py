@@ -226,9 +226,8 @@ def _least_suppressed(space: ClassSpace) -> exp.Expr:
     return fragment("CASE WHEN class_size > 0 THEN greatest(0.0, :counts) ELSE 0.0 END")(counts=counts)
 
 
-# Classes that violate a shield are suppressed, which may make others violate one: repeat until all comply. In the last
-# round all do, or none does, and then none is kept. The recursive step is the last one: for engines that cannot run it,
-# it is found there.
+# Classes that violate a shield are suppressed, which may make others violate one: repeat until all comply or none is
+# left. The recursive query comes last in the WITH, where `engines.federation.find_recursion` expects it.
 _SHIELDED = template("""
     WITH RECURSIVE evaluated AS MATERIALIZED (
         SELECT * FROM :evaluated AS classes

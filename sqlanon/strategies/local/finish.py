@@ -134,7 +134,7 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
     readable = task.make(
         "readable", readable_combinations(task.combinations, outcome.assignment, labels, task.trees, has_shares)
     )
-    # Shields are conditions on subsets again: the classes are those of the release.
+    # From here on the classes are those of the release, so shields are conditions on subsets again.
     requirements = _guaranteed_requirements(task)
     if len(requirements.shields) > MAX_SHIELDS:
         readable, requirements = _drop_small_subsets(task, readable, requirements.shields), Requirements()

@@ -290,7 +290,7 @@ class Groups:
     def classes_at(self, levels: Levels) -> Grouping:
         """The feasible classes of a generalization."""
         search_input, evaluator = self.task.search_input, self.task.evaluator
-        # With shields, classes may be too small to be released as less than the generalization.
+        # With shields, classes at lower levels than those of the generalization may be too small.
         lowest = levels if search_input.requirements.shields else self.task.floor
         task = replace(self.task, evaluator=replace(evaluator, requirements=search_input.requirements))
         return self.price_members(self._members([self._assign_at_levels(task, self.combinations, levels)]), lowest)

@@ -26,7 +26,7 @@ MAX_PAIRS_PER_ROUND = 5_000_000
 LEAST_GAIN = 0.02
 """The last round is the one that reduces the price by a smaller share."""
 
-# The least price such that classes up to it have a number of rows.
+# The lowest price up to which classes have at least a number of rows together.
 price_threshold = template("""
     SELECT min(price)
     FROM (SELECT price, (sum(n) OVER (ORDER BY price))::BIGINT AS rows_so_far FROM :classes) AS s
@@ -39,8 +39,8 @@ members_up_to_price = template("""
     WHERE g.price <= :price
 """)
 classes_up_to_price = template("SELECT * FROM :classes WHERE price <= :price")
-# A class is dissolved if all its members together cost less in the offered classes. From other classes the member moves
-# that saves most, if enough rows stay.
+# A class is dissolved if its members cost less in the classes offered to them than they do together. From any other
+# class, the member that saves the most moves, if enough rows stay.
 profitable_moves = template("""
     WITH
         member_offers AS (

@@ -112,8 +112,9 @@ _PROPOSALS = template("""
         (best // 2147483648 % 2305843009213693952)::BIGINT AS added_price
     FROM best_pairs
 """)
-# The classes that are united in a round: ``class_id``, and ``into``, the lesser of both. They are those that propose
-# each other; and a class without a proposal takes in the one that fits it best. No class is in two unions.
+# The classes that are united in a round: ``class_id``, and ``into``, the lesser number of the two. Two classes that
+# propose each other are united, and a class without a proposal takes in the class that fits best. No class is in two
+# unions.
 class_unions = template("""
     WITH
         mutual AS (
@@ -162,7 +163,7 @@ def k_similar(task: LocalTask) -> LocalOutcome:
     """
     search, start, best, rounds = group_combinations(task)
     if best is start and task.search_input.requirements.shields:
-        # Released as less than the generalization, classes might break shields.
+        # At lower levels than those of the generalization, classes might violate shields.
         assignment = task.make("similar_assignment", best.assignment(len(task.trees)))
         return LocalOutcome(task, assignment, rounds=rounds, search=search)
     query = template("SELECT combination, class_id AS part FROM :members")(members=best.members)

@@ -50,7 +50,7 @@ class Dimension:
         """The narrowest type that holds all items."""
         if self.is_relaxed:
             return "BIGINT"
-        # Positions of values that stand alone may be a few times the number of leaves away.
+        # A value that stands alone is far from the others: positions may be a few times the number of leaves.
         largest = 8 * self.tree.leaves if self.kind is Kind.ORDER else self.tree.root
         return "SMALLINT" if largest < 2**15 else "INTEGER" if largest < 2**31 else "BIGINT"
 

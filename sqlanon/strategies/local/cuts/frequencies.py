@@ -94,7 +94,7 @@ def _set_members(dimension: Dimension) -> exp.Select:
     )
 
 
-# Of equally frequent values the maximum has the least item.
+# Among equally frequent values, the maximum is the one with the lowest item.
 _CUTS_OF_ONE = template("""
     WITH
         facts AS (
