@@ -346,7 +346,7 @@ def python() -> str:
                 continue
             if isinstance(plain, property):
                 lines += [f"### {name}.{member}\n", docstring(plain)]
-            elif inspect.isfunction(plain):
+            elif inspect.isfunction(plain) and plain.__module__.startswith("sqlanon"):  # not pydantic's
                 lines += [f"### {name}.{member}\n", signature(member, plain), docstring(plain)]
     return "\n".join(lines)
 
