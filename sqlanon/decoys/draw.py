@@ -247,7 +247,7 @@ def count_vulnerable_classes(
     runner: StatementRunner, search_input: SearchInput, plain: FullDomainRecoding
 ) -> tuple[dict[str, int], exp.Table]:
     """Count the classes with fewer than k rows; also return the table of all classes, ``decoy_classes``."""
-    space = search_input.frequency_sets.at(plain.levels)
+    space = search_input.frequency_sets.class_space(plain.levels)
     classes = runner.create_table(
         search_input.work("decoy_classes"), _real_classes(space, plain.levels, plain.attributes)
     )

@@ -162,7 +162,7 @@ def _refuse_movers(policy: Policy, scanned: ScanResult, movers: RemoteMovers | N
 
 def _drop_scan(scanned: ScanResult, frequency_sets: FrequencySets, floor: Levels) -> None:
     """Drop the tables that are not needed after the frequency set is created."""
-    space = frequency_sets.settled_at(floor)
+    space = frequency_sets.class_space_without_movers(floor)
     sensitive = [table for counts in space.sensitive.values() for table in (counts.table, counts.domain)]
     # The values are needed again if rows are suppressed after noise was drawn.
     sensitive += [pairs.values for pairs in frequency_sets.ground.sensitive.values()]

@@ -112,20 +112,20 @@ class CardinalityEstimate:
             return [1 / count] * SAMPLE_SIZE
         return draw_shares([size for (size,) in runner.fetch_rows(group_sizes(attribute, level), [(1,)])], seed)
 
-    def count(self, attribute: int, level: int) -> int:
+    def count_groups(self, attribute: int, level: int) -> int:
         """The number of groups of values of an attribute at a level."""
         return self._counts[attribute][level]
 
-    def most(self, levels: Levels) -> int:
+    def max_classes(self, levels: Levels) -> int:
         """An upper bound of the number of classes."""
         return math.prod(counts[level] for counts, level in zip(self._counts, levels, strict=True))
 
-    def classes(self, levels: Levels) -> float:
+    def estimate_classes(self, levels: Levels) -> float:
         """An estimate of the number of classes."""
         below = zip(self._shares, levels, strict=True)
         return expected_classes([shares[level] for shares, level in below if level < len(shares)], self._rows)
 
-    def lowerings(self, levels: Levels, floor: Levels) -> Iterator[tuple[int, int]]:
+    def list_lowerings(self, levels: Levels, floor: Levels) -> Iterator[tuple[int, int]]:
         """Attributes with lower levels, in the order of the factor by which they multiply the classes."""
         candidates = [
             (self._counts[i][lower] / self._counts[i][lower + 1], -lower, i)
@@ -222,9 +222,9 @@ class FrequencySets:
         needs_estimate = is_large(ground.rows) and not ground.counts
         self._estimate = CardinalityEstimate(runner, ground.attributes, ground.rows) if needs_estimate else None
 
-    def at(self, levels: Levels) -> ClassSpace:
+    def class_space(self, levels: Levels) -> ClassSpace:
         """The class space of a generalization: from the smallest set that serves it, or from a new one."""
-        space = self.settled_at(levels)
+        space = self.class_space_without_movers(levels)
         if self.ground.movers is None:
             return space
         if levels not in self._with_movers:
@@ -233,9 +233,9 @@ class FrequencySets:
             self._with_movers[levels] = self._count_movers(space, levels, self.ground.movers)
         return replace(self._with_movers[levels][0], requirements=self.space.requirements)
 
-    def of_suppressed(self, levels: Levels, suppressed: exp.Table) -> ClassSpace:
+    def suppressed_class_space(self, levels: Levels, suppressed: exp.Table) -> ClassSpace:
         """The class space of the suppressed rows of a generalization, which form one class when they are masked."""
-        space = self.settled_at(levels)
+        space = self.class_space_without_movers(levels)
         part = replace(
             space,
             frequency=_select_suppressed(space, space.frequency, suppressed, levels),
@@ -255,7 +255,7 @@ class FrequencySets:
             within = self.ground.movers.of_classes(suppressed, class_columns(space, levels))
         return self._count_movers(part, space.heights, self.ground.movers, within)[0]
 
-    def settled_at(self, levels: Levels) -> ClassSpace:
+    def class_space_without_movers(self, levels: Levels) -> ClassSpace:
         """The class space of a generalization, without the movers that are counted remotely."""
         serving = self._serving(levels) or self._count_at(self._lowest(levels))
         return replace(self.space, frequency=serving.table, sensitive=serving.sensitive)
@@ -282,27 +282,27 @@ class FrequencySets:
     def _drop_movers(self, levels: Levels) -> None:
         self.runner.drop(*self._with_movers.pop(levels)[1])
 
-    def sizes_at(self, levels: Levels) -> ClassSpace:
+    def class_size_space(self, levels: Levels) -> ClassSpace:
         """The class space for the class sizes of a generalization: a query, instead of a set that would serve only
         once."""
         codes, requirements = self.ground.codes, self.space.requirements
         if codes is None or self.ground.sensitive or requirements.shields or self._estimate is None or self.runner.dry:
-            return self.at(levels)
-        is_coarse = self._estimate.most(levels) < COARSE_CLASSES
+            return self.class_space(levels)
+        is_coarse = self._estimate.max_classes(levels) < COARSE_CLASSES
         if is_coarse or levels in self._once or self._serving(levels) is not None or self._lowest(levels) != levels:
-            return self.at(levels)
+            return self.class_space(levels)
         self._once.add(levels)
         return replace(self.space, frequency=subquery(codes.class_sizes(levels), "f"), are_classes=True)
 
     def halving_attribute(self, levels: Levels) -> int | None:
-        """An attribute whose codes split the classes of `sizes_at` into two parts, if there is one."""
+        """An attribute whose codes split the classes of `class_size_space` into two parts, if there is one."""
         codes, estimate = self.ground.codes, self._estimate
         if codes is None or estimate is None:
             return None
-        return max(codes.splittable_attributes(levels), key=lambda i: estimate.count(i, levels[i]), default=None)
+        return max(codes.splittable_attributes(levels), key=lambda i: estimate.count_groups(i, levels[i]), default=None)
 
     @contextmanager
-    def half_at(self, levels: Levels, attribute: int, parity: int) -> Iterator[ClassSpace]:
+    def half_class_space(self, levels: Levels, attribute: int, parity: int) -> Iterator[ClassSpace]:
         """The class space for the sizes of the classes with even (``parity`` 0) or odd (1) codes of an attribute."""
         codes = self.ground.codes
         assert codes is not None
@@ -316,7 +316,7 @@ class FrequencySets:
         finally:
             self.runner.drop(table)
 
-    def together(self, several: Sequence[Levels]) -> tuple[ClassSpace, int] | None:
+    def shared_class_space(self, several: Sequence[Levels]) -> tuple[ClassSpace, int] | None:
         """A class space that serves several generalizations, and how many of them one statement may compute.
 
         None for a large table, where each generalization may need another set.
@@ -324,7 +324,7 @@ class FrequencySets:
         if self._estimate is not None or self.runner.dry or self.ground.movers is not None:
             return None
         lowest = tuple(map(min, zip(*several, strict=True)))
-        space, serving = self.at(lowest), self._serving(lowest)
+        space, serving = self.class_space(lowest), self._serving(lowest)
         return None if serving is None else (space, SHARED_ROWS // max(serving.size, 1))
 
     def _serving(self, levels: Levels) -> FrequencySet | None:
@@ -342,10 +342,10 @@ class FrequencySets:
         floor = self.floor if _is_below(self.floor, levels) else (0,) * len(levels)
         if self._estimate is None:
             return floor
-        max_rows, failed = self._max_rows(self._estimate.most(levels)), 0
-        for i, level in self._estimate.lowerings(levels, floor):
+        max_rows, failed = self._max_rows(self._estimate.max_classes(levels)), 0
+        for i, level in self._estimate.list_lowerings(levels, floor):
             lower = (*levels[:i], min(level, levels[i]), *levels[i + 1 :])
-            if self._estimate.classes(lower) <= max_rows:
+            if self._estimate.estimate_classes(lower) <= max_rows:
                 levels = lower
             elif (failed := failed + 1) == FAILED_LOWERINGS:
                 break

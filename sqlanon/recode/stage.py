@@ -74,7 +74,7 @@ def _recode_combinations(runner: StatementRunner, search_input: SearchInput, loc
 
 def recode_at(runner: StatementRunner, search_input: SearchInput, levels: Levels, figures: Figures) -> Recoding:
     """Build the recoding of a generalization. Creates `suppressed` if rows are suppressed."""
-    space, suppressed, masked_rows = search_input.frequency_sets.at(levels), None, 0
+    space, suppressed, masked_rows = search_input.frequency_sets.class_space(levels), None, 0
     warnings = list(warn_of_void_shields(search_input.requirements.shields, search_input.search_policy.privacy.k))
     if figures.suppressed_rows:
         suppressed = runner.create_table(search_input.work("suppressed"), suppressed_classes(space, levels))
@@ -167,7 +167,7 @@ def _check_masked_class(
     if runner.dry:
         return figures.suppressed_rows, True
     requirements = search_input.requirements
-    space = search_input.frequency_sets.of_suppressed(levels, suppressed)
+    space = search_input.frequency_sets.suppressed_class_space(levels, suppressed)
     class_size, class_count, is_feasible = runner.engine.rows(masked_class(space))[0]
     kept_classes = summarize_kept_classes(figures, search_input.marginals.rows)
     kept_with_masked = replace(

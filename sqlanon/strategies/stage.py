@@ -19,7 +19,7 @@ def run_search(runner: StatementRunner, search_input: SearchInput, progress: Pro
     search = search_input.policy.search
     if runner.dry and not search.is_local:
         levels = example_levels(search_input.policy, search_input.marginals.heights)
-        runner.record(candidate_query(search_input.frequency_sets.at(levels), levels))
+        runner.record(candidate_query(search_input.frequency_sets.class_space(levels), levels))
         result = SearchResult(Figures(1, 1), 0.0, 0.0, optimal=False, levels=levels)
     else:
         result = run_strategy(SearchTask(runner, search_input, progress), requested_strategy(search))

@@ -41,7 +41,7 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
         row, share = halved
         shares_seen.append(share)
         whole = self._sets.runner.fetch_figures(
-            candidate_query(self._sets.at(levels), levels, self._needs_least_suppressed)
+            candidate_query(self._sets.class_space(levels), levels, self._needs_least_suppressed)
         )
         for name, value in row.items():
             if share == 1:

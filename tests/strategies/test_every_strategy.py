@@ -124,9 +124,9 @@ with many rows that have their codes in packs."""
 
 LARGE_PATHS = {
     "lattice": ((2,), ["run_generation", "_check_ahead", "attribute_leaves"]),
-    "rows": ((0, 64), ["half_at"]),
+    "rows": ((0, 64), ["half_class_space"]),
     "both": ((48,), ["run_generation", "_check_ahead"]),
-    "packs": ((80,), ["half_at", "_pack_codes"]),
+    "packs": ((80,), ["half_class_space", "_pack_codes"]),
 }
 """The tables that are searched in the quick lane, and the functions for large tables that run there."""
 
@@ -139,7 +139,7 @@ def test_every_strategy_as_if_tables_were_large(size: str, monkeypatch: pytest.M
         (GeneticSearch, "run_generation"),
         (optimal._BranchAndBound, "_check_ahead"),
         (checker, "attribute_leaves"),
-        (FrequencySets, "half_at"),
+        (FrequencySets, "half_class_space"),
         (codes, "_pack_codes"),
     ):
         monkeypatch.setattr(owner, name, record_call(called, name, getattr(owner, name)))

@@ -224,7 +224,7 @@ def check_match(prepared: Prepared, release: Release) -> None:
 
 def check_visible_classes(prepared: Prepared, release: Release) -> None:
     """The kept classes by the first attribute alone."""
-    space, engine = prepared.search_input.frequency_sets.at(release.levels), prepared.runner.engine
+    space, engine = prepared.search_input.frequency_sets.class_space(release.levels), prepared.runner.engine
     visible: dict[Any, list[Record]] = {}
     for labels, records in release.kept_records.items():
         visible.setdefault(labels[0], []).extend(records)

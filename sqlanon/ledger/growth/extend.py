@@ -242,7 +242,7 @@ def _recoding(
     candidates, waiting = run.work("candidates"), run.work("waiting")
     unreleased = _UNRELEASED(rows=search_input.source.relation, mark=col(EARLIER_RELEASES_COLUMN))
     engine.execute(create_table(candidates.copy(), unreleased))
-    space = _select_unreleased(search_input.frequency_sets.at(levels), search_input.attributes[-1])
+    space = _select_unreleased(search_input.frequency_sets.class_space(levels), search_input.attributes[-1])
     figures = _figures(search_input, space, levels)
     engine.execute(create_table(waiting.copy(), suppressed_classes(space, levels)))
     recoding = FullDomainRecoding(

@@ -92,13 +92,13 @@ class Checker:
 
     def __call__(self, levels: Levels) -> Figures:
         """The figures of a generalization."""
-        space = self._sets.sizes_at(levels)
+        space = self._sets.class_size_space(levels)
         attributes = self._attributes if self._counts_leaves(space, levels) else ()
         half = self._count_by_halves(levels) if space.are_classes and self._fails_by_far(levels) else None
         row, share = half or (self._fetch_row(space, levels, attributes), 1.0)
         self._count_persons(space, [levels], [row])
         if space.are_classes and self._is_within(row):
-            space = self._sets.at(levels)
+            space = self._sets.class_space(levels)
         if attributes and self._needs_leaves(levels, row):
             leaves: Mapping[int, float] = {i: row[f"leaves_{i}"] for i, _ in inner_levels(attributes, levels)}
         else:
@@ -122,7 +122,7 @@ class Checker:
 
     def check_together(self, generalizations: Sequence[Levels]) -> list[Figures]:
         """The figures of the first generalizations, as many as one statement checks."""
-        shared = self._sets.together(generalizations)
+        shared = self._sets.shared_class_space(generalizations)
         if shared is None:
             return [self(generalizations[0])]
         space, limit = shared
@@ -178,7 +178,7 @@ class Checker:
         if attribute is None:
             return None
         for parity, share in enumerate((0.5, 1.0)):
-            with self._sets.half_at(levels, attribute, parity) as space:
+            with self._sets.half_class_space(levels, attribute, parity) as space:
                 query = candidate_query(space, levels, self._needs_least_suppressed, self._measure.needs_squares)
                 part = self._runner.fetch_figures(query)
             row = {name: (row.get(name) or 0) + (figure or 0) for name, figure in part.items()}

@@ -81,7 +81,7 @@ def _distance(figures: Figures, levels: Levels) -> tuple[float, int, int, Levels
 
 
 def _with_persons(search_input: SearchInput, levels: Levels, figures: Figures) -> Figures:
-    space = search_input.frequency_sets.at(levels)
+    space = search_input.frequency_sets.class_space(levels)
     if figures.suppressed_persons is not None or not space.persons:
         return figures
     persons = count_persons_in_classes(search_input.frequency_sets, space, levels, kept=False)
@@ -134,7 +134,7 @@ def describe_remedies(search_input: SearchInput, figures: Figures, blamed: Seque
 def _find_binding_requirement(search_input: SearchInput, levels: Levels, suppressed: int) -> tuple[str, list[str]]:
     """The sentence about the requirement without which the fewest rows would be suppressed, and the requirements to
     loosen. If dropping none of them changes anything, the rows that each suppresses alone."""
-    space, requirements = search_input.frequency_sets.at(levels), search_input.requirements
+    space, requirements = search_input.frequency_sets.class_space(levels), search_input.requirements
     names = [condition.name for condition in requirements.class_conditions]
     names += [shield.name for shield in requirements.shields]
     if len(names) < 2:

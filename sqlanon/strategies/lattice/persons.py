@@ -80,7 +80,7 @@ def count_persons_in_classes(frequency_sets: FrequencySets, space: ClassSpace, l
         FROM :frequency AS f
         JOIN :chosen_classes AS c ON :same_class
     """)(
-        frequency=frequency_sets.settled_at(levels).frequency,
+        frequency=frequency_sets.class_space_without_movers(levels).frequency,
         chosen_classes=chosen,
         same_class=all_of(col(key, "f").eq(col(name, "c")) for key, name in pairs),
     )

@@ -116,7 +116,7 @@ def match_population(engine: Engine, search_input: SearchInput, levels: Levels) 
     """Count the matches of kept rows; None without a population."""
     if search_input.population is None:
         return None
-    space = search_input.frequency_sets.at(levels)
+    space = search_input.frequency_sets.class_space(levels)
     null_map = template("""
         WITH evaluated_classes AS (:evaluated_classes)
         SELECT coalesce((sum(class_size) FILTER (WHERE kept AND class_population = 0))::BIGINT, 0)

@@ -38,7 +38,7 @@ def distance_vectors(search_input: SearchInput) -> Iterator[set[Levels]]:
     """
     frequency_sets, lattice, heights = search_input.frequency_sets, search_input.lattice, search_input.marginals.heights
     engine, table, bottom = frequency_sets.runner.engine, frequency_sets.work("vector_combinations"), lattice.bottom
-    engine.execute(create_table(table.copy(), combinations(frequency_sets.at(bottom), bottom)))
+    engine.execute(create_table(table.copy(), combinations(frequency_sets.class_space(bottom), bottom)))
     try:
         yield {
             (*bottom[:i], level, *bottom[i + 1 :])

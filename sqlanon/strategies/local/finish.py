@@ -81,7 +81,7 @@ class LocalResult:
 
     def make_suppressed(self, runner: StatementRunner, search_input: SearchInput) -> exp.Table:
         """Make ``suppressed``: the combinations that are not kept, as classes of the generalization at the floor."""
-        frequency = search_input.frequency_sets.at(self.floor).frequency
+        frequency = search_input.frequency_sets.class_space(self.floor).frequency
         query = suppressed_combinations(frequency, self.table, self.trees)
         return runner.create_table(search_input.work("suppressed"), query)
 

@@ -197,7 +197,7 @@ def prepare_local_task(
     attributes = range(len(search_input.attributes))
     orders = [_value_order(runner, search_input, i) for i in attributes]
     trees = tuple(_build_tree(runner, search_input, i, orders[i] is not None) for i in attributes)
-    space = search_input.frequency_sets.at(tuple(tree.floor for tree in trees))
+    space = search_input.frequency_sets.class_space(tuple(tree.floor for tree in trees))
     _refuse_remote_tables(search_input, space)
     combinations = runner.create_table(work("combinations"), distinct_combinations(space.frequency, trees))
     for i, tree in enumerate(trees):
