@@ -234,7 +234,9 @@ def _count_node(search_input: SearchInput, levels: Levels) -> list[Any]:
     are suppressed at every k; and for each size on the scale the classes and their leaves."""
     attributes, conditions = search_input.attributes, search_input.requirements.conditions
     remaining = [condition for condition in conditions if not isinstance(condition, KAnonymity)]
-    space = replace(search_input.frequency_sets.class_space(levels), requirements=Requirements.from_conditions(remaining))
+    space = replace(
+        search_input.frequency_sets.class_space(levels), requirements=Requirements.from_conditions(remaining)
+    )
     inner = inner_levels(attributes, levels)
     codes = [as_column(col(code_column(i, level)), f"code_{i}") for i, level in inner]
     leaf_sums = [

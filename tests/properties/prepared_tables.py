@@ -149,11 +149,11 @@ class RememberingChecker(Checker):
             self._known[levels] = super().__call__(levels)
         return self._known[levels]
 
-    def together(self, several: Sequence[Levels]) -> list[Figures]:
-        cached = list(takewhile(self._known.__contains__, several))
+    def check_together(self, generalizations: Sequence[Levels]) -> list[Figures]:
+        cached = list(takewhile(self._known.__contains__, generalizations))
         if not cached:
-            self._known.update(zip(several, super().together(several), strict=False))
-        return [self._known[levels] for levels in takewhile(self._known.__contains__, several)]
+            self._known.update(zip(generalizations, super().check_together(generalizations), strict=False))
+        return [self._known[levels] for levels in takewhile(self._known.__contains__, generalizations)]
 
 
 @contextmanager
