@@ -8,8 +8,8 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Detail that a release could keep at no cost in privacy: the rows, and the strategy that keeps it."""
+class AvoidableGeneralization:
+    """Generalization that a release could avoid at no cost in privacy: the rows, and the strategy that avoids it."""
 
     rows: int
     strategy: str
@@ -42,7 +42,7 @@ class Finding:
     sql: str
     figures: Mapping[str, Any] = field(default_factory=dict)
     decoys: int = 0
-    kept: Kept | None = None
+    kept: AvoidableGeneralization | None = None
 
     @property
     def share(self) -> float:

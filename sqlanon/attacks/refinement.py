@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlanon.attacks.attacker import Attacker, AttackResult, PrivateSide
-from sqlanon.attacks.findings import Kept
+from sqlanon.attacks.findings import AvoidableGeneralization
 from sqlanon.disclosure.narrowing import pinned_groups
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.distribution import count_value_pairs, number_sensitive_values, ordered_domain
@@ -303,7 +303,7 @@ def find_downcoding(attacker: Attacker) -> AttackResult:
     for compared, release in releases:
         query, titles = downcoding(release), [attribute.name for attribute in release.quasi]
         finding = attacker.make_finding([compared], [query], titles, {}, victims=0)
-        findings.append(replace(finding, kept=Kept(attacker.count_victims(query), _FINER_STRATEGY)))
+        findings.append(replace(finding, kept=AvoidableGeneralization(attacker.count_victims(query), _FINER_STRATEGY)))
     return findings, reasons
 
 

@@ -289,7 +289,7 @@ def recording(
             (intent,) = [
                 intent for intent in read_intents(engine) if intent.run_id == run_id and intent.intended_at == now
             ]
-        with _until_known(engine, path, intent, retained_versions, reach):
+        with _complete_or_settle(engine, path, intent, retained_versions, reach):
             yield
 
 
@@ -306,7 +306,7 @@ def _open_settled_catalog(engine: DuckDBEngine, path: Path, reach: Reach) -> Ite
 
 
 @contextmanager
-def _until_known(
+def _complete_or_settle(
     engine: DuckDBEngine, path: Path, intent: Intent, kept_versions: Collection[int], reach: Reach
 ) -> Iterator[None]:
     """Complete an intent if the context succeeds; settle it otherwise."""

@@ -64,7 +64,7 @@ LARGEST_KEY = 2**62
 SMALL = 200_000
 """Up to this number of rows, many sets are counted in one statement, without intermediate tables."""
 
-SETS_AT_ONCE = 64
+SETS_PER_STATEMENT = 64
 
 DIRECT = 22
 """Groups of a key of at most this number of bits are addressed directly, without a hash table."""
@@ -185,9 +185,9 @@ class CountedSets:
         raise NotImplementedError
 
     @property
-    def at_once(self) -> int:
+    def sets_per_statement(self) -> int:
         """The number of sets that are counted in one statement."""
-        return SETS_AT_ONCE if self.row_count <= SMALL else 1
+        return SETS_PER_STATEMENT if self.row_count <= SMALL else 1
 
     def count_up_to(self, size: int) -> None:
         """Count all sets of up to ``size`` attributes."""
@@ -302,7 +302,7 @@ class AttributeSets(CountedSets):
             sizes = _SINGLE_LABEL(sizes=self._sizes_query(attributes, source))
             self._count_sizes([attributes], sizes, [source.singles])
         for sets_of_table in by_table.values():
-            for batch in batches(sets_of_table, SETS_AT_ONCE):
+            for batch in batches(sets_of_table, SETS_PER_STATEMENT):
                 self._count_batch(batch)
 
     def _find_nearly_unique(self, among: Sequence[int], size: int = 3) -> None:
@@ -477,7 +477,9 @@ class TableSets(CountedSets):
 
     def count(self, sets: Sequence[Attributes]) -> None:
         """Count the sets that have no figures yet."""
-        for batch in batches([attributes for attributes in sets if attributes not in self.figures], self.at_once):
+        for batch in batches(
+            [attributes for attributes in sets if attributes not in self.figures], self.sets_per_statement
+        ):
             groups = [
                 self._groups_query(label=i, rows=self.table, keys=self._keys(attributes))
                 for i, attributes in enumerate(batch)

@@ -29,7 +29,7 @@ from sqlanon.engines.deadline import interrupt_after
 from sqlanon.errors import OvertimeError
 from sqlanon.risk.leakage import DIGITS, Attributes, CountedSets, SetFigures
 
-AT_ONCE = 8
+SETS_PER_ROUND = 8
 """Number of open sets counted in one statement: the next sets are chosen by their figures."""
 
 
@@ -121,7 +121,7 @@ class _Search:
     def _next_batch(self) -> list[Attributes]:
         """Take the open sets with the greatest bounds that one statement counts."""
         batch: list[Attributes] = []
-        while self._heap and len(batch) < min(self.sets.at_once, AT_ONCE):
+        while self._heap and len(batch) < min(self.sets.sets_per_statement, SETS_PER_ROUND):
             bound, _, attributes = heapq.heappop(self._heap)
             # An entry is outdated if the set is closed, or has got a lower bound since.
             if attributes in self._open and -bound == round(self._open[attributes], DIGITS):

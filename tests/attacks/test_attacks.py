@@ -12,7 +12,7 @@ import pytest
 
 import sqlanon
 from sqlanon.attacks import NAMES, Attacks
-from sqlanon.attacks.findings import Kept
+from sqlanon.attacks.findings import AvoidableGeneralization
 from sqlanon.cli.printing import print_attacks
 from sqlanon.errors import BrokenReleaseError, PolicyError, ReleaseError, SourceError
 from support.commands import cli
@@ -414,7 +414,7 @@ def test_unneeded_detail_is_not_a_breach(folder: Path, capsys: pytest.CaptureFix
     assert outcomes["downcoding"].victims == 0
     assert outcomes["downcoding"].worst is not None
     # Those of ward b are 40 or 50 years old, 50 of each.
-    assert outcomes["downcoding"].worst.kept == Kept(100, "local")
+    assert outcomes["downcoding"].worst.kept == AvoidableGeneralization(100, "local")
     assert outcomes["downcoding"].to_dict()["could_be_finer"] == 100
     assert finer.classes > result.classes
     print_attacks(outcomes, with_sql=False)

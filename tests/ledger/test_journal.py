@@ -129,7 +129,7 @@ def test_the_ledger_has_what_is_out(
         row = record_of(place, versions[0])
         with monkeypatch.context() as patch, suppress(OSError):
             if end.startswith("killed"):
-                patch.setattr(recording, "_until_known", lambda *_: nullcontext())
+                patch.setattr(recording, "_complete_or_settle", lambda *_: nullcontext())
             with recording.recording(engine, path, Reach(), row, keep, (), None):
                 if end == "fails":
                     raise OSError

@@ -76,9 +76,9 @@ class PlainSets:
     """
 
     def __init__(
-        self, rows: list[tuple[Any, ...]], at_once: int = 1, most: float = math.inf, persons: bool = False
+        self, rows: list[tuple[Any, ...]], sets_per_statement: int = 1, most: float = math.inf, persons: bool = False
     ) -> None:
-        self.rows, self.at_once, self.most, self.small = rows, at_once, most, 0
+        self.rows, self.sets_per_statement, self.most, self.small = rows, sets_per_statement, most, 0
         self.figures: dict[tuple[int, ...], SetFigures] = {}
         self.quasi = len(rows[0]) - persons
         self.person = self.quasi if persons else None
@@ -108,10 +108,12 @@ TABLES = st.integers(2, 5).flatmap(lambda n: st.lists(st.tuples(*[SMALL_VALUES] 
 
 
 @MANY
-@given(rows=TABLES, most=st.integers(1, 3), at_once=st.integers(1, 3), persons=st.booleans())
-def test_sets_of_any_size_are_all_known_in_the_end(rows: list[Any], most: int, at_once: int, persons: bool) -> None:
+@given(rows=TABLES, most=st.integers(1, 3), sets_per_statement=st.integers(1, 3), persons=st.booleans())
+def test_sets_of_any_size_are_all_known_in_the_end(
+    rows: list[Any], most: int, sets_per_statement: int, persons: bool
+) -> None:
     """Every omitted set contains a set that makes as many classes as all attributes, and leaks as much."""
-    sets = PlainSets(rows, at_once, persons=persons)
+    sets = PlainSets(rows, sets_per_statement, persons=persons)
     quasi = sets.quasi
     ranked, search = leakage_search.search_leakage(sets, quasi, most, 60, [])
     every = oracle.leakages(rows, quasi, quasi, sets.person)
@@ -135,9 +137,9 @@ def test_sets_of_any_size_are_all_known_in_the_end(rows: list[Any], most: int, a
 
 @pytest.mark.slow
 @MANY
-@given(rows=TABLES, most=st.integers(1, 2), at_once=st.integers(1, 3), time=st.integers(0, 31))
-def test_bounds_hold_when_the_time_is_over(rows: list[Any], most: int, at_once: int, time: int) -> None:
-    sets, quasi = PlainSets(rows, at_once, time), len(rows[0])
+@given(rows=TABLES, most=st.integers(1, 2), sets_per_statement=st.integers(1, 3), time=st.integers(0, 31))
+def test_bounds_hold_when_the_time_is_over(rows: list[Any], most: int, sets_per_statement: int, time: int) -> None:
+    sets, quasi = PlainSets(rows, sets_per_statement, time), len(rows[0])
     ranked, search = leakage_search.search_leakage(sets, quasi, most, 60, [])
     every = oracle.leakages(rows, quasi, quasi)
     classes = len(oracle.classes_of(rows, range(quasi)))

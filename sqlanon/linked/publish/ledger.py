@@ -129,7 +129,7 @@ class LinkedLedger:
             is_safe = record.linked and (
                 record.digest in safe_digests
                 or not safe_runs.isdisjoint(record.after)
-                or any(self._gives_release(recoding, manifest, record) for recoding in recodings)
+                or any(self._recodes_to_release(recoding, manifest, record) for recoding in recodings)
             )
             if is_safe:
                 safe_digests.add(record.digest)
@@ -141,16 +141,17 @@ class LinkedLedger:
         if refusals:
             raise AuditError([f"together with {release}: {reason}" for release, reason in refusals.items()])
 
-    def _gives_release(self, recoding: LinkedRecoding, manifest: LinkedManifest, record: Publication) -> bool:
-        """Whether a recorded release has the rows of a recoding, and one of both is nowhere finer than the other."""
+    def _recodes_to_release(self, recoding: LinkedRecoding, manifest: LinkedManifest, record: Publication) -> bool:
+        """Whether a recoding gives a recorded release at the levels of that release, if these are all at or below, or
+        all at or above, its own levels."""
         levels = self._find_comparable_levels(record, manifest, recoding.levels)
         return levels is not None and digest_at_levels(recoding, manifest, levels) == record.digest
 
     def _find_comparable_levels(
         self, record: Publication, manifest: LinkedManifest, compared_levels: Sequence[int | None]
     ) -> list[int] | None:
-        """The levels of a recorded release that has the same tables and columns, if none is higher while another is
-        lower than in compared levels; else None."""
+        """The levels of a recorded release with the same tables and columns, if they are all at or below, or all at or
+        above, the compared levels; else None."""
         try:
             earlier = read_recorded_manifest([record], self.records.limits)
         except ReleaseError:  # changed, removed, or not readable
