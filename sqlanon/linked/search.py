@@ -86,7 +86,7 @@ class LinkedLoss(Measure):
         suppressed = figures.suppressed_by_table[self._records.owners[attribute]]
         return self._shares[attribute] * (suppressed - leaf_share) / max(self._rows[attribute], 1)
 
-    def most_suppressed(self, cost: float) -> int:
+    def max_suppressed_rows(self, cost: float) -> int:
         """The maximum number of persons that a generalization with at most this score suppresses."""
         persons = self.marginals.rows
         if not self._person_share:

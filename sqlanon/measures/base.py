@@ -194,7 +194,7 @@ class Measure:
         """
         return bound + lift
 
-    def most_suppressed(self, cost: float) -> int:
+    def max_suppressed_rows(self, cost: float) -> int:
         """The maximum number of rows that a generalization with at most this score suppresses."""
         return self.marginals.rows
 

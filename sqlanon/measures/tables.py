@@ -24,7 +24,7 @@ class Suppression(Measure):
     def lift(self, levels: Levels, figures: Figures) -> float:
         return float(figures.suppressed_rows)
 
-    def most_suppressed(self, cost: float) -> int:
+    def max_suppressed_rows(self, cost: float) -> int:
         return int(cost)
 
     def score(self, levels: Levels, figures: Figures) -> float:
@@ -42,7 +42,7 @@ class _ClassCount(Measure):
     derivable_from = "counts"
     bounds_above = True
 
-    def most(self) -> int:
+    def max_classes(self) -> int:
         """The maximum number of kept classes of any generalization."""
         return self.marginals.rows // self.min_class_rows
 
@@ -68,7 +68,7 @@ class Distinct(_ClassCount):
     is_maximized = True
 
     def bound(self, levels: Levels) -> float:
-        return -float(self.most())
+        return -float(self.max_classes())
 
     def bound_above(self, figures: Figures) -> float:
         return -float(self.most_after(figures))
@@ -85,7 +85,7 @@ class AverageClassSize(_ClassCount):
     description = "the average size of a class (average class size)"
 
     def bound(self, levels: Levels) -> float:
-        return self.marginals.rows / (self.most() + 1)
+        return self.marginals.rows / (self.max_classes() + 1)
 
     def bound_above(self, figures: Figures) -> float:
         return self.marginals.rows / max(1, self.most_after(figures) + bool(figures.suppressed_rows))
@@ -123,7 +123,7 @@ class Discernibility(Measure):
         where each counts as the smallest class."""
         return float(figures.suppressed_rows) * (self.marginals.rows - self._least)
 
-    def most_suppressed(self, cost: float) -> int:
+    def max_suppressed_rows(self, cost: float) -> int:
         rows = self.marginals.rows
         if rows == self._least:
             return rows

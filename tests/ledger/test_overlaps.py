@@ -143,10 +143,10 @@ def test_flows_are_those_that_plain_python_finds(data: st.DataObject) -> None:
     flows, greatest = OverlapFlows(first, second, edges), greatest_flows(first, second, edges)
     most = {edge: max(flow[edge] for flow in greatest) for edge in edges}
     for edge in data.draw(st.permutations(edges)):
-        assert flows.most_rows(edge, enough) == min(most[edge], enough)
+        assert flows.max_rows(edge, enough) == min(most[edge], enough)
     some = data.draw(st.lists(st.sampled_from(edges), unique=True, min_size=1))
     together = max(sum(flow[edge] for edge in some) for flow in greatest)
-    assert flows.most_together(some, enough) == min(together, enough)
+    assert flows.max_rows_together(some, enough) == min(together, enough)
     for edge in data.draw(st.permutations(edges)):  # whatever was asked before
         bound = flows.bound(edge)
         rows = sum(second[b] for b in bound.seconds) - sum(first[a] for a in bound.firsts) + bound.changed
@@ -222,7 +222,7 @@ def test_rows_of_separate_classes_with_the_same_finest_labels_add_up() -> None:
 @settings(max_examples=examples(100), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_rows_that_are_counted_are_those_of_greatest_flows(data: st.DataObject) -> None:
-    """No cell of fewer than k rows in all greatest flows is passed over, whichever of the two finds it."""
+    """No cell of fewer than k rows in all maximum flows is passed over, whichever of the two finds it."""
     looks = st.tuples(*[st.sampled_from("aAB*")] * 2, st.sampled_from("xy"))
     classes = st.dictionaries(looks, st.integers(1, 4), min_size=1, max_size=4)
     first, second, k = data.draw(classes), data.draw(classes), data.draw(st.integers(2, 5))

@@ -38,7 +38,7 @@ def check(case: Case) -> None:
             score = cost(case, release)
             assert math.isclose(measure.score(levels, figures[levels]), score, rel_tol=1e-9, abs_tol=1e-12)
             assert holds(measure.bound(levels), score)
-            assert release.suppressed <= measure.most_suppressed(score)
+            assert release.suppressed <= measure.max_suppressed_rows(score)
             check_neighbours(measure, figures, levels, score)
 
 

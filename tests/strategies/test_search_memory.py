@@ -49,7 +49,7 @@ def check_conclusions(
     for checks, levels in enumerate(rng.sample([*evaluated], len(evaluated)), start=1):
         search.check(levels)
         if checks >= tightens_at and search.best is not None:
-            search.tighten_limit(search.measure.most_suppressed(search.scores[search.best]))
+            search.tighten_limit(search.measure.max_suppressed_rows(search.scores[search.best]))
         if checks in (2, 5, 10) or checks == len(evaluated):
             wanted = {candidate: score for candidate, score in scores.items() if may_be_best(search, candidate, score)}
             check_words(table, search, evaluated, scores, wanted if checks >= tightens_at else scores)

@@ -1,9 +1,9 @@
 """Attacks on two releases of one table: the complementary release, and the temporal attack.
 
 The temporal attack counts the rows of a release that the other release cannot contain: new rows, or rows that are gone.
-Where labels have several levels, readers assume as few as the counts allow: those that a greatest flow between groups
+Where labels have several levels, readers assume as few as the counts allow: those that a maximum flow between groups
 leaves unmatched (`overlap_flows`). Their number is fixed for each connected component, but differs for a group from one
-greatest flow to another: an attacker looks among the most rows that can be new in a person's class.
+maximum flow to another: an attacker looks among the most rows that can be new in a person's class.
 
 Source: L. Sweeney, k-anonymity: a model for protecting privacy, International Journal on Uncertainty, Fuzziness and
 Knowledge-based Systems 10(5), 2002, sections 4.2 (figures 4 and 5, example 6) and 4.3 (example 7).
@@ -284,8 +284,8 @@ def bound_unmatched_rows(graph: OverlapGraph, first: exp.Expr, second: exp.Expr)
     """The groups of both releases, ``is_first`` and ``group_id``, with the ``most`` of their rows that can be new or
     gone.
 
-    ``row_count`` is the number of unmatched rows in one greatest flow: its sum over the groups of a component is the
-    number of rows that are new or gone in every greatest flow.
+    ``row_count`` is the number of unmatched rows in one maximum flow: its sum over the groups of a component is the
+    number of rows that are new or gone in every maximum flow.
 
     Raises
     ------

@@ -392,7 +392,7 @@ class JointAudit:
                 attacks.append(_Attack(message, _statement(complementary_release, public, k), pair.reason))
         if not attacks:
             attacks += self._violations(pair, audit, public, "joined")
-        # Masked rows match every class: a greatest flow with them extends one without, and classes share at most as
+        # Masked rows match every class: a maximum flow with them extends one without, and classes share at most as
         # many rows without them.
         if link.multilevel_attributes and has_rows and not attacks and masked != "own class":
             attacks += self._subtractions(pair, audit, public)

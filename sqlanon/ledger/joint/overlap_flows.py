@@ -2,10 +2,10 @@
 
 With the ages 0-14 in one release, and 0-9 and 10-19 in the other, the rows of ages 10 to 14 are those that 0-14 has in
 excess of 0-9. The assignment of rows of the first release to classes of the second is a flow in a bipartite graph, and
-readers assume as few new or gone rows as the counts allow: the greatest flows. SQL cannot compute flows, so this module
+readers assume as few new or gone rows as the counts allow: the maximum flows. SQL cannot compute flows, so this module
 iterates over classes; few components need it (`overlaps.MOST_OVERLAPS`).
 
-The flow of an edge can change only along a cycle of the residual graph, and so is the same in all greatest flows where
+The flow of an edge can change only along a cycle of the residual graph, and so is the same in all maximum flows where
 the ends of the edge are in different strongly connected components of that graph.
 
 Sources: R. K. Ahuja, T. L. Magnanti, J. B. Orlin, Network Flows, Prentice Hall 1993, sections 2.4 and 6.3; R. M. Karp,
@@ -62,7 +62,7 @@ class Bound:
 
 
 class OverlapFlows:
-    """A greatest flow between overlapping classes, and the most rows of an edge.
+    """A maximum flow between overlapping classes, and the maximum number of rows of an edge in any such flow.
 
     ``first`` and ``second`` are the rows of each class of either release; ``edges`` are the pairs of a class of the
     first and one of the second that can have rows in common. A graph that is too large for the steps that are left, by
@@ -71,7 +71,7 @@ class OverlapFlows:
     Ages 0-9, 10-19 and 20-29, then 0-14 and 15-29: one row is of 10 to 14 years.
 
     >>> flows = OverlapFlows({0: 6, 1: 10, 2: 8}, {0: 7, 1: 17}, [(0, 0), (1, 0), (1, 1), (2, 1)])
-    >>> [flows.most_rows((1, 0), enough=5), flows.most_rows((1, 1), enough=5)]
+    >>> [flows.max_rows((1, 0), enough=5), flows.max_rows((1, 1), enough=5)]
     [1, 5]
     >>> flows.bound((1, 0))
     Bound(firsts={0}, seconds={0}, changed=0)
@@ -105,11 +105,11 @@ class OverlapFlows:
 
     @property
     def rows(self) -> int:
-        """The rows of the greatest flow."""
+        """The rows of the maximum flow."""
         return sum(self._room[node][self._source] for node in range(len(self._firsts)))
 
-    def most_rows(self, edge: Edge, enough: int) -> int:
-        """The maximum number of rows of a pair of classes in any greatest flow, but at most ``enough``."""
+    def max_rows(self, edge: Edge, enough: int) -> int:
+        """The maximum number of rows of a pair of classes in any maximum flow, but at most ``enough``."""
         first, second = self._edge_nodes(edge)
         enough = min(enough, self._rows[first], self._rows[second])
         if self._components[first] == self._components[second]:
@@ -119,15 +119,15 @@ class OverlapFlows:
                 self._push([*path, (first, second)], min(enough - flow, self._least_room(path)))
         return min(self._room[second][first], enough)
 
-    def most_together(self, edges: Sequence[Edge], enough: int) -> int:
-        """The maximum number of rows of pairs of classes together in any greatest flow, but at most ``enough``.
+    def max_rows_together(self, edges: Sequence[Edge], enough: int) -> int:
+        """The maximum number of rows of pairs of classes together in any maximum flow, but at most ``enough``.
 
         Each of two classes can have both rows of the one class that they meet, but not in the same flow:
 
         >>> flows = OverlapFlows({0: 2, 1: 2}, {0: 2}, [(0, 0), (1, 0)])
-        >>> [flows.most_rows((0, 0), enough=5), flows.most_rows((1, 0), enough=5)]
+        >>> [flows.max_rows((0, 0), enough=5), flows.max_rows((1, 0), enough=5)]
         [2, 2]
-        >>> flows.most_together([(0, 0), (1, 0)], enough=5)
+        >>> flows.max_rows_together([(0, 0), (1, 0)], enough=5)
         2
         """
         pairs = {self._edge_nodes(edge) for edge in edges}
@@ -144,8 +144,8 @@ class OverlapFlows:
         """The rows of a class that are new or gone in the current flow."""
         return self._unmatched_rows(self._nodes[is_first, class_id])
 
-    def most_unmatched_rows(self, is_first: bool, class_id: int) -> int:
-        """The maximum number of rows of a class that are new or gone, in any greatest flow."""
+    def max_unmatched_rows(self, is_first: bool, class_id: int) -> int:
+        """The maximum number of rows of a class that are new or gone, in any maximum flow."""
         node = self._nodes[is_first, class_id]
         start, goal = (self._source, node) if is_first else (node, self._sink)
         if self._components[start] == self._components[goal]:
@@ -156,13 +156,13 @@ class OverlapFlows:
         return self._unmatched_rows(node)
 
     def bound(self, edge: Edge) -> Bound:
-        """Why a pair of classes can have no more rows than `most_rows` says.
+        """Why a pair of classes can have no more rows than `max_rows` says.
 
         Once the pair has its most rows, more can flow from its second class only to the classes that are reached. So
         all matched rows of the reached classes of the second release come from the reached classes of the first, or are
         those of the pair.
         """
-        self.most_rows(edge, sum(self._rows))
+        self.max_rows(edge, sum(self._rows))
         goal, start = self._edge_nodes(edge)
         reached, queue = {start}, [start]
         while queue:
@@ -392,13 +392,16 @@ class ComponentFlows:
             self._flows[component] = OverlapFlows(*rows, self._edges[component], self.budget)
         return self._flows[component]
 
-    def most_rows_of(self, finest_id: int, known_rows: int, enough: int) -> int:
-        """The maximum number of rows of all pairs of these finest labels, with ``known_rows``; at most ``enough``."""
+    def max_shared_rows(self, finest_id: int, known_rows: int, enough: int) -> int:
+        """The maximum number of rows that all pairs with these finest labels share, at most ``enough``.
+
+        ``known_rows`` are the rows of the regular components with these labels, which are counted beforehand.
+        """
         total = known_rows
         for component, edges in self.by_finest[finest_id].items():
             if total >= enough:
                 break
-            total += self.flows_of(component).most_together(edges, enough - total)
+            total += self.flows_of(component).max_rows_together(edges, enough - total)
         return min(total, enough)
 
     def explain(self, finest_id: int, total: int) -> Iterator[tuple[Edge, int, Bound]]:
@@ -406,7 +409,7 @@ class ComponentFlows:
         for component, edges in self.by_finest[finest_id].items():
             flows = self.flows_of(component)
             for edge in edges:
-                if most := flows.most_rows(edge, total):
+                if most := flows.max_rows(edge, total):
                     yield edge, most, flows.bound(edge)
 
     def bounds(self) -> dict[Edge, int]:
@@ -415,17 +418,17 @@ class ComponentFlows:
         for component, edges in self._edges.items():
             for first, second in edges:
                 smaller = min(self._firsts[component][first], self._seconds[component][second])
-                if (most := self.flows_of(component).most_rows((first, second), smaller)) < smaller:
+                if (most := self.flows_of(component).max_rows((first, second), smaller)) < smaller:
                     bounds[first, second] = most
         return bounds
 
     def unmatched_groups(self) -> Iterator[tuple[bool, int, int, int]]:
         """The groups that can have new or gone rows: whether they are of the first release, their number, the most such
-        rows in any greatest flow, and these rows in one greatest flow (their sum is the same in each)."""
+        rows in any maximum flow, and these rows in one maximum flow (their sum is the same in each)."""
         for component in self._edges:
             flows = self.flows_of(component)
             for is_first, groups in ((True, self._firsts[component]), (False, self._seconds[component])):
                 rows_by_group = {group: flows.unmatched_rows(is_first, group) for group in groups}
                 if any(rows_by_group.values()):
                     for group, rows in rows_by_group.items():
-                        yield is_first, group, flows.most_unmatched_rows(is_first, group), rows
+                        yield is_first, group, flows.max_unmatched_rows(is_first, group), rows

@@ -221,7 +221,7 @@ def too_many_steps(graph: OverlapGraph) -> NotComparedError:
 def find_overlaps(
     engine: Engine, link: ReleaseLink, k: int, graph: OverlapGraph, first: exp.Expr, second: exp.Expr
 ) -> Overlaps:
-    """Find pairs of groups with the same finest labels that share fewer than k rows in all greatest flows.
+    """Find pairs of groups with the same finest labels that share fewer than k rows in all maximum flows.
 
     At most `MOST_COMBINATIONS` combinations of finest labels are searched for; ``first`` and ``second`` are the groups
     of either release. A search that takes too many steps raises `NotComparedError`.
@@ -237,18 +237,18 @@ class _FewRows:
     finest_id: int
     edge: Edge
     total: int  # the most rows of all such pairs
-    rows: int  # the most rows that these two share
+    rows: int  # the maximum number of rows that these two share
     bound: Bound  # the reason
 
 
 def _find_few_rows(engine: Engine, graph: OverlapGraph, k: int) -> tuple[list[_FewRows], dict[Edge, int]]:
-    """The pairs of groups with the same finest labels that share rows, but fewer than k; without any, the most rows of
-    each pair that shares fewer rows than the smaller group has."""
+    """The pairs of groups with the same finest labels that share rows, but fewer than k; without any, the maximum
+    number of rows of each pair that shares fewer rows than the smaller group has."""
     flows, pairs, few, bounds = graph.flows, list[_FewRows](), dict[int, int](), dict[Edge, int]()
     try:
         regular = _count_regular_rows(engine, graph, k)
         for finest_id in {**flows.by_finest, **regular}:
-            if 0 < (most := flows.most_rows_of(finest_id, regular.get(finest_id, 0), k)) < k:
+            if 0 < (most := flows.max_shared_rows(finest_id, regular.get(finest_id, 0), k)) < k:
                 few[finest_id] = most
                 pairs += [
                     _FewRows(finest_id, edge, most, rows, bound) for edge, rows, bound in flows.explain(finest_id, most)

@@ -190,7 +190,7 @@ class _BranchAndBound:
         """Lower the limit to the rows that a generalization no worse than the best can suppress."""
         search = self.search
         if search.best is not None:
-            search.tighten_limit(search.measure.most_suppressed(search.scores[search.best]))
+            search.tighten_limit(search.measure.max_suppressed_rows(search.scores[search.best]))
 
     def _path(self, start: Levels, aim: Aim | None) -> tuple[list[Levels], int]:
         """An ascending path of undecided generalizations, and the number of the first ones that may still be the best,
