@@ -22,73 +22,75 @@ EVERYTHING = 1e300
 """Half of the width of a range that holds all values, for classes without noise."""
 
 
+# Ordered with the noisy values, the nearest original is one of two neighbours. One of them exists, and least() ignores
+# NULL.
+_LINKED_IN_ONE_ATTRIBUTE = template("""
+    WITH positions AS (
+        SELECT
+            NULL AS record, class, x_0 AS position, x_0 AS original,
+            NULL AS original_value, NULL AS equal_originals
+        FROM :noisy
+        UNION ALL
+        SELECT
+            record, class, y_0 AS position, NULL AS original,
+            x_0 AS original_value, count(*) OVER (PARTITION BY class, x_0) AS equal_originals
+        FROM :noisy
+    ), neighbours AS (
+        SELECT
+            positions.*,
+            max(original) OVER (
+                PARTITION BY class ORDER BY position RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            ) AS next_lower,
+            min(original) OVER (
+                PARTITION BY class ORDER BY position DESC RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            ) AS next_higher
+        FROM positions
+    )
+    SELECT
+        record,
+        abs(position - original_value) <= least(position - next_lower, next_higher - position) AS is_linked,
+        abs(position - original_value) <= least(position - next_lower, next_higher - position)
+            AND equal_originals = 1
+            AND NOT coalesce(
+                (position - next_lower) = (next_higher - position) AND next_lower <> next_higher, FALSE
+            ) AS is_strictly_linked
+    FROM neighbours
+    WHERE record IS NOT NULL
+""")
+# All pairs of records of a class are compared.
+_LINKED_IN_SEVERAL_ATTRIBUTES = template("""
+    WITH distances AS (
+        SELECT r.record, :own_distance AS own_distance, min(:other_distance) AS nearest_other
+        FROM :noisy AS r
+        JOIN :classes AS c ON r.class = c.class
+        LEFT JOIN :noisy AS o ON r.class = o.class AND r.record <> o.record
+        WHERE r.record % :every = 0
+        GROUP BY r.record, :own_distance
+    )
+    SELECT
+        record,
+        own_distance <= coalesce(nearest_other, :everything) AS is_linked,
+        own_distance < coalesce(nearest_other, :everything) AS is_strictly_linked
+    FROM distances
+""")
+
+
 def linked_records(noisy: exp.Table, classes: exp.Table, columns: Sequence[NoisyColumn], every: int = 1) -> exp.Select:
     """The records with ``is_linked`` and ``is_strictly_linked``. With several attributes, only one record of ``every``.
 
     A record is linked if no original of its class is nearer than its own, and strictly if all others are farther.
     """
     if len(columns) == 1:
-        # Ordered with the noisy values, the nearest original is one of two neighbours. One of them exists, and least()
-        # ignores NULL.
-        return template("""
-            WITH positions AS (
-                SELECT
-                    NULL AS record, class, x_0 AS position, x_0 AS original,
-                    NULL AS original_value, NULL AS equal_originals
-                FROM :noisy
-                UNION ALL
-                SELECT
-                    record, class, y_0 AS position, NULL AS original,
-                    x_0 AS original_value, count(*) OVER (PARTITION BY class, x_0) AS equal_originals
-                FROM :noisy
-            ), neighbours AS (
-                SELECT
-                    positions.*,
-                    max(original) OVER (
-                        PARTITION BY class ORDER BY position RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-                    ) AS next_lower,
-                    min(original) OVER (
-                        PARTITION BY class ORDER BY position DESC RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-                    ) AS next_higher
-                FROM positions
-            )
-            SELECT
-                record,
-                abs(position - original_value) <= least(position - next_lower, next_higher - position) AS is_linked,
-                abs(position - original_value) <= least(position - next_lower, next_higher - position)
-                    AND equal_originals = 1
-                    AND NOT coalesce(
-                        (position - next_lower) = (next_higher - position) AND next_lower <> next_higher, FALSE
-                    ) AS is_strictly_linked
-            FROM neighbours
-            WHERE record IS NOT NULL
-        """)(noisy=noisy)
-    # Compare all pairs of records of a class.
-    query = template("""
-        WITH distances AS (
-            SELECT r.record, :own_distance AS own_distance, min(:other_distance) AS nearest_other
-            FROM :noisy AS r
-            JOIN :classes AS c ON r.class = c.class
-            LEFT JOIN :noisy AS o ON r.class = o.class AND r.record <> o.record
-            WHERE r.record % :every = 0
-            GROUP BY r.record, :own_distance
-        )
-        SELECT
-            record,
-            own_distance <= coalesce(nearest_other, :everything) AS is_linked,
-            own_distance < coalesce(nearest_other, :everything) AS is_strictly_linked
-        FROM distances
-    """)
-    return mark_row_level(
-        query(
-            everything=EVERYTHING,
-            own_distance=_distance(columns, "r"),
-            other_distance=_distance(columns, "o"),
-            noisy=noisy,
-            classes=classes,
-            every=every,
-        )
+        return _LINKED_IN_ONE_ATTRIBUTE(noisy=noisy)
+    query = _LINKED_IN_SEVERAL_ATTRIBUTES(
+        everything=EVERYTHING,
+        own_distance=_distance(columns, "r"),
+        other_distance=_distance(columns, "o"),
+        noisy=noisy,
+        classes=classes,
+        every=every,
     )
+    return mark_row_level(query)
 
 
 def _distance(columns: Sequence[NoisyColumn], original: str) -> exp.Expr:
