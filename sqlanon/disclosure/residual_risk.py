@@ -5,7 +5,7 @@ The queries are cheap enough to run whenever a release is published or verified.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -262,64 +262,67 @@ SKEWNESS = Disclosure(
 )
 
 
+# Numbered classes: rows are grouped by their labels once, and by a number afterwards.
+_DISCLOSED_ROWS = template("""
+    WITH "sqlanon classes" AS MATERIALIZED (
+        SELECT :labels, row_number() OVER () AS class_id FROM :relation AS r GROUP BY :quasi
+    ),
+    "sqlanon counts" AS MATERIALIZED (
+        SELECT c.class_id, :sensitive AS value, count(*) AS row_count
+        FROM :relation AS r
+        JOIN "sqlanon classes" AS c ON :same
+        GROUP BY c.class_id, :sensitive
+    ),
+    "sqlanon sizes" AS MATERIALIZED (
+        SELECT class_id, count(*) AS values, sum(row_count)::BIGINT AS row_count
+        FROM "sqlanon counts"
+        GROUP BY class_id
+    ),
+    "sqlanon values" AS MATERIALIZED (
+        SELECT value, sum(row_count)::BIGINT AS row_count FROM "sqlanon counts" GROUP BY value
+    ),
+    "sqlanon skewed" AS (
+        SELECT coalesce(sum(c.row_count), 0)::BIGINT AS skewed
+        FROM "sqlanon counts" AS c
+        JOIN "sqlanon sizes" AS s
+            ON c.class_id = s.class_id AND c.row_count::DOUBLE / s.row_count::DOUBLE >= :likely
+        JOIN "sqlanon values" AS v ON c.value IS NOT DISTINCT FROM v.value
+        WHERE c.row_count::DOUBLE / s.row_count::DOUBLE
+            / (v.row_count::DOUBLE / (SELECT sum(row_count)::DOUBLE FROM "sqlanon sizes")) >= :ratio
+    ),
+    "sqlanon revealed" AS (
+        SELECT
+            coalesce(sum(c.row_count) FILTER (WHERE s.values = 1), 0)::BIGINT AS one_value,
+            coalesce(sum(c.row_count), 0)::BIGINT AS two_values
+        FROM "sqlanon counts" AS c
+        JOIN "sqlanon sizes" AS s ON c.class_id = s.class_id AND s.values <= 2
+        JOIN "sqlanon values" AS v ON c.value IS NOT DISTINCT FROM v.value
+        WHERE v.row_count::DOUBLE / (SELECT sum(row_count)::DOUBLE FROM "sqlanon sizes") < :common
+    )
+    SELECT
+        coalesce(sum(row_count), 0)::BIGINT AS rows,
+        coalesce(min(row_count), 0)::BIGINT AS smallest,
+        count(*) FILTER (WHERE row_count = 1) AS uniques,
+        (SELECT one_value FROM "sqlanon revealed") AS one_value,
+        (SELECT two_values FROM "sqlanon revealed") AS two_values,
+        (SELECT skewed FROM "sqlanon skewed") AS skewed,
+        coalesce((SELECT max(row_count)::DOUBLE FROM "sqlanon values") / sum(row_count)::DOUBLE >= :common, false)
+            AS has_common,
+        (SELECT count(*) FROM "sqlanon values") AS distinct_values,
+        (SELECT count(*) FILTER (WHERE row_count < :few) FROM "sqlanon values") AS rare_values,
+        (SELECT coalesce(sum(row_count) FILTER (WHERE row_count < :few), 0)::BIGINT FROM "sqlanon values")
+            AS rare_rows
+    FROM "sqlanon sizes"
+""")
+
+
 def _count_disclosed(
     engine: Queryable, relation: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str, few: int
 ) -> _Disclosed:
     """Count the rows whose class discloses a sensitive value, from one table of its values by class."""
     labels = class_labels(quasi_identifiers)
     pairs = [*zip(quasi_identifiers, labels, strict=True)]
-    # Numbered classes: rows are grouped by their labels once, and by a number afterwards.
-    query = template("""
-        WITH "sqlanon classes" AS MATERIALIZED (
-            SELECT :labels, row_number() OVER () AS class_id FROM :relation AS r GROUP BY :quasi
-        ),
-        "sqlanon counts" AS MATERIALIZED (
-            SELECT c.class_id, :sensitive AS value, count(*) AS row_count
-            FROM :relation AS r
-            JOIN "sqlanon classes" AS c ON :same
-            GROUP BY c.class_id, :sensitive
-        ),
-        "sqlanon sizes" AS MATERIALIZED (
-            SELECT class_id, count(*) AS values, sum(row_count)::BIGINT AS row_count
-            FROM "sqlanon counts"
-            GROUP BY class_id
-        ),
-        "sqlanon values" AS MATERIALIZED (
-            SELECT value, sum(row_count)::BIGINT AS row_count FROM "sqlanon counts" GROUP BY value
-        ),
-        "sqlanon skewed" AS (
-            SELECT coalesce(sum(c.row_count), 0)::BIGINT AS skewed
-            FROM "sqlanon counts" AS c
-            JOIN "sqlanon sizes" AS s
-                ON c.class_id = s.class_id AND c.row_count::DOUBLE / s.row_count::DOUBLE >= :likely
-            JOIN "sqlanon values" AS v ON c.value IS NOT DISTINCT FROM v.value
-            WHERE c.row_count::DOUBLE / s.row_count::DOUBLE
-                / (v.row_count::DOUBLE / (SELECT sum(row_count)::DOUBLE FROM "sqlanon sizes")) >= :ratio
-        ),
-        "sqlanon revealed" AS (
-            SELECT
-                coalesce(sum(c.row_count) FILTER (WHERE s.values = 1), 0)::BIGINT AS one_value,
-                coalesce(sum(c.row_count), 0)::BIGINT AS two_values
-            FROM "sqlanon counts" AS c
-            JOIN "sqlanon sizes" AS s ON c.class_id = s.class_id AND s.values <= 2
-            JOIN "sqlanon values" AS v ON c.value IS NOT DISTINCT FROM v.value
-            WHERE v.row_count::DOUBLE / (SELECT sum(row_count)::DOUBLE FROM "sqlanon sizes") < :common
-        )
-        SELECT
-            coalesce(sum(row_count), 0)::BIGINT AS rows,
-            coalesce(min(row_count), 0)::BIGINT AS smallest,
-            count(*) FILTER (WHERE row_count = 1) AS uniques,
-            (SELECT one_value FROM "sqlanon revealed") AS one_value,
-            (SELECT two_values FROM "sqlanon revealed") AS two_values,
-            (SELECT skewed FROM "sqlanon skewed") AS skewed,
-            coalesce((SELECT max(row_count)::DOUBLE FROM "sqlanon values") / sum(row_count)::DOUBLE >= :common, false)
-                AS has_common,
-            (SELECT count(*) FROM "sqlanon values") AS distinct_values,
-            (SELECT count(*) FILTER (WHERE row_count < :few) FROM "sqlanon values") AS rare_values,
-            (SELECT coalesce(sum(row_count) FILTER (WHERE row_count < :few), 0)::BIGINT FROM "sqlanon values")
-                AS rare_rows
-        FROM "sqlanon sizes"
-    """)(
+    query = _DISCLOSED_ROWS(
         labels=[as_column(col(name, "r"), label.name) for name, label in pairs],
         relation=relation,
         quasi=[col(name, "r") for name in quasi_identifiers],
@@ -354,13 +357,7 @@ def describe_disclosure(
         return
     worst = max(counts, key=lambda name: counts[name])
     if not counts[worst]:
-        finding = f"No row is affected by its {join_names([*counts])}."
-        if shared := [name for name in counts if name in common]:
-            share_text = format_percent(COMMON)
-            finding += (
-                f" The value of {join_names(shared)} that {share_text} of the rows or more share reveals nothing."
-            )
-        yield ResidualRisk(kind.title, finding)
+        yield ResidualRisk(kind.title, _describe_no_disclosure(counts, common))
         return
     share, is_few = max(counts[worst], few) / rows, counts[worst] < few
     if kind.closeness is None:
@@ -382,20 +379,11 @@ def describe_disclosure(
     ]
     if further:
         finding += f" Other columns: {', '.join(further)}."
-    if manifest.privacy is not None and key in manifest.privacy.requirements:  # a policy has a key once
-        advice = f"add to {key} in [privacy]:\n  {toml_value(entry)}"
-    else:
-        advice = f"add to [privacy]:\n  {key} = {toml_value([entry])}"
-    remedy = kind.remedy.format(**words)
-    change: dict[str, Mapping[str, Any]] = {"privacy": {key: [entry]}}
-    if any(column.name == worst and column.role == "insensitive" for column in manifest.columns):
-        change["attributes"] = {worst: {"role": "sensitive"}}
-        remedy = f'Set `role = "sensitive"` for {worst}. {remedy}'
-        advice = f'set role = "sensitive" for {toml_key(worst)} in [attributes], and {advice}'
+    remedy, advice, change = _advise_requirement(worst, key, entry, manifest)
     yield ResidualRisk(
         kind.title,
         finding,
-        remedy,
+        remedy + kind.remedy.format(**words),
         grade_share(share, manifest),
         share,
         f"under {format_percent(share).removeprefix('under ')}" if is_few else format_percent(share),
@@ -403,6 +391,34 @@ def describe_disclosure(
         f"To prevent it, {advice}",
         change,
     )
+
+
+def _describe_no_disclosure(columns: Collection[str], common: Sequence[str]) -> str:
+    """The finding for columns of which no row is affected; a ``common`` value reveals nothing."""
+    finding = f"No row is affected by its {join_names([*columns])}."
+    if shared := [name for name in columns if name in common]:
+        share_text = format_percent(COMMON)
+        finding += f" The value of {join_names(shared)} that {share_text} of the rows or more share reveals nothing."
+    return finding
+
+
+def _advise_requirement(
+    name: str, key: str, entry: Mapping[str, Any], manifest: Manifest
+) -> tuple[str, str, dict[str, Mapping[str, Any]]]:
+    """How to add an entry of a requirement on a column to the policy.
+
+    Returns a sentence before the remedy (empty if the column is sensitive already), the advice, and the changed keys.
+    """
+    if manifest.privacy is not None and key in manifest.privacy.requirements:  # a policy has a key once
+        advice = f"add to {key} in [privacy]:\n  {toml_value(entry)}"
+    else:
+        advice = f"add to [privacy]:\n  {key} = {toml_value([entry])}"
+    change: dict[str, Mapping[str, Any]] = {"privacy": {key: [entry]}}
+    if not any(column.name == name and column.role == "insensitive" for column in manifest.columns):
+        return "", advice, change
+    change["attributes"] = {name: {"role": "sensitive"}}
+    advice = f'set role = "sensitive" for {toml_key(name)} in [attributes], and {advice}'
+    return f'Set `role = "sensitive"` for {name}. ', advice, change
 
 
 def _describe_rare_values(columns: Mapping[str, _Values], rows: int, few: int, manifest: Manifest) -> ResidualRisk:
