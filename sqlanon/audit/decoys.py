@@ -96,6 +96,16 @@ def check_decoy_claims(manifest: Manifest, decoys: Decoys) -> Check:
     return source_check("decoys", manifest.decoys == decoys.rows, f"{message}{decoys.smallest_class_without} rows")
 
 
+_SMALL_CLASSES = template("SELECT :keys FROM :real GROUP BY :quasi_identifiers HAVING count(*) < :k")
+_ROWS_OF_CLASSES = template("SELECT r.* FROM :rows AS r SEMI JOIN :classes AS p ON :same")
+_ROWS_OF_OTHER_CLASSES = template("SELECT r.* FROM :rows AS r ANTI JOIN :classes AS p ON :same")
+_DIFFERENCES = template("""
+    SELECT l.lacking + d.added + d.missing
+    FROM (SELECT count(*) AS lacking FROM :lacking AS q) AS l
+    CROSS JOIN :further_classes AS d
+""")
+
+
 @dataclass(frozen=True)
 class DecoyCheck:
     """Checks that a release has all ``real`` rows, those of the recoded source, and decoys only in small classes."""
@@ -115,6 +125,7 @@ class DecoyCheck:
         runner, types, k = self.runner, self.manifest.types, self.manifest.policy["privacy"]["k"]
         quasi_identifiers = self.manifest.quasi_identifiers
         columns = [col(name) for name in quasi_identifiers]
+        # Numbered key columns cannot collide with names of released columns.
         keys = [as_column(col(name), f"q{i}") for i, name in enumerate(quasi_identifiers)]
         in_class = all_of(
             look_equal(col(name, "r"), col(f"q{i}", "p"), types[name]) for i, name in enumerate(quasi_identifiers)
@@ -122,39 +133,23 @@ class DecoyCheck:
         same_class = all_of(
             null_safe_equal(col(f"q{i}", "f"), col(f"q{i}", "p")) for i in range(len(quasi_identifiers))
         )
-
-        # Numbered key columns cannot collide with names of released columns.
         small_classes = runner.create_table(
             self.work("small_classes"),
-            template("SELECT :keys FROM :real GROUP BY :quasi_identifiers HAVING count(*) < :k")(
-                keys=keys, real=self.real, quasi_identifiers=columns, k=k
-            ),
+            _SMALL_CLASSES(keys=keys, real=self.real, quasi_identifiers=columns, k=k),
         )
         real, released = (
-            runner.create_table(
-                self.work(name),
-                template("SELECT r.* FROM :rows AS r SEMI JOIN :classes AS p ON :same")(
-                    rows=rows, classes=small_classes, same=in_class
-                ),
-            )
+            runner.create_table(self.work(name), _ROWS_OF_CLASSES(rows=rows, classes=small_classes, same=in_class))
             for name, rows in (
                 ("real_rows_of_small_classes", self.real),
                 ("released_rows_of_small_classes", self.released),
             )
         )
         decoys = runner.create_table(self.work("audited_decoys"), subtract_rows(released, real, types))
-
         further_real, further_released = (
-            template("SELECT r.* FROM :rows AS r ANTI JOIN :classes AS p ON :same")(
-                rows=rows, classes=small_classes, same=in_class
-            )
+            _ROWS_OF_OTHER_CLASSES(rows=rows, classes=small_classes, same=in_class)
             for rows in (self.real, self.released)
         )
-        differences = template("""
-            SELECT l.lacking + d.added + d.missing
-            FROM (SELECT count(*) AS lacking FROM :lacking AS q) AS l
-            CROSS JOIN :further_classes AS d
-        """)(
+        differences = _DIFFERENCES(
             lacking=subtract_rows(real, released, types),
             further_classes=count_different_rows(subquery(further_released, "r"), subquery(further_real, "r"), types),
         )
