@@ -72,6 +72,34 @@ def can_be_blanked(task: LocalTask, tree: Tree) -> bool:
 
 # Rows of infeasible classes that have no choice yet.
 _WAITING = template("SELECT r.class, r.combination, r.n, :nodes FROM :classified AS r WHERE NOT r.kept")
+# Feasible choices of waiting classes, if all classes make all of their tries: a row for each class and pattern.
+_OPTIONS = template("""
+    SELECT t.class, :nodes_tried, t.weight, t.pattern, j.class_size
+    FROM (SELECT DISTINCT class, :nodes, weight, pattern FROM :tried) AS t
+    JOIN :evaluated AS j ON :same_class
+    WHERE j.kept
+""")
+# The option of each waiting class: the least weight, then the largest class, so that many choose the same one.
+_BEST_OPTIONS = template("""
+    SELECT class, :nodes
+    FROM (
+        SELECT
+            *,
+            row_number() OVER (
+                PARTITION BY class ORDER BY round(weight, 9), class_size DESC, pattern
+            ) AS rank
+        FROM :options
+    ) AS r
+    WHERE rank = 1
+""")
+# The best option of all, for all classes that would be one class with it.
+_BEST_OPTION = template("""
+    SELECT o.class, :nodes
+    FROM :options AS o
+    JOIN (
+        SELECT * FROM :options ORDER BY round(weight, 9), class_size DESC, pattern, class LIMIT 1
+    ) AS b ON :same_class
+""")
 
 
 def blank_patterns(trees: Sequence[Tree], blankable: Sequence[int]) -> exp.Select:
@@ -350,7 +378,11 @@ class _CellSuppression:
         return choice
 
     def _extend_choice(self, choice: exp.Table, patterns: exp.Table, first: int, last: int) -> exp.Table:
-        """Choose blanks for all waiting classes that some of the patterns make feasible."""
+        """Choose blanks for all waiting classes that some of the patterns make feasible.
+
+        Each round evaluates all options of the waiting classes at once, and accepts the best options that are still
+        feasible when each class takes only its own.
+        """
         runner, nodes = self.task.runner, self._nodes()
         while True:
             try:
@@ -361,14 +393,7 @@ class _CellSuppression:
             waiting = self._waiting(choice)
             tried = self._make("tried", tries(waiting, patterns, self.task.trees, self.blankable, first, last))
             released = [self.kept_with_blanks, subquery(self._chosen_rows(self.infeasible, choice))]
-            # Feasible choices of waiting classes, if all classes make all of their tries: a row for each class and
-            # pattern.
-            query = template("""
-                SELECT t.class, :nodes_tried, t.weight, t.pattern, j.class_size
-                FROM (SELECT DISTINCT class, :nodes, weight, pattern FROM :tried) AS t
-                JOIN :evaluated AS j ON :same_class
-                WHERE j.kept
-            """)(
+            query = _OPTIONS(
                 nodes_tried=self._nodes("t"),
                 nodes=nodes,
                 tried=tried,
@@ -379,33 +404,12 @@ class _CellSuppression:
             if not runner.count(options):
                 runner.drop(waiting, tried, options)
                 return choice
-            # The choice of each waiting class: the least weight, then the largest class, so that many choose the same
-            # one.
-            query = template("""
-                SELECT class, :nodes
-                FROM (
-                    SELECT
-                        *,
-                        row_number() OVER (
-                            PARTITION BY class ORDER BY round(weight, 9), class_size DESC, pattern
-                        ) AS rank
-                    FROM :options
-                ) AS r
-                WHERE rank = 1
-            """)(nodes=nodes, options=options)
-            chosen = self._make("chosen", query)
+            chosen = self._make("chosen", _BEST_OPTIONS(nodes=nodes, options=options))
             evaluated = self._evaluate(subquery(self._chosen_rows(waiting, chosen)), *released)
             accepted = self._make("accepted", feasible_rows(chosen, evaluated, self.columns))
             if not runner.count(accepted):
                 same_class = equal_columns(self.columns, "o", "b")
-                # The best option, for all classes that would be one class with it.
-                query = template("""
-                    SELECT o.class, :nodes
-                    FROM :options AS o
-                    JOIN (
-                        SELECT * FROM :options ORDER BY round(weight, 9), class_size DESC, pattern, class LIMIT 1
-                    ) AS b ON :same_class
-                """)(nodes=self._nodes("o"), options=options, same_class=same_class)
+                query = _BEST_OPTION(nodes=self._nodes("o"), options=options, same_class=same_class)
                 accepted = self._make("accepted", query)
             choice = self._make("choice", union_all(select_star(choice.copy()), select_star(accepted.copy())))
             runner.drop(waiting, tried, options)
