@@ -53,6 +53,44 @@ _COMMON_LABEL = fragment("CASE WHEN min(:label) = max(:label) THEN min(:label) E
 _PATH_OF_TOP = template("""
     SELECT label, [label] AS path, 1 AS first_position FROM :released AS labels WHERE label = :top
 """)
+# The upper bound of numbers is exclusive: the last value is taken from the last of the narrowest intervals.
+_LAST_NUMBER = fragment("""
+    CASE
+        WHEN label LIKE '<%' THEN :high - 1
+        WHEN label LIKE '[%' THEN greatest(:low, :high - 0.9 * :width)
+        ELSE :high
+    END
+""")
+# A range is below a label if both its ends are.
+_PATHS_OF_RANGES = template("""
+    WITH released AS (
+        SELECT
+            label,
+            unnest([:first_value, :last_value]) AS value,
+            :low IS NOT DISTINCT FROM :high AS is_single_value
+        FROM :released AS labels
+    )
+    SELECT r.label, [:labels] AS path, 1 AS first_position
+    FROM released AS r
+    JOIN (SELECT DISTINCT * FROM :hierarchy AS ground_values) AS h ON r.value = h.level_0
+    GROUP BY r.label
+""")
+_WITHOUT_PADDING = fragment(r"regexp_replace(:label, '(^|[^0-9.])0+([0-9])', '\1\2', 'g')")
+# Ranges are padded with zeros to the width of the longest of their level: use the released spelling.
+_IN_RELEASED_SPELLING = template("""
+    SELECT
+        paths.label,
+        list_transform(paths.path, lambda x: coalesce(spellings.by_plain_label[:plain_x], x)) AS path,
+        paths.first_position
+    FROM :paths AS paths, (
+        SELECT map(list(plain_label), list(label)) AS by_plain_label
+        FROM (
+            SELECT :plain_label AS plain_label, min(label) AS label
+            FROM :released AS labels
+            GROUP BY :plain_label
+        ) AS plain_labels
+    ) AS spellings
+""")
 _PATHS_OF_ATTRIBUTE = template("""
     SELECT :attribute AS attribute, :i AS i, label, path, first_position, :first_level AS first_level
     FROM :paths AS paths
@@ -193,21 +231,14 @@ def _text_paths(spec: Attribute, labels: exp.Select, longest: int) -> Iterator[_
 
 
 def _range_paths(spec: Attribute, hierarchy: Hierarchy, type_: str, labels: exp.Select) -> Iterator[_Paths]:
+    """The paths of ranges of numbers or dates, from the paths of their first and last values."""
     kind = label_range_kind(type_)
     if kind is None or (kind == "number" and column_kind(type_) is ColumnKind.INTEGER):
         return  # DOUBLE does not hold these integers
     low, high = label_bounds(col("label"), kind)
     last_number, intervals = high, [rule for rule in spec.hierarchy or () if isinstance(rule, IntervalsRule)]
     if kind == "number":
-        width = min(rule.widths[0] for rule in intervals)
-        # The upper bound of numbers is exclusive: the last value is taken from the last of the narrowest intervals.
-        last_number = fragment("""
-            CASE
-                WHEN label LIKE '<%' THEN :high - 1
-                WHEN label LIKE '[%' THEN greatest(:low, :high - 0.9 * :width)
-                ELSE :high
-            END
-        """)(low=low, high=high, width=float(width))
+        last_number = _LAST_NUMBER(low=low, high=high, width=float(min(rule.widths[0] for rule in intervals)))
     for sign, name in (("<", "below"), ("≥", "above")):
         if all(getattr(rule, name) is None for rule in intervals):  # open ranges of quantiles have no levels
             labels.where(
@@ -223,49 +254,19 @@ def _range_paths(spec: Attribute, hierarchy: Hierarchy, type_: str, labels: exp.
         ground_label = fragment(
             "coalesce(:single_value, CASE WHEN label LIKE '<%' OR label LIKE '≥%' THEN :common_label END)"
         )(single_value=ground_label, common_label=common_label)
-    path: list[exp.Expr] = [_COMMON_LABEL(label=col(f"level_{level}")) for level in range(1, hierarchy.height + 1)]
-    # A range is below a label if both its ends are.
-    paths = template("""
-        WITH released AS (
-            SELECT
-                label,
-                unnest([:first_value, :last_value]) AS value,
-                :low IS NOT DISTINCT FROM :high AS is_single_value
-            FROM :released AS labels
-        )
-        SELECT r.label, [:labels] AS path, 1 AS first_position
-        FROM released AS r
-        JOIN (SELECT DISTINCT * FROM :hierarchy AS ground_values) AS h ON r.value = h.level_0
-        GROUP BY r.label
-    """)(
+    upper_labels = [_COMMON_LABEL(label=col(f"level_{level}")) for level in range(1, hierarchy.height + 1)]
+    paths = _PATHS_OF_RANGES(
         first_value=first_value,
         last_value=last_value,
         low=low,
         high=high,
         released=labels,
-        labels=[ground_label, *path],
+        labels=[ground_label, *upper_labels],
         hierarchy=hierarchy_query(spec.hierarchy or (), table("released"), value_type),
     )
     if kind != "date":
-        plain_label, plain_x = (
-            fragment(r"regexp_replace(:label, '(^|[^0-9.])0+([0-9])', '\1\2', 'g')")(label=col(name))
-            for name in ("label", "x")
-        )
-        # Ranges are padded with zeros to the width of the longest of their level: use the released spelling.
-        paths = template("""
-            SELECT
-                paths.label,
-                list_transform(paths.path, lambda x: coalesce(spellings.by_plain_label[:plain_x], x)) AS path,
-                paths.first_position
-            FROM :paths AS paths, (
-                SELECT map(list(plain_label), list(label)) AS by_plain_label
-                FROM (
-                    SELECT :plain_label AS plain_label, min(label) AS label
-                    FROM :released AS labels
-                    GROUP BY :plain_label
-                ) AS plain_labels
-            ) AS spellings
-        """)(paths=paths, released=labels.copy(), plain_label=plain_label, plain_x=plain_x)
+        plain_label, plain_x = (_WITHOUT_PADDING(label=col(name)) for name in ("label", "x"))
+        paths = _IN_RELEASED_SPELLING(paths=paths, released=labels.copy(), plain_label=plain_label, plain_x=plain_x)
     yield paths, 0, hierarchy.height + 1
     yield _PATH_OF_TOP(released=labels.copy(), top=TOP), hierarchy.height, 1
 
