@@ -53,6 +53,34 @@ _RANKS_TO_MEDIAN = template("""
 _HIERARCHY_LABELS = template("""
     SELECT :label AS label, r.rank FROM :coded AS c JOIN :ranked AS r ON c.value = r.value
 """)
+# The share of each label's values whose ranks are in the span of a condition.
+_HIERARCHY_SHARES = template("""
+    SELECT label, avg(CASE WHEN rank BETWEEN :low AND :high THEN 1 ELSE 0 END) AS share
+    FROM (SELECT DISTINCT label, rank FROM :labels AS l) AS hierarchy_labels
+    WHERE label IS NOT NULL
+    GROUP BY label
+""")
+# A label that is not in the hierarchy is a set: its values are those of the rows that have it.
+_SET_SHARES = template("""
+    WITH
+        released AS (
+            SELECT DISTINCT :label::VARCHAR AS label, :value AS value FROM :released AS p
+        ),
+        set_values AS (
+            SELECT DISTINCT released.label, ranked.rank
+            FROM released
+            JOIN :ranked AS ranked ON released.value = ranked.value
+        ),
+        shares AS (
+            SELECT label, avg(CASE WHEN rank BETWEEN :low AND :high THEN 1 ELSE 0 END) AS share
+            FROM set_values
+            WHERE NOT label IN (SELECT label FROM :known)
+            GROUP BY label
+            UNION ALL
+            SELECT label, share FROM :known
+        )
+    SELECT * FROM shares
+""")
 # A range has all distinct values between its ends; a label without ends may be any value. The bounds of integers and
 # days are values of the range; of other numbers, the upper bound of `[20, 25)` and `<25` is the next value.
 _RANGE_SHARES = template("""
@@ -149,45 +177,10 @@ def compute_count_error(
     rows = number_columns(recoding.select(shuffled=False), len(columns) + len(counts.attributes))
     released = steps.create_table(work("counted_rows"), select_star(rows))
     labels = {column.quasi: f"r{j}" for j, column in enumerate(columns) if column.quasi is not None}
-    shares = {}
-    for position, i in enumerate(counts.attributes, len(columns)):
-        (low, high), ranked, attribute = counts.spans[i], counts.ranked[i], search_input.attributes[i]
-        hierarchy_labels = _list_hierarchy_labels(attribute, ranked)
-        # The share of each label's values whose ranks are in the span of a condition.
-        known_shares = template("""
-            SELECT label, avg(CASE WHEN rank BETWEEN :low AND :high THEN 1 ELSE 0 END) AS share
-            FROM (SELECT DISTINCT label, rank FROM :labels AS l) AS hierarchy_labels
-            WHERE label IS NOT NULL
-            GROUP BY label
-        """)(labels=hierarchy_labels, low=low, high=high)
-        known_labels = steps.create_table(work(f"known_labels_{i}"), known_shares)
-        kind = label_range_kind(search_input.source.columns[attribute.column])
-        span = {"known": known_labels, "ranked": ranked, "low": low, "high": high}
-        label = col(labels[i])
-        if kind is None:
-            share_query = template("""
-                WITH
-                    released AS (
-                        SELECT DISTINCT :label::VARCHAR AS label, :value AS value FROM :released AS p
-                    ),
-                    set_values AS (
-                        SELECT DISTINCT released.label, ranked.rank
-                        FROM released
-                        JOIN :ranked AS ranked ON released.value = ranked.value
-                    ),
-                    shares AS (
-                        SELECT label, avg(CASE WHEN rank BETWEEN :low AND :high THEN 1 ELSE 0 END) AS share
-                        FROM set_values
-                        WHERE NOT label IN (SELECT label FROM :known)
-                        GROUP BY label
-                        UNION ALL
-                        SELECT label, share FROM :known
-                    )
-                SELECT * FROM shares
-            """)(label=label, value=col(f"r{position}"), released=released, **span)
-        else:
-            share_query = _RANGE_SHARES(label=label, released=released, **span, **_range_ends(kind))
-        shares[i] = steps.create_table(work(f"shares_{i}"), share_query)
+    shares = {
+        i: _create_shares(steps, counts, search_input, i, released, col(labels[i]), col(f"r{position}"))
+        for position, i in enumerate(counts.attributes, len(columns))
+    }
     products = [
         reduce(lambda left, right: exp.Mul(this=left, expression=right),
                [value_or_zero(value=col("share", f"s{i}")) for i in count])
@@ -203,6 +196,32 @@ def compute_count_error(
     pairs = zip(steps.fetch_rows(query, [])[0], counts.answers, strict=True)
     errors = [abs(estimated - true) / max(true, least) for estimated, true in pairs]
     return float(sum(errors) / len(errors))
+
+
+def _create_shares(
+    steps: StatementRunner,
+    counts: TypicalCounts,
+    search_input: SearchInput,
+    i: int,
+    released: exp.Table,
+    label: exp.Column,
+    value: exp.Column,
+) -> exp.Table:
+    """Create ``shares_i``: each released label of an attribute with the share of its values that meet the condition.
+
+    ``label`` and ``value`` are columns of ``released``: the label and the value of the source.
+    """
+    work, attribute = search_input.work, search_input.attributes[i]
+    (low, high), ranked = counts.spans[i], counts.ranked[i]
+    known_shares = _HIERARCHY_SHARES(labels=_list_hierarchy_labels(attribute, ranked), low=low, high=high)
+    known_labels = steps.create_table(work(f"known_labels_{i}"), known_shares)
+    kind = label_range_kind(search_input.source.columns[attribute.column])
+    span = {"known": known_labels, "ranked": ranked, "low": low, "high": high}
+    if kind is None:
+        share_query = _SET_SHARES(label=label, value=value, released=released, **span)
+    else:
+        share_query = _RANGE_SHARES(label=label, released=released, **span, **_range_ends(kind))
+    return steps.create_table(work(f"shares_{i}"), share_query)
 
 
 def _list_hierarchy_labels(attribute: CodedAttribute, ranked: exp.Table) -> exp.Query:
