@@ -20,7 +20,7 @@ Names of columns are those of `frequency.packing`. MSUs have ``id``, ``subset``,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
@@ -66,6 +66,16 @@ count_uniques_and_pairs = template("""
     FROM :combinations
 """)
 """One row: ``rows``, ``uniques`` (unique rows), ``in_pairs`` (rows in classes of two)."""
+_SCORED_ROWS = template("""
+    SELECT
+        id,
+        count(*) AS msus,
+        min(size) AS smallest,
+        sum(:weight)::DOUBLE AS score,
+        sum(:ihsn_weight)::DOUBLE AS ihsn_score
+    FROM :msus
+    GROUP BY id
+""")
 _SCORE_FIGURES = template("""
     SELECT
         count(*) AS rows,
@@ -343,36 +353,20 @@ def find_special_uniques(
     msus = _find_msus(runner, work("suda_msus"), packed, len(names), size)
     weights = tuple(tuple(weight(len(names), size)) for weight in (product_weights, ihsn_weights))
     weight_columns = [_weight_by_size(weight) for weight in weights]
-    query = template("""
-        SELECT
-            id,
-            count(*) AS msus,
-            min(size) AS smallest,
-            sum(:weight)::DOUBLE AS score,
-            sum(:ihsn_weight)::DOUBLE AS ihsn_score
-        FROM :msus
-        GROUP BY id
-    """)(weight=weight_columns[0], ihsn_weight=weight_columns[1], msus=msus)
+    query = _SCORED_ROWS(weight=weight_columns[0], ihsn_weight=weight_columns[1], msus=msus)
     scored = runner.create_table(work("suda_scores"), query)
     row_counts = runner.fetch_figures(count_uniques_and_pairs(combinations=packed.combinations))
     uniques, rows = row_counts["uniques"], row_counts["rows"]
     by_size = _count_by(runner, template("SELECT size, count(*) FROM :msus GROUP BY size")(msus=msus))
     by_smallest = template("SELECT smallest, count(*) FROM :scored GROUP BY smallest")(scored=scored)
-    fraction_by: Literal["call", "policy", "default"] = "call"
-    sampling = fraction
-    if sampling is None:
-        sampling = sampling_fraction(
-            policy, lambda: rows if person is None else count_people(runner, run.source.relation, person)
-        )
-        sampling, fraction_by = (FRACTION, "default") if sampling is None else (sampling, "policy")
+    sampling, fraction_by = _choose_fraction(
+        policy, fraction, lambda: rows if person is None else count_people(runner, run.source.relation, person)
+    )
     dis = compute_dis(uniques, row_counts["in_pairs"], sampling)
     exponent, spreads, scores = 1 + (8 - len(names)) / 20, list[float](), list[Scores]()
-    contribution = fragment("coalesce(sum(:weight) FILTER (WHERE (subset & :bit::BIGINT) <> 0)::DOUBLE, 0)")
     for score, weight in zip(_SCORES, weight_columns, strict=True):
         figures = runner.fetch_figures(_SCORE_FIGURES(score=col(score), exponent=repr(-exponent), scored=scored))
-        contributions = [as_column(contribution(weight=weight, bit=1 << j), f"c{j}") for j in range(len(names))]
-        query = template("SELECT :contributions FROM :msus")(contributions=contributions, msus=msus)
-        attribute_totals = runner.fetch_figures(query).values()
+        attribute_totals = _sum_by_attribute(runner, msus, weight, len(names))
         highest, total, adjustment = figures["highest"], figures["total"], figures["adjustment"]
         spread = uniques * (1 - dis) / dis / adjustment if dis and adjustment else 0.0
         spreads.append(spread)
@@ -403,6 +397,24 @@ def find_special_uniques(
         ihsn_scores=scores[1],
         _tables=_Tables(run, packed, msus, scored, exponent, tuple(spreads), weights),
     )
+
+
+def _choose_fraction(
+    policy: Policy, fraction: float | None, count: Callable[[], int]
+) -> tuple[float, Literal["call", "policy", "default"]]:
+    """The sampling fraction of the call, else of the policy, else the default; and its origin."""
+    if fraction is not None:
+        return fraction, "call"
+    sampling = sampling_fraction(policy, count)
+    return (FRACTION, "default") if sampling is None else (sampling, "policy")
+
+
+def _sum_by_attribute(runner: StatementRunner, msus: exp.Table, weight: exp.Expr, attributes: int) -> Collection[float]:
+    """By attribute, the sum of the weights of the MSUs that have it."""
+    contribution = fragment("coalesce(sum(:weight) FILTER (WHERE (subset & :bit::BIGINT) <> 0)::DOUBLE, 0)")
+    contributions = [as_column(contribution(weight=weight, bit=1 << j), f"c{j}") for j in range(attributes)]
+    query = template("SELECT :contributions FROM :msus")(contributions=contributions, msus=msus)
+    return runner.fetch_figures(query).values()
 
 
 def _count_by(runner: StatementRunner, query: exp.Select) -> dict[int, int]:
