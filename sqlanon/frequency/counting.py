@@ -51,11 +51,8 @@ def count_frequencies(
     `build_count_source`.
     """
     columns, values, facts, source_scan = scanned.columns, scanned.values, hierarchies.facts, scanned.source_scan
-    if source_scan.remote is not None and policy.noisy_attributes:
-        raise SourceError(
-            "source.person: noise is drawn row by row, but persons are counted in the source's engine: give the "
-            f"attributes {', '.join(map(repr, policy.noisy_attributes))} a hierarchy"
-        )
+    if source_scan.remote is not None:
+        _refuse_noise(policy)
     # Engines format numbers differently, so DuckDB creates their texts.
     texts = scanned.source.access != "rows" and policy.masks_suppressed_rows
     attributes = tuple(
@@ -64,12 +61,7 @@ def count_frequencies(
             zip(policy.generalized_attributes, columns.generalized, hierarchies.quasi, strict=True)
         )
     )
-    coded = {}
-    for s, name in enumerate(columns.sensitive_names):
-        if (tree := hierarchies.sensitive.get(name)) is not None:
-            column, target = columns.by_attribute[name], work(f"sensitive_coded_{s}")
-            tree = replace(tree, open_ends=False)  # sensitive values are released unchanged
-            coded[name] = make_coded_values(runner, column, tree, values[name].table, facts[name], target)
+    coded = _encode_sensitive_values(runner, scanned, hierarchies, work)
     domains = {
         name: Domain(facts[name].count or EXAMPLE_VALUES, coded[name].height if name in coded else 0)
         for name in scanned.sensitive
@@ -113,6 +105,29 @@ def count_frequencies(
         note += f"; up to {SMALL_TABLE_ROWS:,} rows are counted without a table of codes"
     runner.finish_stage("frequency set", note)
     return Frequencies(frequency_sets, marginals, permitted, limit)
+
+
+def _refuse_noise(policy: Policy) -> None:
+    """Refuse noise if persons are counted in the source's engine, because noise is drawn row by row."""
+    if policy.noisy_attributes:
+        raise SourceError(
+            "source.person: noise is drawn row by row, but persons are counted in the source's engine: give the "
+            f"attributes {', '.join(map(repr, policy.noisy_attributes))} a hierarchy"
+        )
+
+
+def _encode_sensitive_values(
+    runner: StatementRunner, scanned: ScanResult, hierarchies: Hierarchies, work: Namer
+) -> dict[str, CodedAttribute]:
+    """Encode the values of sensitive attributes with a hierarchy. Creates ``sensitive_coded_s``."""
+    columns, values, facts = scanned.columns, scanned.values, hierarchies.facts
+    coded = {}
+    for s, name in enumerate(columns.sensitive_names):
+        if (tree := hierarchies.sensitive.get(name)) is not None:
+            column, target = columns.by_attribute[name], work(f"sensitive_coded_{s}")
+            tree = replace(tree, open_ends=False)  # sensitive values are released unchanged
+            coded[name] = make_coded_values(runner, column, tree, values[name].table, facts[name], target)
+    return coded
 
 
 def build_count_source(
