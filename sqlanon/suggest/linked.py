@@ -244,4 +244,4 @@ def _advise_single_table(location: Location, tables: Sequence[ProfiledTable]) ->
         return "name the files of one table"
     file = min(os.path.relpath(location.database), str(location.database), key=len)
     command = f"sqlanon suggest {shlex.quote(file)} {shlex.quote(tables[0].location.table or '')}"
-    return f"name a table, as in `{command}`; there is: {', '.join(table.name for table in tables)}"
+    return f"name a table, as in `{command}`; its tables: {', '.join(table.name for table in tables)}"

@@ -150,7 +150,7 @@ def _choose_persons(tables: Sequence[ProfiledTable], links: Sequence[Link], requ
     if not candidates:
         raise SourceError(
             "no table looks like the persons to whom rows of the others belong: name it with --person TABLE, or name "
-            f"one table to write a policy for it alone; there is: {names}"
+            f"one table to write a policy for it alone; the tables are {names}"
         )
 
     def rank(table: ProfiledTable) -> tuple[bool, int, int]:

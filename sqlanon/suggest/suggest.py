@@ -160,7 +160,7 @@ def _refuse_without_table(begin: Callable[[Policy], Run], database: Path) -> Non
         names = list_tables(run.engine)
     file = min(os.path.relpath(database), str(database), key=len)
     command = f"sqlanon suggest {shlex.quote(file)} {shlex.quote(names[0] if names else 'TABLE')}"
-    tables = f"; there is: {', '.join(names)}" if names else "; it has no tables"
+    tables = f"; its tables: {', '.join(names)}" if names else "; it has no tables"
     raise SourceError(f"{database.name}: name a table, as in `{command}`{tables}")
 
 

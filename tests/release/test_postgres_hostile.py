@@ -278,7 +278,7 @@ def test_nothing_of_a_forged_release_is_evaluated(forged_release: tuple[Server, 
                 (check.name, check.passed) for check in verification.checks
             ]
         except sqlanon.ReleaseError as error:
-            assert "sqlanon_manifest is not as sqlanon made it, and is not read" in str(error)
+            assert "sqlanon_manifest differs from the table that sqlanon creates, and is not read" in str(error)
         with duckdb.connect() as connection:
             engine = DuckDBEngine(connection)
             with suppress(sqlanon.ReleaseError):

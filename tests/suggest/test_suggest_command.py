@@ -91,7 +91,7 @@ def test_an_empty_file_and_a_database_without_a_table(folder: Path) -> None:
         connection.execute("CREATE TABLE people AS SELECT 1 AS age")
     refused = cli("suggest", "people.duckdb", cwd=folder)
     assert refused.status == 2
-    assert "name a table, as in `sqlanon suggest people.duckdb people`; there is: people" in refused.err
+    assert "name a table, as in `sqlanon suggest people.duckdb people`; its tables: people" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,9 @@ def refuse_unsafe_manifest_table(server: PostgresEngine, schema: str, number: in
     flaws += [f"it has {description}" for (description,) in server.rows(ps.evaluated_objects(), [number])]
     flaws += [f"it has no column {name!r} of its type" for name in expected if columns.get(name) != expected[name]]
     if flaws:
-        raise BrokenReleaseError(f"{schema}.{MANIFEST} is not as sqlanon made it, and is not read: {', '.join(flaws)}")
+        raise BrokenReleaseError(
+            f"{schema}.{MANIFEST} differs from the table that sqlanon creates, and is not read: {', '.join(flaws)}"
+        )
 
 
 @dataclass(frozen=True)
