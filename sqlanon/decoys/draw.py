@@ -107,7 +107,7 @@ _CANDIDATES_ABOVE = template("""
 
 
 def _donor_candidates(classes: exp.Table, levels: Levels, heights: Levels, k: int) -> exp.Query:
-    """For each class and each number of steps up: the class there, if it has at least k kept rows.
+    """The class at each number of steps above each class, if it has at least k kept rows.
 
     Columns: ``class_id``, ``kept``, ``step``; and of the class that many steps up ``upper_class`` (its id, the least
     ``class_id`` of its kept classes) and ``donor_count`` (its kept rows). At the last step it is the whole table.

@@ -223,7 +223,7 @@ class Grouping:
 
 
 def measure_narrowing(rows: exp.Expr, groupings: Sequence[Grouping], shared: float = SHARED) -> exp.Select:
-    """For each grouping a row of figures about its groups with one label and equal values of the columns.
+    """One row of figures for each grouping, about its groups with one label and equal values of the columns.
 
     Columns: ``candidate``, the number of the grouping; ``rows`` of the groups that count, of ``all_rows``; ``before``
     and ``after``, the ground values left by the label, and by the group; ``alike_before`` and ``alike_after``, the

@@ -59,7 +59,7 @@ def unique_columns(engine: Engine, source: Source, columns: Columns, share: floa
 
 
 def _value_counts(engine: Engine, source: Source, columns: Columns) -> dict[str, tuple[int, int]]:
-    """By unchanged column: the approximate number of distinct values, and the values that are not NULL."""
+    """The approximate number of distinct values and the number of values that are not NULL, by unchanged column."""
     names = [name for name in _unchanged_columns(columns) if source.columns[name] != UNKNOWN_TYPE]
     figures = source.count_distinct_values(engine, names) if names else ()
     return dict(zip(names, zip(figures[::2], figures[1::2], strict=True), strict=True))

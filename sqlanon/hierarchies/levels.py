@@ -65,7 +65,7 @@ def has_mask(spec: Attribute) -> bool:
 def find_forbidden_levels(
     runner: StatementRunner, policy: Policy, attributes: Sequence[CodedAttribute]
 ) -> tuple[frozenset[int], ...]:
-    """By quasi-identifier, the levels at which a value of the source has a label that the policy forbids.
+    """The levels at which a value of the source has a label that the policy forbids, by quasi-identifier.
 
     Unknown values do not count, since they are never released.
     """

@@ -36,7 +36,7 @@ class PublishedRelease:
 
     @property
     def levels(self) -> dict[str, int] | None:
-        """Its generalization; None where an attribute has several levels.
+        """The generalization of the release; None where an attribute has several levels.
 
         The manifest shows the top of a mask as level 1 of 1, whatever its height: here it is a level above all masks.
         """

@@ -62,7 +62,8 @@ class Publication:
 
     @property
     def names(self) -> frozenset[str]:
-        """Its names in policies: its file, with and without suffix and folder; its table, with and without version."""
+        """The names of the release in policies: file, with and without suffix and folder; table, with and without
+        version."""
         names = {format_location(self.path), self.path.name, self.path.stem, self.table_name}
         return frozenset(names if self.version is None else names | {version_name(self.table_name, self.version)})
 

@@ -17,7 +17,7 @@ from sqlanon.support.expressions import as_column, cast, col, drop_table, fragme
 _SHIFTS = template("""
     SELECT person, (floor(random() * (2 * :max_days + 1)) - :max_days)::INTEGER AS days FROM :persons AS persons
 """)
-"""For each person the days by which all of its dates are moved: equally likely from -max_days to max_days."""
+"""The days by which all dates of each person are moved: equally likely from -max_days to max_days."""
 
 _NESTED_DATES = re.compile(r"[\[(<].*\b(DATE|TIMESTAMP)|\b(DATE|TIMESTAMP)\w*\b.*\[|^(JSON|VARIANT)$")
 

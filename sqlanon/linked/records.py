@@ -48,9 +48,9 @@ class LinkedRecords:
     names: tuple[str, ...]
     """The name of each quasi-identifier, with its table."""
     leaf_sums: tuple[tuple[float, ...], ...]
-    """By quasi-identifier and level, the sum over the records of its table of the leaves under the label, less one."""
+    """The sum over the records of a table of the leaves under the label, less one, by quasi-identifier and level."""
     code_counts: tuple[tuple[int, ...], ...]
-    """By quasi-identifier and level below the top, the number of codes."""
+    """The number of codes, by quasi-identifier and level below the top."""
     lattice: Lattice
 
     @cached_property
@@ -60,12 +60,12 @@ class LinkedRecords:
 
     @cached_property
     def hierarchies(self) -> tuple[Hierarchy, ...]:
-        """Their hierarchies."""
+        """The hierarchies of the quasi-identifiers of all tables."""
         return tuple(hierarchy for table in self.tables for hierarchy in table.hierarchies)
 
     @cached_property
     def owners(self) -> tuple[int, ...]:
-        """By quasi-identifier, the index of its table."""
+        """The index of the table that has a quasi-identifier."""
         return tuple(t for t, table in enumerate(self.tables) for _ in table.attribute_numbers)
 
     def table(self, name: str) -> LinkedTable:

@@ -30,7 +30,7 @@ class LinkedFigures(Figures):
     """The figures of a checked generalization: ``suppressed_rows`` counts persons."""
 
     suppressed_by_table: tuple[int, ...] = ()
-    """By table, the rows that are not released."""
+    """The number of rows that are not released, by table."""
     is_monotone: bool = True
     """Whether the released persons and rows can stay at every higher generalization."""
 

@@ -44,7 +44,7 @@ class LinkedTable:
     """A bound table of a policy, with its numbers and coded records."""
 
     position: int
-    """Its position among the tables; parents come before their children."""
+    """The position among the tables; parents come before their children."""
     section: TableSection
     policy: Policy
     run: Run
@@ -61,16 +61,16 @@ class LinkedTable:
     orphans: int = 0
     """Rows without a person: they have no record."""
     moved_rows: exp.Table | None = None
-    """Its linked rows with moved dates, which take the place of the source rows; see `date_shifts`."""
+    """The linked rows with moved dates, which take the place of the source rows; see `date_shifts`."""
 
     @property
     def relation(self) -> exp.Expr:
-        """Its rows."""
+        """The relation of its rows."""
         return self.run.source.relation if self.moved_rows is None else self.moved_rows
 
     @property
     def name(self) -> str:
-        """Its name in the policy and in the release."""
+        """The name in the policy and in the release."""
         return self.section.name
 
     @property
@@ -107,7 +107,7 @@ class LinkedTable:
 
     @property
     def ancestor_references(self) -> dict[str, int]:
-        """By column that names a row above the parent's, the position of its table in ``ancestors``."""
+        """The columns that name rows above the parent, each with the position of their table in ``ancestors``."""
         return {column: i for i, table in enumerate(self.ancestors) for column in self.columns_naming(table)}
 
     def columns_naming(self, table: LinkedTable) -> list[str]:
@@ -121,12 +121,12 @@ class LinkedTable:
 
     @property
     def records(self) -> exp.Table:
-        """Its coded records."""
+        """The table of the coded records."""
         return self.run.work("records")
 
     @property
     def attribute_numbers(self) -> tuple[int, ...]:
-        """Its quasi-identifiers, by number."""
+        """The numbers of its quasi-identifiers."""
         return tuple(range(self.first_attribute, self.first_attribute + len(self.columns.generalized)))
 
     @property
@@ -139,12 +139,12 @@ class LinkedTable:
 
     @property
     def known_row_attributes(self) -> tuple[int, ...]:
-        """Its quasi-identifiers and those of its ancestors below the person."""
+        """The numbers of its quasi-identifiers and of those of its ancestors below the person."""
         inherited = () if self.parent is None or self.parent.is_person_table else self.parent.known_row_attributes
         return (*inherited, *self.attribute_numbers)
 
     def select_linked_rows(self) -> exp.Select:
-        """Its source rows as ``child`` joined with the numbers of their parent rows as ``parent``, to select from.
+        """Join the source rows, as ``child``, with the numbers of their parent rows, as ``parent``, to select from.
 
         Rows above the parent are joined as ``ancestor_0, ancestor_1, ...``, as far as columns name them: these columns
         must name the rows that the parent row belongs to.

@@ -101,9 +101,9 @@ class Marginals:
     leaves: Levels
     """Height and leaves of each quasi-identifier's hierarchy."""
     unknown: Levels
-    """By quasi-identifier, the rows with a value that is missing from the hierarchy."""
+    """The rows with a value that is missing from the hierarchy, by quasi-identifier."""
     leaf_sums: tuple[tuple[float, ...], ...]
-    """By quasi-identifier and level, the sum over rows with a known value of the leaves under it, less one."""
+    """The sum over rows with a known value of the leaves under it, less one, by quasi-identifier and level."""
     entropies: tuple[tuple[float, ...], ...] = ()
     """By quasi-identifier and level, −Σ over rows of log2(count(value) / count(generalized value)). Empty unless the
     measure needs it."""
@@ -126,9 +126,9 @@ class Measure:
     """
 
     name: ClassVar[str]
-    """Its name in policies."""
+    """The name in policies."""
     formula: ClassVar[str]
-    """Its definition, in words."""
+    """The definition in words."""
     description: ClassVar[str]
     """A description for readers of a report."""
 

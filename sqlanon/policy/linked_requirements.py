@@ -42,7 +42,7 @@ def read_requirement(key: str, parameters: Mapping[str, Any]) -> ClassCondition:
 
 
 def unsupported_requirement_keys() -> dict[str, frozenset[str] | None]:
-    """By requirement, the keys that make it depend on more than a group; None if it always does."""
+    """The keys that make each requirement depend on more than a group; None if it always does."""
     keys: dict[str, frozenset[str] | None] = {}
     for name, type_ in group_requirement_types().items():
         fields: Mapping[str, FieldInfo] = getattr(type_, "model_fields", {})

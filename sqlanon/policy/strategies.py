@@ -50,7 +50,7 @@ class StrategyInfo:
 
     name: str
     description: str
-    """Its result, in a few words."""
+    """The result in a few words."""
     module: str | None
     """The module whose ``run`` searches; None for a strategy registered with its code."""
     traits: Traits = Traits()

@@ -66,7 +66,8 @@ class AlphaK(Section, Requirement, ClassCondition):
         return greatest(number(1), lost)
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        """By ``alpha``. Too few distinct values fail the check even where persons cannot be counted."""
+        """Audit with the macro ``alpha``. Too few distinct values fail the check even where persons cannot be
+        counted."""
         quasi = audited.quasi_identifiers
         share = to_float(audited.figures(ALPHA, quasi, self.attribute, **audited.person_option)["alpha"])
         distinct = to_float(audited.figures(L_DIVERSITY, quasi, self.attribute)["distinct_l"])

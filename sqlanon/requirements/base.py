@@ -133,7 +133,7 @@ class ClassCondition(ABC):
 
     @property
     def group_condition(self) -> ClassCondition | None:
-        """For a ``joint`` distribution: the condition on each group of equal other sensitive values."""
+        """The condition on each group of equal other sensitive values, for a ``joint`` distribution."""
         return None
 
     @property
@@ -170,11 +170,11 @@ class ClassCondition(ABC):
         """The condition over ``class_count``, ``class_population``, the figures and the derived figures."""
 
     def shortfall(self) -> exp.Expr:
-        """For a violating class: a lower bound on the rows it loses at this generalization and every lower one."""
+        """A lower bound on the rows that a violating class loses at this generalization and every lower one."""
         return number(1)
 
     def uncoverable_class(self) -> exp.Expr | None:
-        """If every class of the population must be released: the classes for which no suppression achieves that."""
+        """The classes that cannot be released whatever is suppressed, if every class of the population must be."""
         return None
 
 
@@ -310,7 +310,7 @@ class Entry:
     compares_persons: bool = False
     """It compares the persons of the source with those of the population."""
     is_estimate: bool = False
-    """Its figure is estimated, not counted."""
+    """The figure is estimated, not counted."""
     macros: Sequence[Macro] = ()
     example: Any = None
 

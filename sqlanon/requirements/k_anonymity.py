@@ -65,7 +65,8 @@ class KAnonymity(Requirement, ClassCondition):
         return self.k
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        """By ``k_anonymity``. Where only combinations are guaranteed, the check of all quasi-identifiers may fail."""
+        """Audit with the macro ``k_anonymity``. Where only combinations are guaranteed, the check of all
+        quasi-identifiers may fail."""
         for combination in audited.combinations:
             yield _check(audited, f"{self.k}-anonymity of {', '.join(combination)}", self.k, combination)
         check = _check(audited, self.name, self.k, audited.quasi_identifiers)

@@ -88,7 +88,7 @@ class RemoteSource(Source):
         return self.engine.is_remote(relation)
 
     def sampling_relation(self, engine: Engine) -> None:
-        """None: hashes of rows may not leave the engine."""
+        """Return None: hashes of rows may not leave the engine."""
 
     def all_columns(self, engine: Engine) -> AllColumns:
         return AllColumns(self.engine.remote.server, self.every, self.types)

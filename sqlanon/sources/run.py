@@ -68,7 +68,7 @@ class Run:
 
     @property
     def engines(self) -> tuple[DuckDBEngine, ...]:
-        """Its engine, and the engine of its population."""
+        """The engine of the run, and the engine of its population."""
         return self.engine, *(() if self.population is None else (self.population.engine,))
 
     @property

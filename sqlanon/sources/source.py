@@ -166,7 +166,7 @@ class Source:
         return None
 
     def names(self, section: SourceSection) -> tuple[str | None, str | None]:
-        """Its table or its query, for the ledger."""
+        """The table or the query, for the ledger."""
         return self.table_name or section.table, self.query or section.query
 
     def plan(self) -> Iterator[Stage]:
@@ -221,7 +221,7 @@ class Source:
         return SamplingRelation(engine, self.relation, [*engine.columns(self.relation)])
 
     def all_columns(self, engine: Engine) -> AllColumns | None:
-        """Its rows with all columns; None if it has no rows."""
+        """The rows with all columns; None for a source without rows."""
         if self.full_query is None:
             return AllColumns(engine, self.relation, engine.columns(self.relation), again=not self.in_place)
         return AllColumns(engine, subquery(self.full_query.copy(), "source"), self.columns, again=True)

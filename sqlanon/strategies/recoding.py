@@ -53,7 +53,7 @@ class ClassRecoding(ABC):
 
     @abstractmethod
     def class_keys(self) -> dict[int, str]:
-        """By attribute, the column of `rows` that distinguishes classes. Constant attributes are omitted."""
+        """The column of `rows` that distinguishes classes, by attribute. Constant attributes are omitted."""
 
     @abstractmethod
     def rows(self) -> exp.Select:

@@ -19,11 +19,11 @@ class Strategy(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in policies."""
+        """The name in policies."""
 
     @property
     def description(self) -> str:
-        """Its result, in a few words."""
+        """The result in a few words."""
 
     @property
     def traits(self) -> Traits:

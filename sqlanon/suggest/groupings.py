@@ -84,7 +84,7 @@ def create_vocabulary(steps: StatementRunner, work: Namer) -> exp.Table:
 def find_groupings(
     steps: StatementRunner, words: exp.Table, rows: exp.Expr, columns: Mapping[int, str]
 ) -> dict[int, tuple[str, float]]:
-    """By number of a column of texts: the grouping of most of its values, and the share of the rows."""
+    """The grouping of most values of each column of texts, and the share of the rows, by the number of the column."""
     if not columns:
         return {}
     parts = [

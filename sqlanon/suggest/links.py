@@ -120,7 +120,7 @@ class Link:
 
     @property
     def references(self) -> dict[str, str]:
-        """By column, the table whose row it names."""
+        """The table whose row each column names."""
         return {**dict.fromkeys(self.columns, self.parent), **self.further}
 
 

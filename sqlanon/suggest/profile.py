@@ -213,7 +213,7 @@ def profile_table(run: Run) -> TableProfile:
 def _count_all_rows(
     steps: StatementRunner, relation: exp.Table, columns: Mapping[int, str]
 ) -> dict[int, tuple[int, int]]:
-    """By column, its distinct values and its values, in all rows. The former are estimates above 1."""
+    """The numbers of distinct values and of values in all rows, by column. The former are estimates above 1."""
     estimates = iter(steps.fetch_rows(approximate_counts_query(relation, [*columns.values()]), [])[0])
     counts = {i: (next(estimates), next(estimates)) for i in columns}
     # An estimate of 1 may be 2, and a constant column is released unchanged: count these columns exactly.

@@ -309,7 +309,7 @@ def level_leaves(coded: CodedAttribute, level: int) -> exp.Select:
 
 
 def marginals(attributes: Sequence[CodedAttribute], entropy: bool) -> exp.Query:
-    """For each attribute its number and a list of figures, which bound the score of any generalization.
+    """The number of each attribute with a list of figures, which bound the score of any generalization.
 
     The figures are: the rows with unknown values; for each level below the top, from level 0, the sum over rows of the
     leaves minus one; with ``entropy``, for each level the sum over rows of log2(count of the generalized value / count

@@ -342,7 +342,7 @@ class Extension:
 
     @property
     def table(self) -> str:
-        """Its table."""
+        """The table of that release."""
         return self._origin.publication.table_name
 
     @property

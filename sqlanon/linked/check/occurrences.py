@@ -95,7 +95,7 @@ def known_row_of(occurrence: exp.Expr, known: Known, row_numbers: int) -> exp.Ex
 
 
 def combination_keys(size: int) -> list[str]:
-    """The columns that identify a combination of a number of known rows; of none, the class."""
+    """The columns that identify a combination of a number of known rows; without known rows, the class."""
     return ["occurrence", "second_occurrence", "third_occurrence"][:size] or ["class_id"]
 
 

@@ -65,7 +65,7 @@ class SignatureBuilder:
         return query, names
 
     def _child_signatures(self, position: int) -> exp.Select:
-        """By unit and parent row, the sorted signatures of its rows in a table: ``parent`` and ``signatures``."""
+        """The sorted signatures of the rows of a table, by unit and parent row: ``parent`` and ``signatures``."""
         return _CHILD_SIGNATURES(keys=self._parent_keys(), rows=self._row_signatures(position))
 
     def _row_signatures(self, position: int) -> exp.Select:

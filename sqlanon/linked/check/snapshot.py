@@ -238,7 +238,8 @@ class Snapshot:
         return combine_occurrences(size, self.known, occurrences)
 
     def supports(self, size: int) -> exp.Table:
-        """The table of the combinations of a number of known rows, with their ``persons``; of none, the classes."""
+        """The table of the combinations of a number of known rows, with their ``persons``; without known rows, the
+        table of the classes."""
         return self.work(f"supports_{size}")
 
     def _supporting_rows(self, size: int) -> exp.Table:

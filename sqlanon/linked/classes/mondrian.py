@@ -231,14 +231,14 @@ class Step:
     trials: exp.Table
     """The persons of these classes, in the classes that the steps lead to."""
     followers: exp.Table
-    """Those of them who can stay there."""
+    """The persons of ``trials`` who can stay in their new class."""
     stayers: exp.Table
-    """Those who can stay at the former levels."""
+    """The persons of ``trials`` who can stay at the former levels."""
     former: exp.Table
     """The former levels of the classes."""
 
     def count_persons(self) -> exp.Select:
-        """By former class, the persons who follow, and those who are in neither group."""
+        """The persons who follow, and the persons who are in neither group, by former class."""
         return _STEP_COUNTS(trials=self.trials, followers=self.followers, stayers=self.stayers)
 
 
@@ -470,7 +470,7 @@ class LinkedClasses:
 
     @property
     def levels(self) -> tuple[int | None, ...]:
-        """By quasi-identifier, the level of all its labels; None if they have several."""
+        """The level of all labels of each quasi-identifier; None if they have several."""
         return tuple(levels[0] if len(levels) == 1 else None for levels in self.used_levels)
 
 
@@ -528,7 +528,7 @@ def _measure_classes(kept_rows: KeptRows, class_levels: exp.Table, start: Levels
 
 
 def _level_figures(kept_rows: KeptRows, class_levels: exp.Table, position: int, i: int) -> exp.Select:
-    """By level of a quasi-identifier, the sum over released rows of the leaves under their label, less one each."""
+    """The sum over released rows of the leaves under their label, less one each, by level of a quasi-identifier."""
     attribute, hierarchy = kept_rows.records.attributes[i], kept_rows.records.hierarchies[i]
     level = col(f"level_{i}", "class_levels")
     leaves = exp.Case(this=level.copy(), default=number(0))

@@ -99,7 +99,7 @@ class _Paths:
 
 
 def _tie_breakers(search: LatticeSearch) -> list[list[float]]:
-    """By attribute and level, the terms of the criteria after the height."""
+    """The terms of the criteria after the height, by attribute and level."""
     marginals = search.measure.marginals
     return [
         [

@@ -45,7 +45,7 @@ class PenalizedCost:
         self.search.check_all(generalizations)
 
     def __call__(self, levels: Levels) -> float:
-        """Its score if it meets the policy, else an estimate and the penalty. At least its bound."""
+        """The score of a feasible generalization, else an estimate and the penalty; at least the bound."""
         search, measure = self.search, self.search.measure
         search.visit(levels)
         search.check(levels)

@@ -116,7 +116,7 @@ class SearchInput:
 
     @property
     def heights(self) -> dict[str, int]:
-        """By attribute of the policy, the height of its hierarchy."""
+        """The height of each hierarchy, by attribute of the policy."""
         return {hierarchy.attribute: hierarchy.height for hierarchy in self.policy_hierarchies}
 
     @property

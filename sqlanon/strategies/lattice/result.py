@@ -40,7 +40,7 @@ class LocalResult(Protocol):
 
     @property
     def persons(self) -> PersonFigures | None:
-        """Its persons, if persons are counted."""
+        """The persons of the result, if persons are counted."""
 
     @property
     def warnings(self) -> tuple[Notice, ...]:

@@ -90,7 +90,7 @@ class SourceFacts:
     This holds if all requirements are on single classes, and merging classes that meet them makes one that does: a
     generalization and the join of the vectors at or below it then suppress the same rows."""
     distinct_values: Callable[[], Sequence[Sequence[int]]] = tuple
-    """By attribute and level, the number of distinct values."""
+    """The number of distinct values, by attribute and level."""
 
 
 TOLERANCE = 1e-12

@@ -135,7 +135,7 @@ def unpack_vector(row: Sequence[int], bottom: Levels, heights: Levels) -> Levels
 
 
 def distinct_values(search_input: SearchInput) -> list[tuple[int, ...]]:
-    """By attribute and level, the number of distinct values of the rows, without unknown ones."""
+    """The number of distinct values of the rows, without unknown ones, by attribute and level."""
     rows = search_input.frequency_sets.runner.engine.rows
     counts = []
     for attribute in search_input.attributes:

@@ -72,7 +72,7 @@ def combinations_at_all_levels(combinations: exp.Table, trees: Sequence[Tree]) -
 
 
 def _priced_nodes(tree: Tree, attribute: int, trees: Sequence[Tree]) -> exp.Select:
-    """By the lowest nodes of an attribute, ``ground``: the nodes of all levels, and the price of each."""
+    """The nodes above the lowest nodes of an attribute, ``ground``, at all levels, and the price of each."""
     query = ancestors_of_lowest(tree, tree.levels)
     node_type = "SMALLINT" if tree.root < 2**15 else "INTEGER"  # each step of a climb reads all levels
     for level in tree.levels:

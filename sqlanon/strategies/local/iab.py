@@ -302,7 +302,7 @@ class StateSearch:
         return small_classes
 
     def _requirements(self) -> list[tuple[tuple[int, ...], int]]:
-        """Each requirement's attributes, and its k."""
+        """The attributes and the k of each requirement."""
         k = self.task.search_input.policy.privacy.k
         shields = self.task.search_input.requirements.shields
         over_all_attributes = [] if k is None else [(tuple(self.attributes), k)]

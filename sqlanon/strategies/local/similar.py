@@ -259,7 +259,7 @@ def proposals(
     trees: Sequence[Tree],
     rows: int,
 ) -> exp.Select:
-    """For each infeasible class the partner of its block that it should join; they are large from ``rows`` on."""
+    """The partner of its block that each infeasible class should join; both together are large from ``rows`` on."""
     return _PROPOSALS(
         rows=rows,
         price=sum_of([common_price(i, tree, "f", ("f", "g")) for i, tree in enumerate(trees)]),

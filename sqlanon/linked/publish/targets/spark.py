@@ -68,7 +68,7 @@ class StoredTable:
 
     @property
     def location(self) -> SparkLocation:
-        """Its view."""
+        """The view that shows the table."""
         assert isinstance(self.catalog.location, SparkLocation)
         return self.catalog.location
 
@@ -222,7 +222,7 @@ class StagedSchema:
     directory: Path
     version: int
     shown_versions: Mapping[str, int | None]
-    """By table, the version that its view shows; None without a view."""
+    """The version that the view of each table shows; None without a view."""
     limits: Limits
     written: list[TableClaims] = field(default_factory=list)
 

@@ -87,7 +87,7 @@ class OrderCuts(Cuts):
         )
 
     def find_items_inside(self) -> list[exp.Query]:
-        """None: the items inside are runs."""
+        """Return None: the items inside are runs."""
         return []
 
 
