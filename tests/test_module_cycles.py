@@ -31,7 +31,7 @@ def test_a_cycle_for_types_alone_is_found(tmp_path: Path) -> None:
 
 
 def graph(root: Path) -> Mapping[str, set[str]]:
-    """By module, those that it imports, wherever in it that stands."""
+    """The modules that each module imports, anywhere in it."""
     paths = {name_of(path, root): path for path in root.rglob("*.py")}
     return {name: set(imported_modules(ast.parse(path.read_text("utf-8")), paths)) for name, path in paths.items()}
 

@@ -150,7 +150,7 @@ def the_demo_runs(environment: Environment) -> None:
 
 
 def place(environment: Environment) -> Path:
-    """Where the package is loaded from, seen from a folder that is not the checkout."""
+    """The location that the package is loaded from, in a folder outside the checkout."""
     return Path(environment("python", "-c", "import sqlanon; print(sqlanon.__file__)").strip()).parent
 
 

@@ -26,7 +26,7 @@ def test_names_are_quoted_and_not_read() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("sql", [":a * :b", ":a - :b", ":a / :b", "-:a + :b", ":a * 2 - :b * 3"])
 def test_an_operation_stands_in_parentheses(sql: str) -> None:
-    """As Python works it out: the terms are 1 + 2 and 3 - 5."""
+    """Python's result for the terms 1 + 2 and 3 - 5 is expected."""
     left, right = fragment("1 + 2")(), fragment("3 - 5")()
     expected = eval(sql.replace(":a", "(1 + 2)").replace(":b", "(3 - 5)"))
     with duckdb.connect() as connection:

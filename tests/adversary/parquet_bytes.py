@@ -111,7 +111,7 @@ def _value(kind: int, value: Any) -> bytes:
 
 
 def parts(path: Path) -> tuple[bytes, bytes]:
-    """What stands before the footer; and the footer."""
+    """The bytes before the footer, and the footer."""
     data = path.read_bytes()
     length = int.from_bytes(data[-8:-4], "little")
     return data[: -8 - length], data[-8 - length : -8]

@@ -192,7 +192,7 @@ def _zero(end: Any, values: set[Any]) -> bool:
 
 
 def _dictionary_entries(raw: bytes, chunk: Any) -> int:
-    """How many entries the dictionary page of a column has, by its header (Thrift's compact protocol)."""
+    """The number of entries in the dictionary page of a column, by its header (Thrift's compact protocol)."""
     fields = _thrift_struct(raw, [chunk.dictionary_page_offset])
     return fields[7][1]
 

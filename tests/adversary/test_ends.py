@@ -376,7 +376,7 @@ LOSSES = [(strategy, names) for names in [["age", "birth"], *OTHERS] for strateg
 @pytest.mark.slow
 @pytest.mark.parametrize(("strategy", "names"), some(LOSSES, 3), ids=str)
 def test_loss_counts_the_values_that_released_labels_stand_for(strategy: str, names: list[str]) -> None:
-    """Not those between the least and the greatest value of a class."""
+    """Only values that labels stand for count, not all values between the least and the greatest value of a class."""
     source = {name: values for name, values in draw_table(7, 90).items() if name in names and name != "job"}
     table = pa.table({name: pa.array(values, TYPES.get(name)) for name, values in source.items()})
     policy = make_policy({name: ATTRIBUTES[name] for name in source}, k=K, table=None, search={"strategy": strategy})

@@ -196,7 +196,7 @@ def test_a_min_level_above_a_mask_releases_no_character(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_withdrawn_values_leave_the_bytes_of_a_catalog_that_is_copied(tmp_path: Path) -> None:
-    """And a refused withdrawal is a run, too."""
+    """A refused withdrawal counts as a run, too."""
     create = """
         CREATE TABLE v AS
         SELECT i AS id, 'p' || i AS pid, (10000 + i % 10)::VARCHAR AS zip, 'i' || i % 4 AS illness

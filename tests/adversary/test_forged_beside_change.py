@@ -241,7 +241,7 @@ def test_an_unchanged_release_in_postgresql_is_excused(schemas: Server, tmp_path
 
 @pytest.mark.slow
 def test_an_older_version_that_is_put_back_is_not_excused(schemas: Server, tmp_path: Path) -> None:
-    """It shows who was withdrawn."""
+    """An older version would show who was withdrawn."""
     wanted = publish_in_postgres(schemas, tmp_path)
     forger = forger_in(schemas)
     manifest = forger.manifest()
@@ -267,7 +267,7 @@ def test_an_earlier_release_that_is_forged_under_its_digest_is_not_compared_with
 
 @pytest.mark.thorough
 def test_the_rows_of_a_release_in_postgresql_are_read_once_to_verify_it(schemas: Server, tmp_path: Path) -> None:
-    """So all checks are of the same rows; with a changed source, too."""
+    """All checks are then of the same rows, also if the source has changed."""
     wanted = publish_in_postgres(schemas, tmp_path)
     with attack_between(PostgresEngine, lambda: None, None) as statements, sqlanon.connect() as db:
         check_excused(db, HERE, wanted)
@@ -301,7 +301,7 @@ def forger_in_spark(session: Any) -> SparkForger:
 @pytest.mark.thorough
 @pytest.mark.spark
 def test_the_ledger_has_the_hash_of_the_audited_rows_in_spark(session: Any, tmp_path: Path) -> None:
-    """Not of rows that somebody exchanges between the audit and the hash."""
+    """The ledger has no hash of rows that somebody exchanges between the audit and the hash."""
     wanted = policy(tmp_path, {}, {"spark": True})
     with spark_schemas(session), sqlanon.connect(session) as db:
         load_in_spark(session, ROWS)

@@ -99,7 +99,7 @@ def readers_of(path: Path, folder: Path) -> dict[str, Callable[[], Any]]:
 
 @pytest.mark.thorough
 def test_a_forgery_would_be_evaluated(folder: Path) -> None:
-    """By a client that reads what was forged."""
+    """A client that reads the forged relations would evaluate them."""
     for forgery in ("the rows are a view", "the rows have a generated column", "the view of readers"):
         path = Path(shutil.copy(folder / "r.duckdb", folder / f"{forgery}.duckdb"))
         DUCKDB[forgery](path, "people")

@@ -78,7 +78,7 @@ def tree_of(types: dict[str, tuple[str, tuple[str, ...]]], strategy: str, suppre
 @pytest.mark.thorough
 @pytest.mark.parametrize(("strategy", "suppressed"), [("optimal", "mask"), ("optimal", "drop"), ("samarati", "mask")])
 def test_postgres_and_duckdb_release_equal_rows(schemas: Any, tmp_path: Path, strategy: str, suppressed: str) -> None:  # noqa: F811
-    """Of NaN with and without a sign, too: PostgreSQL takes them for equal, and keeps the sign."""
+    """This includes NaN with and without a sign: PostgreSQL treats them as equal, and keeps the sign."""
     rows, names = odd_rows(POSTGRES), names_of(POSTGRES)
     theirs = dict(zip(names, ["integer", *POSTGRES, *POSTGRES, *POSTGRES], strict=True))
     ours = {name: "INTEGER" if name == "id" else POSTGRES[name[2:]][0] for name in names}

@@ -125,7 +125,7 @@ def test_a_release_is_based_on_one_with_open_ends(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_an_attacker_with_the_values_meets_open_ends(folder: Path) -> None:
-    """Of three persons in the outside table all match rows of the release, two of them through an open end."""
+    """All three persons in the outside table match rows of the release, two of them through an open end."""
     publish(policy(folder), folder / "r.duckdb")
     (folder / "outside.csv").write_text("age,who\n95,Ada\n88,Bea\n104,Cy\n")
     attacks = sqlanon.attack(folder / "r.duckdb", policy(folder), outside=folder / "outside.csv", only=["linking"])

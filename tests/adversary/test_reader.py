@@ -149,7 +149,7 @@ def drawn_case(draw: random.Random) -> tuple[str, dict[str, Any], dict[str, Any]
 
 
 class Order:
-    """How far from random the order of many releases is."""
+    """The deviation of the order in many releases from a random order."""
 
     rises = 0.0
     variance = 0.0

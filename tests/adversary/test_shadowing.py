@@ -607,7 +607,7 @@ def test_macros_change_no_live_view(when: str, used_functions: set[str], tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("person", some([False, True], 2))
 def test_all_functions_in_live_views_have_full_names(person: bool) -> None:
-    """As the engine's own parser reads the statements; macros of the system are none that have."""
+    """The functions are those that the engine's own parser finds in the statements, without the system's macros."""
     with duckdb.connect() as connection:
         rows_table(connection, "people")
         connection.execute(

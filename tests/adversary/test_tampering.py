@@ -772,7 +772,7 @@ def test_an_unchanged_release_is_verified(folder: Path, name: str, with_policy: 
 
 @pytest.mark.thorough
 def test_a_rewritten_release_is_verified(folder: Path, tmp_path: Path) -> None:
-    """So what is found below is found for what was changed."""
+    """Failures of the tests below are therefore due to the change, not to the rewriting."""
     path = Path(shutil.copy(folder / "release.duckdb", tmp_path))
     by_sql(path)
     assert find_failures(path, None) == ""

@@ -70,7 +70,7 @@ def test_a_type_is_held_or_refused_at_the_start(tmp_path: Path, name: str, value
 
 @pytest.mark.thorough
 def test_a_type_that_a_given_path_does_not_hold(tmp_path: Path) -> None:
-    """Where the policy names no file, it is refused before the rows are written."""
+    """A policy without a file is checked when the file is known, before the rows are written."""
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS q, union_value(u := i) AS x FROM range(4) AS r(i)")
         with sqlanon.connect(connection) as db:

@@ -57,7 +57,7 @@ def equal_pairs(connection: duckdb.DuckDBPyConnection, relation: str) -> set[tup
 
 
 def look(connection: duckdb.DuckDBPyConnection, relation: str, i: int, directory: Path) -> dict[str, Any]:
-    """All that a reader can see of a value."""
+    """Everything that a reader can see of a value."""
     scalar = f"(SELECT x FROM {relation} WHERE i = {i})"
     text, hashed, type_ = connection.execute(f"SELECT x::VARCHAR, hash(x), typeof(x) FROM {scalar}").fetchall()[0]
     seen = {"text": text, "hash": hashed, "type": type_}

@@ -220,7 +220,7 @@ def test_wrong_requests_are_refused(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_view_in_place_of_the_rows_is_refused(folder: Path, tmp_path: Path, policy: sqlanon.Policy) -> None:
-    """It could read files of who looks at it."""
+    """A view could read files of the user who attacks the release."""
     target = tmp_path / "bad.duckdb"
     shutil.copy(folder / "one.duckdb", target)
     with duckdb.connect(target) as connection:

@@ -46,7 +46,7 @@ quick = settings(max_examples=examples(4), deadline=None)
 
 
 def new_rows(connection: duckdb.DuckDBPyConnection, linked: ReleaseLink, k: int) -> list[tuple[Any, ...]]:
-    """What `temporal` finds."""
+    """The rows that the attack `temporal` finds."""
     engine = DuckDBEngine(connection)
     with PairAudit.open(engine, lambda name: table(f"audit {name}", "main", "memory"), linked, k) as audit:
         return rows_of(connection, temporal_attack(linked, k, audit.list_unmatched()))

@@ -83,7 +83,7 @@ def test_the_two_of_q1_have_hiv() -> None:
 
 @pytest.mark.slow
 def test_splittable_class_has_no_refinement_victims() -> None:
-    """But its values could be finer."""
+    """The class could show finer values, which downcoding counts."""
     with duckdb.connect() as connection:
         release = of_q(connection, ["HIV", "flu", "flu", "flu", "flu", "gout", "HIV"])
         assert values_by_class(connection, minimality(release, 2)) == {}

@@ -24,7 +24,7 @@ from support.policies import make_policy
 
 @contextmanager
 def draft_of(k: int, classes: str, **sections: Any) -> Iterator[ReleaseDraft]:
-    """Of classes (ward, street, rows); ``kept`` has those of at least k rows."""
+    """A draft of a table with classes (ward, street, rows), in which classes of at least k rows are kept."""
     with duckdb.connect() as connection, sqlanon.connect(connection) as db:
         connection.execute(f"""
             CREATE TABLE t AS
@@ -38,7 +38,7 @@ def draft_of(k: int, classes: str, **sections: Any) -> Iterator[ReleaseDraft]:
 
 @pytest.fixture(scope="module")
 def draft() -> Iterator[ReleaseDraft]:
-    """Of ward a, seven rows are in classes of fewer than five: they are suppressed."""
+    """A draft in which seven rows of ward a are suppressed, because their classes have fewer than five rows."""
     search = {"suppression_limit": 0.2, "measure": "average_class_size"}
     with draft_of(5, "('a', 'x', 20), ('b', 'x', 20), ('a', 'y', 4), ('a', 'z', 3)", search=search) as draft:
         assert draft.recoding.generalization == {"ward": 0, "street": 0}

@@ -91,7 +91,7 @@ WARDS = "FROM (VALUES {}) AS c(ward, floor, n), range(n) AS r(i)"
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[Subject]:
-    """Of wards a and b, four and three rows are in classes of fewer than three: they are suppressed."""
+    """A release without four rows of ward a and three of ward b, which are in classes of fewer than three rows."""
     classes = "('a', 1, 5), ('b', 1, 9), ('a', 2, 2), ('a', 3, 2), ('b', 3, 2), ('b', 4, 1)"
     source = f"SELECT ward, floor, ['flu', 'gout', 'cut'][1 + i % 3] AS ill {WARDS.format(classes)}"
     ward = {"role": "quasi", "hierarchy": "suppress", "max_level": 0}

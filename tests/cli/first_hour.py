@@ -347,7 +347,7 @@ _DIFFERS = re.compile(r"[0-9a-f]{64}|\d+\.\d\d(?= s$)|\d{4}-\d\d-\d\d \d\d:\d\d"
 
 
 def answer(mistake: Mistake, ended: Ended, folder: Path) -> str:
-    """What stands in the file: the mistake, and all that the terminal shows. Times and hashes differ."""
+    """The text for the golden file: the mistake, and everything that the terminal shows, without times and hashes."""
     lines = [line for _, new in mistake.lines for line in new.splitlines() if line.strip()]
     output = _DIFFERS.sub("...", ended.out + ended.err)
     output = re.sub(rf"{re.escape(duckdb.__version__)}(/\w+)?", "VERSION", output)

@@ -40,7 +40,7 @@ def anonymized_folder(prepared_folder: Path, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def published_release(anonymized_folder: tuple[Path, Ended]) -> Path:
-    """That folder."""
+    """The folder with the published release."""
     return anonymized_folder[0]
 
 

@@ -30,7 +30,7 @@ suppression_limit = 0
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
-    """Of 40 people no two have the same age: as a whole column, it goes."""
+    """A table of 40 people with different ages: the column has to be suppressed as a whole."""
     with duckdb.connect(tmp_path / "people.duckdb") as connection:
         connection.execute("CREATE TABLE people AS SELECT i AS age, ['f', 'm'][1 + i % 2] AS sex FROM range(40) t(i)")
     (tmp_path / "policy.toml").write_text(POLICY)

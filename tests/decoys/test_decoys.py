@@ -812,7 +812,7 @@ def test_the_statement_and_the_plan_can_be_run(little: Path) -> None:
 
 
 def test_work_tables_do_not_pile_up(little: Path) -> None:
-    """Of what is made on the way, the decoys alone stay."""
+    """Of all work tables, only those of the decoys remain."""
     with sqlanon.connect() as db:
         result = db.anonymize(policy_with_catalog(little))
         rows = result._run.engine.connection.execute(
@@ -827,7 +827,7 @@ def test_work_tables_do_not_pile_up(little: Path) -> None:
 
 @pytest.mark.thorough
 def test_other_decoys_beside_the_first_are_refused(little: Path) -> None:
-    """What two publications share is real: the ledger refuses the second, unless it is the same result."""
+    """Rows that two publications share must be real: the ledger refuses the second, unless it is the same result."""
     requested_policy = policy_with_catalog(little)
     with sqlanon.connect() as db:
         first, second = db.anonymize(requested_policy), db.anonymize(requested_policy)

@@ -178,7 +178,7 @@ def _noisy_coarser_copy(maker: _Maker) -> None:
 
 
 def _two_valued_copy(maker: _Maker) -> None:
-    """As sex from a title: two values, and some of the copies are wrong."""
+    """A copy with two values, some of them wrong, such as the sex by a title."""
     maker.table.columns["hidden"] = f"CASE WHEN {uniform(maker.salt())} < 0.5 THEN 'f' ELSE 'm' END"
     maker.table.attributes["hidden"] = {"role": "quasi", "hierarchy": "suppress", "min_level": 1}
     titles = "CASE WHEN hidden = 'f' THEN 'Ms' ELSE 'Mr' END"

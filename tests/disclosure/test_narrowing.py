@@ -84,7 +84,7 @@ def test_narrowing_matches_all_pairs_of_persons(data: st.DataObject) -> None:
     )
 )
 def test_the_values_left_by_chance_are_those_of_a_random_draw(rows: list[tuple[str, str, str]]) -> None:
-    """Of n rows drawn from N, none has a value of m of them with the probability C(N - m, n) / C(N, n)."""
+    """If n of N rows are drawn, none has a value that m rows have with the probability C(N - m, n) / C(N, n)."""
     grounds, groups = defaultdict[str, Counter[str]](Counter), Counter[tuple[str, str]]()
     for label, ground, column in rows:
         grounds[label][ground] += 1
@@ -243,7 +243,7 @@ def test_missing_numbers_do_not_hide_what_a_part_leaves() -> None:
 
 @pytest.mark.thorough
 def test_the_year_of_a_sparse_date_narrows_its_decade() -> None:
-    """Of 800 people hardly two share a day of birth: that the cohort is the year of birth shows in months and years."""
+    """Hardly two of the 800 people share a day of birth: the dependency is visible in months and years only."""
     people = """
         SELECT *, year(born) AS cohort, hash(i + 2) % 80 AS other
         FROM (SELECT i, DATE '1930-01-01' + (hash(i) % 27000)::INTEGER AS born FROM range(800) AS t(i)) AS p
@@ -257,7 +257,7 @@ def test_the_year_of_a_sparse_date_narrows_its_decade() -> None:
 
 @pytest.mark.thorough
 def test_a_column_that_leaves_one_person_alone_is_refused_unless_the_policy_accepts_it(hospital: Path) -> None:
-    """Where the tool itself says that the smallest group has one row, nothing is published."""
+    """Nothing is published if the smallest group has one row by sqlanon's own figures."""
     with sqlanon.connect() as db:
         (dependency,) = db.anonymize(policy_of(hospital, k=5)).dependencies
         assert dependency.smallest_group == 1

@@ -93,7 +93,7 @@ def test_worst_residual_risk_equals_attack_counts(release: Release) -> None:
 
 @pytest.mark.thorough
 def test_nothing_a_report_does_not_worry_about_is_found_by_an_attack_in_all_rows(release: Release) -> None:
-    """What `attack` finds in every row stands under none of the titles with nothing to report."""
+    """No title that reports nothing covers a disclosure that `attack` finds in every row."""
     with open_release(release.path) as opened:
         risks = find_risks(opened.engine, SUBJECT, release.manifest)
     calm = [risk.finding for risk in risks if risk.status == "none"]

@@ -38,7 +38,7 @@ def names_planted_dependency(table: Table) -> bool:
 
 @pytest.mark.thorough
 def test_a_warning_of_independent_columns_is_rare() -> None:
-    """None in five of the smaller tables; the slow lane has all 200."""
+    """Five of the smaller tables get no warning; the slow lane has all 200 tables."""
     small = [seed for seed in range(200) if independent(seed).rows < 2000][:5]
     assert [alarm for seed in small for alarm in false_alarms(range(seed, seed + 1))] == []
 

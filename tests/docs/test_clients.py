@@ -56,14 +56,14 @@ def check(python: str | Path, tool: str, cwd: Path) -> None:
 
 
 def catalog_of(folder: Path) -> dict[str, tuple[str | None, list[tuple[str, str | None]]]]:
-    """By relation of a release, its comment and its columns with theirs, as the DuckDB of the tests reads them."""
+    """The comment of each relation of a release, and its columns with theirs, as DuckDB reads them in the tests."""
     with duckdb.connect(folder / "first.duckdb", read_only=True) as connection:
         relations = connection.execute(CATALOG).fetchall()
     return {name: (comment, list(zip(columns, texts, strict=True))) for name, comment, columns, texts in relations}
 
 
 def check_catalog(relations: list[Any], folder: Path) -> None:
-    """What another client sees of relations, columns and comments is what is there."""
+    """Check that another client sees all relations, columns and comments of the release."""
     seen = {name: (comment, list(zip(columns, texts, strict=True))) for name, comment, columns, texts in relations}
     assert seen == catalog_of(folder)
     assert set(seen) == {*VIEWS, "patients", "patients_v1", "birth_date_labels", "zip_labels"}

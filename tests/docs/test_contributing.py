@@ -73,7 +73,7 @@ def test_the_layers_are_those_of_the_linter() -> None:
 
 
 def test_named_paths_exist() -> None:
-    """But the file that a recipe would add to the package."""
+    """Except for the files that a recipe would add to the package."""
     words = re.findall(r"`([\w./-]+/[\w.-]*|[\w-]+\.(?:md|toml))`", PAGE)
     words += re.findall(
         r"(?<![\w/])((?:tests|benchmarks|\.ci)/[\w./]+)", "".join(re.findall(r"```sh\n.*?```", PAGE, re.S))
@@ -93,7 +93,7 @@ def test_named_paths_exist() -> None:
 
 
 def test_contributing_names_exist_in_the_code() -> None:
-    """Of what a recipe says and its code does not show."""
+    """Names that the text of a recipe uses, and its code does not show."""
     for name, path in (
         ("StrategyInfo", "policy/strategies.py"),
         ("parse_connect_argument", "sources/kinds.py"),

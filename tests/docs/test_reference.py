@@ -29,7 +29,7 @@ else:
 
 @pytest.fixture(scope="module")
 def generated_pages() -> dict[str, tuple[str, str]]:
-    """By the name of a file: what stands in it, and what should."""
+    """The text of each generated page and the text that it should have, by the name of its file."""
     return {path.name: (path.read_text(encoding="utf-8"), text) for path, text in reference.generate_pages().items()}
 
 

@@ -62,7 +62,7 @@ def _driver() -> Path:
 
 
 def _addresses(process: Path) -> set[str]:
-    """Where a process listens, as the kernel writes it."""
+    """The addresses that a process listens on, as the kernel writes them."""
     sockets = set()
     for path in (process / "fd").iterdir():
         try:

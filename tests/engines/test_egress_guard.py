@@ -274,7 +274,7 @@ def test_the_printed_sql_names_where_each_statement_runs(federated_engine: tuple
 
 
 def test_a_query_without_remote_tables_runs_locally(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
-    """But not what has a name in the query, nor what means something else there."""
+    """A subquery over local tables runs locally, and its result is shipped, unless its types differ in the server."""
     engine, server = federated_engine
     with_labels(engine)
     labels = '"memory"."main"."labels"'

@@ -72,7 +72,7 @@ def test_persons_of_random_visits_are_counted_in_spark_as_in_duckdb(session: Any
 
 @contextmanager
 def fetched_values(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
-    """All that is fetched from a server meanwhile: names of columns, and values."""
+    """Everything that is fetched from a server within the test: names of columns, and values."""
     values: list[tuple[str, Any]] = []
     for engine in (PostgresEngine, SparkEngine):
         stream, rows = engine.stream, engine.rows

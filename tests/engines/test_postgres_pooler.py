@@ -111,7 +111,7 @@ def test_a_pooler_that_refuses_the_pinned_path_is_named(pooled_server: Server, f
 
 
 def test_a_path_that_is_not_the_pinned_one_is_refused(pooled_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where sessions are read-only anyway, libpq sees nothing wrong: then what SHOW says counts."""
+    """If sessions are read-only by default, libpq notices nothing: the value that SHOW returns decides."""
     pooled_server.run(f"ALTER DATABASE {DATABASE} SET default_transaction_read_only = on")
     address = pooled_server.address(database=DATABASE)
     monkeypatch.setattr(postgres_engine, "pinned_address", lambda address: f"{address}?target_session_attrs=read-only")

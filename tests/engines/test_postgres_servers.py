@@ -63,7 +63,7 @@ def in_duckdb() -> duckdb.DuckDBPyConnection:
 
 
 def check_refused(place: str, why: str) -> None:
-    """As a source, and as the place of a release from elsewhere: both before anything is searched."""
+    """Check that the server is refused as a source and as a release location, both before the search."""
     with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=rf"^source\.postgres: .*{why}"):
         db.anonymize(policy({"postgres": place, "table": "clinic.t"}, database="r.duckdb", table="r"))
     with sqlanon.connect(in_duckdb()) as db, pytest.raises(sqlanon.ReleaseError, match=rf"^release\.postgres: .*{why}"):

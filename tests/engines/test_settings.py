@@ -256,7 +256,7 @@ def answer(big: Path, release: Path, **limits: Any) -> tuple[Any, ...]:
 
 @pytest.mark.thorough
 def test_an_answer_depends_on_neither_threads_nor_spilling(big: Path, temporary: Path, tmp_path: Path) -> None:
-    """And a run that spills keeps to its own directory, which is gone afterwards."""
+    """A run that spills uses its own directory only, and removes it."""
     with watch_sizes(temporary, big) as most:
         spilled = answer(big, tmp_path / "spilled.duckdb", memory_limit=LITTLE, threads=1)
     files = [path for path in most if path.parent.name.startswith(SPILL_PREFIX)]

@@ -53,7 +53,7 @@ def test_each_strategy_below_the_full_domain_has_results(tmp_path: Path) -> None
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", some([2, 5], 2))
 def test_cases_reach_the_paths_that_they_are_listed_for(seed: int, tmp_path: Path) -> None:
-    """Of DuckDB, once more; and they are the same each time."""
+    """The cases are run again in DuckDB, and are the same each time."""
     case, again = random_case(seed, tmp_path), random_case(seed, tmp_path)
     assert (case.table, case.tree) == (again.table, again.tree)
     assert (found_classes(case) >= 2) == has_result(seed)

@@ -72,7 +72,7 @@ def test_below_full_domain_same(session: Any, seed: int, tmp_path: Path, monkeyp
 
 @dataclass
 class Watched:
-    """All that is fetched of Spark, and the tables that stay there by their names here."""
+    """The tables that were fetched from Spark, and the local names of the tables that stay there."""
 
     fetched: list[pa.Table] = field(default_factory=list)
     stayed: list[str] = field(default_factory=list)

@@ -190,7 +190,7 @@ OTHERS = {
 
 @pytest.mark.thorough
 def test_session_settings_do_not_change_the_release(session: Any, small: sqlanon.Policy) -> None:
-    """All that may change what SQL means are turned round, those of old ways too."""
+    """All settings that may change the meaning of SQL are reversed, including those of older versions."""
     own_session = session.newSession()
     into_spark(own_session, planted_table(), "planted")
     expected = publish_and_read(own_session, small)
@@ -253,7 +253,7 @@ TEXTS = [
 
 
 def test_texts_have_no_variables_whatever_is_set(spark: Any) -> None:
-    """Not even where variables are replaced: as in a session that was not asked to leave them."""
+    """Texts stay unchanged even in a session that replaces variables."""
     own_session = spark.newSession()
     engine = SparkEngine(own_session)
     texts = [engine.sql(exp.select(as_column(text(value), "x"))) for value in TEXTS]
@@ -319,7 +319,7 @@ def test_a_search_path_is_refused(session: Any) -> None:
 
 
 def test_a_spark_whose_functions_can_be_replaced_is_refused(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As before 4.2: the setting is not known, and what is registered takes the place of Spark's own."""
+    """Versions before 4.2 do not have the setting, and registered functions replace Spark's own."""
     monkeypatch.setattr(spark_settings, "_ORDER", "spark.sql.functionResolution.notKnown")
     own_session = session.newSession()
     with pytest.raises(sqlanon.SourceError, match="functions of a session replace those of Spark"):

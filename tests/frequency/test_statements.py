@@ -154,7 +154,7 @@ def test_values_of_a_single_row_are_packed_as_0() -> None:
 
 
 def test_sets_of_attributes_are_refused_beyond_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of four attributes there are four sets of one and six of two."""
+    """Four attributes have four sets of one attribute and six of two."""
     monkeypatch.setattr(packing, "_MAX_SUBSETS", 10)
     refuse_too_many(4, 2, "size")
     monkeypatch.setattr(packing, "_MAX_SUBSETS", 9)

@@ -89,7 +89,7 @@ class Bench:
         return self.connection.execute("SELECT COLUMNS('level_.*') FROM \"the; hierarchy\"").fetchall()
 
     def shown_at_level_0(self) -> dict[Any, str | None]:
-        """By value what a release shows at level 0 of a hierarchy with open ends."""
+        """The label of each value that a release shows at level 0 of a hierarchy with open ends."""
         return dict(self.connection.execute('SELECT level_0, label_0 FROM "the; hierarchy"').fetchall())
 
     def labels(self) -> dict[Any, Row]:

@@ -60,7 +60,7 @@ def test_draft_is_marked_in_every_view(folder: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_draft_whose_mark_is_removed_is_noticed(folder: Path) -> None:
-    """Even with all that is written in addition to the mark: the ledger has what was published."""
+    """This holds even if the figure of the mark is removed, too: the ledger records drafts."""
     path, requested_policy = folder / "two.duckdb", policy(folder, "two", FINE_ZIP)
     with sqlanon.connect() as db:
         assert db.verify(path, requested_policy).verified

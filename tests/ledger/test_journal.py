@@ -208,7 +208,7 @@ def test_the_records_of_several_tables_are_completed_or_removed(
 def test_the_hash_of_a_place_is_that_of_its_newest_file(
     engine: DuckDBEngine, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None where an interrupted run may have published; replaced files do not count."""
+    """There is no hash if an interrupted run may have published; replaced files do not count."""
     monkeypatch.setattr(catalog, "open_read_only", lambda *_: nullcontext(True))
     now = datetime(2026, 1, 2)
     for place, number, sha256, fields in (
@@ -258,7 +258,7 @@ def test_rows_that_only_drafts_have_are_those_of_a_draft(
 
 
 def test_details_of_replaced_releases_are_deleted(engine: DuckDBEngine) -> None:
-    """Those of a run with a release that stays are kept, and the samples of sources whose noise was spent."""
+    """Details of a run with a release that stays are kept, and so are samples of sources that noise was spent on."""
     now, run = datetime(2026, 1, 2), engine.connection.execute
     for name, fields in (
         ("stays", {}),

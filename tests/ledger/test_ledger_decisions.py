@@ -371,7 +371,7 @@ def test_rows_are_marked_by_releases_of_real_rows_at_one_level(
 def test_new_rows_have_the_size_that_shields_guarantee(
     k: int, guaranteed: int, added: int, smallest: int, passed: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where k-anonymity has not counted them."""
+    """Shields decide where k-anonymity has not counted the rows."""
     audit = SimpleNamespace(checks=lambda _: [], checks_of_classes=lambda _: [])
     monkeypatch.setattr(extend, "SourceAudit", lambda *_: audit)
     monkeypatch.setattr(extend, "guaranteed_k", lambda *_: guaranteed)

@@ -101,7 +101,7 @@ def test_by_force_it_is_published_with_a_warning(with_one: Path) -> None:
 
 @pytest.mark.thorough
 def test_noise_on_another_attribute_is_refused_without_a_total_that_allows_the_sum(with_one: Path) -> None:
-    """It was let through, although the other column may follow from the first, as pounds do from kilograms."""
+    """The other attribute may follow from the first, as pounds follow from kilograms."""
     with pytest.raises(AuditError, match=r"1\.5 in all: set \[privacy\] epsilon_total = 1\.5 to allow that sum"):
         publish(policy(with_one, "one", {"weight": 0.5}))
     with pytest.raises(AuditError, match=r"1\.5 in all; \[privacy\] epsilon_total allows 1\.2"):

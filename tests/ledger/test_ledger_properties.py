@@ -95,7 +95,7 @@ class World:
         self.connection.unregister("arrow_table")
 
     def file(self, path: Path, request: Asked, levels: Mapping[str, int]) -> File:
-        """What somebody who has the file has."""
+        """The contents of a file for somebody who has it."""
         rows = read(path)
         return File(
             rows,
@@ -193,7 +193,7 @@ def as_text(rows: Counter[Any]) -> Counter[Any]:
 
 
 def check_after(case: LedgerCase) -> None:
-    """What `after` finds is the best there is, it is published, and breaks no earlier release."""
+    """Check that `after` finds the best release, publishes it, and breaks no earlier release."""
     last = case.last
     source = restrict_source(last, case.at(-1))
     with open_world(case) as state:

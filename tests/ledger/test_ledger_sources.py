@@ -238,7 +238,7 @@ def draw_rows(chosen: random.Random, rows: int, values: int, skew: float) -> lis
 
 
 def estimate(first: list[tuple[int, ...]], second: list[tuple[int, ...]], chosen: random.Random) -> float:
-    """As the ledger estimates it, in plain Python: a sample of the one is looked up in the other."""
+    """The ledger's estimate in plain Python: rows sampled from one source are looked up in the other."""
     taken, counts = chosen.sample(first, min(2000, len(first))), Counter(second)
     alone = sum(counts[row] == 1 for row in taken)
     if not exceeds_chance(*(sum(counts[row] == n for row in {*taken}) for n in (0, 1, 2))):

@@ -58,7 +58,7 @@ def test_as_many_rows_are_counted_as_are_marked(seed: int, tmp_path: Path) -> No
 
 
 def test_among_equal_rows_those_in_other_releases_are_marked_first() -> None:
-    """So that no more people are in either release than need be; then by their values, the same on every run."""
+    """Then as few people as possible are in either release. Ties are broken by values, the same on every run."""
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE rows_ AS "

@@ -105,7 +105,8 @@ def test_the_query_of_a_refusal_counts_the_rows(tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("k", [6, 7])
 def test_no_pair_of_local_releases_shows_few_rows_by_cumulated_counts(tmp_path: Path, k: int) -> None:
-    """Of one ordered quasi-identifier: what one release has up to an age without what the other has up to a lower."""
+    """The releases have one ordered quasi-identifier: the rows of one up to an age are compared with those of the
+    other."""
     compared = 0
     for seed in range(examples(8)):
         folder = tmp_path / str(seed)
@@ -276,7 +277,7 @@ def test_attack_subtracts_the_counts_of_overlapping_classes(tmp_path: Path, ill:
 
 @pytest.mark.slow
 def test_attack_takes_the_hierarchy_of_a_release_from_the_catalog(tmp_path: Path) -> None:
-    """That of a draft, which no ledger has, is the policy's."""
+    """A draft is in no ledger, so its hierarchy is that of the policy."""
     load(tmp_path, AGES)
     publish(tmp_path, "one", {"intervals": [10]})
     policy = policy_of(tmp_path, "two", {"intervals": [15]})
@@ -321,7 +322,7 @@ def test_too_many_overlapping_pairs_are_refused(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.thorough
 def test_attack_reports_too_many_classes_to_subtract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It goes on with what it can compare."""
+    """The attack continues with the classes that it can compare."""
     draw = random.Random(0)
     load(tmp_path, [draw.randrange(60) for _ in range(100)], alone=False)
     publish(tmp_path, "one", {"intervals": [2]}, strategy="mondrian")
@@ -348,7 +349,7 @@ def test_classes_distinguished_by_counts_meet_the_requirements(tmp_path: Path) -
 
 @pytest.mark.thorough
 def test_queries_and_attacks_list_classes_distinguished_by_counts(tmp_path: Path) -> None:
-    """And no others: those of 10 to 14 years all have HIV."""
+    """No other classes are listed: all people of 10 to 14 years have HIV."""
     load(tmp_path, AGES, alone=False)
     with duckdb.connect(tmp_path / "people.duckdb") as connection:
         connection.execute("INSERT INTO people SELECT 12, 'HIV' FROM range(10)")
@@ -389,7 +390,7 @@ def test_attack_counts_new_rows_of_overlapping_classes_also_of_many(
 
 @pytest.mark.thorough
 def test_a_group_that_meets_several_counts_once(tmp_path: Path) -> None:
-    """Those with flu are 2 rows of the first release, however many classes of the second they may be in."""
+    """The first release has two rows with flu, however many classes of the second they may be in."""
     load(tmp_path, [], alone=False)
     with duckdb.connect(tmp_path / "people.duckdb") as connection:
         before = [(age, ill) for ill, ages in (("flu", (12, 15)), ("HIV", (11, 13, 14, 17))) for age in ages]
@@ -416,7 +417,7 @@ def test_refusal_names_findings_before_the_time_limit(tmp_path: Path, monkeypatc
 
 
 def insert(folder: Path, people: dict[tuple[int, str], int]) -> None:
-    """So many people of an age with an illness."""
+    """Insert a number of people of each age with each illness."""
     with duckdb.connect(folder / "people.duckdb") as connection:
         for (age, ill), n in people.items():
             connection.execute("INSERT INTO people SELECT ?, ? FROM range(?)", [age, ill, n])
@@ -425,7 +426,7 @@ def insert(folder: Path, people: dict[tuple[int, str], int]) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["local", "mondrian", "subtree"])
 def test_knowing_a_newcomer_does_not_reveal_the_illness(tmp_path: Path, strategy: str) -> None:
-    """Of 20-29 there are as many with flu as before; the newcomer of 22 is one with HIV."""
+    """The class 20-29 has as many rows with flu as before, so the newcomer of 22 has HIV."""
     load(tmp_path, [], alone=False)
     insert(tmp_path, {(25, "flu"): 4, (35, "flu"): 10, (35, "HIV"): 6})
     insert(tmp_path, {(age, ill): n for age in (45, 55, 65, 75) for ill, n in (("flu", 10), ("HIV", 6))})

@@ -50,7 +50,7 @@ def text_of(value: int | str) -> str:
 
 
 def sample_people(rows: list[Row], secret: str) -> tuple[int, dict[int, tuple[int | None, ...]]]:
-    """How many people there are; of those with the least hashes, the least hash of each other column."""
+    """The number of people, and for those with the least hashes, the least hash of each other column."""
     by_person = defaultdict(list)
     for key, *values in rows:
         if key is not None:
@@ -173,7 +173,7 @@ def test_people_have_one_value_of_a_quasi_identifier(varied: int, is_personal: b
 
 @pytest.mark.parametrize(("varied", "is_personal"), [(1, True), (2, False)])
 def test_people_have_one_value_of_half_of_the_quasi_identifiers(varied: int, is_personal: bool) -> None:
-    """Of the sex, and not of one other or two."""
+    """The sex has one value for each person; the other columns, one or two of them, have several."""
     others = [f"other_{i}" for i in range(varied)]
     query = f"""
         SELECT 'd' || i % 10 AS who, i % 2 AS sex, {", ".join(f"i // 10 AS {other}" for other in others)}

@@ -87,7 +87,7 @@ def test_rows_in_common_are_those_beyond_chance(in_two: int, share: float) -> No
 
 
 def test_sources_may_be_the_same_within_five_deviations() -> None:
-    """Of 200 sampled rows 100 would be alone: 50 fewer are five deviations."""
+    """Chance would leave 100 of 200 sampled rows alone: 50 fewer are five deviations."""
     assert [may_be_same_rows((1000, 500, 0, 200, alone, 0, 0, 0)) for alone in (49, 50, 100)] == [False, True, True]
     assert may_be_same_rows((0, 0, 0, 0, 0, 0, 0, 0))
 
@@ -202,7 +202,7 @@ def test_a_copy_with_other_keys_shares_the_rows_of_its_other_columns(tmp_path: P
 
 
 def test_a_column_corresponds_to_one_sampled_column() -> None:
-    """Even if it has the values of two whose names the later source lacks."""
+    """This holds even if it has the values of two sampled columns whose names the later source lacks."""
     rows: Any = SimpleNamespace(columns=["x", "y"], match_values=lambda sampled, position, column: (1.0, 3))
     pairs, _ = source_match._pair_columns(rows, table("sampled"), ["a", "b", "c"])
     assert len(pairs) == 2 and {*pairs.values()} == {"x", "y"}

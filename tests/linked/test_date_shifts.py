@@ -52,7 +52,7 @@ def source() -> duckdb.DuckDBPyConnection:
 
 
 def moved_days(connection: duckdb.DuckDBPyConnection, path: Path) -> dict[int, set[int]]:
-    """By person, the days by which dates of a release with tags were moved."""
+    """The numbers of days by which dates of a release with tags were moved, by person."""
     with sqlanon.connect(connection) as db:
         db.anonymize(policy({"k": 1, "known": 1})).publish(path)
     connection.execute(f"ATTACH OR REPLACE '{path}' AS release (READ_ONLY)")

@@ -40,7 +40,7 @@ class Reader:
 
     database: LinkedDatabase
     labels: list[Labels]
-    """By table and row, the released quasi-identifiers."""
+    """The released quasi-identifiers, by table and row."""
 
     def groups(self, known: int | str) -> dict[Hashable, set[int]]:
         """The persons who share what an attacker may know."""

@@ -163,7 +163,7 @@ def test_reader_filters_apply_to_visible_rows_only(reader: duckdb.DuckDBPyConnec
 
 @pytest.mark.thorough
 def test_row_order_is_independent_of_the_table(tmp_path: Path) -> None:
-    """It is the same whatever the order of the table is, in which people came."""
+    """The order in which people came to the table must not show."""
     orders = []
     for place in ("there", "back"):
         (tmp_path / place).mkdir()

@@ -56,7 +56,7 @@ def test_the_search_finds_the_best_by_it(tmp_path: Path, seed: int, strategy: st
 
 @pytest.mark.thorough
 def test_a_release_below_the_full_domain_is_scored_by_it(tmp_path: Path) -> None:
-    """By the sums of its levels; what `whole-classes` releases is at the levels of the optimum."""
+    """The measure scores the sums of levels; `whole-classes` releases the levels of the optimum."""
     strategies = ("whole-classes", "optimal")
     policies = [write(tmp_path, patients(2), strategy, 0.1, "steepest") for strategy in strategies]
     with sqlanon.connect() as db:

@@ -213,7 +213,7 @@ TYPES = {
 
 @pytest.mark.thorough
 def test_released_types_have_room_for_noise(tmp_path: Path) -> None:
-    """Of every type a column, with noise far beyond what it holds."""
+    """A table with a column of every type, with noise far beyond the range of the type."""
     date_ = "(DATE '2000-01-01' + i)"
     types = {f"c{j}": type_ for j, type_ in enumerate([*TYPES, "DATE"])}
     with duckdb.connect() as connection:
@@ -831,7 +831,7 @@ def test_no_original_value_is_in_a_release(searchable_release: tuple[Path, list[
 
 @pytest.mark.thorough
 def test_an_error_of_noise_shows_no_value(source: Path) -> None:
-    """With little noise few are near to anybody, and almost all would have to go."""
+    """With little noise, few values are near to any other, and almost all rows would have to be suppressed."""
     attributes = {name: {"role": "quasi", "noise": {"epsilon": 1000.0}} for name in ("height", "born")}
     policy = with_privacy(policy_for(source, attributes | {"weight": "insensitive"}), confidence=0.9, k=50)
     with sqlanon.connect() as db, pytest.raises(sqlanon.InfeasibleError) as caught:
@@ -870,7 +870,7 @@ def test_a_release_with_noise_verifies_alone_and_with_its_source(
 
 @pytest.mark.thorough
 def test_verify_alone_checks_k_without_the_noise(copy: Path) -> None:
-    """With the values that have noise every row would be a class."""
+    """If values with noise counted, every row would be a class."""
     verification = verify_file(copy)
     assert verification.verified
     assert {check.name for check in verification.checks if check.passed} >= {"5-anonymity", "classes", "content digest"}
@@ -1046,7 +1046,7 @@ def test_no_private_value_reaches_opendp(source: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.thorough
 def test_noise_has_no_seed(source: Path) -> None:
-    """Not by the engine's, nor by Python's."""
+    """Neither the seed of the engine nor that of Python determines the noise."""
     drawings = []
     for _ in range(2):
         random.seed(1)

@@ -121,7 +121,7 @@ def originals(case: NoiseCase, i: int) -> tuple[float, ...]:
 
 
 def round_values(values: Iterable[float]) -> tuple[float, ...]:
-    """As far as a DECIMAL and the double that it was made from agree."""
+    """Round values to the digits in which a DECIMAL and the DOUBLE made from it agree."""
     return tuple(float(f"{value:.9g}") for value in values)
 
 
@@ -228,7 +228,7 @@ def check_suppressed(case: NoiseCase, result: sqlanon.Result, before: Shown, aft
 
 
 def left_of_rows(case: NoiseCase, before: Shown, records: Seen, epsilons: list[float]) -> set[int]:
-    """With requirements on other values than those with noise: each record is known by its first value."""
+    """For requirements on values without noise: each record is recognized by its first value."""
     first = next(iter(case.noisy.values())).values
     ids = {float(value): i for i, value in enumerate(first)}
     rows = [

@@ -169,7 +169,7 @@ def test_noise_of_each_class_is_laplace_with_its_own_scale(j: int, records: list
 
 @pytest.mark.slow
 def test_noise_does_not_depend_on_the_value(records: list[Noisy]) -> None:
-    """Those at the least and the greatest value of their class have the noise of the others."""
+    """Values at the ends of the range of their class get the same noise as others."""
     for j in (0, 1):
         draws = in_scales(records, EPSILONS, j)
         members = oracle_noise.classes(records)
@@ -182,7 +182,7 @@ def test_noise_does_not_depend_on_the_value(records: list[Noisy]) -> None:
 
 @pytest.mark.thorough
 def test_noise_of_two_attributes_and_of_two_records_is_independent(records: list[Noisy]) -> None:
-    """By signs: across attributes of a record, and of records that follow one another."""
+    """The signs are compared, across the attributes of a record and across consecutive records."""
     signs = [[math.copysign(1, draw) for draw in in_scales(records, EPSILONS, j)] for j in range(3)]
     pairs = [(signs[0], signs[1]), (signs[0], signs[2]), (signs[1], signs[2])]
     pairs += [(sign[:-1], sign[1:]) for sign in signs] + [(sign[:-2], sign[2:]) for sign in signs]

@@ -137,7 +137,7 @@ class ReleaseDraft:
 
 @contextmanager
 def watch_fetches() -> Iterator[list[pa.Table]]:
-    """All that comes from Spark meanwhile."""
+    """Everything that is fetched from Spark within the context."""
     came, stream = [], SparkEngine.stream
 
     @contextmanager

@@ -100,7 +100,7 @@ def complementary(
 
 
 def most_rows(pairs: Iterable[tuple[Any, Any, Any, int, int]]) -> dict[Any, int]:
-    """By the values of pairs of groups the most rows that they share: no group has more in all than it has."""
+    """The maximum number of rows that pairs of groups share, by their values: no group shares more rows than it has."""
     rows: dict[Any, tuple[Counter[Any], Counter[Any]]] = defaultdict(lambda: (Counter(), Counter()))
     most: tuple[dict[Any, int], dict[Any, int]] = ({}, {})
     for values, left, right, n, m in pairs:
@@ -120,7 +120,7 @@ def complementary_victims(
     attributes: Sequence[Attribute],
     k: int,
 ) -> tuple[int, int]:
-    """How many combinations, and how many rows are in them: the lesser of both sides."""
+    """The number of combinations, and of the rows that have them: the smaller number of both releases."""
     few = complementary(first, second, shared, attributes, k)
     sides: tuple[dict[Row, int], dict[Row, int]] = ({}, {})
     most: tuple[dict[Row, int], dict[Row, int]] = ({}, {})
@@ -263,7 +263,7 @@ def _key(row: Row, shared: Sequence[tuple[int, int]], common: Sequence[Attribute
 
 
 def _classes(rows: Sequence[Row], quasi: int) -> dict[Row, Counter[Any]]:
-    """Of rows that end in a sensitive value: the values of each class, counted."""
+    """The counts of the values of each class, in rows that end in a sensitive value."""
     values_by_class: dict[Row, Counter[Any]] = defaultdict(Counter)
     for row in rows:
         values_by_class[row[:quasi]][row[quasi]] += 1

@@ -199,7 +199,7 @@ def satisfying(
     aggregate: str | None = None,
     weights: Mapping[str, float] | None = None,
 ) -> list[Figures]:
-    """Those that suppress no more than they may, with their figures; ``classes`` are whole ones."""
+    """The figures of the generalizations within the suppression limit; ``classes`` are whole ones."""
     return [
         Figures(
             candidate.levels,

@@ -99,7 +99,7 @@ class LinkedDatabase:
         return children
 
     def labels(self, levels: Levels) -> list[dict[int, tuple[Value, ...]]]:
-        """By table and row, the generalized quasi-identifiers."""
+        """The generalized quasi-identifiers, by table and row."""
         result, first = [], 0
         for table in self.tables:
             table_levels = levels[first : first + len(table.names)]
@@ -116,7 +116,8 @@ class LinkedDatabase:
         return result
 
     def known_row(self, labels: list[dict[int, tuple[Value, ...]]], t: int, number: int) -> Hashable:
-        """What an attacker knows of a child row: its table, its labels and those of its ancestors below the person."""
+        """The knowledge of an attacker about a child row: its table, its labels and those of its ancestors below the
+        person."""
         known: list[tuple[Value, ...]] = []
         position: int | None = t
         while position:
@@ -134,7 +135,7 @@ def combinations_of(rows: Counter[Hashable], size: int) -> Iterator[Combination]
 
 
 class View:
-    """What readers of a state can tell apart at a generalization."""
+    """A state at a generalization, as readers distinguish persons and rows."""
 
     def __init__(self, database: LinkedDatabase, levels: Levels) -> None:
         self.database = database

@@ -89,7 +89,7 @@ def expected_relative_error(records: Records, epsilons: Sequence[float], j: int)
 
 
 def expected_relative_error_by_classes(records: Records, epsilons: Sequence[float], j: int) -> float | None:
-    """As the paper writes it: the mean of (Δ / ε) / H over classes by their rows, H the harmonic mean."""
+    """The formula of the paper: the mean of (Δ / ε) / H over classes by their rows, H the harmonic mean."""
     b = scales(records, epsilons)
     terms, rows = [], 0
     for place, members in classes(records).items():

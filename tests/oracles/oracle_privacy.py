@@ -108,7 +108,7 @@ class Source:
         return of_persons(records, self.person)
 
     def values(self, records: Sequence[Record], attribute: str) -> Counts:
-        """How often each value occurs: in rows, or in distinct pairs of person and value."""
+        """The number of occurrences of each value: in rows, or in distinct pairs of person and value."""
         if self.person is None:
             return Counter(record[attribute] for record in records)
         return Counter(value for _, value in {(record[self.person], record[attribute]) for record in records})
@@ -199,7 +199,7 @@ class Release:
 
     @cached_property
     def classes(self) -> dict[Row, list[Record]]:
-        """Those of rows with known values."""
+        """The classes of the rows with known values."""
         return by_class(self.source.known, self.source.quasi, self.levels)
 
     @cached_property
@@ -262,14 +262,14 @@ class Release:
 
     @cached_property
     def suppressed_persons(self) -> int:
-        """Those with at least one row that is left out; all rows without an id are one person's."""
+        """The number of persons with a suppressed row; all rows without an id are one person."""
         assert self.source.person is not None
         retained = Counter(record[self.source.person] for records in self.kept_records.values() for record in records)
         return len(Counter(record[self.source.person] for record in self.source.rows) - retained)
 
     @property
     def partly_released_persons(self) -> int:
-        """Those of them who have a row that is kept, too."""
+        """The number of suppressed persons who also have a kept row."""
         person = self.source.person
         assert person is not None
         released = {record[person] for records in self.kept_records.values() for record in records}

@@ -58,7 +58,7 @@ class NumberedRows:
                 yield frozenset(combination)
 
     def _signature(self, person: int, rows: Sequence[ChildRow]) -> Hashable:
-        """All that is known of a person: its class, and its rows with those that belong to them."""
+        """Everything that is known about a person: the class, and the child rows with their nested rows."""
 
         def describe(parent: At | None) -> Hashable:
             return tuple(sorted((row.at[0], row.known_row, describe(row.at)) for row in rows if row.parent == parent))

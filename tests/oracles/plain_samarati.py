@@ -14,7 +14,7 @@ from sqlanon.strategies.lattice.search import SourceFacts
 
 
 def distance(table: Table, left: Row, right: Row, bottom: Levels) -> Levels:
-    """By attribute, the lowest level, from a bottom on, at which two rows read the same."""
+    """The lowest level from the bottom on at which two rows have equal labels, by attribute."""
     trees = zip(table.hierarchies, left, right, bottom, strict=True)
     return tuple(
         next(level for level in range(low, tree.height + 1) if tree.label(value, level) == tree.label(its, level))
@@ -31,7 +31,7 @@ def vectors(table: Table, k: int, bottom: Levels) -> set[Levels]:
 
 
 def distinct_values(table: Table) -> list[list[int]]:
-    """By attribute and level: how many values the rows have, without those that no hierarchy knows."""
+    """The number of distinct values of the rows, without unknown ones, by attribute and level."""
     return [
         [len({tree.label(value, level) for value in values if tree.knows(value)}) for level in range(tree.height + 1)]
         for tree, values in zip(table.hierarchies, table.values, strict=True)

@@ -96,7 +96,7 @@ SEXES = Hierarchy({value: (value, "*") for value in ("f", "m")})
 
 
 def test_remaining_rows_of_a_class_are_judged_again() -> None:
-    """Of class a all but the first are kept: with k = 2 enough, but of one illness."""
+    """Two rows of class a remain, which k = 2 allows, but they have the same illness."""
     rows = [{"sex": "f", "ill": ill} for ill in ("flu", "gout", "gout")] + [{"sex": "m", "ill": "flu"}] * 2
     source = Source(rows, {"sex": SEXES}, {"ill": None})
     labels = {"a": {"sex": "f"}, "b": {"sex": "m"}}

@@ -392,7 +392,7 @@ def test_a_confidence_needs_k() -> None:
 def test_requirements_that_suppress_rows_are_refused_beside_a_confidence(
     privacy: dict[str, Any], sections: dict[str, Any]
 ) -> None:
-    """It suppresses rows when these are decided; without it they may be combined with noise."""
+    """Confidence suppresses rows after these requirements are decided; without it, noise can be combined with them."""
     Policy(**tree(None, privacy, **sections))
     place, message = only_problem(**tree(None, {**privacy, "confidence": 0.9}, **sections))
     assert place == "privacy.confidence"
@@ -424,7 +424,7 @@ def test_mistakes_between_sections_show_at_once(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_an_attribute_makes_no_other() -> None:
-    """It may be the one that makes the classes, or the one that the budget is for."""
+    """The attribute may be the only one that forms classes, or the one that the budget is for."""
     broken = {"zip": {"role": "quasi", "hierarchy": {"mask": "rigth"}}, "height": noisy({"epsilon": 1})}
     assert all(place.startswith("attributes.zip") for place, _ in problems(**tree(attributes=broken)))
     broken = {"zip": ATTRIBUTES["zip"], "height": noisy({"epsilon": -1})}

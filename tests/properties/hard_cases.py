@@ -68,7 +68,7 @@ def satisfies(case: PrivacyCase, levels: Levels) -> bool:
 
 
 def is_upward_closed(case: PrivacyCase) -> bool:
-    """Whether all that is higher than a satisfying generalization satisfies."""
+    """Whether every generalization above a feasible one is feasible."""
     nodes = list(oracle.lattice(case.source.table))
     good = {levels for levels in nodes if satisfies(case, levels)}
     return all(high in good for low in good for high in nodes if oracle.strictly_lower(low, high))

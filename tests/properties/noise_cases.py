@@ -56,7 +56,7 @@ class NoiseCase:
 
     @property
     def is_unknown(self) -> list[bool]:
-        """By row: whether there is an attribute that no noise can be added to."""
+        """Whether a row has an attribute that noise cannot be added to, by row."""
         columns = [column.values for column in self.noisy.values()]
         return [any(column[i] is None for column in columns) for i in range(len(self.rows))]
 

@@ -33,7 +33,7 @@ class PrivacyCase:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What ``oracle_privacy.solve`` takes."""
+        """The arguments of ``oracle_privacy.solve``."""
         return {
             "source": self.source,
             "privacy": self.privacy,

@@ -163,7 +163,7 @@ def check_persons(result: Any, release: Release) -> None:
 
 
 def check_infeasible(case: PrivacyCase, strategy: str) -> None:
-    """It says so, and the figures of the generalization that it names are right."""
+    """Check that the error says so, and that the figures of the generalization that it names are right."""
     with pytest.raises(sqlanon.InfeasibleError) as caught, anonymize_case(case, strategy):
         pass
     error, persons = caught.value, case.source.person is not None

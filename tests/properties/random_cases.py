@@ -32,7 +32,7 @@ class Case:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What ``oracle.solve`` takes."""
+        """The arguments of ``oracle.solve``."""
         return {
             "rows": self.rows,
             "hierarchies": self.hierarchies,

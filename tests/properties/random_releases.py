@@ -132,7 +132,7 @@ def with_summary(draw: random.Random, request: Asked) -> Asked:
 def draw_step(
     draw: random.Random, kind: str, domains: Mapping[str, list[Any]], rows: list[Row], request: Asked
 ) -> tuple[list[Row], Asked]:
-    """What becomes of the table, and of the policy."""
+    """Draw the next state of the table and of the policy."""
     return draw_table(draw, kind, domains, rows), draw_policy(draw, kind, domains, request)
 
 

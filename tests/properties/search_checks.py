@@ -97,7 +97,7 @@ def check(case: Case, strategy: str) -> None:
 
 
 def check_infeasible(case: Case, strategy: str) -> None:
-    """It says so, and names a generalization that leaves out as few rows as any."""
+    """Check that the error names a generalization that suppresses as few rows as any."""
     with pytest.raises(sqlanon.InfeasibleError) as caught, anonymize_case(case, strategy):
         pass
     error, table = caught.value, Table.of(case.rows, case.hierarchies)

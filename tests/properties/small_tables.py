@@ -33,7 +33,7 @@ POPULATION_REQUIREMENTS = ("delta_presence", "k_map", "null_map")
 
 @dataclass(frozen=True)
 class Size:
-    """How large a table is. Each count is drawn from a list."""
+    """The size of a table. Each count is drawn from a list."""
 
     attributes: Sequence[int]
     values: Sequence[int]  # of an attribute
@@ -52,7 +52,7 @@ FEW = Size([3], [3, 4, 5], [2, 3], 0.5, generalizations=64)
 
 
 def size_of(number: int, for_local: bool) -> Size:
-    """How large the table of a number is."""
+    """The size of the table with a number."""
     if not for_local:
         return SMALL
     return MEDIUM if number < 12 else FEW if number < 16 else WIDE
@@ -87,7 +87,7 @@ class SmallTable:
 
     @cached_property
     def is_upward_closed(self) -> bool:
-        """Whether all that is higher than a generalization that meets the policy meets it."""
+        """Whether every generalization above a feasible one is feasible."""
         good = {figures.levels for figures in self.satisfying}
         return all(high in good for low in good for high in self.generalizations if oracle.strictly_lower(low, high))
 

@@ -30,7 +30,7 @@ TOP = "${env:PATH} {{ x }} \\ it's"
 
 
 def rows() -> list[list[Any]]:
-    """With NULLs, quotes, case and accents; the last value of the ages is none that the hierarchy knows."""
+    """Rows with NULL, quotes, upper and lower case, and accents; the hierarchy lacks the last age."""
     zips = ["02139", "0213'9", "É2139", "é2139", None, "02140", '0"1']
     return [
         [

@@ -278,7 +278,7 @@ def test_masked_class_that_is_too_small_is_dropped(live: duckdb.DuckDBPyConnecti
 def test_a_masked_row_that_is_alone_is_alone_in_its_class(
     live: duckdb.DuckDBPyConnection, limit: float, masked: bool
 ) -> None:
-    """It is one of four rows."""
+    """The masked row is one of four rows."""
     fill(live, "letter VARCHAR", [(("a",), 3), (("x",), 1)])
     unknown = quasi(TREE, on_unknown="suppress")
     policy = sqlanon.Policy(
@@ -291,7 +291,7 @@ def test_a_masked_row_that_is_alone_is_alone_in_its_class(
 
 @pytest.mark.thorough
 def test_masked_rows_join_the_class_that_is_all_top(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """Where the generalization is the top, they read the same: together they have to meet the policy."""
+    """At the top, masked and released rows look the same: together they must meet the policy."""
     unknown = quasi({"categories": {"low": ["a"], "high": ["c"]}}, on_unknown="suppress", min_level=2)
     fill(live, "letter VARCHAR", [(("a",), 2), (("c",), 2), (("x",), 1)])
     with connect_to(live) as db:
@@ -510,7 +510,7 @@ def test_null_counts_as_a_leaf(live: duckdb.DuckDBPyConnection) -> None:
 def test_an_unknown_value_takes_no_kept_class_with_it(
     live: duckdb.DuckDBPyConnection, tmp_path: Path, suppressed: str
 ) -> None:
-    """With its attribute at the top, a row of an unknown value reads like the rows of a kept class."""
+    """If its attribute is at the top, a row with an unknown value looks like the rows of a kept class."""
     fill(live, "age INTEGER, town VARCHAR", [((30, "p"), 3), ((30, "q"), 3), ((30, "?"), 2)])
     towns = {"categories": {"*": ["p", "q"]}}
     policy = make_policy(

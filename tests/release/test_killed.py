@@ -261,7 +261,7 @@ def test_two_runs_at_once_of_releases_that_are_not_safe_together_publish_one(
 @pytest.mark.thorough
 @pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_runs_at_once_that_keep_versions_lose_none(folder: Path, shared: bool) -> None:
-    """With one catalog. With one each, only the first is published: the others do not know what they would keep."""
+    """They share a catalog. With one each, only the first is published: others do not know the versions to keep."""
     number = 3
     policies = [policy(folder, f"p{i}", file_release("r.duckdb", keep=number)) for i in range(number)]
     if not shared:

@@ -143,7 +143,7 @@ def test_objects_planted_before_a_critical_statement_never_run(shared_schemas: S
 def test_objects_planted_between_two_statements_never_run(
     shared_schemas: Server, laid: tuple[str, ...], again: bool
 ) -> None:
-    """With SQLANON_EXAMPLES=1, between any two."""
+    """SQLANON_EXAMPLES=1 plants objects between any two statements."""
     if again:
         publish()
     with changed_before(lambda number, text: False, lambda: None) as statements:
@@ -294,7 +294,7 @@ def test_nothing_of_a_forged_release_is_evaluated(forged_release: tuple[Server, 
 
 @pytest.mark.slow
 def test_a_manifest_that_names_a_type_of_the_forger_runs_no_cast(forged_release: tuple[Server, Manifest]) -> None:
-    """All that the catalog has is as the manifest says: but no release in PostgreSQL has such a column."""
+    """The catalog agrees with the manifest, but no release in PostgreSQL can have such a column."""
     server, manifest = forged_release
     place = PostgresLocation.parse(HERE, "shared.r")
     columns = tuple(replace(column, type="traps.mood") if column.name == "b" else column for column in manifest.columns)
@@ -344,7 +344,7 @@ def two_schemas(forged_release: tuple[Server, Manifest]) -> Iterator[tuple[Serve
 
 
 def looked_at(place: PostgresLocation, manifest: Manifest) -> dict[str, Any]:
-    """All that reads a release that may be forged."""
+    """The results of everything that reads a release which may be forged."""
 
     def copy(source: Any) -> None:
         with source:

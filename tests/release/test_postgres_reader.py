@@ -89,7 +89,7 @@ def test_a_recorded_location_is_on_a_server_that_the_policy_names(schema: str, n
     ("drafts", "is_refused"), [([], False), ([True, True], False), ([True, False], True), (None, True)]
 )
 def test_a_draft_replaces_drafts_only(drafts: list[bool] | None, is_refused: bool) -> None:
-    """And nothing whose manifests cannot be read."""
+    """A release whose manifests cannot be read is not replaced either."""
     manifests: Any = None if drafts is None else [SimpleNamespace(draft=draft) for draft in drafts]
     with pytest.raises(ReleaseError, match="is a published release") if is_refused else nullcontext():
         refuse_draft_over(manifests, "shared.r")

@@ -344,7 +344,7 @@ def test_the_names_of_indexes_are_those_that_postgresql_gives(empty: Server) -> 
 
 
 def notes(release: Any) -> str:
-    """What `verify` says of other objects in the schema of the release, and leaves open."""
+    """The message of `verify` about other objects in the schema, which do not fail the verification."""
     (check,) = (item for item in release.verify().checks if item.name == "schema")
     return check.message if check.passed is None else ""
 
@@ -425,7 +425,7 @@ READERS = f"""
 
 
 def test_a_view_with_other_columns_is_read_by_those_who_read_all_of_it(empty: Server, holder: PostgresEngine) -> None:
-    """With the option to grant it; a role that reads one column gets none of the new ones."""
+    """The grant option is kept; a role that reads one column gets no right to the new ones."""
     with new_version(holder):
         pass
     view = f"{SCHEMA}.r"
@@ -436,7 +436,7 @@ def test_a_view_with_other_columns_is_read_by_those_who_read_all_of_it(empty: Se
 
 
 def test_a_view_that_was_replaced_meanwhile_is_not_overwritten(empty: Server, holder: PostgresEngine) -> None:
-    """By another session of the same role, which nothing locks out before the view is replaced."""
+    """Another session of the same role can replace the view until this one locks it."""
     with new_version(holder):
         pass
     again = f"DROP VIEW {SCHEMA}.r", f"CREATE VIEW {SCHEMA}.r AS SELECT 1 AS a"
@@ -554,7 +554,7 @@ def test_a_schema_is_trusted_if_nobody_else_can_replace_it(empty: Server) -> Non
     ],
 )
 def test_default_names_of_indexes_have_at_most_63_bytes(relation: str, columns: str, name: str) -> None:
-    """As a server gives them, of which the longer part is shortened."""
+    """The names are those that a server chooses: the longer part is shortened."""
     assert index_name(relation, columns, "idx") == name
 
 

@@ -448,7 +448,7 @@ def test_two_attributes_do_not_reveal_hidden_counts_of_one(tmp_path: Path) -> No
 
 @pytest.mark.thorough
 def test_hidden_labels_may_have_no_suppressed_rows(tmp_path: Path) -> None:
-    """Of one label 6 are missing, of 18 in all: 12 are left to three labels that have 4 at most."""
+    """Six of the 18 suppressed rows have one label: the other 12 have three labels, with four rows each at most."""
     rows = [f"('{q}', 'z', 60)" for q in "abcd"]
     rows += ["('a', 'x', 3)", "('a', 'y', 3)", *(f"('{q}', 'x', 4)" for q in "bcd")]
     assert suppressed_counts(tmp_path, ", ".join(rows), ["q", "g"]) == []

@@ -230,7 +230,7 @@ def test_the_file_is_of_a_version_that_the_long_term_release_reads(published_rel
 @pytest.mark.thorough
 @pytest.mark.parametrize("version", ["v1.0.0", "v1.2.0", "v1.3.0", "v1.5.0", "v2.0.0"])
 def test_the_policy_chooses_the_version_of_the_file(version: str, source: Path, tmp_path: Path) -> None:
-    """It has the same rows, verifies alone and against the source, and a version of the release is kept in it."""
+    """It has the same rows, verifies alone and against the source, and keeps an earlier version."""
     if int(version[1]) > int(duckdb.__version__[0]):
         pytest.skip("this DuckDB does not know it")
     path = tmp_path / "release.duckdb"

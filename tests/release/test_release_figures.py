@@ -144,7 +144,7 @@ SAME: tuple[list[Row], ...] = tuple(
 @pytest.mark.thorough
 @pytest.mark.parametrize("measure", some(MEASURES, 9))
 def test_another_value_under_the_same_label_changes_no_figure(measure: str) -> None:
-    """With ``entropy`` the score was another one; with ``loss``, where there was one distinct value more."""
+    """A score by ``entropy``, and one by ``loss`` with one more distinct value, would have differed."""
     attributes = {"age": {"role": "quasi", "hierarchy": {"intervals": [5, 10]}, "min_level": 1}, "town": "insensitive"}
     policy = make_policy({**attributes, "illness": "sensitive"}, k=2, search={"measure": measure})
     releases = [release_of(rows, policy) for rows in SAME]
@@ -167,7 +167,8 @@ def test_the_score_is_shown_where_it_follows_from_the_release(measure: str, expe
 
 @pytest.mark.thorough
 def test_a_height_is_shown_where_labels_show_it() -> None:
-    """With a mask it is the length of the longest text: the length of a suppressed person's text stays hidden."""
+    """The height of a mask is the length of the longest text, which may be that of a suppressed person: it stays
+    hidden."""
     rows: list[Row] = [(20, "AB", "flu")] * 4
     attributes = {"age": {"intervals": [5, 10]}, "town": "mask", "illness": "sensitive"}
     policy = make_policy(attributes, k=2, search={"suppression_limit": 0.5})
@@ -323,7 +324,7 @@ def test_the_top_is_not_taken_for_the_first_level(tmp_path: Path) -> None:
 def test_a_release_that_shows_the_level_of_its_top_still_verifies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As they were published before: level 5 of 5, and the score that follows from it."""
+    """The top is shown as level 5 of 5, with the score that follows from it."""
     requested_policy = hidden_towns(tmp_path, "one").model_copy(update={"search": SearchSection(measure="height")})
     monkeypatch.setattr(
         "sqlanon.publish.draft.public_generalization", lambda policy, levels, heights: (levels, heights)

@@ -39,7 +39,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def traces(connection: duckdb.DuckDBPyConnection, relation: str) -> list[str]:
-    """What of the old order is left: ``place`` is where a row was, ``rowid`` where it is."""
+    """The traces of the old order: ``place`` is the former position of a row, ``rowid`` its position."""
     connection.execute(f"""
         CREATE OR REPLACE TEMP TABLE moved AS
         SELECT was, pos, lead(was) OVER (ORDER BY pos) AS next_was, lead(pos) OVER (ORDER BY was) AS next_pos

@@ -208,7 +208,7 @@ def test_a_replacement_has_no_false_warning(place: Any) -> None:
 
 @pytest.mark.thorough
 def test_an_older_version_that_stays_is_named(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the next publication removes it."""
+    """The next publication removes it."""
     patients(place, 60)
     publish(place)
     execute = SparkEngine.execute

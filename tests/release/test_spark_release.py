@@ -316,7 +316,7 @@ def test_nothing_of_the_source_is_written_beside_the_rows(place: Any) -> None:
 
 
 def _encode_struct(spark: Any, name: str) -> str:
-    """All that the files of a table have in addition to values of columns."""
+    """Everything in the files of a table except the values of columns."""
     texts = []
     for file in _files(spark, name):
         metadata = pq.read_metadata(file)
@@ -921,7 +921,7 @@ def test_the_thin_client_and_the_command_line(
 
 @pytest.mark.thorough
 def test_beeline_reads_the_release(place: Any, tmp_path: Path) -> None:
-    """What BI tools do: over JDBC, from Spark's own Thrift server."""
+    """BI tools read in this way: over JDBC, from Spark's own Thrift server."""
     patients(place, 200)
     release = publish(place)
     settings = {"hive.server2.thrift.bind.host": "127.0.0.1", "hive.server2.thrift.port": str(free_port())}
@@ -948,7 +948,7 @@ def test_beeline_reads_the_release(place: Any, tmp_path: Path) -> None:
 
 
 def _beeline(address: str, statements: str, folder: Path) -> str:
-    """What statements give, as text, by the client that comes with Spark."""
+    """The output of statements as text, from the client that comes with Spark."""
     java = java_home(folder)
     environment = dict(os.environ) | ({} if java is None else {"JAVA_HOME": str(java)})
     client = Path(pyspark.__file__).parent / "bin" / "beeline"

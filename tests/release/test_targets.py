@@ -137,7 +137,7 @@ class OpenedInMemory:
         return self.place.rows(engine, manifest)
 
     def sha256(self) -> None:
-        """It keeps none."""
+        """Return None: releases in memory have no hash."""
 
 
 def release_location(place: str, table_name: str | None) -> MemoryPlace:

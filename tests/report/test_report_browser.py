@@ -193,7 +193,7 @@ def test_tooltips_show_texts(pages: dict[str, Path], browser: Browser) -> None:
 @pytest.mark.parametrize("name", ["private", "public", "hostile"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_page_is_accessible(name: str, scheme: str, pages: dict[str, Path], browser: Browser) -> None:
-    """What axe finds (https://github.com/dequelabs/axe-core), with everything that folds open."""
+    """Check with axe (https://github.com/dequelabs/axe-core), after opening everything that can be expanded."""
     axe = pytest.importorskip("axe_core_python", reason="axe is not there: pip install axe-core-python")
     browser.scheme(scheme)
     browser.open(pages[name])

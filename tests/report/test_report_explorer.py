@@ -69,7 +69,7 @@ def data(db: sqlanon.Database) -> dict[str, Any]:
 
 
 def figures(data: dict[str, Any], levels: tuple[int, ...], k: int) -> dict[str, Any]:
-    """As the page's script works it out."""
+    """The figures as the script of the page computes them."""
     above, never, sizes = data["nodes"][",".join(map(str, levels))]
     out = [size for size in sizes if size[0] < k]
     retained = [size for size in sizes if size[0] >= k]

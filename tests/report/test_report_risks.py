@@ -334,7 +334,7 @@ def test_binary_columns_are_no_background_knowledge_finding() -> None:
 
 
 def test_every_finding_has_a_line_for_the_terminal(facts: ReportFacts) -> None:
-    """So that the last line of `report` is the worst finding of its page."""
+    """The last line of `report` can then be the worst finding of its page."""
     findings = [item for item in sort_by_severity(facts.risks) if item.is_finding]
     assert findings and all(finding.line and finding.advice for finding in findings)
     assert facts.worst is findings[0]

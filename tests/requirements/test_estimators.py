@@ -125,7 +125,7 @@ def likelihood(sizes: Sizes, theta: float, alpha: float) -> float:
 
 
 def top(f: Callable[[float], float], low: float, high: float) -> float:
-    """Where a hill is highest: a third of the range is left out at a time."""
+    """The argument of the maximum of a unimodal function, by ternary search."""
     for _ in range(40):
         left, right = low + (high - low) / 3, high - (high - low) / 3
         low, high = (left, high) if f(left) < f(right) else (low, right)
@@ -133,7 +133,7 @@ def top(f: Callable[[float], float], low: float, high: float) -> float:
 
 
 def zero(f: Callable[[float], float], low: float, high: float) -> float:
-    """Where a rising function is 0."""
+    """The root of an increasing function."""
     assert f(low) < 0 < f(high)
     for _ in range(45):
         middle = (low + high) / 2

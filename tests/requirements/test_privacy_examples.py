@@ -367,7 +367,7 @@ def test_k_map_counts_the_population(connection: duckdb.DuckDBPyConnection) -> N
 
 @pytest.mark.slow
 def test_a_class_that_only_the_population_has_is_none(connection: duckdb.DuckDBPyConnection) -> None:
-    """Of both values of it there are rows, but not of both together."""
+    """The table has rows with each of its two values, but none with both."""
     people = [(zip_, sex) for zip_, sex in (("1", "f"), ("2", "m"), ("1", "m")) for _ in range(3)]
     create(connection, "people", "zip VARCHAR, sex VARCHAR", people)
     create(connection, "t", "zip VARCHAR, sex VARCHAR", [("1", "f"), ("2", "m"), ("2", "m")])
@@ -437,7 +437,7 @@ def test_a_limit_on_the_wrong_map(connection: duckdb.DuckDBPyConnection) -> None
 def test_the_wrong_map_by_level(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the audit does not believe the search."""
+    """The audit counts independently of the search."""
     sections = patients_and_people(connection)
     attributes = {"zip": {"role": "quasi", "hierarchy": {"mask": "right"}}}
     for level, share in enumerate((0.4, 0.4, 0.2, 0.2)):

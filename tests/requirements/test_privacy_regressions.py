@@ -97,7 +97,7 @@ def test_strangers_do_not_match_a_top_label_that_names_its_values(
 
 
 def test_a_presence_that_all_people_need_names_those_whom_no_row_can_match() -> None:
-    """And no other hierarchy without ``*``: that of r has all values."""
+    """Hierarchies without ``*`` that have all values, such as that of r, are not named."""
     with pytest.raises(
         sqlanon.InfeasibleError, match="30 rows of the population have values that are not in the hierarchy of 'q', and"
     ):

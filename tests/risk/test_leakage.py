@@ -47,7 +47,7 @@ def fill(live: duckdb.DuckDBPyConnection, rows: Sequence[tuple[Any, ...]]) -> No
 
 
 def policy(priors: Mapping[str, str | Path] | None = None, hierarchy: Any = "suppress") -> sqlanon.Policy:
-    """With priors by table, or by file."""
+    """A policy with priors as tables, or from files."""
     attributes = {name: {"role": "quasi", "hierarchy": "suppress"} for name in NAMES}
     attributes["n"] = {"role": "quasi", "hierarchy": hierarchy}
     prior_files = {
@@ -158,7 +158,7 @@ def test_bounds_hold_when_the_time_is_over(rows: list[Any], most: int, sets_per_
 
 
 def test_sets_come_best_first() -> None:
-    """Of four attributes, two leak almost nothing: the sets without them come last."""
+    """Two of the four attributes leak almost nothing: sets without them come last."""
     rows = [(i % 4, i // 4, i == 0, i == 1) for i in range(16)]
     sets = PlainSets(rows)
     leakage_search.search_leakage(sets, 4, 1, 60, [])
@@ -377,7 +377,7 @@ def test_priors_of_a_policy(tmp_path: Path) -> None:
 @FEW
 @given(rows=ROWS, has_prior=st.booleans())
 def test_values_at_each_level(rows: list[tuple[Any, ...]], has_prior: bool, live: duckdb.DuckDBPyConnection) -> None:
-    """Of numbers from 0 to 3 in intervals of 2, with a share of 0 for 3 and a prior of another attribute."""
+    """The values are 0 to 3 in intervals of 2; 3 has the share 0, and another attribute may have a prior."""
     shares = {0: 0.5, 1: 0.25, 2: 0.25, 3: 0.0}
     has_prior = has_prior and any(row[1] < 3 for row in rows)
     fill(live, rows)

@@ -254,7 +254,7 @@ def test_sensitive_values_beside_a_population(live: duckdb.DuckDBPyConnection) -
 
 @pytest.mark.slow
 def test_a_population_in_another_file(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """With numbers where the source has text; a value that does not fit the source's type is an error."""
+    """The population has numbers where the source has text; a value that does not fit the source's type is an error."""
     with duckdb.connect(tmp_path / "source.duckdb") as connection:
         connection.execute("CREATE TABLE t AS SELECT 7 AS x UNION ALL SELECT 8")
     with duckdb.connect(tmp_path / "people.duckdb") as connection:
@@ -391,7 +391,7 @@ def test_an_empty_table(persons: bool, live: duckdb.DuckDBPyConnection, tmp_path
 @pytest.mark.slow
 @pytest.mark.parametrize("persons", some([False, True], 2))
 def test_the_statements_are_shown_and_not_run(persons: bool, live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """Where a diagnosis is one of two, as in the example, they are those that are run."""
+    """They are the statements that are run if the diagnosis has two values, as in the example."""
     live.execute("CREATE OR REPLACE VIEW two AS SELECT * FROM t WHERE diagnosis IN ('flu', 'cold')")
     policy = everything("two", persons, tmp_path)
     with connect_to(live) as db:
@@ -575,7 +575,7 @@ def wrong_rows(source: Source, classes: Mapping[Row, list[Record]], people: Mapp
 
 
 def expected_requirements(source: Source, privacy: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """What each requirement finds: classes, rows, figure, population classes; in the order of the kinds."""
+    """The expected classes, rows, figure and population classes of each requirement, in the order of the kinds."""
     names = [*source.quasi]
     classes = by_values(source.rows, names)
     people = by_values(source.population or [], names)

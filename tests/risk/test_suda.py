@@ -37,7 +37,7 @@ def alone(rows: Sequence[Row], row: Row, subset: tuple[int, ...]) -> bool:
 
 
 def all_msus(rows: Sequence[Row], size: int) -> dict[int, set[tuple[int, ...]]]:
-    """By the number of the row: its MSUs."""
+    """The MSUs of each row, by its number."""
     msus: dict[int, set[tuple[int, ...]]] = {}
     for number, row in enumerate(rows):
         for k in range(1, size + 1):
@@ -185,7 +185,7 @@ BOOK = list(
 
 
 def scores_of(rows: Sequence[Row], column: str, **options: Any) -> list[float]:
-    """By row; 0 for one without MSUs."""
+    """The score of each row; 0 without MSUs."""
     names = [f"x{i}" for i in range(len(rows[0]))]
     with table_of(rows, names) as connection, sqlanon.connect(connection) as db:
         relation = db.suda(policy_of(names), **options).records

@@ -71,7 +71,7 @@ def read_file(content: bytes, reader: Reader) -> str:
 
 
 def anonymize_file(content: bytes, folder: Path) -> str:
-    """How far the policy goes that is suggested for a file: to a release, or to an error."""
+    """The result of the policy suggested for a file: a release, or an error."""
     path, policy = folder / "people.csv", folder / "policy.toml"
     path.write_bytes(content)
     try:

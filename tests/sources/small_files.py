@@ -571,7 +571,7 @@ def _sheets(content: bytes) -> list[str]:
 
 
 def answer(title: str, file: SmallFile, folder: Path) -> str:
-    """What stands in the golden file: the content, the keys, and what is read."""
+    """The text for the golden file: the content, the keys, and the values that are read."""
     parts = [f"## {title}", ""]
     for name, content in file.files.items():
         parts += [f"{name}:", *(f"    {line}".rstrip() for line in _content(name, content)), ""]

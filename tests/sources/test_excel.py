@@ -364,7 +364,7 @@ def test_names_that_are_numbers_need_the_cell_where_the_table_begins(tmp_path: P
     ("width", "blank", "is_read"), [(1, [], True), (2, [], True), (2, [[]], False), (3, [], False), (3, [[]], False)]
 )
 def test_a_last_value_alone_may_be_a_note(width: int, blank: list[Any], is_read: bool, tmp_path: Path) -> None:
-    """Of two columns, the last row may lack a value; of one, each row has one."""
+    """With two columns, the last row may lack a value; with one column, every row has one."""
     rows = [[f"v{i}{j}" for j in range(width)] for i in range(3)]
     path = people(tmp_path, [HEADER[:width], *rows, *blank, ["last"]])
     if is_read:

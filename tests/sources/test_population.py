@@ -101,7 +101,7 @@ def test_the_source_is_a_live_connection(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_value_of_the_population_alone_matches_nothing_below_the_top(tmp_path: Path) -> None:
-    """It is in no hierarchy: the release ignores the person, without an error."""
+    """Its value is in no hierarchy: the release ignores the person, without an error."""
     source = hospital(tmp_path / "hospital.duckdb", with_voters=True)
     with duckdb.connect(str(source)) as connection:
         connection.execute("UPDATE voters SET zip = '99999' WHERE age = 38")
@@ -220,7 +220,7 @@ def test_persons_are_found_again_where_types_differ(tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("by_file", [True, False])
 def test_population_only_null_is_not_a_source_leaf(by_file: bool, tmp_path: Path) -> None:
-    """Of four values two look alike: a third is lost. With a NULL of its own, the source has five."""
+    """Two of four values have the same label, so a third is lost. With NULL, the source has five values."""
     labels = {"a": "x", "b": "x", "c": "y", "d": "y"}
     (tmp_path / "letters.csv").write_text("".join(f"{leaf};{label};*\n" for leaf, label in labels.items()))
     tree = {"file": str(tmp_path / "letters.csv")} if by_file else {"categories": {"x": ["a", "b"], "y": ["c", "d"]}}

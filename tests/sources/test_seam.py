@@ -44,7 +44,7 @@ def policy(**more: Any) -> sqlanon.Policy:
 
 
 def expected_result() -> tuple[dict[str, int], float]:
-    """What DuckDB finds of the same rows."""
+    """The result of DuckDB for the same rows."""
     with sqlanon.connect(duckdb_table()) as db:
         result = db.anonymize(policy())
         return result.generalization, result.score

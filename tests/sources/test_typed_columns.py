@@ -227,7 +227,7 @@ def read_texts(
 
 @pytest.mark.slow
 def test_texts_are_read_as_declared(engine: DuckDBEngine) -> None:
-    """Those of all kinds, without a file; what a file reads as NULL is left out."""
+    """Texts of all kinds, without a file; values that a file reads as NULL are left out."""
     for case, (texts, attribute, csv, values, type_) in KINDS.items():
         if "missing" not in csv:
             assert read_texts(engine, texts, attribute, csv) == (values, type_), case

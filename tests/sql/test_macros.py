@@ -271,7 +271,7 @@ ODD_NAMES = (
 
 @pytest.mark.thorough
 def test_the_digest_has_the_names_of_columns_as_they_are() -> None:
-    """With types whose own words have spaces, quotes, names and brackets."""
+    """The types contain words with spaces, quotes, names and brackets."""
     with duckdb.connect() as connection:
         connection.execute(read_sql_file("macros.sql"))
         for name in ODD_NAMES:
@@ -286,7 +286,7 @@ def test_the_digest_has_the_names_of_columns_as_they_are() -> None:
 
 
 def test_the_digest_has_names_as_constants() -> None:
-    """With a constant DuckDB works out a text that repeats once: a function of each row costs a quarter more."""
+    """DuckDB evaluates a constant text once; a function of each row would take a quarter longer."""
     macro = read_sql_file("macros.sql").partition("MACRO sqlanon.digest(")[2]
     hashed = re.findall(r"md5_number\((.+?)\) (?:>> 97|& 2147483647)", macro, re.DOTALL)
     names = [argument.replace("COLUMNS(*)", "zip") for argument in hashed if not argument.startswith("'='")]

@@ -464,7 +464,7 @@ def hostile(db: Connection) -> None:
     [*((macro, 5) for macro in EVERY), *(pytest.param(macro, 1, marks=pytest.mark.slow) for macro in EVERY)],
 )
 def test_every_name_means_its_own_column(macro: str, step: int, db: Connection) -> None:
-    """As a quasi-identifier, as a sensitive column, and as one of persons; in whatever case."""
+    """The names are used for quasi-identifiers, sensitive columns and persons, in upper and lower case."""
     arguments = {"sensitive": "b", "person": "d", "population": "src.plain", "reference": "src.plain"}
     arguments["population_person"] = "d"
     expected = macro_rows(db, macro, "src.plain", ["a", "other"], **arguments)
@@ -738,7 +738,7 @@ def words(connection: Connection, query: str) -> list[tuple[str, list[str], str]
 
 
 def test_twins_share_their_words() -> None:
-    """What two macros both need is there twice: no macro can call another in a file that is attached."""
+    """Parts that two macros need are repeated: in an attached file, no macro can call another."""
     bodies = {}
     for file in FILES:
         text = file.read_text(encoding="utf-8")

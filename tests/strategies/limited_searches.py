@@ -32,7 +32,7 @@ class Limited:
         return search
 
     def satisfying(self) -> list[oracle.Figures]:
-        """What satisfies within the levels, by asking one after the other."""
+        """The feasible generalizations within the levels, checked one after the other."""
         arguments = self.case.arguments
         table = Table.of(arguments.pop("rows"), arguments.pop("hierarchies"))
         candidates = oracle.satisfying(table, **arguments)

@@ -61,7 +61,7 @@ def check_answer(case: Case, search: LatticeSearch, outcome: Outcome, best: orac
 
 
 def check_privacy(case: PrivacyCase, checks: int) -> None:
-    """With any requirements, through the public API."""
+    """Check a search with any requirements, through the public API."""
     best = solve_privacy(**case.arguments)
     if best is None:
         return

@@ -35,7 +35,7 @@ def code(values: dict[str | None, int], paths: list[list[str | None]], tall: int
 @settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(st.data())
 def test_tall_hierarchies_are_coded_like_others(data: st.DataObject) -> None:
-    """With unknown values and NULL, values that only a population has, and labels at level 0."""
+    """The values include unknown ones and NULL, values that only a population has, and labels at level 0."""
     drawn = data.draw(st.lists(st.sampled_from([None, *"abcdef"]), unique=True, min_size=1))
     unknown = data.draw(st.lists(st.sampled_from("xyz"), unique=True))
     values = {value: data.draw(st.integers(0, 3)) for value in drawn + unknown}

@@ -275,7 +275,7 @@ def check_loss(case: Case) -> None:
 
 @pytest.mark.thorough
 def test_the_loss_of_local_recoding(folder: Path) -> None:
-    """By another measure it is what it is by its own."""
+    """The loss does not depend on the measure of the search."""
     losses = []
     for measure in ("loss", "distinct"):
         path = rewrite(folder, "[release]", f'measure = "{measure}"\n[release]')

@@ -115,7 +115,7 @@ def test_the_schema_describes_them() -> None:
 
 
 def test_a_label_that_the_hierarchy_does_not_have_is_a_mistake(people: Any) -> None:
-    """It would never be found, without any notice."""
+    """Otherwise the label would be ignored without a notice."""
     with pytest.raises(sqlanon.HierarchyError) as caught:
         levels_of(people, town_attribute("Keil", "Emden", "alps"))
     (problem,) = caught.value.problems
@@ -184,7 +184,7 @@ def test_numbers_dates_and_nulls_are_forbidden_by_their_text(people: Any) -> Non
 
 @pytest.mark.slow
 def test_values_that_are_never_released_do_not_count(people: Any) -> None:
-    """Of unknown values all rows are suppressed; a population is not released."""
+    """All rows with unknown values are suppressed, and a population is not released."""
     rule = {"categories": {"all": {"north": ["Kiel"], "south": ["Ulm"]}}}
     attribute = {"role": "quasi", "hierarchy": rule, "on_unknown": "suppress", "forbidden": ["Ulm"]}
     people.execute("CREATE TABLE everybody AS SELECT town FROM t")

@@ -88,7 +88,7 @@ def test_ola_finds_every_minimum_and_reports_stops_many(strategy: str, limited_c
 
 
 def check_privacy(case: PrivacyCase, strategy: str) -> None:
-    """With any requirements, monotone under suppression or not, through the public API."""
+    """Check with any requirements, monotone under suppression or not, through the public API."""
     expected = k_minimal_privacy(**case.arguments)
     if expected is None:
         message = r"no generalization meets the policy|nothing to release"

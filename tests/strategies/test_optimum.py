@@ -52,7 +52,7 @@ def test_rows_suppressed_by_a_generalization_need_not_be_suppressed_below_it() -
 
 @pytest.mark.thorough
 def test_the_lower_generalization_of_equal_scores_is_taken() -> None:
-    """Not the first in the order of their levels: (0, 2) of height 2 comes before (1, 0) there."""
+    """The order of levels does not decide: (0, 2) of height 2 comes before (1, 0)."""
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE t AS FROM (VALUES ('p', '11'), ('q', '11'), ('p', '22'), ('q', '22')) AS t(a, b)"

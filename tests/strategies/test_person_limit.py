@@ -48,7 +48,7 @@ def levels_by(strategy: str, case: PrivacyCase) -> Levels:
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", WIDE)
 def test_two_persons_who_lose_one_row_each_are_more_than_one(strategy: str) -> None:
-    """Of 20 persons with 5 rows each, 5 % are one person; 5 % of the rows are five rows."""
+    """Of 20 persons with 5 rows each, 5 % are one person, and 5 % of the rows are five rows."""
     rows = visits(*["11 11 11 11 11"] * 18, "11 11 11 11 12", "11 11 11 11 13")
     assert levels_by(strategy, case_of(rows, "0.05")) == (1,)
     assert levels_by(strategy, case_of(rows, "0.1")) == (0,)

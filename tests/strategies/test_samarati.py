@@ -207,7 +207,7 @@ def test_levels_that_are_not_allowed() -> None:
 
 
 def check_privacy(case: PrivacyCase, strategy: str) -> None:
-    """With any requirements, monotone under suppression or not: what is found satisfies, what is claimed is true."""
+    """Check with any requirements, monotone or not, that the result is feasible and that its claims are true."""
     satisfying = oracle_privacy.satisfying(**case.arguments)
     minimal = oracle_privacy.k_minimal(**case.arguments)
     best = oracle.best(satisfying, case.measure)

@@ -53,7 +53,7 @@ def test_every_stop_is_honest_many(strategy: str, case: Case) -> None:
 @quick
 @given(case=random_cases.cases())
 def test_a_full_heap_changes_no_answer(strategy: str, room: int, case: Case) -> None:
-    """Where no more boxes may wait by their keys, the rest is worked off depth first."""
+    """If the heap has no room for more boxes, the search continues depth first."""
     with patch.object(lattice, "HEAP_SIZE", room):
         check_every_stop(case, strategy)
 
@@ -151,7 +151,7 @@ def test_bound_of_maximised_measures_is_above_the_score(connection: Any) -> None
 
 @pytest.mark.thorough
 def test_k_minimal_reports_the_lowest_possible_height(connection: Any) -> None:
-    """By height, the lowest k-minimal generalization is the lowest of all that satisfy."""
+    """By the measure ``height``, the lowest k-minimal generalization is the lowest feasible one."""
     search = {"measure": "height", "strategy": "k_minimal"}
     with sqlanon.connect(connection) as db:
         result = db.anonymize(make_policy(ROLES, k=5, search=search))

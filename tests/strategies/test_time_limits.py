@@ -107,7 +107,7 @@ def test_every_strategy_ends_within_its_limit_and_five_seconds(strategy: str, sh
 @pytest.mark.slow
 @pytest.mark.parametrize("measure", ["loss", pytest.param("entropy", marks=pytest.mark.thorough)])
 def test_a_mask_of_long_texts_is_coded_in_seconds(measure: str) -> None:
-    """Of 200 texts of 300 characters: with a window for each level they took minutes."""
+    """With a window for each level, 200 texts of 300 characters took minutes."""
     with duckdb.connect() as database:
         database.execute(
             "CREATE TABLE t AS SELECT rpad(repeat(md5(i::VARCHAR), 10), 300, '0') AS a FROM range(200) AS r(i)"

@@ -21,7 +21,7 @@ HEIGHTS = tuple(4 if c >= 16 else 3 if c >= 8 else 2 if c > 4 else 1 for c in CA
 
 
 def values(attribute: int, level: int) -> float:
-    """How many values an attribute has at a level."""
+    """The number of values that an attribute has at a level."""
     return CARDINALITIES[attribute] ** (1 - level / HEIGHTS[attribute])
 
 

@@ -65,7 +65,7 @@ class Visit:
     hidden: tuple[str, ...] = ()
     """Columns that are empty in the release."""
     kept_elsewhere: tuple[str, ...] = ()
-    """Those of them that another strategy would keep."""
+    """The fully suppressed columns that another strategy would keep."""
     compared: dict[str, float] = field(default_factory=dict)
     """The loss of each strategy that `compare` ran to its end, or to its time limit."""
 

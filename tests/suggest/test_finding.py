@@ -324,7 +324,7 @@ def test_the_quasi_identifiers_of_adult_are_suggested(data: Path, tmp_path: Path
 
 @pytest.mark.slow
 def test_suggested_policy_contains_no_values(tmp_path: Path) -> None:
-    """Not even the least and the greatest: widths show their distance, and that is rounded."""
+    """The least and the greatest value do not show either: widths show their distance, rounded."""
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE t AS SELECT 'secret' || (i % 40) AS word, 700123 + 37 * i AS n, 1234.5 + i / 7 AS d, "
@@ -430,7 +430,7 @@ def test_one_odd_column_by_itself(name: str, tmp_path: Path) -> None:
     ),
 )
 def test_an_empty_table_has_a_policy(definition: str, tmp_path: Path) -> None:
-    """By the names and types alone; there is nothing to release (exit 1), but the policy is sound."""
+    """Only names and types decide; there is nothing to release (exit status 1), but the policy is valid."""
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t ({definition})")
         _, policy = suggest_policy(connection, tmp_path)

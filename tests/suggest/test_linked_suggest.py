@@ -71,7 +71,7 @@ def suggest(folder: Path, *arguments: str) -> tuple[str, LinkedPolicy]:
 
 
 def links(policy: LinkedPolicy) -> dict[str, tuple[tuple[str, ...], dict[str, str]]]:
-    """By table, its key and its references."""
+    """The key and the references of each table."""
     return {section.name: (section.person or section.key, dict(section.references)) for section in policy.table}
 
 

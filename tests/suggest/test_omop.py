@@ -122,7 +122,7 @@ def test_two_deaths_of_a_person_are_no_key(hospital: Path) -> None:
 
 @pytest.mark.slow
 def test_files_in_capitals_are_the_same_tables_and_make_a_release(hospital: Path) -> None:
-    """As exports of other databases write them; with the vocabulary, concepts are generalized to their ancestors."""
+    """Other databases export names in capitals. With the vocabulary, concepts are generalized to their ancestors."""
     (hospital / "export").mkdir()
     with duckdb.connect(str(hospital / "omop.duckdb")) as connection:
         for name in ("person", "visit_occurrence", "condition_occurrence", "death", "concept", "concept_ancestor"):
@@ -147,7 +147,7 @@ def test_files_in_capitals_are_the_same_tables_and_make_a_release(hospital: Path
 
 
 def plain_tree(used: Mapping[int, int], distances: Mapping[tuple[int, int], int]) -> dict[int, list[int]]:
-    """By used concept, its chain up to a root, in plain Python: ``distances`` is by descendant and ancestor."""
+    """The chain of each used concept up to a root, in plain Python: ``distances`` is by descendant and ancestor."""
     weights: Counter[int] = Counter()
     for (descendant, ancestor), distance in distances.items():
         if distance:

@@ -131,7 +131,7 @@ def test_files_group_all_values_and_are_never_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_numbers_among_words_have_intervals_by_a_query(tmp_path: Path) -> None:
-    """Where the source is a table: NA becomes NULL, and all other values are there."""
+    """The query of a table turns NA into NULL, and keeps all other values."""
     text, policy = suggest_policy(tmp_path)
     assert rule_of(policy, "size_text")["widths"] == (2, 10, 20, 40)  # type: ignore[index]
     assert policy.source.query is not None
@@ -158,7 +158,7 @@ def test_numbers_among_words_have_intervals_by_a_query(tmp_path: Path) -> None:
     ],
 )
 def test_words_other_than_missing_keep_the_type_of_a_column(odd: str, tmp_path: Path) -> None:
-    """Even outside of the rows that are profiled: a query would lose it."""
+    """A word outside of the profiled rows counts, too: a query would lose it."""
     with duckdb.connect() as connection:
         value = f"CASE WHEN i = 25000 THEN '{odd}' WHEN i % 10 = 0 THEN 'NA' ELSE (i % 70)::VARCHAR END"
         connection.execute(f"CREATE TABLE t AS SELECT {value} AS size, i % 9 AS x FROM range(30000) AS r(i)")

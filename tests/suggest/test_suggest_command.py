@@ -35,7 +35,7 @@ def without_trials(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.thorough
 def test_a_policy_file_is_private_and_its_paths_are_relative(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It names both files from its own folder, and runs from any other."""
+    """The policy names both files relative to its own folder, and runs from any other."""
     without_trials(monkeypatch)
     target = folder / "policies" / "people.toml"
     done = cli("suggest", "data/people_0.csv", "data/people_1.csv", "-o", "policies/people.toml", cwd=folder)

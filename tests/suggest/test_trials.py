@@ -121,7 +121,7 @@ ENDLESS = "SELECT count(*) FROM range(100000000) AS a, range(100000000) AS b WHE
 
 @pytest.mark.slow
 def test_a_strategy_that_does_not_end_is_interrupted(people: sqlanon.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even where it does not look at the clock; and the next one has its turn."""
+    """This holds even if it never reads the clock; the next strategy has its turn."""
 
     def endless(steps: StatementRunner, prepared: SearchInput, progress: object) -> SearchResult:
         if prepared.policy.search.strategy == "local":

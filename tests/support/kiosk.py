@@ -18,7 +18,7 @@ from sqlanon.support.expressions import table
 
 
 class KioskEngine:
-    """What every engine satisfies, and what an engine with tables of its own does."""
+    """The methods of every engine, and those of an engine with separate tables."""
 
     dialect = "duckdb"
     STREAMS_BATCHES = KEEPS_SUBQUERY_ORDER = RUNS_RECURSIVE_WINDOWS = APPROXIMATES_COUNTS = True
@@ -28,7 +28,7 @@ class KioskEngine:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self.connection = connection
         self.left: list[exp.Expr] = []
-        """What left it: the queries whose rows were fetched."""
+        """The queries whose rows were fetched."""
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
         self.connection.execute(statement.sql(self.dialect), parameters or None)

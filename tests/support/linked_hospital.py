@@ -95,7 +95,7 @@ def make_hospital(folder: Path, policy: str = POLICY) -> None:
 
 
 def known_of(read: Read) -> Known:
-    """By released person, what a reader can compare: own values, and the known rows of all tables."""
+    """The values of each released person that a reader can compare: own values, and the known rows of all tables."""
     persons = {key: ((zip_,), Counter[Any]()) for key, zip_ in read("SELECT patient_id, zip FROM patients")}
     visits = {}
     for visit, person, admitted, ward in read("SELECT visit_id, patient_id, admitted, ward FROM visits"):

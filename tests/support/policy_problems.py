@@ -49,7 +49,7 @@ _SAYS_NOTHING = {"$schema", "title", "description", "default", "examples", "form
 
 
 class Schema:
-    """As much of JSON Schema as a policy's schema uses; a word beyond that is a KeyError."""
+    """The part of JSON Schema that a policy's schema uses; any other keyword is a KeyError."""
 
     def __init__(self, whole: Mapping[str, Any]) -> None:
         self.whole = whole

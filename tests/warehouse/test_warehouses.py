@@ -623,7 +623,7 @@ def odd(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
 
 
 def differing(before: Counter[Any], after: Counter[Any]) -> dict[tuple[Any, ...], tuple[int, int]]:
-    """By row how often it was there, and is: where it is not the same."""
+    """The former and the present number of each row, where they differ."""
     return {row: (before[row], after[row]) for row in before | after if before[row] != after[row]}
 
 

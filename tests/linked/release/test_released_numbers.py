@@ -35,7 +35,7 @@ def group_by(signatures: dict[int, Hashable]) -> set[frozenset[int]]:
 
 @pytest.mark.parametrize("known", ["all", 2])
 def test_equal_persons_have_equal_numbers(known: Any) -> None:
-    """Where all rows are known, a visit includes its tests; otherwise each row is known by itself, with its visit."""
+    """If all rows are known, a visit includes its tests; otherwise each row is known by itself, with its visit."""
     draw, tables = random.Random(5), [claims_of(name, parent) for name, parent in TABLES.items()]
     rows: dict[str, list[tuple[int, int | None, str | None]]] = {
         "p": [(i, None, draw.choice("xy")) for i in range(PERSONS)],

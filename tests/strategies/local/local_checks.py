@@ -34,7 +34,7 @@ def check_sound(strategy: Callable[[LocalTask], LocalOutcome], case: Case, limit
 
 
 def check_private(name: str, case: PrivacyCase) -> None:
-    """With any class requirements, the release passes its audit, and shows no less than the full-domain optimum."""
+    """Check for any class requirements that the release passes its audit, with at most the loss of the full domain."""
     case = replace(case, measure="loss", aggregate=None)
     with tempfile.TemporaryDirectory() as directory, open_database(case.source) as db:
         policy = policy_of(case, "optimal", Path(directory))

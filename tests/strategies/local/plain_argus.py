@@ -54,7 +54,7 @@ class Argus:
         return sum(self.plain.n[c] for c in combinations)
 
     def can_suppress(self, retained: Collection[int]) -> bool:
-        """Whether all but these combinations may be suppressed."""
+        """Whether all combinations except these may be suppressed."""
         return self.count(self.plain.n) - self.count(retained) <= self.plain.allowed
 
     def totals(self, unsafe: dict[int, list[int]]) -> list[int]:

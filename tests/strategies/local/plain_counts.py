@@ -67,7 +67,7 @@ class Counts(Plain):
         return {person for person, places in self.persons.items() if places - {*retained}}
 
     def can_suppress(self, retained: Collection[int]) -> bool:
-        """Whether all but some combinations may be suppressed."""
+        """Whether all combinations except these may be suppressed."""
         limit = self.task.search_input.limit
         suppressed = self.task.row_count - sum(self.n[combination] for combination in retained)
         return suppressed <= limit.rows and (limit.persons is None or len(self.losers(retained)) <= limit.persons)

@@ -76,7 +76,7 @@ class Column:
         return self.above(combination)[0]
 
     def common(self, part: Iterable[int]) -> int:
-        """By place in the paths: where all of a part are the same."""
+        """The first position in the paths at which all combinations of a part agree."""
         paths = [self.paths[combination] for combination in part]
         return next(place for place in range(len(paths[0])) if len({path[place] for path in paths}) == 1)
 
@@ -333,7 +333,7 @@ class Plain:
 
 
 def released_labels(task: LocalTask, outcome: LocalOutcome) -> dict[int, tuple[tuple[str | None, float], ...]]:
-    """By combination what it is released as: the labels, and their leaves."""
+    """The released labels of each combination, with their leaves."""
     nodes_by_key = [
         {node: (label, leaves) for node, label, leaves in task.engine.rows(
             exp.select("node", "label", "leaves").from_(outcome.nodes.get(i, tree.nodes)))}

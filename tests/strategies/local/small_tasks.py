@@ -75,7 +75,7 @@ class Small:
 
 
 class SmallTask(LocalTask):
-    """It starts at a generalization of its test, and records the strategies that search the full domain."""
+    """A task that starts at a given generalization, and records the strategies that search the full domain."""
 
     @cached_property
     def strategies(self) -> list[str]:
@@ -229,7 +229,7 @@ def _grid(connection: Any, small: Small, i: int, numbers: Mapping[tuple[int, Any
 
 
 def _numbers(small: Small, i: int, floor: int) -> tuple[dict[tuple[int, Any], int], tuple[int, ...]]:
-    """By level and label the node; and the first node of each level."""
+    """The node of each level and label, and the first node of each level."""
     hierarchy, numbers, offsets = small.hierarchies[i], {}, []
     for level in range(floor, hierarchy.height + 1):
         offsets.append(len(numbers))

@@ -8,7 +8,7 @@ Cut = list[dict[int, int]]
 
 
 def cut_of(plain: Plain, placed: dict[int, Nodes]) -> Cut:
-    """By attribute the node of each ground node; each has one."""
+    """The node of each ground node, by attribute; every ground node has one."""
     cut: Cut = [{} for _ in plain.nodes]
     for combination, nodes in placed.items():
         for by, path, node in zip(cut, plain.paths[combination], nodes, strict=True):
@@ -39,7 +39,7 @@ def after_split(plain: Plain, cut: Cut, i: int, node: int) -> dict[int, Nodes] |
 
 
 def check_no_split_is_left(plain: Plain, cut: Cut, assignment: dict[int, Nodes], k: int) -> None:
-    """None that satisfies the policy costs less. (Of what is wholly suppressed the cut is not to be seen.)"""
+    """Check that no feasible split costs less. (The cut of fully suppressed values is not visible.)"""
     if any(path[0] not in by for paths in plain.paths.values() for by, path in zip(cut, paths, strict=True)):
         return
     labels = [{node.label for node in nodes.values()} for nodes in plain.nodes]

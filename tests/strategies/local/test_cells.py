@@ -148,7 +148,7 @@ def publish_rows(
 
 
 def matches(rows: Counter[Any], row: tuple[str, ...]) -> int:
-    """How many rows may be a row, if a blank stands for any value."""
+    """The number of rows that may be a row, if a blank stands for any value."""
     return sum(
         n for other_row, n in rows.items() if all("*" in (a, b) or a == b for a, b in zip(row, other_row, strict=True))
     )
@@ -209,7 +209,7 @@ def test_every_requirement_is_met(case: PrivacyCase) -> None:
 
 @pytest.mark.thorough
 def test_cells_release_all_but_3_rows_of_adult(data: Path) -> None:
-    """Of 1,346 rows that would be left out all but 3 are released."""
+    """All but 3 of the 1,346 rows that would be suppressed are released."""
     with sqlanon.connect() as db:
         whole = db.anonymize(adult(data, 5, 0.05))
         result = db.anonymize(adult(data, 5, 0.05, suppression="cells"))
@@ -222,7 +222,7 @@ def test_cells_release_all_but_3_rows_of_adult(data: Path) -> None:
 @settings(quick, max_examples=draw_tables(5, usual=10))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_blanking_small_and_large_sets_of_attributes_is_sound(case: Case, limits: list[int], draw: list[int]) -> None:
-    """Of up to four attributes the small and the large sets are all sets: nothing differs."""
+    """With up to four attributes, the small and the large sets are all sets, so nothing differs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "EXACT", 0)
         patch.setattr(module, "MAX_BLANKABLE", 0)

@@ -98,7 +98,7 @@ class Steps(Counts):
         return sum(weight for weight, a, b in zip(self.weights, before, after, strict=True) if a != b)
 
     def together(self, choices: Iterable[tuple[Nodes, Nodes]]) -> dict[Nodes, set[int]]:
-        """By nodes the combinations that have them, with those of kept rows that read as blank."""
+        """The combinations of each tuple of nodes, with those of kept rows that read as blank."""
         groups = {nodes: {*some} for nodes, some in self.helpers.items()}
         for old, new in choices:
             groups.setdefault(new, set()).update(self.failing[old])

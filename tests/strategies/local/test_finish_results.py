@@ -139,7 +139,7 @@ def test_with_combinations_guaranteed_classes_may_be_small_over_all_attributes()
 
 
 def scores(plain: Counts, retained: dict[int, Nodes]) -> dict[str, float]:
-    """By measure the score, from its formula."""
+    """The score by each measure, from its formula."""
     task = plain.task
     sizes = [sum(plain.n[c] for c in members) for members in plain.classes(retained).values()]
     suppressed, rows = task.row_count - sum(sizes), task.row_count

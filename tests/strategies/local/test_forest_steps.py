@@ -165,7 +165,7 @@ def test_rows_are_not_divided_by_a_key_that_several_have() -> None:
 
 
 def test_the_branches_whose_edges_cost_most_are_divided_off_first() -> None:
-    """With all edges of a branch: that of 1 and 2 costs 11, that of 3 costs 5."""
+    """All edges of a branch count: the branch of 1 and 2 costs 11, that of 3 costs 5."""
     trees = Forest({0: 5, 1: 1, 2: 1, 3: 1}, 3, dict.fromkeys(range(4), 0))
     trees.grow([(1, 0, 1), (2, 1, 10), (3, 0, 5)])
     assert (trees.open, trees.classes()) == ([], [{1: 1, 2: 1, 0: 1}, {3: 1, 0: 4}])

@@ -198,7 +198,7 @@ def questions(draw: st.DrawFn) -> Question:
 
 
 def check_optimum(question: Question, most: int) -> None:
-    """As many distinct tuples as any table that steps lead to; none is counted twice."""
+    """Check for as many distinct tuples as in any table that steps lead to, with no tuple counted twice."""
     tables = question.reachable(most)
     expected = question.best(tables)
     with balance_of(question) as search:
@@ -241,7 +241,7 @@ def test_iab_finds_the_most_distinct_tuples(question: Question) -> None:
 
 
 def check_release(question: Question) -> None:
-    """It passes its audit, and its classes meet all requirements as readers see them."""
+    """Check that the release passes its audit, and that its classes meet all requirements as readers see them."""
     expected = question.best(question.reachable(60))
     rows = publish(question)
     assert (rows is None) == (expected is None)

@@ -33,7 +33,7 @@ STRATEGIES = {"local": local, "k-similar": as_ancestors}
 
 @pytest.fixture(autouse=True)
 def every_lattice_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if more generalizations were too many than there are."""
+    """Treat every lattice as too large to be searched completely."""
     monkeypatch.setattr(dive, "LARGE", 0)
 
 

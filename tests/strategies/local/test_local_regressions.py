@@ -133,7 +133,7 @@ def test_where_nothing_is_lost_nothing_is_tried() -> None:
 
 @pytest.mark.thorough
 def test_blanked_cells_are_no_proven_optimum(tmp_path: Path) -> None:
-    """What scores best with rows left out need not score best with cells blanked."""
+    """The best score with suppressed rows need not be the best with blank cells."""
     connection = duckdb.connect()
     connection.execute("CREATE TABLE t (x VARCHAR, y VARCHAR)")
     pairs = ["cq", "bp", "ar", "aq", "cq", "cp", "br", "cr"]

@@ -120,7 +120,7 @@ TAKEN = [
 
 @pytest.mark.parametrize("breaks", [False, True])
 def test_a_combination_joins_no_class_that_it_breaks(breaks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a rare sensitive value may: here, a class with the last combination is infeasible, or none is."""
+    """A rare sensitive value can break a class: a class with the last combination is infeasible, or none is."""
     with small_task(TAKEN[0]) as task:
         groups, places = Groups(task, "g"), sorted(Plain(task).n)
         last, assigned = places[-1], {c: c - c % 2 for c in places[:-1]}
@@ -179,7 +179,7 @@ class Climb:
         self.steps: list[tuple[Levels, Numbers]] = []
 
     def cells(self, levels: Levels) -> Numbers:
-        """By combination that is left the group that holds, named by its least member."""
+        """The feasible class of each unassigned combination, named by its least member."""
         plain = self.plain
         at = {c: nodes for c, nodes in plain.at(levels).items() if c in self.left}
         sizes: Counter[tuple[int, ...]] = Counter()

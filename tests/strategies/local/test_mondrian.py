@@ -266,7 +266,7 @@ def test_null_is_in_no_range_of_dates() -> None:
 
 @pytest.mark.slow
 def test_a_class_shows_its_set() -> None:
-    """Where it is all that an ancestor has, it shows that."""
+    """If the set has all values of an ancestor, the ancestor is shown."""
     statement = (
         """CREATE TABLE t AS FROM (VALUES ('a', 2), ('b', 2), ('c', 1), ('d', 1), ('a', 3), ('c', 3)) AS v(x, y)"""
     )

@@ -232,7 +232,7 @@ def test_combinations_are_numbered_in_the_order_of_their_codes() -> None:
 
 
 def test_nodes_count_the_values_under_them() -> None:
-    """Of five ground values, in an order of their own, four are of the source, and one of these is unknown."""
+    """The source has four of five ground values, which have a separate order; one of the four is unknown."""
     names = ["v", "w", "x", "y", "z"]
     above = {"v": "p", "w": "q", "x": "p", "y": "q", "z": "q"}
     order = {name: place for place, name in enumerate("xvzyw")}

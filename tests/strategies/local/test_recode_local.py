@@ -56,7 +56,7 @@ def at_random(task: LocalTask) -> LocalOutcome:
 
 
 class Expected:
-    """What should be released, found the slow way."""
+    """The expected release, computed slowly."""
 
     def __init__(self, case: Case) -> None:
         self.case, self.table = case, Table.of(case.rows, case.hierarchies)
@@ -78,7 +78,7 @@ class Expected:
         return tuple(None if label is None else str(label) for label in labels)
 
     def costs(self, measure: str) -> list[float]:
-        """By attribute: the mean over rows of what each costs."""
+        """The mean cost over the rows, by attribute."""
         costs = []
         for a, tree in enumerate(self.trees):
             total = 0.0

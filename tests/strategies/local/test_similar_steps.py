@@ -66,7 +66,7 @@ def test_blocks_of_two_classes_that_lose_something_are_divided() -> None:
 
 
 def test_a_block_stays_divided_if_that_costs_no_more() -> None:
-    """Of block 0 both cost 20, of block 2 the parts cost 19, of block 4 they cost 21."""
+    """Block 0 costs 20 either way, block 2 costs 19 if divided, and block 4 costs 21 if divided."""
     blocks = [(0, 0, 0), (1, 0, 1), (2, 2, 2), (3, 2, 3), (4, 4, 4), (5, 4, 5)]
     classes = [(0, 2, 5), (1, 5, 2), (2, 3, 3), (3, 2, 5), (4, 5, 3), (5, 2, 3)]
     before = [(0, 10, 2), (2, 20, 1), (4, 4, 5)]

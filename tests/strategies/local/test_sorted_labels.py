@@ -208,7 +208,7 @@ def test_a_release_sorts_as_text(kind: str, strategy: str, tmp_path: Path) -> No
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["integers", "floats"])
 def test_ranges_on_a_grid_sort_as_text(kind: str, tmp_path: Path) -> None:
-    """Those that are open at an end stand apart."""
+    """Ranges that are open at an end are sorted separately."""
     draw, type_ = COLUMNS[kind]
     dice = Random(f"{kind} grid")
     rows = released_rows([draw(dice) for _ in range(90)], type_, tmp_path, strategy="mondrian", ends="grid")

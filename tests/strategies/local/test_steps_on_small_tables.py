@@ -60,7 +60,7 @@ ARGUS = [
 
 
 class ArgusOfPersons(Argus):
-    """It counts the persons of unsafe rows, and those who lose a row."""
+    """µ-Argus for persons: counts the persons of unsafe rows, and those who lose a row."""
 
     plain: Counts
 
@@ -148,7 +148,8 @@ COUNTED = [
 
 @dataclass
 class Cut:
-    """By combination its nodes; what all rows cost, how many are suppressed, the kept classes and persons who lose."""
+    """The nodes of each combination, the price, the number of suppressed rows, the kept classes, and the losing
+    persons."""
 
     nodes: dict[int, Nodes]
     price: int = 0
@@ -217,12 +218,12 @@ class Splits:
         return cut.lost <= self.plain.allowed and len(cut.losers) <= self.most_persons
 
     def below(self, i: int, node: int) -> dict[int, int] | None:
-        """By ground node the highest below a node; None where one has none."""
+        """The highest node below a node, by ground node; None where a ground node has none."""
         paths = {ground: path[: path.index(node)] for ground, path in self.paths[i].items() if node in path}
         return {ground: path[-1] for ground, path in paths.items()} if all(paths.values()) else None
 
     def replaced(self, nodes: dict[int, Nodes], i: int, new: dict[int, int]) -> dict[int, Nodes]:
-        """With other nodes of an attribute, by ground node."""
+        """Replace the nodes of an attribute, by ground node."""
         return {
             combination: (*its[:i], new.get(self.plain.paths[combination][i][0], its[i]), *its[i + 1 :])
             for combination, its in nodes.items()

@@ -129,7 +129,7 @@ def test_every_requirement_is_met(case: PrivacyCase) -> None:
 
 @pytest.mark.thorough
 def test_subtree_loses_less_of_adult_than_the_full_domain(data: Path) -> None:
-    """Where the full domain's optimum is 0.3955, moves up and splits of what they open lead to 0.3665."""
+    """The optimum of the full domain is 0.3955; moves up, and splits after them, lead to 0.3665."""
     with sqlanon.connect() as db:
         whole = db.anonymize(adult(data, 50, 0.05))
         result = db.anonymize(adult(data, 50, 0.05, strategy="subtree"))

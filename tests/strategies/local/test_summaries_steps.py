@@ -69,7 +69,7 @@ class Part:
         self.width = self.position[self.values[-1]][1] - self.position[self.values[0]][0]
 
     def own(self, label: str, leaves: float) -> Shown:
-        """Not as a node of the hierarchy, unless its label is forbidden."""
+        """A single value is shown by itself, not as a node of the hierarchy, unless its label is forbidden."""
         return self.ancestor if label in self.tree.forbidden else (label, float(leaves), self.common.level, True)
 
     def are_released(self, *values: int) -> bool:

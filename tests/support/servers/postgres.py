@@ -117,7 +117,7 @@ def free_port() -> int:
 
 
 def server_user() -> dict[str, Any]:
-    """As whom to run it: the server refuses to be root."""
+    """The user that runs the server, which refuses to run as root."""
     if os.geteuid() != 0:
         return {}
     names = {entry.pw_name: entry for entry in pwd.getpwall()}
