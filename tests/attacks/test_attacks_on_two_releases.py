@@ -484,7 +484,7 @@ def test_a_voter_whom_one_row_fits_is_found_and_after_generalization_is_not() ->
 
 
 @pytest.mark.slow
-def test_whom_a_masked_row_fits_too_is_not_identified() -> None:
+def test_a_person_who_matches_a_masked_row_too_is_not_identified() -> None:
     """Each of the two rows matches exactly one person."""
     with duckdb.connect() as connection:
         tree = make(connection, "h", ["level_0", "level_1"], [("a", "*"), ("b", "*")])

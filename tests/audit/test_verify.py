@@ -89,7 +89,7 @@ def test_release_contains_the_texts_that_cases_change(copy: Path) -> None:
         ([claim("smallest_class = smallest_class + 1")], "smallest class: claimed 6, found 5"),
     ],
 )  # fmt: skip
-def test_one_check_alone_refuses_it(statements: list[str], wrong: str, copy: Path) -> None:
+def test_each_change_fails_one_check(statements: list[str], wrong: str, copy: Path) -> None:
     change(copy, *statements)
     compact_file(copy)
     verification = verify_file(copy)

@@ -294,7 +294,7 @@ def test_policy_can_refuse_narrowing(hospital: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", some(["mondrian", "local"], 2))
-def test_local_strategies_too(strategy: str, hospital: Path, tmp_path: Path) -> None:
+def test_local_strategies_report_the_narrowing_column(strategy: str, hospital: Path, tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "some.duckdb") as connection:
         connection.execute(f"ATTACH '{hospital}' AS h (READ_ONLY)")
         connection.execute("CREATE TABLE people AS FROM h.people WHERE name < 2000")
@@ -356,7 +356,9 @@ def test_large_tables_are_sampled(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_risk_suggest_and_attack_show_it(hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_risk_suggest_and_attack_show_the_narrowing_column(
+    hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sqlanon.suggest.trials.SECONDS", 0.0)
     policy = policy_of(hospital)
     with sqlanon.connect() as db:

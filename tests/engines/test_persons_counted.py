@@ -40,7 +40,7 @@ def visits_of(seed: int) -> list[tuple[Any, ...]]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(4))
-def test_persons_are_counted_as_one_by_one(seed: int) -> None:
+def test_persons_are_counted_as_by_the_oracle(seed: int) -> None:
     rows = cases.visits(seed)
     tree = cases.tree(seed, search={"strategy": "incognito"}, privacy=cases.REQUIREMENTS[1])
     with sqlanon.connect(cases.in_duckdb(rows)) as db:

@@ -191,7 +191,7 @@ def test_a_release_based_on_a_removed_one_cannot_be_verified_by_its_policy(with_
 
 
 @pytest.mark.thorough
-def test_a_release_outside_the_ledger_takes_the_place_of_one_that_is_in_it(with_one: Path) -> None:
+def test_a_release_outside_the_ledger_replaces_one_in_it(with_one: Path) -> None:
     publish(policy(with_one, "one", FINE_ZIP, release={"ledger": False}))
     with duckdb.connect(str(with_one / "private.duckdb"), read_only=True) as connection:
         assert connection.execute("SELECT count(replaced_at), count(*) FROM sqlanon.ledger").fetchall() == [(1, 1)]
@@ -199,7 +199,7 @@ def test_a_release_outside_the_ledger_takes_the_place_of_one_that_is_in_it(with_
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["mondrian", "local", "subtree"])
-def test_releases_below_the_full_domain_are_held_against_others(with_one: Path, strategy: str) -> None:
+def test_releases_below_the_full_domain_are_compared_with_others(with_one: Path, strategy: str) -> None:
     """The values of the two files decide whether it is refused or accepted, including ranges."""
     local = policy(with_one, "two", {}, search={"strategy": strategy, "suppression_limit": 0.5})
     try:

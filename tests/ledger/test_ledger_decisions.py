@@ -94,7 +94,7 @@ def test_rows_of_other_releases_alone_are_candidates(connection: duckdb.DuckDBPy
         (5, [5, 5, 3], 5, None),
     ],
 )
-def test_parts_of_classes_have_the_k_that_they_are_held_against(
+def test_parts_of_classes_have_the_k_that_they_are_checked_for(
     k: int, earlier: list[int], parts: int, shield: int | None
 ) -> None:
     """The smaller k of the new and an earlier release; of several earlier ones the greatest of these."""
@@ -272,7 +272,7 @@ def test_classes_of_which_too_few_rows_are_left(
 @pytest.mark.parametrize(
     ("people", "count"), [([1, 1, 2], 2), ([1, None], 2), ([None, None], 1), ([], 0), ([1, 2, 3, None], 4)]
 )
-def test_all_rows_without_a_person_are_one(
+def test_all_rows_without_a_person_are_one_person(
     people: list[int | None], count: int, connection: duckdb.DuckDBPyConnection
 ) -> None:
     create_table(connection, "people", "who INT", [(who,) for who in people])

@@ -41,7 +41,7 @@ def test_a_run_that_was_published_twice(hospital: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["sqlanon label 0", "SQLANON rank", "sqlanon _label 0"])
-def test_columns_that_are_called_as_ours(hospital: Path, name: str) -> None:
+def test_columns_with_the_names_of_work_columns(hospital: Path, name: str) -> None:
     """The labels of a source's rows stood under names that its columns may have, too."""
     change(hospital, f'ALTER TABLE patients ADD COLUMN "{name}" TEXT', f"UPDATE patients SET \"{name}\" = 'x'")
     for file, more in (("one", {}), ("two", {"release": {"after": "all"}})):

@@ -206,7 +206,7 @@ def test_a_catalog_without_the_release_excuses_nothing(visits: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_another_policy_is_not_taken_for_another_source(visits: Path) -> None:
+def test_another_policy_is_not_another_source(visits: Path) -> None:
     change(visits / "h.duckdb", GROW)
     with sqlanon.connect() as db:
         other_policy = policy(visits)

@@ -375,7 +375,7 @@ def test_release_without_remaining_rows_must_be_removed(visits: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_closeness_is_held_against_the_whole_source(tmp_path: Path) -> None:
+def test_closeness_is_compared_with_the_whole_source(tmp_path: Path) -> None:
     close = {"privacy": {"k": K, "t_closeness": [{"attribute": "illness", "distance": "equal", "t": 0.9}]}}
     folder = make(tmp_path, **close)
     change(folder / "h.duckdb", WITHDRAW_TWO, GROW)

@@ -194,7 +194,7 @@ def test_siblings_stand_beside_one_another_and_an_equal_release_in_place_of_thei
         ("DELETE FROM visits WHERE visit_id = 5001", "", "the source does not give the persons and rows of"),
     ],
 )  # fmt: skip
-def test_what_contradicts_the_earlier_release_is_refused(
+def test_policies_that_contradict_the_earlier_release_are_refused(
     research_release: Path, tmp_path: Path, old: str, new: str, message: str
 ) -> None:
     folder = shutil.copytree(research_release, tmp_path / "changed", ignore=shutil.ignore_patterns("public", "more"))

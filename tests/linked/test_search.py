@@ -194,7 +194,7 @@ def test_a_search_that_stops_without_a_result_checks_nothing_more(monkeypatch: p
 
 
 @pytest.mark.slow
-def test_what_an_interrupted_check_stored_is_not_taken_for_an_earlier_generalization(
+def test_tables_of_an_interrupted_check_are_not_those_of_an_earlier_generalization(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (case,) = [case for case in small_cases(MOST_GENERALIZATIONS, 20) if case.k == 2 and case.known == 1][:1]

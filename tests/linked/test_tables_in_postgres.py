@@ -269,7 +269,7 @@ def test_dates_are_moved_on_the_server(schemas: Server, tmp_path: Path) -> None:
         ((f'postgres = "{HERE}"', f'postgres = "{HERE}"\ndatabase = "a.duckdb"'), "source.postgres: give postgres"),
     ],
 )
-def test_what_needs_the_rows_is_refused_before_the_server_is_asked(
+def test_features_that_need_rows_are_refused_before_a_statement_runs_on_the_server(
     tmp_path: Path, change: tuple[str, str], message: str
 ) -> None:
     policy = POLICY.replace('database = "hospital.duckdb"', f'postgres = "{HERE}"').replace(*change)

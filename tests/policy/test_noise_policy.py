@@ -465,7 +465,7 @@ _NOISE = st.dictionaries(_KEYS, _VALUES, max_size=3) | _SCALARS
     noises=st.lists(_NOISE, min_size=1, max_size=2),
     privacy=st.dictionaries(st.sampled_from(["epsilon", "confidence", "k"]), _VALUES, max_size=3),
 )
-def test_whatever_is_written_the_answer_is_a_policy_or_its_problems(noises: list[Any], privacy: dict[str, Any]) -> None:
+def test_any_tree_gives_a_policy_or_its_problems(noises: list[Any], privacy: dict[str, Any]) -> None:
     more = {f"n{i}": noisy(noise) for i, noise in enumerate(noises)}
     try:
         policy = Policy(**tree({"epsilon": 1}, privacy, more))

@@ -685,9 +685,7 @@ _TABLES = st.dictionaries(_KEYS, _VALUES, max_size=4)
         st.sampled_from(["source", "search", "privacy", "release", "catalog", "extra"]), _VALUES | _TABLES
     ),
 )
-def test_whatever_is_written_the_answer_is_a_policy_or_its_problems(
-    spec: Any, attributes: Any, sections: dict[str, Any]
-) -> None:
+def test_any_tree_gives_a_policy_or_its_problems(spec: Any, attributes: Any, sections: dict[str, Any]) -> None:
     for tried in (zip_with(hierarchy=spec), tree(attributes=attributes), tree(**sections)):
         try:
             policy = Policy(**tried)

@@ -611,7 +611,7 @@ def test_a_misspelled_name_is_not_missing_too() -> None:
     assert [place for place, _ in problems(**sections)] == ["privacy.k_mpa"]
 
 
-def test_masked_rows_cannot_be_held_against_a_population() -> None:
+def test_masked_rows_cannot_be_compared_with_a_population() -> None:
     masked = {"database": "release.duckdb", "suppressed": "mask"}
     Policy(**tree({"k_map": 2}, release=masked))
     place, message = only_problem(**tree({"delta_presence": {"max": 0.5}}, release=masked))
@@ -731,9 +731,7 @@ def _requirement(kind: str) -> st.SearchStrategy[Any]:
     population=st.none() | st.dictionaries(st.sampled_from([*PopulationSection.model_fields]), _VALUES, max_size=2),
     person=_VALUES,
 )
-def test_whatever_is_written_the_answer_is_a_policy_or_its_problems(
-    privacy: dict[str, Any], population: Any, person: Any
-) -> None:
+def test_any_tree_gives_a_policy_or_its_problems(privacy: dict[str, Any], population: Any, person: Any) -> None:
     sections = tree(privacy, source={"table": "t", "person": person})
     try:
         policy = Policy(**(sections if population is None else sections | {"population": population}))

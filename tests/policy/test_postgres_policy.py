@@ -85,7 +85,7 @@ def test_password_is_left_out_of_locations() -> None:
     assert server_address("postgresql://holder:a?b@db/hospital") == "postgresql://db/hospital"
 
 
-def test_all_that_needs_rows_is_refused_at_once() -> None:
+def test_all_features_that_need_rows_are_refused_together() -> None:
     problems = problems_of(
         source={"postgres": HERE, "table": "clinic.t", "key": ["id"]},
         attributes={

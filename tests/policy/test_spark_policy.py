@@ -70,7 +70,7 @@ def test_spark_addresses_are_validated(address: str) -> None:
     assert is_spark(address) == (address != "env:HERE")
 
 
-def test_all_that_needs_rows_is_refused_at_once() -> None:
+def test_all_features_that_need_rows_are_refused_together() -> None:
     problems = problems_of(
         source={"spark": HERE, "table": "clinic.t", "key": ["id"]},
         attributes={"zip": {"role": "quasi", "hierarchy": {"table": "geo"}}},

@@ -277,7 +277,7 @@ def test_a_ledger_without_a_hash_does_not_refuse(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_later_release_is_not_held_against_a_file_that_was_changed(folder: Path) -> None:
+def test_a_later_release_is_not_compared_with_a_file_that_was_changed(folder: Path) -> None:
     """Its manifest and its digest are unchanged: its rows are in another order."""
     release = publish(folder, PLACES[".parquet"])
     fingerprint = release.manifest.fingerprint()

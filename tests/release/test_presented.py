@@ -553,7 +553,7 @@ def test_a_kept_version_that_was_changed_is_found_and_not_carried_on(statement: 
 
 
 @pytest.mark.thorough
-def test_versions_that_are_kept_are_held_against_one_another(folder: Path) -> None:
+def test_kept_versions_are_compared_with_one_another(folder: Path) -> None:
     """With another generalization the two reveal more together than each of them: the one is not a version in addition
     to the other. Where only the newest is kept, a warning says so."""
     path = folder / "four.duckdb"

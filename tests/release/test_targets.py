@@ -220,7 +220,7 @@ def test_a_target_in_one_file_publishes_as_the_others_do(policy: sqlanon.Policy,
 
 
 @pytest.mark.thorough
-def test_a_release_is_held_against_one_in_memory(hospital: Path) -> None:
+def test_a_release_is_compared_with_one_in_memory(hospital: Path) -> None:
     with sqlanon.connect() as db:
         db.anonymize(of_hospital(hospital, "one", FINE_RACE)).publish("memory:one")
         with pytest.raises(AuditError, match="together with memory:one") as refused:

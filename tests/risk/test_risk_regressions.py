@@ -114,7 +114,7 @@ def test_victims_of_added_and_removed_rows_have_attribute_names(
 
 
 @pytest.mark.thorough
-def test_labels_of_one_level_are_held_against_the_trees_of_the_policy(tmp_path: Path) -> None:
+def test_labels_of_one_level_are_compared_with_the_trees_of_the_policy(tmp_path: Path) -> None:
     """Two releases whose manifests show one rule, made by other trees: with the policy, they are not compared."""
     trees = {"one": {"x": ["a", "b"], "y": ["c", "d"]}, "two": {"p": ["a", "c"], "q": ["b", "d"]}}
     policies: dict[str, sqlanon.Policy] = {}

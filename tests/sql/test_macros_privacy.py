@@ -191,7 +191,7 @@ def test_diversity_is_that_of_the_classes(tables: Any, person: str | None, db: C
 @pytest.mark.slow
 @pytest.mark.parametrize("person", [None, "id"])
 @pytest.mark.parametrize("source_is", ["the table", "another"])
-def test_shares_are_held_against_the_source(tables: Any, source_is: str, person: str | None, db: Connection) -> None:
+def test_shares_are_compared_with_the_source(tables: Any, source_is: str, person: str | None, db: Connection) -> None:
     rows, source, _ = tables
     classes = classes_of(rows)
     options = {} if person is None else {"person": person}
@@ -269,7 +269,7 @@ def test_average_risk_is_of_rows_where_no_person_is_given(tables: Any, db: Conne
 @pytest.mark.slow
 @pytest.mark.parametrize("person", [None, "id"])
 @pytest.mark.parametrize("voter", [None, "voter"])
-def test_classes_are_held_against_the_population(
+def test_classes_are_compared_with_the_population(
     tables: Any, person: str | None, voter: str | None, db: Connection
 ) -> None:
     rows, _, population = tables
@@ -648,7 +648,7 @@ def test_values_are_of_any_type(value: str, db: Connection) -> None:
 
 
 @pytest.mark.slow
-def test_released_text_is_held_against_a_source_of_an_enum(db: Connection) -> None:
+def test_released_text_is_compared_with_a_source_of_an_enum(db: Connection) -> None:
     table_of(db, ["mild", "severe"], ["mild"], type_="ENUM ('severe', 'mild', 'none')")
     db.execute("CREATE OR REPLACE VIEW src.released AS SELECT zip, s::VARCHAR AS s FROM src.x")
     for macro in ("t_closeness", "delta_disclosure", "beta_likeness"):

@@ -249,7 +249,7 @@ def test_cells_are_blanked_at_the_generalization_of_the_policys_strategy() -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("attributes", "sets"), [(1, 1), (4, 15), (9, 511), (11, 2 * (11 + 55 + 165 + 330) + 1)])
-def test_of_many_attributes_up_to_four_or_all_but_up_to_four_are_blanked(
+def test_few_or_nearly_all_of_many_attributes_are_blanked(
     attributes: int, sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_BLANKABLE", 0)

@@ -258,7 +258,7 @@ def test_feasible_and_unassigned_rows_are_those_that_may_be_released() -> None:
 
 
 @pytest.mark.parametrize("most", [3, 7])
-def test_of_many_combinations_whole_classes_are_counted(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_classes_are_counted_among_many_combinations(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.strategies.local.groups.SAMPLE_COMBINATIONS", most)
     monkeypatch.setattr("sqlanon.strategies.local.groups.SAMPLED_ATTRIBUTES", 2)
     small = TAKEN[0]
