@@ -79,7 +79,7 @@ def _generated_column(schema: str, table: str) -> Forge:
 
 
 def _log_next_to_file(path: Path, name: str) -> None:
-    """A log that adds a column with a default: whoever opens the file applies it."""
+    """A log that adds a column with a default: a reader who opens the file applies it."""
     with _writing(path) as connection:
         connection.execute("PRAGMA disable_checkpoint_on_shutdown")
         connection.execute("SET checkpoint_threshold = '1TB'")

@@ -36,7 +36,7 @@ class Seen:
 
 
 def bits(value: Any) -> Any:
-    """A value without Python's idea of what is equal: -0.0 is not 0.0, 1 is neither 1.0 nor True."""
+    """A value that distinguishes what Python treats as equal: -0.0 is not 0.0, and 1 is neither 1.0 nor True."""
     if isinstance(value, float):
         return "float", struct.pack("<d", value)
     if isinstance(value, str):

@@ -118,7 +118,7 @@ def _step(value: Value) -> Any:
 
 
 def holds(cell: Any, value: Value, kind: type) -> bool:
-    """Whether a cell stands for a value."""
+    """Whether a cell can be the label of a value."""
     if cell is None or value is None:
         return (cell is None and value is None) or "*" in members(cell)
     return any(

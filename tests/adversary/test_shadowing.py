@@ -494,7 +494,7 @@ def test_macros_change_no_suggestion(used_functions: set[str], tmp_path: Path, m
 def test_macros_of_a_population_a_hierarchy_and_a_catalog_change_nothing(
     used_functions: set[str], tmp_path: Path
 ) -> None:
-    """Each in a database of its own, which has the names of our macros, too, in schema sqlanon."""
+    """Each is in a separate database, whose schema sqlanon also has macros with the names of the library."""
     ours = set(re.findall(r"MACRO sqlanon\.(\w+)", macro_script(), re.IGNORECASE))
     assert {"k_anonymity", "digest", "k_map"} <= ours
     outcomes = []

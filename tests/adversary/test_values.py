@@ -82,7 +82,7 @@ def look(connection: duckdb.DuckDBPyConnection, relation: str, i: int, directory
 
 
 def bits(value: Any) -> Any:
-    """A Python value without Python's own idea of what is equal."""
+    """A Python value that distinguishes what Python treats as equal."""
     if isinstance(value, float):
         return struct.pack("<d", value)
     if isinstance(value, dict):
@@ -104,7 +104,7 @@ def bound(connection: duckdb.DuckDBPyConnection, arrow: pa.Table | None = None, 
 
 
 def told_apart(connection: duckdb.DuckDBPyConnection, relation: str, directory: Path) -> list[tuple[Any, ...]]:
-    """Values that the engine takes for equal, and some eye does not."""
+    """Values that the engine treats as equal, and that some readers can distinguish."""
     differences = []
     seen: dict[int, dict[str, Any]] = {}
     for pair in sorted(equal_pairs(connection, relation)):

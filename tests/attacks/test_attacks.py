@@ -52,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def policy_of(place: Path, name: str, levels: dict[str, int], **sections: Any) -> sqlanon.Policy:
-    """A policy that asks for these levels, no others."""
+    """A policy that permits exactly these levels."""
     attributes = {
         key: attribute | ({"min_level": levels[key], "max_level": levels[key]} if key in levels else {})
         for key, attribute in ATTRIBUTES.items()
@@ -369,7 +369,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", POLICIES)
 def test_all_attacks_run_on_releases_of_all_kinds_of_policies(name: str, folder: Path, tmp_path: Path) -> None:
-    """Each attack has findings, or says what it needs; two releases at once, which share what attacks make."""
+    """Each attack has findings, or says what it needs; two releases are attacked together."""
     more = dict(POLICIES[name])
     masked = {"suppressed": more.pop("suppressed")} if "suppressed" in more else {}
     release = {"database": tmp_path / "r.duckdb", "table": "people", **masked}

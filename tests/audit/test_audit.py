@@ -38,7 +38,7 @@ def staged_rows_changed(statement: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Border:
-    """A policy that a table meets, at the border; a change after which it does not; and what the audit says of it."""
+    """A policy that a table just meets, a change after which it does not, and the message of the audit."""
 
     privacy: dict[str, Any]
     change: str

@@ -315,7 +315,7 @@ def test_every_comment_is_compared(engine: DuckDBEngine) -> None:
 
 @pytest.mark.slow
 def test_texts_and_labels_that_differ_are_named(engine: DuckDBEngine) -> None:
-    """Each of these changes has a fault of its own in the message."""
+    """Each of these changes has a separate fault in the message."""
     manifests = change(
         engine,
         "COMMENT ON TABLE t_v8 IS 'safe'",

@@ -83,7 +83,7 @@ NOISE = replace(
 
 
 def wrong(manifest: Manifest) -> str:
-    """The claims that contradict others; empty if there is none."""
+    """The claims that contradict one another; empty without any."""
     check = _check_consistency(manifest)
     assert check.passed == (check.message == "consistent")
     return check.message.removeprefix("contradicts itself in ") if not check.passed else ""

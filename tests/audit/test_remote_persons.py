@@ -24,7 +24,7 @@ ROWS = [(draw.choice("ab"), draw.randrange(2), f"p{i % 12}", draw.choice(["flu",
 
 @pytest.fixture(scope="module")
 def counts() -> Iterator[RemotePersonCounts]:
-    """The source's own engine stands for the server."""
+    """The source's own engine takes the place of the server."""
     with duckdb.connect() as connection, sqlanon.connect(connection) as db:
         connection.execute("CREATE TABLE t (ward VARCHAR, floor INTEGER, person VARCHAR, ill VARCHAR)")
         connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", ROWS)

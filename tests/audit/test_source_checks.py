@@ -168,7 +168,7 @@ def test_hidden_score_passes_the_audit(plain: Subject) -> None:
 
 @pytest.fixture(scope="module")
 def persons() -> Iterator[Subject]:
-    """Four persons in each kept class, with up to two rows; one person has a row in a class of its own."""
+    """Each kept class has four persons with up to two rows; one person has a row in a separate class."""
     source = """
         SELECT 'p' || i % 8 AS person, CASE WHEN i = 11 THEN 'c' WHEN i % 2 = 0 THEN 'a' ELSE 'b' END AS ward
         FROM range(12) AS r(i)

@@ -68,7 +68,7 @@ class Mistake:
 
 
 def _line(key: str, new: str) -> tuple[str, str]:
-    """A line of the policy that begins with this key, and what stands in its place."""
+    """A line of the policy that begins with this key, and its replacement."""
     (old,) = (line for line in POLICY.splitlines() if line.startswith((f"{key} =", key + "]", f"[{key}")))
     return old, new
 
@@ -324,7 +324,7 @@ MISTAKES = [
 
 
 def make(mistake: Mistake, folder: Path) -> Ended:
-    """Make a mistake in a folder of its own."""
+    """Make a mistake in a separate folder."""
     (folder / "people.csv").write_text(PEOPLE)
     text = POLICY
     for old, new in mistake.lines:

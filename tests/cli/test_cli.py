@@ -31,7 +31,7 @@ __all__ = ["folder", "prepared_folder"]  # fixtures
 
 @pytest.fixture(scope="module")
 def anonymized_folder(prepared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
-    """A folder with a source, a policy and its release, all to be left as they are, and what the command said."""
+    """A folder with a source, a policy and its release, which tests must not change, and the output of the command."""
     place = tmp_path_factory.mktemp("published")
     shutil.copy(prepared_folder, place)
     (place / "policy.toml").write_text(HOSPITAL_POLICY)

@@ -22,7 +22,7 @@ from support.commands import cli
 
 
 class Clock:
-    """A clock that stands still until it is set."""
+    """A clock that moves only when it is set."""
 
     def __init__(self) -> None:
         self.now = 100.0

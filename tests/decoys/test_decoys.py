@@ -599,7 +599,7 @@ def test_compare_knows_of_no_decoys(little: Path) -> None:
 
 @functools.cache
 def make_release() -> tuple[tempfile.TemporaryDirectory[str], list[Row]]:
-    """A release of the little table, its catalog, and its decoys: what is tampered with are copies."""
+    """A release of the little table, its catalog and its decoys; tests tamper with copies."""
     folder = tempfile.TemporaryDirectory()
     with duckdb.connect(Path(folder.name) / "source.duckdb") as connection:
         connection.execute(LITTLE)

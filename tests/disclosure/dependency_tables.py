@@ -85,7 +85,7 @@ class _Maker:
         return name
 
     def add_unchanged(self, name: str, role: str = "insensitive") -> None:
-        """A column that is released as it is, and depends on nothing; up to half as many values as rows."""
+        """An independent column that is released unchanged, with up to half as many values as rows."""
         many = min(self.table.rows // 2, 20_000)
         kind = self.random.choice(["few", "cents", "many", "date", "time", "text", "flag"])
         few, lots = self.random.randint(2, 40), self.random.randint(min(50, many), many)
@@ -209,7 +209,7 @@ def _period(maker: _Maker) -> None:
 
 
 def _two_together(maker: _Maker) -> None:
-    """Two columns say together what neither says alone: the sum of their numbers is the place."""
+    """Two columns determine together what neither does alone: the sum of their numbers is the place."""
     values = maker.random.randint(8, 25)
     name = maker.add_quasi("hidden", values, "number", nulls=False)
     maker.table.attributes[name] = {"role": "quasi", "hierarchy": "suppress", "min_level": 1}

@@ -172,7 +172,7 @@ def warnings_of(query: str, attributes: dict[str, Any], **source: Any) -> tuple[
 
 @pytest.mark.thorough
 def test_visits_of_one_person_do_not_count_as_dependency() -> None:
-    """All visits of a person have one cost and one country, which says nothing of the country of others."""
+    """All visits of a person have the same cost and country, which say nothing about other persons."""
     country = {"role": "quasi", "hierarchy": "suppress", "min_level": 1}
     attributes = {"country": country, "age": ROLES["age"], "cost": {"role": "insensitive"}}
     assert not [
@@ -272,7 +272,7 @@ def test_a_column_that_leaves_one_person_alone_is_refused_unless_the_policy_acce
 
 @pytest.mark.thorough
 def test_narrowing_by_sensitive_columns_is_accepted(hospital: Path) -> None:
-    """Others should not know it: a group of one row that agrees in it is what diversity asks for."""
+    """Others should not know the column: diversity requires groups of one row that agree in it."""
     policy = policy_of(hospital, k=5)
     sensitive = change_policy(policy, attributes=ROLES | {"district": {"role": "sensitive"}})
     with sqlanon.connect() as db:

@@ -229,7 +229,7 @@ def test_the_people_of_a_large_table_are_estimated() -> None:
 def test_classes_that_need_their_rows_without_a_person_are_warned_of(
     persons: int, missing: int, message: str | None
 ) -> None:
-    """Four patients and somebody unknown are five persons, unless that is one of the four."""
+    """Four patients and an unknown one are five persons, unless the unknown one is among the four."""
     connection = duckdb.connect()
     connection.execute(f"""
         CREATE TABLE visits AS

@@ -164,7 +164,7 @@ def test_readers_and_writers_block_each_other_as_documented(public: Path) -> Non
 
 @pytest.mark.slow
 def test_relation_names_are_unique_across_schemas(public: Path) -> None:
-    """SQLAlchemy's driver takes them for one table, with the columns of both."""
+    """SQLAlchemy's driver treats them as one table with the columns of both."""
     with duckdb.connect(public / "first.duckdb", read_only=True) as connection:
         names = connection.execute(
             "SELECT lower(table_name) FROM information_schema.tables WHERE table_schema IN ('main', 'sqlanon')"

@@ -14,7 +14,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
 def test_named_files_exist(page: Path) -> None:
-    """A path is relative to the repository, or to tests/; `*` stands for several files."""
+    """A path is relative to the repository or to tests/; `*` matches several files."""
     paths = re.findall(r"`((?:\w+/)+[\w*]+\.py)", page.read_text(encoding="utf-8"))
     assert [path for path in paths if not any([*ROOT.glob(path), *(ROOT / "tests").glob(path)])] == []
 

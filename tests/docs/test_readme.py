@@ -198,7 +198,7 @@ def test_the_table_of_the_readme_is_the_demo(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_the_first_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each block, from the first to the last, and what the page says of the result."""
+    """Run each block in order, and compare the results that the page states."""
     monkeypatch.chdir(tmp_path)
     printed = io.StringIO()
     for language, block in re.findall(r"^```(sh|python)\n(.*?)^```$", FIRST_RELEASE, re.MULTILINE | re.DOTALL):

@@ -24,7 +24,7 @@ LOADED = {"link": "href"} | dict.fromkeys(("script", "img", "iframe", "source", 
 
 
 class Page(HTMLParser):
-    """The links of a page, what it loads, and its anchors."""
+    """The links of a page, the files that it loads, and its anchors."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

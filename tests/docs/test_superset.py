@@ -90,7 +90,7 @@ class Client:
 
 @pytest.fixture(scope="module")
 def superset(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A running Superset that knows nothing yet."""
+    """A running Superset without any databases."""
     home = tmp_path_factory.mktemp("superset")
     (page,) = blocks("python", SECTIONS["Superset"])
     (home / "superset_config.py").write_text(page + CONFIG.format(home=home), encoding="utf-8")

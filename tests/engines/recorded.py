@@ -62,7 +62,7 @@ class Recorder:
     of_a_kind: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def note(self, engine: DuckDBEngine, query: exp.Expr | None, name: str) -> None:
-        """Write down a query if it reads what may be elsewhere."""
+        """Record a query if it may read remote tables."""
         if not isinstance(query, exp.Query):
             return
         read = [node for node in query.find_all(exp.Table) if node.catalog]

@@ -187,7 +187,7 @@ def drawn_case(
 
 
 def asks_for(privacy: Mapping[str, Any], wanted: str) -> bool:
-    """Whether there is a requirement of a kind."""
+    """Whether the case has a requirement of a kind."""
     kind, _, variant = wanted.partition(" ")
     if not variant:
         return kind in privacy
@@ -206,7 +206,7 @@ def in_duckdb(table: pa.Table) -> duckdb.DuckDBPyConnection:
 
 
 def found_classes(case: SparkCase) -> int:
-    """The classes of the result of DuckDB; 0 where there is none."""
+    """The number of classes in the result of DuckDB; 0 without a result."""
     try:
         with in_duckdb(case.table) as connection, sqlanon.connect(connection) as db:
             return db.anonymize(case.policy()).classes

@@ -443,7 +443,7 @@ QUERIES = _queries()
 
 @pytest.fixture(scope="module")
 def engine(spark: Any) -> Iterator[Any]:
-    """An engine of Spark, for many queries over few rows: what takes time is to get going."""
+    """A Spark engine for many queries over few rows, of which starting takes the most time."""
     from sqlanon.engines.spark.engine import SparkEngine  # noqa: PLC0415  (pyspark is an extra)
 
     spark_engine = SparkEngine(spark)

@@ -26,7 +26,7 @@ def policy_of(tree: Mapping[str, Any], source: Mapping[str, Any]) -> sqlanon.Pol
 
 
 def check_same(db: sqlanon.Database, source: Mapping[str, Any], seed: int, folder: Path, **sections: Any) -> None:
-    """An engine finds, releases and verifies what DuckDB does."""
+    """Check that an engine finds, releases and verifies the same as DuckDB."""
     rows = visits_of(seed)
     tree = cases.tree(seed, **sections)
     with sqlanon.connect(cases.in_duckdb(rows)) as local:

@@ -77,7 +77,7 @@ def names_used(log: str, server: Server) -> list[tuple[str, list[int], list[str]
 
 
 def traps(functions: list[tuple[str, list[int], list[str]]]) -> str:
-    """A script that makes, in ``public``, what fits exactly where PostgreSQL's own does not, or as well."""
+    """A script that creates functions and operators in ``public`` that fit better than PostgreSQL's, or as well."""
     body = "LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the trap %', '{}'; END $$;"
     lines = ["CREATE SEQUENCE public.made;"]
     for left, right in product(TYPES, TYPES):
@@ -116,7 +116,7 @@ def traps(functions: list[tuple[str, list[int], list[str]]]) -> str:
 
 @pytest.fixture(scope="module")
 def trapped_database(postgres: Server) -> Iterator[tuple[Server, dict[str, Any]]]:
-    """A database with traps in ``public``; and what was found and released before they were there."""
+    """A database with traps in ``public``, and the result and release from before they were added."""
     for statement in (f"DROP DATABASE IF EXISTS {DATABASE}", f"CREATE DATABASE {DATABASE}"):
         psql(postgres, statement, "postgres")
     with pytest.MonkeyPatch.context() as patch:
@@ -158,7 +158,7 @@ def policy(**sections: Any) -> sqlanon.Policy:
 
 
 def run_all(server: Server, table: str = "clinic.t") -> dict[str, Any]:
-    """Everything that is done in PostgreSQL: what comes out of it."""
+    """The results of everything that runs in PostgreSQL."""
     place, outcomes = f"env:{PLACE}", dict[str, Any]()
     sources = {"table": {"table": table}, "query": {"query": f"SELECT * FROM {table} AS q WHERE age IS NOT NULL"}}
     psql(server, "DROP SCHEMA shared CASCADE; CREATE SCHEMA shared;")

@@ -55,7 +55,7 @@ TURNS = ["small", "large", "small", "large", "huge"]
 
 @pytest.mark.parametrize("seed", range(examples(FULL_DOMAIN)))
 def test_full_domain_same(session: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every requirement, measure and strategy comes in turn."""
+    """Every requirement, measure and strategy is tested in turn."""
     source = take(TURNS[seed % len(TURNS)], monkeypatch)
     check_same(session, random_case(seed, tmp_path), source, tmp_path, seed)
 

@@ -89,7 +89,7 @@ def test_failed_publish_leaves_no_files(
 
 @pytest.mark.thorough
 def test_two_databases_on_a_session(own_session: Any, tmp_path: Path) -> None:
-    """The one that ends first takes nothing away from the other: no setting, and no view."""
+    """The one that ends first changes nothing for the other: no setting, and no view."""
     before, policy = state(own_session), plain_policy()
     first, second = sqlanon.connect(own_session), sqlanon.connect(own_session)
     result, second_result = first.anonymize(policy), second.anonymize(policy)

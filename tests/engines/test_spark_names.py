@@ -83,14 +83,14 @@ def publish_and_read(session: Any, policy: sqlanon.Policy, schema_options: str =
 
 
 def functions_of(statements: list[str]) -> set[str]:
-    """The names of what is called in statements."""
+    """The names of the functions that statements call."""
     plain = [re.sub(r"'(?:[^'\\]|\\.)*'|`(?:[^`]|``)*`", "x", statement) for statement in statements]
     called = {name.lower() for query in plain for name in re.findall(r"\b([A-Za-z_]\w*)\s*\(", query)}
     return called - GRAMMAR
 
 
 def hostile(name: str) -> Any:
-    """A function that does not do what its name says."""
+    """A function that does something other than its name says."""
     return lambda *arguments: f"{name} of others"
 
 
@@ -161,7 +161,7 @@ def test_functions_of_a_thin_clients_session_take_no_name(
 
 
 def turned_round(session: Any) -> dict[str, str]:
-    """All settings of Spark that are on or off and that may change what SQL means, each as it is not by default."""
+    """All boolean settings of Spark that may change the meaning of SQL, each with its non-default value."""
     every = getattr(getattr(session._jvm.org.apache.spark.sql.internal, "SQLConf$"), "MODULE$")
     turned, entries = {}, every.getConfigEntries().iterator()
     while entries.hasNext():

@@ -125,7 +125,7 @@ def test_masked_rows_beside_numbers(session: Any, tmp_path: Path) -> None:
 
 
 def test_files_need_a_folder_that_all_see(session: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An executor elsewhere would leave private counts on its own machine."""
+    """An executor on another machine would leave private counts there."""
     monkeypatch.setattr(federation, "ROWS_AT_ONCE", 2)
     policy = sqlanon.Policy(
         source={"table": "t"},

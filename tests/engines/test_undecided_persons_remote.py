@@ -168,7 +168,7 @@ def test_a_role_with_some_columns_decides_about_these(postgres: Server) -> None:
 
 
 def test_a_server_that_fails_hides_no_key(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that is not about columns, such as a time limit, ends the run: with fewer columns, none might repeat."""
+    """An error that is not about columns, such as a time limit, ends the run: fewer columns might show no key."""
     load(postgres, visits())
     ask, calls = PostgresSource.query_remote_rows, []
 

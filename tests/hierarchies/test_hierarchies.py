@@ -289,7 +289,7 @@ def test_rules_that_do_not_fit_the_column(bench: Bench, rule: Rule, column_type:
 
 
 def parsed_label(label: str) -> Bounds:
-    """The interval [from, to) that a label says."""
+    """The interval [from, to) of a label."""
     if label[0] == "<":
         return None, Decimal(label[1:])
     if label[0] == "≥":

@@ -173,7 +173,7 @@ def run_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[Path, Pa
 
 @pytest.fixture
 def after(run_before: tuple[tuple[Path, Path], Any]) -> tuple[Path, Any]:
-    """The catalog after `sqlanon anonymize`, and what it printed."""
+    """The catalog after `sqlanon anonymize`, and the output."""
     folders, printed = run_before
     return folder_again(*folders) / "sqlanon.catalog.duckdb", printed
 
@@ -299,7 +299,7 @@ def test_hostile_names_of_attributes_in_the_catalog(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_catalog_in_a_database_of_ones_own(folder: Path) -> None:
-    """`[catalog] database` may name any DuckDB file: what is in it stays."""
+    """`[catalog] database` may name any DuckDB file, whose contents stay."""
     private = folder / "private.duckdb"
     with duckdb.connect(private) as connection:
         connection.execute("CREATE TABLE notes AS SELECT 'mine' AS note")
@@ -388,7 +388,7 @@ def test_without_a_catalog_nothing_is_written(folder: Path) -> None:
 
 @pytest.mark.thorough
 def test_catalog_files_are_always_private(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The write-ahead log holds what the catalog does; and a new file is private before anything is in it."""
+    """The write-ahead log has the contents of the catalog; a new file is private before anything is in it."""
     seen: dict[str, int] = {}
     real = catalog.DuckDBEngine.execute
 

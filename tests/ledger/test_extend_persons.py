@@ -58,7 +58,7 @@ def released_rows(folder: Path) -> list[tuple[Any, ...]]:
 
 
 def check_persons(rows: list[tuple[Any, ...]], persons: dict[int, Any]) -> None:
-    """Each class of rows of a release is of k persons at least: ``mark`` says which row of the source each is."""
+    """Check that each class of rows of a release has k persons or more: ``mark`` is the row of the source."""
     people = [(age, sex, persons[mark]) for age, sex, mark in rows]
     assert all(len(members) >= K for members in persons_by_class(people, (0, 1), 2).values())
 

@@ -125,7 +125,8 @@ def with_sets(count: int) -> st.SearchStrategy[Any]:
 
 
 def check_sets(case: tuple[list[Any], list[Any], int]) -> None:
-    """The joint audit of releases with sets finds what plain Python finds; and the query for people, too."""
+    """Check that the joint audit of releases with sets finds the same as plain Python, and so does the query for
+    people."""
     first, second, k = case
     count = len((first or second or [("", "")])[0]) - 1
     tree = oracle.Tree(PATHS)

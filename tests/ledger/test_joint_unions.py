@@ -66,7 +66,7 @@ FEW = r"1 row is (new|gone), fewer than 5 in one class \(temporal attack\)"
     "change_name", ["joins", *(pytest.param(change_name, marks=pytest.mark.slow) for change_name in CHANGES)]
 )
 def test_masked_rows_do_not_hide_a_row_that_joins_leaves_or_changes(tmp_path: Path, change_name: str) -> None:
-    """A masked row could be of any class: it is a class of its own all the same."""
+    """A masked row could be of any class, but forms a separate class."""
     load(tmp_path, 0, 200)
     publish(policy(tmp_path, "one", {}, **MASKED))
     change(tmp_path / "people.duckdb", CHANGES[change_name])

@@ -112,7 +112,7 @@ def test_same_policy_again_is_safe(with_one: Path) -> None:
 
 @pytest.mark.thorough
 def test_added_rows_are_distinguished(with_one: Path) -> None:
-    """Sweeney's example 7: what came later is refused, and left out by the remedy."""
+    """Sweeney's example 7: rows that were added later are refused, and the remedy leaves them out."""
     with duckdb.connect(str(with_one / "hospital.duckdb")) as connection:
         connection.execute("INSERT INTO patients VALUES ('black', '1965-09-07', 'male', '02139', 'headache')")
     coarse = {"race": 1, "birth": 2, "sex": 0, "zip": 2}
@@ -433,7 +433,7 @@ def test_risk_settings_do_not_prevent_extending(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_release_published_meanwhile_is_compared_too(hospital: Path) -> None:
-    """Both were held against what there was before either."""
+    """Both were compared with the releases from before either."""
     with sqlanon.connect() as db, sqlanon.connect() as second_db:
         first = db.anonymize(policy(hospital, "one", FINE_RACE))
         second = second_db.anonymize(policy(hospital, "two", FINE_ZIP))
@@ -548,7 +548,7 @@ def test_a_version_that_is_not_the_recorded_one_is_not_kept(hospital: Path) -> N
     ],
 )
 def test_settings_that_need_a_ledger_are_refused_without_one(place: str, sections: dict[str, Any], loss: str) -> None:
-    """Before the search, and not where there is a catalog that records it."""
+    """They are refused before the search, and accepted with a catalog that records the release."""
     noise = {"noise": {"epsilon": 1.0, "bounds": [0, 9]}} if "epsilon_total" in place else {"hierarchy": "suppress"}
     sections.setdefault("release", {})["table"] = "r"
     with duckdb.connect() as connection, sqlanon.connect(connection) as db:

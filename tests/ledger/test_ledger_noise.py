@@ -126,7 +126,7 @@ def test_noise_on_kilograms_and_then_on_pounds_is_refused(tmp_path: Path) -> Non
 
 @pytest.mark.thorough
 def test_releases_are_let_through_as_far_as_the_total_allows(clinic: Path) -> None:
-    """The oracle adds up what was published, in decimals."""
+    """The oracle adds up the published epsilon, in decimals."""
     total, spent, refused = Decimal("0.7"), Decimal(0), 0
     for i in range(6):
         epsilon = Decimal(i % 3 + 1) / 10

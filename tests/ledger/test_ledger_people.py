@@ -106,7 +106,7 @@ def test_the_people_of_a_release_are_known_wherever_they_came_from(
 
 @pytest.mark.thorough
 def test_equal_sequential_ids_do_not_prove_common_people(tmp_path: Path) -> None:
-    """All numbers of the one are in the other. But no column says the same of them more often than chance does."""
+    """All numbers of one are in the other, but no column agrees more often than chance explains."""
     make_tables(tmp_path, make_people(1), make_people(2))
     publish(policy_of(tmp_path, "visits", in_csv(tmp_path, "visits")))
     result = publish(policy_of(tmp_path, "labs", in_duckdb(tmp_path, "labs")))

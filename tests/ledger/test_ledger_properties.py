@@ -40,7 +40,7 @@ thorough = settings(
 
 @dataclass
 class World:
-    """A place with the source, as a live connection, the hierarchies, the catalog, and what was released."""
+    """A location with the source as a live connection, the hierarchies, the catalog, and the releases."""
 
     place: Path
     connection: duckdb.DuckDBPyConnection
@@ -164,7 +164,7 @@ def first_release(case: LedgerCase, i: int) -> Release:
 
 
 def publish_first(place: World, i: int, request: Asked) -> None:
-    """An earlier release: it is what the oracle says."""
+    """Check that an earlier release is as the oracle says."""
     levels = {name: level or 0 for name, level in request.levels.items()}
     expected = first_release(place.case, i)
     path = place.place / f"first {i}.{'parquet' if request.parquet else 'duckdb'}"
@@ -305,7 +305,7 @@ def test_after_finds_the_optimum_thoroughly(case: LedgerCase) -> None:
 
 
 def check_refused(case: LedgerCase) -> None:
-    """A release is refused exactly where it breaks an earlier one; by force the ledger says which."""
+    """Check that a release is refused exactly if it breaks an earlier one; by force, the ledger records which."""
     last = case.last
     source = restrict_source(last, case.at(-1))
     levels = {name: level or 0 for name, level in last.levels.items()}

@@ -179,7 +179,7 @@ def test_the_people_of_a_frame_and_of_its_file_are_the_same(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_two_tables_with_the_same_few_values_are_two(tmp_path: Path) -> None:
-    """All combinations of the one are in the other: they may be the same, which a warning says."""
+    """All combinations of one are in the other: a warning says that they may be the same."""
     for name in ("one", "two"):
         with duckdb.connect(str(tmp_path / f"{name}.duckdb")) as connection:
             connection.execute(f"CREATE TABLE t AS SELECT i % 2 AS sex, i * 7 % 30 AS band FROM range({600}) t(i)")

@@ -101,7 +101,7 @@ def test_another_table_of_the_same_kind_is_another_source(clinic: Server, tmp_pa
 
 
 def test_neither_values_nor_the_secret_are_in_the_log(clinic: Server, tmp_path: Path) -> None:
-    """The secret of the catalog stays here; what comes from there are hashes and counts."""
+    """The secret of the catalog never reaches the server, which returns hashes and counts."""
     create_visits(tmp_path / "clinic.duckdb")
     load(clinic, tmp_path / "clinic.duckdb")
     publish(policy(tmp_path, "one", local_table(tmp_path), "age"))
@@ -118,7 +118,7 @@ def test_neither_values_nor_the_secret_are_in_the_log(clinic: Server, tmp_path: 
 
 @pytest.mark.thorough
 def test_an_unqualified_table_is_the_one_that_is_found(clinic: Server, tmp_path: Path) -> None:
-    """The search path of the user says which table ``visits`` is."""
+    """The search path of the user determines the table ``visits``."""
     for seed, schema in enumerate(("public", "clinic"), 1):
         create_visits(tmp_path / f"{schema}.duckdb", seed)
         load(clinic, tmp_path / f"{schema}.duckdb", f"{schema}.visits")

@@ -74,7 +74,7 @@ def is_nowhere_higher(levels: Sequence[int], others: Sequence[int]) -> bool:
 
 
 def draw_pair(number: int, case: LinkedCase) -> Sequence[Outcome] | None:
-    """Two generalizations; in every second case each is finer somewhere, if there are such."""
+    """Two generalizations; in every second case each is finer than the other somewhere, if possible."""
     pairs = list(itertools.permutations(feasible_outcomes(case), 2))
     crossing = [pair for pair in pairs if not is_comparable(*pair)]
     chosen = crossing if number % 2 and crossing else pairs

@@ -91,7 +91,7 @@ def publish(case: LinkedCase, folder: Path, name: str, **sections: Any) -> tuple
 def feasible_releases(
     case: LinkedCase, released: State, levels: tuple[int, ...], k: int, known: Known, allowed: int
 ) -> Iterator[Outcome]:
-    """The generalizations that are nowhere finer than a release, with what can stay of its rows."""
+    """The generalizations that are nowhere finer than a release, with the rows of it that can stay."""
     database = case.database
     for higher in itertools.product(
         *(range(level, height + 1) for level, height in zip(levels, database.heights, strict=True))

@@ -114,7 +114,7 @@ QUICK = ("rows", "recursive", "confidence")
     "feature", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FEATURES]
 )
 def test_every_generalization_keeps_what_duckdb_keeps(schemas: Server, tmp_path: Path, feature: str) -> None:
-    """Other tests hold what DuckDB keeps against oracles."""
+    """Other tests compare the results of DuckDB with oracles."""
     privacy, search = FEATURES[feature]
     number = list(FEATURES).index(feature)
     for case in small_cases(6, 60, first=100)[number : 6 * examples(10) : 6]:
@@ -296,7 +296,7 @@ def test_a_schema_of_the_source_gets_no_release(schemas: Server, tmp_path: Path,
 def test_the_time_limit_interrupts_a_statement_on_the_server(
     schemas: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The best generalization so far is released, with what was stored of it."""
+    """The best generalization so far is released, with its stored rows."""
     policy = load_hospital(schemas, tmp_path, POLICY.replace("[search]", "[search]\ntime_limit = 1"))
     suppress_persons, checked = Peeling.suppress_persons, list[Levels]()
 

@@ -91,7 +91,7 @@ FEATURES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.thorough
 def test_every_generalization_keeps_what_duckdb_keeps(clinic: Any, tmp_path: Path) -> None:
-    """Other tests hold what DuckDB keeps against oracles. Each case has one of the features."""
+    """Other tests compare the results of DuckDB with oracles. Each case has one of the features."""
     for number, case in enumerate(small_cases(4, examples(24), first=100)):
         connection, tree = load_case(clinic, case, tmp_path)
         privacy, search = FEATURES[list(FEATURES)[number % len(FEATURES)]]

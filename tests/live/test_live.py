@@ -287,7 +287,7 @@ def test_values_that_are_new_to_a_hierarchy_are_suppressed_at_its_top_too(
 
 @pytest.mark.slow
 def test_a_column_of_one_value_gets_others(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """A hierarchy of a single level has a single value: whatever else comes is new, NULL too."""
+    """A hierarchy of a single level has a single value: any other value is new, including NULL."""
     (tmp_path / "one.csv").write_text("x\n", encoding="utf-8")
     connection.execute("CREATE TABLE t AS SELECT 'x' AS q, 1 AS s FROM range(4)")
     live(connection, make_policy({"q": {"file": str(tmp_path / "one.csv")}, "s": "sensitive"}, k=3))
@@ -438,7 +438,7 @@ def objects(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 @pytest.mark.slow
 def test_a_failed_replacement_is_rolled_back(connection: duckdb.DuckDBPyConnection) -> None:
-    """A table in the way of one of the statements: what was done before it is taken back."""
+    """A table has the name that a statement needs: everything before that statement is undone."""
     connection.execute("CREATE TABLE t AS SELECT i % 4 AS q FROM range(40) AS t(i)")
     policy = make_policy({"q": "suppress"})
     live(connection, policy)

@@ -51,7 +51,7 @@ def values_later(draw: st.DrawFn, case: PrivacyCase, type_: Any, name: str) -> V
 
 @st.composite
 def changed_cases(draw: st.DrawFn, kind: str) -> tuple[PrivacyCase, list[tuple[str, Any]]]:
-    """A case, and what happens to its table later: inserts, deletes and updates, by the number of a row."""
+    """A case, and later changes of its table: inserts, deletes and updates, by the number of a row."""
     case = draw(cases(kind))
     assume(case.source.rows)
     types = columns_of(case.source)

@@ -341,7 +341,7 @@ def test_dates_are_whole_days_and_rounded_from_1970() -> None:
 
 @pytest.mark.slow
 def test_dates_stay_dates_however_large_the_noise() -> None:
-    """Years 1 to 9999: what is beyond is at the end."""
+    """Years are 1 to 9999: values beyond are moved to the ends."""
     values = ", ".join(f"(DATE '0900-01-01' + {i * 30_000})" for i in range(100))
 
     def check(result: sqlanon.Result) -> None:
@@ -398,7 +398,7 @@ def test_bounds_are_of_the_type_of_the_column(bounds: list[Any], type_: str) -> 
     ("round_", "type_"), some([(0.5, "INTEGER"), (1.5, "BIGINT"), (0.25, "DATE"), (0.05, "DECIMAL(5,1)")], 3)
 )
 def test_a_granularity_is_of_the_type_of_the_column(round_: float, type_: str) -> None:
-    """Else what is released would be rounded once more, or not fit."""
+    """Otherwise released values would be rounded once more, or would not fit."""
     values = "(DATE '2000-01-01'), (DATE '2001-01-01')" if type_ == "DATE" else "(1), (2)"
     with pytest.raises(sqlanon.SqlanonError, match="round"):
         check_noise(values, type_, {"round": round_}, lambda result: None)
@@ -582,7 +582,7 @@ def test_where_too_many_are_suppressed_for_confidence_it_is_infeasible() -> None
 
 @pytest.mark.slow
 def test_released_rows_of_a_view_are_judged_by_the_values_of_the_whole_source() -> None:
-    """A view is scanned once, and what was scanned is let go of: but not the values that are needed after noise."""
+    """A view is scanned once, and the scan is dropped, except for the values that are needed after noise."""
     rows = "SELECT i % 3 AS zip, i AS cost, 'ill' || i % 2 AS ill FROM range(60) AS t(i)"
     attributes = {"zip": "suppress", "cost": {"role": "quasi", "noise": {"epsilon": 1.0}}, "ill": "sensitive"}
     privacy = {
@@ -853,7 +853,7 @@ DIGEST = "UPDATE sqlanon.manifest SET digest = (SELECT digest FROM sqlanon.diges
 
 
 def tamper(path: Path, source: Path, *statements: str) -> None:
-    """Change a release, the digest with it; the source is there as ``s.patients``."""
+    """Change a release together with its digest; the source is attached as ``s.patients``."""
     with duckdb.connect(path) as connection:
         connection.execute(f"ATTACH '{source}' AS s (READ_ONLY)")
         for statement in (*statements, DIGEST):
@@ -1019,7 +1019,7 @@ def test_opendp_is_loaded_for_noise_only(tmp_path: Path) -> None:
 
 
 class Mechanism:
-    """One of OpenDP's that remembers what it was given."""
+    """An OpenDP mechanism that remembers its arguments."""
 
     def __init__(self, real: Any, arguments: list[Any]) -> None:
         self.real, self.given = real, arguments

@@ -109,7 +109,7 @@ def judged_again(case: NoiseCase, before: Shown) -> list[frozenset[int]]:
 
 
 def check_nothing_else_moves(case: NoiseCase, before: Shown, after: Shown) -> None:
-    """All other columns, bit for bit; and all rows, where none is suppressed after noise."""
+    """Check all other columns, bit for bit, and all rows if none is suppressed after noise."""
     for earlier, noised in ((before.labels, after.labels), (before.rest, after.rest)):
         assert noised.items() <= earlier.items()
     if "confidence" not in case.privacy:
@@ -202,7 +202,7 @@ def check_values(case: NoiseCase, classes: list[frozenset[int]], after: Shown) -
 
 
 def check_suppressed(case: NoiseCase, result: sqlanon.Result, before: Shown, after: Shown, records: Seen) -> None:
-    """Who is suppressed for confidence, and that all requirements hold of the rest."""
+    """Check who is suppressed for confidence, and that the remaining rows meet all requirements."""
     assert result.rows == len(case.rows)
     assert result.released_rows == len(after.labels) == result.rows - result.suppressed_rows
     assert result.suppressed_rows <= allowed_rows(case)

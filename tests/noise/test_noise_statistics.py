@@ -214,7 +214,7 @@ def test_the_size_of_noise_is_independent_too(records: list[Noisy]) -> None:
 
 @pytest.mark.thorough
 def test_ten_times_the_range_is_ten_times_the_noise() -> None:
-    """The same values, ten times as large in the other class: so is what is added."""
+    """The other class has the same values times ten, and noise that is ten times as large."""
     value = "(CASE WHEN i % 2 = 0 THEN 1 ELSE 10 END) * (i // 2 % 101)"
     rows = f"SELECT 'c' || i % 2 AS q, {value} AS x_0 FROM range(12000) AS r(i)"
     drawn = records_of(rows, [1.0])

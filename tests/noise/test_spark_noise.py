@@ -81,7 +81,7 @@ ATTRIBUTES: dict[str, Any] = {
 
 
 def policy(**sections: Any) -> sqlanon.Policy:
-    """Three attributes with noise, and confidence; or what is given instead."""
+    """A policy with noise on three attributes and confidence, or with the given sections."""
     tree: dict[str, Any] = {
         "source": {"table": "people"},
         "attributes": ATTRIBUTES,

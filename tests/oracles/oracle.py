@@ -123,7 +123,7 @@ class Table:
 
     @cached_property
     def known_rows(self) -> list[tuple[Row, int]]:
-        """The rows without a value that its hierarchy misses; the others are suppressed whatever happens."""
+        """The rows without unknown values; the others are always suppressed."""
         return [
             (row, n)
             for row, n in self.rows.items()

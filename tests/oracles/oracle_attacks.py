@@ -387,7 +387,7 @@ def chance_by_class(
 def linking(
     release: Sequence[Row], outside: Sequence[Row], attributes: Sequence[Attribute], k: int
 ) -> tuple[dict[Row, tuple[int, int]], tuple[int, ...]]:
-    """People outside whom fewer than k rows fit: those rows, the people; and the figures."""
+    """The people outside who match fewer than k rows: these rows, the people, and the figures."""
     fits = [[meet(row, candidate, [], attributes) is not None for row in release] for candidate in outside]
     victims: dict[Row, tuple[int, int]] = {}
     for person, row in zip(outside, fits, strict=True):

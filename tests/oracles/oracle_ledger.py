@@ -24,7 +24,7 @@ LEAST = 2
 
 @dataclass(frozen=True)
 class File:
-    """A full-domain release, as whoever has its file and the policies sees it.
+    """A full-domain release, as a reader with its file and the policies sees it.
 
     Attributes
     ----------
@@ -230,7 +230,7 @@ def paths(tree: Hierarchy) -> attacks.Tree:
 
 @dataclass(frozen=True)
 class Broken:
-    """Groups of fewer rows than promised that two releases show side by side; empty if there are none."""
+    """The groups of fewer rows than promised that two releases show together."""
 
     combinations: Mapping[Row, int]
     added: Mapping[Row, int]
@@ -268,7 +268,7 @@ def find_breaches(first: File, second: File, trees: Mapping[str, Hierarchy]) -> 
 def are_joined_classes_diverse(
     first: File, second: File, trees: Mapping[str, Hierarchy], specs: Iterable[Mapping[str, Any]]
 ) -> bool:
-    """Whether each class of both together, with the most rows that each of its values can have, is diverse as asked."""
+    """Whether each joined class, with the maximum number of rows of each value, is as diverse as required."""
     shared = [name for name in first.shown if name in second.shown]
     theirs, ours, pairs, attributes = _compare_columns(first, second, trees)
     labels = sum(attribute.first is not None for attribute in attributes)
@@ -311,7 +311,7 @@ def _compare_columns(
 
 
 def exposes(file: File, quasi: Iterable[str], k: int) -> bool:
-    """Whether a file alone shows fewer than k rows for a combination of what it has of these columns."""
+    """Whether a file by itself shows fewer than k rows for a combination of those of these columns that it has."""
     names = [name for name in quasi if name in _columns(file)]
     return any(n < k for n in Counter(tuple(row[name] for name in names) for row in file.rows).values())
 
@@ -321,7 +321,7 @@ def _columns(file: File) -> list[str]:
 
 
 def _rows(file: File, columns: Sequence[str]) -> list[Row]:
-    """The rows; labels, and what may be held against labels, as text."""
+    """The rows as text: labels, and values that may be compared with labels."""
     return [tuple([None if row[name] is None else str(row[name]) for name in columns]) for row in file.rows]
 
 

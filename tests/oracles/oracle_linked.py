@@ -50,7 +50,7 @@ class State:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A generalization with what it suppresses: persons, and child rows of kept persons by themselves."""
+    """A generalization with the persons that it suppresses, and the child rows of kept persons."""
 
     levels: Levels
     state: State

@@ -77,7 +77,7 @@ def mean(values: Iterable[float]) -> float | None:
 
 
 def expected_error(records: Records, epsilons: Sequence[float], j: int) -> float | None:
-    """The mean of b: that is what a Laplace variable of scale b is away from 0 in the mean."""
+    """The mean of b, which is the mean absolute value of a Laplace variable of scale b."""
     b = scales(records, epsilons)
     return mean(b[record.place][j] for record in records)
 
@@ -117,7 +117,7 @@ def zero_rows(records: Records, j: int) -> int:
 
 
 def distance(ys: Sequence[float], xs: Sequence[float], b: Sequence[float]) -> float:
-    """The greatest of |y - x| / b over the attributes with noise; 0 where there are none.
+    """The greatest |y - x| / b of the attributes with noise; 0 without any.
 
     >>> distance((5, 9), (3, 6), (4, 2)), distance((5, 9), (3, 6), (4, 0)), distance((5, 9), (3, 6), (0, 0))
     (1.5, 0.5, 0.0)
@@ -204,7 +204,7 @@ def kept_records(
 
 @dataclass(frozen=True)
 class Shield:
-    """k-anonymity over some of the quasi-identifiers: what a class shows of them, and how records are counted."""
+    """k-anonymity over some of the quasi-identifiers: their labels of a class, and how records are counted."""
 
     shows: Mapping[Hashable, Row]
     count: Callable[[Sequence[int]], int]
@@ -226,7 +226,7 @@ def survivors(
     rows: Sequence[oracle_privacy.Record],
     labels: Mapping[Hashable, Mapping[str, object]],
 ) -> set[int]:
-    """β-confident k-anonymity: the records that are released, all requirements on classes asked again.
+    """β-confident k-anonymity: the released records, after checking all requirements on classes again.
 
     Parameters
     ----------

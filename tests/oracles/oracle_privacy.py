@@ -28,14 +28,14 @@ def of_persons(records: Sequence[Record], person: str | None) -> int:
 
 
 def by_class(records: Sequence[Record], quasi: Mapping[str, Hierarchy], levels: Levels) -> dict[Row, list[Record]]:
-    """The records by what their quasi-identifiers generalize to; values that a hierarchy misses included."""
+    """The records by their generalized quasi-identifiers, including unknown values."""
     return _by_label(records, quasi, levels, lambda tree, value, level: tree.label(value, level))
 
 
 def people_by_class(
     people: Sequence[Record], quasi: Mapping[str, Hierarchy], levels: Levels
 ) -> dict[Row, list[Record]]:
-    """A population likewise; but only ``*`` stands for values that a hierarchy misses, and no other top label."""
+    """A population likewise, except that only ``*`` covers unknown values, and no other top label."""
 
     def label(tree: Hierarchy, value: Value, level: int) -> Value:
         is_missed = value is not None and not tree.knows(value)
@@ -91,7 +91,7 @@ class Source:
 
     @cached_property
     def known(self) -> list[Record]:
-        """The rows without a value that its hierarchy misses; the others are suppressed whatever happens."""
+        """The rows without unknown values; the others are always suppressed."""
         return [row for row in self.rows if all(tree.knows(row[name]) for name, tree in self.quasi.items())]
 
     @cached_property
@@ -184,7 +184,7 @@ OF_VALUES: dict[str, Callable[[Source, Sequence[Record], Mapping[str, Any]], boo
 
 @dataclass(frozen=True)
 class Release:
-    """A source generalized to ``levels``, without what the requirements make us leave out.
+    """A source generalized to ``levels``, without the rows that requirements suppress.
 
     ``table``, ``levels``, ``kept``, ``suppressed`` and ``suppressed_rows`` are what the measures look at.
     """
@@ -204,7 +204,7 @@ class Release:
 
     @cached_property
     def population(self) -> dict[Row, int]:
-        """The rows, or persons, of the population by class; what a hierarchy misses is in classes of its own."""
+        """The rows, or persons, of the population by class; unknown values form separate classes."""
         classes = people_by_class(self.source.people, self.source.quasi, self.levels)
         return {labels: of_persons(some, self.source.population_person) for labels, some in classes.items()}
 
@@ -232,7 +232,7 @@ class Release:
 
     @cached_property
     def kept_records(self) -> dict[Row, list[Record]]:
-        """The classes that meet all, then without those that a shield takes, again and again until none is taken."""
+        """The classes that meet all conditions, without those that a shield suppresses, until it suppresses none."""
         retained = {labels: records for labels, records in self.classes.items() if self.meets(labels)}
         while True:
             broken = {
@@ -367,7 +367,7 @@ def satisfying(
 def solve(
     source: Source, privacy: Privacy, suppression_limit: Decimal | str, measure: str, **options: Any
 ) -> Solution | None:
-    """The best of all satisfying generalizations; ``None`` if there is none. Options as ``satisfying``."""
+    """The best feasible generalization; ``None`` without one. Options as ``satisfying``."""
     return oracle.best(satisfying(source, privacy, suppression_limit, measure, **options), measure)
 
 

@@ -13,7 +13,7 @@ Row = Sequence[Any]
 
 
 def classes_of(rows: Iterable[Row], places: Sequence[int]) -> dict[tuple[Hashable, ...], list[Row]]:
-    """The rows by what stands in some places."""
+    """The rows by their values at some positions."""
     rows_by_class: dict[tuple[Hashable, ...], list[Row]] = defaultdict(list)
     for row in rows:
         rows_by_class[tuple([row[place] for place in places])].append(row)

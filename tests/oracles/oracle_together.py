@@ -82,7 +82,7 @@ class Released:
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody whom a reader knows: ground values, and for each release whether its source table has the person."""
+    """A person whom a reader knows: ground values, and whether the source of each release has the person."""
 
     values: tuple[Any, ...]
     present: tuple[bool, ...]
@@ -109,7 +109,7 @@ def _describe_cell(labels: Labels | None) -> str:
 
 
 def region(cell: Cell) -> Labels | None:
-    """The ground values that the classes of a cell have in common, by attribute; None if there are none."""
+    """The ground values that the classes of a cell have in common, by attribute; None without any."""
     classes = [labels for labels in cell if labels is not None]
     common = tuple(frozenset.intersection(*values) for values in zip(*classes, strict=True))
     return common if all(common) else None
@@ -232,7 +232,7 @@ class Together:
         return min(sizes)
 
     def cells_of(self, person: Person) -> list[Cell]:
-        """The cells in which a reader looks for a person, unless they say nothing of anybody."""
+        """The cells in which a reader looks for a person, except those that reveal nothing."""
         cells = []
         for cell in self.cells:
             fits = all(

@@ -57,7 +57,7 @@ def lowest(among: Collection[Levels]) -> set[Levels]:
 
 
 def plain_samarati(case: Case) -> set[Levels]:
-    """The lowest of the distance vectors that satisfy: what the paper takes for the k-minimal generalizations."""
+    """The lowest feasible distance vectors, which the paper takes for the k-minimal generalizations."""
     table = Table.of(case.rows, case.hierarchies)
     candidates = vectors(table, case.k, (0,) * len(table.names))
     return lowest(

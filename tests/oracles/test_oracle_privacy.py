@@ -88,7 +88,7 @@ def test_income_table_of_li_et_al() -> None:
 
 
 def test_distance_of_a_tree_by_hand() -> None:
-    """Stomach and lung diseases: what stays among siblings costs half of what crosses over."""
+    """Stomach and lung diseases: a step between siblings costs half of one to another branch."""
     tree = Hierarchy({"ulcer": ("ulcer", "s", "*"), "gastritis": ("gastritis", "s", "*"), "flu": ("flu", "l", "*")})
     table = shares({"ulcer": 1, "gastritis": 1, "flu": 2})
     assert distances.hierarchical_distance(shares({"ulcer": 1}), table, tree) == Fraction(1, 4) * Fraction(

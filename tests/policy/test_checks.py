@@ -22,7 +22,7 @@ ATTRIBUTES: dict[str, Any] = {
 
 
 def problems(**sections: Any) -> list[str]:
-    """The places of what is wrong with a policy."""
+    """The places of the problems of a policy."""
     attributes = ATTRIBUTES | sections.pop("attributes", {})
     tree = {
         "source": {"table": "t", **sections.pop("source", {})},
@@ -166,10 +166,10 @@ PARTS = [(), ("a",), ("b",), ("a", "b"), ("a", "x", "b"), ("x", "a", "b"), ("a",
 
 @pytest.mark.parametrize("pattern", ["a/b", "a/**/b", "**/b", "a/**", "**", "a/*/b", "*", "**/x/**", ""])
 def test_patterns_of_paths_match_as_a_shell_does(pattern: str) -> None:
-    """``**`` stands for any folders, none among them."""
+    """``**`` matches any number of folders, including none."""
 
     def paths_of(parts: list[str]) -> set[tuple[str, ...]]:
-        """All paths of up to three of some names that a pattern stands for."""
+        """All paths of up to three of the names that a pattern matches."""
         if not parts:
             return {()}
         names = "abcx"

@@ -143,7 +143,7 @@ class Plain:
         return sum(self.n[combination] for combination in placed)
 
     def loss(self, placed: dict[int, Nodes]) -> float:
-        """Mean over all rows and attributes, with weights; what is not placed counts 1."""
+        """The mean over all rows and attributes, with weights; an unassigned combination counts 1."""
         trees = self.task.trees
         weights = sum(tree.weight for tree in trees)
         lost = self.task.row_count - self.rows(placed)

@@ -199,7 +199,7 @@ class Shown:
     noisy: Mapping[int, tuple[Any, ...]]
 
     def classes(self) -> Counter[Value]:
-        """The classes by what is in them, whatever they are called: the sets of ``id``."""
+        """The classes by their members, whatever their names: the sets of ``id``."""
         members: dict[Row, list[int]] = defaultdict(list)
         for i, labels in self.labels.items():
             members[labels].append(i)
@@ -240,7 +240,7 @@ def shown_in(path: Path, case: NoiseCase) -> Shown:
 
 @dataclass(frozen=True)
 class Seen:
-    """`result.noisy`: the records that got noise, in an order of its own, and which of them are suppressed."""
+    """`result.noisy`: the records that got noise, in any order, and which of them are suppressed."""
 
     records: list[Noisy]
     suppressed: list[bool]
@@ -251,7 +251,7 @@ class Seen:
 
 
 def read_columns(result: sqlanon.Result, attributes: int) -> Seen:
-    """Its columns are found by their names; there may be others, such as a number of the record."""
+    """Its columns are found by their names; others are ignored, such as a number of the record."""
     relation = result.noisy
     assert relation is not None
     rows = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]

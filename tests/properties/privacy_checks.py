@@ -114,7 +114,7 @@ def open_database(source: Source) -> Iterator[sqlanon.Database]:
 def anonymize_case(
     case: PrivacyCase, strategy: str, limits: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[Any, sqlanon.Database, sqlanon.Policy, Path]]:
-    """The result of sqlanon, what it came from, and a directory to publish to; ``limits`` are of each attribute."""
+    """The result of sqlanon, its case, and a directory to publish to; ``limits`` are of each attribute."""
     with tempfile.TemporaryDirectory() as name, open_database(case.source) as db:
         policy = policy_of(case, strategy, Path(name))
         if limits:

@@ -84,7 +84,7 @@ def hierarchies(draw: st.DrawFn) -> Hierarchy:
 
 
 def occurring(hierarchy: Hierarchy, unknown: bool) -> list[Value]:
-    """The values that a column may hold: those listed, NULL and unknown ones where there is a level above."""
+    """The values that a column may hold: the listed ones, NULL, and unknown ones if a level is above them."""
     paths = list(hierarchy.paths)
     if hierarchy.height == 0:
         return paths

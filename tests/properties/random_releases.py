@@ -63,7 +63,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """A policy: the hierarchy of each quasi-identifier as a name, and the rest as in TOML."""
+    """A policy: the hierarchy of each quasi-identifier as a name, and the other sections as in TOML."""
 
     quasi: Mapping[str, str]
     shown: Sequence[str]
@@ -79,7 +79,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Case:
-    """Releases, one after the other: the table as it is then, and the policy."""
+    """Consecutive releases: the table at that time, and the policy."""
 
     kind: str
     seed: int
@@ -378,7 +378,7 @@ def triples(drawn: Sequence[Pair]) -> Iterator[tuple[Release, ...]]:
 
 
 def is_unsafe(results: Sequence[Finding]) -> bool:
-    """Whether readers can point at few persons, or have few candidates for somebody whom they know."""
+    """Whether readers can single out few persons, or have few candidates for a person whom they know."""
     return any(finding.way in ("sure", "victim") for finding in results)
 
 

@@ -155,7 +155,7 @@ def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path
     ),
 )
 def test_rows_are_compared_as_readers_see_them(query: str, parts: Sequence[str], folder: Path) -> None:
-    """A zero gets a sign; a row takes the place of another."""
+    """A zero gets a sign; a row replaces another."""
     release = publish(folder, PLACES[".duckdb"])
     forge(release.path, query)
     with sqlanon.connect() as db:
@@ -316,7 +316,7 @@ def test_a_kept_version_that_contradicts_itself_is_found(folder: Path, claim: st
 
 @pytest.mark.thorough
 def test_uncertain_publication_does_not_fail_the_file(folder: Path) -> None:
-    """The hash that a stopped run was about to publish is not held against what is there."""
+    """The hash that a stopped run was about to publish is not compared with the present file."""
     release = publish(folder, PLACES[".duckdb"])
     requested_policy = policy(folder, PLACES[".duckdb"])
     with duckdb.connect(folder / "private.duckdb") as catalog:

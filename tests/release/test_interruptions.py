@@ -70,7 +70,7 @@ class Place:
         return self.folder / "policy.toml"
 
     def digest(self) -> str:
-        """The digest of the release that is there, after it verified."""
+        """The digest of the present release, which is verified first."""
         verification = verify_file(self.release)
         assert verification.verified, verification.failures
         return verification.manifest.digest
@@ -525,7 +525,7 @@ def test_runs_beside_one_another_all_publish(number: int, place: Place) -> None:
 
 @pytest.mark.thorough
 def test_a_run_leaves_the_directories_of_a_living_one_alone(place: Place) -> None:
-    """A run of another process that stands still in the middle of its work."""
+    """A run in another process that stops in the middle of its work."""
     waiting = KILLED.replace("os.kill(os.getpid(), signal.SIGKILL)", "print('here', flush=True); sys.stdin.read()")
     with subprocess.Popen(
         [sys.executable, "-c", waiting, PUBLISH, "_write_manifests", "before", place.policy],
@@ -652,7 +652,7 @@ def test_a_run_that_is_killed_while_it_makes_its_directory(module: str, name: st
 
 
 def test_nothing_else_is_ever_removed(tmp_path: Path) -> None:
-    """Links, files, and directories of other names stay, and so does what a link leads to."""
+    """Links, files, and directories of other names stay, and so do the targets of links."""
     target = tmp_path / "target"
     target.mkdir()
     (target / "lock").touch()
@@ -669,7 +669,7 @@ def test_nothing_else_is_ever_removed(tmp_path: Path) -> None:
 def test_a_directory_that_is_being_made_is_not_taken_for_a_dead_one(
     moment: str, parent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another run cleans up between the steps of making a directory: what the run then gets is its own, and alive."""
+    """Another run cleans up while a directory is made: the run then has a separate directory that is still in use."""
     fcntl = pytest.importorskip("fcntl")
     cleaned = False
 

@@ -53,7 +53,7 @@ def run(*arguments: str | Path | int) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class Target:
-    """A place of releases: what policies call it, what the ledger calls it, and what readers find there."""
+    """A release location: its names in policies and in the ledger, and what readers find there."""
 
     section: str
     place: str

@@ -175,7 +175,7 @@ SUPPRESSING = 'name = { role = "quasi", hierarchy = "suppress" }'
 
 
 def broken_csv(folder: Path) -> str:
-    """A line in the middle has more fields than the others."""
+    """One line in the middle has more fields than the others."""
     lines = ["name,age", *(f"{name},{i}" for i, name in enumerate(PEOPLE * 1000))]
     lines[30_000] = "Secret Person 7,1,2,Secret Person 8"
     (folder / "people.csv").write_text("\n".join(lines))

@@ -236,7 +236,7 @@ NOT_BY_A_PLAIN_READ = {"a constraint", "a type with a cast"}
 
 @pytest.fixture
 def forged_release(shared_schemas: Server, monkeypatch: pytest.MonkeyPatch) -> tuple[Server, Manifest]:
-    """A release that the intruder published, in a schema of its own; and what it claims."""
+    """A release that the intruder published in a separate schema, and its claims."""
     shared_schemas.run(
         f"ALTER SCHEMA shared OWNER TO {INTRUDER}",
         f"GRANT USAGE ON SCHEMA clinic TO {INTRUDER}",
@@ -253,7 +253,7 @@ def forged_release(shared_schemas: Server, monkeypatch: pytest.MonkeyPatch) -> t
 
 
 def read_as(server: Server, role: str) -> None:
-    """Read the release as a role that looks at nothing before."""
+    """Read the release as a role that checks nothing before."""
     with closing(dbapi.connect(server.address(role, "x"))) as connection:
         for relation in ("shared.r", "shared.sqlanon_manifest WHERE table_name = 'r'"):
             with suppress(dbapi.Error), connection.cursor() as cursor:

@@ -109,7 +109,7 @@ def copy(published_release: sqlanon.Release, tmp_path: Path) -> Path:
 
 @pytest.mark.thorough
 def test_a_copy_is_as_good_as_the_release(copy: Path) -> None:
-    """Before it is tampered with: what is found after that is found for that."""
+    """Verify before tampering: failures are then due to the tampering."""
     assert failed_alone(copy) == set()
 
 
@@ -411,7 +411,7 @@ def test_verify_finds_a_view_in_place_of_the_table(copy: Path) -> None:
 
 @pytest.mark.thorough
 def test_verify_finds_a_macro_that_lies(copy: Path) -> None:
-    """The macros are what other clients check a release with."""
+    """Other clients check a release with the macros."""
     change(
         copy,
         "CREATE OR REPLACE MACRO sqlanon.k_anonymity(rel, qi) AS TABLE "

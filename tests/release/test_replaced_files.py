@@ -120,7 +120,7 @@ def test_a_file_that_another_run_has_replaced_is_not_replaced(path: Path, draft:
 
 @dataclass
 class BusyTarget:
-    """A target that other runs publish to meanwhile, a number of times."""
+    """A target to which other runs publish a number of times in the meantime."""
 
     overtaken: int
     staged: int = 0

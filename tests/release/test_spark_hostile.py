@@ -229,7 +229,7 @@ def test_an_older_version_that_stays_is_named(place: Any, monkeypatch: pytest.Mo
 
 
 class Reading(threading.Thread):
-    """Asks for the view again and again, in a session of its own."""
+    """Read the view repeatedly, in a separate session."""
 
     def __init__(self, spark: Any) -> None:
         super().__init__(daemon=True)

@@ -841,7 +841,7 @@ def test_unsuitable_locations_are_refused(place: Any) -> None:
 
 
 def test_tables_of_others_stay(place: Any) -> None:
-    """A table that has the name of a version, and is none of ours, is neither written to nor dropped."""
+    """A table that is named like a version but was not created by sqlanon is neither written to nor dropped."""
     patients(place, 60)
     place.sql("CREATE TABLE shared.r_v3 USING PARQUET AS SELECT 1 AS x")
     release = publish(place)

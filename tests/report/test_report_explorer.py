@@ -114,7 +114,7 @@ def test_page_figures_match_anonymize(db: sqlanon.Database, data: dict[str, Any]
 
 @pytest.mark.thorough
 def test_all_points_match_anonymize(db: sqlanon.Database, data: dict[str, Any]) -> None:
-    """The least loss over the page's generalizations is what an unbounded search finds, and so are its levels."""
+    """The least loss over the page's generalizations, and its levels, are those of an unbounded search."""
     for k, limit in ((2, 0.0), (4, 0.03), (11, 0.0125), (20, 0.25), (60, 0.05)):
         result = db.anonymize(policy_of(k, limit))
         allowed = int(Fraction(str(limit)) * data["rows"])

@@ -54,7 +54,7 @@ def passes(
     levels: Mapping[str, int] | None = None,
     **sections: Any,
 ) -> bool:
-    """Whether a generalization satisfies; without ``levels`` the table as it stands."""
+    """Whether a generalization is feasible; without ``levels``, the table as it stands."""
     fixed: dict[str, Any] = {}
     for name, spec in attributes.items():
         level = (levels or {}).get(name, 0)
@@ -200,7 +200,7 @@ AB = "a1;a;* a2;a;* b1;b;* b2;b;*"
 
 @pytest.mark.thorough
 def test_hierarchical_closeness_of_a_million_rows(connection: duckdb.DuckDBPyConnection) -> None:
-    """Counts this large overflow 32 bits where they are multiplied: what must be refused would pass."""
+    """Products of counts this large overflow 32 bits: a class that must be refused would pass."""
     tree = Hierarchy({path[0]: tuple(path) for path in (line.split(";") for line in AB.split())})
     whole = Counter[str]()
     for counts in MILLION.values():
@@ -292,7 +292,7 @@ def test_recursive_diversity_follows_definition_4_2(
 
 @pytest.mark.slow
 def test_the_recursive_border_is_exact(connection: duckdb.DuckDBPyConnection) -> None:
-    """55 < 2.2 × 25 does not hold, and binary floating point says it does."""
+    """55 < 2.2 × 25 does not hold exactly, but does in binary floating point."""
     assert 55 < 2.2 * 25
     classes(connection, ["flu"] * 55 + ["cold"] * 25)
     assert not passes(connection, X_AND_S, {"l_diversity": [{**S, "kind": "recursive", "c": 2.2, "l": 2}]})

@@ -146,7 +146,7 @@ def test_persons_in_several_classes_count_once_when_these_merge(kind: str) -> No
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["entropy", "recursive", "alpha_k"])
 def test_the_top_may_be_lost_too(kind: str) -> None:
-    """Nothing but level 0 satisfies: who concludes from the top on the rest finds nothing."""
+    """Only level 0 is feasible: a strategy that judges by the top finds nothing."""
     source = Source([row for row in OF_HEAPS if row["x"] in "abc"], {"x": X}, {"s": DISEASES})
     case = PrivacyCase(source, BALANCED[kind], "0.4", "loss")
     assert [hard_cases.satisfies(case, (level,)) for level in range(3)] == [True, False, False]

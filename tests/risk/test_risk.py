@@ -557,7 +557,7 @@ def test_the_command_with_all_figures(folder: Path) -> None:
 
 
 def by_values(records: list[Record], names: list[str]) -> dict[Row, list[Record]]:
-    """The records by what stands in some columns."""
+    """The records by their values in some columns."""
     records_by_values: dict[Row, list[Record]] = defaultdict(list)
     for record in records:
         records_by_values[tuple([record[name] for name in names])].append(record)

@@ -36,7 +36,7 @@ READ, MISREAD = "read exactly", "MISREAD"
 
 
 def tables_folder() -> Path | None:
-    """The folder that has the packages, if there is one."""
+    """The folder with the packages, if it exists."""
     folder = Path(os.environ.get("SQLANON_TABLES") or "tables")
     return folder if all((folder / package).is_dir() for package in PACKAGES) else None
 
@@ -88,14 +88,14 @@ def anonymize_file(content: bytes, folder: Path) -> str:
 
 
 def cause(error: SqlanonError) -> str:
-    """A message without what differs from file to file."""
+    """A message without the parts that differ between files."""
     text = re.sub(r"'[^']*'|\"[^\"]*\"", "...", str(error).splitlines()[0].replace("source.files: ", ""))
     return re.sub(r"\d[\d,.]*", "N", text)[:110]
 
 
 @contextmanager
 def time_limit(seconds: int) -> Iterator[None]:
-    """Ends what takes longer by a `TimeoutError`."""
+    """Raise `TimeoutError` in code that takes longer."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise TimeoutError

@@ -33,7 +33,7 @@ STRAY = "has a quote that is not closed, or text after a closing quote"
 
 
 def read(path: Path, **keys: Any) -> tuple[list[tuple[Any, ...]], list[DroppedLines]]:
-    """The rows of a file without its bad lines, and what was dropped."""
+    """The rows of a file without its bad lines, and the dropped lines."""
     keys = {"on_bad_line": "drop", **keys}
     with duckdb.connect() as connection:
         engine = DuckDBEngine(connection).use_utc()

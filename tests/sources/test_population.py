@@ -134,7 +134,7 @@ def test_a_number_that_would_be_rounded_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_null_map_and_wrong_map_count_rows(tmp_path: Path) -> None:
-    """Anna matches herself; Bert matches somebody else only; Cleo matches no row."""
+    """Anna matches herself, Bert matches only somebody else, and Cleo matches no row."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE t AS FROM (VALUES ('anna', 31), ('bert', 45), ('cleo', 52)) v(who, age)")
         connection.execute("CREATE TABLE voters AS FROM (VALUES ('anna', 31), ('dora', 45), (NULL, 45)) v(who, age)")

@@ -320,7 +320,7 @@ def test_quoted_csv_fields_are_released(tmp_path: Path, released_table: Released
 @pytest.mark.thorough
 @pytest.mark.parametrize(("first", "late"), some([("1", "unknown"), ("2020-01-01", "13/13/2021"), ("true", "?")], 3))
 def test_late_row_of_another_type(tmp_path: Path, first: str, late: str, released_table: Released) -> None:
-    """The sniffer looks at the first 20,480 rows only."""
+    """The sniffer reads the first 20,480 rows only."""
     lines = "zip,age\n" + f"02139,{first}\n" * 30_000 + f"02139,{late}\n" * 3
     path = write(tmp_path / "people.csv", lines)
     attributes = {**ROLES, "age": {"role": "quasi", "hierarchy": "suppress", "type": "text"}}

@@ -341,7 +341,7 @@ def test_different_tables_have_different_digests(first_query: str, second_query:
 
 @pytest.mark.thorough
 def test_cells_that_change_places_are_found() -> None:
-    """Two cells of a column, or of a row: each exchange gives a digest of its own."""
+    """Exchange two cells of a column, or of a row: each exchange gives another digest."""
     chance = random.Random(5)
     rows = [[i, 100 + i % 7, 1000 + i * i] for i in range(40)]
     digests = {digest_of(rows)}

@@ -125,7 +125,7 @@ def some_time(rng: random.Random) -> datetime:
 
 
 def label_of_times(rng: random.Random) -> tuple[str, datetime | None, datetime | None]:
-    """A label, and the first and the last moment that it stands for."""
+    """A label, and the first and the last moment that it covers."""
     first, last = sorted(some_time(rng) for _ in range(2))
     day, next_day = datetime.combine(first, time()), datetime.combine(first, time()) + timedelta(days=1)
     return rng.choice([

@@ -76,7 +76,7 @@ TERROVITIS = [["a1", "b1", "b2"], ["a2", "b1"], ["a2", "b1", "b2"], ["a1", "a2",
 def test_the_transactions_of_terrovitis_are_2_2_anonymous_once_the_items_below_a_are_generalized(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
-    """Items of a transaction are a set there: what is generalized to one label counts once."""
+    """Items of a transaction are a set there: values with the same label count once."""
     for items, k in ((TERROVITIS, 1), ([["A" if item[0] == "a" else item for item in t] for t in TERROVITIS], 2)):
         relation = [(person, "", item) for person, transaction in enumerate(items) for item in {*transaction}]
         connection.execute("DELETE FROM known")

@@ -381,7 +381,7 @@ def test_similar_values_are_diverse_and_not_close(db: Connection) -> None:
 
 @pytest.mark.thorough
 def test_a_million_rows_are_measured_exactly(db: Connection) -> None:
-    """Sums of 32 bits would wrap here, and accept what is 0.19 away."""
+    """Sums of 32 bits would overflow here, and accept a distance of 0.19."""
     db.execute("""
         CREATE OR REPLACE TABLE src.x AS
         SELECT zip, unnest(CASE WHEN i < positive THEN ['a1'] ELSE ['c1'] END) AS s

@@ -82,7 +82,7 @@ class Column:
 
 
 class Plain:
-    """Mondrian, one part after the other, over what the strategy itself is given."""
+    """Mondrian, one part after the other, over the input of the strategy itself."""
 
     def __init__(self, task: LocalTask, summary: str, relaxed: bool, k: int) -> None:
         self.summary, self.relaxed, self.k = summary, relaxed, k

@@ -13,7 +13,7 @@ from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 
 
 def as_ancestors(task: LocalTask) -> LocalOutcome:
-    """The groups as what they are compared by: lowest common ancestors."""
+    """The groups in the form that is compared: lowest common ancestors."""
     _, _, best, rounds = group_combinations(task)
     nodes = best.assignment(len(task.trees))
     return LocalOutcome(task, task.runner.create_table(task.work("as_ancestors"), nodes), rounds=rounds)

@@ -172,7 +172,7 @@ def test_scores_are_those_of_their_formulas() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("bound", [0.0, 0.4, 0.99])
 def test_a_bound_of_the_strategy_is_reported_up_to_the_score(bound: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without one, it is what the rows lose at the lowest levels."""
+    """Without a bound, it is the loss of the rows at the lowest levels."""
     small = replace(SMALLS["rows"], spans=[(1, 2), (0, 2)])
     with place_rows(small, 4, bound) as case:
         result = case.result(monkeypatch)
