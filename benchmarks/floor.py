@@ -3,7 +3,7 @@
     python benchmarks/floor.py [--rows 1000000 10000000] [--memory-limit 8GB] [--threads N] [--runs N]
     python benchmarks/floor.py --rows 100000000 --memory-limit 2GB      # the memory run
 
-For each number of rows of `people.py`, one after the other, as processes of their own: the floor (`plain.py`:
+For each number of rows of `people.py`, one after the other, as separate processes: the floor (`plain.py`:
 ``GROUP BY ALL`` over the quasi-identifiers, and ``CREATE TABLE AS`` of the released columns), and ``sqlanon anonymize``
 with k = 5, at most 5 % suppressed, `loss`: search, recode, shuffle, audit, publish. Both read the same DuckDB file,
 which is in the disk's cache, with the same memory limit and threads. The ratio is the whole process of the job, its
@@ -61,7 +61,7 @@ class Pair:
 
 
 def people(folder: Path, rows: int) -> Path:
-    """The table of so many people: made in a process of its own, once."""
+    """The table of so many people: made in a separate process, once."""
     path = folder / f"people_{rows}.duckdb"
     if not path.exists():
         unfinished = folder / f"unfinished_{rows}.duckdb"

@@ -62,7 +62,7 @@ class Measured:
 def run_measured(
     command: Sequence[str | Path], timeout: float | None = None, environment: Mapping[str, str] | None = None
 ) -> Measured:
-    """Run a command as a process of its own and measure it; kill it after ``timeout`` seconds.
+    """Run a command as a separate process and measure it; kill it after ``timeout`` seconds.
 
     The kernel counts the memory of the program that starts a process to the process's peak: this one stays small, and
     leaves tables to others. The bytecode is kept, as in an installed package.
@@ -167,7 +167,7 @@ def sqlanon_command(
 
 
 def anonymize(policy: Mapping[str, Any], folder: Path, limits: Limits) -> Job:
-    """The whole job as a process of its own: ``sqlanon anonymize policy.toml --json``; see `sqlanon_command`."""
+    """The whole job as a separate process: ``sqlanon anonymize policy.toml --json``; see `sqlanon_command`."""
     command, environment = sqlanon_command("anonymize", policy, folder, limits)
     done = successful(run_measured(command, environment=environment), command)
     return Job(done, json.loads(done.output), sorted(path.name for path in Path(environment["TMPDIR"]).iterdir()))

@@ -2,7 +2,7 @@
 
     python benchmarks/linked.py [--persons 1000000] [--visits 5] [--known 1 2 all] [--limit 0.05] [--row-limit 0]
 
-For each number of persons and each ``known``: ``sqlanon anonymize`` with k = 5 as a process of its own, and the floor:
+For each number of persons and each ``known``: ``sqlanon anonymize`` with k = 5 as a separate process, and the floor:
 the visits joined with their patients and grouped by all quasi-identifiers, and a copy of both tables. ``--alone`` adds
 the loss of the patients' table anonymized by itself, which does not protect persons with visits, and of the flat join,
 in which every row counts as a person.
@@ -124,7 +124,7 @@ def _quasi(table: str) -> dict[str, Any]:
 
 
 def anonymize(policy: str, release: Path, folder: Path, limits: Limits) -> Job:
-    """``sqlanon anonymize`` as a process of its own."""
+    """``sqlanon anonymize`` as a separate process."""
     temporary = folder / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     file = folder / "policy.toml"

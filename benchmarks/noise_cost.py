@@ -4,7 +4,7 @@
         [--cases 'with noise']
 
 Adult resampled by `bootstrap.py`, with a height made by `heights.py`, in a DuckDB table; k = 5, at most 5 % suppressed;
-the height has noise of ε = 1, or is released as it is. ``sqlanon anonymize`` as a process of its own, to an audited
+the height has noise of ε = 1, or is released as it is. ``sqlanon anonymize`` as a separate process, to an audited
 DuckDB file. A figure is the fastest of the runs.
 """
 
@@ -45,7 +45,7 @@ CASES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
 
 
 def people(folder: Path, rows: int) -> Path:
-    """The table ``people`` of so many rows, in a database: made in a process of its own, once."""
+    """The table ``people`` of so many rows, in a database: made in a separate process, once."""
     path = folder / f"heights_{rows}.duckdb"
     if not path.exists():
         python(HERE / "noise_cost.py", "--make", bootstrap(folder, rows, "duckdb"), path)

@@ -3,7 +3,7 @@
     python benchmarks/omop.py [--persons 100000] [--known 1 2 3 all] [--set search.time_limit=60]
 
 The policy is the suggested one, with hierarchies of concepts: k = 5, at most 5 % of the persons and 5 % of the other
-rows suppressed. Each command is a process of its own. `omop_tables.py` makes the database.
+rows suppressed. Each command is a separate process. `omop_tables.py` makes the database.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 Two clean tables: Adult at size, texts and an integer; and one with numbers, dates, times and, in quotes, addresses. A
 file is copied to a table, by sqlanon as for ``anonymize`` and by ``CREATE TABLE ... FROM read_csv(...)`` with its own
-sniffer, each in a process of its own; both loads of DuckDB are in the figures. A figure is the median of the runs.
+sniffer, each in a separate process; both loads of DuckDB are in the figures. A figure is the median of the runs.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python benchmarks/search.py [--runs N] [--cases Adult-8 Adult-9 FARS-8] [--k 2 5 10 50 100] [--limits 0 0.02 0.05]
     python benchmarks/search.py --one Adult-8 5 0.05 loss       # what a run does; prints JSON
 
-Each run is a process of its own that anonymizes the table twice (and publishes nothing): the first search is the cold
+Each run is a separate process that anonymizes the table twice (and publishes nothing): the first search is the cold
 one, as a user runs it, the second the warm one. `loss` at every limit, `entropy` at 5 %. Seconds are
 ``Result.seconds["search"]``: from the frequency set to the best generalization, its suppressed classes and the lattice
 table. Checks are the generalizations that were counted by a query; they do not depend on the machine. A figure is the

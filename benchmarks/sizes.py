@@ -3,7 +3,7 @@
     python benchmarks/sizes.py [--rows 1000000 5000000 10000000] [--memory-limit 1GB] [--threads N] [--runs N]
 
 The eight quasi-identifiers of Adult, resampled by `bootstrap.py`; k = 5 with at most 5 % suppressed, and k = 50 with 1
-%; `loss`. ``sqlanon anonymize`` as a process of its own, to an audited DuckDB file, and from Parquet to Parquet. The
+%; `loss`. ``sqlanon anonymize`` as a separate process, to an audited DuckDB file, and from Parquet to Parquet. The
 figures of the Java reference (CSV in, file out) were measured elsewhere, on a quiet machine of the same kind, with a
 resampling of its own. A figure is the fastest of the runs.
 """

@@ -4,7 +4,7 @@
     python benchmarks/small.py --statements      # one run: its imports, and the statements of each part of it
 
 Processor time is that of all threads, user and system, and with one thread it repeats best. The statements are counted
-in a process of its own, where each call of an engine is timed; what one statement calls is not counted twice.
+in a separate process, where each call of an engine is timed; what one statement calls is not counted twice.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python benchmarks/spark.py [--rows 1000000 10000000] [--executor-memory 4096] [--data DIR]
 
-For each number of rows of `people.py`, as processes of their own, one after the other:
+For each number of rows of `people.py`, as separate processes, one after the other:
 
 - the floor of Spark (`spark_plain.py`, in ``local-cluster[2,1,MEMORY]``): ``GROUP BY`` of the 8 quasi-identifiers, of
   which the groups are counted, and ``CREATE TABLE AS SELECT <released columns>``;
@@ -132,7 +132,7 @@ def policy(files: Path, source: Mapping[str, Any], release: Mapping[str, Any]) -
 
 
 def job(folder: Path, tree: Mapping[str, Any], environment: Mapping[str, str]) -> tuple[Watched, dict[str, Any]]:
-    """``sqlanon anonymize``, in a folder of its own."""
+    """``sqlanon anonymize``, in a separate folder."""
     folder.mkdir()
     file = folder / "policy.toml"
     file.write_text(toml(tree), encoding="utf-8")

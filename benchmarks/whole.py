@@ -30,7 +30,7 @@ from harness import (
 # Milliseconds of the Java reference, its start not included: measured elsewhere.
 REFERENCE = {"Adult-8": 1400, "FARS-8": 3400}
 
-# What `sqlanon anonymize` loads; asked for by a process of its own, and taken off the whole.
+# What `sqlanon anonymize` loads; asked for by a separate process, and taken off the whole.
 IMPORTS = "import sqlanon.cli, sqlanon.database, sqlanon.cli.progress"
 
 

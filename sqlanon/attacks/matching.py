@@ -427,7 +427,7 @@ def _find_new_rows(
 ) -> tuple[int, list[exp.Select]]:
     """The victims among the rows that the second release of a link adds, and the queries that show them.
 
-    ``audit`` leaves out masked rows, which are a class of their own in ``link``.
+    ``audit`` leaves out masked rows, which are a separate class in ``link``.
     """
     unmatched = _list_unmatched(attacker, pair, audit, reasons)
     queries = [temporal_attack(audit.link, pair.k, unmatched)]

@@ -114,7 +114,7 @@ class RowCodes:
         return sizes.group_by(*keys.values(), copy=False)
 
     def splittable_attributes(self, levels: Levels) -> list[int]:
-        """The attributes below their top with a column of their own, which `half` can split."""
+        """The attributes below their top with a separate column, which `half` can split."""
         alone = (next(iter(pack.factors)) for pack in self.packs if pack.table is None)
         return [i for i in alone if levels[i] < self.attributes[i].height]
 

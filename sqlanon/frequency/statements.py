@@ -97,7 +97,7 @@ def number_movers(members: exp.Table) -> exp.Select:
 
 
 def person_combinations(members: exp.Table, moving: exp.Table | None, quasi: int) -> exp.Select:
-    """The distinct combinations; each mover has a row of its own in each of its combinations."""
+    """The distinct combinations; each mover has a separate row in each of its combinations."""
     keys = [col(f"q{i}", "r") for i in range(quasi)]
     if moving is None:
         return template("""

@@ -138,7 +138,7 @@ def find_mismatches(manifest: Manifest, expected_manifest: Manifest, draft: Draf
         failures.append(f"{manifest.released_rows} rows are in the release (expected: {expected.rows})")
     if expected.digest not in (None, manifest.digest):
         failures.append("the rows are not those of the release that is extended, with the new ones")
-    # Masked rows form a class of their own, or enlarge a class with the same labels.
+    # Masked rows form a separate class, or enlarge a class with the same labels.
     form_class = bool(expected.masked_rows) and manifest.classes == expected.classes + 1
     smallest = min(expected.smallest_class, expected.masked_rows) if form_class else expected.smallest_class
     enlarge_class = expected.masked_rows and not form_class

@@ -280,7 +280,7 @@ class LinkedPostgresSource(PostgresSource):
 
 
 class PostgresTransaction:
-    """A transaction of a connection of its own, whose statements all see the same rows.
+    """A transaction of a separate connection, whose statements all see the same rows.
 
     What ``engine`` creates from the source stays in temporary tables, which end with the transaction.
     """

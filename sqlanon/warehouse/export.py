@@ -113,7 +113,7 @@ def _audit_file(
     quasi = [names[name] for name in policy.generalized_attributes]
     figures = statements.release_figures(warehouse.release, quasi)
     expected_figures = {name: value for name, value in expected.items() if name != "source_rows"}
-    if draft.recoding.masked_rows:  # they may read like a released class, or be a class of their own
+    if draft.recoding.masked_rows:  # they may read like a released class, or be a separate class
         expected_figures = {"released_rows": expected_figures["released_rows"]}
     source_rows = statements.count_source_rows(warehouse.source.copy())
     changed_source = statements.unexpected_figures(source_rows, {"source_rows": expected["source_rows"]})

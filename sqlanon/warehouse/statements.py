@@ -1,7 +1,7 @@
 """The statements that a warehouse runs, in its dialect: the frequency set, the release, the audit.
 
 The audit reads the released rows, whatever search found them. Each of its queries returns the classes that break a
-requirement, with their figures, and no row if it holds. NULL is a value of its own.
+requirement, with their figures, and no row if it holds. NULL counts as a separate value.
 """
 
 from __future__ import annotations

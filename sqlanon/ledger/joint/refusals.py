@@ -21,7 +21,7 @@ from sqlanon.publish.targets.kinds import kind_for_path
 from sqlanon.support.notices import count_noun
 
 MaskedRows: TypeAlias = Literal["none", "own class", "left out"]
-"""How a comparison of two releases treats masked rows: there are none, they are a class of their own, or they are left
+"""How a comparison of two releases treats masked rows: there are none, they are a separate class, or they are left
 out."""
 
 

@@ -34,7 +34,7 @@ from sqlanon.support.checks import Check
 class ExpectedFigures:
     """Figures that the written release must have, and its digest if it is known in advance.
 
-    Masked rows are included; they may form a class of their own.
+    Masked rows are included; they may form a separate class.
     """
 
     rows: int

@@ -235,7 +235,7 @@ def _divide_combinations(task: LocalTask, classes: Sequence[dict[int, int]]) -> 
     arrow = pa.table({name: pa.array(column, pa.int64()) for name, column in zip(names, columns, strict=True)})
     task.engine.copy_arrow(table, arrow)
     nodes = [col(level_column(i, tree.floor), "c") for i, tree in enumerate(task.trees)]
-    # The shares of combinations in classes as combinations of their own, each with the positions of its rows.
+    # The shares of combinations in classes as separate combinations, each with the positions of its rows.
     return template("""
         SELECT
             (row_number() OVER (ORDER BY g.class_id, g.combination) - 1)::INTEGER AS combination,
