@@ -184,7 +184,8 @@ class Reader:
         return least / (least + outside[2]), expected / (expected + outside[1]), most / (most + outside[0])
 
     def average(self, question: Question) -> tuple[float, float, float]:
-        """Of a group: rows that may be in it count as suppressed ones, with any age."""
+        """The average in a group with its bounds: rows that may be in the group count as suppressed ones, with any
+        age."""
         group = self.shares(question, question.values)
         (maybe,) = self._one(f"SELECT count(*) FILTER (coalesce(share, 0.5) NOT IN (0, 1)) FROM ({group})")
         self.connection.execute(

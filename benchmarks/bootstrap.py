@@ -64,7 +64,7 @@ def make_bootstrap(path: Path, columns: Sequence[str], rows: int, seed: int = 1)
 
 
 def bootstrap(folder: Path, rows: int, ending: str, sensitive: bool = False) -> Path:
-    """The table of so many rows in a folder: made in a separate process, once."""
+    """The table with this number of rows in a folder, made once in a separate process."""
     name = f"adult_{rows}{'_sensitive' if sensitive else ''}"
     path = folder / f"{name}.{ending}"
     if not path.exists():

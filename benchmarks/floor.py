@@ -61,7 +61,7 @@ class Pair:
 
 
 def people(folder: Path, rows: int) -> Path:
-    """The table of so many people: made in a separate process, once."""
+    """The table with this number of people, made once in a separate process."""
     path = folder / f"people_{rows}.duckdb"
     if not path.exists():
         unfinished = folder / f"unfinished_{rows}.duckdb"

@@ -1,4 +1,4 @@
-"""What the benchmarks share: the tables, policies in TOML, processes that are measured, results, tables in Markdown."""
+"""Shared parts of the benchmarks: tables, policies in TOML, measured processes, results, tables in Markdown."""
 
 from __future__ import annotations
 
@@ -110,13 +110,13 @@ def successful(done: Measured, command: Sequence[str | Path]) -> Measured:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a process may use; None: as much as it takes by itself."""
+    """The limits of a process; None: no limit."""
 
     memory: str | None
     threads: int | None
 
     def options(self) -> list[str]:
-        """As options of the command line."""
+        """The limits as options of the command line."""
         memory = [] if self.memory is None else ["--memory-limit", self.memory]
         return memory + ([] if self.threads is None else ["--threads", str(self.threads)])
 
@@ -134,7 +134,7 @@ class Job:
 
     @property
     def seconds(self) -> float:
-        """Of the whole process."""
+        """The seconds of the whole process."""
         return self.process.seconds
 
     def stages(self) -> str:
@@ -214,7 +214,7 @@ def _inline(value: Any) -> str:
 
 
 def parser(description: str | None, makes_tables: bool = True) -> argparse.ArgumentParser:
-    """What all scripts understand."""
+    """The arguments that all scripts have."""
     argument_parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -229,7 +229,7 @@ def parser(description: str | None, makes_tables: bool = True) -> argparse.Argum
 
 
 def add_limits(arguments: argparse.ArgumentParser, memory: str | None) -> None:
-    """What the scripts understand whose processes have limits."""
+    """The arguments of scripts whose processes have limits."""
     arguments.add_argument("--memory-limit", default=memory, help=f"of DuckDB; default: {memory or 'its own'}")
     arguments.add_argument("--threads", type=int, default=os.cpu_count(), help="default: one per processor")
 
@@ -259,7 +259,7 @@ def warm(*files: Path) -> None:
 
 
 def machine() -> str:
-    """What this is measured on, in a line."""
+    """The machine and the versions, in a line."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("sqlanon", "duckdb"))
     return (

@@ -253,7 +253,7 @@ def steps(figures: Sequence[Figures], along: str) -> tuple[int, int]:
 
 
 def print_claims(figures: Sequence[Figures]) -> None:
-    """What the paper states, and what we see."""
+    """The figures of the paper, and ours."""
     print("\nWhat the paper states\n")
     header("the paper", "strategy", "here", "reached")
     for strategy in dict.fromkeys(figure["strategy"] for figure in figures):

@@ -45,7 +45,7 @@ CASES: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
 
 
 def people(folder: Path, rows: int) -> Path:
-    """The table ``people`` of so many rows, in a database: made in a separate process, once."""
+    """The table ``people`` with this number of rows in a database, made once in a separate process."""
     path = folder / f"heights_{rows}.duckdb"
     if not path.exists():
         python(HERE / "noise_cost.py", "--make", bootstrap(folder, rows, "duckdb"), path)

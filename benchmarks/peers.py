@@ -96,7 +96,7 @@ def sqlanon(command: str, limits: Limits, out: str | None = None) -> Tool:
 
 
 def describe_end(done: Measured) -> str:
-    """How a process ended that should not have."""
+    """The end of a process that failed."""
     if done.timed_out:
         return f"stopped after {done.seconds:.0f} s"
     return f"failed: {(done.errors.strip().splitlines() or [str(done.status)])[-1][:80]}"

@@ -144,7 +144,7 @@ VOLATILE |= {"fully_suppressed", "alternative"}  # older commits do not print th
 
 
 def _figures_of(key: str, value: Any) -> Any:
-    """Of a sentence, its figures, with or without separators of thousands: the words may differ."""
+    """Reduce a sentence to its figures, without separators of thousands: the words may differ."""
     if key in ("message", "err") and isinstance(value, str):
         return FIGURE.findall(THOUSANDS.sub("", value))
     return RENAMED.get(value, value) if key == "name" and isinstance(value, str) else _plain(value)
@@ -171,7 +171,7 @@ def _plain(value: Any) -> Any:
 
 
 def _command(arguments: list[str]) -> dict[str, Any]:
-    """What a command prints, its exit status, and its errors: without the query that shows the rows of a refusal."""
+    """The output of a command, its exit status, and its errors, without the query that shows the rows of a refusal."""
     out, err = io.StringIO(), io.StringIO()
     status: Any = 0
     before = sys.argv
@@ -191,7 +191,7 @@ def _command(arguments: list[str]) -> dict[str, Any]:
 
 
 def _rows_and_columns(release: Path, drawn: bool) -> dict[str, Any]:
-    """What a release file holds."""
+    """The contents of a release file."""
     with duckdb.connect(str(release), read_only=True) as connection:
         table = connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'").fetchall()
         views = connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal ORDER BY 1").fetchall()
@@ -203,7 +203,7 @@ def _rows_and_columns(release: Path, drawn: bool) -> dict[str, Any]:
 
 
 def _publication(folder: Path, publication: Publication) -> dict[str, Any]:
-    """What comes out of one publication of a history; then it is verified with its policy."""
+    """The result of one publication of a history, which is then verified with its policy."""
     attributes = ATTRIBUTES
     for name, level in publication.levels.items():
         line = next(line for line in ATTRIBUTES.splitlines() if line.startswith(f"{name} ="))
@@ -226,7 +226,7 @@ def _publication(folder: Path, publication: Publication) -> dict[str, Any]:
 
 
 def history(folder: Path, name: str, publications: list[Publication]) -> dict[str, Any]:
-    """What comes out of several publications in one folder."""
+    """The results of several publications in one folder."""
     place = folder / name.replace(" ", "_")
     place.mkdir()
     shutil.copy(folder / "hospital.duckdb", place / "hospital.duckdb")
@@ -246,7 +246,7 @@ def history(folder: Path, name: str, publications: list[Publication]) -> dict[st
 
 
 def outcome(folder: Path, name: str, body: str) -> dict[str, Any]:
-    """What comes out of one policy."""
+    """The result of one policy."""
     source = '[source]\ndatabase = "hospital.duckdb"\ntable = "patients"\n'
     suppressed = '\nsuppressed = "mask"' if name == "k masked" else ""
     text = f'{source}{body}\n[release]\ndatabase = "release.duckdb"{suppressed}\n[catalog]\ndatabase = "c.duckdb"\n'
@@ -283,7 +283,7 @@ def outcome(folder: Path, name: str, body: str) -> dict[str, Any]:
 
 
 def differences(before: Any, after: Any, place: str) -> list[str]:
-    """Where two trees differ, a line each."""
+    """The differences of two trees, one a line."""
     if isinstance(before, dict) and isinstance(after, dict):
         return [
             line

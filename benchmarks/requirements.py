@@ -64,7 +64,7 @@ def policy(privacy: Mapping[str, Any]) -> sqlanon.Policy:
 
 
 def work(number: int, part: str) -> exp.Table:
-    """Where a run keeps a part of its work."""
+    """The table in which a run keeps a part of its work."""
     return table(f"run_{number}_{part}")
 
 

@@ -41,7 +41,7 @@ def policy(database: Path, weighed: bool = False) -> sqlanon.Policy:
 
 @dataclass(frozen=True)
 class Taken:
-    """What a job took: seconds on the wall, and of all processors."""
+    """The seconds of a job: wall time, and the time of all processors."""
 
     wall: float
     processor: float
@@ -51,14 +51,14 @@ class Taken:
 
 
 def time_job(job: Callable[[], object]) -> Taken:
-    """How long a job takes."""
+    """Measure the time of a job."""
     wall, processor = time.perf_counter(), time.process_time()
     job()
     return Taken(time.perf_counter() - wall, time.process_time() - processor)
 
 
 def time_grouping(database: Path, memory: str | None, threads: int | None) -> Taken:
-    """Of the one statement."""
+    """The time of the one statement."""
     with duckdb.connect(str(database), read_only=True) as connection:
         if memory is not None:
             connection.execute(f"SET memory_limit = '{memory}'")
@@ -71,7 +71,7 @@ def time_grouping(database: Path, memory: str | None, threads: int | None) -> Ta
 def time_assessment(
     database: Path, memory: str | None, threads: int | None, weighed: bool = False, **options: Any
 ) -> Taken:
-    """Of `Database.risk`."""
+    """The time of `Database.risk`."""
     requested_policy = policy(database, weighed)
     with sqlanon.connect(memory_limit=memory, threads=threads) as db:
         return time_job(lambda: db.risk(requested_policy, **options))

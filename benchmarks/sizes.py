@@ -42,7 +42,7 @@ REFERENCE = {
 
 
 def source(path: Path) -> dict[str, str]:
-    """What the policy says of a table's file."""
+    """The policy's keys for the file of a table."""
     return {"database": str(path), "table": "adult"} if path.suffix == ".duckdb" else {"files": str(path)}
 
 

@@ -100,7 +100,7 @@ def _family(pid: int) -> list[int]:
 
 
 def parquet(folder: Path, rows: int) -> Path:
-    """The table of so many people as Parquet files, and the hierarchy of countries: made once."""
+    """The table with this number of people as Parquet files, and the hierarchy of countries, made once."""
     target = folder / f"people_{rows}"
     if not target.exists():
         database, unfinished = people(folder, rows), folder / f"unfinished_{rows}"

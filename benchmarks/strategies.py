@@ -37,7 +37,7 @@ def with_row_keys(case: str) -> dict[str, str]:
 
 
 def run_strategy(case: str, k: int, limit: float, name: str) -> dict[str, object]:
-    """What a strategy finds, in this process."""
+    """The result of a strategy, in this process."""
     strategy = name.partition(",")[0]
     source = with_row_keys(case) if STRATEGIES[strategy].traits.may_split_equal_rows else None
     tree = case_policy(case, k, limit, Path("unused.duckdb"), source)
