@@ -1,4 +1,4 @@
-"""What tests cost: read from records of several processes, and recorded by a run of pytest."""
+"""The costs of tests, read from records of several processes, and recorded by a run of pytest."""
 
 from __future__ import annotations
 

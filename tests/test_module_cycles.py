@@ -1,4 +1,4 @@
-"""No two modules of the package import each other, for types included; the order of packages is import-linter's."""
+"""No two modules of the package import each other, including imports for types; import-linter orders the packages."""
 
 from __future__ import annotations
 

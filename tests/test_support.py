@@ -1,4 +1,4 @@
-"""Assumptions of the tests: names that they set exist, and oracles know nothing of the package."""
+"""Assumptions of the tests: names that they set exist, and oracles import nothing of the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forged releases: what a hostile writer of a release file puts into it, so that a reader evaluates it.
+"""Forged releases: contents that a hostile writer puts into a release file, so that a reader evaluates them.
 
 Each forgery changes a published release. A DuckDB file evaluates `error('EVALUATED')` as soon as somebody reads
 what was forged; a Parquet file has what releases do not have.

@@ -1,4 +1,4 @@
-"""What GROUP BY takes for equal looks the same to every reader, once a source is bound: all types of DuckDB's.
+"""Values that GROUP BY treats as equal look the same to every reader once a source is bound, in all types of DuckDB.
 
 The eyes here are a reader's: bytes, texts, signs, hashes.
 """

@@ -1,4 +1,4 @@
-"""What people see: in a pipe, on terminals wide and narrow, without colours, without UTF-8; and names that do harm."""
+"""The output for people: in pipes, on wide and narrow terminals, without colours or UTF-8, with harmful names."""
 
 from __future__ import annotations
 

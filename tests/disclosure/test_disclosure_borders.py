@@ -1,4 +1,4 @@
-"""What released columns reveal, against plain Python on small random tables, and the borders of warnings about it."""
+"""Disclosure by released columns, compared with plain Python on small random tables, and the borders of warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a column numbers people who have several rows, somebody decides who a person is before anything is released."""
+"""If a column numbers people with several rows, the policy must say who a person is before a release."""
 
 from __future__ import annotations
 

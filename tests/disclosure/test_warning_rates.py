@@ -1,4 +1,4 @@
-"""How often warnings are wrong, and how often they are missed: on random tables, independent or with a dependency."""
+"""The rates of wrong and missed warnings, on random tables with and without a dependency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/how-to/serving.md shows works with each program that reads a release, in an environment of its own."""
+"""The examples of docs/how-to/serving.md work with each program that reads a release, in a separate environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/how-to/dbt.md shows: a model that is a release, and tests that hold a table to k, l and t.
+"""The examples of docs/how-to/dbt.md: a model that is a release, and tests that check k, l and t of a table.
 
 The Python of the materialization runs in the quick lane, with a connection as dbt would give it. dbt builds projects in
 an environment of its own.

@@ -1,4 +1,4 @@
-"""What becomes of a user's session of Spark, and what sources may be called there."""
+"""The effects on a user's Spark session, and the functions that sources may call in it."""
 
 from __future__ import annotations
 

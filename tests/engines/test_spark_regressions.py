@@ -1,4 +1,4 @@
-"""What reviews found of sources in Spark: days before our era, settings that change meanwhile, texts of numbers."""
+"""Mistakes with sources in Spark that reviews found: days before our era, changed settings, texts of numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts rows and persons, on small tables, compared with plain Python; and how many of them may be suppressed."""
+"""Counts of rows and persons on small tables, compared with plain Python, and the suppression limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources of the same people are recognized by the values of their keys, wherever they lie; others are not."""
+"""Sources of the same people are recognized by the values of their keys, wherever they are; others are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What once went wrong with the ledger, and releases that are based on earlier ones."""
+"""Mistakes of the ledger, and of releases that are based on earlier ones, that were found and fixed."""
 
 from __future__ import annotations
 

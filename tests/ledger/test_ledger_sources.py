@@ -1,4 +1,4 @@
-"""Sources are known by their rows, whatever they are called; and two tables of the same few values are two."""
+"""Sources are recognized by their rows, whatever their names; two tables with the same few values are different."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources in PostgreSQL are known by their rows, too: hashed there, to the same hashes as in DuckDB."""
+"""Sources in PostgreSQL are recognized by their rows, which the server hashes as DuckDB does."""
 
 from __future__ import annotations
 

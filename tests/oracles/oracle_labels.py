@@ -1,4 +1,4 @@
-"""What labels mean, read a second time in plain Python: it imports nothing of the package."""
+"""The meaning of labels, read a second time in plain Python: it imports nothing of the package."""
 
 from __future__ import annotations
 

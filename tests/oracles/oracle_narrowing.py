@@ -1,4 +1,4 @@
-"""How far columns narrow a quasi-identifier, from all pairs of persons."""
+"""The narrowing of a quasi-identifier by columns, computed from all pairs of persons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers learn from several releases of one table: all source tables that are consistent with them.
+"""The knowledge of readers of several releases of one table: all source tables that are consistent with them.
 
 In plain Python, slow and obvious; nothing is imported from sqlanon.
 

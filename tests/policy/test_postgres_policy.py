@@ -1,4 +1,4 @@
-"""What policies may say of PostgreSQL: checked without a server."""
+"""Policies with PostgreSQL, checked without a server."""
 
 from __future__ import annotations
 

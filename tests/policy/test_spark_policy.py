@@ -1,4 +1,4 @@
-"""What policies may say of Spark, and what its engine lets through: checked without Spark."""
+"""Policies with Spark, and the statements that its engine permits, checked without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody changes around a release in PostgreSQL is reported; and who may read it stays as the holder said."""
+"""Changes around a release in PostgreSQL are reported; the rights of its readers stay as the holder granted them."""
 
 from __future__ import annotations
 

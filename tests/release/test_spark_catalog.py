@@ -1,4 +1,4 @@
-"""What Spark's catalog describes is compared with what sqlanon makes, without a session: one difference, one flaw."""
+"""Spark's catalog is compared with what sqlanon creates, without a session: one difference, one flaw."""
 
 from __future__ import annotations
 

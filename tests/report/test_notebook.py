@@ -1,4 +1,4 @@
-"""What notebooks and prompts show of policies, plans, results, comparisons, releases and verifications."""
+"""The output of policies, plans, results, comparisons, releases and verifications in notebooks and prompts."""
 
 from __future__ import annotations
 

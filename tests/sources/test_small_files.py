@@ -1,4 +1,4 @@
-"""What sqlanon reads in small files as people have them: answers that a person has read and approved."""
+"""The values that sqlanon reads in small files as people have them, compared with answers that a person approved."""
 
 from __future__ import annotations
 

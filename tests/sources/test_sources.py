@@ -1,4 +1,4 @@
-"""Sources: everything that can be anonymized, under any name, of any type, and what is said of what cannot."""
+"""Sources: everything that can be anonymized, under any name, of any type, and the messages for everything else."""
 
 from __future__ import annotations
 

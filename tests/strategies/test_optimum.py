@@ -1,4 +1,4 @@
-"""What `optimal` finds is the best of all, in small lattices that are looked through as a whole, without an engine."""
+"""The result of `optimal` is the best of all, in small lattices that are searched completely, without an engine."""
 
 from __future__ import annotations
 

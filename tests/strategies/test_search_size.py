@@ -1,4 +1,4 @@
-"""How much a search does: lattices of 10^8 generalizations and more, and the number of checks on known tables."""
+"""The size of a search: lattices of 10^8 generalizations and more, and the number of checks on known tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `suggest` recognizes, and the hierarchies that it proposes: names with affixes, languages, values, files."""
+"""The columns that `suggest` recognizes by names, languages and values, and the hierarchies that it proposes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is in which class, in plain Python: rows or persons, k over all attributes, and shields over some."""
+"""Classes and their members in plain Python: rows or persons, k over all attributes, and shields over some."""
 
 from __future__ import annotations
 

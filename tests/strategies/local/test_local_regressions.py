@@ -1,4 +1,4 @@
-"""What local recoding, or a release of it, once got wrong."""
+"""Mistakes of local recoding, and of releases of it, that were found and fixed."""
 
 from __future__ import annotations
 

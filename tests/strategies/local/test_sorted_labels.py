@@ -1,4 +1,4 @@
-"""What local strategies make of numbers sorts as text in the order of its lower ends, and sets can be read back."""
+"""Numbers that local strategies release sort as text in the order of their lower ends, and sets can be read back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What classes are released as, on tables that stand in the test, compared with plain Python."""
+"""The labels that classes are released as, on small tables in the tests, compared with plain Python."""
 
 from __future__ import annotations
 
