@@ -174,8 +174,8 @@ def _find_nearest(task: LocalTask, groups: Groups, priced: exp.Table, trees: For
     for first in range(0, len(places), step):
         groups.start_round()
         task.progress(len(places) - first, groups.rounds, None)
-        # For some open roots the nearest combination outside their tree, if they have a releasable node in common. The
-        # minimum is of one whole number for each pair, the other combination last.
+        # The nearest combination outside the tree of some open roots, if both have a releasable node in common.
+        # ``best`` is one number for each pair, the price times 2^31 plus the neighbour, of which the least is chosen.
         query = template("""
             WITH
                 pairs AS (

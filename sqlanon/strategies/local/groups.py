@@ -178,10 +178,10 @@ def common_price(attribute: int, tree: Tree, other: str, classes: Sequence[str])
 def cheapest_classes(
     unassigned: exp.Table, classes: exp.Table, combinations: exp.Table, trees: Sequence[Tree]
 ) -> exp.Select:
-    """For each unassigned combination the class whose price rises least with it, and nothing else, added:
+    """The class whose price rises least if an unassigned combination alone is added, for each of these:
     ``combination``, ``class_id``, ``added_price``."""
-    # The minimum is of one whole number for each pair, the price before the class: arg_min by several values keeps each
-    # best one that it met, which takes gigabytes.
+    # ``best`` is one number for each pair, the added price times 2^31 plus the class, of which the least is chosen:
+    # arg_min by several values keeps all minima on its way, which takes gigabytes.
     return template("""
         WITH
             representatives AS MATERIALIZED (:representatives),

@@ -72,10 +72,10 @@ divisible_blocks = template("""
     ) AS b
     WHERE size <= :max_block
 """)
-# For each infeasible class the ``partner`` of its block that it should join; whether both together are ``large``; and
-# their ``added_price``. Pairs that are not large come first, then the cheapest. The minimum is of one whole number for
-# each pair, the partner last. This breaks ties by the lesser and then the greater class of a pair, an order that both
-# classes of a pair share.
+# The ``partner`` of its block that each infeasible class should join, whether both together are ``large``, and their
+# ``added_price``. Pairs that are not large come first, then the cheapest. ``best`` is one number for each pair, and the
+# least is chosen: 2^61 for large pairs, plus the added price; times 2^31, plus the partner. This breaks ties by the
+# lesser and then the greater class of a pair, an order that both classes of a pair share.
 _PROPOSALS = template("""
     WITH
         block_classes AS MATERIALIZED (
