@@ -161,7 +161,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Skip files without examples in docstrings: to search all docstrings takes a tenth of the collection."""
+    """Skip files without examples in docstrings: searching all docstrings takes a tenth of the collection time."""
     collectors = yield
     if ">>>" in file_path.read_text(encoding="utf-8", errors="replace"):
         return collectors

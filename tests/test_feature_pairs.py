@@ -274,7 +274,7 @@ def read(path: Path, name: str = "released") -> list[Record]:
 
 
 def judge_columns_and_rows(published: Published) -> None:
-    """Each released row is a row of the source, with its values, and as often as it should be."""
+    """Check that each released row is a row of the source, with its values, and as often as it should be."""
     case, manifest, row = published.case, published.manifest, published.case.row
     noisy = row["noise"] != "none"
     assert {*published.seen[0]} == {*QUASI, "illness", "note", *(["pay"] if noisy else [])}
@@ -293,7 +293,7 @@ def judge_columns_and_rows(published: Published) -> None:
 
 
 def judge_labels(published: Published) -> None:
-    """Each label stands for the value of the row, within the levels that the policy allows."""
+    """Check that each label stands for the value of the row, within the permitted levels."""
     case = published.case
     for released, record in zip(published.seen, published.records_of(published.seen), strict=True):
         for name in QUASI:
@@ -354,7 +354,7 @@ def judge_classes(published: Published) -> None:
 
 
 def judge_suppression(published: Published) -> None:
-    """No more is suppressed than may be, and the manifest says how much."""
+    """Check that no more is suppressed than allowed, and that the manifest has the number."""
     case, manifest = published.case, published.manifest
     records, limit = case.records, str(case.policy.search.suppression_limit)
     if published.kept is None:

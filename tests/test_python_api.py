@@ -193,7 +193,7 @@ def test_the_lattice_is_a_relation(hospital: Path, policy: sqlanon.Policy) -> No
 
 @pytest.mark.thorough
 def test_lattice_inferences_are_true(hospital: Path, policy: sqlanon.Policy) -> None:
-    """Also of generalizations that were never checked: what is inferred holds."""
+    """This includes generalizations that were never checked: the conclusions about them hold."""
     with sqlanon.connect(hospital) as db:
         result = db.anonymize(policy)
         looked_at = sorted(result.lattice.fetchall())

@@ -19,7 +19,7 @@ FILES = sorted(path for path in TESTS.rglob("*.py") if path.name != Path(__file_
 
 
 def resolves(dotted: str) -> bool:
-    """Whether a dotted path is one of a module, or of what is in one."""
+    """Whether a dotted path names a module, or something in a module."""
     parts = dotted.split(".")
     for count in range(len(parts), 0, -1):
         try:
@@ -37,7 +37,7 @@ def resolves(dotted: str) -> bool:
 
 
 def imported_names(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """The names that a file gives to modules and to what it imports from them."""
+    """The names that a file gives to modules and to their contents that it imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (
@@ -48,7 +48,7 @@ def imported_names(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def dotted_path(node: ast.expr, names: dict[str, str]) -> str | None:
-    """The dotted path that an expression stands for, if it is one."""
+    """The dotted path of an expression, if it is one."""
     if isinstance(node, ast.Name):
         return names.get(node.id)
     if isinstance(node, ast.Attribute) and (owner := dotted_path(node.value, names)) is not None:

@@ -178,7 +178,7 @@ def test_equal_values_look_equal(
 @pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
 @pytest.mark.parametrize("way", ["arrow", "parquet", "list in parquet", "struct in parquet"])
 def test_numbers_from_elsewhere(connection: duckdb.DuckDBPyConnection, tmp_path: Path, kind: str, way: str) -> None:
-    """Statistics of a Parquet file leave NaN out: an engine may conclude that the column has none."""
+    """Statistics of a Parquet file ignore NaN: an engine may conclude that the column has no NaN."""
     arrow = odd_floats(kind)
     column = arrow.column("x").combine_chunks()
     if way.startswith("list"):
@@ -201,7 +201,7 @@ def test_numbers_from_elsewhere(connection: duckdb.DuckDBPyConnection, tmp_path:
 def test_equal_values_look_equal_in_a_live_view(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, values: list[str]
 ) -> None:
-    """Whatever collation its readers set; that of texts in lists is theirs, and no view groups by lists."""
+    """The collation that readers set does not matter, except for texts in lists, and no view groups by lists."""
     make_table(connection, values)
     type_ = DuckDBEngine(connection).types(sqlglot.exp.to_table("t"))["x"]
     connection.execute(f"CREATE VIEW v AS SELECT i, {fixed_column('x', type_).sql('duckdb')} AS x FROM t")

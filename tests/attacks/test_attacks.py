@@ -104,7 +104,7 @@ def test_every_attack_is_made(all_of_them: Attacks) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", some(NAMES, 4))
 def test_the_sql_shows_the_victims(name: str, all_of_them: Attacks) -> None:
-    """In any DuckDB client; of two releases, each group counts as often as it is in a combination."""
+    """The queries run in any DuckDB client; with two releases, each group counts as often as it is in a combination."""
     for finding in all_of_them[name].findings:
         affected_rows = sum(row["rows"] for rows in rows_of_statements(finding.sql) for row in rows)
         if name == "linking":

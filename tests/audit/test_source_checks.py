@@ -29,7 +29,7 @@ RELEASED = table("released_rows", "main", "memory")
 
 @dataclass(frozen=True)
 class Subject:
-    """A draft with its released rows in a table, and what the release claims."""
+    """A draft with its released rows in a table, and the claims of the release."""
 
     draft: ReleaseDraft
     manifest: Manifest

@@ -99,7 +99,7 @@ def expected_release(case: Case, values: Sequence[Row], levels: oracle.Levels) -
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Case, list[Row]]:
-    """A table and a policy under which classes stay too small; and what is released as it is, row by row."""
+    """A table and a policy under which classes stay too small, and the unchanged columns, row by row."""
     case = draw(random_cases.cases())
     case = replace(case, k=max(case.k, 2), limit=draw(st.sampled_from(["0.29", "0.5", "0.9", "0.1"])))
     row = st.tuples(*(st.sampled_from(values) for values in VALUES.values()))

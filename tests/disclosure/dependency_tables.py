@@ -131,7 +131,7 @@ def independent(seed: int) -> Table:
 
 
 def _noisy(maker: _Maker, sql: str, share: float) -> str:
-    """The same, of another row for a share of the rows: the values stay, what they depend on does not."""
+    """The same column with the values of other rows for a share of the rows: values stay, dependencies do not."""
     expression = sql
     for name, column in reversed(maker.table.columns.items()):
         expression = expression.replace(name, f"({column})")

@@ -182,7 +182,7 @@ def test_visits_of_one_person_do_not_count_as_dependency() -> None:
 
 @pytest.mark.thorough
 def test_visits_that_differ_by_chance_do_not_narrow() -> None:
-    """Each person has several visits, each with a ward that says nothing: of twelve, or of few but for rare ones."""
+    """Each person has several visits, each with a ward that reveals nothing: one of twelve, or mostly one of few."""
     wards = "hash(i + 3) % 12 AS ward, least(hash(i + 5) % 9, 2) AS shift"
     visits = f"SELECT i // 6 AS patient, (hash(i // 6) % 40)::INTEGER AS country, {wards} FROM range(6000) AS t(i)"
     attributes: dict[str, Any] = {name: {"role": "insensitive"} for name in ("ward", "shift")}
@@ -452,7 +452,7 @@ def test_a_nearly_unique_column_is_refused_as_a_key(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_placeholders_do_not_hide_a_key(tmp_path: Path) -> None:
-    """Four rows of five have a value of their own, with the ZIP code in it; only the fifth could be measured."""
+    """Four of five rows have a unique value with the ZIP code in it; only the fifth could be measured."""
     with duckdb.connect(tmp_path / "source.duckdb") as connection:
         connection.execute(
             "CREATE TABLE t AS SELECT zip, CASE WHEN i % 5 = 0 THEN 'n/a' ELSE zip || '-' || i END AS x "

@@ -408,7 +408,7 @@ def paragraphs(text: str) -> str:
 
 
 def definitions(body: str) -> str:
-    """``name:`` and below it, indented, what it is. Examples may follow."""
+    """``name:`` with the description below it, indented. Examples may follow."""
     entries, _, example = body.partition("\n>>>")
     items = re.findall(r"^(\S.*?):?\n((?:[ \t]+.*\n?|\n(?=[ \t]))*)", entries.strip("\n") + "\n", re.MULTILINE)
     lines = [

@@ -123,7 +123,7 @@ def test_each_recipe_has_one_file_of_at_most_a_screen() -> None:
 
 @pytest.fixture
 def registered_recipe(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
-    """A recipe, run as a module: its last line registers what it defines."""
+    """A recipe, run as a module: its last line registers the class."""
     with registrations():
         yield run(request.param)
 
@@ -133,7 +133,7 @@ def with_recipe(name: str) -> pytest.MarkDecorator:
 
 
 def policy_of(title: str, folder: Path) -> sqlanon.Policy:
-    """A policy in TOML next to its source, with what the recipe adds."""
+    """A policy in TOML next to its source, with the keys of the recipe."""
     with duckdb.connect(str(folder / "hospital.duckdb")) as connection:
         fill(connection)
     added = re.findall(r"^```toml\n(.*?)^```$", section(title), re.MULTILINE | re.DOTALL)

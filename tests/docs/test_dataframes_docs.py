@@ -46,7 +46,7 @@ def test_the_notebook_has_no_outputs() -> None:
 
 @pytest.mark.thorough
 def test_the_notebook_ends_with_a_verified_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its cells run in order, as a kernel runs them, and what each ends with has a display."""
+    """Run the cells in order, as a kernel does; the last value of each has a display."""
     pytest.importorskip("pandas", reason="the extra pandas is not installed")
     pytest.importorskip("altair", reason="the extra report is not installed")
     monkeypatch.chdir(tmp_path)

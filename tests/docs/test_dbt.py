@@ -168,7 +168,7 @@ def table(folder: Path) -> list[tuple[Any, ...]]:
 
 @pytest.mark.thorough
 def test_dbt_builds_the_release_and_fails_where_it_should(tmp_path: Path) -> None:
-    """One test: each command of dbt takes seconds, and the project is what the one before has left."""
+    """This is one test, because each command of dbt takes seconds and needs the project that the one before left."""
     make_hospital(tmp_path / "warehouse.duckdb", rows=1000)
     write(tmp_path, {**PROJECT, **FILES, "packages.yml": PROJECT["packages.yml"]})
     (tmp_path / "released").mkdir()

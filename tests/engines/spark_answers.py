@@ -33,7 +33,7 @@ def in_spark(engine: SparkEngine, query: exp.Expr, relations: Mapping[str, exp.E
 
 
 def rows(table: pa.Table, without: Collection[str] = ()) -> list[tuple[Any, ...]]:
-    """The rows of an answer as plain values, in an order of their own. (Columns may have the same name.)"""
+    """The rows of an answer as plain values, in a fixed order. (Columns may have the same name.)"""
     chosen = [i for i, name in enumerate(table.schema.names) if name not in without]
     columns = [[_plain(value) for value in table.column(i).to_pylist()] for i in chosen]
     return sorted(zip(*columns, strict=True), key=lambda row: [_key(value) for value in row])

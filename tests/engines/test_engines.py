@@ -229,6 +229,7 @@ print([one.current_setting("enable_progress_bar") for one in (own, private, own.
 
 @pytest.mark.thorough
 def test_an_interactive_python_sees_no_progress_bar_of_duckdb(tmp_path: Path) -> None:
-    """DuckDB takes a process without a script for one: its own connection prints to stdout after two seconds."""
+    """DuckDB takes a process without a script for an interactive one: its connection prints to stdout after two
+    seconds."""
     ended = subprocess.run([sys.executable, "-c", BAR, str(tmp_path)], capture_output=True, text=True, check=True)
     assert ended.stdout == "[True, False, False]\n"

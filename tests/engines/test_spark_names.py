@@ -47,7 +47,7 @@ def settings(session: Any, values: Mapping[str, str]) -> Iterator[None]:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> sqlanon.Policy:
-    """A policy whose counts stay in Spark, and whose release goes there."""
+    """A policy whose counts stay in Spark, and whose release is in Spark."""
     monkeypatch.setattr(SMALL_SPARK, 5)
     monkeypatch.setattr(SMALL_SET, 5)
     tree = plain_policy(fetch_limit=1).model_dump(exclude_none=True)

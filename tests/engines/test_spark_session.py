@@ -153,7 +153,7 @@ def test_the_secret_of_a_cluster_is_on_no_command_line(spark_cluster: Cluster) -
 
 
 def _commands() -> Iterator[str]:
-    """The command lines of all processes that do not end meanwhile."""
+    """The command lines of all processes that run until the end of the test."""
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             yield file.read_text(errors="replace")

@@ -38,7 +38,7 @@ __all__ = ["hospital"]
 @settings(max_examples=examples(4), deadline=None)
 @given(releases(), st.booleans())
 def test_joint_audit_matches_plain_python(case: dict[str, Any], ordered: bool) -> None:
-    """Whatever the order in which attributes are compared; rows that are gone by what was made for new ones."""
+    """The order in which attributes are compared does not matter; rows that are gone are found as new ones are."""
     with duckdb.connect() as connection:
         link, k = built(connection, case)
         engine = DuckDBEngine(connection)
@@ -76,7 +76,7 @@ def test_joint_audit_matches_plain_python(case: dict[str, Any], ordered: bool) -
 
 @pytest.mark.thorough
 def test_releases_too_large_to_compare_are_refused(hospital: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same again is safe, as it is, and is refused where it cannot be compared."""
+    """The same release again is safe, unchanged, and is refused if it cannot be compared."""
     publish(policy(hospital, "one", FINE_RACE))
     publish(policy(hospital, "two", FINE_RACE))
     monkeypatch.setattr(pair_audit, "MOST_MATCHING_PAIRS", 3)
@@ -189,7 +189,7 @@ def with_groups(folder: Path, name: str, k: int, **search: Any) -> sqlanon.Polic
 
 @pytest.mark.thorough
 def test_releases_with_sets_are_compared(tmp_path: Path) -> None:
-    """The same sets again are safe, as lists, too; other sets of the same rows are not, and what to do fits them."""
+    """The same sets again are safe, also as lists; other sets of the same rows are not, and the advice fits them."""
     rows = "SELECT 'job ' || hash(i) % 12 AS job, ['a, b', 'c', 'd', 'e'][(hash(i + 1) % 5)::INTEGER + 1] AS town, "
     change(tmp_path / "people.duckdb", f"CREATE TABLE p AS {rows} i % 90 AS illness FROM range(180) AS r(i)")
     publish(with_groups(tmp_path, "one", 4))

@@ -333,7 +333,7 @@ def test_a_release_with_parts_of_k_persons_is_published_after_an_earlier_one(tmp
 
 @pytest.mark.thorough
 def test_release_is_infeasible_beside_an_earlier_one_with_unique_ages(tmp_path: Path) -> None:
-    """One row alone has each age there, as it is. Joined on the cost, it has the illness that is released now."""
+    """The first release shows each age in one row. Joined on the cost, this row has the illness of the second."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute(
             "CREATE TABLE p AS SELECT i % 2 sex, i age, i % 3 AS cost, i % 4 illness FROM range(24) t(i)"

@@ -131,7 +131,7 @@ def _type(case: LedgerCase, name: str) -> pa.DataType:
 
 @contextmanager
 def open_world(case: LedgerCase) -> Iterator[World]:
-    """The earlier releases are published in it, by force where they break one another; the source is as it is then."""
+    """A world with the earlier releases, published by force if they break one another, and the source at that time."""
     assume(all(first_release(case, i).kept for i in range(len(case.firsts))))
     with tempfile.TemporaryDirectory() as name, duckdb.connect() as connection:
         connection.execute("SET threads = 1")

@@ -58,7 +58,7 @@ def test_no_attribute_is_called_as_the_marks(tmp_path: Path, role: dict[str, Any
 
 @pytest.mark.thorough
 def test_after_without_k(hospital: Path) -> None:
-    """Parts of classes are to have the k of the earlier release; its audit had to refuse what the search had found."""
+    """Parts of classes need the k of the earlier release; the search found generalizations that the audit refused."""
     publish(policy(hospital, "one", FINE_RACE))
     change(hospital, NEW_ROWS)
     close = [{"attribute": "problem", "distance": "equal", "t": 1.0}]

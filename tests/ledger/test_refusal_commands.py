@@ -58,7 +58,7 @@ def test_the_commands_of_a_refusal_list_the_rows(tmp_path: Path) -> None:
 
 
 def run_commands(folder: Path, refused: str) -> dict[str, Any]:
-    """Run the commands of a refusal; what the second finds by joining the two."""
+    """Run the commands of a refusal; return the rows that the second finds by joining both releases."""
     draft, attack = [shlex.split(line)[1:] for line in refused.splitlines() if line.startswith("      sqlanon ")]
     assert cli(*draft, cwd=folder).status == 0
     outcome = cli(*attack, "--json", cwd=folder)

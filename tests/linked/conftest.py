@@ -18,7 +18,7 @@ from support.linked_hospital import make_hospital
 
 @pytest.fixture(scope="session")
 def hospital_result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkedResult]:
-    """The result for a hospital, which tests publish to places of their own. No ledger compares the releases."""
+    """The result for a hospital, which each test publishes to a separate location. No ledger compares the releases."""
     folder = tmp_path_factory.mktemp("hospital")
     make_hospital(folder)
     policy = LinkedPolicy.load(folder / "policy.toml")

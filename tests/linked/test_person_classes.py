@@ -43,7 +43,7 @@ class Reader:
     """The released quasi-identifiers, by table and row."""
 
     def groups(self, known: int | str) -> dict[Hashable, set[int]]:
-        """The persons who share what an attacker may know."""
+        """The persons who share the knowledge of an attacker."""
         groups: dict[Hashable, set[int]] = defaultdict(set)
         rows: dict[int, Counter[Hashable]] = {person: Counter() for person in self.labels[0]}
         for (t, number), person in self.database.person_of.items():
@@ -276,7 +276,7 @@ def test_other_local_strategies_are_refused_and_mondrian_named() -> None:
 
 @pytest.mark.parametrize("allowed", [0, 2, 3, 5, 100])
 def test_the_best_steps_are_taken_within_the_limit(allowed: int) -> None:
-    """Steps that leave persons out gain at least one for each, and come in the order of what they gain for each."""
+    """Steps that suppress persons gain at least one for each person, and are taken in the order of that gain."""
     gains = {1: 0.5, 2: 0.5, 3: 0.5, 4: 1.0, 5: 0.1, 6: 2.0, 7: 0.25}
     counts = {1: (4, 0), 2: (4, 2), 3: (4, 3), 4: (9, 3), 5: (9, 0), 6: (0, 1), 7: (8, 1)}  # following, unassigned
     costly = [

@@ -297,7 +297,7 @@ def test_a_column_of_one_value_gets_others(connection: duckdb.DuckDBPyConnection
 
 @pytest.mark.slow
 def test_a_forbidden_label_is_never_shown(connection: duckdb.DuckDBPyConnection) -> None:
-    """The search takes a level at which no value of the source has it; later there may be one."""
+    """The search chooses a level at which no value of the source has the label; later a value may have it."""
     tree = {"a": ["a1", "a2"], "b": ["b1", "b2"]}
     connection.execute("CREATE TABLE t AS SELECT 'a' || 1 + i % 2 AS q, 1 AS s FROM range(4) AS t(i)")
     quasi = {"role": "quasi", "hierarchy": {"categories": tree}, "forbidden": ["b"], "min_level": 1}

@@ -1403,7 +1403,7 @@ def test_risk_counts_attributes_before_noise() -> None:
 
 @pytest.mark.slow
 def test_rounding_does_not_change_confidence() -> None:
-    """51 is released as 100, which it alone comes to: of what is released nothing is near, of what was drawn it is."""
+    """51 is the only value released as 100: no released value is near to it, but drawn values are."""
     values = ", ".join(["(49.0)"] * 19 + ["(51.0)"])
     more = {"k": 5, "search": {"suppression_limit": 0.5}}
     noise = {"epsilon": 10.0, "round": 100}

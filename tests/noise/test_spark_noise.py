@@ -54,7 +54,7 @@ NOISE = {"cost": {"bounds": [-3, 60.05], "round": 0.05}}
 
 
 def people() -> pa.Table:
-    """Each with an id, a date and an odd number of their own; some without a date, some without a number."""
+    """Persons with an id, a date and an odd number each; some without a date, some without a number."""
     draw = random.Random(9)
     pays = [draw.uniform(-50, 5000) for _ in range(ROWS)]
     columns = {

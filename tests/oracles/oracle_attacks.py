@@ -66,7 +66,8 @@ def _looks(row: Row, places: Sequence[int | None]) -> Row:
 def meetings(
     first: Sequence[Row], second: Sequence[Row], shared: Sequence[tuple[int, int]], attributes: Sequence[Attribute]
 ) -> list[tuple[Row, Row, Row, int, int]]:
-    """Groups of rows that look alike and can be the same: finest values, both looks, the rows of each."""
+    """Groups of rows that look alike and can be the same: finest values, the labels in both releases, the rows of
+    each."""
     first_looks = Counter(_looks(row, [*(a.first for a in attributes), *(i for i, _ in shared)]) for row in first)
     twos = Counter(_looks(row, [*(a.second for a in attributes), *(j for _, j in shared)]) for row in second)
     row_of = {_looks(row, [*(a.first for a in attributes), *(i for i, _ in shared)]): row for row in first}

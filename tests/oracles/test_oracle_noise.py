@@ -61,7 +61,8 @@ def test_a_value_in_the_middle_is_linked_but_not_strictly() -> None:
 
 
 def test_several_attributes_are_near_by_their_scales() -> None:
-    """y = (4, 140): of its own (0, 100) it is 4/10 and 40/200 away, of the other (10, 300) 6/10 and 160/200."""
+    """y = (4, 140) is 4/10 and 40/200 away from its own original (0, 100), and 6/10 and 160/200 from the other (10,
+    300)."""
     records = [Noisy("a", (0.0, 100.0), (4.0, 140.0)), Noisy("a", (10.0, 300.0), (4.0, 140.0))]
     assert noise.linked_records(records, [1, 1], [0, 1], strict=True) == [0]
     # With another budget: 4/10 and 40/20 of its own, 6/10 and 160/20 of the other's.

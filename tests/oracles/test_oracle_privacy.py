@@ -245,7 +245,7 @@ def entries_with_models() -> list[dict[str, Any]]:
 
 
 def parameters() -> list[Any]:
-    """The slow lane takes every third; longer runs take all."""
+    """The slow lane runs every third case; longer runs have all."""
     quick = (0.05, "loss", "mean")
     words = ("suppression_limit", "measure", "aggregate")
     cases = [

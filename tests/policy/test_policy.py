@@ -762,7 +762,7 @@ def test_the_fingerprint_is_that_of_the_content(tmp_path: Path) -> None:
 
 
 def test_the_fingerprint_does_not_count_what_changes_no_release() -> None:
-    """A draft, what a policy is about, the folders of files, and a default that is written down."""
+    """The policy differs in a draft, in notes about it, in the folders of files, and in a default that is written."""
     fingerprint = Policy(**tree(release={"database": "a/r.duckdb"})).fingerprint()
     for release, others in (
         ({"database": "b/r.duckdb"}, {}),

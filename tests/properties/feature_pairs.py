@@ -281,7 +281,7 @@ def _draw_rows(draw: random.Random) -> list[Row]:
 
 
 def _draw_row(draw: random.Random, missing: set[Pair], first: Pair) -> Row:
-    """A row with this pair; each other feature, in random order, takes the value that adds the most missing pairs."""
+    """A row with this pair; every other feature, in random order, gets the value that adds the most missing pairs."""
     row = dict(sorted(first))
     for name in draw.sample(names := [name for name in FEATURES if name not in row], len(names)):
         new = {value: set(_pairs_with(row, name, value)) for value in FEATURES[name]}

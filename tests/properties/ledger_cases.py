@@ -61,7 +61,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class LedgerCase:
-    """A source, the releases of it, how it looks before each of them, and before the last."""
+    """A source, its releases, and its rows before each of them and before the last."""
 
     source: Source
     firsts: Sequence[Asked]
@@ -76,7 +76,7 @@ class LedgerCase:
 
 @st.composite
 def later(draw: st.DrawFn, rows: list[Record], source: Source, number: int) -> list[Record]:
-    """The rows, some of them gone, some changed, and some new ones: like others, or like none."""
+    """The rows with some removed, some changed, and some new ones, similar to others or not."""
     kind = draw(st.sampled_from(["add", "nothing", "delete", "update", "all"]))
     changed_rows = [dict(row) for row in rows]
     if kind in ("delete", "all") and changed_rows:

@@ -60,7 +60,7 @@ def sensitive_columns(draw: st.DrawFn, n: int, tree: Hierarchy | None) -> list[V
 
 @st.composite
 def persons(draw: st.DrawFn, rows: list[Row]) -> list[Value]:
-    """Whose row it is: of constant quasi-identifiers, or anybody's; NULL at times."""
+    """Draw the person of a row: one for constant quasi-identifiers, or any; sometimes NULL."""
     constant = draw(st.booleans())
     combinations = {row: i for i, row in enumerate(dict.fromkeys(rows))}
     numbers = draw(st.lists(st.integers(0, 3 if constant else 9), min_size=len(rows), max_size=len(rows)))

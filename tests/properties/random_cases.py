@@ -52,7 +52,7 @@ class Case:
 
 @st.composite
 def merges(draw: st.DrawFn, groups: list[list[Value]]) -> list[list[Value]]:
-    """The groups of the next level: any union of groups; sometimes all merge, sometimes none."""
+    """The groups of the next level: any union of groups, sometimes all of them in one, sometimes unchanged."""
     parents = [draw(st.integers(0, len(groups) - 1)) for _ in groups]
     return [
         [value for group, p in zip(groups, parents, strict=True) if p == parent for value in group]

@@ -258,7 +258,7 @@ def place() -> Iterator[Path]:
 
 @cache
 def live() -> tuple[duckdb.DuckDBPyConnection, sqlanon.Database]:
-    """One connection for all pairs: to connect takes as long as to anonymize."""
+    """One connection for all pairs: connecting takes as long as anonymizing."""
     connection = duckdb.connect(config={"threads": 1})
     return connection, sqlanon.connect(connection)
 

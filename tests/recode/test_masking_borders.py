@@ -152,7 +152,7 @@ def test_decoys_have_the_values_of_kept_rows_of_the_nearest_class(
 
 @pytest.mark.slow
 def test_a_population_beyond_the_hierarchy_matches_no_row(live: duckdb.DuckDBPyConnection) -> None:
-    """The top of countries is Europe: whoever is of Japan is matched by no label."""
+    """The top of countries is Europe, so no label matches a person from Japan."""
     live.execute("CREATE OR REPLACE TABLE t AS SELECT unnest(['France', 'France', 'Italy']) AS country")
     countries = {"role": "quasi", "hierarchy": {"categories": {"Europe": ["France", "Italy"]}}}
 

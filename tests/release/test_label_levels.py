@@ -65,7 +65,7 @@ def copy(folder: Path, tmp_path: Path) -> Path:
 
 
 def check_levels(path: Path) -> None:
-    """Labels lie under those above them, which are one at each level; none is there but released ones and these."""
+    """Labels lie under those above them, one at each level; there are only released labels and these."""
     sources = {name: [row[0] for row in fetch(path.with_name("source.duckdb"), f"SELECT DISTINCT {name} FROM t")]
                for name in (*ATTRIBUTES, "color")}  # fmt: skip
     colors = {line.split(";")[0]: line.split(";") for line in COLORS.split()}
@@ -148,7 +148,7 @@ def release(path: Path, values: list[Any], rule: Any, **more: Any) -> list[tuple
 
 @pytest.mark.thorough
 def test_values_of_suppressed_rows_change_nothing(tmp_path: Path) -> None:
-    """Somebody of 85 makes a range of three digits two levels above; a value of a file has groups of its own."""
+    """A person of 85 makes a range of three digits two levels above; a value of a file has separate groups."""
     at: dict[str, Any] = {"min_level": 1, "max_level": 1}
     widths = {"intervals": [10, 40]}
     levels = [release(tmp_path / f"{value}.duckdb", [12, 15, 23, 27, value], widths, **at) for value in (85, 35)]

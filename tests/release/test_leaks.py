@@ -109,7 +109,7 @@ def test_the_search_finds_every_needle_where_it_is(source: duckdb.DuckDBPyConnec
 def test_the_release_of_the_command_line_holds_no_private_value(
     source: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
-    """From a DuckDB file with ENUM types of its own, compressed as it comes: here by what the engine can find in it."""
+    """The source is a DuckDB file with ENUM types, compressed: the test searches for what the engine can find in it."""
     source.execute(f"ATTACH '{tmp_path / 'hospital.duckdb'}' AS hospital")
     source.execute("CREATE TABLE hospital.main.people AS FROM people")
     source.execute("DETACH hospital")

@@ -94,7 +94,8 @@ OTHERS_LAID = (
 
 
 def attack_between(server: Server, chosen: int | str, laid: tuple[str, ...], again: bool) -> str:
-    """Publish, with what the intruder lays out before a statement; what became of it, once it is known to be right."""
+    """Publish, after the intruder planted objects before a statement; return the outcome, once it is known to be
+    right."""
     server.run("DROP SCHEMA shared CASCADE", "CREATE SCHEMA shared")
     published = publish().manifest if again else None
 
@@ -417,7 +418,7 @@ def test_renamed_schema_does_not_hide_other_relations(
 
 @pytest.mark.slow
 def test_manifests_that_are_exchanged_between_two_statements_run_nothing(shared_schemas: Server) -> None:
-    """In a schema of the verifier's, by a role that may create in it: what is locked is what is checked and read."""
+    """In a schema of the verifier, in which a role may create objects, the locked relations are those that are read."""
     shared_schemas.intruder.run(f"CREATE TABLE {MANIFESTS}")
     shared_schemas.intruder.run("CREATE TABLE shared.r_v1 (a bigint, b text)")
     shared_schemas.intruder.run("CREATE VIEW shared.r AS SELECT a, b FROM shared.r_v1")

@@ -185,7 +185,7 @@ def test_a_height_is_shown_where_labels_show_it() -> None:
     some(product(["height", "precision", "loss", "relative_height"], ["mask", "drop"]), 8),
 )
 def test_the_top_of_a_mask_does_not_show_how_long_the_longest_text_is(measure: str, suppressed: str) -> None:
-    """All towns are hidden; the longest is one of the suppressed people's, whose age is a class of its own."""
+    """All towns are hidden; the longest is that of a suppressed person, whose age forms a separate class."""
     kept_rows: list[Row] = [(20, town, "flu") for town in ("AB", "CD", "EF", "GH")]
     attributes = {
         "age": {"role": "quasi", "hierarchy": "suppress", "max_level": 0},

@@ -178,7 +178,8 @@ def test_source_and_catalog_are_never_replaced(name: str, draft: ReleaseDraft, t
 def test_a_group_gains_no_permission_where_a_file_is_replaced(
     mode: int, group: int, chowns: list[bool], new_mode: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The staged file is of user 5 and group 7, the other of the same user; ``chowns`` says which calls succeed."""
+    """The staged file belongs to user 5 and group 7, the other to the same user; ``chowns`` are the calls that
+    succeed."""
     calls, modes = list[tuple[int, int]](), list[int]()
 
     def chown(_: Any, user: int, group: int) -> None:

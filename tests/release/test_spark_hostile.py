@@ -140,7 +140,7 @@ def clear(spark: Any) -> None:
 def test_somebody_creates_relations_between_two_statements(
     place: Any, was_evaluated: Callable[[], bool], again: bool
 ) -> None:
-    """Nothing of theirs is evaluated or shown: the release is out as a whole, or the earlier one is."""
+    """Nothing of the intruder is evaluated or shown: the release is published whole, or the earlier one stays."""
     patients(place, 60)
     policy = policy_of()
     with sqlanon.connect(place) as db:

@@ -543,7 +543,7 @@ class Losing(threading.Thread):
 def test_executors_that_die_while_rows_are_written(
     place: Any, spark_cluster: Cluster, keeps_rdds: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of two: it is done again, and the release is whole. Both, with what they kept: an error or a whole one."""
+    """If one of two fails, it is repeated, and the release is complete; if both do, it is complete or an error."""
     monkeypatch.setattr(SMALL_SPARK, 5 if keeps_rdds else 500_000)
     rows = 20_000
     values = "CAST(id % 7 AS STRING) AS zip, CAST(id % 50 AS INT) AS age, id AS number"
@@ -692,7 +692,7 @@ ALTERED = {
 
 
 def test_leaks_beside_the_rows_are_seen(place: Any) -> None:
-    """In the catalog, of the view and of the tables behind it: whoever may read these may often read that."""
+    """The leaks are in the catalog, at the view and the tables behind it, which readers of the view can often read."""
     patients(place, 60)
     manifest = publish(place).manifest
     saved_tables = _make_folder(place)

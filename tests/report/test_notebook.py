@@ -21,7 +21,7 @@ TAGS = {"table", "caption", "thead", "tbody", "tr", "th", "td"}
 
 
 class Seen(HTMLParser):
-    """The tags of a text, their attributes, and what people read."""
+    """The tags of a text, their attributes, and the text that people read."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

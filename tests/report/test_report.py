@@ -43,7 +43,7 @@ from support.report_pages import ALLOWED, BUNDLE, HOSTILE, Parsed, read
 
 @pytest.fixture(autouse=True)
 def without_the_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The charts' own script takes seconds to put together; the tests in a browser have it."""
+    """The charts' script takes seconds to assemble; the tests in a browser use it."""
     monkeypatch.setattr(paging, "_bundle", lambda: BUNDLE)
 
 
@@ -145,7 +145,7 @@ def test_overlapping_ranges_are_spread_over_bins() -> None:
 
 
 def test_fractional_medians_are_not_read_as_ranges() -> None:
-    """They have no width to draw, and each is a bar of its own."""
+    """They have no width to draw, so each is a separate bar."""
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE t AS SELECT ['25.50', '75.25', '125.75'][i % 3 + 1] AS x FROM range(90) AS r(i)"
@@ -715,7 +715,7 @@ def test_a_strange_manifest_has_its_page(rules: Any, plain: Path, tmp_path: Path
 
 @pytest.mark.slow
 def test_a_release_in_postgres_shows_itself(plain: Path) -> None:
-    """No server is queried: none exists."""
+    """There is no server to query."""
     spot = PostgresLocation("postgresql://me:secret@127.0.0.1:1/hospital", "shared", HOSTILE[1])
     display = PostgresRelease(spot, read_release_facts(plain).claims)._repr_html_()
     assert Parsed(display).tags.keys() == {"table", "caption", "thead", "tbody", "tr", "th", "td"}
@@ -794,7 +794,7 @@ def test_labels_that_render_alike_stay_separate(in_pieces: sqlanon.Database) -> 
 
 @pytest.mark.thorough
 def test_charts_with_signs_that_cannot_be_shown_are_pictures(tmp_path: Path) -> None:
-    """In a process of its own: the library that draws ends it."""
+    """Runs in a separate process, because the library that draws ends it."""
     script = """
 import sys, duckdb, sqlanon
 from sqlanon.report.charts import distribution

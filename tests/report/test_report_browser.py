@@ -123,7 +123,7 @@ def test_page_draws_without_network_requests(name: str, scheme: str, pages: dict
 
 @pytest.mark.thorough
 def test_a_complaint_is_heard(pages: dict[str, Path], browser: Browser) -> None:
-    """The control of the test above: the page may load nothing and run nothing more, and what tries is noticed."""
+    """The control of the test above: the page may load and run nothing more, and each attempt is noticed."""
     browser.open(pages["public"])
     assert browser.value("fetch('http://127.0.0.1:9/').then(() => 'loaded', () => 'refused')") == "refused"
     assert any("127.0.0.1:9" in complaint for complaint in browser.complaints)

@@ -60,7 +60,7 @@ def facts(result: sqlanon.Result) -> ReportFacts:
 
 
 def risk(facts: ReportFacts, title: str) -> ResidualRisk:
-    """The finding of that title, or what is said instead of it; not why some columns are not counted."""
+    """The finding with that title, or its replacement, without the reasons why columns are not counted."""
     return sort_by_severity(candidate for candidate in facts.risks if candidate.title == title)[0]
 
 
@@ -261,7 +261,7 @@ def test_public_page_describes_the_remaining_detail_of_each_column() -> None:
 
 
 def connection_rows(facts: ReportFacts) -> dict[str, list[str]]:
-    """The cells of the table of what is left, by column."""
+    """The cells of the table of the remaining detail, by column."""
     text = render_page(facts)
     table = text[text.index("Remaining detail of the generalized columns") :]
     rows = re.findall(r"<tr><th[^>]*>(.*?)</th>(.*?)</tr>", table[: table.index("</table>")])
@@ -346,7 +346,8 @@ def test_every_finding_has_a_line_for_the_terminal(facts: ReportFacts) -> None:
 
 
 def test_a_private_page_names_the_columns_that_are_not_released(tmp_path: Path) -> None:
-    """The person, the key and what has no role; a page for everybody says that there may be such columns."""
+    """The page warns about the person, the key and columns without a role; a public page says that there may be such
+    columns."""
     with duckdb.connect() as connection:
         rows = (
             "SELECT i % 2 AS q, i AS patient, i AS row_number, 'x' AS remark, 'n' || i AS name FROM range(90) AS r(i)"

@@ -80,7 +80,7 @@ def connection(live: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConne
 
 
 def classes(connection: duckdb.DuckDBPyConnection, *values: Iterable[Any], type_: str = "VARCHAR") -> None:
-    """The table ``t``: ``x`` is a class, ``s`` takes its values."""
+    """The table ``t``: ``x`` is the class, and ``s`` has these values."""
     rows = [(f"class {i}", value) for i, some in enumerate(values) for value in some]
     create(connection, "t", f"x VARCHAR, s {type_}", rows)
 
@@ -457,7 +457,7 @@ def test_the_wrong_map_by_level(
 
 @pytest.mark.slow
 def test_unknown_values_match_at_the_top(connection: duckdb.DuckDBPyConnection) -> None:
-    """In the population ann has a zip that is in no hierarchy: it matches every row at the top, and none below."""
+    """In the population, ann has a ZIP code that is in no hierarchy: it matches every row at the top, none below."""
     create(connection, "people", "zip VARCHAR, who VARCHAR", [("?", "ann"), ("02139", "bob")])
     create(connection, "t", "zip VARCHAR, who VARCHAR", [("02138", "ann"), ("02139", "bob"), ("?", "cid")])
     tree = file_of(connection, "zips", "02138;0213*;* 02139;0213*;*")
@@ -618,7 +618,7 @@ XYZ = dict.fromkeys("xyz", SUPPRESS)
 
 @pytest.mark.slow
 def test_shields_hold_together_after_suppression(connection: duckdb.DuckDBPyConnection) -> None:
-    """Suppressing for one makes classes of the other too small: only what holds for both stays."""
+    """Suppression for one shield makes classes of the other too small: only classes that meet both stay."""
     rows = [("a", "a", i) for i in range(4)] + [("a", "b", 1), ("a", "b", 2), ("c", "b", 3)]
     create(connection, "t", "x VARCHAR, y VARCHAR, z INTEGER", rows)
     shields = [{"quasi": ["x"], "k": 2}, {"quasi": ["y"], "k": 3}]

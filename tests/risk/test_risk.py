@@ -145,7 +145,7 @@ def test_the_classes_that_break_a_requirement(case: str, live: duckdb.DuckDBPyCo
 
 @pytest.mark.thorough
 def test_each_requirement_is_by_itself(live: duckdb.DuckDBPyConnection) -> None:
-    """In the order of their kinds; none takes classes away from another."""
+    """They are in the order of their kinds, and independent of one another."""
     specs = [BROKEN[case] for case in ("distinct", "ordered", "alpha", "a shield")]
     privacy: dict[str, Any] = {"k": 3, "average_risk": 0.4, "sample_uniqueness": 0.05}
     for spec, *_ in specs:
@@ -327,7 +327,7 @@ def test_hierarchies_of_quasi_identifiers_are_not_needed(case: str, live: duckdb
 
 @pytest.mark.slow
 def test_hierarchical_closeness_needs_the_sensitive_hierarchy(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """flu and cold share a parent: C and D are far from the rest, A and B are not."""
+    """flu and cold have a common parent: C and D are distributed differently from the rest, A and B are not."""
     file = tmp_path / "diagnoses.csv"
 
     def policy() -> sqlanon.Policy:
@@ -414,7 +414,7 @@ def test_the_statements_are_shown_and_not_run(persons: bool, live: duckdb.DuckDB
 
 @pytest.mark.slow
 def test_k_alone_scans_each_column_twice(live: duckdb.DuckDBPyConnection) -> None:
-    """For its values, and for the codes of them; and all of them once more for what narrows them."""
+    """The source is scanned for its values, for their codes, and once more for the columns that narrow them."""
     with connect_to(live) as db:
         for privacy in ({"k": 3}, {"k": 3, "average_risk": 0.1, "sample_uniqueness": 0.1}):
             sql = db.risk_sql(request_policy(privacy))

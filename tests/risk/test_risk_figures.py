@@ -151,7 +151,7 @@ def test_rows_with_a_very_frequent_value_are_counted_apart(
 def test_nearly_unique_combinations_are_left_out(
     live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """1,000 rows whose first two columns together are nearly unique; the rest has few values."""
+    """1,000 rows whose first two columns together are nearly unique; the other columns have few values."""
     monkeypatch.setattr(leakage, "SMALL", 10)
     rows = [(f"v{i * 7 % 83}", date(1990, 1, 1 + i % 29), Decimal(i % 3), i % 4, i, None) for i in range(1000)]
     rows += rows[:20]

@@ -100,7 +100,7 @@ def test_composition_finds_every_sensitive_attribute(people: duckdb.DuckDBPyConn
 def test_victims_of_added_and_removed_rows_have_attribute_names(
     people: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
-    """Also where one of the releases lacks an attribute that comes before others."""
+    """This holds also if one of the releases lacks an attribute that comes before others."""
     without = {"ward": "insensitive", "job": "suppress", "ill": "insensitive"}
     first = publish(people, tmp_path / "one.duckdb", attributes=without | {"ward": "identifying"}, k=1)
     people.execute("INSERT INTO t VALUES (0, 'nurse', 'flu')")

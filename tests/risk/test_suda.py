@@ -317,7 +317,7 @@ def test_suda_command_prints_scores(tmp_path: Path) -> None:
 
 
 def test_equal_rows_of_a_person_count_once() -> None:
-    """Each combination of a person is one row, however often it is there."""
+    """Each combination of a person is one row, however often it occurs."""
     visits = [("a", "x", 1), ("a", "x", 1), ("a", "x", 1), ("a", "y", 2), ("b", "x", 3), ("b", "x", 3), ("b", "x", 4)]
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (a VARCHAR, b VARCHAR, who INTEGER)")

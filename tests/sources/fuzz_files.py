@@ -169,7 +169,7 @@ def reference_rows(text: str, delimiter: str, quote: str, escape: str) -> list[l
 
 
 def flaws(file: Damaged, reader: Reader) -> Iterator[str]:
-    """Faults in the way sqlanon reads a file; refusals are none."""
+    """Faults in the way sqlanon reads a file; a refusal is not a fault."""
     try:
         layout, rows = reader.read(file.content, are_texts=False)
     except SqlanonError as error:

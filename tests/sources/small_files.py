@@ -482,7 +482,7 @@ SMALL_FILES = {f"{subject}: {file.title}": file for subject, files in SUBJECTS.i
 
 
 def read(file: SmallFile, folder: Path) -> str:
-    """The table that sqlanon reads, or why it reads none."""
+    """The table that sqlanon reads, or the reason for its refusal."""
     for name, content in file.files.items():
         (folder / name).write_bytes(content)
     section: dict[str, Any] = {
@@ -520,7 +520,7 @@ def _row(row: tuple[Any, ...], types: list[str]) -> str:
 
 
 def _runs(lines: list[str]) -> list[str]:
-    """Lines; a run of many equal ones stands once."""
+    """Lines, where a run of many equal ones appears once."""
     texts: list[str] = []
     for line, group in groupby(lines):
         count = len(list(group))

@@ -66,7 +66,7 @@ def policy(source: dict[str, Any], **more: Any) -> sqlanon.Policy:
 
 
 def connection_with(name: str) -> duckdb.DuckDBPyConnection:
-    """A connection with an extension, which writes what the tests read."""
+    """A connection with an extension, which writes the files of the tests."""
     connection = duckdb.connect(config={"autoinstall_known_extensions": False})
     try:
         with pytest.MonkeyPatch.context() as patch:

@@ -84,7 +84,7 @@ def test_relations_and_datasets(people: duckdb.DuckDBPyRelation) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_frame_gives_the_same_release_as_a_table(name: str) -> None:
-    """The search reads several times, also what can be read once only."""
+    """The search reads rows several times, even of an object that can be read only once."""
     with sqlanon.connect(MAKERS[name]()) as db:
         result = db.anonymize(make_policy(ROLES, table=None))
         assert Counter(result.relation().fetchall()) == RELEASED

@@ -817,7 +817,7 @@ def test_enum_becomes_text_everywhere(live: duckdb.DuckDBPyConnection, tmp_path:
 def test_types_that_a_release_cannot_hold_are_named(
     live: duckdb.DuckDBPyConnection, tmp_path: Path, expression: str
 ) -> None:
-    """Or it can: but no error of the engine comes through."""
+    """If it can be bound after all, no error of the engine is passed on."""
     live.execute(f"CREATE TABLE t AS SELECT 1 AS x, {expression} AS y FROM range(3)")
     try:
         rows, _ = publish_and_read(live, {"x": "suppress", "y": "insensitive"}, tmp_path)

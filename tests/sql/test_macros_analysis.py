@@ -90,7 +90,7 @@ def some_label(rng: random.Random, dates: bool) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("dates", [False, True])
 def test_labels_are_read_as_the_oracle_reads_them(db: Any, dates: bool) -> None:
-    """FALSE and 1 are certain: no value that the label can stand for says otherwise."""
+    """FALSE and 1 are certain: they hold for every value that the label can stand for."""
     rng, cases = random.Random(f"labels {dates}"), []
     for _ in range(examples(600)):
         ends = sorted(

@@ -14,7 +14,7 @@ def steps_of_datafly(
     weights: Mapping[str, float],
     satisfies: Callable[[Levels], bool],
 ) -> Levels | None:
-    """One step up for the attribute with the most values for its weight, until what is there satisfies."""
+    """Step up for the attribute with the most values divided by its weight, until the generalization is feasible."""
     levels = tuple(min(permitted) for permitted in allowed)
     while not satisfies(levels):
         steps = []

@@ -20,7 +20,7 @@ from sqlanon.strategies.lattice import LatticeSearch, Outcome
 
 
 def check_every_stop(case: Case, strategy: str) -> None:
-    """Stopped after any number of checks, the answer satisfies the policy, and what is called proven is true."""
+    """Check that the answer after any number of checks meets the policy, and that its proofs are true."""
     best, minimal = oracle.solve(**case.arguments), oracle.k_minimal(**case.arguments)
     table = Table.of(case.rows, case.hierarchies)
     if not table.size:

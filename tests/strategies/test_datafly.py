@@ -76,7 +76,7 @@ def test_datafly_takes_the_steps_of_the_paper_many(limited_case: Limited) -> Non
 @pytest.mark.thorough
 @pytest.mark.parametrize(("k", "expected"), [(2, (0, 1)), (3, (1, 1))])
 def test_figure_3_of_sweeney(k: int, expected: Levels) -> None:
-    """4 ZIPs, then 3 races, are the most: with k = 3 it goes past {1, 0}, which is 3-minimal."""
+    """First the 4 ZIP codes and then the 3 races are the most: with k = 3, datafly misses {1, 0}, a 3-minimal one."""
     case = replace(FIGURE_3, k=k)
     with anonymize_case(case, "datafly") as (result, _):
         assert dict(result.generalization) == as_dict(case, expected)

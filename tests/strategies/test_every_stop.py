@@ -299,7 +299,7 @@ def check_statuses(table: Stop, search: LatticeSearch) -> None:
 
 
 def check_choice_so_far(search: LatticeSearch, outcome: Outcome, strategy: str) -> None:
-    """The best of what is k-minimal for certain, or of all, as the strategy has it."""
+    """Check for the best of the generalizations that are certainly k-minimal, or of all, depending on the strategy."""
     among = [*search.scores]
     if strategy in ("k_minimal", "ola", "samarati") and outcome.minimal:
         among = [*outcome.minimal]

@@ -197,7 +197,7 @@ def check_full_domain(table: SmallTable, prepared: Prepared, strategy: str) -> N
 
 
 def check_claims(table: SmallTable, result: SearchResult, joins_suffice: bool, strategy: str) -> None:
-    """The lists of generalizations are those of the oracle, and what the strategy can prove is optimal."""
+    """The lists of generalizations are those of the oracle, and a result that the strategy proves is optimal."""
     case, minimal = table.case, sorted(figures.levels for figures in table.minimal)
     if strategy in ("k_minimal", "ola", "flash", "incognito") or (strategy == "samarati" and joins_suffice):
         assert list(result.minimal or ()) == minimal, strategy

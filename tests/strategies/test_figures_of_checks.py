@@ -236,7 +236,7 @@ def check_visible_classes(prepared: Prepared, release: Release) -> None:
 
 
 def check_sets_above_a_floor(prepared: Prepared, table: SmallTable) -> None:
-    """Sets above a floor also serve what is below it: strategies ask for levels that the policy forbids."""
+    """Sets above a floor also serve levels below it: strategies check levels that the policy forbids."""
     sets = prepared.search_input.frequency_sets
     top = tuple(tree.height for tree in table.source.quasi.values())
     high = FrequencySets(sets.runner, lambda name: sets.work(f"above {name}"), sets.ground, sets.space, top)

@@ -33,7 +33,7 @@ def test_the_criteria_are_height_then_relative_level_then_leaves() -> None:
 
 
 def test_the_first_path_is_bisected() -> None:
-    """The top; then of the path (0,0) (0,1) (0,2) (0,3) (1,3) the middle, and the middle of what is left."""
+    """First the top, then the middle of the path (0,0) (0,1) (0,2) (0,3) (1,3), then the middle of the rest."""
     search = search_of(UNEVEN)
     checks: list[Levels] = []
     count = search.checker

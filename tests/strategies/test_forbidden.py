@@ -299,7 +299,7 @@ def restricted_cases(draw: st.DrawFn) -> Restricted:
 
 
 def check(restricted_case: Restricted) -> None:
-    """Each strategy releases a level that is allowed, and what it claims is true."""
+    """Each strategy releases a permitted level, and its claims are true."""
     case, allowed = restricted_case.case, restricted_case.levels
     expected = oracle.best(Limited(case, allowed).satisfying(), case.measure)
     satisfying = {figures.levels: figures for figures in (expected.satisfying if expected else ())}

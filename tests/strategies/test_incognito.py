@@ -58,7 +58,7 @@ def test_the_running_example_of_the_paper() -> None:
 
 
 def test_generalizations_ruled_out_by_a_subset_are_never_checked() -> None:
-    """A-priori: nothing is checked below what was found not to satisfy, and nothing above what was."""
+    """A-priori: nothing is checked below an infeasible generalization, and nothing above a feasible one."""
     search = search_of(PATIENTS)
     checks: list[Levels] = []
     count = search.checker

@@ -87,7 +87,7 @@ def test_where_several_requirements_bind_all_are_to_blame() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "local"])
 def test_the_suppression_limit_that_the_message_names_is_enough(strategy: str) -> None:
-    """One of seven rows has a ZIP code of its own, which may not be generalized."""
+    """One of seven rows has a unique ZIP code, which may not be generalized."""
     rows = pyarrow.table({"zip": ["02139"] * 6 + ["99999"]})
     search = {"strategy": strategy, "suppression_limit": 0.1}
     policy = sqlanon.Policy(

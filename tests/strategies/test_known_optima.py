@@ -54,7 +54,7 @@ def is_slow(entry: Entry) -> bool:
 
 
 def parameters() -> list[Any]:
-    """The slow lane takes every third of those that take long; longer runs take all."""
+    """The slow lane has every third of the cases that take long; longer runs have all."""
     words = ("dataset", "model", "k", "suppression_limit", "measure", "aggregate")
     cases = [
         pytest.param(

@@ -61,7 +61,7 @@ def check(limited_case: Limited, strategy: str) -> None:
 def check_choice(
     search: LatticeSearch, outcome: Outcome, strategy: str, satisfying: list[Levels], minimal: list[Levels]
 ) -> None:
-    """At the end each strategy has the best of what it chooses from."""
+    """At the end, each strategy has the best of its own selection."""
     chosen_from = {"ola": minimal, "flash": [*search.scores], "incognito": [*search.scores]}
     assert outcome.levels == search.choose_preferred(chosen_from[strategy])
     if strategy == "incognito":

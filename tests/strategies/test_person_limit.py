@@ -163,7 +163,7 @@ def check(case: PrivacyCase, strategy: str) -> None:
 
 
 def check_lattice(case: PrivacyCase, result: Any, good: set[Levels]) -> None:
-    """The table of the search says of each generalization what the oracle says."""
+    """The lattice table has the oracle's result for each generalization."""
     for levels, status, rows, persons in result.lattice.project(
         "levels, status, suppressed_rows, suppressed_persons"
     ).fetchall():
@@ -183,7 +183,7 @@ def test_same_answer_as_a_plain_search(strategy: str, case: PrivacyCase) -> None
 
 @pytest.mark.thorough
 def test_random_cases_distinguish_row_and_person_limits() -> None:
-    """In some the limit of rows and that of persons differ in what they allow, either way."""
+    """In some cases the limits of rows and of persons allow different results, in either direction."""
     outcomes: set[tuple[bool, bool]] = set()
 
     @settings(max_examples=100, derandomize=True, deadline=None, database=None)

@@ -55,7 +55,7 @@ def test_a_minimal_generalization_beside_distance_vectors_is_found() -> None:
 
 @pytest.mark.thorough
 def test_among_vectors_only_k_minimal_generalizations_are_missed() -> None:
-    """Tables found by exhaustive search; benchmarks/samarati_misses.py makes more. With joins none is."""
+    """Tables found by exhaustive search; benchmarks/samarati_misses.py makes more. With joins, nothing is missed."""
     drawn = random.Random(1)
     cases = [random_case(drawn, 3, "0") for _ in range(150)]
     wrong = [miss for miss in map(misses, cases) if miss is not None]
@@ -74,7 +74,7 @@ def search_with_limits(limited_case: Limited, strategy: str, **limits: Any) -> t
 
 
 def check_samarati(limited_case: Limited) -> None:
-    """Whenever it stops: what is found satisfies, and what is proven is true. At the end nothing is missing."""
+    """After any number of checks, results are feasible and proofs are true. At the end nothing is missing."""
     case, satisfying = limited_case.case, limited_case.satisfying()
     best, minimal = oracle.best(satisfying, case.measure), {figures.levels for figures in minimal_of(satisfying)}
     sign = -1 if case.measure in oracle.MAXIMISED else 1
@@ -180,7 +180,7 @@ def test_vectors_that_take_turns_are_the_same(pairs: int, turns: int, monkeypatc
 
 @pytest.mark.thorough
 def test_vectors_of_many_attributes_take_several_words() -> None:
-    """3 to the 25th is more than an INTEGER holds: each digit comes back."""
+    """3 to the 25th does not fit in an INTEGER: each digit is still unpacked correctly."""
     names = [f"a{i}" for i in range(25)]
     tree = Hierarchy({"x": ("x", "xy", "*"), "y": ("y", "xy", "*"), "z": ("z", "z", "*")})
     rows = [("x",) * 25, tuple("xyz"[i % 3] for i in range(25))]
@@ -193,7 +193,7 @@ def test_vectors_of_many_attributes_take_several_words() -> None:
 
 @pytest.mark.thorough
 def test_levels_that_are_not_allowed() -> None:
-    """Outliers and distances count from the lowest level that is allowed; what is above the highest is left out."""
+    """Outliers and distances count from the lowest permitted level; levels above the highest are left out."""
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT * FROM (VALUES ('11', 'a'), ('12', 'a'), ('21', 'b')) v(zip, x)")
         with sqlanon.connect(connection) as db:

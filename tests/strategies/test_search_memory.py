@@ -27,7 +27,7 @@ from sqlanon.strategies.lattice.search import TOLERANCE
 
 
 def check_table(table: SmallTable) -> None:
-    """Check the generalizations in four random orders, and now and then what is concluded of all others."""
+    """Check the generalizations in four random orders, and now and then the conclusions about all others."""
     with prepared_table(table) as prepared:
         search = prepared.task().lattice
         lattice = search.lattice

@@ -61,7 +61,7 @@ def test_more_boxes_than_have_room_take_no_memory(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.thorough
 def test_a_wide_table_is_searched_to_the_end() -> None:
-    """Every row has a number of its own: it has to go to its top, and nothing else has to change."""
+    """Every row has a unique number, which must be at its top; no other attribute has to change."""
     with duckdb.connect() as connection:
         text = ", ".join(f"(i // 4 * {i + 3}) % 20 AS b{i}" for i in range(14))
         connection.execute(f"CREATE TABLE t AS SELECT i AS a, {text} FROM range(80) AS r(i)")

@@ -80,7 +80,7 @@ class Visit:
 
 
 def make_table(name: str, folder: Path, real: Path | None) -> Path | None:
-    """One of the tables as a file, in a folder of its own; None where the test data are missing."""
+    """One of the tables as a file, in a separate folder; None without the test data."""
     (folder / name).mkdir(parents=True)
     table = folder / name / f"{name}.{'parquet' if name == 'flights' else 'csv'}"
     if name == "kunden":

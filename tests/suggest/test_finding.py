@@ -104,7 +104,7 @@ def test_the_example_of_the_paper() -> None:
 
 @pytest.mark.thorough
 def test_the_sets_with_a_key_in_them_are_keys() -> None:
-    """They are not counted: what is known of them is the same."""
+    """They are not counted, because nothing else is known about them."""
     rows = [(str(i), str(i % 2), str(i // 2)) for i in range(6)]
     with table_of(rows, "abc") as connection, sqlanon.connect(connection) as db:
         figures = {"".join(row[0]): row[2:] for row in db.distinction("t").fetchall()}
@@ -236,7 +236,7 @@ def test_a_rare_value_outside_the_sample_keeps_a_column_from_being_released(tmp_
 
 @pytest.mark.thorough
 def test_the_patterns_are_the_engines() -> None:
-    """Each looks like its own examples and like no other's."""
+    """Each matches its own examples, and no other's."""
     examples = {
         "e-mail addresses": ["ada@example.org", "a.b+c@d-e.co.uk"],
         "URLs": ["https://example.org/x?y=1", "www.example.org"],
@@ -270,7 +270,7 @@ def test_the_patterns_are_the_engines() -> None:
 
 @pytest.fixture(autouse=True)
 def _without_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take seconds, and have tests of their own."""
+    """They take seconds, and have separate tests."""
     monkeypatch.setattr("sqlanon.suggest.trials.SECONDS", 0.0)
 
 
@@ -386,7 +386,7 @@ ODD = """
 
 @pytest.mark.thorough
 def test_every_odd_type_gets_a_role(tmp_path: Path) -> None:
-    """Every type has a role, and the policy runs; what has no place in intervals is suppressed or not."""
+    """Every type has a role, and the policy runs; values outside of intervals are suppressed or not."""
     with duckdb.connect() as connection:
         connection.execute(ODD)
         connection.execute(

@@ -64,7 +64,7 @@ def clinic(tmp_path: Path) -> Path:
 
 
 def suggest(folder: Path, *arguments: str) -> tuple[str, LinkedPolicy]:
-    """The text of a suggested policy, and what it says."""
+    """The text of a suggested policy, and the policy in it."""
     ended = cli("suggest", *arguments, "-o", "policy.toml", cwd=folder)
     assert (ended.status, ended.err) == (0, "")
     return (folder / "policy.toml").read_text(encoding="utf-8"), LinkedPolicy.load(folder / "policy.toml")

@@ -104,7 +104,7 @@ DIVERSE = """
 )
 @pytest.mark.thorough
 def test_diversity_is_active_where_it_costs_little(every: int, is_active: bool, tmp_path: Path) -> None:
-    """Two values in each group; else the policy says what it would cost, and how many rows share one value."""
+    """The policy requires two values in each group, or states what that would cost, and how many rows share a value."""
     with duckdb.connect() as connection:
         connection.execute(DIVERSE.format(every=every))
         text, policy = suggest_policy(connection, tmp_path, "people")

@@ -48,7 +48,7 @@ def sqlanon_process(*arguments: str | Path, **options: Any) -> Iterator[subproce
 
 
 def on_a_terminal(*arguments: str | Path) -> tuple[int, bytes, bytes]:
-    """The exit status of a process whose stderr is a terminal, what it printed, and what was shown there."""
+    """The exit status of a process whose stderr is a terminal, its output, and the text on the terminal."""
     pty = pytest.importorskip("pty")
     leader, follower = pty.openpty()
     environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "200"}

@@ -39,7 +39,7 @@ def _shared_instance() -> duckdb.DuckDBPyConnection:
 
 @contextmanager
 def shared_database() -> Iterator[duckdb.DuckDBPyConnection]:
-    """An empty `small_database` in an instance that tests share: to start one takes as long as 30 statements."""
+    """An empty `small_database` in an instance that tests share: starting one takes as long as 30 statements."""
     name = f"database_{next(_NUMBERS)}"
     with _shared_instance().cursor() as connection:
         connection.execute(f"ATTACH ':memory:' AS {name}")
@@ -78,7 +78,7 @@ def live_connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @contextmanager
 def connect_to(connection: duckdb.DuckDBPyConnection) -> Iterator[sqlanon.Database]:
-    """The database of a connection: one for all tests that use it, as to connect takes as long as to anonymize."""
+    """The database of a connection, one for all tests that use it: connecting takes as long as anonymizing."""
     if connection not in _CONNECTED:
         _CONNECTED[connection] = sqlanon.connect(connection)
     yield _CONNECTED[connection]
@@ -121,7 +121,7 @@ def fetch(path: Path, query: str) -> list[tuple[Any, ...]]:
 
 
 def run_script(sql: str | None) -> list[tuple[Any, ...]]:
-    """The rows of all statements of a script, in a client with nothing of its own."""
+    """The rows of all statements of a script, in a client without settings or objects."""
     with duckdb.connect() as client:
         statements = client.extract_statements(sql or "")
         return [row for statement in statements for row in client.execute(statement).fetchall()]
@@ -134,7 +134,7 @@ def change(path: Path, *statements: str) -> None:
 
 
 def insert(connection: duckdb.DuckDBPyConnection, name: str, rows: Iterable[Sequence[Any]]) -> None:
-    """Rows into a table, whose columns each have values of one type: `executemany` takes 20 times as long."""
+    """Insert rows into a table whose columns each have values of one type: `executemany` takes 20 times as long."""
     if columns := list(zip(*rows, strict=True)):
         values = ", ".join("unnest(?)" for _ in columns)
         connection.execute(f"INSERT INTO {name} SELECT {values}", [list(column) for column in columns])

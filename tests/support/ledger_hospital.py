@@ -28,7 +28,7 @@ PRIVATE = [
 
 
 def policy(place: Path, name: str, levels: dict[str, int], k: int = 2, **more: Any) -> sqlanon.Policy:
-    """A policy that allows one generalization alone, so that what it releases is known."""
+    """A policy that permits a single generalization, so that its release is known."""
     rules: dict[str, Any] = {
         "race": "suppress",
         "birth": {"dates": ["year", "decade"]},

@@ -80,7 +80,7 @@ TABLES = """
 
 
 def fix_levels(policy: str) -> str:
-    """The policy with a single generalization, the optimum of ``POLICY``: for tests of what follows the search."""
+    """The policy with a single generalization, the optimum of ``POLICY``, for tests of the stages after the search."""
     for name, level in {"zip": 1, "admitted": 3, "ward": 1, "test": 0}.items():
         levels = f"min_level = {level}, max_level = {level}"
         policy = re.sub(rf"^({name} .*) }}$", rf"\1, {levels} }}", policy, flags=re.MULTILINE)
@@ -108,7 +108,7 @@ def known_of(read: Read) -> Known:
 
 
 def fewest_candidates(persons: Known, known: int = 2, draws: int = 10) -> int:
-    """The fewest persons who fit what an attacker knows: the own values of a random person, and random known rows."""
+    """The fewest persons who match an attacker's knowledge: own values of a random person, and random known rows."""
     draw, fewest = random.Random(1), len(persons)
     for own, rows in persons.values():
         for _ in range(draws):

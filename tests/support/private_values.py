@@ -110,7 +110,7 @@ def values(source: duckdb.DuckDBPyConnection, query: str) -> list[Any]:
 
 
 def needles(source: duckdb.DuckDBPyConnection, suppressed: str = "drop") -> dict[str, bytes]:
-    """Everything that must not be in the release, by what it is, as it would be written."""
+    """Everything that must not be in the release, by its meaning, in the form in which it would be written."""
     secrets: dict[str, bytes] = {}
     for column in ("name", "zip", "city::VARCHAR", "born::VARCHAR", "income::VARCHAR", "ssn::VARCHAR"):
         for value in values(source, f"SELECT DISTINCT {column} FROM people"):

@@ -31,7 +31,7 @@ REGISTRIES: tuple[tuple[Callable[[], tuple[Any, ...]], Callable[[Any], None]], .
 
 @contextmanager
 def registrations() -> Iterator[None]:
-    """Names registered meanwhile are removed at the end."""
+    """Names that are registered within the context are removed at its end."""
     before = [names() for names, _ in REGISTRIES]
     try:
         yield
@@ -43,7 +43,7 @@ def registrations() -> Iterator[None]:
 
 
 def section(title: str) -> str:
-    """A recipe: what stands under its heading."""
+    """The text of a recipe, under its heading."""
     (text,) = re.findall(rf"^### {title}\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
     return text
 

@@ -40,7 +40,7 @@ def trees(draw: st.DrawFn) -> Tree:
 
 @st.composite
 def releases(draw: st.DrawFn, shared: int | None = None, only_shared: bool = False) -> dict[str, Any]:
-    """Two releases: their rows, what they share, their attributes."""
+    """Two releases: their rows, their shared columns, their attributes."""
     count = draw(st.integers(1, 2))
     shared = draw(st.integers(0, 1)) if shared is None else shared
     local = draw(st.booleans())

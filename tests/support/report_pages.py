@@ -12,7 +12,7 @@ BUNDLE = "window.vegaEmbed = () => null;"
 
 
 class Parsed(html.parser.HTMLParser):
-    """A page as a browser reads it: its elements, its attributes, its texts, and what is in its scripts."""
+    """A page as a browser reads it: its elements, attributes and texts, and the contents of its scripts."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -145,7 +145,7 @@ REPLACED = {
 
 
 def literal_text(value: exp.Expr) -> str:
-    """The text that a literal, or several that are put together, stands for."""
+    """The text of a literal, or of several that are concatenated."""
     if isinstance(value, exp.Paren):
         return literal_text(value.this)
     if isinstance(value, exp.DPipe):

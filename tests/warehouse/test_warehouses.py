@@ -64,7 +64,7 @@ TYPES = "name VARCHAR, zip VARCHAR, age INTEGER, born DATE, diagnosis VARCHAR, c
 
 
 def fill(connection: duckdb.DuckDBPyConnection) -> None:
-    """A warehouse has the same rows: DuckDB takes long to insert them one by one."""
+    """A warehouse has the same rows: inserting them one by one takes DuckDB long."""
     connection.execute(f"CREATE TABLE patients ({TYPES})")
     connection.execute(
         "INSERT INTO patients SELECT 'person ' || i, lpad((i % 7)::VARCHAR, 5, '0'), 20 + i % 11, "
@@ -82,14 +82,14 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def ask(connection: duckdb.DuckDBPyConnection, policy: sqlanon.Policy, path: Path) -> None:
-    """Run the frequency-set query of the plan, and write what it gives as Parquet."""
+    """Run the frequency-set query of the plan, and write its result as Parquet."""
     with sqlanon.connect() as db:
         query = db.plan(policy, dialect="duckdb").stages[0].sql[0]
     connection.execute(f"COPY ({query}) TO '{path}'")
 
 
 def follow(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Upload an exported folder, make the release, and audit it: the rows of each query, by what stands above it."""
+    """Upload an exported folder, make the release, and audit it: the rows of each query, by the comment above it."""
     for file in folder.glob("*.parquet"):
         connection.execute(f"CREATE TABLE {quote_name(file.stem)} AS FROM read_parquet('{file}')")
     connection.execute((folder / "release.sql").read_text())

@@ -37,7 +37,7 @@ def statements(folder: Path) -> list[str]:
 
 
 def run_audit(server: Server, folder: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """The rows of each query of the audit, by what stands above it."""
+    """The rows of each query of the audit, by the comment above it."""
     answers = {}
     for block in (folder / "audit.sql").read_text().split("\n\n")[1:]:
         comment, _, statement = block.strip().partition("\n")

@@ -20,7 +20,7 @@ DATABASE = "sqlanon_by_hand"
 
 
 def statements(file: Path) -> list[tuple[str, str]]:
-    """The statements of an exported file, each with what stands above it."""
+    """The statements of an exported file, each with the comment above it."""
     parts = []
     for block in file.read_text().split("\n\n")[1:]:
         lines = block.strip().splitlines()
@@ -30,14 +30,14 @@ def statements(file: Path) -> list[tuple[str, str]]:
 
 
 def run_audit(session: Any, folder: Path) -> dict[str, list[Any]]:
-    """The rows of each query of the audit, by what stands above it."""
+    """The rows of each query of the audit, by the comment above it."""
     answers = {name: session.sql(query).collect() for name, query in statements(folder / "audit.sql")}
     del answers["A setting that the queries depend on"]
     return answers
 
 
 def hostile(session: Any) -> Any:
-    """Another session, in which little means what it does: in it are the views of the first."""
+    """Another session with unusual settings, which has the views of the first."""
     second_session = session.newSession()
     second_session.udf.register("rand", lambda: 0.5, "double")
     values = {

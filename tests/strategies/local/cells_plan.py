@@ -34,7 +34,7 @@ class Plan(Plain):
         ]
 
     def choices(self, read: Read) -> Iterator[Blanks]:
-        """The sets of a class's cells that can be blanked; with none of them blank it stays as it is."""
+        """The sets of a class's cells that can be blanked; the empty set leaves the class unchanged."""
         open_ = [i for i in self.blankable if read[i] != self.tops[i]]
         for size in range(len(open_) + 1):
             yield from itertools.combinations(open_, size)

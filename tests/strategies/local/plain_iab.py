@@ -75,7 +75,7 @@ class Question:
         return violations
 
     def tuples(self, table: Table, among: Sequence[bool]) -> int:
-        """Distinct tuples: what the rows read, and the other value."""
+        """The distinct tuples: the labels of the rows, and their other value."""
         every = (
             (*(self.node(row, i, level) for i, level in enumerate(levels)), row[-1])
             for row, levels in zip(self.known, table, strict=True)

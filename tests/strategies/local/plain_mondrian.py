@@ -229,7 +229,7 @@ class Plain:
         return self.cut_of_paths(column.scale, part, column.paths, leaves)
 
     def cut_of_cell(self, column: Column, part: Part) -> tuple[float, tuple[Part, Part]] | None:
-        """The values within a cell are its children, or what the hierarchy has between."""
+        """The values within a cell are its children, or the nodes of the hierarchy between."""
         in_cell = {combination: column.in_cell(combination) for combination in part}
         paths = {combination: [node for node, _ in path] for combination, path in in_cell.items()}
         leaves = {node: lost for path in in_cell.values() for node, lost in path}

@@ -39,7 +39,7 @@ def test_sets_are_of_attributes_without_an_order() -> None:
 
 @pytest.mark.parametrize("ends", [{0: (True, False), 2: (True, True)}, {1: (False, True)}, {}])
 def test_rows_whose_exact_values_are_shown_are_counted_once(ends: dict[int, tuple[bool, bool]]) -> None:
-    """Only those that are released; the attribute with most of them comes first."""
+    """Only released attributes count; the attribute with the most labels comes first."""
     with small_task(SMALL) as task:
         connection = task.engine.connection
         connection.execute("CREATE TABLE kept (combination INTEGER, n BIGINT)")

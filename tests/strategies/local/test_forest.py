@@ -52,7 +52,7 @@ def differing(points: list[tuple[int, ...]], some: set[int] | frozenset[int]) ->
 
 
 def check_groups(points: list[tuple[int, ...]], sizes: Mapping[int, int], k: int) -> tuple[int, int]:
-    """Groups of all rows, of the sizes that the proof has; the bound of the least cost, and what they cost."""
+    """Groups of all rows with the sizes of the proof, the bound of the least cost, and their cost."""
     trees = grow_forest(points, sizes, k)
     groups = trees.classes()
     total: Counter[int] = Counter()
@@ -167,7 +167,7 @@ COLUMNS = "id VARCHAR, age INTEGER, race VARCHAR, gender VARCHAR, zip VARCHAR, d
 
 
 def released_rows(rows: list[tuple[Any, ...]], k: int, publish_to: Path | None = None) -> tuple[list[Any], str]:
-    """The rows of a release, of one that is verified if it is published; and what is proven of it."""
+    """The rows of a release, which is verified if it is published, and the proof that comes with it."""
     policy = make_policy(ASKED, k=k, search={"strategy": "forest"}, source={"table": "t", "key": "id"})
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE t ({COLUMNS})")

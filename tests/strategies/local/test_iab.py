@@ -71,7 +71,7 @@ def balance_of(question: Question, **search: Any) -> Iterator[StateSearch]:
 
 
 def publish(question: Question) -> Counter[Row] | None:
-    """The rows of the release, which passed its audit; None where there is none."""
+    """The rows of the release, which passed its audit; None without a release."""
     with tempfile.TemporaryDirectory() as name, sqlanon.connect(arrow_table(question)) as db:
         directory = Path(name)
         try:
@@ -121,7 +121,7 @@ RUN = Question(
 
 @pytest.mark.thorough
 def test_the_run_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The satisfying table of 18 does not end it, and (2, 21) goes before (4, 21)."""
+    """The feasible table with 18 tuples does not end the search, and (2, 21) comes before (4, 21)."""
     steps: list[tuple[tuple[int, int], list[tuple[int, int]]]] = []
     with balance_of(RUN) as search:
         expand, check = search._expand, search._check

@@ -64,7 +64,7 @@ def patients(directory: Path, strategy: str, **privacy: Any) -> list[tuple[Any, 
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["local", pytest.param("k-similar", marks=pytest.mark.slow)])
 def test_ten_patients_are_recoded_2_anonymous_and_2_diverse(tmp_path: Path, strategy: str) -> None:
-    """A lecture's example, from Hamburg: no row is suppressed, though the full domain shows little of anybody."""
+    """An example from a lecture in Hamburg: no row is suppressed, though the full domain shows little."""
     diverse = [{"attribute": "erkrankung", "kind": "distinct", "l": 2}]
     for number, privacy in enumerate([{}, {"l_diversity": diverse}]):
         directory = tmp_path / str(number)

@@ -54,7 +54,7 @@ def test_just_as_many_rows_are_suppressed_as_may_be_and_each_is_lost(tmp_path: P
 
 @pytest.mark.thorough
 def test_rows_of_unknown_values_are_of_those_that_may_be_suppressed(tmp_path: Path) -> None:
-    """One row may go, which the unknown value takes; so the one row of c is generalized."""
+    """One row may be suppressed, which is the one with the unknown value; so the single row of c is generalized."""
     rows = [*[("a",)] * 4, *[("b",)] * 4, ("c",), ("elsewhere",)]
     categories = {"categories": {"near": ["a"], "far": ["b", "c"]}}
     attributes = {"ward": UNKNOWN | {"hierarchy": categories}}

@@ -81,7 +81,7 @@ def test_mu_argus_checks_some_combinations_at_a_time(case: Case, limits: list[in
 @settings(quick, max_examples=draw_tables(5, usual=20))
 @given(case=SOME_ROWS, limits=LIMITS)
 def test_many_combinations_are_evaluated_as_few_are(k: int, case: Case, limits: list[int]) -> None:
-    """Whatever is placed: what readers see of it is kept where each combination is safe, and nothing else."""
+    """Rows are kept exactly if each of their combinations is safe as readers see them, whatever the assignment."""
     with task_of(replace(case, k=k), limits, strategy="mu-argus") as task:
         names = [tree.name for tree in task.trees]
         at_floor = generalized_combinations(task.combinations, task.trees, task.floor)

@@ -18,7 +18,7 @@ LOCAL = ["mondrian", "k-similar", "local", "subtree"]
 
 
 def fill(values: list[Any], type_: str = "INTEGER") -> duckdb.DuckDBPyConnection:
-    """Table ``t``: the values as ``a``, two kinds of ``ill`` in turn, and a number of its own for each row."""
+    """Table ``t``: the values as ``a``, two kinds of ``ill`` in turn, and a unique number for each row."""
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE t (a {type_}, ill VARCHAR, id INTEGER)")
     rows = [[value, "flu" if i % 2 else "gout", i] for i, value in enumerate(values)]
@@ -79,7 +79,7 @@ def test_a_range_or_set_with_a_forbidden_label_is_not_released(
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["mondrian", "k-similar"])
 def test_groups_of_values_that_do_not_follow_their_order_make_no_ranges(tmp_path: Path, strategy: str) -> None:
-    """Masked from the left, 1, 11 and 21 are one group: from it to the next there lies what is in neither."""
+    """Masked from the left, 1, 11 and 21 are one group; values in neither group lie between it and the next."""
     values = [1, 2, 3, 11, 12, 13, 21, 22]
     policy = make_local_policy({"mask": "left"}, strategy, 4, {"min_level": 1})
     with fill(values) as connection, sqlanon.connect(connection) as db:
@@ -113,7 +113,7 @@ def test_another_source_does_not_verify_though_the_search_has_a_time_limit(tmp_p
 @pytest.mark.thorough
 @pytest.mark.parametrize(("summary", "typed"), [("range", False), ("median", True)])
 def test_ranges_are_at_no_level(tmp_path: Path, summary: str, typed: bool) -> None:
-    """Their lowest common ancestor is the top, all of them: no such level was released."""
+    """Their lowest common ancestor is the top, which was not released."""
     policy = make_local_policy("suppress", "mondrian", summary=summary, ends="exact")
     with fill([0, 3, 6, 9, 12, 15, 18, 21]) as connection, sqlanon.connect(connection) as db:
         result = db.anonymize(policy)

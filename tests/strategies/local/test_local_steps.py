@@ -171,7 +171,7 @@ HELD = [
 
 
 class Climb:
-    """The path through the lattice, and what is grouped on it."""
+    """The path through the lattice, and the groups that are formed on it."""
 
     def __init__(self, plain: Plain, k: int) -> None:
         self.plain, self.k = plain, k
@@ -306,7 +306,7 @@ def test_local_holds_and_costs_no_more_than_where_it_starts(
 def test_classes_that_shields_need_together_are_released_as_the_generalization_they_start_at(
     number: int, strategy: Callable[[LocalTask], LocalOutcome]
 ) -> None:
-    """Some have fewer rows than the shield asks for: as less than the generalization, they would break it."""
+    """Some have fewer rows than the shield requires: at lower levels than the generalization, they would violate it."""
     small = Small(draw_rows(number, 18, [A, C], 0.5), [A, C], 2, 6, shields=[((0,), 5)], start=(1, 0))
     assert small.start is not None
     with small_task(small) as task:

@@ -37,7 +37,7 @@ def draw_levels(labels: tuple[Value, ...], heights: list[int]) -> list[int]:
 
 
 def at_random(task: LocalTask) -> LocalOutcome:
-    """A strategy that asks for no reason."""
+    """A strategy that can be requested without a reason."""
     heights = [tree.height for tree in task.trees]
     ground = []
     for i, tree in enumerate(task.trees):

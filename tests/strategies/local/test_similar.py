@@ -83,7 +83,7 @@ def release_classes(directory: Path, strategy: str, threads: int = 2, **search: 
 
 @pytest.mark.thorough
 def test_groups_are_small_and_shown_as_ranges_and_sets(tmp_path: Path) -> None:
-    """k to 2k − 1 rows, but for what reads the same, or costs less together."""
+    """Classes have k to 2k − 1 rows, except for combinations that look the same or cost less together."""
     released_rows = release_classes(tmp_path / "a", "k-similar", summary="set")
     assert min(released_rows.values()) == 3
     assert sum(n in (3, 4, 5) for n in released_rows.values()) > 0.9 * len(released_rows)

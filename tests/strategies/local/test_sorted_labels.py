@@ -35,7 +35,7 @@ DECIMALS = st.decimals(-99_999, 99_999, places=2)
 
 
 def in_order(low: Decimal) -> tuple[bool, Decimal]:
-    """Negative numbers first, and these by their digits: what intervals do."""
+    """Negative numbers come first, sorted by their digits, as in intervals."""
     return low >= 0, abs(low)
 
 

@@ -160,7 +160,7 @@ class Cut:
 
 @dataclass
 class Splits:
-    """The documented search for cuts. A cut meets by itself what shields ask, but for the generalization at first."""
+    """The documented search for cuts. A cut by itself meets the shields, except for the generalization at the start."""
 
     plain: Counts
     most_raises: int = MAX_RAISES
@@ -280,7 +280,7 @@ class Splits:
         return {self.plain.paths[combination][i][0] for combination, its in cut.nodes.items() if its[i] == node}
 
     def exchange(self, cut: Cut) -> Cut | None:
-        """The best of what raising one node and then all splits lead to."""
+        """The best result of raising one node and then making all splits."""
         extra: Counter[tuple[int, int]] = Counter()
         for combination, its in cut.nodes.items():
             for i in self.attributes:

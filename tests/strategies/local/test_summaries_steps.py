@@ -45,7 +45,7 @@ Shown = tuple[str | None, float, int, bool]  # label, leaves, level, and whether
 
 @dataclass
 class Part:
-    """A class: what is known of its values of the first attribute."""
+    """A class: the facts about its values of the first attribute."""
 
     plain: Plain
     tree: Tree

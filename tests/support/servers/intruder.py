@@ -35,7 +35,8 @@ _TRAPS = """
 
 
 class Intruder:
-    """The role, with a connection of its own. It may create in each schema that the superuser makes from now on."""
+    """The role, with a separate connection. It may create objects in each schema that the superuser creates from now
+    on."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -110,7 +111,7 @@ class Statements:
 
 @contextmanager
 def changed_before(is_chosen: Callable[[int, str], bool], change: Callable[[], Any]) -> Iterator[Statements]:
-    """Make a change before a statement of all that are sent to PostgreSQL meanwhile."""
+    """Make a change before one of the statements that are sent to PostgreSQL within the context."""
     dbapi = importlib.import_module("adbc_driver_manager.dbapi")
     statements = Statements(is_chosen, change)
 

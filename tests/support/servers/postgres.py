@@ -129,7 +129,7 @@ def server_user() -> dict[str, Any]:
 
 @contextmanager
 def running() -> Iterator[Server]:
-    """A server, as long as it is needed; skips where there is none to be had."""
+    """A running server; skips the test if PostgreSQL is not installed."""
     pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")
     folder = binaries()
     if folder is None:

@@ -130,7 +130,7 @@ def free_port() -> int:
 
 @contextmanager
 def cluster() -> Iterator[Cluster]:
-    """All of it, as long as it is needed; skips where it cannot be had."""
+    """A running cluster; skips the test if Spark cannot be started."""
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     from sqlanon.engines.spark.session import open_session  # noqa: PLC0415  (it is slow to load)
