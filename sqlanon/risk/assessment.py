@@ -44,8 +44,8 @@ from sqlanon.risk.attackers import (
 )
 from sqlanon.risk.figures import RequirementRisk, Risk
 from sqlanon.risk.individual import measure_individual_risk
-from sqlanon.risk.leakage import AttributeSets, CountedSets, direct_bits, rank_leakage
-from sqlanon.risk.leakage_search import search_leakage
+from sqlanon.risk.leakage import AttributeSets, CountedSets, Leakage, direct_bits, rank_leakage
+from sqlanon.risk.leakage_search import LeakageSearch, search_leakage
 from sqlanon.risk.levels import code_levels
 from sqlanon.risk.noise_errors import show_noise_errors
 from sqlanon.risk.person_sets import person_sets
@@ -122,12 +122,7 @@ class _Assessment:
         count = sizes.rows if persons is None else persons
         population, share = population_size(self.policy, count), sampling_fraction(self.policy, lambda: count)
         journalist, marketer = self._population_risks(sizes, space, share)
-        leaking_sets = self._leaking_sets()
-        # DuckDB addresses the groups of small keys directly, without a hash table: sets form many small groups.
-        with self.run.engine.setting("perfect_ht_threshold", str(direct_bits(self.run.engine.limits, sizes.rows))):
-            leakages, leakage_search = search_leakage(
-                leaking_sets, len(self.names), self.leakage, self.leakage_seconds, self.run.engines
-            )
+        leakage, leakage_search = self._search_leakage(sizes.rows)
         unprotected = find_unprotected_columns(
             self.runner, self.policy, self.run.source, self.columns, sizes.rows, persons
         )
@@ -138,11 +133,7 @@ class _Assessment:
             smallest_class=smallest,
             uniques=source_figures["single_classes"],
             k=self.policy.privacy.k,
-            rows_below_k=sum(
-                figures[f"rows_{i}"]
-                for i, condition in enumerate(requirements.class_conditions)
-                if condition.min_class_count > 1
-            ),
+            rows_below_k=_count_rows_below_k(requirements, figures),
             highest_risk=1 / smallest if smallest else 0.0,
             average_risk=source_figures["classes"] / source_figures["count"] if source_figures["count"] else 0.0,
             persons=persons,
@@ -159,7 +150,7 @@ class _Assessment:
             journalist=journalist,
             marketer=marketer,
             population=None if population is None else population_risk(sizes.sizes, count, population),
-            leakage=rank_leakage(leakages, self.names, leaking_sets.whole),
+            leakage=leakage,
             leakage_search=leakage_search,
             dependencies=self._dependencies(sizes.rows),
             undecided_person=describe_undecided_person(
@@ -209,6 +200,16 @@ class _Assessment:
     @cached_property
     def _person_count(self) -> int:
         return int(self.runner.fetch_figures(count_persons(self.rows))[PERSONS])
+
+    def _search_leakage(self, rows: int) -> tuple[tuple[Leakage, ...], LeakageSearch]:
+        """The leakage of sets of quasi-identifiers, highest first, and the extent of the search for them."""
+        sets = self._leaking_sets()
+        # DuckDB addresses the groups of small keys directly, without a hash table: sets form many small groups.
+        with self.run.engine.setting("perfect_ht_threshold", str(direct_bits(self.run.engine.limits, rows))):
+            leakages, search = search_leakage(
+                sets, len(self.names), self.leakage, self.leakage_seconds, self.run.engines
+            )
+        return rank_leakage(leakages, self.names, sets.whole), search
 
     def _leaking_sets(self) -> CountedSets:
         """The sets of all quasi-identifiers, of rows weighted by the policy's priors, or else of persons or rows."""
@@ -473,6 +474,12 @@ def _figures(space: ClassSpace, by_size: exp.Select | None = None) -> exp.Select
             :violations
         FROM (SELECT *, :flags FROM :classes AS c) AS j
     """)(violations=violations, flags=flags, classes=classes)
+
+
+def _count_rows_below_k(requirements: Requirements, figures: Mapping[str, int]) -> int:
+    """The rows in classes that violate a condition which is a minimum count alone."""
+    conditions = enumerate(requirements.class_conditions)
+    return sum(figures[f"rows_{i}"] for i, condition in conditions if condition.min_class_count > 1)
 
 
 def _class_risk(condition: ClassCondition, number: int, figures: Mapping[str, int]) -> RequirementRisk:
