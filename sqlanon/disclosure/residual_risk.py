@@ -394,7 +394,7 @@ def describe_disclosure(
 
 
 def _describe_no_disclosure(columns: Collection[str], common: Sequence[str]) -> str:
-    """The finding for columns of which no row is affected; a ``common`` value reveals nothing."""
+    """The finding for columns without affected rows; a ``common`` value reveals nothing."""
     finding = f"No row is affected by its {join_names([*columns])}."
     if shared := [name for name in columns if name in common]:
         share_text = format_percent(COMMON)

@@ -119,8 +119,8 @@ class Discernibility(Measure):
         return figures.squared_sizes + float(figures.suppressed_rows) * self._least
 
     def lift(self, levels: Levels, figures: Figures) -> float:
-        """The cost of the suppressed rows, each of which counts as the whole table, beyond their cost in both bounds,
-        where each counts as the smallest class."""
+        """The cost of the suppressed rows beyond their cost in both bounds: each counts as the whole table, and in the
+        bounds as the smallest class."""
         return float(figures.suppressed_rows) * (self.marginals.rows - self._least)
 
     def max_suppressed_rows(self, cost: float) -> int:

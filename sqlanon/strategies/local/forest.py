@@ -175,7 +175,7 @@ def _find_nearest(task: LocalTask, groups: Groups, priced: exp.Table, trees: For
         groups.start_round()
         task.progress(len(places) - first, groups.rounds, None)
         # The nearest combination outside the tree of some open roots, if both have a releasable node in common.
-        # ``best`` is one number for each pair, the price times 2^31 plus the neighbour, of which the least is chosen.
+        # ``best`` is one number for each pair, the price times 2^31 plus the neighbour, and the least is chosen.
         query = template("""
             WITH
                 pairs AS (

@@ -180,8 +180,8 @@ def cheapest_classes(
 ) -> exp.Select:
     """The class whose price rises least if an unassigned combination alone is added, for each of these:
     ``combination``, ``class_id``, ``added_price``."""
-    # ``best`` is one number for each pair, the added price times 2^31 plus the class, of which the least is chosen:
-    # arg_min by several values keeps all minima on its way, which takes gigabytes.
+    # ``best`` is one number for each pair, the added price times 2^31 plus the class, and the least is chosen: arg_min
+    # by several values keeps all minima on its way, which takes gigabytes.
     return template("""
         WITH
             representatives AS MATERIALIZED (:representatives),
