@@ -51,8 +51,8 @@ def table_of(
     return SmallTable(PrivacyCase(source, privacy, "1", "loss"), ((0, 2),), ((),))
 
 
-@pytest.mark.least(24)
-@pytest.mark.cases(6)
+@pytest.mark.least(13)
+@pytest.mark.cases(17)
 @pytest.mark.parametrize("person", [None, "who"])
 @pytest.mark.parametrize("name", REQUIREMENTS)
 def test_the_classes_that_meet_it_are_kept(name: str, person: str | None) -> None:
@@ -78,7 +78,8 @@ def test_the_classes_that_meet_it_are_kept(name: str, person: str | None) -> Non
 BOUNDED = [name for name, privacy in REQUIREMENTS.items() if OF_VALUES.keys() & privacy.keys() and name != "joint"]
 
 
-@pytest.mark.cases(3)
+@pytest.mark.least(9)
+@pytest.mark.cases(12)
 @pytest.mark.parametrize("name", BOUNDED)
 def test_no_more_rows_are_lost_than_further_down(name: str) -> None:
     (kind, (spec,)), rng = next(iter(REQUIREMENTS[name].items())), random.Random(5)

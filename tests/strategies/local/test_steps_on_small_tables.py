@@ -71,7 +71,7 @@ class ArgusOfPersons(Argus):
         return self.plain.can_suppress(retained)
 
 
-@pytest.mark.cases(3)
+@pytest.mark.cases(6)
 @pytest.mark.parametrize("small", ARGUS)
 def test_mu_argus_matches_plain_python(small: Small) -> None:
     small = small if small.start else best_levels(small)
