@@ -86,7 +86,7 @@ def swap_releases(case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.cases(3)
+@pytest.mark.cases(6)
 @pytest.mark.parametrize(
     ("seed", "is_forward_first"),
     [

@@ -93,7 +93,7 @@ def peeling(kinds: str, known: Known, k: int, request: pytest.FixtureRequest) ->
     peeling.drop_tables()
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(
     ("kinds", "known", "k"),
     [

@@ -183,7 +183,7 @@ def stop(number: int, kind: str) -> Stop:
     raise AssertionError
 
 
-@pytest.mark.cases(5)
+@pytest.mark.cases(12)
 @pytest.mark.parametrize("kind", ["rows", "risk", "balance"])
 @pytest.mark.parametrize("number", range(5))
 def test_whenever_a_search_stops_all_that_it_claims_is_true(number: int, kind: str) -> None:

@@ -314,6 +314,7 @@ QUICK_VARIANTS = {
     3: ("iab", "cells"),
     4: ("subtree",),
     8: ("forest", "mondrian exact", "mu-argus"),
+    12: ("iab",),
     15: ("k-similar", "large k-similar"),
     16: ("mu-argus", "local", "large cells"),
 }

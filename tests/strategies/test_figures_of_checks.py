@@ -125,8 +125,8 @@ LARGE = {
 }
 
 
+@pytest.mark.cases(8)
 @pytest.mark.least(5)
-@pytest.mark.cases(5)
 @pytest.mark.parametrize("name", [*CASES, *REMOTE])
 def test_the_figures_of_every_generalization(name: str) -> None:
     table = (CASES | REMOTE)[name]

@@ -103,7 +103,7 @@ def check_bounds(
                 assert not (at_most(levels, excluded) and is_below) or levels == search.best, (low, levels, aim)
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(3)
 @pytest.mark.least(4)
 @pytest.mark.parametrize("number", quick_and_slow(NUMBERS, (0, 1, 6, 7, 13, 20)))
 def test_conclusions_of_small_tables(number: int) -> None:

@@ -312,7 +312,7 @@ class Splits:
         return {combination: its for combination, its in best.nodes.items() if best.kept[its]}
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(5)
 @pytest.mark.parametrize(("small", "raises"), COUNTED)
 def test_cuts_are_those_of_a_plain_search(small: Small, raises: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subtree_module, "MAX_RAISES", raises)
