@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md: its map is the tree, and each recipe works as a file outside the package."""
+"""CONTRIBUTING.md and EXTENDING.md: the map is the tree, and each recipe works as a file outside the package."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ ROWS = [
     for i in range(120)
 ]
 
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
 # The map
 
 
@@ -58,7 +60,7 @@ def top_level() -> set[str]:
 
 
 def test_the_map_has_each_folder_and_module_once() -> None:
-    page = PAGE[: PAGE.index("Outside the package")]
+    page = CONTRIBUTING[: CONTRIBUTING.index("Outside the package")]
     rows = re.findall(r"^\| (`[^|]*`) \| [^|]+ \|$", page, re.MULTILINE)
     names = [name for row in rows for name in re.findall(r"`([^`]+)`", row) if name != "sqlanon/"]
     assert len(names) == len(set(names))
@@ -69,14 +71,15 @@ def test_the_layers_are_those_of_the_linter() -> None:
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     contracts = tools["importlinter"]["contracts"]
     (layers,) = (contract["layers"] for contract in contracts if contract.get("containers") == ["sqlanon"])
-    assert "".join(f"    {layer}\n" for layer in layers) in PAGE
+    assert "".join(f"    {layer}\n" for layer in layers) in CONTRIBUTING
 
 
 def test_named_paths_exist() -> None:
     """Except for the files that a recipe would add to the package."""
-    words = re.findall(r"`([\w./-]+/[\w.-]*|[\w-]+\.(?:md|toml))`", PAGE)
+    pages = CONTRIBUTING + PAGE
+    words = re.findall(r"`([\w./-]+/[\w.-]*|[\w-]+\.(?:md|toml))`", pages)
     words += re.findall(
-        r"(?<![\w/])((?:tests|benchmarks|\.ci)/[\w./]+)", "".join(re.findall(r"```sh\n.*?```", PAGE, re.S))
+        r"(?<![\w/])((?:tests|benchmarks|\.ci)/[\w./]+)", "".join(re.findall(r"```sh\n.*?```", pages, re.S))
     )
     added = re.findall(r"^In the package: `(sqlanon/[\w/]+\.py)`", PAGE, re.MULTILINE)
     assert [Path(path).parent.name if Path(path).stem == "target" else Path(path).stem for path in added] == [
@@ -107,8 +110,9 @@ def test_contributing_names_exist_in_the_code() -> None:
         assert re.search(rf"\b{name}\b", (ROOT / "sqlanon" / path).read_text(encoding="utf-8")), name
 
 
-def test_the_readme_links_to_it() -> None:
-    assert "(CONTRIBUTING.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_readme_links_to_both() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "(CONTRIBUTING.md)" in readme and "(EXTENDING.md)" in readme
 
 
 # The recipes

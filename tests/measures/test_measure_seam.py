@@ -1,4 +1,4 @@
-"""Measures from the registry: one of CONTRIBUTING.md, in a file outside the package, goes all the way."""
+"""Measures from the registry: one of EXTENDING.md, in a file outside the package, goes all the way."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_custom_score_is_published_verified_and_reported(tmp_path: Path) -> None
     with sqlanon.connect() as db:
         assert db.verify(path, policy).verified
     assert cli("report", "release.duckdb", "-o", "report.html", cwd=tmp_path).status == 0
-    assert Steepest.words in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert Steepest.description in (tmp_path / "report.html").read_text(encoding="utf-8")
     change(path, "UPDATE sqlanon.manifest SET score = score / 2")
     assert cli("verify", "release.duckdb", cwd=tmp_path).status == 1
 

@@ -40,7 +40,7 @@ else:
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = (
     "sqlanon", "sql", "tests", "docs", "benchmarks", ".ci", "pyproject.toml", "zensical.toml", "README.md",
-    "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE",
+    "CONTRIBUTING.md", "EXTENDING.md", "CHANGELOG.md", "LICENSE",
 )  # fmt: skip
 QUICK = ["-m", "not slow"]
 

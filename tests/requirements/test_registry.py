@@ -1,4 +1,4 @@
-"""Requirements from the registry: one of CONTRIBUTING.md, in a file outside the package, goes all the way."""
+"""Requirements from the registry: one of EXTENDING.md, in a file outside the package, goes all the way."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def smallest_class(path: Path) -> int:
 
 @pytest.fixture
 def listing() -> Iterator[Any]:
-    """The source of CONTRIBUTING.md."""
+    """The source of EXTENDING.md."""
     module = recipe("listing")
     with registrations():
         register_source(module.ListingKind())

@@ -1,4 +1,4 @@
-"""Strategies from the registry: one of CONTRIBUTING.md and a local one, outside the package, go all the way."""
+"""Strategies from the registry: one of EXTENDING.md and a local one, outside the package, go all the way."""
 
 from __future__ import annotations
 

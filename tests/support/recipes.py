@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md: each has its code on the page once, and runs here as a module outside the package."""
+"""The recipes of EXTENDING.md: each has its code on the page once, and runs here as a module outside the package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sqlanon.sources import kinds as sources
 from sqlanon.strategies import registry
 from support.files import ROOT
 
-PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "EXTENDING.md").read_text(encoding="utf-8")
 
 REGISTRIES: tuple[tuple[Callable[[], tuple[Any, ...]], Callable[[Any], None]], ...] = (
     (requirements.requirement_types, requirements.unregister),
@@ -63,7 +63,7 @@ def run(name: str) -> ModuleType:
     sys.modules[name] = module = ModuleType(name)
     match = _code(name)
     lines = "\n" * PAGE.count("\n", 0, match.start(1))  # an error names the line of the page
-    exec(compile(lines + match[1], str(ROOT / "CONTRIBUTING.md"), "exec"), vars(module))
+    exec(compile(lines + match[1], str(ROOT / "EXTENDING.md"), "exec"), vars(module))
     return module
 
 
