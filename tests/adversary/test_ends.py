@@ -314,7 +314,7 @@ def test_the_reader_sees_exact_ends_and_the_warning_counts_them(search: dict[str
             elif (ends := first_values(name, label)) is not None:
                 exact |= plain(value) in (ends[0], ends[1] and ends[1] - (after(ends[1]) - ends[1]))
         exact_ends += exact
-    assert f"{exact_ends / len(keys):.1%} of the released rows" in warning
+    assert f"{exact_ends / len(keys):.1%} of its rows" in warning
 
 
 @pytest.mark.thorough

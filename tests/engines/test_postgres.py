@@ -25,6 +25,7 @@ from sqlanon.engines.postgres import engine as postgres_engine
 from sqlanon.publish.targets.base import release_location
 from sqlanon.sources.postgres import PostgresSource
 from support.databases import quote_name
+from support.pages import blocks
 from support.postgres_cases import HERE, in_duckdb, policies, schemas
 from support.servers.postgres import PASSWORD, VARIABLE, Server
 
@@ -492,7 +493,7 @@ def test_names_may_have_quotes_and_dots(schemas: Server) -> None:
         release = publish(source=source, release={"postgres": HERE, "table": '"a.b"."pa\'ti""ents"'})
         assert release.verify().verified
         assert sorted(relations(schemas, '"a.b"')) == ["pa'ti\"ents", f"pa'ti\"ents_v{version}", "sqlanon_manifest"]
-    with pytest.raises(sqlanon.SourceError, match="upper and lower case as it is there"):
+    with pytest.raises(sqlanon.SourceError, match="with the exact upper and lower case"):
         publish(source={"postgres": HERE, "table": 'clinic."WE""IRD; --"'})
 
 
@@ -850,21 +851,21 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "sqlanon", *arguments], capture_output=True, text=True, check=False)
 
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "postgres.md"
+DOCS = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "postgres.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.thorough
 def test_the_documentation_is_true(schemas: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = dict(re.findall(r"```(toml|sql)\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL))
+    (toml,), (sql,) = blocks("toml", DOCS), blocks("sql", DOCS)
     rows = [[f"person {i}", f"{i % 4:05}", 20 + i % 13, "fm"[i % 2], "abc"[i % 3]] for i in range(600)]
     columns = {"name": "text", "zip": "text", "age": "integer", "sex": "char(1)", "diagnosis": "text"}
     schemas.load("clinic.patients", columns, rows)
-    schemas.run("DROP ROLE IF EXISTS analysts", *filter(str.strip, blocks["sql"].split(";")))
+    schemas.run("DROP ROLE IF EXISTS analysts", *filter(str.strip, sql.split(";")))
     policy = tmp_path / "postgres.toml"
-    policy.write_text(blocks["toml"])
+    policy.write_text(toml)
     monkeypatch.setenv("HOSPITAL", schemas.address())
     try:
-        for words in re.findall(r"^sqlanon ([^#\n]*)", DOCS.read_text(encoding="utf-8"), re.MULTILINE):
+        for words in re.findall(r"^sqlanon ([^#\n]*)", "".join(blocks("sh", DOCS)), re.MULTILINE):
             done = command(*words.replace("postgres.toml", str(policy)).split())
             assert done.returncode == 0, (words, done.stdout, done.stderr)
         assert relations(schemas) == {"patients": "v", "patients_v1": "r", "sqlanon_manifest": "r"}
