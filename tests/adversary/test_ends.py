@@ -310,7 +310,7 @@ def test_the_reader_sees_exact_ends_and_the_warning_counts_them(search: dict[str
             if name == "job":
                 exact |= label.startswith("{") and values.count(value) < K
             elif search["summary"] == "median":
-                exact |= labels[name][row] == value
+                exact |= labels[name][row] == value or label == str(plain(value))
             elif (ends := first_values(name, label)) is not None:
                 exact |= plain(value) in (ends[0], ends[1] and ends[1] - (after(ends[1]) - ends[1]))
         exact_ends += exact
