@@ -280,7 +280,7 @@ def test_statements_fetch_no_source_rows(small: Server) -> None:
     ]
     # Figures of columns show which column numbers people, if one does.
     people = [statement for statement in over_source if '"rows_there"' in statement]
-    of_columns = re.compile(r'\s*COPY \((SELECT COUNT\(DISTINCT|WITH .*\) SELECT "c"\."attribute" AS )', re.DOTALL)
+    of_columns = re.compile(r'\s*COPY \((SELECT COUNT\(DISTINCT|WITH .*\) SELECT "chance"\."attribute" AS )', re.DOTALL)
     assert len(people) >= 2
     assert [person for person in people if of_columns.match(person) is None] == []
     over_source = [statement for statement in over_source if statement not in people]
