@@ -148,7 +148,7 @@ class JointAudit:
     warnings: list[str] = field(default_factory=list)
     groups: dict[str, exp.Table] = field(default_factory=dict)  # the grouped new rows, by the query that groups them
     queries: list[str] = field(default_factory=list)  # SQL that lists the rows for which it is refused
-    refusals: list[Refusal] = field(default_factory=list)  # the earlier releases because of which it is refused
+    refusals: list[Refusal] = field(default_factory=list)  # the earlier releases that rule it out
     withdraws: str | None = None  # the run of the release that it replaces without rows that have left the source
     noise_ranges: exp.Table | None = None  # the ranges of its classes, if it has noise
 

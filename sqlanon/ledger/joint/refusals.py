@@ -27,7 +27,7 @@ out."""
 
 @dataclass(frozen=True)
 class Refusal:
-    """An earlier release because of which the new one is refused."""
+    """An earlier release that rules out the new one."""
 
     publication: Publication
     can_be_base: bool  # whether the new release can be based on it
@@ -41,7 +41,7 @@ class Advice:
 
     policy: Policy
     target: Path  # the location of the new release
-    refusals: Sequence[Refusal]  # the earlier releases because of which it is refused
+    refusals: Sequence[Refusal]  # the earlier releases that rule it out
     is_based: bool  # whether it is based on an earlier release that it breaks
     is_extension: bool  # whether it extends another release
     withdraws: str | None  # the run of the release that it replaces without rows that have left the source
