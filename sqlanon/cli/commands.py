@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from sqlanon.cli import options as opt
-from sqlanon.cli import printing
+from sqlanon.cli import options, printing
 from sqlanon.cli.help import AFTER, BEFORE, MORE, RELEASES, START, Command, Group, format_epilog
 from sqlanon.cli.options import (
     load_any_policy,
@@ -88,7 +87,7 @@ def _sqlanon(
 
 
 @command(START, "demo", "demo --dir /tmp/demo --rows 10000", refusal="the demo's release does not verify")
-def demo(directory: opt.DemoFolder = Path("sqlanon-demo"), rows: opt.Patients = 100_000) -> None:
+def demo(directory: options.DemoFolder = Path("sqlanon-demo"), rows: options.Patients = 100_000) -> None:
     """Show the whole story on a generated hospital database."""
     from sqlanon.demo import run_demo
 
@@ -102,19 +101,19 @@ def demo(directory: opt.DemoFolder = Path("sqlanon-demo"), rows: opt.Patients = 
     refusal="nothing meets the policy, or the audit refuses the release; nothing is published",
 )
 def anonymize(
-    policy: opt.PolicyFile,
-    settings: opt.Settings = None,
-    strategy: opt.Strategy = None,
-    output: opt.ReleaseFile = None,
-    dry_run: opt.DryRun = False,
-    as_json: opt.AsJson = False,
-    force: opt.Force = False,
-    draft: opt.AsDraft = False,
-    export: opt.ExportFolder = None,
-    dialect: opt.Dialect = None,
-    keep_work: opt.WorkFile = None,
-    memory_limit: opt.MemoryLimit = None,
-    threads: opt.Threads = None,
+    policy: options.PolicyFile,
+    settings: options.Settings = None,
+    strategy: options.Strategy = None,
+    output: options.ReleaseFile = None,
+    dry_run: options.DryRun = False,
+    as_json: options.AsJson = False,
+    force: options.Force = False,
+    draft: options.AsDraft = False,
+    export: options.ExportFolder = None,
+    dialect: options.Dialect = None,
+    keep_work: options.WorkFile = None,
+    memory_limit: options.MemoryLimit = None,
+    threads: options.Threads = None,
 ) -> None:
     """Find the best release of a table that meets the policy, audit it and publish it."""
     from sqlanon.cli.cost import measure_cost, measure_price
@@ -215,12 +214,12 @@ def _print_warnings(warnings: Iterable[str]) -> None:
 
 @command(RELEASES, "extend policy.toml", refusal="the audit refuses the extended release; the old one stays")
 def extend(
-    policy: opt.PolicyFile,
-    settings: opt.Settings = None,
-    as_json: opt.AsJson = False,
-    force: opt.Force = False,
-    memory_limit: opt.MemoryLimit = None,
-    threads: opt.Threads = None,
+    policy: options.PolicyFile,
+    settings: options.Settings = None,
+    as_json: options.AsJson = False,
+    force: options.Force = False,
+    memory_limit: options.MemoryLimit = None,
+    threads: options.Threads = None,
 ) -> None:
     """Add new rows of the source to a release. Rows that were released before stay unchanged."""
     started, loaded = time.perf_counter(), load_policy(policy, settings)
@@ -243,14 +242,14 @@ def extend(
     refusal="the audit refuses the new version, or nothing meets the policy; the old one stays",
 )
 def withdraw(
-    policy: opt.PolicyFile,
-    settings: opt.Settings = None,
-    dry_run: opt.DryWithdrawal = False,
-    sql: opt.WithdrawalSql = False,
-    as_json: opt.AsJson = False,
-    force: opt.ForceWithdrawal = False,
-    memory_limit: opt.MemoryLimit = None,
-    threads: opt.Threads = None,
+    policy: options.PolicyFile,
+    settings: options.Settings = None,
+    dry_run: options.DryWithdrawal = False,
+    sql: options.WithdrawalSql = False,
+    as_json: options.AsJson = False,
+    force: options.ForceWithdrawal = False,
+    memory_limit: options.MemoryLimit = None,
+    threads: options.Threads = None,
 ) -> None:
     """Publish a release again without the persons and rows that were deleted from its source since."""
     from sqlanon.cli.progress import show_progress
@@ -278,13 +277,13 @@ def withdraw(
     RELEASES, "live policy.toml --name patients_live", "live policy.toml --drop", refusal="nothing meets the policy"
 )
 def live(
-    policy: opt.PolicyFile,
-    settings: opt.Settings = None,
-    name: opt.ViewName = None,
-    drop: opt.DropView = False,
-    as_json: opt.AsJson = False,
-    memory_limit: opt.MemoryLimit = None,
-    threads: opt.Threads = None,
+    policy: options.PolicyFile,
+    settings: options.Settings = None,
+    name: options.ViewName = None,
+    drop: options.DropView = False,
+    as_json: options.AsJson = False,
+    memory_limit: options.MemoryLimit = None,
+    threads: options.Threads = None,
 ) -> None:
     """Create a view in the source database that generalizes and suppresses whenever it is read."""
     loaded = load_policy(policy, settings)
@@ -313,19 +312,19 @@ def live(
     refusal="none of the strategies meets the policy",
 )
 def compare(
-    policy: opt.PolicyFile,
-    settings: opt.Settings = None,
-    strategies: opt.Strategies = None,
-    as_json: opt.AsJsonList = False,
-    memory_limit: opt.MemoryLimit = None,
-    threads: opt.Threads = None,
+    policy: options.PolicyFile,
+    settings: options.Settings = None,
+    strategies: options.Strategies = None,
+    as_json: options.AsJsonList = False,
+    memory_limit: options.MemoryLimit = None,
+    threads: options.Threads = None,
 ) -> None:
     """Compare the results of several strategies. Publishes nothing."""
     from sqlanon.cli.progress import show_comparison
     from sqlanon.database import connect
     from sqlanon.strategies.compare import DEFAULT_SECONDS, find_endless_strategies, policies_by_strategy
 
-    loaded, names = load_policy(policy, settings), opt.split_names(strategies)
+    loaded, names = load_policy(policy, settings), options.split_names(strategies)
     with name_options_in_errors(search__strategy="--strategies"):
         count, seconds = len(policies_by_strategy(loaded, names)), DEFAULT_SECONDS if names is None else None
     with connect(memory_limit=memory_limit, threads=threads) as db, show_comparison(count, seconds) as progress:
@@ -342,11 +341,11 @@ def compare(
 
 @command(BEFORE, "plan policy.toml", "plan policy.toml --sql", "plan policy.toml --dialect snowflake")
 def plan(
-    policy: opt.PolicyFile,
-    settings: opt.Settings = None,
-    strategy: opt.Strategy = None,
-    sql: opt.PlanSql = False,
-    dialect: opt.Dialect = None,
+    policy: options.PolicyFile,
+    settings: options.Settings = None,
+    strategy: options.Strategy = None,
+    sql: options.PlanSql = False,
+    dialect: options.Dialect = None,
 ) -> None:
     """Show what `anonymize` would do, on one screen; --sql shows its statements. Reads no rows."""
     from sqlanon.cli.linked import refuse_single_table_options
@@ -377,7 +376,7 @@ def schema() -> None:
 
 
 @command(MORE, "init warehouse.duckdb")
-def init(database: opt.DatabaseFile) -> None:
+def init(database: options.DatabaseFile) -> None:
     """Install the catalog and the macro library in a DuckDB file, in the schema sqlanon."""
     from sqlanon.ledger.catalog import init_database
 
@@ -387,18 +386,18 @@ def init(database: opt.DatabaseFile) -> None:
 
 @command(BEFORE, "risk policy.toml", "risk policy.toml --suda --matrix zip,age")
 def risk(
-    policy: opt.PolicyFile,
-    settings: opt.Settings = None,
-    as_json: opt.AsJson = False,
-    epsilon: opt.Epsilons = None,
-    suda: opt.WithSuda = False,
-    suda_size: opt.SudaSize = None,
-    leakage: opt.LeakageSize = None,
-    leakage_seconds: opt.LeakageSeconds = None,
-    values: opt.LeakingAttribute = None,
-    matrix: opt.MatrixAttributes = None,
-    memory_limit: opt.MemoryLimit = None,
-    threads: opt.Threads = None,
+    policy: options.PolicyFile,
+    settings: options.Settings = None,
+    as_json: options.AsJson = False,
+    epsilon: options.Epsilons = None,
+    suda: options.WithSuda = False,
+    suda_size: options.SudaSize = None,
+    leakage: options.LeakageSize = None,
+    leakage_seconds: options.LeakageSeconds = None,
+    values: options.LeakingAttribute = None,
+    matrix: options.MatrixAttributes = None,
+    memory_limit: options.MemoryLimit = None,
+    threads: options.Threads = None,
 ) -> None:
     """Measure the re-identification risk of the source as it stands, and the rows that break the policy."""
     from sqlanon.cli.linked import print_linked_risk, refuse_single_table_options
@@ -421,10 +420,10 @@ def risk(
         return
     with open_database("measuring the risk", memory_limit, threads) as (db, _):
         with name_options_in_errors(epsilon="--epsilon"):
-            numbers, size = opt.parse_numbers("--epsilon", epsilon), 3 if leakage is None else leakage
+            numbers, size = options.parse_numbers("--epsilon", epsilon), 3 if leakage is None else leakage
             assessment = db.risk(loaded, numbers, size, leakage_seconds)
         value_leakage = None if values is None else db.value_leakage(loaded, values)
-        uniques = None if matrix is None else db.uniques_matrix(loaded, *opt.parse_two_names("--matrix", matrix))
+        uniques = None if matrix is None else db.uniques_matrix(loaded, *options.parse_two_names("--matrix", matrix))
         special_uniques = db.suda(loaded, suda_size) if suda or suda_size is not None else None
     _print_warnings(assessment.warnings)
     if as_json:
@@ -452,14 +451,14 @@ def risk(
 
 @command(START, "suggest hospital.duckdb patients -o policy.toml", "suggest patients.csv -o policy.toml")
 def suggest(
-    inputs: opt.SuggestInputs,
-    output: opt.PolicyOutput = None,
-    force: opt.ReplacePolicy = False,
-    csv: opt.Csv = None,
-    hierarchies: opt.HierarchyFolder = None,
-    person: opt.PersonTable = None,
-    memory_limit: opt.MemoryLimit = None,
-    threads: opt.Threads = None,
+    inputs: options.SuggestInputs,
+    output: options.PolicyOutput = None,
+    force: options.ReplacePolicy = False,
+    csv: options.Csv = None,
+    hierarchies: options.HierarchyFolder = None,
+    person: options.PersonTable = None,
+    memory_limit: options.MemoryLimit = None,
+    threads: options.Threads = None,
 ) -> None:
     """Write a commented policy to start from: roles, hierarchies, and the strategy that keeps the most."""
     from sqlanon.cli.files import SCHEMA, refuse_existing, write_private, write_schema
@@ -502,11 +501,11 @@ def suggest(
 
 @command(START, "inspect patients.csv", "inspect patients.csv --csv skip=2 --csv on_bad_line=drop")
 def inspect(
-    files: opt.InspectFiles,
-    csv: opt.Csv = None,
-    as_json: opt.AsJson = False,
-    memory_limit: opt.MemoryLimit = None,
-    threads: opt.Threads = None,
+    files: options.InspectFiles,
+    csv: options.Csv = None,
+    as_json: options.AsJson = False,
+    memory_limit: options.MemoryLimit = None,
+    threads: options.Threads = None,
 ) -> None:
     """Show how files are read: their format, columns and types, bad lines, and the [source.csv] table for a policy."""
     from sqlanon.cli.inspection import print_inspection
@@ -528,7 +527,9 @@ def inspect(
 
 
 @command(START, "import-arx example.deid", "import-arx example.deid --dir adult --encoding windows-1252")
-def import_arx(project: opt.ArxProject, directory: opt.ArxFolder = None, encoding: opt.ArxEncoding = None) -> None:
+def import_arx(
+    project: options.ArxProject, directory: options.ArxFolder = None, encoding: options.ArxEncoding = None
+) -> None:
     """Write a project of ARX as a policy, hierarchy files and a CSV file, and list what has no counterpart."""
     from sqlanon.arx import import_project
     from sqlanon.cli.files import SCHEMA, write_schema
@@ -550,15 +551,15 @@ def import_arx(project: opt.ArxProject, directory: opt.ArxFolder = None, encodin
     refusal="a check failed: the release is not what it claims to be",
 )
 def verify(
-    release: opt.ReleaseName,
-    policy: opt.VerifyPolicy = None,
-    settings: opt.Settings = None,
-    table: opt.ServerTable = None,
-    schema: opt.ServerSchema = None,
-    sha256: opt.Sha256 = None,
-    as_json: opt.AsJson = False,
-    memory_limit: opt.MemoryLimit = None,
-    threads: opt.Threads = None,
+    release: options.ReleaseName,
+    policy: options.VerifyPolicy = None,
+    settings: options.Settings = None,
+    table: options.ServerTable = None,
+    schema: options.ServerSchema = None,
+    sha256: options.Sha256 = None,
+    as_json: options.AsJson = False,
+    memory_limit: options.MemoryLimit = None,
+    threads: options.Threads = None,
 ) -> None:
     """Check that a release is what it claims to be."""
     from sqlanon.cli.linked import find_linked_release, print_linked_verification, refuse_single_table_options
@@ -599,16 +600,16 @@ def verify(
 
 @command(AFTER, "attack release.duckdb --policy policy.toml --sql")
 def attack(
-    releases: opt.AttackedReleases,
-    policy: opt.AttackPolicy = None,
-    outside: opt.OutsideTable = None,
-    only: opt.AttackNames = None,
-    known: opt.KnownValues = None,
-    schema: opt.ServerSchema = None,
-    sql: opt.VictimSql = False,
-    as_json: opt.AsJson = False,
-    memory_limit: opt.MemoryLimit = None,
-    threads: opt.Threads = None,
+    releases: options.AttackedReleases,
+    policy: options.AttackPolicy = None,
+    outside: options.OutsideTable = None,
+    only: options.AttackNames = None,
+    known: options.KnownValues = None,
+    schema: options.ServerSchema = None,
+    sql: options.VictimSql = False,
+    as_json: options.AsJson = False,
+    memory_limit: options.MemoryLimit = None,
+    threads: options.Threads = None,
 ) -> None:
     """Run the published attacks on releases and count the affected rows."""
     from sqlanon import attacks
@@ -635,7 +636,7 @@ def attack(
             releases,
             loaded,
             outside,
-            opt.split_names(only),
+            options.split_names(only),
             1 if known is None else known,
             memory_limit=memory_limit,
             threads=threads,
@@ -653,15 +654,15 @@ def attack(
     refusal="a requirement does not hold, or nothing meets the policy",
 )
 def report(
-    of: opt.ReportSubject,
-    output: opt.PageFile,
-    settings: opt.Settings = None,
-    private: opt.PrivateReport = False,
-    policy: opt.ReportPolicy = None,
-    schema: opt.ServerSchema = None,
-    compare: opt.CompareInReport = False,
-    memory_limit: opt.MemoryLimit = None,
-    threads: opt.Threads = None,
+    of: options.ReportSubject,
+    output: options.PageFile,
+    settings: options.Settings = None,
+    private: options.PrivateReport = False,
+    policy: options.ReportPolicy = None,
+    schema: options.ServerSchema = None,
+    compare: options.CompareInReport = False,
+    memory_limit: options.MemoryLimit = None,
+    threads: options.Threads = None,
 ) -> None:
     """Write an HTML page about a release: its residual risks, and the transformation of each column."""
     from sqlanon.cli.linked import (

@@ -28,7 +28,7 @@ from sqlanon.measures import MEASURES, Marginals
 from sqlanon.policy import Policy
 from sqlanon.requirements import Domain, Requirements, bind_requirements
 from sqlanon.sources.source import SMALL_TABLE_ROWS
-from sqlanon.support import coding as cd
+from sqlanon.support import coding
 from sqlanon.support.coding import CodedAttribute, Levels
 from sqlanon.support.expressions import Namer, table
 
@@ -205,18 +205,18 @@ def make_coded_values(
     """Create the coded values of an attribute. Its marginals show later whether it has unknown values."""
     top, nullable = hierarchy.top or "", facts.nullable
     height, open_ends = hierarchy.height, hierarchy.open_ends
-    query = cd.coded_values(
+    query = coding.coded_values(
         values, hierarchy.table, height, top, nullable, facts.count, texts, open_ends, hierarchy.has_population_values
     )
     runner.create_table(coded, query)
-    return CodedAttribute(column, height, coded, nullable, True, cd.TEXT_COLUMN if texts else None, open_ends)
+    return CodedAttribute(column, height, coded, nullable, True, coding.TEXT_COLUMN if texts else None, open_ends)
 
 
 def fetch_marginal_figures(
     runner: StatementRunner, attributes: Sequence[CodedAttribute], entropy: bool
 ) -> list[Sequence[float]]:
     example = [(i, (0.0,) * (2 * attribute.height + 2)) for i, attribute in enumerate(attributes)]
-    rows = runner.fetch_rows(cd.marginals(attributes, entropy), example, in_plan=False)
+    rows = runner.fetch_rows(coding.marginals(attributes, entropy), example, in_plan=False)
     return [figures for _, figures in sorted(rows)]
 
 

@@ -11,17 +11,23 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.frequency import distribution as ds
-from sqlanon.frequency import statements as fq
+from sqlanon.frequency import statements
 from sqlanon.frequency.codes import RowCodes
-from sqlanon.frequency.distribution import ValuePairs
+from sqlanon.frequency.distribution import (
+    ValuePairs,
+    count_value_pairs,
+    hierarchy_nodes,
+    number_sensitive_values,
+    ordered_domain,
+    row_pairs,
+)
 from sqlanon.frequency.remote_persons import RemoteMembers, scan_members
 from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy
 from sqlanon.requirements import Distribution, Domain
 from sqlanon.sources.columns import Columns, match_columns, match_population_columns
 from sqlanon.sources.source import Population, RemotePersons, Source
-from sqlanon.support import coding as cd
+from sqlanon.support import coding
 from sqlanon.support.coding import ROWS, CodedAttribute
 from sqlanon.support.expressions import Namer, as_column, col, select, subquery, total, union_all
 
@@ -69,7 +75,7 @@ def scan_table(
     Creates ``frequency_raw``, and ``members`` and ``movers`` if persons are counted.
     """
     raw = work("frequency_raw")
-    runner.create_table(raw, fq.raw_frequency(relation, quasi, sensitive, person, count_column))
+    runner.create_table(raw, statements.raw_frequency(relation, quasi, sensitive, person, count_column))
     return scan_members_of(runner, raw, len(quasi), person is not None, work)
 
 
@@ -80,8 +86,8 @@ def scan_members_of(
     if not persons:
         return Scan(raw, quasi)
     members, moving = work(f"{prefix}members"), work(f"{prefix}movers")
-    runner.create_table(members, fq.person_memberships(raw, quasi))
-    runner.create_table(moving, fq.number_movers(members))
+    runner.create_table(members, statements.person_memberships(raw, quasi))
+    runner.create_table(moving, statements.number_movers(members))
     return Scan(raw, quasi, True, members, moving if runner.count(moving) else None)
 
 
@@ -92,7 +98,7 @@ def make_combinations(runner: StatementRunner, scan: Scan, work: Namer, prefix: 
     if scan.members is None:
         return scan.raw
     return runner.create_table(
-        work(f"{prefix}combinations"), fq.person_combinations(scan.members, scan.moving, scan.quasi)
+        work(f"{prefix}combinations"), statements.person_combinations(scan.members, scan.moving, scan.quasi)
     )
 
 
@@ -102,25 +108,25 @@ def combine_with_population(
     """Create one table with the combinations of the source and of the population."""
     population_combinations = make_combinations(runner, population, work, "population_")
     if not population.persons:  # each row is a person
-        keys = fq.quasi_columns(population.quasi)
+        keys = statements.quasi_columns(population.quasi)
         counted_rows = work("population_counted")
-        rows = as_column(col(ROWS), fq.PERSONS)
+        rows = as_column(col(ROWS), statements.PERSONS)
         runner.create_table(counted_rows, select([*keys, rows], population_combinations.copy()))
         population_combinations = counted_rows
     target = work("combinations_of_both")
     moving = population.moving is not None
-    query = fq.union_population(combined, population_combinations, types, count_columns(source_scan), moving)
+    query = statements.union_population(combined, population_combinations, types, count_columns(source_scan), moving)
     runner.create_table(target, query)
     return target
 
 
 def count_columns(scan: Scan, population: Scan | None = None) -> tuple[str, ...]:
     names = [ROWS] if scan.has_counts else []
-    names += [fq.PERSONS] if scan.persons else []
-    names += [fq.MOVER] if scan.moving is not None else []
+    names += [statements.PERSONS] if scan.persons else []
+    names += [statements.MOVER] if scan.moving is not None else []
     if population is not None:
-        names += [fq.POPULATION]
-        names += [fq.POPULATION_MOVER] if population.moving is not None else []
+        names += [statements.POPULATION]
+        names += [statements.POPULATION_MOVER] if population.moving is not None else []
     return tuple(names)
 
 
@@ -133,13 +139,11 @@ def sensitive_pairs(runner: StatementRunner, scan: Scan, number: int, work: Name
     if scan.remote is not None:
         return _remote_pairs(runner, scan.remote, number, work)
     if scan.has_counts:
-        query = ds.count_value_pairs(scan.raw, scan.quasi, number, (), scan.persons, scan.moving)
+        query = count_value_pairs(scan.raw, scan.quasi, number, (), scan.persons, scan.moving)
         pairs: exp.Expr = runner.create_table(work(f"pairs_{number}"), query)
     else:
-        pairs = subquery(ds.row_pairs(scan.raw, scan.quasi, number), "pairs")
-    values = runner.create_table(
-        work(f"sensitive_{number}"), ds.number_sensitive_values(pairs, moving, scan.has_counts)
-    )
+        pairs = subquery(row_pairs(scan.raw, scan.quasi, number), "pairs")
+    values = runner.create_table(work(f"sensitive_{number}"), number_sensitive_values(pairs, moving, scan.has_counts))
     return ValuePairs(pairs, values, has_counts=scan.has_counts, moving=moving)
 
 
@@ -151,7 +155,7 @@ def _remote_pairs(runner: StatementRunner, remote: RemoteMembers, number: int, w
     counted_pairs: exp.Expr = pairs
     if movers is not None:
         counted_pairs = subquery(union_all(select(columns, pairs.copy()), select(columns, movers.copy())), "counted")
-    values = runner.create_table(work(f"sensitive_{number}"), ds.number_sensitive_values(counted_pairs, moving=False))
+    values = runner.create_table(work(f"sensitive_{number}"), number_sensitive_values(counted_pairs, moving=False))
     return ValuePairs(pairs, values)
 
 
@@ -185,9 +189,7 @@ def distribution_pairs(
             pairs = replace(pairs, rows=codes.pairs(index))
         if distribution.kind == "nodes":
             tree = coded[distribution.attribute]
-            nodes = runner.create_table(
-                work(f"nodes_{index}"), ds.hierarchy_nodes(pairs.values, tree.table, tree.height)
-            )
+            nodes = runner.create_table(work(f"nodes_{index}"), hierarchy_nodes(pairs.values, tree.table, tree.height))
             leaves = sensitive_domain(runner, pairs.values, tree.height).values
             pairs = replace(pairs, values=nodes, leaves=leaves)
         elif distribution.kind == "joint":
@@ -195,15 +197,15 @@ def distribution_pairs(
             if scan.remote is not None:
                 rows: exp.Expr = scan.remote.pairs(work(f"joint_pairs_{index}"), index, inner)
             elif scan.has_counts:
-                query = ds.count_value_pairs(scan.raw, scan.quasi, index, inner, scan.persons, scan.moving)
+                query = count_value_pairs(scan.raw, scan.quasi, index, inner, scan.persons, scan.moving)
                 rows = runner.create_table(work(f"joint_pairs_{index}"), query)
             elif codes is not None:
                 rows = codes.pairs(index, inner)
             else:
-                rows = subquery(ds.row_pairs(scan.raw, scan.quasi, index, inner), "pairs")
+                rows = subquery(row_pairs(scan.raw, scan.quasi, index, inner), "pairs")
             pairs = replace(pairs, rows=rows, inner=len(inner))
         else:
-            pairs = replace(pairs, domain=runner.create_table(work(f"domain_{index}"), ds.ordered_domain(pairs.values)))
+            pairs = replace(pairs, domain=runner.create_table(work(f"domain_{index}"), ordered_domain(pairs.values)))
         pairs_by_distribution[distribution] = pairs
     return pairs_by_distribution
 
@@ -219,7 +221,7 @@ def refuse_lost_values(
     for i, (name, type_) in enumerate(zip(names, types, strict=True)):
         if population_types[name] == type_:
             continue
-        lost = runner.fetch_rows(cd.count_lost_by_cast(raw, i, type_, population_types[name]), [(0,)])[0][0]
+        lost = runner.fetch_rows(coding.count_lost_by_cast(raw, i, type_, population_types[name]), [(0,)])[0][0]
         if lost:
             raise SourceError(
                 f"population: column {name!r} is {population_types[name]} and the source's is {type_}: {lost} values "
@@ -342,7 +344,7 @@ def scan_raw_population(
     Refuses values that cannot be cast to the types of the source's quasi-identifiers.
     """
     names, person = match_population_columns(policy, population.source)
-    query = fq.raw_frequency(population.source.relation, names, (), person)
+    query = statements.raw_frequency(population.source.relation, names, (), person)
     raw = runner.create_table(work("population_frequency_raw"), query)
     refuse_lost_values(runner, raw, names, population.source.columns, types)
     return raw
@@ -357,9 +359,9 @@ def attribute_values(
     """
     tables = []
     for i, type_ in enumerate(types):
-        query: exp.Query = cd.value_counts(scan.column(f"q{i}"), f"q{i}", scan.has_counts)
+        query: exp.Query = coding.value_counts(scan.column(f"q{i}"), f"q{i}", scan.has_counts)
         if population is not None:
             source_values = runner.create_table(work(f"own_values_{i}"), query)
-            query = cd.combined_values(source_values, population.raw, i, type_)
+            query = coding.combined_values(source_values, population.raw, i, type_)
         tables.append(runner.create_table(work(f"values_{i}"), query))
     return tables

@@ -19,10 +19,12 @@ from itertools import count
 from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.frequency import distribution as ds
-from sqlanon.frequency import statements as fq
+from sqlanon.frequency import statements
 from sqlanon.frequency.codes import Half, RowCodes
-from sqlanon.frequency.distribution import ValuePairs
+from sqlanon.frequency.distribution import (
+    ValuePairs,
+    count_distribution,
+)
 from sqlanon.frequency.remote_persons import RemoteMovers, add_movers, add_movers_to_distribution
 from sqlanon.frequency.statements import PERSONS, POPULATION, POPULATION_MOVER
 from sqlanon.requirements import Distribution, Requirements
@@ -366,7 +368,7 @@ class FrequencySets:
         if codes is not None:
             query = codes.frequency(levels)
         else:
-            query = fq.count_frequency_set(ground.combinations, ground.attributes, levels, ground.counts)
+            query = statements.count_frequency_set(ground.combinations, ground.attributes, levels, ground.counts)
         table = self.runner.create_table(self.work(f"frequency_{number}"), query)
         sensitive = {}
         for i, (distribution, pairs) in enumerate(ground.sensitive.items()):
@@ -374,7 +376,7 @@ class FrequencySets:
             if codes is not None:
                 query = codes.distribution(pairs, levels)
             else:
-                query = ds.count_distribution(pairs, ground.attributes, levels)
+                query = count_distribution(pairs, ground.attributes, levels)
             counts = self.runner.create_table(target, query)
             sensitive[distribution] = SensitiveTable(counts, pairs.inner, pairs.domain)
         size = self.runner.count(table)

@@ -27,7 +27,7 @@ from sqlanon.hierarchies.validate import (
 from sqlanon.policy import Policy
 from sqlanon.policy.rules import IntervalsRule, MaskRule, Rule
 from sqlanon.requirements import attributes_needing_hierarchies
-from sqlanon.support import coding as cd
+from sqlanon.support import coding
 from sqlanon.support.expressions import (
     Namer,
     all_of,
@@ -151,7 +151,7 @@ def build_hierarchies(
 def summarize_values(runner: StatementRunner, values: Mapping[str, AttributeValues]) -> dict[str, ValueFacts]:
     tables = [attribute_values.table for attribute_values in values.values()]
     rows = runner.fetch_rows(
-        cd.value_summaries(tables), [(i, None, True, 0) for i in range(len(tables))], in_plan=False
+        coding.value_summaries(tables), [(i, None, True, 0) for i in range(len(tables))], in_plan=False
     )
     return {name: ValueFacts(*row[1:]) for name, row in zip(values, rows, strict=True)}
 

@@ -11,7 +11,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import Problem
 from sqlanon.policy import Attribute, Policy
 from sqlanon.policy.rules import MaskRule
-from sqlanon.support import coding as cd
+from sqlanon.support import coding
 from sqlanon.support.coding import CodedAttribute, Levels
 from sqlanon.support.fields import in_words
 from sqlanon.support.notices import Notice
@@ -38,7 +38,7 @@ def find_level_problems(
             yield Problem(f"attributes.{name}.{key}", message)
     if not spec.forbidden:
         return
-    labels = {label for (label,) in runner.fetch_rows(cd.matching_labels(hierarchy, columns, spec.forbidden), [])}
+    labels = {label for (label,) in runner.fetch_rows(coding.matching_labels(hierarchy, columns, spec.forbidden), [])}
     for label in spec.forbidden:
         if label not in labels:
             message = f"{in_words(label)} is at no level of the hierarchy: write it as a release would show it"
@@ -73,7 +73,7 @@ def find_forbidden_levels(
     for name, attribute in zip(policy.generalized_attributes, attributes, strict=True):
         labels = policy.attributes[name].forbidden
         row = (
-            runner.fetch_rows(cd.levels_showing(attribute, labels), [(False,) * (attribute.height + 1)])[0]
+            runner.fetch_rows(coding.levels_showing(attribute, labels), [(False,) * (attribute.height + 1)])[0]
             if labels
             else ()
         )

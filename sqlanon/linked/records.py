@@ -26,7 +26,7 @@ from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.sources.relation import source_errors
 from sqlanon.sources.workspace import Workspace
 from sqlanon.strategies.lattice import Lattice
-from sqlanon.support import coding as cd
+from sqlanon.support import coding
 from sqlanon.support.coding import CodedAttribute, code_column
 from sqlanon.support.expressions import (
     Namer,
@@ -150,7 +150,7 @@ def _build_hierarchies(policy: LinkedPolicy, table: LinkedTable) -> list[Problem
     values: dict[str, AttributeValues] = {}
     for i, (name, column) in enumerate(zip(names, table.columns.generalized, strict=True)):
         linked_rows = table.select_linked_rows().select(as_column(col(column, "child"), column), copy=False)
-        query = cd.value_counts(subquery(linked_rows, "linked_rows"), column, is_counted=False)
+        query = coding.value_counts(subquery(linked_rows, "linked_rows"), column, is_counted=False)
         type_ = table.run.source.columns[column]
         with table.run.source.transfer_errors({column: type_}):
             target = runner.create_table(work(f"values_{i}"), query)
@@ -221,7 +221,7 @@ def _build_records(policy: LinkedPolicy, tables: Sequence[LinkedTable]) -> Linke
             below_top = [leaf_sum or 0.0 for leaf_sum in figures[1 : hierarchy.height + 1]]  # NULL without rows
             leaf_sums.append((*below_top, at_top))
         code_counts += [
-            tuple(runner.fetch_rows(cd.group_counts(attribute), [(EXAMPLE_COUNT,) * attribute.height])[0])
+            tuple(runner.fetch_rows(coding.group_counts(attribute), [(EXAMPLE_COUNT,) * attribute.height])[0])
             if attribute.height
             else ()
             for attribute in table.attributes

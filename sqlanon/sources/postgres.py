@@ -18,7 +18,7 @@ import duckdb
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine, WorkEngine
-from sqlanon.engines.dialects import postgres as pg
+from sqlanon.engines.dialects import postgres as postgres_dialect
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.egress_guard import confined_columns, refuse_confined, refuse_rows
 from sqlanon.engines.federation import FederatedEngine, RemoteTables
@@ -118,7 +118,7 @@ class PostgresSource(Source):
     def render_statement(self, engine: Engine, query: exp.Expr) -> str:
         tables: dict[str, exp.Expr] = {full_name(self.relation): self.remote_relation}
         tables |= {name: table(part.name, "pg_temp") for name, part in self._local_tables(query).items()}
-        return pg.translate_to_postgres(query, tables).sql(self.engine.dialect, pretty=True)
+        return postgres_dialect.translate_to_postgres(query, tables).sql(self.engine.dialect, pretty=True)
 
     @contextmanager
     def release_rows(
@@ -161,9 +161,9 @@ class PostgresSource(Source):
             tables[name] = shipped
             shipped_tables.append(shipped.copy())
         # The planner underestimates the rows of a sort: nested loops would seem cheap.
-        self.engine.execute(pg.allow_nested_loops(allowed=False))
-        yield pg.translate_to_postgres(query, tables)
-        self.engine.execute(pg.allow_nested_loops(allowed=True))
+        self.engine.execute(postgres_dialect.allow_nested_loops(allowed=False))
+        yield postgres_dialect.translate_to_postgres(query, tables)
+        self.engine.execute(postgres_dialect.allow_nested_loops(allowed=True))
         for shipped_table in shipped_tables:
             self.engine.execute(drop_table(shipped_table))
 
@@ -179,10 +179,12 @@ class PostgresSource(Source):
         values = select([col(column) for column in columns], local_table)
         with engine.stream(encode_columns(values, columns, "VARCHAR")) as reader:
             as_text = self.engine.upload(f"{name}_as_text", reader)
-        self.engine.execute(create_temporary_table(table(name), pg.POSTGRES.decode_uploaded(as_text, columns)))
+        self.engine.execute(
+            create_temporary_table(table(name), postgres_dialect.POSTGRES.decode_uploaded(as_text, columns))
+        )
         self.engine.execute(drop_table(as_text.copy()))
         shipped = table(name, "pg_temp")
-        self.engine.execute(pg.analyze_table(shipped.copy()))
+        self.engine.execute(postgres_dialect.analyze_table(shipped.copy()))
         return shipped
 
     @contextmanager
@@ -191,16 +193,16 @@ class PostgresSource(Source):
     ) -> Iterator[tuple[RunQuery, exp.Table]]:
         confined = confined_columns(query, self._confined_columns)
         with self.engine.rolled_back_unless_committed(), self.ship_tables(engine, query) as remote_query:
-            rows = remote_query if share is None else pg.sample_rows(rows=remote_query, share=share)
+            rows = remote_query if share is None else postgres_dialect.sample_rows(rows=remote_query, share=share)
             self.engine.execute(create_temporary_table(table(_ROWS.name), rows))
-            self.engine.execute(pg.analyze_table(_ROWS.copy()))
+            self.engine.execute(postgres_dialect.analyze_table(_ROWS.copy()))
             yield partial(self._query_figures, confined), _ROWS
 
     def _query_figures(self, confined: frozenset[str], query: exp.Query) -> list[tuple[Any, ...]]:
         """Run a query over `_ROWS` that returns only figures, and no confined column."""
         refuse_rows(query, {full_name(_ROWS)}, {}, "PostgreSQL")
         refuse_confined(query, {full_name(_ROWS): confined}, "PostgreSQL")
-        return self.engine.rows(pg.translate_to_postgres(query, {}))
+        return self.engine.rows(postgres_dialect.translate_to_postgres(query, {}))
 
     def render_temporary_rows(self, engine: Engine, query: exp.Select) -> tuple[exp.Table, list[str]]:
         return _ROWS, [self.render_statement(engine, create_temporary_table(table(_ROWS.name), query))]
@@ -211,7 +213,7 @@ class PostgresSource(Source):
 
     def count_distinct_values(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
         with self.engine.read_only():
-            return self.engine.rows(pg.count_distinct_values(self.remote_relation, names))[0]
+            return self.engine.rows(postgres_dialect.count_distinct_values(self.remote_relation, names))[0]
 
     def sampling_relation(self, engine: Engine) -> SamplingRelation:
         return SamplingRelation(self.engine, self.remote_relation, self.remote_relation.named_selects)
@@ -221,7 +223,7 @@ class PostgresSource(Source):
 
     def query_remote_rows(self, query: exp.Query, relation: exp.Expr) -> list[tuple[Any, ...]]:
         with self.engine.read_only():
-            return self.engine.rows(pg.translate_to_postgres(query, {full_name(REMOTE_ROWS): relation}))
+            return self.engine.rows(postgres_dialect.translate_to_postgres(query, {full_name(REMOTE_ROWS): relation}))
 
     def query_remote_release(
         self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: AllColumns
@@ -250,7 +252,9 @@ class PostgresSource(Source):
                 release_server.read_only(),
                 self.engine.read_only(),
             ):
-                if release_server.rows(pg.server_identity()) != self.engine.rows(pg.server_identity()):
+                if release_server.rows(postgres_dialect.server_identity()) != self.engine.rows(
+                    postgres_dialect.server_identity()
+                ):
                     return
         raise SourceError(f"{key}: {SOURCE_SCHEMA_MESSAGE.format(schema=repr(schema))}")
 
@@ -309,8 +313,8 @@ def _open_transaction(address: str, opened: ExitStack, purpose: str) -> Postgres
             "connect to the primary server, not to a replica"
         )
     opened.enter_context(server.interruptible_transaction())
-    server.execute(pg.allow_nested_loops(allowed=False))
-    server.execute(pg.forbid_compilation())
+    server.execute(postgres_dialect.allow_nested_loops(allowed=False))
+    server.execute(postgres_dialect.forbid_compilation())
     return server
 
 
@@ -381,7 +385,7 @@ KIND = _Postgres()
 
 def _can_create_temporary(server: PostgresEngine) -> bool:
     with server.read_only():
-        return bool(server.rows(pg.has_temporary_privilege())[0][0])
+        return bool(server.rows(postgres_dialect.has_temporary_privilege())[0][0])
 
 
 def _bind_linked(
@@ -427,7 +431,10 @@ def _read_columns(
         [(column.name, column.type, column.local_type) for column in remote.columns], wanted, _NUMERIC_ADVICE
     )
     values: list[exp.Expr] = [
-        as_column(pg.canonical_column(column.name, column.type, columns[column.name], column.is_enum), column.name)
+        as_column(
+            postgres_dialect.canonical_column(column.name, column.type, columns[column.name], column.is_enum),
+            column.name,
+        )
         for column in remote.columns
         if column.name.lower() in wanted
     ]
@@ -442,7 +449,7 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
     names = [by_lower[name.lower()] for name in binding.counted_attributes if name.lower() in by_lower]
     types, count = {name: columns[name] for name in dict.fromkeys(names)}, row_count_column(by_lower)
     relation = subquery(select(values, remote.relation.copy()), "source")
-    statement = pg.count_combinations(relation, types, count)
+    statement = postgres_dialect.count_combinations(relation, types, count)
     combinations, counted_types = work_names.table, {**types, count: "BIGINT"}
     if not work_names.reads_rows or not types:
         engine.execute(create_table(combinations, values_query(counted_types, [])))
@@ -488,7 +495,7 @@ def _select_all_columns(remote: _RemoteRelation) -> tuple[exp.Subquery, dict[str
         type_ = "VARCHAR" if column.type == "numeric" else column.local_type
         if type_ is not None:
             types[column.name] = type_
-            value = pg.canonical_column(column.name, column.type, type_, column.is_enum)
+            value = postgres_dialect.canonical_column(column.name, column.type, type_, column.is_enum)
             values.append(as_column(value, column.name))
     return subquery(select(values, remote.relation.copy()), "source"), types
 
@@ -512,8 +519,8 @@ def _bind_persons(
             "it to text with query = ... under [source]"
         )
     types = {name: type_ for name, type_ in columns.items() if name.lower() in binding.released_attributes}
-    types |= {person.name: columns[person.name] if pg.to_duckdb_type(person.type) else "VARCHAR"}
-    id_column = as_column(pg.person_id_column(person.name, person.type, person.is_enum), person.name)
+    types |= {person.name: columns[person.name] if postgres_dialect.to_duckdb_type(person.type) else "VARCHAR"}
+    id_column = as_column(postgres_dialect.person_id_column(person.name, person.type, person.is_enum), person.name)
     relation = subquery(select([*(value.copy() for value in values), id_column], remote.relation.copy()))
     relation.set("alias", exp.TableAlias(this=exp.to_identifier("source")))
     view = binding.work_names.view("persons")
@@ -533,7 +540,7 @@ def _transfer_errors(server: PostgresEngine, relation: exp.Expr, types: Mapping[
         if not (isinstance(cause, duckdb.ConversionException) and names):
             raise
         with server.read_only():
-            are_unknown = server.rows(pg.has_values_unknown_to_duckdb(relation, names))[0]
+            are_unknown = server.rows(postgres_dialect.has_values_unknown_to_duckdb(relation, names))[0]
         if unknown := [repr(name) for name, is_unknown in zip(names, are_unknown, strict=True) if is_unknown]:
             raise SourceError(
                 f"{server.place}: {', '.join(unknown)} cannot be read: NaN in a numeric column, dates before Christ "
@@ -550,7 +557,7 @@ class _RemoteColumn(NamedTuple):
 
     @property
     def local_type(self) -> str | None:
-        return "VARCHAR" if self.is_enum else pg.to_duckdb_type(self.type)
+        return "VARCHAR" if self.is_enum else postgres_dialect.to_duckdb_type(self.type)
 
 
 @dataclass(frozen=True)
@@ -575,15 +582,15 @@ def _find_relation(server: PostgresEngine, section: SourceSection) -> _RemoteRel
                 f"source.table: this user sees no table or view {section.table!r} in PostgreSQL; write schema.name "
                 "with the exact upper and lower case"
             )
-        ((schema, name),) = server.rows(pg.relation_name(), [relation_id])
-        columns = [_RemoteColumn(*column) for column in server.rows(pg.relation_columns(), [relation_id])]
+        ((schema, name),) = server.rows(postgres_dialect.relation_name(), [relation_id])
+        columns = [_RemoteColumn(*column) for column in server.rows(postgres_dialect.relation_columns(), [relation_id])]
     return _RemoteRelation(table(name, schema), columns, frozenset((schema,)), quote_name(schema, name))
 
 
 def _find_relation_ids(server: PostgresEngine, names: Sequence[str]) -> list[int | None]:
     """Find relations by name on the user's search path."""
     with server.on_user_path():
-        return [server.rows(pg.relation_oid(), [name])[0][0] for name in names]
+        return [server.rows(postgres_dialect.relation_oid(), [name])[0][0] for name in names]
 
 
 def _find_query(server: PostgresEngine, query: str) -> _RemoteRelation:
@@ -593,17 +600,17 @@ def _find_query(server: PostgresEngine, query: str) -> _RemoteRelation:
     own, so that other users cannot replace them.
     """
     refuse_unless_select(query, PostgresEngine.dialect, "PostgreSQL")
-    spans = pg.unqualified_table_spans(query)
+    spans = postgres_dialect.unqualified_table_spans(query)
     with server.read_only():
         relation_ids = _find_relation_ids(server, [query[first : last + 1] for first, last in spans])
         for (first, last), relation_id in reversed(list(zip(spans, relation_ids, strict=True))):
             if relation_id is not None:
-                ((schema, name),) = server.rows(pg.relation_name(), [relation_id])
+                ((schema, name),) = server.rows(postgres_dialect.relation_name(), [relation_id])
                 query = f"{query[:first]}{quote_name(schema, name)}{query[last + 1 :]}"
     relation = verbatim_query(query)
     try:
         columns = _read_query_columns(server, relation)
-        return _RemoteRelation(relation, columns, pg.table_schemas(query), query=query)
+        return _RemoteRelation(relation, columns, postgres_dialect.table_schemas(query), query=query)
     except SourceError as error:
         if "does not exist" not in str(error):
             raise
@@ -618,10 +625,10 @@ def _read_query_columns(server: PostgresEngine, relation: exp.Subquery) -> list[
     if _can_create_temporary(server):
         with server.rolled_back_unless_committed():
             server.execute(create_temporary_view(table(_QUERY), relation.this))
-            view_oid = server.rows(pg.relation_oid(), [quote_name("pg_temp", _QUERY)])[0][0]
-            return [_RemoteColumn(*column) for column in server.rows(pg.relation_columns(), [view_oid])]
+            view_oid = server.rows(postgres_dialect.relation_oid(), [quote_name("pg_temp", _QUERY)])[0][0]
+            return [_RemoteColumn(*column) for column in server.rows(postgres_dialect.relation_columns(), [view_oid])]
     with server.read_only():
         names = server.names(select_star(relation.copy()).limit(0, copy=False))
         refuse_ambiguous_names(names, "the source")
-        types = server.rows(pg.query_column_types(relation, names))
+        types = server.rows(postgres_dialect.query_column_types(relation, names))
     return [_RemoteColumn(name, *type_) for name, type_ in zip(names, types, strict=True)]

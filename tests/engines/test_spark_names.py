@@ -19,7 +19,7 @@ import sqlanon
 from sqlanon.engines.spark import settings as spark_settings
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.places.addresses import spark_name_flaw
-from sqlanon.publish.targets.spark import catalog as sc
+from sqlanon.publish.targets.spark import catalog as spark_catalog
 from sqlanon.publish.targets.spark.target import SparkLocation
 from sqlanon.support.expressions import as_column, col, select, text
 from sqlanon.support.expressions import table as named_table
@@ -259,10 +259,10 @@ def test_texts_have_no_variables_whatever_is_set(spark: Any) -> None:
     texts = [engine.sql(exp.select(as_column(text(value), "x"))) for value in TEXTS]
     view, rows = named_table("r", "s"), named_table("r_v1", "s")
     queries: list[exp.Expr] = [
-        sc.create_view(view=view, comment=text(TEXTS[1]), columns=[col("a")], rows=rows),
-        sc.comment_on_view(view=view, comment=text(TEXTS[1])),
-        *sc.comment_statements(rows, {"a": TEXTS[0]}, TEXTS[1]),
-        sc.create_version_table(TABLE, {"a": "VARCHAR"}, TEXTS[0]),
+        spark_catalog.create_view(view=view, comment=text(TEXTS[1]), columns=[col("a")], rows=rows),
+        spark_catalog.comment_on_view(view=view, comment=text(TEXTS[1])),
+        *spark_catalog.comment_statements(rows, {"a": TEXTS[0]}, TEXTS[1]),
+        spark_catalog.create_version_table(TABLE, {"a": "VARCHAR"}, TEXTS[0]),
     ]
     assert "${" not in "".join([*texts, *map(engine.sql, queries)])
     engine.close()
@@ -281,9 +281,9 @@ def test_session_does_not_change_row_order_of_a_release(session: Any) -> None:
     own_session.sql(f"CREATE SCHEMA {SCHEMA}")
     target = named_table("t", SCHEMA)
     engine = SparkEngine(own_session)
-    engine.execute(sc.create_version_table(target.copy(), {"id": "BIGINT"}, "t"))
-    secret = engine.upload("secret_of_the_test", pa.table({sc.SECRET: ["00"]}))
-    engine.execute(sc.insert_shuffled(target, exp.select("*").from_("range(400)"), ["id"], secret))
+    engine.execute(spark_catalog.create_version_table(target.copy(), {"id": "BIGINT"}, "t"))
+    secret = engine.upload("secret_of_the_test", pa.table({spark_catalog.SECRET: ["00"]}))
+    engine.execute(spark_catalog.insert_shuffled(target, exp.select("*").from_("range(400)"), ["id"], secret))
     engine.close()
     places = own_session.sql(f"SELECT input_file_name() AS file, id FROM {SCHEMA}.t").collect()
     numbers: dict[str, list[int]] = {}

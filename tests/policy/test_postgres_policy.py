@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sqlanon
-from sqlanon.engines.dialects import postgres as pg
+from sqlanon.engines.dialects import postgres as postgres_dialect
 from sqlanon.errors import MissingLibraryError
 from sqlanon.places.addresses import format_location, resolve_postgres_address, server_address
 from sqlanon.publish.targets.base import release_location
@@ -243,7 +243,7 @@ def test_a_file_has_no_table_and_a_server_needs_one(tmp_path: Path) -> None:
     ],
 )
 def test_source_types_are_validated(remote_type: str, local_type: str | None) -> None:
-    assert pg.to_duckdb_type(remote_type) == local_type
+    assert postgres_dialect.to_duckdb_type(remote_type) == local_type
 
 
 def test_types_that_would_come_back_as_others_are_not_sent() -> None:
@@ -261,7 +261,7 @@ def test_types_that_would_come_back_as_others_are_not_sent() -> None:
         "UUID",
     )
     for type_ in (*sent, "DECIMAL(5,2)", "TIMESTAMP WITH TIME ZONE"):
-        assert pg.to_duckdb_type(pg.from_duckdb_type(type_) or "") == type_
+        assert postgres_dialect.to_duckdb_type(postgres_dialect.from_duckdb_type(type_) or "") == type_
     for type_ in (
         "TINYINT",
         "UTINYINT",
@@ -272,12 +272,14 @@ def test_types_that_would_come_back_as_others_are_not_sent() -> None:
         "STRUCT(a INTEGER)",
         "TIMESTAMP_NS",
     ):
-        assert pg.from_duckdb_type(type_) is None
+        assert postgres_dialect.from_duckdb_type(type_) is None
 
 
 def test_joins_that_take_null_for_a_value_can_be_hashed() -> None:
     on = null_safe_equal(col("a", "s"), col("value", "h"))
     query = select([col("a", "s")], table("s")).join(table("h", "run_1", "work"), on=on, copy=False)
-    sql = pg.translate_to_postgres(query, {'"work"."run_1"."h"': table("shipped", "pg_temp")}).sql("postgres")
+    sql = postgres_dialect.translate_to_postgres(query, {'"work"."run_1"."h"': table("shipped", "pg_temp")}).sql(
+        "postgres"
+    )
     assert 'JOIN "pg_temp"."shipped" AS "h" ON ARRAY["s"."a"] = ARRAY["h"."value"]' in sql
     assert "DISTINCT FROM" in query.sql("postgres")  # the input is unchanged

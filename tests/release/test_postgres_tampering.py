@@ -15,7 +15,7 @@ import sqlanon
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.errors import ReleaseError
 from sqlanon.publish.targets.base import release_location
-from sqlanon.publish.targets.postgres import statements as ps
+from sqlanon.publish.targets.postgres import statements as release_statements
 from sqlanon.publish.targets.postgres.checks import (
     Relations,
     _CatalogAudit,
@@ -84,7 +84,7 @@ def new_version(
         release = ReleaseInSchema(server, location)
         replaced = release.find_replaced()
         relation = location.version_table(replaced.next_version)
-        server.execute(ps.create_version_table(relation.copy(), types))
+        server.execute(release_statements.create_version_table(relation.copy(), types))
         yield release, replaced
         release.replace_view(relation, replaced, [*types])
         release.store_manifest(replaced.next_version, "{}")
@@ -539,7 +539,7 @@ def test_a_schema_is_trusted_if_nobody_else_can_replace_it(empty: Server) -> Non
         for owner in ("holder", OTHER, READER):
             empty.run(f"ALTER SCHEMA {SCHEMA} OWNER TO {owner}")
             with server.read_only_committed(ReleaseError):
-                owners += [row[2:] for row in server.rows(ps.schema_properties(), [SCHEMA])]
+                owners += [row[2:] for row in server.rows(release_statements.schema_properties(), [SCHEMA])]
     assert owners == [("holder", True), (OTHER, True), (READER, False)]
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 
-from sqlanon.engines.dialects import postgres as pg
+from sqlanon.engines.dialects import postgres
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres.engine import PostgresEngine
@@ -41,7 +41,7 @@ from sqlanon.places.addresses import (
 )
 from sqlanon.publish.targets.base import unsupported_types
 from sqlanon.publish.targets.file.target import STAGED_FILE
-from sqlanon.publish.targets.postgres import statements as ps
+from sqlanon.publish.targets.postgres import statements
 from sqlanon.publish.targets.postgres.checks import Relations, check_table_of_several, relation_number
 from sqlanon.publish.targets.postgres.reader import PostgresLocation, lock_relations, read_manifest_rows
 from sqlanon.publish.targets.postgres.target import (
@@ -102,7 +102,7 @@ class SchemaLocation:
                     raise self.manifest_is_missing()
             with lock_relations(server, [location], needs_views=False) as (relations,):
                 read_manifest_rows(server, location, relations)  # refuses a table that is not safe to read
-                rows = server.rows(ps.list_manifests(manifests=relations.manifests.copy()))
+                rows = server.rows(statements.list_manifests(manifests=relations.manifests.copy()))
         names = [name for name, text in rows if is_linked_manifest(text)]
         if not names:
             raise self.manifest_is_missing()
@@ -174,7 +174,7 @@ class PostgresTarget:
             server.rolled_back_unless_committed(ReleaseError),
         ):
             refuse_server(server)
-            server.rows(ps.advisory_lock(name=f"sqlanon {location.schema}"))
+            server.rows(statements.advisory_lock(name=f"sqlanon {location.schema}"))
             names = [table.name for table in records.tables]
             replaced = {name: ReleaseInSchema(server, location.table(name)).find_replaced() for name in names}
             self._refuse_other_release(server, names)
@@ -184,7 +184,7 @@ class PostgresTarget:
         """Refuse a schema with a release of other tables, or a release of one table under one of the names."""
         if relation_number(server, self.location.schema, MANIFEST) is None:
             return
-        rows = server.rows(ps.list_manifests(manifests=ps.manifests(self.location.schema)))
+        rows = server.rows(statements.list_manifests(manifests=statements.manifests(self.location.schema)))
         linked_names = {name for name, text in rows if is_linked_manifest(text)}
         if linked_names and linked_names != set(names):
             raise ReleaseError(
@@ -221,15 +221,17 @@ class StagedSchema:
         server = self.server
         for claims in manifest.tables:
             types, table = types_in(claims.columns), self.location.table(claims.name)
-            if unsupported := {name: type_ for name, type_ in types.items() if pg.from_duckdb_type(type_) is None}:
+            if unsupported := {
+                name: type_ for name, type_ in types.items() if postgres.from_duckdb_type(type_) is None
+            }:
                 raise unsupported_types(unsupported, "PostgreSQL")
             target = table.version_table(manifest.version)
-            server.execute(ps.create_version_table(target.copy(), types))
+            server.execute(statements.create_version_table(target.copy(), types))
             revoke_default_privileges(server, target)
             rows = encode_columns(select_star(released_table(manifest, claims)), types, "VARCHAR")
             with engine.stream(rows) as reader:
                 uploaded = server.upload(_UPLOADED, reader)
-            query = pg.POSTGRES.decode_uploaded(uploaded, types)
+            query = postgres.POSTGRES.decode_uploaded(uploaded, types)
             server.execute(exp.Insert(this=target.copy(), expression=query))
             server.execute(drop_table(uploaded.copy()))
             in_schema, replaced = ReleaseInSchema(server, table), self.replaced[claims.name]

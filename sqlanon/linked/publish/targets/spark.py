@@ -36,7 +36,7 @@ from sqlanon.linked.release.verification import LinkedVerification
 from sqlanon.places.addresses import format_location, resolve_spark_address, spark_location
 from sqlanon.publish.targets.base import unsupported_types
 from sqlanon.publish.targets.file.target import STAGED_FILE
-from sqlanon.publish.targets.spark import catalog as sc
+from sqlanon.publish.targets.spark import catalog as spark_catalog
 from sqlanon.publish.targets.spark.catalog import ReleaseCatalog, ReleaseComments, check_persistence, manifest_table
 from sqlanon.publish.targets.spark.rows import copy_all_rows
 from sqlanon.publish.targets.spark.target import (
@@ -117,11 +117,11 @@ class SparkSchema:
 
     def read_shown_tables(self, server: SparkEngine) -> dict[str, StoredTable]:
         """The linked tables of the schema, by name, in the versions that their views show."""
-        if not server.rows(sc.show_relations("SCHEMAS", self.schema)):
+        if not server.rows(spark_catalog.show_relations("SCHEMAS", self.schema)):
             raise self.schema_is_missing()
-        pattern = f"*{sc.MANIFEST_SUFFIX}"
-        rows = server.rows(sc.show_relations(f"TABLES IN {ident(self.schema).sql('spark')}", pattern))
-        names = (re.fullmatch(rf"(.+)_v\d+{sc.MANIFEST_SUFFIX}", name.lower()) for _, name, *_ in rows)
+        pattern = f"*{spark_catalog.MANIFEST_SUFFIX}"
+        rows = server.rows(spark_catalog.show_relations(f"TABLES IN {ident(self.schema).sql('spark')}", pattern))
+        names = (re.fullmatch(rf"(.+)_v\d+{spark_catalog.MANIFEST_SUFFIX}", name.lower()) for _, name, *_ in rows)
         tables = {}
         for name in sorted({match[1] for match in names if match is not None}):
             catalog = ReleaseCatalog.read(server, self.table(name))
@@ -136,7 +136,7 @@ def _read_table(server: SparkEngine, catalog: ReleaseCatalog, version: int) -> S
     if catalog.find_manifest_flaws(version):
         return None
     assert isinstance(catalog.location, SparkLocation)
-    rows = server.rows(sc.select_manifest(relation=manifest_table(catalog.location, version)))
+    rows = server.rows(spark_catalog.select_manifest(relation=manifest_table(catalog.location, version)))
     if len(rows) != 1 or not is_linked_manifest(rows[0][2]):
         return None
     return StoredTable(catalog, version, rows[0][2])
@@ -247,11 +247,13 @@ class StagedSchema:
             location, types = self._locations[claims.name.lower()], types_in(claims.columns)
             rows, manifests = location.version_table(self.version), manifest_table(location, self.version)
             self.written.append(claims)
-            self.server.execute(sc.create_version_table(rows.copy(), types, location.name))
+            self.server.execute(spark_catalog.create_version_table(rows.copy(), types, location.name))
             self._insert_rows(engine, released_table(manifest, claims), rows, types)
-            self.server.execute(sc.create_version_table(manifests.copy(), sc.MANIFEST_TYPES, location.name))
             self.server.execute(
-                sc.insert_manifest(
+                spark_catalog.create_version_table(manifests.copy(), spark_catalog.MANIFEST_TYPES, location.name)
+            )
+            self.server.execute(
+                spark_catalog.insert_manifest(
                     target=manifests, release=location.name, version=self.version, manifest=manifest.to_json()
                 )
             )

@@ -14,11 +14,11 @@ from typing import Protocol
 from sqlglot import exp
 
 from sqlanon.audit.verification import check_wording
-from sqlanon.engines.dialects import postgres as pg
+from sqlanon.engines.dialects import postgres
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.errors import BrokenReleaseError
 from sqlanon.places.addresses import MANIFEST
-from sqlanon.publish.targets.postgres import statements as ps
+from sqlanon.publish.targets.postgres import statements
 from sqlanon.publish.targets.server import (
     ServerLocation,
     check_versions,
@@ -40,13 +40,13 @@ _MAX_LISTED = 5
 
 
 def relation_number(server: PostgresEngine, schema: str, name: str) -> int | None:
-    number: int | None = server.rows(pg.relation_oid(), [quote_name(schema, name)])[0][0]
+    number: int | None = server.rows(postgres.relation_oid(), [quote_name(schema, name)])[0][0]
     return number
 
 
 def schema_number(server: PostgresEngine, relation: int | None) -> int | None:
     """The number of the schema of a relation."""
-    rows = server.rows(ps.schema_of_relation(), [relation])
+    rows = server.rows(statements.schema_of_relation(), [relation])
     return rows[0][0] if rows else None
 
 
@@ -63,7 +63,7 @@ class Relations:
     def by_name(cls, server: PostgresEngine, location: ServerLocation) -> Relations:
         """Look the relations up in a schema that other users cannot replace."""
         numbers = [relation_number(server, location.schema, name) for name in (location.name, MANIFEST)]
-        return cls(numbers[0], location.table, numbers[1], ps.manifests(location.schema))
+        return cls(numbers[0], location.table, numbers[1], statements.manifests(location.schema))
 
 
 def check_catalog(
@@ -97,7 +97,7 @@ def check_table_of_several(
 
 def find_manifest_table_flaws(server: PostgresEngine, number: int | None) -> str:
     """The differences from a manifest table that sqlanon creates; '' if there are none."""
-    flaws = _compare_table(server, number, ps.MANIFEST_TYPES)
+    flaws = _compare_table(server, number, statements.MANIFEST_TYPES)
     index_flaws, plain_indexes = _check_indexes(server, MANIFEST, number)
     foreign = [f"has index {name!r}" for name in plain_indexes if name != _MANIFEST_KEY]
     return ", ".join([flaws] * bool(flaws) + index_flaws + foreign)
@@ -109,12 +109,15 @@ def refuse_unsafe_manifest_table(server: PostgresEngine, schema: str, number: in
     The table must be locked, so that it stays as it is.
     """
     expected = {
-        name: (type_, "pg_catalog.default" if type_ == "text" else "") for name, type_ in ps.MANIFEST_TYPES.items()
+        name: (type_, "pg_catalog.default" if type_ == "text" else "")
+        for name, type_ in statements.MANIFEST_TYPES.items()
     }
-    columns = {name: (type_, collation) for name, type_, collation in server.rows(ps.relation_columns(), [number])}
-    properties = server.rows(ps.relation_properties(), [number])
+    columns = {
+        name: (type_, collation) for name, type_, collation in server.rows(statements.relation_columns(), [number])
+    }
+    properties = server.rows(statements.relation_properties(), [number])
     flaws = [] if properties and properties[0][0] == "r" else ["it is not a table"]
-    flaws += [f"it has {description}" for (description,) in server.rows(ps.evaluated_objects(), [number])]
+    flaws += [f"it has {description}" for (description,) in server.rows(statements.evaluated_objects(), [number])]
     flaws += [f"it has no column {name!r} of its type" for name in expected if columns.get(name) != expected[name]]
     if flaws:
         raise BrokenReleaseError(
@@ -142,7 +145,7 @@ class _CatalogAudit:
     def numbers(self) -> Mapping[str, int | None]:
         """The numbers of the view, its table and the manifest table, by name."""
         view = self.relations.view_number
-        table_rows = self.server.rows(ps.sibling_relation(), [view, self.table_name])
+        table_rows = self.server.rows(statements.sibling_relation(), [view, self.table_name])
         return {
             self.location.name: view,
             self.table_name: table_rows[0][0] if table_rows else None,
@@ -156,20 +159,20 @@ class _CatalogAudit:
     def _check_view(self) -> Check:
         """Check that the view is a plain list of the columns of the table."""
         name, view = self.location.name, self.numbers[self.location.name]
-        relations = [number for (number,) in self.server.rows(ps.relations_read(), [view])]
-        query = self.server.rows(ps.view_query(), [view])[0][0] if relations else ""
+        relations = [number for (number,) in self.server.rows(statements.relations_read(), [view])]
+        query = self.server.rows(statements.view_query(), [view])[0][0] if relations else ""
         columns = [column.name for column in self.claims.columns]
         description = columns_of_table(self.table_name)
-        if relations != [self.numbers[self.table_name]] or not ps.is_view_of(query, columns, self.table_name):
+        if relations != [self.numbers[self.table_name]] or not statements.is_view_of(query, columns, self.table_name):
             return Check("view", False, f"{name!r} is not a view of {description}")
         attachments = _describe_attachments(self.server, view)
         flaws = [f"{name!r} has {attachments}"] * bool(attachments)
-        flaws += [f"{name!r} uses {used}" for (used,) in self.server.rows(ps.objects_used(), [view])]
+        flaws += [f"{name!r} uses {used}" for (used,) in self.server.rows(statements.objects_used(), [view])]
         return check_faults("view", flaws, description)
 
     def _check_table(self) -> Check:
         """Check that the table behind the view is plain and has the released columns only."""
-        types = {name: pg.from_duckdb_type(type_) for name, type_ in self.claims.types.items()}
+        types = {name: postgres.from_duckdb_type(type_) for name, type_ in self.claims.types.items()}
         # Another type, and its casts, could be defined by the publisher.
         if unsupported := [name for name, type_ in types.items() if type_ is None]:
             names = ", ".join(map(repr, unsupported))
@@ -190,7 +193,9 @@ class _CatalogAudit:
         Readers could mistake it for the release.
         """
         name = self.location.name
-        relations = [relation for relation, _ in self.server.rows(ps.relations_in_schema(), [self.schema_number])]
+        relations = [
+            relation for relation, _ in self.server.rows(statements.relations_in_schema(), [self.schema_number])
+        ]
         return check_versions(
             [
                 relation
@@ -205,7 +210,7 @@ class _CatalogAudit:
         name, version, flaws = self.location.name, self.claims.version, []
         if table_flaws := find_manifest_table_flaws(self.server, self.relations.manifests_number):
             flaws.append(f"{MANIFEST!r} {table_flaws}")
-        query = ps.select_manifest(manifests=self.relations.manifests.copy())
+        query = statements.select_manifest(manifests=self.relations.manifests.copy())
         versions = [stored_version for stored_version, _ in self.server.rows(query, [name])]
         if len(versions) != 1:
             flaws.append(f"there are {len(versions)} manifests of {name!r}")
@@ -218,13 +223,15 @@ class _CatalogAudit:
     def check_comments(self, manifest: Manifest) -> Check:
         """Check that the comments on the view follow from the manifest, and that nothing else has comments."""
         name, rows = self.location.name, self.server.rows
-        comments = {relation: dict(rows(ps.relation_comments(), [n])) for relation, n in self.numbers.items()}
+        comments = {relation: dict(rows(statements.relation_comments(), [n])) for relation, n in self.numbers.items()}
         flaws = [
             f"those of {relation!r} were not written by sqlanon"
             for relation in (self.table_name, MANIFEST)
             if comments[relation]
         ]
-        foreign_comments = [row for number in self.numbers.values() for row in rows(ps.foreign_comments(), [number])]
+        foreign_comments = [
+            row for number in self.numbers.values() for row in rows(statements.foreign_comments(), [number])
+        ]
         flaws += [f"{description} was not written by sqlanon: remove it" for (description,) in foreign_comments]
         comment = comment_on_release(manifest, f"{self.location.schema}.{MANIFEST}")
         expected, actual = {"": comment, **column_comments(manifest)}, comments[name]
@@ -240,20 +247,22 @@ class _CatalogAudit:
     def check_no_comments(self) -> Check:
         """Check that nothing of the release has comments."""
         rows = self.server.rows
-        flaws = [f"of {name!r}" for name, n in self.numbers.items() if rows(ps.relation_comments(), [n])]
-        flaws += [description for n in self.numbers.values() for (description,) in rows(ps.foreign_comments(), [n])]
+        flaws = [f"of {name!r}" for name, n in self.numbers.items() if rows(statements.relation_comments(), [n])]
+        flaws += [
+            description for n in self.numbers.values() for (description,) in rows(statements.foreign_comments(), [n])
+        ]
         return check_faults("comments", flaws, "none")
 
     def check_privileges(self) -> Check:
         """Check that readers only have the view, that they cannot change anything, and that one role owns all."""
-        properties = {name: self.server.rows(ps.relation_properties(), [n]) for name, n in self.numbers.items()}
+        properties = {name: self.server.rows(statements.relation_properties(), [n]) for name, n in self.numbers.items()}
         owners = {name: rows[0][2] for name, rows in properties.items() if rows}
         flaws = list[str]()
         if len(set(owners.values())) > 1:
             owned = ", ".join(f"{name!r} of {owner}" for name, owner in owners.items())
             flaws.append(f"they are of several owners: {owned}")
         for name, number in self.numbers.items():
-            for role, privilege, _, _ in self.server.rows(ps.privileges(), [number]):
+            for role, privilege, _, _ in self.server.rows(statements.privileges(), [number]):
                 if privilege != "SELECT" or name == self.table_name:
                     flaws.append(f"{role or 'everybody'} has {privilege} on {name!r}")
         return check_faults(
@@ -263,21 +272,23 @@ class _CatalogAudit:
     def check_schema(self) -> Check:
         """Report objects in the schema, or built on the release, that belong to no release."""
         rows = self.server.rows
-        contents = rows(ps.schema_contents(), [self.schema_number])
-        manifests = rows(ps.list_releases(manifests=self.relations.manifests.copy()))
+        contents = rows(statements.schema_contents(), [self.schema_number])
+        manifests = rows(statements.list_releases(manifests=self.relations.manifests.copy()))
         parts = {view: {(view, "v"), (version_name(view, version), "r")} for view, version in manifests}
         relations = {(name, kind) for _, name, kind in contents}
         complete = {view: pair for view, pair in parts.items() if pair <= relations}
         release_relations = {(MANIFEST, "r")}.union(*complete.values())
         view = self.numbers[self.location.name]
-        dependents = [name for n in self.numbers.values() for (name,) in rows(ps.dependents(), [n, view])]
+        dependents = [name for n in self.numbers.values() for (name,) in rows(statements.dependents(), [n, view])]
         foreign = {
             "in the schema": [
                 description for description, name, kind in contents if (name, kind) not in release_relations
             ],
             "built upon the release": list(dict.fromkeys(dependents)),
             "manifests without a release": [repr(view) for view in parts if view not in complete],
-            "comment of the schema": [repr(text) for (text,) in rows(ps.schema_comment(), [self.schema_number])],
+            "comment of the schema": [
+                repr(text) for (text,) in rows(statements.schema_comment(), [self.schema_number])
+            ],
         }
         if flaws := [f"{kind}: {_list_some(names)}" for kind, names in foreign.items() if names]:
             return Check("schema", None, f"not created by sqlanon: {'; '.join(flaws)}")
@@ -288,12 +299,12 @@ def _compare_table(
     server: PostgresEngine, number: int | None, types: Mapping[str, str], collation: str = "default"
 ) -> str:
     """The differences of a relation from a plain table with these columns; '' if there are none."""
-    properties = server.rows(ps.relation_properties(), [number]) if number is not None else []
+    properties = server.rows(statements.relation_properties(), [number]) if number is not None else []
     if not properties or properties[0][:2] != ("r", "p"):
         return "is not a plain table" if properties else "is not there"
     collations = {"text": f"pg_catalog.{collation}"}
     expected = [(name, type_, collations.get(type_, "")) for name, type_ in types.items()]
-    columns = server.rows(ps.relation_columns(), [number])
+    columns = server.rows(statements.relation_columns(), [number])
     flaws = [f"column {column[0]!r}" for column in columns if column not in expected]
     flaws += [f"no column {column[0]!r} of type {column[1]}" for column in expected if column not in columns]
     if not flaws and columns != expected:
@@ -304,7 +315,7 @@ def _compare_table(
 
 
 def _describe_attachments(server: PostgresEngine, number: int | None) -> str:
-    return ", ".join(description for (description,) in server.rows(ps.attachments(), [number]))
+    return ", ".join(description for (description,) in server.rows(statements.attachments(), [number]))
 
 
 def _check_indexes(server: PostgresEngine, relation: str, number: int | None) -> tuple[list[str], list[str]]:
@@ -313,7 +324,7 @@ def _check_indexes(server: PostgresEngine, relation: str, number: int | None) ->
     A name that is not PostgreSQL's default could reveal anything.
     """
     flaws, plain = list[str](), list[str]()
-    for name, is_primary, columns, is_plain in server.rows(ps.indexes(), [number]):
+    for name, is_primary, columns, is_plain in server.rows(statements.indexes(), [number]):
         default_name = index_name(relation, "" if is_primary else columns, "pkey" if is_primary else "idx")
         if not is_plain:
             flaws.append(f"index {name!r} has expressions, options or other columns: drop it")

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from sqlanon.audit.verification import Verification
 from sqlanon.audit.verify import find_residual_risk, verification_sql, verify_release
-from sqlanon.engines.dialects import postgres as pg
+from sqlanon.engines.dialects import postgres
 from sqlanon.engines.dialects.qualified import qualify_functions
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
@@ -26,7 +26,7 @@ from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
 from sqlanon.frequency.class_sizes import class_sizes
 from sqlanon.places.addresses import MANIFEST, SERVER_NAMES, format_location, resolve_postgres_address, server_address
 from sqlanon.publish.targets.base import Reach
-from sqlanon.publish.targets.postgres import statements as ps
+from sqlanon.publish.targets.postgres import statements
 from sqlanon.publish.targets.postgres.checks import (
     Relations,
     check_catalog,
@@ -101,7 +101,7 @@ class PostgresLocation(ServerLocation):
         with self.opened_server() as server:
             with server.read_only_committed(ReleaseError):
                 # The server may still be committing for a client that is gone.
-                server.rows(ps.advisory_lock(name=self.lock_name))
+                server.rows(statements.advisory_lock(name=self.lock_name))
                 if relation_number(server, self.schema, MANIFEST) is None:
                     return []
             with _locked_relations(server, self, needs_view=False) as relations:
@@ -271,8 +271,8 @@ def recorded_location(path: Path, table_name: str, reach: Reach) -> PostgresLoca
 
 def types_of(server: PostgresEngine, relation: exp.Table) -> dict[str, str]:
     """DuckDB's types of a relation's columns; PostgreSQL's for a type without equivalent."""
-    rows = server.rows(pg.relation_columns(), [relation_number(server, relation.db, relation.name)])
-    return {column: pg.to_duckdb_type(type_) or type_ for column, type_, _ in rows}
+    rows = server.rows(postgres.relation_columns(), [relation_number(server, relation.db, relation.name)])
+    return {column: postgres.to_duckdb_type(type_) or type_ for column, type_, _ in rows}
 
 
 @contextmanager
@@ -295,7 +295,7 @@ def lock_relations(
     """
     schema = locations[0].schema
     with server.read_only_committed(ReleaseError):
-        schemas = server.rows(ps.schema_properties(), [schema])
+        schemas = server.rows(statements.schema_properties(), [schema])
         if schemas and not schemas[0][1]:
             raise ReleaseError(f"this user may not use the schema {schema!r}: GRANT USAGE ON SCHEMA")
         if not schemas or schemas[0][3]:
@@ -306,8 +306,8 @@ def lock_relations(
                 numbers |= {relations.manifests: relations.manifests_number}
                 numbers |= {location.table: relations.view_number} if needs_views else {}
             for relation, number in numbers.items():
-                if server.rows(ps.relation_properties(), [number])[0][0] in ps.LOCKABLE_KINDS:
-                    server.execute(ps.lock_relation(relation, ps.READ_LOCK))
+                if server.rows(statements.relation_properties(), [number])[0][0] in statements.LOCKABLE_KINDS:
+                    server.execute(statements.lock_relation(relation, statements.READ_LOCK))
             # Other relations may have had these names before the locks.
             yield [Relations.by_name(server, location) for location in locations]
             return
@@ -321,7 +321,7 @@ def lock_relations(
             else (location.table, None)
             for i, location in enumerate(locations)
         ]
-        manifests, number = _create_view_by_number(server, "sqlanon manifests", ps.manifests(schema))
+        manifests, number = _create_view_by_number(server, "sqlanon manifests", statements.manifests(schema))
         schema_numbers = {schema_number(server, n) for n in (number, *(n for _, n in views if needs_views))}
         if len(schema_numbers) > 1:
             raise ReleaseError(f"the schema {schema!r} was replaced while it was read: repeat the command")
@@ -330,7 +330,7 @@ def lock_relations(
 
 
 def _refuse_without_temporary_views(server: PostgresEngine, location: PostgresLocation, owner: str) -> None:
-    if server.rows(pg.has_temporary_privilege())[0][0]:
+    if server.rows(postgres.has_temporary_privilege())[0][0]:
         return
     raise ReleaseError(
         f"the schema {location.schema!r} belongs to {owner}, who could replace what is in it while it is read, and "
@@ -346,7 +346,7 @@ def _refuse_unreadable(
     if None in numbers.values():
         raise location.manifest_is_missing()
     for name, number in numbers.items():
-        if not server.rows(ps.may_read(), [number])[0][0]:
+        if not server.rows(statements.may_read(), [number])[0][0]:
             raise ReleaseError(
                 f"this user may not read {location.schema}.{name}: verify needs SELECT on the view and on {MANIFEST}"
             )
@@ -357,8 +357,8 @@ def _create_view_by_number(server: PostgresEngine, name: str, relation: exp.Tabl
     view = table(name, "pg_temp")
     server.execute(create_temporary_view(table(name), select_star(relation)))
     view_number = relation_number(server, "pg_temp", name)
-    server.execute(ps.lock_relation(view, ps.READ_LOCK))
-    numbers = [number for (number,) in server.rows(ps.relations_read(), [view_number])]
+    server.execute(statements.lock_relation(view, statements.READ_LOCK))
+    numbers = [number for (number,) in server.rows(statements.relations_read(), [view_number])]
     return view, numbers[0] if len(numbers) == 1 else None
 
 
@@ -367,6 +367,6 @@ def read_manifest_rows(
 ) -> list[tuple[int, str]]:
     """Read version and manifest of a release, from a table that is checked before and after it is locked."""
     refuse_unsafe_manifest_table(server, location.schema, relations.manifests_number)
-    server.execute(ps.lock_relation(relations.manifests, ps.READ_LOCK))
+    server.execute(statements.lock_relation(relations.manifests, statements.READ_LOCK))
     refuse_unsafe_manifest_table(server, location.schema, relations.manifests_number)
-    return server.rows(ps.select_manifest(manifests=relations.manifests.copy()), [location.name])
+    return server.rows(statements.select_manifest(manifests=relations.manifests.copy()), [location.name])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlanon.audit.verification import Verification
-from sqlanon.engines.dialects import postgres as pg
+from sqlanon.engines.dialects import postgres
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.travel import decode_columns, encode_columns
 from sqlanon.errors import AuditError, ReleaseError, SourceError
@@ -21,7 +21,7 @@ from sqlanon.places.addresses import MANIFEST
 from sqlanon.policy import Policy
 from sqlanon.publish.targets.base import Draft, ReleaseTarget, refuse_draft_over, unsupported_types
 from sqlanon.publish.targets.file.target import STAGED_FILE, StagedRows, write_rows
-from sqlanon.publish.targets.postgres import statements as ps
+from sqlanon.publish.targets.postgres import statements
 from sqlanon.publish.targets.postgres.checks import check_catalog, find_manifest_table_flaws, relation_number
 from sqlanon.publish.targets.postgres.reader import (
     PostgresLocation,
@@ -64,7 +64,7 @@ class PostgresTarget(ServerTarget):
         # The address may differ from that of the policy.
         draft.search_input.source.refuse_release(location.address, location.schema)
         types = types_in(draft.columns())
-        if unsupported := {name: type_ for name, type_ in types.items() if pg.from_duckdb_type(type_) is None}:
+        if unsupported := {name: type_ for name, type_ in types.items() if postgres.from_duckdb_type(type_) is None}:
             raise unsupported_types(unsupported, "PostgreSQL")
         with (
             self._server(draft) as server,
@@ -76,7 +76,7 @@ class PostgresTarget(ServerTarget):
             if draft.is_draft:
                 refuse_draft_over(replaced.manifests, location.qualified_name)
             relation = location.version_table(replaced.next_version)
-            server.execute(ps.create_version_table(relation.copy(), types))
+            server.execute(statements.create_version_table(relation.copy(), types))
             revoke_default_privileges(server, relation)
             _insert_rows(server, location.address, draft, relation, types)
             file = directory / STAGED_FILE
@@ -92,7 +92,7 @@ class PostgresTarget(ServerTarget):
         """Count the rows on the server and those that were read back, which must agree."""
         draft, relation = staged.draft, staged.relation
         facts, types = staged.staged_rows.count(staged.replaced.next_version), types_in(draft.columns())
-        remote_figures = staged.server.rows(ps.class_figures(relation, draft.quasi_identifiers))[0]
+        remote_figures = staged.server.rows(statements.class_figures(relation, draft.quasi_identifiers))[0]
         local_figures = (facts.rows, facts.classes, facts.smallest_class)
         failures = []
         if tuple(remote_figures) != local_figures:
@@ -200,7 +200,7 @@ def _insert_rows(
         return
     with draft.rows() as rows, draft.run.engine.stream(encode_columns(rows, types, "VARCHAR")) as reader:
         uploaded = server.upload("sqlanon_released_rows", reader)
-    server.execute(exp.Insert(this=target.copy(), expression=pg.POSTGRES.decode_uploaded(uploaded, types)))
+    server.execute(exp.Insert(this=target.copy(), expression=postgres.POSTGRES.decode_uploaded(uploaded, types)))
     server.execute(drop_table(uploaded.copy()))
 
 
@@ -230,12 +230,12 @@ class ReleaseInSchema:
     def find_replaced(self) -> ReplacedRelease:
         """Find the release that is replaced, and lock the name against other publications."""
         server, location = self.server, self.location
-        server.rows(ps.advisory_lock(name=location.lock_name))  # of this database
-        kinds = dict(server.rows(ps.relations_in_schema(), [self._trusted_schema()]))
+        server.rows(statements.advisory_lock(name=location.lock_name))  # of this database
+        kinds = dict(server.rows(statements.relations_in_schema(), [self._trusted_schema()]))
         manifest_rows = []
         if MANIFEST in kinds:
-            self._lock_manifests(ps.READ_LOCK)
-            query = ps.select_manifest(manifests=ps.manifests(location.schema))
+            self._lock_manifests(statements.READ_LOCK)
+            query = statements.select_manifest(manifests=statements.manifests(location.schema))
             manifest_rows = server.rows(query, [location.name])
         if kinds.get(location.name, "v") != "v" or (location.name in kinds and not manifest_rows):
             raise location.name_is_taken()
@@ -279,7 +279,7 @@ class ReleaseInSchema:
     def _trusted_schema(self) -> int:
         """The number of the schema; refuse a schema whose owner could replace it while the release is written."""
         schema = self.location.schema
-        schemas = self.server.rows(ps.schema_properties(), [schema])
+        schemas = self.server.rows(statements.schema_properties(), [schema])
         if not schemas:
             raise self.location.schema_is_missing()
         number: int
@@ -296,7 +296,7 @@ class ReleaseInSchema:
 
     def _refuse_foreign_relation(self, name: str) -> None:
         """Refuse a relation of another user, who could change it at any time."""
-        properties = self.server.rows(ps.relation_properties(), [self._number(name)])
+        properties = self.server.rows(statements.relation_properties(), [self._number(name)])
         if not properties:
             raise self._was_replaced(name)
         _, _, owner, is_own = properties[0]
@@ -309,16 +309,16 @@ class ReleaseInSchema:
     def _lock_manifests(self, mode: str) -> None:
         """Lock the manifest table, and refuse changes to it: its triggers would run with privileges of this user."""
         self._refuse_foreign_relation(MANIFEST)
-        self.server.execute(ps.lock_relation(ps.manifests(self.location.schema), mode))
+        self.server.execute(statements.lock_relation(statements.manifests(self.location.schema), mode))
         self._refuse_foreign_relation(MANIFEST)  # it may have been replaced before the lock
         if flaws := find_manifest_table_flaws(self.server, self._number(MANIFEST)):
             raise ReleaseError(f"{self.location.schema}.{MANIFEST} was changed: it {flaws}; undo that first")
 
     def _lock_for_replacement(self, relation: exp.Table, number: int) -> None:
         """Lock a relation exclusively, and refuse it unless it still has this number and belongs to this user."""
-        self.server.execute(ps.lock_relation(relation.copy(), ps.EXCLUSIVE_LOCK))
+        self.server.execute(statements.lock_relation(relation.copy(), statements.EXCLUSIVE_LOCK))
         current = self._number(relation.name)
-        if current != number or not self.server.rows(ps.relation_properties(), [number])[0][3]:
+        if current != number or not self.server.rows(statements.relation_properties(), [number])[0][3]:
             raise self._was_replaced(relation.name)
 
     def _was_replaced(self, name: str) -> ReleaseError:
@@ -330,7 +330,7 @@ class ReleaseInSchema:
     def _replace_view(self, view: exp.Create, staged_table: exp.Table, replaced: ReplacedRelease) -> None:
         server, location = self.server, self.location
         numbers = replaced.view, self._number(staged_table.name)
-        columns, staged_columns = (server.rows(ps.relation_columns(), [number]) for number in numbers)
+        columns, staged_columns = (server.rows(statements.relation_columns(), [number]) for number in numbers)
         if columns == staged_columns:
             view.set("replace", True)  # the view keeps its privileges and dependents
             server.execute(view)
@@ -340,26 +340,26 @@ class ReleaseInSchema:
         server.execute(view)
         revoke_default_privileges(server, location.table)
         for role, may_grant in replaced.readers:
-            server.execute(ps.grant_select(location.table, role, may_grant))
+            server.execute(statements.grant_select(location.table, role, may_grant))
 
     def store_manifest(self, version: int, manifest: str) -> None:
         """Write the manifest to the table of the schema, in place of that of the replaced version."""
         server, location = self.server, self.location
-        manifests = ps.manifests(location.schema)
+        manifests = statements.manifests(location.schema)
         # Concurrent publications to a new schema would both create the table, and the later one would fail.
-        server.rows(ps.advisory_lock(name=f"sqlanon {location.schema}"))
+        server.rows(statements.advisory_lock(name=f"sqlanon {location.schema}"))
         if self._number(MANIFEST) is None:
-            server.execute(ps.create_manifest_table(manifests=manifests))
+            server.execute(statements.create_manifest_table(manifests=manifests))
             _grant_readers_only(server, manifests)
         else:
-            self._lock_manifests(ps.WRITE_LOCK)
-        server.execute(ps.delete_manifest(manifests=manifests), [location.name])
-        server.execute(ps.insert_manifest(manifests=manifests), [location.name, version, manifest])
+            self._lock_manifests(statements.WRITE_LOCK)
+        server.execute(statements.delete_manifest(manifests=manifests), [location.name])
+        server.execute(statements.insert_manifest(manifests=manifests), [location.name, version, manifest])
 
     def _refuse_dependents(self, name: str, reason: str) -> None:
         """Refuse to drop a relation that objects of other users depend on."""
         numbers = [self._number(relation) for relation in (name, self.location.name)]
-        if dependents := [dependent for (dependent,) in self.server.rows(ps.dependents(), numbers)]:
+        if dependents := [dependent for (dependent,) in self.server.rows(statements.dependents(), numbers)]:
             raise ReleaseError(
                 f"{self.location.schema}.{name} {reason}, but these depend on it: {', '.join(dependents)}; drop them "
                 f"first, and create them again over {self.location.qualified_name}"
@@ -367,13 +367,13 @@ class ReleaseInSchema:
 
 
 def _privileges(server: PostgresEngine, relation: exp.Table) -> list[tuple[str, str, bool, str]]:
-    return server.rows(ps.privileges(), [relation_number(server, relation.db, relation.name)])
+    return server.rows(statements.privileges(), [relation_number(server, relation.db, relation.name)])
 
 
 def revoke_default_privileges(server: PostgresEngine, relation: exp.Table) -> None:
     """Revoke the default privileges of other roles on a new relation."""
     if roles := list(dict.fromkeys(role for role, *_ in _privileges(server, relation))):
-        server.execute(ps.revoke_all(relation.copy(), roles))
+        server.execute(statements.revoke_all(relation.copy(), roles))
 
 
 def _grant_readers_only(server: PostgresEngine, relation: exp.Table) -> None:
@@ -383,4 +383,4 @@ def _grant_readers_only(server: PostgresEngine, relation: exp.Table) -> None:
         revoke_default_privileges(server, relation)
         for role, privilege, may_grant, _ in privileges:
             if privilege == "SELECT":
-                server.execute(ps.grant_select(relation.copy(), role, may_grant))
+                server.execute(statements.grant_select(relation.copy(), role, may_grant))

@@ -44,7 +44,7 @@ from sqlanon.publish.targets.server import (
     release_section,
     split_location,
 )
-from sqlanon.publish.targets.spark import catalog as sc
+from sqlanon.publish.targets.spark import catalog as spark_catalog
 from sqlanon.publish.targets.spark.catalog import (
     CatalogClaims,
     CatalogEntry,
@@ -142,7 +142,7 @@ class SparkLocation(ServerLocation):
         # A relation is read only after the catalog has described it as a plain table, or a view of one.
         if flaws := catalog.find_manifest_flaws(version):
             raise self.unreadable_release_error([f"{manifest_table(self, version).name}: {'; '.join(flaws)}"])
-        rows = server.rows(sc.select_manifest(relation=manifest_table(self, version)))
+        rows = server.rows(spark_catalog.select_manifest(relation=manifest_table(self, version)))
         with self.translate_manifest_errors():
             if len(rows) != 1:
                 raise ValueError(f"it has {len(rows)} rows")
@@ -168,7 +168,7 @@ class SparkLocation(ServerLocation):
             return []
         if catalog.find_manifest_flaws(version):
             return None
-        rows = catalog.server.rows(sc.select_manifest(relation=manifest_table(self, version)))
+        rows = catalog.server.rows(spark_catalog.select_manifest(relation=manifest_table(self, version)))
         return parse_manifests(manifest_json for _, _, manifest_json in rows)
 
     def unreadable_release_error(self, flaws: Sequence[str]) -> BrokenReleaseError:
@@ -338,13 +338,17 @@ class StagedSpark(StagedOnServer):
         server, location, version = self.target.server, self.target.location, self.version
         verification = self.counted_release.verify(manifest, location.path)
         manifests = manifest_table(location, version)
-        server.execute(sc.create_version_table(manifests.copy(), sc.MANIFEST_TYPES, location.name))
         server.execute(
-            sc.insert_manifest(target=manifests, release=location.name, version=version, manifest=manifest.to_json())
+            spark_catalog.create_version_table(manifests.copy(), spark_catalog.MANIFEST_TYPES, location.name)
+        )
+        server.execute(
+            spark_catalog.insert_manifest(
+                target=manifests, release=location.name, version=version, manifest=manifest.to_json()
+            )
         )
         comments = ReleaseComments.of(location, version, manifest)
         rows = location.version_table(version)
-        for statement in sc.comment_statements(rows, comments.columns, comments.table or ""):
+        for statement in spark_catalog.comment_statements(rows, comments.columns, comments.table or ""):
             server.execute(statement)
         return verification
 
@@ -371,7 +375,7 @@ def _create_version_table(
     """
     for version in range(first_version, first_version + _MAX_BLOCKED_VERSIONS):
         try:
-            server.execute(sc.create_version_table(location.version_table(version), types, location.name))
+            server.execute(spark_catalog.create_version_table(location.version_table(version), types, location.name))
         except Exception as error:
             if error_condition(error) != LOCATION_EXISTS:
                 raise
@@ -386,11 +390,11 @@ def _insert_rows(
     engine: DuckDBEngine, server: SparkEngine, target: exp.Table, rows: exp.Query, columns: Sequence[str]
 ) -> None:
     """Insert the rows in an order that depends on a secret. Statements are logged, so it is sent as a table."""
-    name, secret = f"sqlanon_secret_{uuid4().hex[:12]}", as_column(text(secrets.token_hex(32)), sc.SECRET)
+    name, secret = f"sqlanon_secret_{uuid4().hex[:12]}", as_column(text(secrets.token_hex(32)), spark_catalog.SECRET)
     with engine.stream(exp.Select(expressions=[secret])) as reader:
         view = server.upload(name, reader)
     try:
-        server.execute(sc.insert_shuffled(target, rows, columns, view))
+        server.execute(spark_catalog.insert_shuffled(target, rows, columns, view))
     finally:
         with suppress(SourceError):  # the session may be gone
             server.forget(name)
@@ -406,14 +410,16 @@ def switch_view(
         raise AuditError([f"{check.name}: {check.message}"])
     rows, columns = location.version_table(version), [col(column.name) for column in claims.columns]
     if location.name not in catalog.names:
-        server.execute(sc.create_view(view=location.table, comment=text(comments.view), columns=columns, rows=rows))
+        server.execute(
+            spark_catalog.create_view(view=location.table, comment=text(comments.view), columns=columns, rows=rows)
+        )
         return
     view = CatalogEntry.read(server, location.table)
     if view.shown_version(location) is None:
         raise location.name_is_taken()
-    server.execute(sc.replace_view_query(view=location.table, columns=columns, rows=rows))
+    server.execute(spark_catalog.replace_view_query(view=location.table, columns=columns, rows=rows))
     if view.comment != comments.view:  # the replaced version was a draft
-        server.execute(sc.comment_on_view(view=location.table, comment=text(comments.view)))
+        server.execute(spark_catalog.comment_on_view(view=location.table, comment=text(comments.view)))
 
 
 def show_version(server: SparkEngine, location: SparkLocation, version: int | None) -> None:
@@ -425,7 +431,7 @@ def show_version(server: SparkEngine, location: SparkLocation, version: int | No
         return
     rows = location.version_table(version)
     columns = [col(name) for name in server.columns(rows)]
-    server.execute(sc.replace_view_query(view=location.table, columns=columns, rows=rows))
+    server.execute(spark_catalog.replace_view_query(view=location.table, columns=columns, rows=rows))
 
 
 def drop_unpublished(server: SparkEngine, location: SparkLocation, version: int) -> None:
