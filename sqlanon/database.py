@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from sqlanon.report.facts import ReportFacts
     from sqlanon.risk import Risk, UniquesMatrix, ValueLeakage
     from sqlanon.risk.suda import Suda
-    from sqlanon.sources.inspection import Inspection
+    from sqlanon.sources.files.inspection import Inspection
     from sqlanon.strategies.compare import ComparisonProgress
     from sqlanon.suggest import Suggestion, Trial
     from sqlanon.withdrawal import Withdrawal
@@ -740,9 +740,9 @@ class Database:
         (2, ['BIGINT', 'VARCHAR'], ';')
         >>> folder.cleanup()
         """
-        from sqlanon.sources.files import find_csv_files
-        from sqlanon.sources.inspection import inspect_refused, inspect_source
-        from sqlanon.sources.statistics_files import UndecidedReadingError
+        from sqlanon.sources.files.binding import find_csv_files
+        from sqlanon.sources.files.inspection import inspect_refused, inspect_source
+        from sqlanon.sources.files.statistics_files import UndecidedReadingError
         from sqlanon.suggest import Location
 
         paths = self._resolve_files(files)

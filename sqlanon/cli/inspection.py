@@ -12,7 +12,7 @@ from sqlanon.support.toml import toml_value
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sqlanon.sources.inspection import InspectedColumn, InspectedFile, Inspection
+    from sqlanon.sources.files.inspection import InspectedColumn, InspectedFile, Inspection
 
 _MAX_FILES = 10
 

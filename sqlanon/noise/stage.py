@@ -29,7 +29,7 @@ from sqlanon.requirements.base import KeptClasses
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.persons import PersonFigures
-from sqlanon.strategies.local.evaluation import class_figures
+from sqlanon.strategies.local.core.evaluation import class_figures
 from sqlanon.strategies.recoding import ClassRecoding
 from sqlanon.support.coding import Column
 from sqlanon.support.expressions import Namer, create_table_with_columns, drop_table, select_star, template

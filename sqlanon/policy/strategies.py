@@ -93,13 +93,13 @@ STRATEGIES: dict[str, StrategyInfo] = {
             "mondrian", "mondrian", "splits rows into groups until a split would break the policy",
             summarizes=True, splits_classes=True,
         ),
-        _local("k-similar", "similar", "groups of k to 2k − 1 similar rows", summarizes=True),
+        _local("k-similar", "k_similar", "groups of k to 2k − 1 similar rows", summarizes=True),
         _local(
             "forest", "forest", "groups within a proven factor of the least loss",
             may_split_equal_rows=True, supported_requirements=_K_ONLY,
         ),
         _local("subtree", "subtree", "a cut of each hierarchy, the same for all rows"),
-        _local("local", "iterative", "a full-domain optimum, improved row by row"),
+        _local("local", "local", "a full-domain optimum, improved row by row"),
     )
 }  # fmt: skip
 """The strategies by the names of the policy."""

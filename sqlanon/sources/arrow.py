@@ -10,10 +10,10 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.sources.columns import quote_names, refuse_ambiguous_names
+from sqlanon.sources.files.typed_columns import projection, read_columns
 from sqlanon.sources.kinds import Binding, SourceKind, refuse_query
 from sqlanon.sources.relation import bind_relation, source_errors
 from sqlanon.sources.source import Source
-from sqlanon.sources.typed_columns import projection, read_columns
 from sqlanon.support.expressions import create_temporary_view, select
 
 if TYPE_CHECKING:

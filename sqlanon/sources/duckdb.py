@@ -21,7 +21,8 @@ from sqlanon.places.databases import choose_attachment, format_database, is_atta
 from sqlanon.policy import PopulationSection, SourceSection
 from sqlanon.sources.columns import refuse_ambiguous_names
 from sqlanon.sources.extensions import load_extension
-from sqlanon.sources.files import bind_files
+from sqlanon.sources.files.binding import bind_files
+from sqlanon.sources.files.typed_columns import ColumnReading
 from sqlanon.sources.kinds import Binding, SourceKind, lower
 from sqlanon.sources.queries import (
     has_same_meaning,
@@ -32,7 +33,6 @@ from sqlanon.sources.queries import (
 )
 from sqlanon.sources.relation import bind_relation, describe_engine_error, source_errors
 from sqlanon.sources.source import Source, WorkNames
-from sqlanon.sources.typed_columns import ColumnReading
 from sqlanon.support.expressions import (
     col,
     create_table,

@@ -19,7 +19,7 @@ from sqlanon.places.databases import file_kind
 from sqlanon.policy import SourceSection
 from sqlanon.sources.column_figures import approximate_counts_query
 from sqlanon.sources.columns import quote_names
-from sqlanon.sources.files import bind_files
+from sqlanon.sources.files.binding import bind_files
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.relation import source_errors
 from sqlanon.sources.source import UNKNOWN_TYPE, CountedCombinations, RecodingStatement, Source

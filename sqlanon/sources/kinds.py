@@ -35,9 +35,9 @@ from sqlanon.places.databases import (
 )
 from sqlanon.policy import FileRule, MaskRule, Policy, PopulationSection, SourceSection
 from sqlanon.requirements import examined_sensitive_attributes
-from sqlanon.sources.doubtful_columns import ColumnChecks, build_column_checks
+from sqlanon.sources.files.doubtful_columns import ColumnChecks, build_column_checks
+from sqlanon.sources.files.typed_columns import ColumnReading, build_column_readings
 from sqlanon.sources.source import Source, WorkNames
-from sqlanon.sources.typed_columns import ColumnReading, build_column_readings
 from sqlanon.support.names import table_parts
 
 _Server = TypeVar("_Server")
@@ -162,7 +162,7 @@ KINDS: dict[str, SourceKind | str] = {
     "postgres": "sqlanon.sources.postgres",
     "spark": "sqlanon.sources.spark",
     "frequency_set": "sqlanon.sources.frequency_set",
-    "files": "sqlanon.sources.files",
+    "files": "sqlanon.sources.files.binding",
     "arrow": "sqlanon.sources.arrow",
     "database": "sqlanon.sources.duckdb",
 }

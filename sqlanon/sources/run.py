@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.policy import Policy
-from sqlanon.sources.bad_lines import count_dropped_lines, warn_of_dropped_lines
+from sqlanon.sources.files.bad_lines import count_dropped_lines, warn_of_dropped_lines
 from sqlanon.sources.relation import drop_source_views
 from sqlanon.sources.source import Population, Source, WorkNames
 from sqlanon.support.expressions import Namer, create_table, drop_schema, select_star, table, template

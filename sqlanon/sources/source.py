@@ -16,9 +16,9 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine, WorkEngine, Workers
 from sqlanon.engines.statement_runner import Stage
 from sqlanon.policy import SourceSection
-from sqlanon.sources.bad_lines import DroppedLines
 from sqlanon.sources.column_figures import approximate_counts_query
-from sqlanon.sources.csv_lines import CsvFile
+from sqlanon.sources.files.bad_lines import DroppedLines
+from sqlanon.sources.files.csv_lines import CsvFile
 from sqlanon.support.coding import Column
 from sqlanon.support.expressions import subquery, table
 

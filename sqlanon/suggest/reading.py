@@ -16,15 +16,15 @@ from sqlglot import exp
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.hierarchies.parts import ColumnKind
 from sqlanon.sources.column_kinds import find_kind
-from sqlanon.sources.doubtful_columns import (
+from sqlanon.sources.files.doubtful_columns import (
     MOSTLY,
     DoubtfulColumn,
     date_options,
     find_doubtful_columns,
     find_doubtful_dates,
 )
+from sqlanon.sources.files.typed_columns import ONLY_POINT, POINT, UNITS, has_short_years
 from sqlanon.sources.run import Run
-from sqlanon.sources.typed_columns import ONLY_POINT, POINT, UNITS, has_short_years
 from sqlanon.suggest.profile import MISSING_WORDS, TableProfile
 from sqlanon.support.expressions import col, fragment, select, template, text
 from sqlanon.support.notices import count_noun

@@ -18,9 +18,9 @@ from sqlanon.frequency.scan import scan_tables
 from sqlanon.hierarchies.build import build_hierarchies
 from sqlanon.policy import Policy, SourceSection
 from sqlanon.sources.duckdb import list_tables
+from sqlanon.sources.files.statistics_files import UndecidedReadingError
 from sqlanon.sources.persons import KeyColumn, PersonColumn, can_number_people, find_person_column
 from sqlanon.sources.run import Run
-from sqlanon.sources.statistics_files import UndecidedReadingError
 from sqlanon.suggest.distinction import count_sets
 from sqlanon.suggest.groupings import label_values
 from sqlanon.suggest.hierarchies import (

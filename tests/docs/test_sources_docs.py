@@ -11,7 +11,7 @@ import pytest
 import sqlanon
 from sqlanon.places.databases import ENDINGS, choose_attachment, extensions_for, file_kind
 from sqlanon.sources.extensions import _REQUIRED_EXTENSIONS
-from sqlanon.sources.files import FORMATS
+from sqlanon.sources.files.binding import FORMATS
 from support.environments import ROOT
 from support.pages import blocks
 

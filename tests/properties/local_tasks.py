@@ -22,7 +22,7 @@ from properties.random_cases import Case, cases
 from properties.search_checks import arrow_table, policy
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.pipeline import prepare
-from sqlanon.strategies.local.task import LocalTask, prepare_local_task
+from sqlanon.strategies.local.core.task import LocalTask, prepare_local_task
 
 Read = tuple[str | None, ...]
 Nodes = tuple[int, ...]

@@ -33,8 +33,8 @@ from sqlanon.strategies.lattice.lattice import Progress, ignore_progress
 from sqlanon.strategies.lattice.limits import Clock
 from sqlanon.strategies.lattice.result import SearchResult
 from sqlanon.strategies.lattice.task import SearchTask
-from sqlanon.strategies.local import finish
-from sqlanon.strategies.local.task import LocalTask, prepare_local_task
+from sqlanon.strategies.local.core import finish
+from sqlanon.strategies.local.core.task import LocalTask, prepare_local_task
 from sqlanon.strategies.stage import run_search
 from sqlanon.support.coding import Column
 from support.databases import small_database

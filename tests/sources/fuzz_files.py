@@ -28,9 +28,9 @@ import duckdb
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SqlanonError
-from sqlanon.sources import csv, csv_lines
+from sqlanon.sources.files import csv, csv_lines
+from sqlanon.sources.files.scan import Scan
 from sqlanon.sources.relation import source_errors
-from sqlanon.sources.scan import Scan
 from sqlanon.support.expressions import drop_table, table
 
 DELIMITERS = ",;\t|"

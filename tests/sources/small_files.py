@@ -27,7 +27,7 @@ import openpyxl
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SqlanonError
 from sqlanon.policy import SourceSection
-from sqlanon.sources.files import bind_files
+from sqlanon.sources.files.binding import bind_files
 from sqlanon.sources.source import WorkNames
 from sqlanon.support.expressions import table
 

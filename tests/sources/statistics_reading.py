@@ -9,8 +9,8 @@ import duckdb
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.places.databases import file_kind
-from sqlanon.sources.scan import ReadingChoices, Scan
-from sqlanon.sources.statistics_files import read_statistics_files
+from sqlanon.sources.files.scan import ReadingChoices, Scan
+from sqlanon.sources.files.statistics_files import read_statistics_files
 from sqlanon.support.expressions import table
 
 FOLDER = Path(__file__).parent / "statistics_files"

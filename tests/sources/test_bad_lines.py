@@ -18,10 +18,10 @@ import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.policy.sections import CsvSection
-from sqlanon.sources import csv
-from sqlanon.sources.bad_lines import DroppedLines, UnclearLinesError, copy_good_lines
-from sqlanon.sources.csv_lines import Layout
-from sqlanon.sources.scan import Scan
+from sqlanon.sources.files import csv
+from sqlanon.sources.files.bad_lines import DroppedLines, UnclearLinesError, copy_good_lines
+from sqlanon.sources.files.csv_lines import Layout
+from sqlanon.sources.files.scan import Scan
 from sqlanon.support.expressions import table
 from support.commands import cli
 from support.lanes import examples

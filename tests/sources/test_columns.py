@@ -13,9 +13,9 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.policy import SourceSection
 from sqlanon.sources.columns import match_columns
-from sqlanon.sources.files import _match_paths, _refuse_keys_of_other_formats
+from sqlanon.sources.files.binding import _match_paths, _refuse_keys_of_other_formats
+from sqlanon.sources.files.typed_columns import ColumnReading
 from sqlanon.sources.source import Source
-from sqlanon.sources.typed_columns import ColumnReading
 from sqlanon.support.expressions import table
 from support.policies import make_policy
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.sources import csv
-from sqlanon.sources.scan import Scan
+from sqlanon.sources.files import csv
+from sqlanon.sources.files.scan import Scan
 from sqlanon.support.expressions import table
 from support.lanes import examples
 from support.policies import make_policy

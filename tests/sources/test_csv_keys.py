@@ -15,9 +15,9 @@ import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.policy.sections import CsvSection
-from sqlanon.sources import csv
-from sqlanon.sources.csv_text import _without_footer, describe_bad_byte
-from sqlanon.sources.scan import Scan
+from sqlanon.sources.files import csv
+from sqlanon.sources.files.csv_text import _without_footer, describe_bad_byte
+from sqlanon.sources.files.scan import Scan
 from sqlanon.support.expressions import table
 from support.policies import make_policy
 from support.published_tables import publish_and_read

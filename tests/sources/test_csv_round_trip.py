@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.policy.sections import CsvSection
-from sqlanon.sources import csv
+from sqlanon.sources.files import csv
+from sqlanon.sources.files.scan import Scan
 from sqlanon.sources.relation import source_errors
-from sqlanon.sources.scan import Scan
 from sqlanon.support.expressions import table
 from support.lanes import examples
 

@@ -12,8 +12,8 @@ import pytest
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.sources import csv
-from sqlanon.sources.scan import Scan
+from sqlanon.sources.files import csv
+from sqlanon.sources.files.scan import Scan
 from sqlanon.support.expressions import table
 from support.commands import cli
 from support.policies import make_policy

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import HierarchyError, SourceError
-from sqlanon.sources.doubtful_columns import (
+from sqlanon.sources.files.doubtful_columns import (
     MOSTLY,
     DoubtfulColumn,
     build_column_checks,

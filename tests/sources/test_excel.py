@@ -17,9 +17,9 @@ import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import HierarchyError, SourceError
 from sqlanon.policy import SourceSection
-from sqlanon.sources.files import bind_files
+from sqlanon.sources.files.binding import bind_files
+from sqlanon.sources.files.workbook import column_letters
 from sqlanon.sources.source import WorkNames
-from sqlanon.sources.workbook import column_letters
 from sqlanon.support.expressions import table
 from support.lanes import examples
 from support.policies import make_policy

@@ -16,7 +16,7 @@ import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.policy import SourceSection
-from sqlanon.sources.files import bind_files
+from sqlanon.sources.files.binding import bind_files
 from sqlanon.sources.source import WorkNames
 from sqlanon.support.expressions import table
 from support.commands import cli

@@ -24,10 +24,10 @@ from statistics_reading import FOLDER, read
 import sqlanon
 from sqlanon.errors import MissingLibraryError
 from sqlanon.policy import SourceSection
-from sqlanon.sources import statistics_files
+from sqlanon.sources.files import statistics_files
+from sqlanon.sources.files.scan import ReadingChoices
+from sqlanon.sources.files.statistics_files import UndecidedReadingError
 from sqlanon.sources.relation import source_errors
-from sqlanon.sources.scan import ReadingChoices
-from sqlanon.sources.statistics_files import UndecidedReadingError
 from support.commands import cli
 from support.lanes import examples
 

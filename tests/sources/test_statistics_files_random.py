@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statistics_reading import read
 
-from sqlanon.sources.scan import ReadingChoices
+from sqlanon.sources.files.scan import ReadingChoices
 from support.lanes import examples
 
 pandas = pytest.importorskip("pandas", reason="the extra pandas is not installed")

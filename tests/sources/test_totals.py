@@ -5,7 +5,7 @@ import re
 import duckdb
 import pytest
 
-from sqlanon.sources.csv_lines import TOTAL_WORDS
+from sqlanon.sources.files.csv_lines import TOTAL_WORDS
 
 
 @pytest.mark.cases(2)

@@ -24,8 +24,8 @@ import sqlanon
 from oracles.oracle_texts import read_day, read_number
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import PolicyError, SourceError
-from sqlanon.sources import typed_columns
-from sqlanon.sources.typed_columns import ColumnReading, NumberMarks, number_pattern, projection, read_columns
+from sqlanon.sources.files import typed_columns
+from sqlanon.sources.files.typed_columns import ColumnReading, NumberMarks, number_pattern, projection, read_columns
 from sqlanon.support.expressions import select, table
 from support.commands import cli
 from support.lanes import examples

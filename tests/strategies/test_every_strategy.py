@@ -290,13 +290,13 @@ def read_golden_results() -> dict[tuple[int, str], str]:
 
 LOCAL_AS_LARGE = {
     "sqlanon.strategies.local.cells.EXACT": 2,
-    "sqlanon.strategies.local.similar.FEW": 3,
-    "sqlanon.strategies.local.similar.MAX_BLOCK": 4,
-    "sqlanon.strategies.local.groups.MAX_PAIRS": 60,
-    "sqlanon.strategies.local.iterative.MAX_PAIRS_PER_ROUND": 60,
+    "sqlanon.strategies.local.k_similar.FEW": 3,
+    "sqlanon.strategies.local.k_similar.MAX_BLOCK": 4,
+    "sqlanon.strategies.local.core.groups.MAX_PAIRS": 60,
+    "sqlanon.strategies.local.local.MAX_PAIRS_PER_ROUND": 60,
     "sqlanon.strategies.local.subtree.MAX_RAISES": 2,
     "sqlanon.strategies.local.mu_argus.MAX_CHECKED": 1,
-    "sqlanon.strategies.local.finish.MAX_SHIELDS": 1,
+    "sqlanon.strategies.local.core.finish.MAX_SHIELDS": 1,
 }
 """From which sizes on local strategies look at fewer possibilities, or at one part after the other."""
 

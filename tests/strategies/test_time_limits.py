@@ -16,8 +16,8 @@ import sqlanon
 from sqlanon import pipeline
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.strategies.lattice.checker import Checker
+from sqlanon.strategies.local.core.task import LocalTask
 from sqlanon.strategies.local.subtree import _CutSearch
-from sqlanon.strategies.local.task import LocalTask
 from support.lanes import EXAMPLES
 from support.policies import make_policy
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sqlanon.policy.strategies import Traits
-from sqlanon.strategies.local.evaluation import generalized_combinations
-from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+from sqlanon.strategies.local.core.evaluation import generalized_combinations
+from sqlanon.strategies.local.core.finish import on_combinations
+from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
 
 
 def place(task: LocalTask) -> LocalOutcome:

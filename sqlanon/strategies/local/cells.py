@@ -22,10 +22,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlanon.strategies.lattice.limits import LimitReachedError
-from sqlanon.strategies.local.evaluation import feasible_rows
-from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.nodes import NODE, Tree, equal_columns, join_levels, node_column, node_columns
-from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+from sqlanon.strategies.local.core.evaluation import feasible_rows
+from sqlanon.strategies.local.core.finish import on_combinations
+from sqlanon.strategies.local.core.nodes import NODE, Tree, equal_columns, join_levels, node_column, node_columns
+from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import (
     aliased,

@@ -56,8 +56,8 @@ from sqlanon.errors import InfeasibleError
 from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.strategies.lattice.checker import policy_measure
 from sqlanon.strategies.lattice.limits import FIRST_GRACE, LimitReachedError
-from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.groups import (
+from sqlanon.strategies.local.core.finish import on_combinations
+from sqlanon.strategies.local.core.groups import (
     CLASS_ID,
     MAX_PAIRS,
     UNIT,
@@ -66,8 +66,8 @@ from sqlanon.strategies.local.groups import (
     priced_combinations,
     sum_of,
 )
-from sqlanon.strategies.local.nodes import COMBINATION, Tree, level_column
-from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+from sqlanon.strategies.local.core.nodes import COMBINATION, Tree, level_column
+from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import all_of, col, fragment, template
 

@@ -32,8 +32,8 @@ from sqlglot import exp
 from sqlanon.errors import InfeasibleError
 from sqlanon.frequency.statements import encode_combinations
 from sqlanon.strategies.lattice.limits import LimitReachedError
-from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.nodes import (
+from sqlanon.strategies.local.core.finish import on_combinations
+from sqlanon.strategies.local.core.nodes import (
     Tree,
     equal_columns,
     level_column,
@@ -41,7 +41,7 @@ from sqlanon.strategies.local.nodes import (
     node_column,
     node_columns,
 )
-from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
 from sqlanon.support.coding import CodedAttribute, Column
 from sqlanon.support.expressions import (
     as_column,

@@ -25,13 +25,13 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlanon.strategies.lattice.limits import FIRST_GRACE
+from sqlanon.strategies.local.core.evaluation import feasible_rows
+from sqlanon.strategies.local.core.finish import on_combinations
+from sqlanon.strategies.local.core.nodes import NODE, Tree, level_column
+from sqlanon.strategies.local.core.summaries import PART, make_allowed_nodes, summarize
+from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
 from sqlanon.strategies.local.cuts.dimensions import list_dimensions
 from sqlanon.strategies.local.cuts.rounds import Rounds
-from sqlanon.strategies.local.evaluation import feasible_rows
-from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.nodes import NODE, Tree, level_column
-from sqlanon.strategies.local.summaries import PART, make_allowed_nodes, summarize
-from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 from sqlanon.support.expressions import (
     aliased,
     col,

@@ -28,10 +28,10 @@ from sqlglot import exp
 from sqlanon.policy.guarantee import select_combinations
 from sqlanon.strategies.lattice.limits import Clock
 from sqlanon.strategies.local.cells import can_be_blanked
-from sqlanon.strategies.local.evaluation import feasible_rows, generalized_combinations
-from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.nodes import Tree, node_column
-from sqlanon.strategies.local.task import START_SHARE, LocalOutcome, LocalTask
+from sqlanon.strategies.local.core.evaluation import feasible_rows, generalized_combinations
+from sqlanon.strategies.local.core.finish import on_combinations
+from sqlanon.strategies.local.core.nodes import Tree, node_column
+from sqlanon.strategies.local.core.task import START_SHARE, LocalOutcome, LocalTask
 from sqlanon.support.expressions import (
     as_column,
     col,

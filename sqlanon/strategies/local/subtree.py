@@ -30,9 +30,9 @@ from sqlglot import exp
 
 from sqlanon.frequency.packing import Packing, assign_words
 from sqlanon.strategies.lattice.limits import FIRST_GRACE
-from sqlanon.strategies.local.evaluation import feasible_rows
-from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.nodes import (
+from sqlanon.strategies.local.core.evaluation import feasible_rows
+from sqlanon.strategies.local.core.finish import on_combinations
+from sqlanon.strategies.local.core.nodes import (
     NODE,
     Tree,
     ancestors_of_lowest,
@@ -40,7 +40,7 @@ from sqlanon.strategies.local.nodes import (
     level_column,
     node_column,
 )
-from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
 from sqlanon.support.expressions import aliased, all_of, as_column, cast, col, fragment, number, subquery, template
 
 SCALE = 10**12

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from properties.local_tasks import Nodes, Plain, Read
-from sqlanon.strategies.local.task import LocalTask
+from sqlanon.strategies.local.core.task import LocalTask
 
 Blanks = tuple[int, ...]
 

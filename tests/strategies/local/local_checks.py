@@ -12,7 +12,7 @@ from properties.local_tasks import Plain, task_of
 from properties.privacy_cases import LISTED, PrivacyCase
 from properties.privacy_checks import open_database, policy_of
 from properties.random_cases import Case
-from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
 
 
 def check_sound(strategy: Callable[[LocalTask], LocalOutcome], case: Case, limits: Sequence[int], name: str) -> None:

@@ -13,8 +13,8 @@ import sqlanon
 from properties.local_tasks import Nodes, Plain, task_of
 from properties.random_cases import Case
 from sqlanon.policy.guarantee import select_combinations
+from sqlanon.strategies.local.core.task import LocalTask
 from sqlanon.strategies.local.mu_argus import mu_argus
-from sqlanon.strategies.local.task import LocalTask
 
 Placed = dict[int, Nodes]
 

@@ -10,7 +10,7 @@ from small_tasks import Small
 from sqlglot import exp
 
 from properties.local_tasks import Nodes, Plain
-from sqlanon.strategies.local.task import LocalTask
+from sqlanon.strategies.local.core.task import LocalTask
 
 
 class Counts(Plain):

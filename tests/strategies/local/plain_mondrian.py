@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.strategies.local.nodes import END_COLUMNS
-from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+from sqlanon.strategies.local.core.nodes import END_COLUMNS
+from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
 
 Part = tuple[int, ...]
 Item = tuple[float, int]

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from plain_counts import Counts
 
 from properties.local_tasks import Nodes, Plain
-from sqlanon.strategies.local.similar import group_combinations
-from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
+from sqlanon.strategies.local.k_similar import group_combinations
 
 
 def as_ancestors(task: LocalTask) -> LocalOutcome:

@@ -27,9 +27,9 @@ from sqlanon.requirements.k_anonymity import KAnonymity
 from sqlanon.strategies.lattice import Budget
 from sqlanon.strategies.lattice.lattice import Lattice
 from sqlanon.strategies.lattice.limits import Clock
-from sqlanon.strategies.local.evaluation import ClassEvaluator
-from sqlanon.strategies.local.nodes import Grid, Tree
-from sqlanon.strategies.local.task import LocalTask, add_set_labels, class_requirements
+from sqlanon.strategies.local.core.evaluation import ClassEvaluator
+from sqlanon.strategies.local.core.nodes import Grid, Tree
+from sqlanon.strategies.local.core.task import LocalTask, add_set_labels, class_requirements
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import table
 from support.databases import insert, shared_database

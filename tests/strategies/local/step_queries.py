@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from oracles.oracle import Row
 from properties.local_tasks import Plain
-from sqlanon.strategies.local.groups import UNIT
+from sqlanon.strategies.local.core.groups import UNIT
 from support.databases import insert, shared_database
 
 

@@ -18,7 +18,7 @@ from step_queries import query
 from oracles.oracle import Hierarchy
 from properties.local_tasks import Nodes
 from sqlanon.strategies.local.cells import suppress_cells
-from sqlanon.strategies.local.nodes import Tree
+from sqlanon.strategies.local.core.nodes import Tree
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import table
 

@@ -22,8 +22,8 @@ from sqlanon.policy.guarantee import select_combinations
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.strategies.lattice.result import SearchResult
 from sqlanon.strategies.lattice.task import SearchTask
-from sqlanon.strategies.local import finish, label_sorting
-from sqlanon.strategies.local.task import LocalOutcome
+from sqlanon.strategies.local.core import finish, label_sorting
+from sqlanon.strategies.local.core.task import LocalOutcome
 
 A, B, C, D = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3), letters("d", 2)
 

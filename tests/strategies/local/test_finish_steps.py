@@ -14,10 +14,10 @@ from sqlglot import exp
 from step_queries import query
 
 from sqlanon.requirements.base import SubsetCondition
-from sqlanon.strategies.local import finish
-from sqlanon.strategies.local.finish import LocalResult
-from sqlanon.strategies.local.label_sorting import sortable_labels
-from sqlanon.strategies.local.task import LocalOutcome
+from sqlanon.strategies.local.core import finish
+from sqlanon.strategies.local.core.finish import LocalResult
+from sqlanon.strategies.local.core.label_sorting import sortable_labels
+from sqlanon.strategies.local.core.task import LocalOutcome
 from sqlanon.support.expressions import table
 from support.databases import insert
 

@@ -16,8 +16,8 @@ from sqlglot import exp
 from properties.local_tasks import Plain
 from sqlanon.errors import InfeasibleError, SourceError
 from sqlanon.strategies.local import forest as module
+from sqlanon.strategies.local.core.groups import UNIT
 from sqlanon.strategies.local.forest import Forest, forest
-from sqlanon.strategies.local.groups import UNIT
 
 A, B, C = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3)
 SMALLS = {

@@ -19,9 +19,9 @@ from step_queries import query
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.policy.rules import MaskRule
-from sqlanon.strategies.local import grid
-from sqlanon.strategies.local.grid import QUANTILES, LabelReader, quantile_grid
-from sqlanon.strategies.local.nodes import Grid, Tree
+from sqlanon.strategies.local.core import grid
+from sqlanon.strategies.local.core.grid import QUANTILES, LabelReader, quantile_grid
+from sqlanon.strategies.local.core.nodes import Grid, Tree
 from sqlanon.support.expressions import as_column, col, table
 from support.databases import insert, shared_database
 

@@ -24,8 +24,8 @@ from properties import random_cases
 from properties.search_checks import thorough, write_hierarchy
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.pipeline import prepare
+from sqlanon.strategies.local.core.task import prepare_local_task
 from sqlanon.strategies.local.iab import State, StateSearch
-from sqlanon.strategies.local.task import prepare_local_task
 from support.lanes import draw_tables, some
 
 # --- The strategy

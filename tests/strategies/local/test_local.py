@@ -15,7 +15,7 @@ from properties.local_tasks import LIMITS, SOME_ROWS
 from properties.privacy_cases import PrivacyCase, privacy_cases
 from properties.random_cases import Case
 from properties.search_checks import thorough
-from sqlanon.strategies.local.iterative import local
+from sqlanon.strategies.local.local import local
 from support.databases import insert
 from support.lanes import draw_tables
 from support.policies import make_policy

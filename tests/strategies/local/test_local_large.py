@@ -20,12 +20,12 @@ from properties.random_cases import Case
 from properties.search_checks import quick, thorough
 from sqlanon.strategies.lattice import dive
 from sqlanon.strategies.lattice.checker import policy_measure
-from sqlanon.strategies.local import finish as finish_module
 from sqlanon.strategies.local import mu_argus as mu_argus_module
-from sqlanon.strategies.local.evaluation import generalized_combinations
-from sqlanon.strategies.local.finish import finish
-from sqlanon.strategies.local.iterative import local
-from sqlanon.strategies.local.task import LocalOutcome
+from sqlanon.strategies.local.core import finish as finish_module
+from sqlanon.strategies.local.core.evaluation import generalized_combinations
+from sqlanon.strategies.local.core.finish import finish
+from sqlanon.strategies.local.core.task import LocalOutcome
+from sqlanon.strategies.local.local import local
 from support.lanes import draw_tables, examples
 
 STRATEGIES = {"local": local, "k-similar": as_ancestors}

@@ -14,9 +14,9 @@ from step_queries import price_of, query
 
 from oracles.oracle import Row
 from properties.local_tasks import Plain
-from sqlanon.strategies.local import iterative, similar
-from sqlanon.strategies.local.groups import UNIT, Groups, cheapest_classes, unassigned_combinations
-from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+from sqlanon.strategies.local import k_similar, local
+from sqlanon.strategies.local.core.groups import UNIT, Groups, cheapest_classes, unassigned_combinations
+from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import table, template
 from support.databases import insert
@@ -29,18 +29,17 @@ CLASSES = "class_id INTEGER, n BIGINT, price BIGINT"
 @pytest.mark.parametrize(("rows", "price"), [(3, 1), (4, 4), (5, 4), (9, 4), (10, 7)])
 def test_the_threshold_is_the_least_price_of_groups_with_enough_rows(rows: int, price: int) -> None:
     classes = [(0, 3, 1), (2, 2, 4), (4, 4, 4), (5, 1, 7)]
-    threshold = iterative.price_threshold(classes=table("classes"), rows=rows)
+    threshold = local.price_threshold(classes=table("classes"), rows=rows)
     assert query(threshold, classes=(CLASSES, classes)) == [(price,)]
 
 
 def test_groups_up_to_the_threshold_stay() -> None:
     classes = [(0, 3, 1), (2, 2, 4), (4, 4, 5)]
-    members = iterative.members_up_to_price(members=table("members"), classes=table("classes"), price=4)
+    members = local.members_up_to_price(members=table("members"), classes=table("classes"), price=4)
     cells = ("combination INTEGER, class_id INTEGER", [(0, 0), (1, 0), (2, 2), (4, 4)])
     assert query(members, members=cells, classes=(CLASSES, classes)) == [(0, 0), (1, 0), (2, 2)]
     assert (
-        query(iterative.classes_up_to_price(classes=table("classes"), price=4), classes=(CLASSES, classes))
-        == classes[:2]
+        query(local.classes_up_to_price(classes=table("classes"), price=4), classes=(CLASSES, classes)) == classes[:2]
     )
 
 
@@ -76,7 +75,7 @@ def test_combinations_move_to_a_cheaper_class() -> None:
         10: (0, 21), 11: (0, 20),  # both save, and go together
     }  # fmt: skip
     for least in (3, 4):
-        moved = iterative.profitable_moves(**TABLES, least_class=least)
+        moved = local.profitable_moves(**TABLES, least_class=least)
         size = {cell: sum(n[c] for c in members if members[c] == cell) for cell in prices}
         answer = query(
             moved,
@@ -93,7 +92,7 @@ def test_combinations_move_to_a_cheaper_class() -> None:
 
 def test_the_combination_that_saves_most_leaves_first() -> None:
     members, n = [(0, 0), (1, 0), (2, 0), (3, 0)], [(0, 2), (1, 2), (2, 2), (3, 5)]
-    moved = iterative.profitable_moves(**TABLES, least_class=3)
+    moved = local.profitable_moves(**TABLES, least_class=3)
     offers = [(0, 9, 15), (1, 9, 12), (2, 9, 12), (3, 9, 90)]
     answer = query(
         moved,
@@ -108,7 +107,7 @@ def test_the_combination_that_saves_most_leaves_first() -> None:
 def test_a_group_has_the_number_of_its_least_member_after_moves() -> None:
     members = ("combination INTEGER, class_id INTEGER", [(0, 0), (1, 0), (2, 2), (3, 2)])
     going = ("combination INTEGER, class_id INTEGER", [(0, 2), (3, 0)])
-    moved = iterative.members_after_moves(members=table("members"), moves=table("going"))
+    moved = local.members_after_moves(members=table("members"), moves=table("going"))
     assert query(moved, members=members, going=going) == [(0, 0), (1, 1), (2, 0), (3, 1)]
 
 
@@ -153,9 +152,7 @@ def test_an_unassigned_combination_joins_the_class_that_costs_least_more(small: 
         assert best.rows == sum(n.values())
         assert best.price == sum(n[cell] * prices[cell] for cell in n) + suppressed * UNIT
         outside = groups.make(unassigned_combinations(combinations=groups.combinations, members=best.members))
-        assert {
-            row[0] for row in task.engine.rows(iterative.template("SELECT combination FROM :o")(o=outside))
-        } == loose
+        assert {row[0] for row in task.engine.rows(local.template("SELECT combination FROM :o")(o=outside))} == loose
         rows = task.engine.rows(cheapest_classes(outside, best.classes, groups.combinations, task.trees))
         options: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for c, cell in itertools.product(loose, of_cell):
@@ -259,8 +256,8 @@ def test_feasible_and_unassigned_rows_are_those_that_may_be_released() -> None:
 
 @pytest.mark.parametrize("most", [3, 7])
 def test_whole_classes_are_counted_among_many_combinations(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sqlanon.strategies.local.groups.SAMPLE_COMBINATIONS", most)
-    monkeypatch.setattr("sqlanon.strategies.local.groups.SAMPLED_ATTRIBUTES", 2)
+    monkeypatch.setattr("sqlanon.strategies.local.core.groups.SAMPLE_COMBINATIONS", most)
+    monkeypatch.setattr("sqlanon.strategies.local.core.groups.SAMPLED_ATTRIBUTES", 2)
     small = TAKEN[0]
     with small_task(small) as task:
         plain, groups = Plain(task), Groups(task, "g")
@@ -289,19 +286,19 @@ def test_local_holds_and_costs_no_more_than_where_it_starts(
     small: Small, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a part of the classes chooses the path."""
-    monkeypatch.setattr("sqlanon.strategies.local.groups.SAMPLE_COMBINATIONS", most)
+    monkeypatch.setattr("sqlanon.strategies.local.core.groups.SAMPLE_COMBINATIONS", most)
     small = best_levels(small)
     assert small.start is not None
     with small_task(small) as task:
         plain = Plain(task)
-        assignment = plain.placed(iterative.local(task).assignment)
+        assignment = plain.placed(local.local(task).assignment)
         assert plain.kept(assignment, small.k) == assignment
         assert sum(plain.n.values()) - plain.rows(assignment) <= plain.allowed
         assert plain.loss(assignment) <= plain.loss(plain.kept(plain.at(small.start), small.k)) + 1e-8
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("strategy", [iterative.local, similar.k_similar])
+@pytest.mark.parametrize("strategy", [local.local, k_similar.k_similar])
 @pytest.mark.parametrize("number", [2, 3])
 def test_classes_that_shields_need_together_are_released_as_the_generalization_they_start_at(
     number: int, strategy: Callable[[LocalTask], LocalOutcome]

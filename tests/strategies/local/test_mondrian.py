@@ -23,9 +23,9 @@ from properties.local_tasks import LIMITS, adult, local_policy
 from properties.privacy_cases import PrivacyCase, privacy_cases
 from properties.random_cases import Case, cases
 from properties.search_checks import arrow_table, quick, thorough
-from sqlanon.strategies.local.finish import on_combinations
+from sqlanon.strategies.local.core.finish import on_combinations
+from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
 from sqlanon.strategies.local.mondrian import mondrian
-from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 from support.lanes import draw_tables, examples, some
 
 MONDRIAN = {"strategy": "mondrian"}

@@ -11,8 +11,8 @@ from plain_mondrian import Plain, released_labels
 from small_tasks import Small, draw_rows, letters, small_task
 
 from oracles.oracle import Hierarchy
+from sqlanon.strategies.local.core.task import LocalTask
 from sqlanon.strategies.local.mondrian import mondrian
-from sqlanon.strategies.local.task import LocalTask
 
 A, B, C = letters("a", 6, 3), letters("b", 4, 2), letters("c", 3)
 D, E = letters("d", 2), letters("e", 2)

@@ -21,8 +21,8 @@ from properties.search_checks import thorough
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.pipeline import prepare
 from sqlanon.policy.guarantee import CLASSES, select_combinations
+from sqlanon.strategies.local.core.task import prepare_local_task
 from sqlanon.strategies.local.mu_argus import mu_argus
-from sqlanon.strategies.local.task import prepare_local_task
 from support.databases import insert
 from support.lanes import draw_tables
 from support.policies import make_policy

@@ -14,15 +14,15 @@ import pytest
 from step_queries import query
 
 from oracles.oracle import Row
-from sqlanon.strategies.local import evaluation, placement
-from sqlanon.strategies.local.nodes import (
+from sqlanon.strategies.local.core import evaluation, placement
+from sqlanon.strategies.local.core.nodes import (
     Tree,
     are_numbers,
     distinct_combinations,
     hierarchy_nodes,
     map_to_combinations,
 )
-from sqlanon.strategies.local.placement import LocalRecoding
+from sqlanon.strategies.local.core.placement import LocalRecoding
 from sqlanon.support.coding import CodedAttribute, Column
 from sqlanon.support.expressions import col, table
 

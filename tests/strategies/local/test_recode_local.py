@@ -22,8 +22,8 @@ from properties.local_tasks import Plain
 from properties.random_cases import Case, cases
 from properties.search_checks import arrow_table, policy, quick, thorough
 from sqlanon.policy import Policy
-from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+from sqlanon.strategies.local.core.finish import on_combinations
+from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
 from support.databases import connection_of
 from support.lanes import draw_tables, examples
 
@@ -151,7 +151,7 @@ def check(case: Case, suppressed: str, publish: bool = True) -> None:
 
 @pytest.fixture(autouse=True)
 def placed_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sqlanon.strategies.local.iterative.run", on_combinations(at_random))
+    monkeypatch.setattr("sqlanon.strategies.local.local.run", on_combinations(at_random))
 
 
 @pytest.mark.thorough

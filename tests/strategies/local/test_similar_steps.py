@@ -15,9 +15,9 @@ from step_queries import price_of, query
 
 from oracles.oracle import Row
 from properties.local_tasks import Plain
-from sqlanon.strategies.local import similar
-from sqlanon.strategies.local.groups import UNIT, Groups
-from sqlanon.strategies.local.similar import cheapest_grouping, group_combinations
+from sqlanon.strategies.local import k_similar
+from sqlanon.strategies.local.core.groups import UNIT, Groups
+from sqlanon.strategies.local.k_similar import cheapest_grouping, group_combinations
 from sqlanon.support.expressions import table
 from support.databases import insert
 
@@ -37,12 +37,12 @@ def test_mutual_proposals_are_united_and_a_class_without_a_proposal_takes_in_the
         (5, 2, True, 3), (6, 2, False, 8), (8, 2, False, 7), (9, 2, False, 7),  # not large, then cheap, then first
         (10, 11, True, 2), (12, 11, True, 1),
     ]  # fmt: skip
-    united = query(similar.class_unions(proposals=table("proposed")), proposed=(PROPOSED, proposed))
+    united = query(k_similar.class_unions(proposals=table("proposed")), proposed=(PROPOSED, proposed))
     assert united == [(4, 1), (8, 2), (12, 11)]
 
 
 def test_united_groups_have_the_lesser_number() -> None:
-    united = similar.united_blocks(blocks=table("blocks"), unions=table("united"))
+    united = k_similar.united_blocks(blocks=table("blocks"), unions=table("united"))
     blocks = ("combination INTEGER, block INTEGER, class_id INTEGER", [(0, 9, 0), (1, 9, 0), (2, 9, 2), (3, 9, 3)])
     assert query(united, blocks=blocks, united=('class_id INTEGER, "into" INTEGER', [(2, 0)])) == [
         (0, 9, 0), (1, 9, 0), (2, 9, 0), (3, 9, 3),
@@ -56,7 +56,7 @@ def test_blocks_of_two_classes_that_lose_something_are_divided() -> None:
     """Group 0 has exactly k rows, group 2 one fewer; group 4 loses nothing; group 6 has too many members."""
     members = [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4), (6, 6), (7, 6), (8, 6)]
     classes = [(0, 6, 5), (2, 5, 5), (4, 9, 0), (6, 9, 5)]
-    blocks = similar.divisible_blocks(members=table("members"), classes=table("classes"), rows=6, max_block=2)
+    blocks = k_similar.divisible_blocks(members=table("members"), classes=table("classes"), rows=6, max_block=2)
     answer = query(
         blocks,
         members=("combination INTEGER, class_id INTEGER", members),
@@ -72,7 +72,7 @@ def test_a_block_stays_divided_if_that_costs_no_more() -> None:
     before = [(0, 10, 2), (2, 20, 1), (4, 4, 5)]
     columns = "class_id INTEGER, n BIGINT, price BIGINT"
     answer = query(
-        similar.cheaper_blocks(blocks=table("blocks"), classes=table("classes"), whole=table("before")),
+        k_similar.cheaper_blocks(blocks=table("blocks"), classes=table("classes"), whole=table("before")),
         blocks=("combination INTEGER, block INTEGER, class_id INTEGER", blocks),
         classes=(columns, classes),
         before=(columns, before),
@@ -98,9 +98,9 @@ def test_persons_are_counted_once_by_the_combinations_in_which_they_are() -> Non
         (0, 1, 0, 5),
         (1, 1, 0, 5),
     ]
-    by_places = similar.settled_persons_by_places(members=table("members"))
+    by_places = k_similar.settled_persons_by_places(members=table("members"))
     assert query(by_places, members=(MEMBERS, settled)) == [(-1, 1), (1, 2), (2, 4)]
-    by_places = similar.persons_by_places(members=table("members"))
+    by_places = k_similar.persons_by_places(members=table("members"))
     counts: Counter[int] = Counter()
     for places, persons in query(by_places, members=(MEMBERS, [*settled, *moving])):
         counts[places] += persons
@@ -202,7 +202,7 @@ def test_a_class_proposes_the_partner_with_which_it_is_small_and_loses_least(
         classes = groups.price_members(table("blocks")).classes
         evaluated = groups.make(groups.evaluate_members(table("blocks")))
         answer = task.engine.rows(
-            similar.proposals(classes, evaluated, table("blocks"), groups.combinations, task.trees, rows)
+            k_similar.proposals(classes, evaluated, table("blocks"), groups.combinations, task.trees, rows)
         )
         of_cell = {cell: [c for c in places if cells[c] == cell] for cell in {*cells.values()}}
         n = {cell: sum(plain.n[c] for c in of_cell[cell]) for cell in of_cell}

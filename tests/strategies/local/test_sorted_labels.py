@@ -20,7 +20,7 @@ from sqlglot import exp
 
 import sqlanon
 from sqlanon.hierarchies.numerals import count_whole_digits, expand_exponent, pad_whole_digits, trim_zeros
-from sqlanon.strategies.local.label_sorting import can_be_sorted, sortable_labels, sorted_labels
+from sqlanon.strategies.local.core.label_sorting import can_be_sorted, sortable_labels, sorted_labels
 from sqlanon.support.expressions import table
 from support.databases import insert
 from support.lanes import some

@@ -16,9 +16,9 @@ from sqlglot import exp
 
 from oracles.oracle import Hierarchy
 from properties.local_tasks import Plain
-from sqlanon.strategies.local import summaries
-from sqlanon.strategies.local.nodes import CELL_COLUMNS, Grid, Tree, set_labels
-from sqlanon.strategies.local.summaries import (
+from sqlanon.strategies.local.core import summaries
+from sqlanon.strategies.local.core.nodes import CELL_COLUMNS, Grid, Tree, set_labels
+from sqlanon.strategies.local.core.summaries import (
     AttributeClasses,
     Summary,
     as_ancestor,
@@ -27,7 +27,7 @@ from sqlanon.strategies.local.summaries import (
     as_set,
     make_allowed_nodes,
 )
-from sqlanon.strategies.local.task import LocalTask
+from sqlanon.strategies.local.core.task import LocalTask
 from sqlanon.support.expressions import table
 from support.databases import insert
 

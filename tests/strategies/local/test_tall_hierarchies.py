@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlglot import exp
 
-from sqlanon.strategies.local.nodes import Tree, hierarchy_nodes
+from sqlanon.strategies.local.core.nodes import Tree, hierarchy_nodes
 from sqlanon.strategies.local.subtree import paths, raises, splits
 from sqlanon.support.coding import CodedAttribute
 from sqlanon.support.expressions import col, table

@@ -8,7 +8,7 @@ from enum import Enum
 
 from sqlglot import exp
 
-from sqlanon.strategies.local.nodes import Tree
+from sqlanon.strategies.local.core.nodes import Tree
 from sqlanon.support.expressions import cast, col, fragment, number, template
 
 MAX_CUT_OFF = 8

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlanon.strategies.local.core.nodes import level_column
+from sqlanon.strategies.local.core.task import LocalTask
 from sqlanon.strategies.local.cuts.base import Cuts
 from sqlanon.strategies.local.cuts.dimensions import (
     MAX_CUT_OFF,
@@ -17,8 +19,6 @@ from sqlanon.strategies.local.cuts.dimensions import (
     items_of_cuts_without_run,
     items_of_special_cuts,
 )
-from sqlanon.strategies.local.nodes import level_column
-from sqlanon.strategies.local.task import LocalTask
 from sqlanon.support.expressions import col, fragment, is_null, number, template, union_all
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
+from sqlanon.strategies.local.core.nodes import NODE, level_column
+from sqlanon.strategies.local.core.task import LocalTask
 from sqlanon.strategies.local.cuts.base import Cuts
 from sqlanon.strategies.local.cuts.dimensions import Dimension
-from sqlanon.strategies.local.nodes import NODE, level_column
-from sqlanon.strategies.local.task import LocalTask
 from sqlanon.support.expressions import aliased, col, fragment, is_null, template, union_all
 
 ITEMS_OF_POSITION = 2**31

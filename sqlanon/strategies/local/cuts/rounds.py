@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from sqlanon.strategies.local.core.task import LocalTask
 from sqlanon.strategies.local.cuts.base import Cuts
 from sqlanon.strategies.local.cuts.dimensions import CUT_OFF, CUTS, ITEMS, SPREADS, Dimension, Kind
 from sqlanon.strategies.local.cuts.frequencies import FrequencyCuts
 from sqlanon.strategies.local.cuts.hierarchies import HierarchyCuts
 from sqlanon.strategies.local.cuts.orders import OrderCuts
-from sqlanon.strategies.local.task import LocalTask
 from sqlanon.support.expressions import (
     as_column,
     cast,

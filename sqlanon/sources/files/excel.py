@@ -22,9 +22,9 @@ from sqlglot import exp
 from sqlanon.errors import SourceError
 from sqlanon.places.databases import file_name, is_remote
 from sqlanon.sources.columns import refuse_ambiguous_names, refuse_different_columns
-from sqlanon.sources.csv_lines import TOTAL_WORDS
-from sqlanon.sources.scan import FileTable, Scan, raw_tables
-from sqlanon.sources.workbook import (
+from sqlanon.sources.files.csv_lines import TOTAL_WORDS
+from sqlanon.sources.files.scan import FileTable, Scan, raw_tables
+from sqlanon.sources.files.workbook import (
     NUMBERS,
     TIMES,
     Cell,

@@ -26,8 +26,8 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import MissingLibraryError, SourceError
 from sqlanon.places.databases import file_name, is_remote
 from sqlanon.sources.columns import refuse_ambiguous_names, refuse_different_columns
-from sqlanon.sources.scan import FileTable, ReadingChoices, Scan, raw_tables
-from sqlanon.sources.statistics_reader import FAILED
+from sqlanon.sources.files.scan import FileTable, ReadingChoices, Scan, raw_tables
+from sqlanon.sources.files.statistics_reader import FAILED
 from sqlanon.support.expressions import (
     as_column,
     cast,

@@ -10,8 +10,8 @@ from collections.abc import Collection
 from sqlglot import exp
 
 from sqlanon.hierarchies.numerals import NUMERAL, count_whole_digits, expand_exponent, extract_part, pad_whole_digits
-from sqlanon.strategies.local.nodes import is_allowed
-from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+from sqlanon.strategies.local.core.nodes import is_allowed
+from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
 from sqlanon.support.expressions import col, template
 
 MAX_DIGITS = 40

@@ -12,7 +12,7 @@ from sqlanon.frequency.statements import MOVER, PERSONS, class_count
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.strategies.lattice.classes import KEPT, evaluated_classes
-from sqlanon.strategies.local.nodes import Tree, equal_columns, join_levels, node_column
+from sqlanon.strategies.local.core.nodes import Tree, equal_columns, join_levels, node_column
 from sqlanon.support.coding import ROWS, Levels, code_column
 from sqlanon.support.expressions import as_column, col, select, subquery, template
 

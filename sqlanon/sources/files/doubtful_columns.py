@@ -24,8 +24,7 @@ from sqlanon.policy.reading import THOUSANDS
 from sqlanon.policy.rules import DatesRule, IntervalsRule, SuppressRule
 from sqlanon.requirements import ordered_attributes
 from sqlanon.sources.column_kinds import BIRTH, ZIP, find_kind
-from sqlanon.sources.source import FindLocations
-from sqlanon.sources.typed_columns import (
+from sqlanon.sources.files.typed_columns import (
     MAX_LISTED_VALUES,
     POINT,
     NumberMarks,
@@ -41,6 +40,7 @@ from sqlanon.sources.typed_columns import (
     number_pattern,
     type_of_format,
 )
+from sqlanon.sources.source import FindLocations
 from sqlanon.support.expressions import col, fragment, select, template
 from sqlanon.support.notices import count_noun
 from sqlanon.support.toml import toml_key, toml_value

@@ -24,9 +24,9 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.lattice import Progress
 from sqlanon.strategies.lattice.limits import Clock, LimitReachedError
 from sqlanon.strategies.lattice.task import SearchTask
-from sqlanon.strategies.local.evaluation import ClassEvaluator
-from sqlanon.strategies.local.grid import make_grid
-from sqlanon.strategies.local.nodes import (
+from sqlanon.strategies.local.core.evaluation import ClassEvaluator
+from sqlanon.strategies.local.core.grid import make_grid
+from sqlanon.strategies.local.core.nodes import (
     COMBINATION,
     NODE,
     Tree,

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
-from sqlanon.strategies.local.nodes import (
+from sqlanon.strategies.local.core.nodes import (
     CELL_COLUMNS,
     NODE,
     Grid,
@@ -30,7 +30,7 @@ from sqlanon.strategies.local.nodes import (
     node_column,
     node_columns,
 )
-from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
 from sqlanon.support.expressions import (
     aliased,
     all_of,

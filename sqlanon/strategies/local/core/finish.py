@@ -24,16 +24,16 @@ from sqlanon.strategies.lattice.limits import FIRST_GRACE, GRACE, Budget, Clock,
 from sqlanon.strategies.lattice.persons import PersonFigures, person_figures
 from sqlanon.strategies.lattice.result import SearchResult
 from sqlanon.strategies.lattice.task import SearchTask, task_engines
-from sqlanon.strategies.local.evaluation import attribute_figures, class_figures, feasible_rows
-from sqlanon.strategies.local.label_sorting import sort_labels
-from sqlanon.strategies.local.nodes import Tree
-from sqlanon.strategies.local.placement import (
+from sqlanon.strategies.local.core.evaluation import attribute_figures, class_figures, feasible_rows
+from sqlanon.strategies.local.core.label_sorting import sort_labels
+from sqlanon.strategies.local.core.nodes import Tree
+from sqlanon.strategies.local.core.placement import (
     LocalRecoding,
     readable_combinations,
     released_labels,
     suppressed_combinations,
 )
-from sqlanon.strategies.local.task import LocalOutcome, LocalTask, prepare_local_task
+from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask, prepare_local_task
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import col, fragment, template, union_all
 from sqlanon.support.notices import Notice

@@ -13,13 +13,13 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.places.databases import file_name
 from sqlanon.policy.sections import CsvSection
-from sqlanon.sources import csv_lines
-from sqlanon.sources.bad_lines import DroppedLines
-from sqlanon.sources.csv_lines import CsvFile
-from sqlanon.sources.csv_text import describe_bad_byte, detect_encoding, readable_files
-from sqlanon.sources.doubtful_columns import MOSTLY, describe_dates, find_doubtful_columns, find_doubtful_dates
+from sqlanon.sources.files import csv_lines
+from sqlanon.sources.files.bad_lines import DroppedLines
+from sqlanon.sources.files.csv_lines import CsvFile
+from sqlanon.sources.files.csv_text import describe_bad_byte, detect_encoding, readable_files
+from sqlanon.sources.files.doubtful_columns import MOSTLY, describe_dates, find_doubtful_columns, find_doubtful_dates
+from sqlanon.sources.files.typed_columns import ONLY_POINT, NumberMarks, try_cast
 from sqlanon.sources.source import Source
-from sqlanon.sources.typed_columns import ONLY_POINT, NumberMarks, try_cast
 from sqlanon.support.expressions import col, fragment, row_count, select, template
 from sqlanon.support.toml import toml_key, toml_value
 

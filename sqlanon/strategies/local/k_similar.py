@@ -22,11 +22,11 @@ from sqlglot import exp
 
 from sqlanon.strategies.lattice import LatticeSearch
 from sqlanon.strategies.lattice.limits import FIRST_GRACE
-from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.groups import UNIT, Grouping, Groups, common_price, priced_representatives, sum_of
-from sqlanon.strategies.local.nodes import Tree
-from sqlanon.strategies.local.summaries import make_allowed_nodes, summarize
-from sqlanon.strategies.local.task import SHARE_BEFORE_CUTS, LocalOutcome, LocalTask
+from sqlanon.strategies.local.core.finish import on_combinations
+from sqlanon.strategies.local.core.groups import UNIT, Grouping, Groups, common_price, priced_representatives, sum_of
+from sqlanon.strategies.local.core.nodes import Tree
+from sqlanon.strategies.local.core.summaries import make_allowed_nodes, summarize
+from sqlanon.strategies.local.core.task import SHARE_BEFORE_CUTS, LocalOutcome, LocalTask
 from sqlanon.support.expressions import number, subquery, template
 
 FEW = 10

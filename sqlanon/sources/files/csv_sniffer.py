@@ -19,10 +19,10 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.places.databases import file_name
 from sqlanon.policy.sections import CsvSection
-from sqlanon.sources import csv_lines
 from sqlanon.sources.columns import refuse_ambiguous_names
-from sqlanon.sources.csv_lines import CsvFile, Options
-from sqlanon.sources.csv_text import describe_bad_byte
+from sqlanon.sources.files import csv_lines
+from sqlanon.sources.files.csv_lines import CsvFile, Options
+from sqlanon.sources.files.csv_text import describe_bad_byte
 from sqlanon.support.expressions import anonymous, ident, literal_path, select_star, template, text
 from sqlanon.support.notices import count_noun
 

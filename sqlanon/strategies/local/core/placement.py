@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.strategies.local.nodes import NODE, NODE_OF_CODE, Tree, is_allowed, level_column, node_column
+from sqlanon.strategies.local.core.nodes import NODE, NODE_OF_CODE, Tree, is_allowed, level_column, node_column
 from sqlanon.strategies.recoding import MASKED, ClassRecoding
 from sqlanon.support.coding import KNOWN, CodedAttribute, Column, code_column
 from sqlanon.support.expressions import (

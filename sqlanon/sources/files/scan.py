@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.policy.sections import CsvSection
-from sqlanon.sources.bad_lines import DroppedLines
-from sqlanon.sources.csv_lines import CsvFile
+from sqlanon.sources.files.bad_lines import DroppedLines
+from sqlanon.sources.files.csv_lines import CsvFile
 from sqlanon.sources.source import FindLocations
 from sqlanon.support.expressions import drop_table, table
 

@@ -15,9 +15,8 @@ from sqlglot import exp
 
 from sqlanon.measures import Loss
 from sqlanon.strategies.lattice.lattice import Lattice
-from sqlanon.strategies.local.evaluation import feasible_rows
-from sqlanon.strategies.local.mondrian import Cutting
-from sqlanon.strategies.local.nodes import (
+from sqlanon.strategies.local.core.evaluation import feasible_rows
+from sqlanon.strategies.local.core.nodes import (
     NODE,
     Tree,
     ancestors_of_lowest,
@@ -26,8 +25,9 @@ from sqlanon.strategies.local.nodes import (
     node_column,
     node_columns,
 )
-from sqlanon.strategies.local.summaries import make_allowed_nodes
-from sqlanon.strategies.local.task import LocalTask
+from sqlanon.strategies.local.core.summaries import make_allowed_nodes
+from sqlanon.strategies.local.core.task import LocalTask
+from sqlanon.strategies.local.mondrian import Cutting
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import (
     aliased,

@@ -26,11 +26,11 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.places.databases import file_name
 from sqlanon.policy.sections import CsvSection
-from sqlanon.sources import csv_lines
-from sqlanon.sources.bad_lines import DroppedLines, UnclearLinesError, copy_good_lines, read_good_records
 from sqlanon.sources.columns import refuse_different_columns
-from sqlanon.sources.csv_lines import DATE_FORMAT_TYPES, CsvFile, Options
-from sqlanon.sources.csv_sniffer import (
+from sqlanon.sources.files import csv_lines
+from sqlanon.sources.files.bad_lines import DroppedLines, UnclearLinesError, copy_good_lines, read_good_records
+from sqlanon.sources.files.csv_lines import DATE_FORMAT_TYPES, CsvFile, Options
+from sqlanon.sources.files.csv_sniffer import (
     FIRST_MATCH,
     NO_TEXT,
     BrokenLinesError,
@@ -46,9 +46,9 @@ from sqlanon.sources.csv_sniffer import (
     refuse_unreadable_lines,
     sniff_file,
 )
-from sqlanon.sources.csv_text import copy_path, describe_bad_byte, readable_files
-from sqlanon.sources.scan import DETECT_ALL, FileTable, Scan
-from sqlanon.sources.typed_columns import (
+from sqlanon.sources.files.csv_text import copy_path, describe_bad_byte, readable_files
+from sqlanon.sources.files.scan import DETECT_ALL, FileTable, Scan
+from sqlanon.sources.files.typed_columns import (
     SHORT_NUMBER,
     ZONE,
     projection,

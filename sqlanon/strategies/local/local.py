@@ -12,9 +12,9 @@ nodes that their rows have in common. The result never costs more:
 from __future__ import annotations
 
 from sqlanon.strategies.lattice.limits import FIRST_GRACE
-from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.groups import Grouping, Groups, cheapest_classes, unassigned_combinations
-from sqlanon.strategies.local.task import SHARE_BEFORE_CUTS, LocalOutcome, LocalTask
+from sqlanon.strategies.local.core.finish import on_combinations
+from sqlanon.strategies.local.core.groups import Grouping, Groups, cheapest_classes, unassigned_combinations
+from sqlanon.strategies.local.core.task import SHARE_BEFORE_CUTS, LocalOutcome, LocalTask
 from sqlanon.support.expressions import template
 
 SHARE = 0.1

@@ -32,23 +32,23 @@ from sqlanon.places.databases import (
 from sqlanon.policy import PopulationSection, SourceSection
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources.columns import refuse_ambiguous_names, refuse_different_columns
-from sqlanon.sources.csv import read_csv_files
-from sqlanon.sources.doubtful_columns import (
+from sqlanon.sources.extensions import load_extension
+from sqlanon.sources.files.csv import read_csv_files
+from sqlanon.sources.files.doubtful_columns import (
     NO_CHECKS,
     ColumnChecks,
     refuse_ambiguous_dates,
     refuse_doubtful_columns,
     refuse_future_births,
 )
-from sqlanon.sources.excel import read_excel
-from sqlanon.sources.extensions import load_extension
-from sqlanon.sources.json import json_query
+from sqlanon.sources.files.excel import read_excel
+from sqlanon.sources.files.json import json_query
+from sqlanon.sources.files.scan import DETECT_ALL, FileTable, Read, ReadingChoices, Scan
+from sqlanon.sources.files.statistics_files import PRODUCT_NAMES, read_statistics_files
+from sqlanon.sources.files.typed_columns import ONLY_POINT, ColumnReading, NumberMarks, projection, read_columns
 from sqlanon.sources.kinds import Binding, SourceKind, refuse_query
 from sqlanon.sources.relation import bind_relation, source_errors
-from sqlanon.sources.scan import DETECT_ALL, FileTable, Read, ReadingChoices, Scan
 from sqlanon.sources.source import Source, WorkNames
-from sqlanon.sources.statistics_files import PRODUCT_NAMES, read_statistics_files
-from sqlanon.sources.typed_columns import ONLY_POINT, ColumnReading, NumberMarks, projection, read_columns
 from sqlanon.support.expressions import (
     anonymous,
     col,

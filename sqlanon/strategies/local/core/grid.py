@@ -31,7 +31,7 @@ from sqlanon.hierarchies.numerals import NUMERAL, expand_exponent, extract_part,
 from sqlanon.hierarchies.parts import ColumnKind, column_kind, decimal_size, label_range_kind, try_cast
 from sqlanon.policy.rules import MaskRule
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.strategies.local.nodes import END_COLUMNS, NODE, Grid, Tree
+from sqlanon.strategies.local.core.nodes import END_COLUMNS, NODE, Grid, Tree
 from sqlanon.support.expressions import (
     aliased,
     as_column,

@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlanon.errors import SourceError
 from sqlanon.places.databases import file_name
 from sqlanon.policy.sections import CsvSection
-from sqlanon.sources import csv_lines
+from sqlanon.sources.files import csv_lines
 from sqlanon.support.encodings import UTF_8, is_mostly_utf_8, probable_encodings
 from sqlanon.support.workdir import spill_directory
 

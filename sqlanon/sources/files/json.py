@@ -16,10 +16,10 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.places.databases import file_name
-from sqlanon.sources import csv_lines
 from sqlanon.sources.columns import refuse_ambiguous_names, refuse_different_columns
-from sqlanon.sources.scan import Scan
-from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, try_cast, without_zone
+from sqlanon.sources.files import csv_lines
+from sqlanon.sources.files.scan import Scan
+from sqlanon.sources.files.typed_columns import SHORT_NUMBER, ZONE, try_cast, without_zone
 from sqlanon.support.expressions import (
     anonymous,
     as_column,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple, TextIO
 
-from sqlanon.sources.csv_lines import MAX_EXAMPLES, Layout, Record, describe_record, open_reader, read_records
+from sqlanon.sources.files.csv_lines import MAX_EXAMPLES, Layout, Record, describe_record, open_reader, read_records
 from sqlanon.support.notices import Notice, count_noun
 
 _MAX_RECORD_LINES = 10_000  # a quote that is closed later is a stray one
