@@ -55,14 +55,22 @@ class Fault:
 
 
 def listed_faults(path: Path) -> list[Fault]:
-    """The faults of a list: each replaces the text ``old``, which occurs once in ``file``, by ``new``."""
+    """The faults of a list: each replaces the text ``old``, which occurs once in ``file``, by ``new``.
+
+    The lines after its first may be indented otherwise.
+    """
     entries = tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]
 
     def fault(entry: dict[str, str]) -> Fault:
+        first, *others = entry["old"].split("\n")
+        lines = [re.escape(first), *(rf"[ \t]*{re.escape(line.lstrip())}" if line else "" for line in others)]
+        old = "\n".join(lines)
+
         def apply(text: str) -> str:
-            if text.count(entry["old"]) != 1:
-                raise SystemExit(f"{entry['id']}: its text occurs {text.count(entry['old'])} times in {entry['file']}")
-            return text.replace(entry["old"], entry["new"])
+            places = list(re.finditer(old, text))
+            if len(places) != 1:
+                raise SystemExit(f"{entry['id']}: its text occurs {len(places)} times in {entry['file']}")
+            return text[: places[0].start()] + entry["new"] + text[places[0].end() :]
 
         return Fault(f"{entry['id']} {entry['file']}: {entry['effect']}", entry["file"], apply)
 

@@ -96,6 +96,22 @@ def test_tests_that_hang_are_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (copied / "few.py").read_text() == "WAIT = 0\n"
 
 
+def test_a_listed_fault_is_found_after_its_text_is_indented(tmp_path: Path) -> None:
+    path = tmp_path / "list.toml"
+    path.write_text("""
+[[mutant]]
+id = "X01"
+file = "few.py"
+old = "FROM a\\nWHERE n"
+new = "FROM a WHERE NOT n"
+effect = "the others"
+""")
+    (fault,) = plant.listed_faults(path)
+    assert fault.apply("SELECT 1\n    FROM a\n    WHERE n > 1") == "SELECT 1\n    FROM a WHERE NOT n > 1"
+    with pytest.raises(SystemExit, match=r"X01: its text occurs 2 times in few\.py"):
+        fault.apply("FROM a\nWHERE n; FROM a\n WHERE n")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["first.toml", "second.toml"])
 def test_each_fault_of_a_list_can_be_planted(name: str) -> None:
