@@ -334,7 +334,6 @@ TREE = [("02139", 1, "0213*"), ("02139", 2, "*"), ("0213*", 2, "*"), ("02140", 1
 TREE += [("0214*", 2, "*"), ("05001", 1, "0500*"), ("05001", 2, "050**"), ("0500*", 2, "050**")]
 
 
-@pytest.mark.cases(3)
 @pytest.mark.parametrize(
     ("rows", "strange", "repeated", "contradicted"),
     [
@@ -348,6 +347,7 @@ TREE += [("0214*", 2, "*"), ("05001", 1, "0500*"), ("05001", 2, "050**"), ("0500
         ([*TREE, ("02139", 3, None)], 0, 1, 0),
         ([*TREE[:2], ("0213*", 2, "all"), *TREE[3:]], 0, 0, 1),
         ([*TREE[:1], ("02139", 2, "all"), *TREE[2:]], 0, 0, 1),
+        ([*TREE, ("02140", 0, "0500*")], 0, 0, 1),
     ],
 )
 def test_label_levels_form_a_tree_of_released_labels(
@@ -387,7 +387,6 @@ def test_masked_labels_lie_under_their_masks(
     assert engine.connection.execute(query).fetchone() == (is_under,)
 
 
-@pytest.mark.cases(4)
 @pytest.mark.parametrize(
     ("label", "ancestor", "is_under"),
     [

@@ -86,7 +86,7 @@ def test_a_score_that_is_a_little_off_is_refused(factor: float, passed: bool, dr
     assert failures == ([] if passed else ["against the source: score"])
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("size", "smallest"), [(1, 3), (2, 5)])
 def test_masked_persons_are_the_smallest_class_where_they_are_fewest(size: int, smallest: int) -> None:
     classes = f"('a', 'x', 5), ('b', 'x', 5), ('c', 'x', {size}), ('d', 'x', {size}), ('e', 'x', {size})"

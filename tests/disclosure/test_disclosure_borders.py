@@ -16,6 +16,7 @@ import pytest
 
 import sqlanon
 from oracles.oracle_narrowing import figures_of_pairs
+from sqlanon.disclosure import person_column
 from sqlanon.disclosure.attribute_disclosure import (
     background_knowledge,
     greatest_skew,
@@ -394,6 +395,17 @@ def test_a_release_is_refused_whose_classes_have_too_few_persons(
     message = str(refused.value)
     assert f"{small} of 'mrn'" in message
     assert "'mrn' numbers people: 10 values in 14 rows (3 rows without a value count as one person" in message
+
+
+def test_a_release_whose_persons_cannot_be_counted_is_refused(
+    visits: ReleaseDraft, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The audit of rows on a server counts no persons before the policy names them."""
+    monkeypatch.setattr(person_column, "_count_small_classes", lambda *_: (0, 0))
+    search_input: Any = SimpleNamespace(policy=visits.search_input.policy, source=SimpleNamespace(access="remote"))
+    person = PersonColumn("mrn", 14, 10, 17)
+    with pytest.raises(PolicyError, match="'mrn' numbers people"):
+        refuse_undecided_person(StatementRunner(visits.run.engine), search_input, visits.recoding.statement, person)
 
 
 # --- refusals

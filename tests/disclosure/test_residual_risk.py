@@ -178,7 +178,7 @@ def test_serious_follows_the_policy() -> None:
     assert [serious_share(k) for k in (None, 2, 5, 10, 20, 100)] == [0.1, 0.1, 0.1, 0.1, 0.05, 0.01]
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_residual_risk_statement_matches_attack_queries(seed: int) -> None:
     """Labels and values may be NULL, and two values may have half of a class each."""
@@ -368,6 +368,8 @@ def test_rows_that_are_alone_may_be_unique_in_the_population(uniques: int, statu
         ([("a", "x")] * 2 + [("a", "y"), ("a", "z")] + [("b", "y"), ("b", "z")] * 2, 0, 4, 2, False),
         ([("a", "x")] * 2 + [("a", "y"), ("a", "z"), ("b", "x")] + [("b", "y"), ("b", "z")] * 2, 0, 0, 0, False),
         ([("a", "x")] * 2 + [("a", "y")] * 3 + [("b", v) for v in "yzvwu"], 0, 5, 0, False),
+        # Rows count, not classes.
+        ([("a", "x")] * 3 + [("b", "y")] * 2 + [("c", v) for v in "xyz"], 5, 5, 5, False),
         # Three values of a class are not two.
         ([("a", v) for v in "xyz"] + [("b", v) for v in "xyzx"], 0, 0, 0, False),
     ],

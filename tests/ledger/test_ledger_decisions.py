@@ -18,9 +18,16 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import NotComparedError, PolicyError, ReleaseError
+from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import earlier, recording
 from sqlanon.ledger import publication as publishing
-from sqlanon.ledger.earlier import _max_level_problems, _refuse_changed_release, _search_policy, find_base_publications
+from sqlanon.ledger.earlier import (
+    _max_level_problems,
+    _min_levels,
+    _refuse_changed_release,
+    _search_policy,
+    find_base_publications,
+)
 from sqlanon.ledger.growth import extend, source_change
 from sqlanon.ledger.growth.extend import _CLASS_FIGURES, _PERSONS, _UNRELEASED, _UNRELEASED_COUNTS
 from sqlanon.ledger.growth.marks import select_released_rows
@@ -42,6 +49,7 @@ from sqlanon.ledger.records import (
     find_other_catalogs,
     read_history,
 )
+from sqlanon.ledger.released_hierarchies import have_same_labels
 from sqlanon.support.expressions import all_of, as_column, col, null_safe_equal, select_star, table
 from sqlanon.support.names import EARLIER_RELEASES_COLUMN
 from support.policies import make_policy
@@ -121,6 +129,14 @@ def test_labels_are_no_finer_than_in_earlier_releases() -> None:
     fixed = _search_policy(policy, {"zip": 1, "age": 2}, [2], True).attributes
     assert [(fixed[name].min_level, fixed[name].max_level) for name in ("zip", "age")] == [(1, 1), (2, 2)]
     assert [len(_max_level_problems(policy, {"zip": floor, "age": 2})) for floor in (2, 3, 4)] == [0, 0, 1]
+    search_input: Any = SimpleNamespace(policy=policy, marginals=SimpleNamespace(heights=(5, 3)))
+    for roles, expected in (
+        ({"zip": True, "age": True}, {"zip": 2, "age": 2}),
+        ({"zip": True}, {"zip": 2, "age": 3}),  # a column that it lacks is released at its top
+        ({"zip": True, "age": False}, {"zip": 2}),  # it shows all values of a column that is no quasi-identifier
+    ):
+        release: Any = SimpleNamespace(columns=roles, is_quasi=roles.get, level=lambda *_: 2)
+        assert _min_levels(search_input, release) == expected
 
 
 def test_the_highest_level_of_all_earlier_releases_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -656,6 +672,7 @@ def test_releases_are_named_with_those_that_they_are_based_on() -> None:
 
     assert ids("old") == ids("old.duckdb") == ["a"]
     assert ids("new") == ["a", "b"]
+    assert ids("third", "new") == ["a", "b", "c"]
     assert ids("third") == ids("t_v2") == ["c"]
     assert ids("t") == ["a", "b", "c"]
     assert ids("all") == ids("old", "all") == ["c"]
@@ -663,6 +680,48 @@ def test_releases_are_named_with_those_that_they_are_based_on() -> None:
         ids("draft")
     with pytest.raises(PolicyError, match="'other' is not in the ledger"):
         ids("old", "other")
+
+
+@pytest.mark.parametrize(("path", "is_refused"), [("old.duckdb", True), ("new.duckdb", False)])
+def test_a_draft_replaces_no_release_of_the_ledger(
+    path: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of the release may be missing: readers may have it. Another draft is replaced."""
+    history = History((publication("a"),), drafts=(replace(publication("b"), path=Path("new.duckdb"), draft=True),))
+    monkeypatch.setattr(publishing, "read_ledger", lambda *_: history)
+    run: Any = SimpleNamespace(engine=None)
+    search_input: Any = SimpleNamespace(
+        policy=make_policy({"zip": "mask"}, catalog={"database": "c.duckdb"}), source=None
+    )
+    draft = publishing.DraftEntry(run=run, search_input=search_input, run_id="c", place=Path(path))
+    with pytest.raises(ReleaseError, match="a draft does not replace") if is_refused else nullcontext():
+        draft.begin()
+
+
+@pytest.mark.parametrize(
+    ("changes", "current", "is_same"),
+    [
+        ({}, "(1, 'a', '*'), (3, 'b', '*')", True),  # the values in common have the same labels
+        ({}, "(1, 'b', '*'), (2, 'b', '*')", False),
+        ({}, "(1, NULL, '*')", False),
+        ({}, "(1, 'a', 'all')", True),  # the top is one label
+        ({"height": 1}, "(1, 'a', '*')", False),
+        ({"open_ends": True}, "(1, 'a', '*')", False),
+        ({}, "(1::BIGINT, 'a', '*')", True),
+        ({}, "('1', 'a', '*')", False),
+    ],
+)
+def test_hierarchies_are_the_same_if_common_values_have_the_same_labels(
+    changes: dict[str, Any], current: str, is_same: bool, connection: duckdb.DuckDBPyConnection
+) -> None:
+    names = "(level_0, level_1, level_2)"
+    connection.execute(f"CREATE OR REPLACE TABLE earlier AS FROM (VALUES (1, 'a', '*'), (2, 'b', '*')) AS t{names}")
+    connection.execute(
+        f"CREATE OR REPLACE TABLE current AS SELECT *, '' AS label_0 FROM (VALUES {current}) AS t{names}"
+    )
+    hierarchy = Hierarchy("zip", table("earlier"), 2, 2, "*")
+    changed = replace(hierarchy, table=table("current"), **changes)
+    assert have_same_labels(DuckDBEngine(connection), hierarchy, changed) is is_same
 
 
 def test_as_many_earlier_releases_as_a_mark_has_bits_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:

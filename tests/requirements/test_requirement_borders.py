@@ -103,7 +103,6 @@ def run_audit(
     return AuditedRelease(DuckDBEngine(connection), "t", ["ward"], sensitive, rows=2, private=private)
 
 
-@pytest.mark.slow
 def test_a_population_is_audited_by_its_persons() -> None:
     """One of two persons of the ward has three of its four rows."""
     with duckdb.connect() as connection:
