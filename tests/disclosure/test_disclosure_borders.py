@@ -50,7 +50,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError
 from sqlanon.policy import SourceSection
 from sqlanon.publish.draft import ReleaseDraft
-from sqlanon.sources.persons import PersonColumn, small_classes_query
+from sqlanon.sources.persons import KeyColumn, PersonColumn, find_person_column, small_classes_query
 from sqlanon.support.coding import Column
 from sqlanon.support.expressions import col, select_star, subquery, table
 from support.policies import make_policy
@@ -395,6 +395,25 @@ def test_a_release_is_refused_whose_classes_have_too_few_persons(
     message = str(refused.value)
     assert f"{small} of 'mrn'" in message
     assert "'mrn' numbers people: 10 values in 14 rows (3 rows without a value count as one person" in message
+
+
+@pytest.mark.parametrize(
+    ("persons", "spelling", "is_found"),
+    [(5, "'p' || i", True), (4, "'p' || i", False), (5, "'p' || i || repeat(' ', j::INTEGER)", True)],
+)
+def test_a_column_numbers_five_persons_or_more(
+    persons: int, spelling: str, is_found: bool, engine: DuckDBEngine
+) -> None:
+    """Each has three rows, with one sex and one date of birth; spaces around an id make no other person."""
+    engine.connection.execute(f"""
+        CREATE OR REPLACE TABLE stays AS
+        SELECT {spelling} AS mrn, ['m', 'f'][i % 2 + 1] AS sex, DATE '1950-01-01' + (500 * i)::INTEGER AS birth_date
+        FROM range({persons}) AS p(i), range(3) AS r(j)
+    """)
+    keys = [KeyColumn("mrn", "VARCHAR", is_released=False)]
+    compared = {"sex": "VARCHAR", "birth_date": "DATE"}
+    column = find_person_column(engine.rows, table("stays"), keys, compared, 3 * persons)
+    assert column == (PersonColumn("mrn", 3 * persons, persons, 3 * persons) if is_found else None)
 
 
 def test_a_release_whose_persons_cannot_be_counted_is_refused(

@@ -44,6 +44,7 @@ COMPOSED: list[tuple[Sequence[Rule], str, dict[Any, tuple[Any, ...]]]] = [
         "INTEGER",
         {1: ("low", "any", "*"), 2: ("low", "any", "*"), 8: ("high", "any", "*")},
     ),
+    ([categories({"any": [1, 2, 8]}), SuppressRule()], "INTEGER", {1: ("*",), 2: ("*",), 8: ("*",)}),
     ([categories(TREE, levels=1)], "INTEGER", {1: ("low", "*"), 2: ("low", "*"), 8: ("high", "*")}),
     ([categories(TREE, levels=2)], "INTEGER", {1: ("low", "any"), 2: ("low", "any"), 8: ("high", "any")}),
     (
@@ -63,7 +64,11 @@ COMPOSED: list[tuple[Sequence[Rule], str, dict[Any, tuple[Any, ...]]]] = [
         "VARCHAR",
         {
             "1980-06-30": ("1980-06", "1980-Q2", "1980s", "*"),
+            "1980-03": ("1980-03", "1980-Q1", "1980s", "*"),
+            "1980-04-01": ("1980-04", "1980-Q2", "1980s", "*"),
             "1980-07": ("1980-07", "1980-Q3", "1980s", "*"),
+            "1980-09-30": ("1980-09", "1980-Q3", "1980s", "*"),
+            "1980-10": ("1980-10", "1980-Q4", "1980s", "*"),
             "1981": ("1981", "1981", "1980s", "*"),
         },
     ),

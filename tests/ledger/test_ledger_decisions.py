@@ -19,7 +19,7 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import NotComparedError, PolicyError, ReleaseError
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.ledger import earlier, recording
+from sqlanon.ledger import earlier, recording, same_people
 from sqlanon.ledger import publication as publishing
 from sqlanon.ledger.earlier import (
     _max_level_problems,
@@ -50,6 +50,7 @@ from sqlanon.ledger.records import (
     read_history,
 )
 from sqlanon.ledger.released_hierarchies import have_same_labels
+from sqlanon.publish.draft import ReplacedRelease
 from sqlanon.support.expressions import all_of, as_column, col, null_safe_equal, select_star, table
 from sqlanon.support.names import EARLIER_RELEASES_COLUMN
 from support.policies import make_policy
@@ -696,6 +697,94 @@ def test_a_draft_replaces_no_release_of_the_ledger(
     draft = publishing.DraftEntry(run=run, search_input=search_input, run_id="c", place=Path(path))
     with pytest.raises(ReleaseError, match="a draft does not replace") if is_refused else nullcontext():
         draft.begin()
+
+
+@pytest.mark.parametrize(
+    ("extended", "replaces", "expected"),
+    [
+        (None, None, {"after": ["a", "b"], "extends": None, "withdraws": None, "only_rows_of": None, "keep": 3}),
+        ("a", None, {"after": ["b"], "extends": "a", "withdraws": None, "only_rows_of": None, "keep": 3}),
+        (
+            None, ReplacedRelease("c", only_its_rows=True),
+            {"after": ["a", "b"], "extends": None, "withdraws": "c", "only_rows_of": "c", "keep": 1},
+        ),
+        (
+            None, ReplacedRelease("c", only_its_rows=False),
+            {"after": ["a", "b"], "extends": None, "withdraws": "c", "only_rows_of": None, "keep": 1},
+        ),
+    ],
+)  # fmt: skip
+def test_the_ledger_records_what_a_release_is_based_on_and_replaces(
+    extended: str | None, replaces: ReplacedRelease | None, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A withdrawal keeps no version: it would still have the withdrawn rows."""
+    recorded = list[Any]()
+    monkeypatch.setattr(publishing, "recording", lambda *arguments: recorded.extend(arguments))
+    release = {"database": "r.duckdb", "keep": 3}
+    policy = make_policy({"zip": "mask"}, catalog={"database": "c.duckdb"}, release=release)
+    search_input: Any = SimpleNamespace(policy=policy, earlier=SimpleNamespace(run_ids=("a", "b")), source=None)
+    run: Any = SimpleNamespace(engine=None, identity="here")
+    history = SimpleNamespace(same_source=None, recorded_releases=frozenset())
+    more: Any = {
+        "joint_audit": SimpleNamespace(breaks=[], history=history),
+        "extended": None if extended is None else SimpleNamespace(run_id=extended),
+        "replaces": replaces,
+        "_details": "details",
+    }
+    entry = publishing.LedgerEntry(run, search_input, "new", Path("r.duckdb"), 9, **more)
+    fields = ("published_at", "table_name", "released_rows", "digest", "version", "policy_hash")
+    manifest: Any = SimpleNamespace(fingerprint=lambda: "hash", noise=None, epsilon=None, **dict.fromkeys(fields))
+    entry.recording(manifest, "sha")
+    *_, row, keep, _, details = recorded
+    assert {name: row[name] for name in expected if name != "keep"} | {"keep": keep} == expected
+    assert (row["run_id"], row["sha256"], row["source"], details) == ("new", "sha", "here", "details")
+
+
+@pytest.mark.parametrize(
+    ("is_recorded", "is_marked", "has_ledger", "expected"),
+    [
+        (True, False, True, [False]),  # the mark was removed
+        (True, False, False, [None]),  # the ledger has no releases of this policy
+        (True, True, True, []),
+        (False, False, True, []),
+    ],
+)
+def test_a_draft_without_its_mark_is_found_by_the_ledger(
+    is_recorded: bool, is_marked: bool, has_ledger: bool, expected: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording.catalog, "is_recorded_draft", lambda *_: is_recorded)
+    monkeypatch.setattr(recording.catalog, "read_recorded_sha256", lambda *_: None)
+    release = {"database": "r.duckdb", "ledger": has_ledger}
+    policy = make_policy({"zip": "mask"}, catalog={"database": "c.duckdb"}, release=release)
+    manifest = SimpleNamespace(draft=is_marked)
+    verification: Any = SimpleNamespace(manifest=manifest, digest="d", is_file=True, path=Path("r.duckdb"))
+    engine: Any = None
+    *checks, unrecorded = recording.check_against_ledger(engine, policy, verification, None)
+    assert [check.passed for check in checks] == expected
+    assert (unrecorded.name, unrecorded.passed) == ("against the ledger: sha256", None)
+
+
+@pytest.mark.parametrize(
+    ("shared", "people", "are_personal", "is_same"),
+    [
+        (5, 5, (True, False), True),
+        (5, 5, (False, True), True),
+        (5, 5, (False, False), False),  # neither column numbers people
+        (4, 4, (True, True), False),
+        (10, 200, (True, True), True),  # one in twenty
+        (9, 200, (True, True), False),
+    ],
+)
+def test_sources_share_people_from_five_and_a_twentieth_on(
+    shared: int, people: int, are_personal: tuple[bool, bool], is_same: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier_is_personal, is_personal = are_personal
+    counts = [("run", "mrn", earlier_is_personal, 3, 0.0, people, shared)]
+    monkeypatch.setattr(same_people, "count_shared_people", lambda *_: counts)
+    sample: Any = SimpleNamespace(is_personal=is_personal, column="id", most_rows=2, running=0.0)
+    engine: Any = None
+    expected = [("run", same_people.SharedPeople(shared / people, "id", "mrn", 2, 3))] if is_same else []
+    assert [*same_people._shared_people(engine, table("earlier"), [sample])] == expected
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,43 @@ def test_no_output_is_an_input(output: str, tmp_path: Path) -> None:
         assert output not in problems(**inputs, **{section: {key: str(sibling)}}), inputs
 
 
+@pytest.mark.parametrize("key", ["database", "file"])
+def test_a_release_is_not_the_catalog(key: str, tmp_path: Path) -> None:
+    """The catalog has private values."""
+    ending = {"database": "duckdb", "file": "parquet"}[key]
+    catalog, sibling = tmp_path / f"catalog.{ending}", tmp_path / f"release.{ending}"
+    for path, is_refused in ((catalog, True), (tmp_path / "x" / ".." / catalog.name, True), (sibling, False)):
+        places = problems(catalog={"database": str(catalog)}, release={key: str(path)})
+        assert (f"release.{key}" in places) is is_refused
+
+
+@pytest.mark.parametrize(
+    ("source", "release", "is_refused"),
+    [("clinic.t", "clinic.r", True), ("Clinic.t", "clinic.R", True), ("clinic.t", "shared.t", False),
+     ("c.clinic.t", "clinic.r", True)],
+)  # fmt: skip
+def test_a_release_is_outside_the_schema_of_its_source(source: str, release: str, is_refused: bool) -> None:
+    """Spark ignores the case of names; PostgreSQL distinguishes it."""
+    attributes = {"ID": None}
+    spark = {"source": {"spark": "local[1]", "table": source}, "release": {"spark": True, "table": release}}
+    assert problems(attributes=attributes, **spark) == (["release.table"] if is_refused else [])
+    if source.count(".") == 1:
+        address = "postgresql://db/d"
+        postgres = {
+            "source": {"postgres": address, "table": source},
+            "release": {"postgres": address, "table": release},
+        }
+        is_refused &= source == source.lower()
+        assert problems(attributes=attributes, **postgres) == (["release.table"] if is_refused else [])
+
+
+@pytest.mark.parametrize("privacy", [{}, {"population_uniqueness": {"limit": 0.1, "sampling_fraction": 0.1}}])
+def test_noise_suppresses_no_unknown_values_after_the_whole_source_is_checked(privacy: dict[str, Any]) -> None:
+    noise = {"role": "quasi", "noise": {"epsilon": 1.0, "bounds": [0, 9]}, "on_unknown": "suppress"}
+    places = problems(attributes={"pay": noise}, privacy=privacy)
+    assert places == (["attributes.pay.on_unknown"] if privacy else [])
+
+
 def test_source_file_is_refused_as_output(tmp_path: Path) -> None:
     source, target = tmp_path / "one.duckdb", tmp_path / "other.duckdb"
     source.write_bytes(b"")

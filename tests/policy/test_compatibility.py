@@ -23,8 +23,11 @@ from sqlanon.policy.compatibility import (
     page,
 )
 
+REACHING = (632, 11, 617, 218, 342, 491, 850, 172, 6, 470, 521, 727, 63, 90, 123, 209, 7, 9, 33, 52, 99, 141, 153, 223,
+            379, 1179)  # fmt: skip
+"""The seeds of the first policies: together they reach each row. Others are drawn after a change of the table."""
 DRAWN = 2000
-"""So many policies are drawn at most: all rows are reached much earlier."""
+"""So many policies are drawn at most."""
 
 DOCS = Path(__file__).parents[2] / "docs"
 QUASI = ("zip", "age", "sex")
@@ -127,14 +130,13 @@ def messages(tree: dict[str, Any]) -> set[str]:
     }
 
 
-@pytest.mark.slow
 def test_each_row_refuses_a_policy() -> None:
     def pattern(row: Row) -> re.Pattern[str]:
         return re.compile(re.sub(r"\\{\w+\\}", ".+", re.escape(row.message)).replace(r"\{\{\}\}", r"\{\}"))
 
     left = {row.message: (pattern(row), row) for rows in TABLE.values() for row in rows}
     assert len(left) > 70
-    for seed in range(DRAWN):
+    for seed in (*REACHING, *range(DRAWN)):
         reported = messages(draw_table(seed))
         left = {name: row for name, row in left.items() if not any(map(row[0].fullmatch, reported))}
         if not left:

@@ -67,7 +67,7 @@ def by_class(rows: list[Row], person: bool, share: float | None) -> dict[Row, tu
     return classes
 
 
-@pytest.mark.cases(4)
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("person", [False, True])
 @pytest.mark.parametrize("share", [None, 0.25, 1.0])
@@ -89,7 +89,6 @@ def test_class_weight_is_the_sum_of_its_rows_or_persons(
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("person", [False, True])
 def test_a_household_is_as_likely_found_as_one_of_its_members(
@@ -132,7 +131,6 @@ def test_a_household_is_as_likely_found_as_one_of_its_members(
     assert household.average == pytest.approx(math.fsum(joint) / len(joint), rel=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("weight", "is_refused"),
     [("0", True), ("-1", True), ("NULL", True), ("'nan'", True), ("'inf'", True), ("1e-9", False), ("1e300", False)],
@@ -148,7 +146,6 @@ def test_weights_are_finite_and_above_0(weight: str, is_refused: bool, connectio
         assert risks["individual"].highest > 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_the_risk_of_one_class_is_that_of_the_statement(size: int, connection: duckdb.DuckDBPyConnection) -> None:
     """Also at the border of the series, and if the sample is the whole class or weighs less than its rows."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 import sqlanon
@@ -23,14 +23,18 @@ from sqlanon.risk import leakage, leakage_search
 from sqlanon.risk.leakage import SetFigures
 from support.commands import cli
 from support.databases import connect_to, connection_of, insert, live_connection
-from support.lanes import examples
+from support.lanes import SEARCHING, examples
 
 NAMES = ('my "c0"', "n", "weight", "share")
 """Quasi-identifiers with names of our own columns."""
 
 FEW = settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
+RICH = settings(FEW, phases=[*FEW.phases] if SEARCHING else [Phase.explicit])
 MANY = settings(max_examples=examples(200), deadline=None)
 VALUES = st.sampled_from([None, "", "a", "b", "c"])
+ROWS_OF_PERSONS = [("a", 0, "b", 0), ("a", 0, "", 0), (None, 1, "b", 0), ("", 2, None, 1), ("b", 2, "a", 1),
+                   ("c", 3, "a", 2), ("c", 0, "a", 2), ("c", 3, "b", 2)]  # fmt: skip
+"""The last column numbers persons, who have rows with several values, and several rows with one."""
 ROWS = st.lists(st.tuples(VALUES, st.integers(0, 3), VALUES, st.integers(0, 2)), min_size=1, max_size=12)
 
 
@@ -46,18 +50,21 @@ def fill(live: duckdb.DuckDBPyConnection, rows: Sequence[tuple[Any, ...]]) -> No
     insert(live, "t", rows)
 
 
-def policy(priors: Mapping[str, str | Path] | None = None, hierarchy: Any = "suppress") -> sqlanon.Policy:
+def policy(
+    priors: Mapping[str, str | Path] | None = None, hierarchy: Any = "suppress", **sections: Any
+) -> sqlanon.Policy:
     """A policy with priors as tables, or from files."""
     attributes = {name: {"role": "quasi", "hierarchy": "suppress"} for name in NAMES}
     attributes["n"] = {"role": "quasi", "hierarchy": hierarchy}
+    attributes |= sections.pop("attributes", {})
     prior_files = {
         name: {"file" if isinstance(place, Path) else "table": place} for name, place in (priors or {}).items()
     }
     return sqlanon.Policy(
-        source={"table": "t"},
         attributes=attributes,
         privacy={"k": 2},
         risk={"priors": prior_files} if prior_files else {},
+        **{"source": {"table": "t"}, **sections},
     )
 
 
@@ -245,8 +252,8 @@ def late(search: leakage_search._Search, most: int) -> None:
 
 def test_a_prior_of_sixty_persons(live: duckdb.DuckDBPyConnection) -> None:
     """27 women and 33 men; half of all people are women: the sex leaks one bit of H(½, ½) + ½ log2 27 + ½ log2 33."""
-    fill(live, [("a" if i < 27 else "b", 0, "", 0) for i in range(60)])
-    tell(live, "shares", "VARCHAR", [("a", 0.5), ("b", 0.5)])
+    fill(live, [("a" if i < 27 else None, 0, "", 0) for i in range(60)])
+    tell(live, "shares", "VARCHAR", [("a", 0.5), (None, 0.5)])
     with connect_to(live) as db:
         requested_policy = policy({NAMES[0]: "shares"})
         (leak, *_) = db.risk(requested_policy, leakage=1).leakage
@@ -285,7 +292,7 @@ def test_priors_of_random_tables(
         assert leak.normalized == pytest.approx(gain / whole if whole > 1e-9 else 0.0, abs=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("lines", "messages"),
     [
@@ -373,9 +380,9 @@ def test_priors_of_a_policy(tmp_path: Path) -> None:
 # --- values at each level ---------------------------------------------------------------------------
 
 
-@pytest.mark.thorough
-@FEW
+@RICH
 @given(rows=ROWS, has_prior=st.booleans())
+@example(rows=ROWS_OF_PERSONS, has_prior=True)
 def test_values_at_each_level(rows: list[tuple[Any, ...]], has_prior: bool, live: duckdb.DuckDBPyConnection) -> None:
     """The values are 0 to 3 in intervals of 2; 3 has the share 0, and another attribute may have a prior."""
     shares = {0: 0.5, 1: 0.25, 2: 0.25, 3: 0.0}
@@ -386,6 +393,10 @@ def test_values_at_each_level(rows: list[tuple[Any, ...]], has_prior: bool, live
     with connect_to(live) as db:
         by_value = db.value_leakage(policy({"n": "shares"} if has_prior else {}, {"intervals": [2]}), "N")
         relation = by_value.values.fetchall()
+        if has_prior:  # whoever has the rows
+            person = {"source": {"table": "t", "person": "share"}, "attributes": {"share": {"role": "identifying"}}}
+            by_row = db.value_leakage(policy({"n": "shares"}, {"intervals": [2]}, **person), "n")
+            assert (by_row.counts, by_row.bits) == ("rows", by_value.bits)
     assert by_value.bits == pytest.approx(oracle.entropy(chances), abs=1e-9)
     for level, label in enumerate([str, lambda n: f"{n // 2 * 2}-{n // 2 * 2 + 1}", lambda n: "*"]):
         expected = oracle.value_gains([label(row[1]) for row in rows], chances)
@@ -402,8 +413,9 @@ def test_values_at_each_level(rows: list[tuple[Any, ...]], has_prior: bool, live
         )
 
 
-@FEW
+@RICH
 @given(rows=ROWS)
+@example(rows=ROWS_OF_PERSONS)
 def test_values_of_persons_at_each_level(rows: list[tuple[Any, ...]], live: duckdb.DuckDBPyConnection) -> None:
     """The last column numbers the persons: a value leaks as much as it distinguishes persons."""
     fill(live, rows)

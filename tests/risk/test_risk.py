@@ -134,7 +134,7 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, int, int]] = {
 }  # fmt: skip
 
 
-@pytest.mark.thorough
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("case", BROKEN)
 def test_the_classes_that_break_a_requirement(case: str, live: duckdb.DuckDBPyConnection) -> None:
     privacy, sections, name, classes, rows = BROKEN[case]
@@ -178,7 +178,6 @@ def test_requirements_without_classes_hold(live: duckdb.DuckDBPyConnection) -> N
     assert (risk.k, risk.rows_below_k) == (None, 0)
 
 
-@pytest.mark.slow
 def test_persons_are_counted(live: duckdb.DuckDBPyConnection) -> None:
     """A: p1, p2, p3. B: p1, p4. C: p5 and NULL. D: p6. Seven persons, with the row of NULL as one."""
     privacy = {"k": 3, "k_anonymity": [{"quasi": ["x"], "k": 3}], "average_risk": 0.6, "sample_uniqueness": 0.1}
@@ -233,10 +232,19 @@ def test_presence_and_the_population_that_has_no_row(live: duckdb.DuckDBPyConnec
     assert assess(live, policy).requirements == (
         RequirementRisk("(0.1, 5)-presence", True, 0, 0, population_classes=0),
     )
-    live.execute("CREATE OR REPLACE VIEW more_people AS SELECT * FROM people WHERE x IN ('x1', 'x3')")
+
+
+def test_a_class_of_the_population_alone_breaks_presence_and_is_no_class_of_the_source(
+    live: duckdb.DuckDBPyConnection,
+) -> None:
+    """(x3, y1) is in the population alone; one of the seven rows of the source is unique."""
+    presence = {"delta_presence": {"min": 0.1, "max": 5}, "population_uniqueness": {"limit": 1, "population": 7}}
+    live.execute("CREATE OR REPLACE VIEW known AS SELECT * FROM t WHERE x <> 'x2' OR x IS NULL")
+    live.execute("CREATE OR REPLACE VIEW more_people AS SELECT * FROM people WHERE x IN ('x1', 'x3') OR x IS NULL")
     policy = request_policy(presence, table="known", population={"table": "more_people"})
     assert assess(live, policy).requirements == (
         RequirementRisk("(0.1, 5)-presence", False, 0, 0, population_classes=1),
+        RequirementRisk("population uniqueness of at most 1 (dankar)", True, figure=1 / 7, limit=1),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 import sqlanon
@@ -22,7 +22,7 @@ from sqlanon.requirements.estimators import pitman, snb, zayatz
 from sqlanon.risk import ClassSizes, leakage
 from sqlanon.risk.individual import individual_risk
 from support.databases import connect_to, connection_of, insert, live_connection
-from support.lanes import examples
+from support.lanes import SEARCHING, examples
 
 NAMES = ('my "col"', "class_size", "n", "c0")
 """Quasi-identifiers with the names of our own columns, and one that has to be quoted."""
@@ -37,6 +37,20 @@ TYPES = ("VARCHAR", "DATE", "DECIMAL(9, 2)", "INTEGER")
 ROWS = st.lists(st.tuples(*VALUES, st.sampled_from([None, 1, 2, 3]), st.sampled_from([None, "h", "i"])), max_size=12)
 THRESHOLDS = (0.2, 0.5)
 FEW = settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
+RICH = settings(FEW, phases=[*FEW.phases] if SEARCHING else [Phase.explicit])
+"""Few random examples are small tables without persons of several rows: the quick lane has tables with all of these."""
+
+ROWS_OF_PERSONS: list[tuple[Any, ...]] = [
+    ("a", date(2020, 2, 29), Decimal("1.10"), 0, 1, "h"),
+    ("a", date(2020, 2, 29), Decimal("1.10"), 0, 1, "i"),
+    ("a", None, Decimal("1.10"), 0, 2, "h"),
+    ("a", None, None, 1, 3, None),
+    ("A", None, None, 1, None, None),
+    (None, date(1999, 1, 1), None, None, None, "h"),
+    (None, date(1999, 1, 1), Decimal("-7.00"), None, 3, "i"),
+    ("b", date(1999, 1, 1), Decimal("-7.00"), 0, 3, "i"),
+    ("b", date(1999, 1, 1), Decimal("-7.00"), 0, 3, "h"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +110,10 @@ def check(risk: Any, rows: list[tuple[Any, ...]], quasi: int, person: bool) -> N
     assert ranked == sorted(ranked)
 
 
-@pytest.mark.thorough
-@FEW
+@RICH
 @given(rows=ROWS, quasi=st.integers(1, 4), person=st.booleans())
+@example(rows=ROWS_OF_PERSONS, quasi=3, person=True)
+@example(rows=ROWS_OF_PERSONS, quasi=2, person=False)
 def test_figures_of_random_tables(
     rows: list[tuple[Any, ...]], quasi: int, person: bool, live: duckdb.DuckDBPyConnection
 ) -> None:
@@ -305,8 +320,10 @@ def test_the_journalist_and_a_population_table(live: duckdb.DuckDBPyConnection) 
     assert (risk.marketer.average, risk.marketer.expected, risk.marketer.population) == (0.7 / 4, 0.7, "table")
 
 
-@FEW
+@RICH
 @given(rows=ROWS, people=st.lists(VALUES[0], max_size=8), person=st.booleans())
+@example(rows=ROWS_OF_PERSONS, people=["a", "a", "a", "b", "a ", None], person=True)
+@example(rows=ROWS_OF_PERSONS, people=["a", "b", "b", "c"], person=False)
 def test_the_journalist_and_random_populations(
     rows: list[tuple[Any, ...]], people: list[Any], person: bool, live: duckdb.DuckDBPyConnection
 ) -> None:
@@ -466,8 +483,10 @@ ZIPS = st.sampled_from([None, "11", "12", "21"])
 DAYS = st.sampled_from([None, date(2020, 1, 1), date(2020, 1, 2), date(2021, 1, 1)])
 
 
-@pytest.mark.slow
-@FEW
+FIRST, SECOND, LATER = date(2020, 1, 1), date(2020, 1, 2), date(2021, 1, 1)
+
+
+@RICH
 @given(
     rows=st.lists(
         st.tuples(ZIPS, DAYS, st.sampled_from(["F", "M", None]), st.sampled_from([None, "p1", "p2"])), max_size=10
@@ -475,6 +494,11 @@ DAYS = st.sampled_from([None, date(2020, 1, 1), date(2020, 1, 2), date(2021, 1, 
     small=st.booleans(),
     person=st.booleans(),
 )
+@example(
+    rows=[("11", FIRST, "F", "p1"), ("11", FIRST, "F", "p1"), ("11", SECOND, "F", None), ("12", LATER, "M", None),
+          ("12", LATER, "M", None), ("12", LATER, None, "p2"), (None, None, "F", "p2")],
+    small=True, person=True,
+)  # fmt: skip
 def test_uniques_by_level(
     rows: list[tuple[Any, ...]], small: bool, person: bool, live: duckdb.DuckDBPyConnection
 ) -> None:
@@ -509,14 +533,19 @@ def test_uniques_by_level(
 PEOPLE = st.tuples(ZIPS, DAYS, st.sampled_from(["F", "M", None]), st.sampled_from([None, "ann", "bob", "cid"]))
 
 
-@pytest.mark.slow
-@FEW
+@RICH
 @given(
     rows=st.lists(st.tuples(ZIPS, DAYS, st.sampled_from(["F", "M"])), max_size=8),
     people=st.lists(PEOPLE, max_size=12),
     persons=st.booleans(),
     small=st.booleans(),
 )
+@example(
+    rows=[("11", FIRST, "F"), ("11", FIRST, "F"), ("12", SECOND, "M"), ("12", None, "M")],
+    people=[("11", FIRST, "F", "ann"), ("11", FIRST, "F", "ann"), ("12", SECOND, "M", "bob"), ("21", LATER, "F", None),
+            ("12", None, "M", None), ("12", None, "M", "cid"), (None, FIRST, None, "bob")],
+    persons=True, small=True,
+)  # fmt: skip
 def test_population_uniques_are_counted_by_level(
     rows: list[tuple[Any, ...]],
     people: list[tuple[Any, ...]],

@@ -207,8 +207,8 @@ def test_the_scores_of_the_book() -> None:
     assert scores_of(BOOK, "score")[4:] == [4, 2, 6, 8]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("order", ["abc", "acb", "cab", "cba"])
+@pytest.mark.cases(1)
+@pytest.mark.parametrize("order", ["cab", "abc", "acb", "cba"])
 def test_the_contributions_of_the_example(order: str) -> None:
     columns = {"a": (2, 1, 1), "b": (0, 3, 0), "c": (0, 6, 0)}
     rows = list(zip(*(columns[name] for name in order), strict=True))
@@ -327,7 +327,6 @@ def test_equal_rows_of_a_person_count_once() -> None:
             check(db.suda(policy, fraction=0.1), [row[:2] for row in sorted(set(visits))], "ab", 2, 0.1)
 
 
-@pytest.mark.slow
 def test_the_fraction_is_of_persons_where_persons_count() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT i // 2 AS who, 'w' || i AS ward FROM range(4) AS r(i)")

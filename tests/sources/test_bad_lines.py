@@ -48,6 +48,8 @@ def refusal(path: Path, **keys: Any) -> str:
 
 
 DROPPED = {
+    "several": ("1\n2,m\n" + ROWS + "3\n" * 5, [
+        "line 42 has 1", "line 43 has 2", "line 84 has 1", "line 85 has 1", "line 86 has 1"]),
     "a short line": ("5,m\n", ["line 42 has 2"]),
     "a long line": ("5,m,flu,x\n", ["line 42 has 4"]),
     "a line that ends in a delimiter": ("5,m,flu,\n", ["line 42 has 4"]),
@@ -59,12 +61,10 @@ DROPPED = {
     "two of them in a row": ('5,m,"flu\n6,w,"cold\n', [f"line 42 {STRAY}", f"line 43 {STRAY}"]),
     "a NUL byte": ("5,m,f\0lu\n", ["line 42 has a NUL byte"]),
     "a long record of two lines": ('5,m,"a note\nover two",x\n', ["line 42 has 4"]),
-    "several": ("1\n2,m\n" + ROWS + "3\n" * 5, [
-        "line 42 has 1", "line 43 has 2", "line 84 has 1", "line 85 has 1", "line 86 has 1"]),
 }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("case", DROPPED)
 def test_bad_lines_are_dropped_and_no_others(case: str, tmp_path: Path) -> None:
     bad, expected = DROPPED[case]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from sqlanon.sources.files.doubtful_columns import (
     DoubtfulColumn,
     build_column_checks,
     find_doubtful_columns,
+    find_doubtful_dates,
     refuse_future_births,
 )
 from sqlanon.support.expressions import table
@@ -422,6 +423,35 @@ def test_columns_are_refused_from_a_share_of_numbers_on(
         assert all(f"'{value}' (line {line})" in message for line, value in odd_values[:5])
     else:
         assert (bind(path, "age", values, {})["age"] == "VARCHAR") == bool(odd_values)
+
+
+@pytest.mark.parametrize("type_", ["DATE", "TIMESTAMP", "VARCHAR"])
+def test_nobody_is_born_tomorrow(type_: str) -> None:
+    today = date.today()
+    with shared_database() as connection:
+        for day, is_refused in ((today, False), (today + timedelta(days=1), True)):
+            connection.execute(f"CREATE OR REPLACE TABLE t AS SELECT unnest([NULL, '{day}'])::{type_} AS Birth")
+            with pytest.raises(SourceError, match="in row 2") if is_refused else nullcontext():
+                refuse_future_births(DuckDBEngine(connection), table("t"), {"birth"})
+
+
+@pytest.mark.parametrize(
+    ("days", "is_doubtful"),
+    [
+        (["2020-12-11", "2020-01-02"], True),
+        (["2020-12-12", "2020-01-02"], True),
+        (["2020-12-13", "2020-01-02"], False),  # one of them has a day that is no month
+        (["2020-12-12", "2020-01-01", None], False),  # both ways are alike
+        ([None], False),
+    ],
+)
+def test_days_up_to_12_may_be_months(days: list[str | None], is_doubtful: bool) -> None:
+    with shared_database() as connection:
+        connection.execute("CREATE TABLE t AS SELECT unnest($1)::DATE AS seen", [days])
+        formats = {"seen": "%d/%m/%Y"}
+        doubtful = find_doubtful_dates(DuckDBEngine(connection), table("t"), formats)
+        assert doubtful == (formats if is_doubtful else {})
+        assert find_doubtful_dates(DuckDBEngine(connection), table("t"), {"seen": "%Y-%m-%d"}) == {}
 
 
 DAYS = [f"{1 + i % 12:02d}/{1 + (i // 12) % 12:02d}/2020" for i in range(100)]

@@ -1,14 +1,14 @@
 """The words that mark a row of totals."""
 
 import re
+from pathlib import Path
 
 import duckdb
 import pytest
 
-from sqlanon.sources.files.csv_lines import TOTAL_WORDS
+from sqlanon.sources.files.csv_lines import TOTAL_WORDS, Layout, describe_last_lines
 
 
-@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("value", "is_total"),
     [
@@ -26,7 +26,10 @@ from sqlanon.sources.files.csv_lines import TOTAL_WORDS
         ("Assum", False),
     ],
 )
-def test_python_and_duckdb_find_the_same_words(value: str, is_total: bool) -> None:
+def test_python_and_duckdb_find_the_same_words(value: str, is_total: bool, tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         row = connection.execute("SELECT regexp_full_match(?, ?)", [value, TOTAL_WORDS]).fetchall()
     assert (re.fullmatch(TOTAL_WORDS, value) is not None, row) == (is_total, [(is_total,)])
+    path = tmp_path / "t.csv"
+    path.write_text(f"ward,cost\na,1\n{value},2\n", encoding="utf-8")
+    assert (describe_last_lines(str(path), Layout(",")) is not None) is is_total

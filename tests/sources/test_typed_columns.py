@@ -253,6 +253,7 @@ REFUSED: dict[str, tuple[list[str], dict[str, Any], dict[str, Any], str]] = {
     "two commas": (["1,5", "2,5", "3,5,1"], {}, {"decimal": ","}, "'3,5,1' (line 4)"),
     "two commas where half are numbers": (["1,5", "2,5", "3,5,1", "x"], {}, {"decimal": ","}, "'3,5,1' (line 4)"),
     "39 digits": (["1" * 39], {"type": "integer"}, {}, "numbers of more than 38 digits"),
+    "39 digits with decimals": (["1" * 36 + ".251"], {"type": "number"}, {}, "numbers of more than 38 digits"),
     "a day that is none": (["30.02.2020"], {"type": "date", "format": "%d.%m.%Y"}, {}, "'30.02.2020' (line 2)"),
     "a leap day before its pivot": (["29.02.00"], {"type": "date", "format": "%d.%m.%y", "pivot": 1999}, {},
         "'29.02.00' (line 2)"),

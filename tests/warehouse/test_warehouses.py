@@ -302,10 +302,10 @@ def test_a_policy_without_a_frequency_set_has_the_fingerprint_that_it_had() -> N
 
 
 COUNTS = {
-    "NULL": "no count (NULL)",
     "0": "below 1",
     "-3": "below 1",
     "1.5": "not whole",
+    "NULL": "no count (NULL)",
     "'nan'::DOUBLE": "more than 2^53",
     "1e300": "more than 2^53",
     "'inf'::DOUBLE": "more than 2^53",
