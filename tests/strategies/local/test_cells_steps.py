@@ -212,7 +212,6 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.cases(10)
 @pytest.mark.parametrize(("name", "levels", "exact", "tries"), CASES)
 def test_cells_are_blanked_as_in_plain_python(
     name: str, levels: Levels, exact: int, tries: int, monkeypatch: pytest.MonkeyPatch

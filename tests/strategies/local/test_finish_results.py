@@ -80,7 +80,6 @@ NUMBERS = {"rows": 4, "unknown": 2, "shields": 3, "persons": 3, "settled": 6, "p
 """By table, which random nodes leave several classes, and suppress some rows."""
 
 
-@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", ["unknown", "shields", "persons", "settled", "persons and shields"])
 def test_the_kept_rows_and_their_figures_are_those_that_a_reader_counts(name: str) -> None:
     small = SMALLS[name]

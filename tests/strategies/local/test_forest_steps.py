@@ -92,7 +92,6 @@ def open_forest(small: Small) -> Iterator[tuple[SmallTask, Plain, Trees, Forest]
         yield task, plain, trees, trees.grown()
 
 
-@pytest.mark.cases(2)
 # The roots of one table are compared with the others one by one, too.
 @pytest.mark.parametrize(("name", "at_once"), [*((name, module.MAX_PAIRS) for name in SMALLS), ("weights", 1)])
 def test_classes_labels_and_bound_are_those_of_plain_trees(

@@ -156,7 +156,6 @@ def test_cells_are_the_ranges_of_the_lowest_level_that_holds_its_values_one_afte
     assert lowest == {name: level for name, _, _, _, level in LEVELS}
 
 
-@pytest.mark.cases(2)
 @pytest.mark.parametrize(("floor", "level"), [(0, 1), (0, 2), (1, 2), (1, 1)])
 def test_each_lowest_node_is_in_the_cell_above_it(floor: int, level: int) -> None:
     rows = [(i, 100 + i // 2, 0, str(i), i, i) for i in range(8)] if not floor else []

@@ -145,7 +145,6 @@ RUNS: list[tuple[str, int | None]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.cases(2)
 @pytest.mark.parametrize(("name", "checks"), RUNS)
 def test_the_run_is_that_of_a_plain_search(name: str, checks: int | None) -> None:
     small = replace(SMALLS[name], max_checks=checks)

@@ -153,7 +153,6 @@ FEW = [
 ]  # fmt: skip
 
 
-@pytest.mark.cases(3)
 @pytest.mark.parametrize("small", FEW)
 def test_no_grouping_of_few_combinations_loses_less(small: Small) -> None:
     with small_task(small if small.start else best_levels(small)) as task:
