@@ -34,7 +34,6 @@ from support.release_pairs import built, link, make, releases
 __all__ = ["hospital"]
 
 
-@pytest.mark.slow
 @settings(max_examples=examples(4), deadline=None)
 @given(releases(), st.booleans())
 def test_joint_audit_matches_plain_python(case: dict[str, Any], ordered: bool) -> None:
@@ -298,7 +297,7 @@ NUMBERS = ["0", "1", "1.5", "-2", "16777217", "100000000000000006", "10000000000
 EXACT_TYPES = ["INTEGER", "BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT", "DECIMAL(20,0)", "DECIMAL(6,2)", "DECIMAL(38,6)"]
 
 
-@pytest.mark.slow
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("first_type", "second_type"), list(itertools.combinations(EXACT_TYPES, 2)))
 def test_exact_numbers_of_two_types_are_compared_exactly(first_type: str, second_type: str) -> None:
     """They meet if they are equal as fractions, and only then."""

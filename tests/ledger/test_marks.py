@@ -22,7 +22,6 @@ from sqlanon.support.expressions import subquery, table
 from sqlanon.support.names import EARLIER_RELEASES_COLUMN
 
 
-@pytest.mark.slow
 @pytest.mark.cases(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_as_many_rows_are_counted_as_are_marked(seed: int, tmp_path: Path) -> None:

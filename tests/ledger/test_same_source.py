@@ -179,7 +179,6 @@ def compare_rows(folder: Path, samples: Mapping[str, str], query: str) -> tuple[
 PEOPLE = "SELECT i AS id, i % 2 AS sex, i * 7 % 30 AS band FROM range(1, 601) AS r(i)"
 
 
-@pytest.mark.slow
 def test_the_newest_sources_are_compared_and_others_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The source of the oldest release is unknown, unless it was recognized by its people."""
     monkeypatch.setattr(source_match, "MOST_SOURCES", 2)

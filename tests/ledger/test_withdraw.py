@@ -367,7 +367,6 @@ def test_a_result_that_others_have_overtaken_is_not_published(visits: Path) -> N
             withdrawal.publish(force=True)
 
 
-@pytest.mark.slow
 def test_release_without_remaining_rows_must_be_removed(visits: Path) -> None:
     change(visits / "h.duckdb", "DELETE FROM visits", GROW)
     with sqlanon.connect() as db, pytest.raises(ReleaseError, match=r"none of its rows is in the source any more"):
@@ -453,7 +452,6 @@ def test_impossible_withdrawals_are_refused(
         db.withdraw(sqlanon.Policy.model_validate(parts))
 
 
-@pytest.mark.slow
 def test_a_changed_release_is_not_published_again(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO)
     change(visits / "r.duckdb", "CREATE TABLE other AS SELECT 1 AS x")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import duckdb
@@ -21,7 +21,11 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.policy import PrivacySection
 from sqlanon.requirements import bind_requirements, check_requirements, list_requirements
 from sqlanon.requirements.audit import AuditedRelease, PrivateRelations
+from sqlanon.requirements.delta_presence import DeltaPresence
+from sqlanon.requirements.k_map import KMap
+from sqlanon.requirements.null_map import NullMap
 from sqlanon.requirements.plain_sql import WarehouseRelease
+from sqlanon.requirements.wrong_map import WrongMap
 from sqlanon.support.expressions import table
 from sqlanon.support.resources import REQUIREMENT_MACROS, macro_script
 from support.databases import small_database
@@ -137,3 +141,41 @@ def test_a_warehouse_finds_the_violating_classes(name: str, connection: duckdb.D
     queries = [requirement.violations(released) for requirement in list_requirements(in_capitals(privacy))]
     rows = [row for query in queries if query is not None for row in DuckDBEngine(connection).rows(query)]
     assert {row[:1] for row in rows} == release.classes.keys() - release.kept.keys()
+
+
+@pytest.mark.parametrize("population_person", [None, "id"])
+def test_an_audit_compares_the_classes_of_the_population(
+    population_person: str | None, connection: duckdb.DuckDBPyConnection
+) -> None:
+    """Each requirement holds at the figure of the oracle, and not below it."""
+    draw, records = random.Random(7), draw_records(54)
+    classes = [class_ for class_ in range(CLASSES + 3) for _ in range(draw.choice([0, 1, 3, 5]))]
+    people = [{"class": f"{i}", "id": draw.choice([None, f"{i // 3} {draw.randrange(7)}"])} for i in classes]
+    schema = pa.schema({"class": pa.string(), "id": pa.string()})
+    connection.register("people_records", pa.Table.from_pylist(people, schema=schema))
+    connection.execute("CREATE OR REPLACE TABLE people AS FROM people_records")
+    unchanged = Hierarchy({name: (name, "*") for name in sorted({*map(str, range(CLASSES + 3))})})
+    source = Source(records, {"class": unchanged}, {"s": VALUES, "other": None}, "who", people, "id")
+    release = Release(source, (0,), {"k": 1})
+    matched = [labels for labels in release.classes if labels in release.population]
+    connection.execute("CREATE OR REPLACE VIEW matched AS FROM t SEMI JOIN people USING (class)")
+
+    def audit(relation: str, requirement: Any) -> bool | None:
+        private = PrivateRelations("t", "who", "people", population_person)
+        names = ["class"], ["s", "other"]
+        audited = AuditedRelease(DuckDBEngine(connection), relation, *names, len(records), True, private=private)
+        return next(check.passed for check in requirement.checks(audited))
+
+    counted = source if population_person else replace(source, population_person=None)
+    sizes = Release(counted, (0,), {"k": 1}).population
+    least = min(sizes[labels] for labels in matched)
+    assert [audit("matched", KMap(k)) for k in (least, least + 1)] == [True, False]
+    assert audit("t", KMap(1)) is False
+    most = max(source.count(release.classes[labels]) / sizes[labels] for labels in matched)
+    assert [audit("matched", DeltaPresence(max=limit)) for limit in (most, 0.999 * most)] == [True, False]
+    shares = [(NullMap, release.null_map / len(records))]
+    shares += [(WrongMap, release.wrong_map / len(records))] if population_person else []
+    for requirement_type, share in shares:
+        assert 0 < share < 1
+        limits = (share, 0.999 * share)
+        assert [audit("t", requirement_type(max=limit)) for limit in limits] == [True, False]
