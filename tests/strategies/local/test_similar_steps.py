@@ -150,6 +150,8 @@ FEW = [
     # Persons in several combinations, of whom one may lose rows
     Small(draw_rows(4, 16, [A, C], 0.75), [A, C], 3, 1, persons=[(row * row + 4) % 9 for row in range(16)],
           start=(2, 1)),
+    # As many rows as may be suppressed are in no class with others.
+    Small([*[("a0",), ("a1",)] * 2, ("a2",)], [A], 2, 1, spans=[(0, 1)], start=(1,)),
 ]  # fmt: skip
 
 

@@ -56,6 +56,12 @@ ARGUS = [
     Small(draw_rows(2, 14, [A, D, C], 0.4), [A, D, C], 3, 1, persons=[(row * row + 2) % 12 for row in range(14)],
           start=(2, 1, 1)),
     Small([*draw_rows(10, 15, [A, C], 0.6), ("?", "c0")], [A, C], 3, 2, persons=[row // 2 for row in range(16)]),
+    # One row is unsafe, and one may be suppressed. Without it, a second row is unsafe.
+    Small([(*row, "d0") for row in [
+              ("a0", "b0", "c0"), ("a0", "b0", "c1"),
+              *[("a0", "b1", "c1"), ("a1", "b0", "c0"), ("a2", "b0", "c1")] * 2,
+          ]], [A, B, C, D], 2, 1, identification=("identifying", "identifying", "identifying", "most"),
+          spans=[(0, 1), (0, 1), (0, 0), (0, 0)], start=(1, 1, 0, 0)),
 ]  # fmt: skip
 
 
