@@ -387,6 +387,7 @@ def test_masked_labels_lie_under_their_masks(
     assert engine.connection.execute(query).fetchone() == (is_under,)
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(
     ("label", "ancestor", "is_under"),
     [

@@ -326,6 +326,7 @@ def test_policies_that_cannot_be_extended_are_refused(hospital: Path, more: dict
         db.extend(requested_policy)
 
 
+@pytest.mark.slow
 def test_extension_keys_must_be_unique(hospital: Path) -> None:
     insert(hospital, (None, 21, "m", "02131", "none"))
     with (
@@ -341,12 +342,14 @@ def test_extension_keys_must_be_unique(hospital: Path) -> None:
         db.extend(policy(hospital))
 
 
+@pytest.mark.slow
 def test_a_number_with_more_digits_gives_the_others_another_label(hospital: Path) -> None:
     insert(hospital, (100, 105, "m", "02131", "old"))
     with sqlanon.connect() as db, pytest.raises(SourceError, match=r"attributes\.age: 10 values have another label"):
         db.extend(policy(hospital))
 
 
+@pytest.mark.slow
 def test_extending_needs_a_release_of_this_policy(hospital: Path, tmp_path: Path) -> None:
     with sqlanon.connect() as db, pytest.raises(ReleaseError, match="another policy"):
         db.extend(policy(hospital, privacy={"k": 4}))

@@ -104,7 +104,7 @@ AUDITED = REQUIREMENTS | {"alpha_k of half": {"alpha_k": [{"attribute": "s", "al
 NOT_ALONE = {"t_closeness", "delta_disclosure", "beta_likeness"}
 
 
-@pytest.mark.cases(21)
+@pytest.mark.cases(16)
 @pytest.mark.parametrize("person", [None, "who"])
 @pytest.mark.parametrize("name", AUDITED)
 def test_an_audit_judges_each_class_as_the_oracle_does(
@@ -119,7 +119,7 @@ def test_an_audit_judges_each_class_as_the_oracle_does(
     assert kept and violating
     assert {*audited.audit(privacy, kept)} == {True}
     assert True not in audited.audit(privacy, [])
-    for label in violating[:: len(violating) // 3 + 1]:
+    for label in violating[:: len(violating) // 2 + 1]:
         assert False in audited.audit(privacy, [*kept, label]), release.classes[(label,)]
     for labels in (kept, violating[:1]):
         alone = audited.audit(privacy, labels, is_alone=True)

@@ -24,6 +24,7 @@ from sqlanon.risk.individual import (
     measure_individual_risk,
 )
 from sqlanon.support.expressions import table
+from support.databases import shared_database
 
 Row = tuple[Any, ...]
 ZIP, SEX, WHO, HOME, WEIGHT = range(5)
@@ -31,7 +32,7 @@ ZIP, SEX, WHO, HOME, WEIGHT = range(5)
 
 @pytest.fixture
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as connection:
+    with shared_database() as connection:
         connection.execute("CREATE TABLE t (zip VARCHAR, sex VARCHAR, who INT, home VARCHAR, weight DOUBLE)")
         yield connection
 

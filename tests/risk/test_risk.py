@@ -21,6 +21,7 @@ from oracles import oracle_privacy
 from oracles.oracle import Row
 from oracles.oracle_privacy import Record, Source, of_persons
 from properties import privacy_cases
+from properties.prepared_tables import quick_and_slow
 from properties.privacy_cases import PrivacyCase
 from properties.privacy_checks import open_database, policy_of
 from sqlanon import HierarchyError, SourceError
@@ -134,8 +135,7 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, int, int]] = {
 }  # fmt: skip
 
 
-@pytest.mark.cases(8)
-@pytest.mark.parametrize("case", BROKEN)
+@pytest.mark.parametrize("case", quick_and_slow(BROKEN, ("recursive", "k_map of persons")))
 def test_the_classes_that_break_a_requirement(case: str, live: duckdb.DuckDBPyConnection) -> None:
     privacy, sections, name, classes, rows = BROKEN[case]
     risk = assess(live, request_policy(privacy, **sections))

@@ -64,7 +64,7 @@ DROPPED = {
 }  # fmt: skip
 
 
-@pytest.mark.cases(3)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("case", DROPPED)
 def test_bad_lines_are_dropped_and_no_others(case: str, tmp_path: Path) -> None:
     bad, expected = DROPPED[case]

@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from sqlanon.sources.files.csv_lines import TOTAL_WORDS, Layout, describe_last_lines
+from support.databases import shared_database
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from sqlanon.sources.files.csv_lines import TOTAL_WORDS, Layout, describe_last_l
     ],
 )
 def test_python_and_duckdb_find_the_same_words(value: str, is_total: bool, tmp_path: Path) -> None:
-    with duckdb.connect() as connection:
+    with shared_database() as connection:
         row = connection.execute("SELECT regexp_full_match(?, ?)", [value, TOTAL_WORDS]).fetchall()
     assert (re.fullmatch(TOTAL_WORDS, value) is not None, row) == (is_total, [(is_total,)])
     path = tmp_path / "t.csv"
