@@ -133,7 +133,6 @@ def test_classes_of_few_persons_are_counted_as_in_plain_python(seed: int, engine
 # --- columns that narrow others
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("seed", "persons"), [(0, False), (1, True)])
 def test_narrowing_matches_all_pairs_of_rows_or_persons(seed: int, persons: bool, engine: DuckDBEngine) -> None:
     """Groups of one column and of two, and groups that count persons and rows, in one statement over numbers."""
@@ -214,7 +213,6 @@ SOURCE = """
 """
 
 
-@pytest.mark.slow
 def test_columns_that_follow_from_a_quasi_identifier_narrow_it(engine: DuckDBEngine) -> None:
     """A district has 8 of 40 postcodes; the rent follows from the postcode and shows about two in a part."""
     engine.connection.execute(f"CREATE TABLE source AS {SOURCE}; CREATE SCHEMA work")

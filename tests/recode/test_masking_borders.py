@@ -108,7 +108,6 @@ def test_masked_rows_form_a_class_that_meets_the_policy(
     assert released == {("a",): letters.count("a")} | ({("*",): masked} if masked else {})
 
 
-@pytest.mark.thorough
 def test_decoys_have_the_values_of_kept_rows_of_the_nearest_class(
     live: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -150,7 +149,6 @@ def test_decoys_have_the_values_of_kept_rows_of_the_nearest_class(
 # --- persons of a population that no row can match
 
 
-@pytest.mark.slow
 def test_a_population_beyond_the_hierarchy_matches_no_row(live: duckdb.DuckDBPyConnection) -> None:
     """The top of countries is Europe, so no label matches a person from Japan."""
     live.execute("CREATE OR REPLACE TABLE t AS SELECT unnest(['France', 'France', 'Italy']) AS country")

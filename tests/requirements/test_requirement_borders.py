@@ -20,7 +20,6 @@ from sqlanon.support.resources import REQUIREMENT_MACROS, macro_script
 from support.databases import change
 
 
-@pytest.mark.thorough
 def test_a_share_of_persons_is_audited_as_one_of_persons(tmp_path: Path) -> None:
     """One of two persons has three of four rows."""
     policy = sqlanon.Policy(
@@ -39,7 +38,6 @@ def test_a_share_of_persons_is_audited_as_one_of_persons(tmp_path: Path) -> None
             assert result.publish(tmp_path / "r.duckdb").path.exists()
 
 
-@pytest.mark.thorough
 def test_a_release_alone_does_not_show_its_persons(tmp_path: Path) -> None:
     """Too few rows imply too few distinct values."""
     path = tmp_path / "r.duckdb"
@@ -65,7 +63,6 @@ def test_a_shield_over_some_promises_nothing_of_all(quasi: list[str], promised: 
     assert guaranteed_k(section, ["Zip"]) == 5
 
 
-@pytest.mark.slow
 def test_where_the_source_is_the_population_its_uniques_are_known() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'a', 'b', 'c']) AS ward")
@@ -78,7 +75,6 @@ def test_where_the_source_is_the_population_its_uniques_are_known() -> None:
             assert db.anonymize(policy).generalization == {"ward": 0}
 
 
-@pytest.mark.thorough
 def test_a_class_of_the_population_alone_counts_beside_sensitive_values() -> None:
     """The source has nobody of ward b: if ward a is unchanged, a person of b is known to be absent."""
     with duckdb.connect() as connection:

@@ -36,7 +36,6 @@ def find_release(
         return result, Counter(connection.execute("FROM t").fetchall())
 
 
-@pytest.mark.thorough
 def test_parts_of_just_k_rows_are_cut_off(tmp_path: Path) -> None:
     rows = [(1,), (1,), (7,), (7,), (7,)]
     result, released = find_release(rows, {"age": {"intervals": [5, 10]}}, tmp_path, strategy="mondrian")
@@ -44,7 +43,6 @@ def test_parts_of_just_k_rows_are_cut_off(tmp_path: Path) -> None:
     assert (result.classes, result.score) == (2, 0)
 
 
-@pytest.mark.thorough
 def test_just_as_many_rows_are_suppressed_as_may_be_and_each_is_lost(tmp_path: Path) -> None:
     rows = [*[("a",)] * 4, *[("c",)] * 5, ("elsewhere",)]
     result, released = find_release(rows, {"ward": UNKNOWN}, tmp_path, strategy="mondrian", suppression_limit=0.1)
@@ -52,7 +50,6 @@ def test_just_as_many_rows_are_suppressed_as_may_be_and_each_is_lost(tmp_path: P
     assert (result.suppressed_rows, result.score) == (1, pytest.approx(0.1))
 
 
-@pytest.mark.thorough
 def test_rows_of_unknown_values_are_of_those_that_may_be_suppressed(tmp_path: Path) -> None:
     """One row may be suppressed, which is the one with the unknown value; so the single row of c is generalized."""
     rows = [*[("a",)] * 4, *[("b",)] * 4, ("c",), ("elsewhere",)]
@@ -63,7 +60,17 @@ def test_rows_of_unknown_values_are_of_those_that_may_be_suppressed(tmp_path: Pa
     assert result.suppressed_rows == 1
 
 
-@pytest.mark.thorough
+@pytest.mark.parametrize("strategy", ["mondrian", "local"])
+def test_rows_of_unknown_values_are_suppressed_where_an_attribute_has_its_top_alone(
+    strategy: str, tmp_path: Path
+) -> None:
+    rows = [*[("a", 1)] * 4, ("elsewhere", 1), *[("c", 2)] * 4, ("elsewhere", 2)]
+    attributes = {"ward": UNKNOWN | {"min_level": 2}, "age": {"intervals": [5, 10]}}
+    result, released = find_release(rows, attributes, tmp_path, strategy=strategy, suppression_limit=0.2)
+    assert (result.suppressed_rows, released.total()) == (2, 8)
+    assert {ward for ward, _ in released} == {"*"}
+
+
 def test_cells_that_are_blanked_for_nothing_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second row may read like the first, or like the third, and does like the third; so the first is left with the
     fourth, both all blank."""
@@ -77,7 +84,6 @@ def test_cells_that_are_blanked_for_nothing_are_tried_again(tmp_path: Path, monk
     assert result.suppressed_rows == 0
 
 
-@pytest.mark.thorough
 def test_the_guarantee_is_that_of_the_strategy(tmp_path: Path) -> None:
     """A release by combinations does not claim k-anonymity of all quasi-identifiers together."""
     rows = [(*"aaaa",), (*"aaaa",), (*"bbbb",), (*"bbbb",)]
