@@ -491,7 +491,6 @@ def test_one_check_alone_refuses_rows_or_a_claim(
     assert all(words in failures[name] for name, words in expected.items())
 
 
-@pytest.mark.slow
 def test_a_sign_of_zero_or_nan_could_mark_a_row(engine: DuckDBEngine) -> None:
     for value, words in {
         "'-0.0'::DOUBLE": "1 in column 'cost'",

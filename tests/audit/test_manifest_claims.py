@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -234,6 +234,16 @@ def test_a_manifest_without_decoys_passes() -> None:
 )
 def test_fields_hold_nothing_but_their_figures(changes: dict[str, Any], strange: list[str]) -> None:
     assert find_invalid_fields(replace(PLAIN, **changes)) == strange
+
+
+def test_the_fingerprint_is_of_all_claims_but_the_version() -> None:
+    """A file with the rows of several versions numbers them; everything else is the release."""
+    other = replace(DECOYS, persons=1, table_name="t", rows=21, noise={"age": {"epsilon": 1}}, version=2, score=1.0)
+    changed = {field.name for field in fields(Manifest) if getattr(PLAIN, field.name) != getattr(other, field.name)}
+    assert {"policy", "decoys", "rows", "score", "version"} <= changed
+    for name in changed:
+        is_same = replace(PLAIN, **{name: getattr(other, name)}).fingerprint() == PLAIN.fingerprint()
+        assert is_same is (name == "version"), name
 
 
 def test_labels_are_of_generalized_columns_and_of_open_ends() -> None:

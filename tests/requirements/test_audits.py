@@ -104,7 +104,7 @@ AUDITED = REQUIREMENTS | {"alpha_k of half": {"alpha_k": [{"attribute": "s", "al
 NOT_ALONE = {"t_closeness", "delta_disclosure", "beta_likeness"}
 
 
-@pytest.mark.cases(16)
+@pytest.mark.cases(19)
 @pytest.mark.parametrize("person", [None, "who"])
 @pytest.mark.parametrize("name", AUDITED)
 def test_an_audit_judges_each_class_as_the_oracle_does(
@@ -173,6 +173,9 @@ def test_an_audit_compares_the_classes_of_the_population(
     assert audit("t", KMap(1)) is False
     most = max(source.count(release.classes[labels]) / sizes[labels] for labels in matched)
     assert [audit("matched", DeltaPresence(max=limit)) for limit in (most, 0.999 * most)] == [True, False]
+    connection.execute("CREATE OR REPLACE VIEW nobody AS FROM t LIMIT 0")
+    maps = [NullMap(max=1), *([WrongMap(max=1)] if population_person else [])]
+    assert True not in [audit("nobody", requirement) for requirement in (KMap(1), DeltaPresence(min=0.1, max=1), *maps)]
     shares = [(NullMap, release.null_map / len(records))]
     shares += [(WrongMap, release.wrong_map / len(records))] if population_person else []
     for requirement_type, share in shares:
