@@ -211,7 +211,8 @@ def test_the_command_line_has_the_settings(tmp_path: Path, monkeypatch: pytest.M
     for arguments in commands:
         seen.clear()
         assert cli(*arguments, "--memory-limit", "256MB", "--threads", "2").status == 0
-        assert seen[0] == Limits("256MB", 2)
+        # Engines without limits list the names in a file, or load the macro library: they read no rows.
+        assert next(limits for limits in seen if limits != NO_LIMITS) == Limits("256MB", 2)
         for options, message in (
             (["--memory-limit", "lots"], "Invalid value for '--memory-limit': 'lots' is not a size"),
             (["--threads", "0"], "Invalid value for '--threads': must be an integer from 1 to 1,024, not '0'"),
