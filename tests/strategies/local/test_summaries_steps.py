@@ -366,9 +366,10 @@ def test_combinations_whose_values_a_label_shows_are_flagged(summary: str) -> No
             values = {c: plain.paths[c][0][0] for c in combinations}
             for c, node in values.items():
                 own_label = plain.nodes[0][node].label or ""
+                is_value = not own_label.startswith("≥")  # but an open cell
                 is_end = {
-                    "range": node in (min(values.values()), max(values.values())) and not own_label.startswith("≥"),
-                    "median": own_label == label,
+                    "range": is_value and node in (min(values.values()), max(values.values())),
+                    "median": is_value and own_label == label,
                     "set": node in rare,
                 }[summary]
                 cases.append((c, is_own and is_end, False))

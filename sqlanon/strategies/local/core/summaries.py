@@ -426,6 +426,9 @@ def _with_summaries(query: exp.Select, summaries: Sequence[exp.Table]) -> exp.Se
     return query
 
 
+_IS_VALUE = fragment("(NOT starts_with(:label, '<') AND NOT starts_with(:label, '≥'))")
+
+
 def exact_end_flags(task: LocalTask, classes: exp.Table, summaries: Sequence[exp.Table], summary: str) -> exp.Select:
     """``combination`` and ``is_end_i``: whether the summary of its class shows its value as an end, as the median or as
     a rare member."""
@@ -435,19 +438,20 @@ def exact_end_flags(task: LocalTask, classes: exp.Table, summaries: Sequence[exp
         query = query.join(aliased(tree.nodes, value), on=node.eq(col(NODE, value)), copy=False)
         summary_node: dict[str, exp.Expr | int] = {"summary": col(NODE, f"s{i}"), "root": tree.root}
         is_end: exp.Expr = exp.false()
+        is_value = _IS_VALUE(label=col("label", value))  # values of open cells are released as these
         if tree.is_ordered and summary == "median":
-            is_end = fragment("(:summary > :root AND :value = :label)")(
-                **summary_node, value=col("label", value), label=col("label", f"s{i}")
+            is_end = fragment("(:summary > :root AND :is_value AND :value = :label)")(
+                **summary_node, is_value=is_value, value=col("label", value), label=col("label", f"s{i}")
             )
         elif tree.is_ordered:
             low, high = col("low", value), col("high", value)
             is_end = fragment("""
                 (
                     :summary > :root
-                    AND NOT starts_with(:value, '<') AND NOT starts_with(:value, '≥')
+                    AND :is_value
                     AND (:low = min(:low) OVER (PARTITION BY c.part) OR :high = max(:high) OVER (PARTITION BY c.part))
                 )
-            """)(**summary_node, value=col("label", value), low=low, high=high)
+            """)(**summary_node, is_value=is_value, low=low, high=high)
         elif tree.set_labels is not None:
             is_end = fragment("(:summary > :root AND :node IN (SELECT node FROM :set_labels AS m WHERE is_rare))")(
                 **summary_node, node=node, set_labels=tree.set_labels
