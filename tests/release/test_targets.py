@@ -157,10 +157,11 @@ def is_memory(place: Any) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(seam, "KINDS", dict(seam.KINDS))
-    seam.register(TargetKind("memory", __name__, lambda place, policy: is_memory(place), is_memory, is_memory))
+def memory() -> Iterator[None]:
+    kind = TargetKind("memory", __name__, lambda place, policy: is_memory(place), is_memory, is_memory)
+    seam.register(kind)
     yield
+    seam.unregister(kind)
     for state in (OUT, LOST, BROKEN):
         state.clear()
 
@@ -192,7 +193,7 @@ def recorded_runs(policy: sqlanon.Policy) -> list[tuple[Any, ...]]:
         return catalog.execute(query).fetchall()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_target_in_one_file_publishes_as_the_others_do(policy: sqlanon.Policy, tmp_path: Path) -> None:
     with sqlanon.connect() as db:
         result = db.anonymize(policy)
