@@ -18,8 +18,8 @@ from xml.parsers import expat
 
 from sqlanon.errors import SourceError
 
-_LARGEST_XML = 16_000_000  # bytes
-_LARGEST_HIERARCHY = 256_000_000
+_MAX_XML_BYTES = 16_000_000  # bytes
+_MAX_HIERARCHY_BYTES = 256_000_000
 _HARMLESS = 100_000_000  # bytes that a zip of any size may expand to
 _RATIO = 200  # a larger zip may expand to this multiple of its size
 _DEEPEST = 50  # nested elements
@@ -72,10 +72,10 @@ class Archive:
             raise self.error(f"its files expand to {size:,} bytes, far more than the zip; it is not read")
 
     def text(self, name: str) -> str:
-        return self._decode(name, self._read(name, _LARGEST_HIERARCHY))
+        return self._decode(name, self._read(name, _MAX_HIERARCHY_BYTES))
 
     def xml(self, name: str) -> Element:
-        content = self._read(name, _LARGEST_XML)
+        content = self._read(name, _MAX_XML_BYTES)
         if not content.startswith(b"<?xml"):
             content = self._decode(name, content).encode()  # ARX declares no encoding
         return self._parse(name, content)

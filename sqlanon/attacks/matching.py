@@ -340,7 +340,7 @@ def _with_people(query: exp.Select, link: ReleaseLink) -> exp.Select:
 
 # --- The attacks
 
-MOST_SHOWN_CLASSES = 5000
+MAX_SHOWN_CLASSES = 5000
 """Maximum number of classes of two releases whose regions are shown in SQL: a statement takes all pairs of a region."""
 
 
@@ -469,12 +469,12 @@ def _find_in_regions(
     except NotComparedError as error:
         reasons.append(f"rows that overlapping classes of {first.path} and {second.path} gain are not counted: {error}")
         return []
-    if first.manifest.classes + second.manifest.classes <= MOST_SHOWN_CLASSES:
+    if first.manifest.classes + second.manifest.classes <= MAX_SHOWN_CLASSES:
         return [(rows, query) for rows, query in regions if rows]
     if any(rows for rows, _ in regions):
         reasons.append(
             f"the SQL for rows that overlapping classes of {first.path} and {second.path} gain is left out: it takes "
-            f"too long for more than {MOST_SHOWN_CLASSES:,} classes"
+            f"too long for more than {MAX_SHOWN_CLASSES:,} classes"
         )
     return [(rows, None) for rows, _ in regions]
 

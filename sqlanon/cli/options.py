@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sqlanon.engines.limits import MOST_THREADS, Limits
+from sqlanon.engines.limits import MAX_THREADS, Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ MemoryLimit = Annotated[
     str | None,
     option("--memory-limit SIZE", "Memory to use, such as 2GB. Default: the engine's own limit.", _parse_size),
 ]
-Threads = Annotated[int | None, option("--threads N", "Threads to use. Default: all cores.", integer(1, MOST_THREADS))]
+Threads = Annotated[int | None, option("--threads N", "Threads to use. Default: all cores.", integer(1, MAX_THREADS))]
 
 # demo, import-arx, init
 DemoFolder = Annotated[Path, option("--dir FOLDER", "Folder for its files. Default: sqlanon-demo.")]

@@ -20,7 +20,7 @@ from sqlanon.support.expressions import as_column, table, template
 from sqlanon.support.resources import read_sql_file
 from sqlanon.support.workdir import private_directory
 
-FEWEST_PATIENTS = 1_000
+MIN_PATIENTS = 1_000
 """The fewest patients of a hospital that the second act needs."""
 
 _MOST_PATIENTS, _SEED, _K = 20_000, 2026, 5

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import sqlanon
 from sqlanon.demo.attack import GROUND, QUASI, Attack, attack
-from sqlanon.demo.clinic import FEWEST_PATIENTS, Clinic, ClinicAttack, attack_visits, make_clinic, run_clinic
+from sqlanon.demo.clinic import MIN_PATIENTS, Clinic, ClinicAttack, attack_visits, make_clinic, run_clinic
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.errors import SourceError
 from sqlanon.support.terminal import format_percent, print_lines, print_table
@@ -87,7 +87,7 @@ def run_demo(directory: Path, rows: int) -> Demo:
     print_table(["", "before", "after"], figures(before, after))
     print_lines("")
     clinic = None
-    if rows >= FEWEST_PATIENTS:
+    if rows >= MIN_PATIENTS:
         clinic = _tell_second_act(folder, generalization)
         verified = verified and clinic.verified
         print_lines("")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FEW = 5
 """Without a k, values and groups with fewer rows are neither named nor counted."""
-FEWEST_HIDDEN_VALUES = 2
+MIN_HIDDEN_VALUES = 2
 """The fewest values that are hidden together: a single one could be counted by subtraction."""
 SERIOUS = 0.1
 """Share of the rows from which a finding is serious; with a k of more than 10, 1 / k."""
@@ -449,7 +449,7 @@ def _describe_rare_values(columns: Mapping[str, _Values], rows: int, few: int, m
 
 def _is_hidden(values: _Values, few: int) -> bool:
     """Whether the number of rows with rare values would reveal the rows of a single value."""
-    return values.rare_values < FEWEST_HIDDEN_VALUES or values.rare_rows < few
+    return values.rare_values < MIN_HIDDEN_VALUES or values.rare_rows < few
 
 
 def _format_rare_share(values: _Values, rows: int, few: int) -> str:

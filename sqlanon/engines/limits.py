@@ -10,7 +10,7 @@ from sqlanon.errors import SourceError
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT])I?B", re.IGNORECASE)
 _MIN_MEGABYTES = 10  # an engine cannot start with less
 _MAX_MEGABYTES = 1000**3  # a petabyte
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Limits:
         if self.memory_limit is not None:
             _refuse_size(self.memory_limit)
         is_number = isinstance(self.threads, int) and not isinstance(self.threads, bool)
-        if self.threads is not None and not (is_number and 0 < self.threads <= MOST_THREADS):
-            raise SourceError(f"threads: must be an integer from 1 to {MOST_THREADS:,}, not {self.threads!r}")
+        if self.threads is not None and not (is_number and 0 < self.threads <= MAX_THREADS):
+            raise SourceError(f"threads: must be an integer from 1 to {MAX_THREADS:,}, not {self.threads!r}")
 
 
 NO_LIMITS = Limits()

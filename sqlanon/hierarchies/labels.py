@@ -107,7 +107,7 @@ def _calendar(granularity: str, day: exp.Column) -> exp.Expr:
 
 _EPOCH = date(1970, 1, 1)
 _FLOATING_SCALE = 12
-_LONGEST_DAYS = 3_652_059  # 9,999 years
+_MAX_DAYS = 3_652_059  # 9,999 years
 
 
 @dataclass(frozen=True)
@@ -200,8 +200,8 @@ def _date_scale(rule: IntervalsRule, widths: tuple[Decimal, ...], column_type: s
             raise RuleError(f"{name} must be a date, such as 1980-01-01: the column is of type {column_type}")
     if any(_decimals(width) for width in widths):
         raise RuleError(f"widths must be whole days: the column is of type {column_type}")
-    if max(widths) > _LONGEST_DAYS:
-        raise RuleError(f"widths for dates are days, at most {_LONGEST_DAYS:,}")
+    if max(widths) > _MAX_DAYS:
+        raise RuleError(f"widths for dates are days, at most {_MAX_DAYS:,}")
     below, above = (Decimal((end - start).days) if isinstance(end, date) else None for end in (rule.below, rule.above))
     return _Scale(widths, Decimal(0), below, above, column_type, start)
 

@@ -66,7 +66,7 @@ from sqlanon.support.expressions import (
 )
 from sqlanon.support.names import EARLIER_RELEASES_COLUMN
 
-MOST_EARLIER_RELEASES = 60
+MAX_EARLIER_RELEASES = 60
 """The bits of a mark."""
 
 
@@ -165,8 +165,8 @@ def mark_released_rows(
 def find_base_publications(run: Run, policy: Policy, runs: Sequence[str] | None = None) -> list[Publication]:
     """The releases on which the policy's release is based: those that it names, or those of the runs."""
     publications = _base_publications(run, policy, runs)
-    if len(publications) > MOST_EARLIER_RELEASES:
-        message = f"{len(publications)} earlier releases are more than {MOST_EARLIER_RELEASES}: name those that matter"
+    if len(publications) > MAX_EARLIER_RELEASES:
+        message = f"{len(publications)} earlier releases are more than {MAX_EARLIER_RELEASES}: name those that matter"
         raise PolicyError([Problem("release.after", message)])
     return publications
 

@@ -42,10 +42,10 @@ SAMPLED_PEOPLE = 4000
 SAMPLED_ROWS = 200_000
 """Maximum number of rows of the people of a sample: people with many rows make it smaller."""
 
-MOST_KEYS = 6
+MAX_KEYS = 6
 """Maximum number of columns that can number people."""
 
-MOST_COLUMNS = 15
+MAX_COLUMNS = 15
 """Maximum number of other columns whose values are in a sample: those that the policy declares first."""
 
 CONSTANT = 0.9
@@ -199,7 +199,7 @@ class SourcePeople:
         types = {name: type_ for name, type_ in all_columns.types.items() if _has_text_form(type_)}
         declared = {name.lower(): i for i, name in enumerate(self.policy.attributes)}
         described = sorted(types, key=lambda name: declared.get(name.lower(), len(declared)))
-        other_columns = {key: [name for name in described if name != key][:MOST_COLUMNS] for key in self._keys(types)}
+        other_columns = {key: [name for name in described if name != key][:MAX_COLUMNS] for key in self._keys(types)}
         if not other_columns:
             return []
         if not all_columns.again:
@@ -257,7 +257,7 @@ class SourcePeople:
             declared = {name.lower() for name in policy.attributes}
             candidates += [name for name in by_lower if name not in declared]
         keys = [by_lower[name.lower()] for name in candidates if name.lower() in by_lower]
-        return list(dict.fromkeys(keys))[:MOST_KEYS]
+        return list(dict.fromkeys(keys))[:MAX_KEYS]
 
     def _fetch(
         self, all_columns: AllColumns, key: str, other_columns: Sequence[str], secret: str, target: exp.Table

@@ -93,7 +93,7 @@ _MATCHES = template(
     "postgres",
 )
 
-LEAST_HASHES = 10_000
+MIN_HASHES = 10_000
 """Number of the smallest hashes of a column's values that are fetched from PostgreSQL: for a million values, one in a
 hundred, and so about twenty of 2,000 sampled values."""
 
@@ -176,11 +176,11 @@ class PostgresRows(SampledRows):
         return rows, once, twice, taken, alone, in_none, in_one, in_two
 
     def hash_values(self, target: exp.Table, column: str) -> tuple[int, bool]:
-        query = values_of(self.sampled.relation, column, self.run.source.columns[column], LEAST_HASHES)
+        query = values_of(self.sampled.relation, column, self.run.source.columns[column], MIN_HASHES)
         convert = template("SELECT ('0x' || hash)::UBIGINT AS hash, value_count FROM :arrow")
         self._fetch(target, query, lambda arrow: convert(arrow=arrow))
         value_count = self.run.engine.rows(template("SELECT max(value_count) FROM :values")(values=target))[0][0] or 0
-        return value_count, value_count <= LEAST_HASHES
+        return value_count, value_count <= MIN_HASHES
 
     def _texts(self, relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
         """The values of some columns as texts: ``c0`` .."""

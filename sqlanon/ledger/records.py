@@ -23,8 +23,8 @@ from sqlanon.sources.run import Run
 from sqlanon.support.expressions import template
 from sqlanon.support.notices import count_noun
 
-MOST_SEARCHED_FILES = 30
-MOST_NAMED_CATALOGS = 3
+MAX_SEARCHED_FILES = 30
+MAX_NAMED_CATALOGS = 3
 """Maximum number of other catalogs that a warning names."""
 """The most DuckDB files that are searched for releases, at 2 ms each."""
 
@@ -181,16 +181,16 @@ def find_other_catalogs(
                 if file not in (path, target) and catalog.is_database(file) and not is_same_file(file, path):
                     candidates[file] = ("catalog" not in file.name, -file.stat().st_mtime, file)
     newest = sorted(candidates, key=candidates.__getitem__)
-    return sorted(file for file in newest[:MOST_SEARCHED_FILES] if catalog.has_releases(engine, file, source, target))
+    return sorted(file for file in newest[:MAX_SEARCHED_FILES] if catalog.has_releases(engine, file, source, target))
 
 
 def warn_of_other_catalogs(catalogs: Sequence[Path]) -> list[str]:
     """The warning about releases in other catalogs once a release is published."""
     if not catalogs:
         return []
-    names = ", ".join(map(str, catalogs[:MOST_NAMED_CATALOGS]))
-    if len(catalogs) > MOST_NAMED_CATALOGS:
-        names += f" and {len(catalogs) - MOST_NAMED_CATALOGS} more"
+    names = ", ".join(map(str, catalogs[:MAX_NAMED_CATALOGS]))
+    if len(catalogs) > MAX_NAMED_CATALOGS:
+        names += f" and {len(catalogs) - MAX_NAMED_CATALOGS} more"
     return [
         f"releases of this source that are recorded in {names} were not compared with this one: point the policies to "
         "the same [catalog] database"

@@ -21,10 +21,10 @@ from sqlanon.ledger.people_samples import PeopleSample, SourcePeople
 from sqlanon.sources.run import Run
 from sqlanon.support.expressions import create_table, drop_table, template, text
 
-FEWEST_PEOPLE = 5
+MIN_SHARED_PEOPLE = 5
 """The fewest shared people that count."""
 
-LEAST_PEOPLE = 0.05
+MIN_PEOPLE_SHARE = 0.05
 """The least share of the people of the smaller source that the other source has."""
 
 RUNNING = 0.5
@@ -180,13 +180,13 @@ def _shared_people(
     for sample in samples:
         counts = count_shared_people(engine, earlier, sample)
         for run_id, column, is_personal, most_rows, running, people, shared in counts:
-            if not (is_personal or sample.is_personal) or shared < max(FEWEST_PEOPLE, LEAST_PEOPLE * people):
+            if not (is_personal or sample.is_personal) or shared < max(MIN_SHARED_PEOPLE, MIN_PEOPLE_SHARE * people):
                 continue
             share = shared / people
             if not is_more_than_chance(shared, people, [running, sample.running]):
                 query = _AGREEMENT(sample=sample.table, earlier=earlier, run_id=run_id, column_name=column)
                 share *= estimate_agreement(engine.rows(query))
-            if share >= LEAST_PEOPLE:
+            if share >= MIN_PEOPLE_SHARE:
                 yield run_id, SharedPeople(share, sample.column, column, sample.most_rows, most_rows)
 
 
@@ -207,7 +207,7 @@ def is_more_than_chance(shared: int, people: int, running: Iterable[float | None
             return False
         rates.append(-math.log(1 - share) / (NEIGHBOURS - 1))
     chance = max(rates) * people
-    return shared >= chance + DEVIATIONS * math.sqrt(chance) + FEWEST_PEOPLE - 1
+    return shared >= chance + DEVIATIONS * math.sqrt(chance) + MIN_SHARED_PEOPLE - 1
 
 
 def estimate_agreement(figures: Iterable[tuple[int, int, float]]) -> float:

@@ -39,16 +39,16 @@ from sqlanon.support.notices import count_noun
 SAMPLED = 2000
 """The sampled rows of a source: if two tables have 1 % of the rows in common, about 20 of them match."""
 
-MOST_COLUMNS = 30
+MAX_COLUMNS = 30
 """Maximum number of columns that are compared: those that the policy declares first."""
 
-MOST_SOURCES = 500
+MAX_SOURCES = 500
 """Maximum number of sources under other descriptions that are compared, the newest first; a warning counts others."""
 
-LEAST_SHARE = 0.2
+MIN_SHARE = 0.2
 """The least share of rows in common, of the rows of the smaller source: with fewer, two sources are different."""
 
-LEAST_ALONE = 0.05
+MIN_UNIQUE_SHARE = 0.05
 """The least share of rows with a unique combination: with fewer, combinations do not identify rows."""
 
 LIKE_ROWS = 0.1
@@ -80,7 +80,7 @@ def _sampled_rows(run: Run, policy: Policy, secret: str) -> SampledRows | None:
     if sampled is None:
         return None
     declared = {name.lower() for name in (*policy.attributes, *policy.source.key)}
-    columns = sorted(sampled.columns, key=lambda name: name.lower() not in declared)[:MOST_COLUMNS]
+    columns = sorted(sampled.columns, key=lambda name: name.lower() not in declared)[:MAX_COLUMNS]
     rows = DuckDBRows if sampled.engine is run.engine else PostgresRows
     return rows(run, columns, _hash_key(secret), sampled)
 
@@ -106,7 +106,7 @@ class RowComparison:
         """The share of rows in common, of the rows of the smaller source, by description."""
         if not runs:
             return {}
-        newest = [*runs.items()][-MOST_SOURCES:]
+        newest = [*runs.items()][-MAX_SOURCES:]
         rows = _sampled_rows(self.run, self.policy, self.secret)
         if rows is None:
             self.unknown = set(runs)
@@ -117,7 +117,7 @@ class RowComparison:
         try:
             for description, run_id in newest:
                 share = self._share(rows, run_id, description)
-                if share >= LEAST_SHARE:
+                if share >= MIN_SHARE:
                     shares[description] = share
         except SourceError as error:
             if self.run.source.access == "rows":
@@ -161,7 +161,7 @@ class RowComparison:
             if without_keys := _without_keys(pairs, value_counts, row_total):
                 counts[tuple(without_keys)] = rows.count_matches(sampled, without_keys)
             share = max(_estimate_share(pair_counts, source_rows) for pair_counts in counts.values())
-            if share < LEAST_SHARE and len(pairs) in (len(names), len(rows.columns)):
+            if share < MIN_SHARE and len(pairs) in (len(names), len(rows.columns)):
                 alike = abs(row_total - source_rows) <= LIKE_ROWS * max(row_total, source_rows)
                 # Columns of other names may have the same few values by chance.
                 renamed = {position for position, column in pairs.items() if names[position].lower() != column.lower()}
@@ -235,7 +235,7 @@ def estimate_shared_rows(source_rows: int, taken: int, alone: int, rows: int, on
         return 0.0
     expected, by_chance = once / rows, 2 * twice / rows
     chance = by_chance * taken
-    if expected < LEAST_ALONE or expected <= by_chance or alone < chance + 5 * math.sqrt(chance) + 4:
+    if expected < MIN_UNIQUE_SHARE or expected <= by_chance or alone < chance + 5 * math.sqrt(chance) + 4:
         return 0.0
     share = min((alone / taken - by_chance) / (expected - by_chance), 1.0)
     return min(share * source_rows / min(source_rows, rows), 1.0)
@@ -276,6 +276,6 @@ def recognize(
     sources = {record.run_id: str(record.source) for record in records if record.source not in (None, run.identity)}
     same_rows = RowComparison(run, policy, path, history.secret)
     shares = same_rows.shares({source: run_id for run_id, source in sources.items()})
-    newest = dict([*sources.items()][-MOST_SOURCES:])
+    newest = dict([*sources.items()][-MAX_SOURCES:])
     shared = compare_people(run, path, people, history.secret, newest)
     return Recognition(run.identity, shares, shared, same_rows)

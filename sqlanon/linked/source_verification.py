@@ -45,7 +45,7 @@ from sqlanon.sources.workspace import Workspace
 from sqlanon.support.checks import SOURCE_PREFIX, Check, source_check
 from sqlanon.support.expressions import col, drop_table, template
 
-_FEWEST_ROWS = 10
+_MIN_ROWS = 10
 """The fewest rows, beyond those expected by chance, whose keys are compared with the source's: few agree by chance."""
 
 _DEVIATIONS = 5
@@ -218,7 +218,7 @@ def _find_source_keys(records: LinkedRecords, table: LinkedTable) -> Iterator[st
     work = table.run.work
     released, engine = work("released_texts"), records.engine
     expected, variance, row_count = engine.rows(_CHANCE(released=released))[0]
-    if row_count is None or row_count - expected < _FEWEST_ROWS:
+    if row_count is None or row_count - expected < _MIN_ROWS:
         return
     max_same_keys = expected + max((row_count - expected) / 2, _DEVIATIONS * sqrt(max(variance, 0)))
     relations = {

@@ -29,7 +29,7 @@ AGGREGATES: Mapping[str, Callable[[Sequence[float], Sequence[float]], float]] = 
 }
 """How the attributes' figures combine; the second argument is their weights."""
 
-LEAST_GAINS: Mapping[str, Callable[[Sequence[float], Sequence[float]], float]] = {
+MIN_GAINS: Mapping[str, Callable[[Sequence[float], Sequence[float]], float]] = {
     "mean": AGGREGATES["mean"],
     "sum": AGGREGATES["sum"],
     "max": lambda gains, w: min(_weighted_values(gains, w)),
@@ -165,7 +165,7 @@ class Measure:
         self.min_class_rows = min_class_rows
         self.weights = tuple(weights) or (1.0,) * len(marginals.heights)
         self.combine = AGGREGATES[aggregate]
-        self.least_gain = LEAST_GAINS[aggregate]
+        self.least_gain = MIN_GAINS[aggregate]
 
     def bound(self, levels: Levels) -> float:
         """A lower bound on the score of an unchecked generalization."""

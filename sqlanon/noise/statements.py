@@ -169,7 +169,7 @@ def unusable_counts(source: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Se
 STEPS = 1024
 """Number of grid steps in the range of a class."""
 
-_LEAST_RANGE = 1e-290
+_MIN_RANGE = 1e-290
 """The least range of a class with two values, so that the grid can be divided by."""
 
 
@@ -204,7 +204,7 @@ def noise_classes(records: exp.Table, keys: Mapping[int, str], columns: Sequence
     grids: list[exp.Expr] = []
     for j, column in enumerate(columns):
         x, value = col(f"x_{j}"), col(f"value_{column.position}")
-        delta, zero = _DELTA(value=value, x=x, ulp=2.0**-52, least_range=_LEAST_RANGE), is_zero(x.copy())
+        delta, zero = _DELTA(value=value, x=x, ulp=2.0**-52, least_range=_MIN_RANGE), is_zero(x.copy())
         figures += [
             as_column(exp.Min(this=x.copy()), f"low_{j}"),
             as_column(delta, f"delta_{j}"),

@@ -78,7 +78,7 @@ VERSION_DIGITS = 6
 
 _VERSION_BYTES = len("_v") + VERSION_DIGITS
 
-LONGEST_NAME = 63
+MAX_NAME_BYTES = 63
 """The number of bytes to which PostgreSQL truncates names."""
 
 
@@ -157,8 +157,8 @@ def postgres_name_flaws(table: str) -> Iterator[Flaw]:
         flaw = 'must be "schema.name": a release in PostgreSQL is in a separate schema, which readers may use'
     elif parts[1] == MANIFEST:
         flaw = "is the name of the table of manifests: choose another"
-    elif len(parts[1].encode()) > LONGEST_NAME - _VERSION_BYTES:
-        flaw = f"is too long: PostgreSQL keeps {LONGEST_NAME} bytes of a name, and a version needs {_VERSION_BYTES}"
+    elif len(parts[1].encode()) > MAX_NAME_BYTES - _VERSION_BYTES:
+        flaw = f"is too long: PostgreSQL keeps {MAX_NAME_BYTES} bytes of a name, and a version needs {_VERSION_BYTES}"
     if flaw is not None:
         yield ("table",), flaw
 

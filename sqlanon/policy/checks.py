@@ -18,7 +18,7 @@ from sqlanon.places.addresses import SERVER_NAMES, database_path_flaw, is_variab
 from sqlanon.places.databases import is_remote, local_database, strip_table_format
 from sqlanon.policy import compatibility
 from sqlanon.policy.compatibility import PolicySections, collect_sections, find_conflicts
-from sqlanon.policy.noise import MOST_EPSILON, ROUNDING, Noise
+from sqlanon.policy.noise import MAX_EPSILON, ROUNDING, Noise
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join_key
 from sqlanon.policy.rules import FileRule
@@ -280,9 +280,9 @@ def _check_budget(noise: Mapping[str, Noise], privacy: PrivacySection) -> Iterat
 
 def _check_linkability(noise: Mapping[str, Noise], epsilon: float, privacy: PrivacySection) -> Iterator[Problem]:
     """Refuse noise that is too weak to hide which value belongs to which person."""
-    limit = MOST_EPSILON * (1 + ROUNDING)
+    limit = MAX_EPSILON * (1 + ROUNDING)
     advice = (
-        f"above {MOST_EPSILON:g} noise hides little: a reader who has the values, of another release too, links most "
+        f"above {MAX_EPSILON:g} noise hides little: a reader who has the values, of another release too, links most "
         "rows to persons by the nearest value: lower it, or set linkable_noise = true under [privacy] if this may "
         "happen to every row, and see the linking risk that is then shown"
     )

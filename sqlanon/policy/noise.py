@@ -21,7 +21,7 @@ Epsilon = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False), as_real]
 ROUNDING = 1e-9
 """The relative rounding allowance between a sum of budgets and the required sum."""
 
-MOST_EPSILON = 10.0
+MAX_EPSILON = 10.0
 """The greatest ε of a record, and sum over releases, without ``[privacy] linkable_noise``: with ε = 10 the odds of two
 rows of a class change by a factor of up to 22,026, and a greater ε does not protect single rows."""
 

@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_wrap_validator_function
 
-from sqlanon.policy.noise import MOST_EPSILON, Epsilon
+from sqlanon.policy.noise import MAX_EPSILON, Epsilon
 from sqlanon.policy.problems import Missing
 from sqlanon.requirements.registry import RequirementType, on_change, requirement_types_by_key
 from sqlanon.support.fields import Flaw, Flaws, Section, as_list, as_real, in_words, one_or_more, policy_key
@@ -45,7 +45,7 @@ class PrivacySection(Section):
         "the greatest sum of a record's budgets over all releases of its source in the ledger", example=10.0
     )
     linkable_noise: bool | None = policy_key(
-        f"allow an epsilon, or epsilon_total, above {MOST_EPSILON:g}: readers who have the values can link "
+        f"allow an epsilon, or epsilon_total, above {MAX_EPSILON:g}: readers who have the values can link "
         "most released rows to persons",
         example=True,
     )

@@ -46,7 +46,7 @@ _RANKS: Mapping[str, float] = {"day": 0, "week": 0.5, "month": 1, "quarter": 2, 
 """Each granularity contains all of lower ranks, except that no other one contains whole weeks."""
 
 
-MOST_DAYS = 36_500
+MAX_DAYS = 36_500
 """Maximum number of days by which dates can be moved: a hundred years."""
 
 
@@ -249,7 +249,7 @@ class DatesRule(_LevelsRule):
     dates: tuple[Granularity, ...] = policy_key(
         "calendar levels, from fine to coarse", example=["month", "year"], default=()
     )
-    shift: Annotated[int, Field(strict=True, ge=1, le=MOST_DAYS)] | None = policy_key(
+    shift: Annotated[int, Field(strict=True, ge=1, le=MAX_DAYS)] | None = policy_key(
         "with several tables: the maximum number of days by which all dates of a person are shifted together",
         example=30,
     )

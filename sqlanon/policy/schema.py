@@ -12,7 +12,7 @@ from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.policy.linked_requirements import unsupported_requirement_keys
 from sqlanon.policy.linked_sections import linked_strategies
 from sqlanon.policy.models import Policy
-from sqlanon.policy.rules import MOST_DAYS, DatesRule
+from sqlanon.policy.rules import MAX_DAYS, DatesRule
 
 _NULL = {"type": "null"}
 POLICY, LINKED_POLICY = "Policy", "LinkedPolicy"
@@ -73,7 +73,7 @@ def _remove_unsupported_requirements(definitions: dict[str, Any]) -> None:
 def _add_date_shifts(definitions: dict[str, Any]) -> None:
     """Add the rule for dates of several tables, which can be moved, too."""
     rule, field = copy.deepcopy(definitions["DatesRule"]), DatesRule.model_fields["shift"]
-    days = {"type": "integer", "minimum": 1, "maximum": MOST_DAYS}
+    days = {"type": "integer", "minimum": 1, "maximum": MAX_DAYS}
     shift = {**days, "description": field.description, "examples": list(field.examples or ())}
     dates = rule["properties"]["dates"]
     levels = {key: dates.pop(key) for key in ("type", "items", "minItems")}

@@ -119,7 +119,7 @@ KEY = "sqlanon"
 """The key of the manifest in a Parquet file's metadata."""
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
-_LARGEST_FOOTER = 2**27
+_MAX_FOOTER_BYTES = 2**27
 """In bytes: the footer of a billion rows of 20 columns has a fifth of this."""
 _ENGINE_METADATA = ({1: b"duckdb.interval_bloom_filter", 2: b"normalized-v1"},)
 """Key-value metadata that the engine adds."""
@@ -320,7 +320,7 @@ class _LayoutReader:
             raise ValueError("it is not a Parquet file")
         length = int.from_bytes(self._read(self._size - 8, 4), "little")
         start = self._size - 8 - length
-        if length > _LARGEST_FOOTER or start < len(_MAGIC):
+        if length > _MAX_FOOTER_BYTES or start < len(_MAGIC):
             raise ValueError(f"its footer has {length:,} bytes")
         footer, end = read_struct(self._read(start, length))
         self._after_footer = length - end

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.disclosure.residual_risk import FEWEST_HIDDEN_VALUES
+from sqlanon.disclosure.residual_risk import MIN_HIDDEN_VALUES
 from sqlanon.engines.base import Engine
 from sqlanon.hierarchies.bounds import RangeKind, label_bounds
 from sqlanon.hierarchies.parts import label_range_kind
@@ -140,7 +140,7 @@ def distribution(
 
 def _find_spans(engine: Engine, labels: Sequence[str], kind: RangeKind) -> Spans:
     """The ends of labels that are adjacent ranges, in their order; otherwise none."""
-    if len(labels) < FEWEST_HIDDEN_VALUES:
+    if len(labels) < MIN_HIDDEN_VALUES:
         return ()
     positions = values_query({"position": "INTEGER", "label": "VARCHAR"}, list(enumerate(labels)))
     low, high = span_of_label(col("label"), kind)
@@ -177,7 +177,7 @@ def safe_labels(
     [('a', 133), ('b', 132)]
     """
     labels = list(common)
-    while rare and labels and (values - len(labels) < FEWEST_HIDDEN_VALUES or rows - sum(n for _, n in labels) < few):
+    while rare and labels and (values - len(labels) < MIN_HIDDEN_VALUES or rows - sum(n for _, n in labels) < few):
         labels.pop()
     return labels
 
@@ -213,7 +213,7 @@ def _spread_labels(engine: Engine, counts: exp.Subquery, kind: RangeKind, few: i
     missing = round(shares.pop(None, 0))
     whole_rows = _round_shares(sorted(shares.items()))
     groups, rows = _group_bins(whole_rows, few), sum(rows for _, rows in whole_rows)
-    if len(groups) < FEWEST_HIDDEN_VALUES or missing > rows:
+    if len(groups) < MIN_HIDDEN_VALUES or missing > rows:
         return None
     bars = add_missing(label_groups(groups, width, kind == "date"), rows, missing, few, NO_RANGE)
     return Distribution(tuple(bars), spans=_spans_of_groups(groups, width), spread=True)
@@ -309,6 +309,6 @@ def label_groups(groups: Sequence[tuple[int, int, int]], width: float, dates: bo
 def _spans_of_groups(groups: Sequence[tuple[int, int, int]], width: float) -> Spans:
     """The ends of groups of bins; the outer two are open."""
     starts = [first * width for first, _, _ in groups]
-    if len(groups) < FEWEST_HIDDEN_VALUES:
+    if len(groups) < MIN_HIDDEN_VALUES:
         return ()
     return tuple(zip([None, *starts[1:]], [*starts[1:], None], strict=True))

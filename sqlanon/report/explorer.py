@@ -33,7 +33,7 @@ NODES = 1000
 """Maximum number of generalizations in a page."""
 SECONDS = 10.0
 """The time limit for counting them."""
-_LEAST_SCALE = 100  # the scale of k ends at this k or above
+_MIN_SCALE = 100  # the scale of k ends at this k or above
 _NO_LEVELS = (
     "The policy's strategy does not choose one level for each column. With a full-domain strategy, such as optimal, "
     "the page has sliders here."
@@ -170,7 +170,7 @@ def _find_obstacle(draft: ReleaseDraft) -> str | None:
 
 def _greatest_k(search_input: SearchInput) -> int:
     k = search_input.policy.k
-    return max(min(max(_LEAST_SCALE, 2 * k), 1000), k)
+    return max(min(max(_MIN_SCALE, 2 * k), 1000), k)
 
 
 def _scale_limit(limit: Decimal | float) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from sqlanon.requirements import Requirement
 from sqlanon.risk.attackers import population_risk
 from sqlanon.support.checks import Check
 
-_MOST_NAMES = 8
+_MAX_LISTED_NAMES = 8
 
 
 def find_release_risks(engine: Engine, relation: exp.Expr, claims: Manifest, sizes: ClassSizes) -> list[ResidualRisk]:
@@ -34,7 +34,7 @@ def _reidentification_risk(claims: Manifest, sizes: ClassSizes) -> ResidualRisk:
     average = sizes.mean(lambda size: 1 / size)
     percent, names = format_percent(average), claims.quasi_identifiers
     knowledge = f"the values of {join_names(names)}" if names else "nothing else"
-    if len(names) > _MOST_NAMES:
+    if len(names) > _MAX_LISTED_NAMES:
         knowledge = f"all {len(names):,} generalized columns of this person"
     finding = (
         f"Somebody who knows that a person is in the table, and {knowledge}, finds the right row with this chance on "

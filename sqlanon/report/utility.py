@@ -16,7 +16,7 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.report.distributions import span_of_label
 from sqlanon.support.expressions import all_of, as_column, cast, col, fragment, is_not_null, subquery, template
 
-MOST_CORRELATED = 8
+MAX_CORRELATED_COLUMNS = 8
 """Correlations are shown for up to this many columns."""
 
 _REMAINING = template("""
@@ -108,7 +108,7 @@ def summarize_numbers(
     figures: list[exp.Expr] = []
     for key in keys.values():
         figures += [fragment(call)(value=col(key)) for call in ("count(:value)", "avg(:value)", "stddev_samp(:value)")]
-    pairs = list(combinations(list(keys)[:MOST_CORRELATED], 2))
+    pairs = list(combinations(list(keys)[:MAX_CORRELATED_COLUMNS], 2))
     for pair in pairs:
         x, y = (col(keys[name]) for name in pair)
         is_complete = all_of([is_not_null(x.copy()), is_not_null(y.copy())])

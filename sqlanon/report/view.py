@@ -24,7 +24,7 @@ from sqlanon.report.explorer import Explorer
 from sqlanon.report.facts import ColumnReport, PrivateFacts, ReportFacts
 from sqlanon.report.risks import unknown_risks
 from sqlanon.report.utility import (
-    MOST_CORRELATED,
+    MAX_CORRELATED_COLUMNS,
     ColumnNumbers,
     changed_correlations,
     range_kind,
@@ -44,7 +44,7 @@ ROLES: Mapping[str, str] = {
 GRADES = {"serious": "serious", "minor": "minor", "accepted": "accepted by the policy"}
 """The statuses of risks with a figure, in words."""
 NOT_RELEASED = "not in the policy's attributes: not released"
-_MOST_CHARTS = 200  # columns; more charts would make the page too large
+_MAX_CHARTS = 200  # columns; more charts would make the page too large
 _VERDICTS = {
     True: StyledText("holds", "holds"),
     False: StyledText("FAILS", "fails"),
@@ -325,7 +325,7 @@ class PageView:
 
     @property
     def drawn_columns(self) -> Sequence[ColumnReport]:
-        return self.facts.columns[:_MOST_CHARTS]
+        return self.facts.columns[:_MAX_CHARTS]
 
     def distribution_figure(self, position: int) -> Figure | str:
         """The distribution of a column, or the reason why it is not drawn."""
@@ -499,7 +499,11 @@ class PageView:
         after, private = self.facts.numbers, self.private
         if not after.correlations:
             return None
-        limit = "" if len(after.columns) <= MOST_CORRELATED else f"; for the first {MOST_CORRELATED} columns of numbers"
+        limit = (
+            ""
+            if len(after.columns) <= MAX_CORRELATED_COLUMNS
+            else f"; for the first {MAX_CORRELATED_COLUMNS} columns of numbers"
+        )
         caption = f"Correlations of two columns, from −1 to 1{limit}"
         if private is None or not private.numbers.correlations:
             rows = [[f"{x} and {y}", _format_signed(value)] for (x, y), value in after.correlations.items()]

@@ -58,7 +58,7 @@ from sqlanon.support.expressions import (
     union_all,
 )
 
-LARGEST_KEY = 2**62
+MAX_KEY = 2**62
 """Largest number that codes are combined to: grouping by one number is quicker than by several columns."""
 
 SMALL = 200_000
@@ -346,7 +346,7 @@ class AttributeSets(CountedSets):
 
     def _combine(self, attributes: Attributes, source: _CodedTable) -> None:
         """Store the combinations of attributes whose codes fit into one number: it is quicker to group by."""
-        # Combined attributes have fewer possible combinations than the table has rows: far below `LARGEST_KEY`.
+        # Combined attributes have fewer possible combinations than the table has rows: far below `MAX_KEY`.
         (key,), codes, place_value = self.keys(attributes), list[exp.Expr](), 1
         by_values = sorted(attributes, key=lambda i: self._values[i])
         for i in reversed(by_values):
@@ -427,7 +427,7 @@ class AttributeSets(CountedSets):
         The attribute with most values is its last digit: classes with frequent values of the others are close together.
         """
         largest = prod(self._values[i] for i in attributes)
-        if largest > LARGEST_KEY or len(attributes) == 1:
+        if largest > MAX_KEY or len(attributes) == 1:
             return code_columns(attributes)
         first, *following = sorted(attributes, key=lambda i: self._values[i])
         key: exp.Expr = cast(col(code_name(first)), "UINTEGER" if largest < 2**32 else "UBIGINT")

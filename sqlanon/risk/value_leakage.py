@@ -30,7 +30,7 @@ from sqlanon.support.expressions import anonymous, cast, col, fragment, null_saf
 if TYPE_CHECKING:
     import duckdb
 
-MOST_LEAKING = 10
+MAX_SHOWN_VALUES = 10
 """Greatest number of values of each level that are shown by themselves."""
 
 _LEVELS = template("""
@@ -232,7 +232,7 @@ def _level_query(
 
 def _read_levels(runner: StatementRunner, leakage: exp.Table, whole: float) -> tuple[LevelLeakage, ...]:
     most_leaking: dict[int, list[ValueFigures]] = {}
-    for level, *figures in runner.fetch_rows(_MOST_LEAKING(leakage=leakage, most=MOST_LEAKING), []):
+    for level, *figures in runner.fetch_rows(_MOST_LEAKING(leakage=leakage, most=MAX_SHOWN_VALUES), []):
         most_leaking.setdefault(level, []).append(ValueFigures(*figures))
     return tuple(
         LevelLeakage(

@@ -17,8 +17,8 @@ from sqlglot import exp
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.support.expressions import Namer, col, fragment, number, subquery, template, text, union_all, values_query
 
-_LEAST_SHARE = 0.8  # of the rows and of the distinct values
-_FEWEST_WORDS = 3
+_MIN_SHARE = 0.8  # of the rows and of the distinct values
+_MIN_WORDS = 3
 _UNKNOWN = "unknown"  # words such as "n/a", which every grouping has
 
 RULES: Mapping[str, str] = {
@@ -100,10 +100,10 @@ def find_groupings(
         shares = [
             (word_count / (all_words - unknown_words), count / (all_rows - unknown_rows), grouping)
             for position, grouping, word_count, count in matches
-            if position == i and grouping in RULES and word_count >= _FEWEST_WORDS
+            if position == i and grouping in RULES and word_count >= _MIN_WORDS
         ]
         best = max(shares, default=None)
-        if best is not None and min(best[:2]) >= _LEAST_SHARE:
+        if best is not None and min(best[:2]) >= _MIN_SHARE:
             groupings[i] = best[2], best[1]
     return groupings
 

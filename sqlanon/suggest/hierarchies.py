@@ -20,7 +20,7 @@ from sqlanon.suggest.groupings import RULES, Labelled
 from sqlanon.suggest.profile import Profile
 from sqlanon.suggest.propose import SUPPRESS, Proposal, Rule, is_measured, propose_intervals
 
-MOST_CATEGORIES = 60
+MAX_CATEGORIES = 60
 """Maximum number of values of categories in the policy itself."""
 
 _ALPHABET_LEVELS = (60, 1_000, 20_000)  # with more distinct values, another first letter is a level
@@ -84,7 +84,7 @@ def can_write_file(proposal: Proposal) -> bool:
 def add_categories(proposal: Proposal, values: Sequence[Labelled]) -> Proposal:
     """The proposal with the known grouping of its values as categories, if it has all of them."""
     grouping = proposal.column.grouping
-    if grouping is None or len(values) > MOST_CATEGORIES or not all(value.labels for value in values):
+    if grouping is None or len(values) > MAX_CATEGORIES or not all(value.labels for value in values):
         return proposal
     categories: dict[str, object] = {}
     depth = min(len(value.labels) for value in values)

@@ -34,9 +34,9 @@ from sqlanon.suggest.profile import Profile, TableProfile
 from sqlanon.suggest.suggest import Location
 from sqlanon.support.expressions import all_of, as_column, col, select, subquery, template
 
-_LEAST_SHARE = 0.9
+_MIN_SHARE = 0.9
 """The least share of the values of a column, named like the key of a table, that occur in this key."""
-_FEWEST_VALUES = 20  # distinct texts that occur in another table by more than chance
+_MIN_VALUES = 20  # distinct texts that occur in another table by more than chance
 _TRAITS = (AGE, BIRTH, FAMILY, NAME, RACE, SEX)
 _GENERIC = re.compile(r"(?:id|uid|pid|nr|no|num|number|nummer|key|code|uuid|guid)")
 """Names of keys that say nothing about their table."""
@@ -178,11 +178,11 @@ def _find_references(child: ProfiledTable, parent: ProfiledTable) -> Iterator[Li
                 continue
             match = _compare_names(column.name, parent, key[0])
             is_text = column_kind(column.type) is ColumnKind.TEXT or column.type == "UUID"
-            if match == 0 and not (is_text and column.distinct >= _FEWEST_VALUES and _may_number(column)):
+            if match == 0 and not (is_text and column.distinct >= _MIN_VALUES and _may_number(column)):
                 continue
             orphans = count_orphans(child, (column.name,), parent, key)
             missing = orphans - (child.rows - column.values)
-            if missing == 0 or (match > 1 and missing <= (1 - _LEAST_SHARE) * column.values):
+            if missing == 0 or (match > 1 and missing <= (1 - _MIN_SHARE) * column.values):
                 reason = "by its name and its values" if match else "by its values"
                 yield Link(child.name, (column.name,), parent.name, key, orphans, reason)
 

@@ -36,8 +36,8 @@ from sqlanon.support.expressions import col, template, text
 
 PERSON, VISIT, CONCEPT, CONCEPT_ANCESTOR = "person", "visit_occurrence", "concept", "concept_ancestor"
 _PERSON_ID, _VISIT_ID = "person_id", "visit_occurrence_id"
-_MOST_LEVELS = 3  # of a hierarchy of concepts, below its top
-_LEAST_REDUCTION = 2  # a level has at most half the labels of the one below
+_MAX_LEVELS = 3  # of a hierarchy of concepts, below its top
+_MIN_REDUCTION = 2  # a level has at most half the labels of the one below
 _DEEPEST = 20  # steps from a concept to its root
 _DRUG_CLASSES = ("Ingredient", *(f"ATC {rank}" for rank in ("1st", "2nd", "3rd", "4th", "5th")))
 
@@ -299,7 +299,7 @@ def _choose_depths(runner: StatementRunner, labels: exp.Table, distinct: int) ->
     depths: list[int] = []
     below = distinct
     for depth, count in runner.fetch_rows(query(labels=labels), []):
-        if 1 < count <= below / _LEAST_REDUCTION and len(depths) < _MOST_LEVELS:
+        if 1 < count <= below / _MIN_REDUCTION and len(depths) < _MAX_LEVELS:
             depths.append(depth)
             below = count
     return depths

@@ -10,9 +10,9 @@ from sqlanon.errors import PolicyError, Problem, SourceError
 from sqlanon.suggest.links import Link, ProfiledTable, count_orphans
 from sqlanon.support.toml import toml_key
 
-MOST_ORPHANS = 0.1
+MAX_ORPHANS = 0.1
 """The share of rows that name no row, above which another reference is preferred."""
-_FEWEST_TRAITS = 2  # of a table that is not named like persons
+_MIN_TRAITS = 2  # of a table that is not named like persons
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def build_tree(
     strong = [
         link
         for link in links
-        if link.orphans <= MOST_ORPHANS * by_name[link.child].rows
+        if link.orphans <= MAX_ORPHANS * by_name[link.child].rows
         and (link.child not in owned or _is_part_of_key(link, by_name[link.child]))
     ]
     while reached := _next_links(strong, order) or _next_links(links, order):
@@ -132,7 +132,7 @@ def _next_links(links: Sequence[Link], order: Sequence[str]) -> list[Link]:
 
 
 def _looks_like_persons(table: ProfiledTable) -> bool:
-    return bool(table.keys) and (table.is_named_like_persons or len(table.traits) >= _FEWEST_TRAITS)
+    return bool(table.keys) and (table.is_named_like_persons or len(table.traits) >= _MIN_TRAITS)
 
 
 def _choose_persons(tables: Sequence[ProfiledTable], links: Sequence[Link], requested: str | None) -> ProfiledTable:

@@ -18,7 +18,7 @@ from sqlanon.support.toml import toml_key, toml_text, toml_value
 K = 5
 SUPPRESSION_LIMIT = Decimal("0.05")
 
-_MOST_SETS = 5
+_MAX_SETS = 5
 _WIDTH = 100
 _STOPPED = "stopped by the time limit"
 
@@ -124,7 +124,7 @@ def _column_comments(proposals: Sequence[Proposal], findings: Findings) -> list[
         sets.sort(key=lambda figures: (-figures[1], len(figures[0])))  # otherwise in the order of the columns
         rows = f"{sets[0][2]:,} rows" + (" read" if findings.step > 1 else "")
         lines += comment_lines(f"Distinct combinations in the {rows} (the more, the easier to recognize):")
-        for attributes, distinct, _ in sets[:_MOST_SETS]:
+        for attributes, distinct, _ in sets[:_MAX_SETS]:
             lines += comment_lines(f"  {distinct:,}: {join_keys(attributes)}", "    ")
     if findings.narrowing:
         lines += comment_lines(

@@ -30,9 +30,9 @@ from sqlanon.support.expressions import col, template
 
 _PROFILED_ROWS = 50_000  # about this many rows of a larger table are profiled
 _MATCHED_ROWS = 10_000  # about this many of these are compared with patterns
-_MOST_WORDS = 1000  # distinct texts of categories
+_MAX_WORDS = 1000  # distinct texts of categories
 _MOSTLY = 0.8  # of the texts
-_MOST_FLAGS = 4  # texts: yes, no, and both in capitals
+_MAX_FLAG_TEXTS = 4  # texts: yes, no, and both in capitals
 _FEW_VALUES = 20  # that they are all different says little
 
 # Numbers of patterns other than those of `KINDS`, which are 0, 1, ...
@@ -117,7 +117,7 @@ class Profile:
     def is_flag(self) -> bool:
         """Whether its values are yes and no, 0 and 1, or true and false."""
         if self.kind is ColumnKind.TEXT:
-            return 0 < self.distinct <= _MOST_FLAGS and math.isclose(self.likes.get(YES_OR_NO, 0.0), 1)
+            return 0 < self.distinct <= _MAX_FLAG_TEXTS and math.isclose(self.likes.get(YES_OR_NO, 0.0), 1)
         if not self.is_numeric or self.quantiles is None:
             return self.type == "BOOLEAN"
         return self.distinct <= 2 and {self.quantiles[0], self.quantiles[-1]} <= {0, 1}
@@ -175,7 +175,7 @@ def profile_table(run: Run) -> TableProfile:
     figures = steps.fetch_figures(column_figures_query(sample, texts, numbers, dates, other_columns))
     vocabulary = create_vocabulary(steps, run.work)
     words = {i: name for i, name in columns.items() if i in texts or types[name].startswith("ENUM")}
-    words = {i: name for i, name in words.items() if 1 < figures[f"distinct_{i}"] <= _MOST_WORDS}
+    words = {i: name for i, name in words.items() if 1 < figures[f"distinct_{i}"] <= _MAX_WORDS}
     groupings = find_groupings(steps, vocabulary, sample, words)
     matches: Mapping[str, Any] = {}
     if texts:

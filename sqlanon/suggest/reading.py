@@ -39,11 +39,11 @@ _MARKED_NUMBER = (
 _MISSING_NUMBERS = ("-9", "-99", "-999", "98", "99", "998", "999", "9998", "9999", "99999")
 """Numbers that often stand for a missing value."""
 _GAP = 0.5  # the least distance of such a number from other values, as a share of their range
-_FEWEST_ROWS = 2  # with such a number
-_MOST_WORDS = 20  # distinct texts that are fetched
+_MIN_ROWS = 2  # with such a number
+_MAX_WORDS = 20  # distinct texts that are fetched
 _NUMBERS_BESIDE_CODES = 0.5  # the least share of numbers, if all other values are words for missing ones
 _COMPACT_DAY = "%Y%m%d"
-_FEWEST_DAYS = 10  # fewer distinct numbers may look like days by chance
+_MIN_DAYS = 10  # fewer distinct numbers may look like days by chance
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _find_compact_days(run: Run) -> list[str]:
         AND approx_count_distinct(:column) >= :fewest
     """)
     conditions = [
-        are_days(column=col(name), format=text(_COMPACT_DAY), fewest=exp.convert(_FEWEST_DAYS)) for name in names
+        are_days(column=col(name), format=text(_COMPACT_DAY), fewest=exp.convert(_MIN_DAYS)) for name in names
     ]
     flags = StatementRunner(run.engine).fetch_rows(select(conditions, source.relation.copy()), [])[0]
     return [name for name, is_day in zip(names, flags, strict=True) if is_day]
@@ -213,7 +213,7 @@ def find_missing_codes(run: Run, profile: TableProfile, readings: Mapping[str, R
                 GROUP BY :column
                 ORDER BY row_count DESC, code
                 LIMIT :limit
-            """)(column=col(column.name), rows=profile.sample, pattern=text(MISSING_WORDS), limit=_MOST_WORDS)
+            """)(column=col(column.name), rows=profile.sample, pattern=text(MISSING_WORDS), limit=_MAX_WORDS)
             codes = [(code, count) for code, count in steps.fetch_rows(query, []) if code]
         if codes:
             counts = ", ".join(f"{toml_value(code)} ({count_noun(count, 'row')})" for code, count in codes)
@@ -235,5 +235,5 @@ def _find_number_codes(steps: StatementRunner, rows: exp.Table, name: str) -> It
     for code, count in counts:
         value = float(code)
         is_far = value > float(maximum) + gap or (value < 0 <= minimum and value < float(minimum) - 1)
-        if is_far and count >= _FEWEST_ROWS:
+        if is_far and count >= _MIN_ROWS:
             yield code.removesuffix(".0"), count

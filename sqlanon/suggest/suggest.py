@@ -24,7 +24,7 @@ from sqlanon.sources.run import Run
 from sqlanon.suggest.distinction import count_sets
 from sqlanon.suggest.groupings import label_values
 from sqlanon.suggest.hierarchies import (
-    MOST_CATEGORIES,
+    MAX_CATEGORIES,
     FileFolder,
     add_categories,
     can_write_file,
@@ -41,8 +41,8 @@ from sqlanon.support.expressions import as_column, col, fragment, table, templat
 from sqlanon.support.names import table_parts
 from sqlanon.support.notices import sort_messages
 
-_SET_SIZE, _MOST_SETS = 3, 1000  # of quasi-identifiers whose combinations are counted
-_MOST_PAIRS = 240  # of an unchanged column and a quasi-identifier that are measured: about ten seconds
+_SET_SIZE, _MAX_SETS = 3, 1000  # of quasi-identifiers whose combinations are counted
+_MAX_PAIRS = 240  # of an unchanged column and a quasi-identifier that are measured: about ten seconds
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def add_labels(
         if output is not None and folder.find_file(column.name) is not None:
             output = None
         if needs_labels(proposal) and (output is not None or column.grouping is not None):
-            limit = MOST_CATEGORIES if output is None else None
+            limit = MAX_CATEGORIES if output is None else None
             relation, grouping = run.source.relation, column.grouping
             values = label_values(steps, profile.groupings, relation, column.name, grouping, limit)
             if values is not None and output is None:
@@ -245,7 +245,7 @@ def _count_combinations(
     if len(names) < 2:
         return []
     steps = StatementRunner(run.engine)
-    size = next(size for size in range(_SET_SIZE, 0, -1) if size == 1 or math.comb(len(names), size) <= _MOST_SETS)
+    size = next(size for size in range(_SET_SIZE, 0, -1) if size == 1 or math.comb(len(names), size) <= _MAX_SETS)
     query = count_sets(steps, run.work, profile.sample, names, names, size)
     return [(attributes, distinct, rows) for attributes, _, distinct, rows, *_ in steps.fetch_rows(query, [])]
 
@@ -259,7 +259,7 @@ def _find_narrowing(
         for proposal in proposals
         if proposal.role in ("sensitive", "insensitive") and not proposal.column.is_constant
     ]
-    count = _MOST_PAIRS // max(1, len(columns))
+    count = _MAX_PAIRS // max(1, len(columns))
     narrowing = find_narrowing_in_source(
         StatementRunner(run.engine),
         run.work,

@@ -36,8 +36,8 @@ from sqlanon.support.expressions import (
     value_or_zero,
 )
 
-_MOST_COUNTS = 10
-_LEAST_SHARE = 0.01  # of the rows: differences are compared with at least this many
+_MAX_COUNTS = 10
+_MIN_SHARE = 0.01  # of the rows: differences are compared with at least this many
 
 _RANKED_VALUES = template("""
     SELECT value, row_number() OVER (ORDER BY value) AS rank, row_count
@@ -192,7 +192,7 @@ def compute_count_error(
     for i, table in shares.items():
         on = fragment(":released::VARCHAR = :label")(released=col(labels[i], "p"), label=col("label", f"s{i}"))
         query = query.join(aliased(table, f"s{i}"), on=on, join_type="left", copy=False)
-    least = max(1, _LEAST_SHARE * counts.rows)
+    least = max(1, _MIN_SHARE * counts.rows)
     pairs = zip(steps.fetch_rows(query, [])[0], counts.answers, strict=True)
     errors = [abs(estimated - true) / max(true, least) for estimated, true in pairs]
     return float(sum(errors) / len(errors))
@@ -252,8 +252,8 @@ def _choose_counts(attributes: int) -> list[tuple[int, ...]]:
     """
     singles = [(i,) for i in range(attributes)]
     pairs = list(combinations(range(attributes), 2))
-    single_count = min(len(singles), max(_MOST_COUNTS // 2, _MOST_COUNTS - len(pairs)))
-    return [*_pick(singles, single_count), *_pick(pairs, min(len(pairs), _MOST_COUNTS - single_count))]
+    single_count = min(len(singles), max(_MAX_COUNTS // 2, _MAX_COUNTS - len(pairs)))
+    return [*_pick(singles, single_count), *_pick(pairs, min(len(pairs), _MAX_COUNTS - single_count))]
 
 
 def _pick(items: Sequence[tuple[int, ...]], count: int) -> list[tuple[int, ...]]:

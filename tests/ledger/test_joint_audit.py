@@ -78,7 +78,7 @@ def test_releases_too_large_to_compare_are_refused(hospital: Any, monkeypatch: p
     """The same release again is safe, unchanged, and is refused if it cannot be compared."""
     publish(policy(hospital, "one", FINE_RACE))
     publish(policy(hospital, "two", FINE_RACE))
-    monkeypatch.setattr(pair_audit, "MOST_MATCHING_PAIRS", 3)
+    monkeypatch.setattr(pair_audit, "MAX_MATCHING_PAIRS", 3)
     with pytest.raises(AuditError, match="more than 3 pairs of their groups can be the same rows: too many to compare"):
         publish(policy(hospital, "three", FINE_RACE))
     result, _ = publish(policy(hospital, "three", FINE_RACE), force=True)

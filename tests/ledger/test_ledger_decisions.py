@@ -816,7 +816,7 @@ def test_hierarchies_are_the_same_if_common_values_have_the_same_labels(
 def test_as_many_earlier_releases_as_a_mark_has_bits_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     publications = [publication("a"), publication("b")]
     run: Any = None
-    monkeypatch.setattr(earlier, "MOST_EARLIER_RELEASES", 2)
+    monkeypatch.setattr(earlier, "MAX_EARLIER_RELEASES", 2)
     monkeypatch.setattr(earlier, "_base_publications", lambda *_: publications)
     assert find_base_publications(run, make_policy({"zip": "mask"})) == publications
     publications.append(publication("c"))

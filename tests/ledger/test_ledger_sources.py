@@ -20,7 +20,7 @@ from ledger_databases import ROWS, create_visits, policy, publish
 import sqlanon
 from sqlanon.errors import AuditError
 from sqlanon.ledger import source_match
-from sqlanon.ledger.source_match import LEAST_SHARE, estimate_shared_rows, exceeds_chance
+from sqlanon.ledger.source_match import MIN_SHARE, estimate_shared_rows, exceeds_chance
 from sqlanon.support.expressions import table
 from support.files import folder_again, folder_and_copy
 from support.lanes import examples, some
@@ -253,7 +253,7 @@ def test_independent_tables_have_no_rows_in_common(seed: int, values: int, skew:
     """However many values they have, and whatever their distributions."""
     chosen = random.Random(seed)
     first, second = draw_rows(chosen, 800, values, skew), draw_rows(chosen, 1000, values, second_skew)
-    assert estimate(first, second, chosen) < LEAST_SHARE
+    assert estimate(first, second, chosen) < MIN_SHARE
 
 
 @settings(max_examples=examples(40), deadline=None, derandomize=True)

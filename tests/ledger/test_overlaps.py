@@ -315,7 +315,7 @@ def test_attack_takes_both_hierarchies_from_the_catalog(tmp_path: Path) -> None:
 def test_too_many_overlapping_pairs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load(tmp_path, [*AGES, *[12] * 10], alone=False)
     publish(tmp_path, "one", {"intervals": [10]})
-    monkeypatch.setattr(overlaps, "MOST_OVERLAPS", 3)
+    monkeypatch.setattr(overlaps, "MAX_OVERLAPS", 3)
     with pytest.raises(AuditError, match=r"more than 3 pairs of groups may have rows in common: too many to decide"):
         publish(tmp_path, "two", {"intervals": [15]})
 
@@ -327,7 +327,7 @@ def test_attack_reports_too_many_classes_to_subtract(tmp_path: Path, monkeypatch
     load(tmp_path, [draw.randrange(60) for _ in range(100)], alone=False)
     publish(tmp_path, "one", {"intervals": [2]}, strategy="mondrian")
     publish(tmp_path, "two", {"intervals": [2]}, k=7, force=True, strategy="k-similar")
-    monkeypatch.setattr(overlaps, "MOST_OVERLAPS", 3)
+    monkeypatch.setattr(overlaps, "MAX_OVERLAPS", 3)
     files = [tmp_path / f"{name}.duckdb" for name in ("one", "two")]
     report = attack(files, policy_of(tmp_path, "two", {"intervals": [2]}, k=7), only=["complementary_release"])
     assert "are not subtracted: their classes overlap, and more than 3 pairs of groups" in str(report)
@@ -382,7 +382,7 @@ def test_attack_counts_new_rows_of_overlapping_classes_also_of_many(
     outcome = attack(files, policy, only=["temporal"])["temporal"]
     assert (outcome.victims, outcome.skipped) == (1, None)
     assert any(row[0] == 1 for row in run_script(outcome.sql))
-    monkeypatch.setattr(matching, "MOST_SHOWN_CLASSES", 3)
+    monkeypatch.setattr(matching, "MAX_SHOWN_CLASSES", 3)
     outcome = attack(files, policy, only=["temporal"])["temporal"]
     assert outcome.victims == 1
     assert "is left out: it takes too long for more than 3 classes" in str(outcome.skipped)
@@ -436,7 +436,7 @@ def test_knowing_a_newcomer_does_not_reveal_the_illness(tmp_path: Path, strategy
         publish(tmp_path, "two", {"intervals": [10, 20, 40]}, diversity=2, strategy=strategy)
     assert refused.value.queries
     with pytest.MonkeyPatch.context() as patch:  # a statement that would be too long is left out
-        patch.setattr(pair_audit, "MOST_LISTED", 0)
+        patch.setattr(pair_audit, "MAX_LISTED", 0)
         with pytest.raises(AuditError, match=r"1 row is new, fewer than 5 in one class") as refused:
             publish(tmp_path, "two", {"intervals": [10, 20, 40]}, diversity=2, strategy=strategy)
     assert not refused.value.queries

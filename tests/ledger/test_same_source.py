@@ -16,7 +16,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.ledger import catalog, source_match
 from sqlanon.ledger.same_people import (
     DEVIATIONS,
-    FEWEST_PEOPLE,
+    MIN_SHARED_PEOPLE,
     NEIGHBOURS,
     RUNNING,
     PeopleComparison,
@@ -25,7 +25,7 @@ from sqlanon.ledger.same_people import (
     is_more_than_chance,
 )
 from sqlanon.ledger.source_match import (
-    LEAST_ALONE,
+    MIN_UNIQUE_SHARE,
     Recognition,
     RowComparison,
     _estimate_share,
@@ -68,8 +68,8 @@ def test_rows_in_common_are_more_than_chance() -> None:
         ((1000, 0, 0, 1000, 900, 50), 0.0),
         ((1000, 100, 50, 0, 0, 0), 0.0),
         # If too few rows are alone, the share is 0.
-        ((1000, 1000, 50, 1000, round(1000 * LEAST_ALONE), 0), 1.0),
-        ((1000, 1000, 50, 1000, round(1000 * LEAST_ALONE) - 1, 0), 0.0),
+        ((1000, 1000, 50, 1000, round(1000 * MIN_UNIQUE_SHARE), 0), 1.0),
+        ((1000, 1000, 50, 1000, round(1000 * MIN_UNIQUE_SHARE) - 1, 0), 0.0),
         ((1000, 100, 100, 1000, 400, 200), 0.0),  # as many as by chance
         ((1000, 1000, 3, 1000, 900, 0), 0.0),
         ((1000, 1000, 4, 1000, 900, 0), 4 / 900),
@@ -95,8 +95,8 @@ def test_sources_may_be_the_same_within_five_deviations() -> None:
 @pytest.mark.parametrize(
     ("shared", "people", "running", "is_more"),
     [
-        (FEWEST_PEOPLE - 1, 400, [0.0, 0.0], True),
-        (FEWEST_PEOPLE - 2, 400, [0.0, 0.0], False),
+        (MIN_SHARED_PEOPLE - 1, 400, [0.0, 0.0], True),
+        (MIN_SHARED_PEOPLE - 2, 400, [0.0, 0.0], False),
         (400, 400, [0.0, None], False),
         (400, 400, [RUNNING, 0.0], True),
         (400, 400, [RUNNING + 1e-9, 0.0], False),
@@ -114,7 +114,7 @@ def test_keys_of_a_range_that_is_half_full_are_shared_by_chance() -> None:
     taken = 0.02
     running = 1 - math.exp(-taken * (NEIGHBOURS - 1))
     chance = taken * 1000
-    least = chance + DEVIATIONS * math.sqrt(chance) + FEWEST_PEOPLE - 1
+    least = chance + DEVIATIONS * math.sqrt(chance) + MIN_SHARED_PEOPLE - 1
     assert [is_more_than_chance(n, 1000, [running, 0.0]) for n in (math.floor(least), math.ceil(least) + 1)] == [
         False,
         True,
@@ -181,7 +181,7 @@ PEOPLE = "SELECT i AS id, i % 2 AS sex, i * 7 % 30 AS band FROM range(1, 601) AS
 
 def test_the_newest_sources_are_compared_and_others_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The source of the oldest release is unknown, unless it was recognized by its people."""
-    monkeypatch.setattr(source_match, "MOST_SOURCES", 2)
+    monkeypatch.setattr(source_match, "MAX_SOURCES", 2)
     later, shares = compare_rows(tmp_path, {"oldest": PEOPLE, "older": PEOPLE, "newest": PEOPLE}, PEOPLE)
     assert shares == {"older": 1.0, "newest": 1.0}
     (warning,) = later.warn(["newest"])

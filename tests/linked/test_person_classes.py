@@ -248,7 +248,7 @@ def test_a_limit_on_the_rounds_leaves_coarser_classes_that_meet_the_policy(
 def test_combinations_are_counted_in_parts_alike(wards: Path, known: int, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = []
     for part in (10**9, 700):
-        monkeypatch.setattr("sqlanon.linked.classes.class_snapshot._MOST_COMBINATIONS", part)
+        monkeypatch.setattr("sqlanon.linked.classes.class_snapshot._MAX_COMBINATIONS", part)
         with sqlanon.connect(wards) as db:
             policy = hospital_policy("mondrian", known)
             search = policy.search.model_copy(update={"max_checks": 4})

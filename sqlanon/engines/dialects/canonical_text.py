@@ -21,7 +21,7 @@ HEX_FROM = 17
 """The position of the first MD5 digit of the 64 bits that are kept."""
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
-_LARGEST_EXACT = 10**15
+_MAX_EXACT_INTEGER = 10**15
 
 _REWRITES = (
     ("^[+]?(-?)0*([0-9]+)([.]0*)?$", (1, 2)),  # a whole number
@@ -39,7 +39,7 @@ def canonical_text(value: exp.Expr, type_: str, dialect: str) -> exp.Expr:
     if type_ in ("FLOAT", "DOUBLE"):
         whole = cast(cast(value.copy(), "BIGINT"), TEXT_TYPES[dialect])
         return fragment("CASE WHEN :value = floor(:value) AND abs(:value) < :largest THEN :whole ELSE :plain END")(
-            value=value, largest=_LARGEST_EXACT, whole=whole, plain=plain
+            value=value, largest=_MAX_EXACT_INTEGER, whole=whole, plain=plain
         )
     word = _in_lower_case(strip_white_space(_bytewise(plain, dialect)), dialect)
     for pattern, groups in _REWRITES:

@@ -24,7 +24,7 @@ from sqlanon.errors import NotComparedError
 from sqlanon.hierarchies.bounds import label_bounds
 from sqlanon.ledger import catalog
 from sqlanon.ledger.joint.label_pairs import FIRST, SECOND
-from sqlanon.ledger.joint.pair_audit import MOST_MATCHING_PAIRS
+from sqlanon.ledger.joint.pair_audit import MAX_MATCHING_PAIRS
 from sqlanon.ledger.joint.release_links import ComparedHierarchies, ComparedRelease
 from sqlanon.ledger.joint.row_matching import ReleaseLink, finest_values, join_groups
 from sqlanon.noise.columns import EPOCH
@@ -262,7 +262,7 @@ class IntervalAudit:
             }
             groups = template("SELECT a.group_id AS first_group, b.group_id AS second_group")().expressions
             query = join_groups([*groups, *finest_values(self.link)], self.link)
-            matches = self._make_table("matches", self.with_tables(query).limit(MOST_MATCHING_PAIRS + 1, copy=False))
+            matches = self._make_table("matches", self.with_tables(query).limit(MAX_MATCHING_PAIRS + 1, copy=False))
             self._refuse_too_many(engine.rows(row_count(rows=matches))[0][0])
             self._refuse_too_many(engine.rows(_PAIR_COUNT(matches=matches, **sides))[0][0])
             overlap = all_of(
@@ -291,9 +291,9 @@ class IntervalAudit:
         return target
 
     def _refuse_too_many(self, pairs: int) -> None:
-        if pairs > MOST_MATCHING_PAIRS:
+        if pairs > MAX_MATCHING_PAIRS:
             raise NotComparedError(
-                f"more than {MOST_MATCHING_PAIRS:,} pairs of their rows can be the same, too many to compare the "
+                f"more than {MAX_MATCHING_PAIRS:,} pairs of their rows can be the same, too many to compare the "
                 f"values with noise of {', '.join(self.names)}",
                 LOWER_EPSILON,
             )

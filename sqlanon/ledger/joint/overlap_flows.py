@@ -3,7 +3,7 @@
 With the ages 0-14 in one release, and 0-9 and 10-19 in the other, the rows of ages 10 to 14 are those that 0-14 has in
 excess of 0-9. The assignment of rows of the first release to classes of the second is a flow in a bipartite graph, and
 readers assume as few new or gone rows as the counts allow: the maximum flows. SQL cannot compute flows, so this module
-iterates over classes; few components need it (`overlaps.MOST_OVERLAPS`).
+iterates over classes; few components need it (`overlaps.MAX_OVERLAPS`).
 
 The flow of an edge can change only along a cycle of the residual graph, and so is the same in all maximum flows where
 the ends of the edge are in different strongly connected components of that graph.
@@ -21,7 +21,7 @@ from itertools import pairwise
 
 Edge = tuple[int, int]
 
-MOST_STEPS = 15_000_000
+MAX_STEPS = 15_000_000
 """Maximum number of arcs of residual graphs that are followed for two releases: five to ten seconds."""
 
 FEW_STEPS = 1_000_000
@@ -29,14 +29,14 @@ FEW_STEPS = 1_000_000
 
 
 class TooManyStepsError(Exception):
-    """The flows of two releases take more than `MOST_STEPS` steps."""
+    """The flows of two releases take more than `MAX_STEPS` steps."""
 
 
 class StepBudget:
     """The steps that are left for all graphs of two releases."""
 
     def __init__(self) -> None:
-        self._left = MOST_STEPS
+        self._left = MAX_STEPS
 
     def leave_few(self) -> None:
         self._left = min(self._left, FEW_STEPS)

@@ -33,10 +33,10 @@ from sqlanon.support.expressions import (
     values_query,
 )
 
-MOST_OVERLAPS = 100_000
+MAX_OVERLAPS = 100_000
 """Maximum number of pairs of groups that are fetched to Python."""
 
-MOST_COMBINATIONS = 5
+MAX_LISTED_COMBINATIONS = 5
 """Maximum number of combinations of finest labels with few rows to search for: one is enough to refuse a release."""
 
 # Components with two groups of the first release that match one group of the second, but not the same groups. Groups of
@@ -196,8 +196,8 @@ def make_graph(
     node_pairs = template("SELECT 2 * first_group AS first_node, 2 * second_group + 1 AS second_node FROM :edges AS e")
     components = connect(engine, work, "overlap components", nodes, node_pairs(edges=edges))
     engine.execute(create_table(irregular.copy(), _IRREGULAR_EDGES(edges=edges, components=components)))
-    rows = engine.rows(select_star(irregular.copy()).limit(MOST_OVERLAPS + 1))
-    if len(rows) > MOST_OVERLAPS:
+    rows = engine.rows(select_star(irregular.copy()).limit(MAX_OVERLAPS + 1))
+    if len(rows) > MAX_OVERLAPS:
         for target in (edges, components, irregular):
             engine.execute(drop_table(target))
         raise _too_many_pairs()
@@ -206,7 +206,7 @@ def make_graph(
 
 def _too_many_pairs() -> NotComparedError:
     return NotComparedError(
-        f"their classes overlap, and more than {MOST_OVERLAPS:,} pairs of groups may have rows in common: "
+        f"their classes overlap, and more than {MAX_OVERLAPS:,} pairs of groups may have rows in common: "
         "too many to decide what both show together"
     )
 
@@ -223,8 +223,8 @@ def find_overlaps(
 ) -> Overlaps:
     """Find pairs of groups with the same finest labels that share fewer than k rows in all maximum flows.
 
-    At most `MOST_COMBINATIONS` combinations of finest labels are searched for; ``first`` and ``second`` are the groups
-    of either release. A search that takes too many steps raises `NotComparedError`.
+    At most `MAX_LISTED_COMBINATIONS` combinations of finest labels are searched for; ``first`` and ``second`` are the
+    groups of either release. A search that takes too many steps raises `NotComparedError`.
     """
     pairs, bounds = _find_few_rows(engine, graph, k)
     return Overlaps([*_add_labels(engine, link, pairs, first, second)], bounds)
@@ -253,7 +253,7 @@ def _find_few_rows(engine: Engine, graph: OverlapGraph, k: int) -> tuple[list[_F
                 pairs += [
                     _FewRows(finest_id, edge, most, rows, bound) for edge, rows, bound in flows.explain(finest_id, most)
                 ]
-            if len(few) >= MOST_COMBINATIONS:
+            if len(few) >= MAX_LISTED_COMBINATIONS:
                 break
         bounds = {} if few else flows.bounds()
     except TooManyStepsError:
@@ -293,7 +293,7 @@ def _regular_edges(engine: Engine, graph: OverlapGraph, finest_ids: Sequence[int
     """The pairs of regular components with some finest labels: the number of these, both groups, and their rows."""
     if not finest_ids:
         return []
-    if len(finest_ids) > MOST_OVERLAPS:
+    if len(finest_ids) > MAX_OVERLAPS:
         raise _too_many_pairs()
     query = template("""
         SELECT e.finest_id, e.first_group, e.second_group, e.first_rows, e.second_rows
@@ -301,8 +301,8 @@ def _regular_edges(engine: Engine, graph: OverlapGraph, finest_ids: Sequence[int
         ANTI JOIN :irregular AS i ON i.first_group = e.first_group AND i.second_group = e.second_group
         WHERE e.finest_id IN (:numbers)
     """)(edges=graph.edges, irregular=graph.irregular, numbers=[*map(number, finest_ids)])
-    rows = engine.rows(query.limit(MOST_OVERLAPS + 1))
-    if len(rows) > MOST_OVERLAPS:
+    rows = engine.rows(query.limit(MAX_OVERLAPS + 1))
+    if len(rows) > MAX_OVERLAPS:
         raise _too_many_pairs()
     return rows
 

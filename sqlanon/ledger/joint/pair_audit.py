@@ -31,7 +31,7 @@ from sqlanon.ledger.joint.attacks import (
 from sqlanon.ledger.joint.label_pairs import FIRST, SECOND
 from sqlanon.ledger.joint.overlap_flows import StepBudget, TooManyStepsError
 from sqlanon.ledger.joint.overlaps import (
-    MOST_COMBINATIONS,
+    MAX_LISTED_COMBINATIONS,
     OverlapGraph,
     Overlaps,
     find_overlaps,
@@ -50,10 +50,10 @@ from sqlanon.ledger.joint.part_requirements import (
 from sqlanon.ledger.joint.row_matching import ReleaseLink, comparison_parts, is_matching_prefixes
 from sqlanon.support.expressions import Namer, aliased, create_table, drop_table, row_count, subquery, template
 
-MOST_MATCHING_PAIRS = 20_000_000
+MAX_MATCHING_PAIRS = 20_000_000
 """Maximum number of matching pairs of groups: they take some gigabytes."""
 
-MOST_LISTED = 20_000
+MAX_LISTED = 20_000
 """Maximum number of groups with new rows that a readable statement lists."""
 
 
@@ -126,7 +126,7 @@ class PairAudit:
 
     def list_shared_rows(self, requirement: SharedRequirement) -> list[tuple[Any, ...]]:
         """The rows with which `readable_violations` lists the joined classes that violate a requirement by counts."""
-        return self._rows(labelled_shared_rows(self.link, requirement, MOST_COMBINATIONS))
+        return self._rows(labelled_shared_rows(self.link, requirement, MAX_LISTED_COMBINATIONS))
 
     def list_unmatched(self) -> list[tuple[Any, ...]]:
         """The rows with which `temporal_attack`, `readable_unions` and `readable_violations` list new rows.
@@ -140,9 +140,9 @@ class PairAudit:
         """
         if not self.link.multilevel_attributes:
             return []
-        rows = self._rows(labelled_unmatched(self.link).limit(MOST_LISTED + 1))
-        if len(rows) > MOST_LISTED:
-            raise NotComparedError(f"more than {MOST_LISTED:,} groups can have new rows: too many for a statement")
+        rows = self._rows(labelled_unmatched(self.link).limit(MAX_LISTED + 1))
+        if len(rows) > MAX_LISTED:
+            raise NotComparedError(f"more than {MAX_LISTED:,} groups can have new rows: too many for a statement")
         return rows
 
     def with_tables(self, query: exp.Select) -> exp.Select:
@@ -229,12 +229,12 @@ class PairAudit:
         assert isinstance(query, exp.Query)
         is_large = is_matching_prefixes(name) or name == MATCHING_GROUPS
         if is_large:
-            query = query.limit(MOST_MATCHING_PAIRS + 1, copy=False)
+            query = query.limit(MAX_MATCHING_PAIRS + 1, copy=False)
         target = self.work(f"joint {len(self._tables)}")
         self.engine.execute(create_table(target.copy(), query))
         self._tables.append(target)
         self._parts[name] = target
-        if is_large and self.engine.rows(row_count(rows=target))[0][0] > MOST_MATCHING_PAIRS:
+        if is_large and self.engine.rows(row_count(rows=target))[0][0] > MAX_MATCHING_PAIRS:
             raise NotComparedError(
-                f"more than {MOST_MATCHING_PAIRS:,} pairs of their groups can be the same rows: too many to compare"
+                f"more than {MAX_MATCHING_PAIRS:,} pairs of their groups can be the same rows: too many to compare"
             )

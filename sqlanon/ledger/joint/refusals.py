@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from sqlanon.ledger.joint.noise_intervals import CONFIDENCE, DistinguishedRows
-from sqlanon.ledger.joint.overlaps import MOST_COMBINATIONS, SharedRows, count_shared_rows
+from sqlanon.ledger.joint.overlaps import MAX_LISTED_COMBINATIONS, SharedRows, count_shared_rows
 from sqlanon.ledger.joint.part_requirements import NewRows, Part
 from sqlanon.ledger.records import Publication
 from sqlanon.ledger.same_people import SharedPeople
@@ -223,7 +223,7 @@ def describe_shared_rows(groups: Sequence[SharedRows], k: int) -> str:
     if len(most) == 1:
         return f"by the counts of both, two of their classes share at most {rows}, fewer than {k:,} (subtraction)"
     pairs = f"{len(most):,} pairs of their classes"
-    if len(most) >= MOST_COMBINATIONS:
+    if len(most) >= MAX_LISTED_COMBINATIONS:
         return f"by the counts of both, at least {pairs} share fewer than {k:,} rows each (subtraction)"
     return f"by the counts of both, {pairs} share at most {rows} in all, fewer than {k:,} each (subtraction)"
 

@@ -54,10 +54,10 @@ _DIGITS = {
 _FLOATING = ("FLOAT", "DOUBLE")  # the coarser first
 _MOMENT = re.compile(r"DATE|TIMESTAMP.*")
 
-MOST_RANGES = 4000
+MAX_RANGES = 4000
 """Maximum number of ranges, or sets, of an attribute that are compared with other labels: each matches many."""
 
-UNCOMPARED = f"medians, more than {MOST_RANGES:,} ranges or sets, or labels that its hierarchy does not have"
+UNCOMPARED = f"medians, more than {MAX_RANGES:,} ranges or sets, or labels that its hierarchy does not have"
 """The labels that cannot be compared."""
 
 _TOP = -1
@@ -514,7 +514,7 @@ def classify_labels(engine: Engine, subject: ComparedRelease, attributes: Sequen
                 if unknown_labels and attribute.sets and subject.member_level(attribute.first.lower()) is not None:
                     sets, braces = engine.rows(count_set_labels(*source, height, attribute.sets[0]))[0]
                 is_strange |= unknown_labels > sets or bool(sets and (ranges or braces))
-                is_strange |= max(ranges, sets) > MOST_RANGES
+                is_strange |= max(ranges, sets) > MAX_RANGES
                 with_ranges |= {i} if ranges else set()
                 with_sets |= {i} if sets else set()
         if is_strange:

@@ -11,7 +11,7 @@ from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.ledger.joint.release_links import ComparedRelease, comparable_value
 from sqlanon.support.expressions import col, template
 
-FEWEST_VALUES = 2
+MIN_VALUES = 2
 """The fewest values in common by which a column is recognized."""
 
 VALUES_IN_COMMON = 0.8
@@ -75,7 +75,7 @@ def match_renamed_columns(engine: Engine, first: ComparedRelease, second: Compar
             """)(first=values[0], second=values[1], first_rows=first.relation, second_rows=second.relation)
             fewer_values, common_values, fewer_rows, rows_with_common_values, rows_of_both = engine.rows(query)[0]
             if (
-                common_values >= max(FEWEST_VALUES, VALUES_IN_COMMON * fewer_values)
+                common_values >= max(MIN_VALUES, VALUES_IN_COMMON * fewer_values)
                 and rows_of_both >= VALUES_IN_COMMON * fewer_rows
                 and rows_of_both >= ROWS_OF_A_VALUE * rows_with_common_values
             ):

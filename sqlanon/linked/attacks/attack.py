@@ -15,7 +15,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, PolicyError, Problem
 from sqlanon.linked.attacks.matching import (
     COMBINATIONS,
-    MOST_ATTACKED,
+    MAX_ATTACKED_PERSONS,
     Matches,
     MatchingRun,
     VisibleTable,
@@ -102,7 +102,7 @@ def attack_linked(
     location: LinkedLocation,
     policy: LinkedPolicy | None = None,
     limits: Limits = NO_LIMITS,
-    most_attacked: int = MOST_ATTACKED,
+    most_attacked: int = MAX_ATTACKED_PERSONS,
 ) -> LinkedAttack:
     """Attack a release of linked tables, by an attacker who knows rows of each person of its source or of the release.
 

@@ -38,7 +38,7 @@ from sqlanon.support.expressions import (
     union_all,
 )
 
-MOST_ATTACKED = 100_000
+MAX_ATTACKED_PERSONS = 100_000
 """Maximum number of persons who are attacked: of more, the same random sample on every run."""
 
 _SEED = 36
@@ -272,7 +272,7 @@ def list_knowledge(known: Known) -> list[Known]:
 class MatchingRun:
     """Counts matches in tables of an engine, which ``work`` names."""
 
-    def __init__(self, engine: Engine, work: Namer, most_attacked: int = MOST_ATTACKED) -> None:
+    def __init__(self, engine: Engine, work: Namer, most_attacked: int = MAX_ATTACKED_PERSONS) -> None:
         self.engine, self.work, self.most_attacked = engine, work, most_attacked
 
     def create(self, name: str, query: exp.Query, engine: Engine | None = None) -> exp.Table:

@@ -16,10 +16,10 @@ from sqlanon.policy.linked_sections import Known
 from sqlanon.support.coding import dense_rank
 from sqlanon.support.expressions import cast, fragment, number, subquery, template, values_query
 
-MOST_OCCURRENCES = 2**62
+MAX_OCCURRENCES = 2**62
 """Maximum number of combinations of a class, a known row and a copy; if there are more, they are numbered by rank."""
 
-MOST_COPIES = 2**15 - 1
+MAX_COPIES = 2**15 - 1
 """Maximum number of equal rows of a person that are distinguished, where an attacker knows all rows."""
 
 _COPIES = template("""
@@ -70,7 +70,7 @@ _TRIPLES = template("""
 
 def count_copy_numbers(known: Known) -> int:
     """The copies of a known row have lower numbers than this, from 1."""
-    return (MOST_COPIES if known == "all" else known) + 1
+    return (MAX_COPIES if known == "all" else known) + 1
 
 
 def number_occurrences(known_rows: exp.Query, known: Known, row_numbers: int) -> exp.Select:

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from sqlanon.linked.check.kept_rows import KeptRows, StoredRows
 from sqlanon.linked.check.occurrences import (
-    MOST_OCCURRENCES,
+    MAX_OCCURRENCES,
     class_of,
     combination_keys,
     combine_occurrences,
@@ -218,7 +218,7 @@ class Snapshot:
     def restore_persons(self) -> None:
         """Keep all persons again, with the rows that are not suppressed individually."""
         persons = self.records.tables[0]
-        most_classes = MOST_OCCURRENCES // (self.row_numbers * self.copy_numbers)
+        most_classes = MAX_OCCURRENCES // (self.row_numbers * self.copy_numbers)
         class_id = cast(self.pack(persons.attribute_numbers, persons.rows, most_classes)[0], "BIGINT")
         classes = _CLASSES(class_id=class_id, persons=persons.records)
         if self.earlier_rows is not None:
@@ -317,7 +317,7 @@ class Snapshot:
         return subquery(released(rows=self.all_known_rows, suppressed=self.suppressed_rows), "known_rows")
 
     def _pack_known_row(self, table: LinkedTable) -> tuple[exp.Expr, int]:
-        most = MOST_OCCURRENCES // (self.copy_numbers * self.records.persons * len(self.records.tables))
+        most = MAX_OCCURRENCES // (self.copy_numbers * self.records.persons * len(self.records.tables))
         return self.pack(table.known_row_attributes, table.rows, min(MAX_UNRANKED_CODES, most))
 
     def pack(self, attributes: Sequence[int], rows: int, max_codes: int) -> tuple[exp.Expr, int]:
@@ -438,7 +438,7 @@ class Snapshot:
         if persons is not None:
             of_persons = template("SELECT r.* FROM :rows AS r SEMI JOIN :persons AS persons USING (person)")
             rows = subquery(of_persons(rows=rows, persons=persons), "r")
-        code, _ = self.pack(table.attribute_numbers, table.rows, MOST_OCCURRENCES)
+        code, _ = self.pack(table.attribute_numbers, table.rows, MAX_OCCURRENCES)
         unit = cols(("unit",)) if units else []
         return select([*unit, col("parent"), col("row"), as_column(cast(code, "BIGINT"), "code")], rows)
 

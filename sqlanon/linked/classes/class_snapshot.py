@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import replace_table
 from sqlanon.linked.check.occurrences import (
-    MOST_OCCURRENCES,
+    MAX_OCCURRENCES,
     class_of,
     combination_keys,
     combine_occurrences,
@@ -38,7 +38,7 @@ from sqlanon.support.expressions import (
     union_all,
 )
 
-_MOST_COMBINATIONS = 40_000_000
+_MAX_COMBINATIONS = 40_000_000
 """About the most combinations that are counted at once."""
 
 _KNOWN_ROWS = template("""
@@ -176,7 +176,7 @@ class ClassSnapshot:
         records = self.snapshot.records
         mean_rows = records.child_rows / records.persons
         combinations = records.persons * math.comb(math.ceil(mean_rows) + size - 1, size)
-        parts = max(1, math.ceil(combinations / _MOST_COMBINATIONS))
+        parts = max(1, math.ceil(combinations / _MAX_COMBINATIONS))
         for part in range(parts):
             query = combine_occurrences(size, self.known, occurrences)
             if parts > 1:
@@ -214,7 +214,7 @@ class ClassSnapshot:
     def _code_rows(self, position: int, members: exp.Table, levels: exp.Table) -> exp.Select:
         """The rows of the persons in a table, with a number for each distinct row of a class."""
         table = self.snapshot.records.tables[position]
-        code, _ = self._pack(table.attribute_numbers, table, MOST_OCCURRENCES)
+        code, _ = self._pack(table.attribute_numbers, table, MAX_OCCURRENCES)
         return _CODE_ROWS(code=code, rows=self.snapshot.released_rows(position), members=members, levels=levels)
 
     # --- Codes
@@ -224,7 +224,7 @@ class ClassSnapshot:
         tables = self.snapshot.records.tables
         last_class = template("SELECT coalesce(max(class_id), 0) FROM :members AS members")(members=members)
         classes = int(self.snapshot.runner.engine.rows(last_class)[0][0]) + 1
-        max_codes = MOST_OCCURRENCES // (count_copy_numbers(self.known) * classes * len(tables))
+        max_codes = MAX_OCCURRENCES // (count_copy_numbers(self.known) * classes * len(tables))
         parts: list[exp.Query] = []
         offset = 0
         for position, table in enumerate(tables[1:], 1):

@@ -6,7 +6,7 @@ nodes that their rows have in common. The result never costs more:
 - Rows are released at the first generalization on a path from the lattice's bottom to its top, or close to it, at
   which their class is feasible (see `Groups.climb`). On a large lattice, the classes are parts that `mondrian` cuts.
 - Among the classes that cost most, with `SHARE` of the rows, each is dissolved if its rows cost less in other classes;
-  or else the one combination leaves it that saves most. Rounds are repeated as long as one saves `LEAST_GAIN`.
+  or else the one combination leaves it that saves most. Rounds are repeated as long as one saves `MIN_GAIN`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHARE = 0.1
 MAX_PAIRS_PER_ROUND = 5_000_000
 """Approximate maximum number of pairs of a combination and a class compared in a round, in some tenths of a second."""
 
-LEAST_GAIN = 0.02
+MIN_GAIN = 0.02
 """The last round is the one that reduces the price by a smaller share."""
 
 # The lowest price up to which classes have at least a number of rows together.
@@ -100,7 +100,7 @@ def local(task: LocalTask) -> LocalOutcome:
         best = groups.keep_cheaper(best, groups.climb_or_cut(as_ancestors=True))
         target_price = best.price + 1
         while best.price < target_price:
-            target_price = round(best.price * (1 - LEAST_GAIN))
+            target_price = round(best.price * (1 - MIN_GAIN))
             best = groups.keep_cheaper(best, _move_members(task, groups, best))
     best = groups.best or best
     assignment = task.make("local_assignment", best.assignment(len(task.trees)))

@@ -38,7 +38,7 @@ from sqlanon.support.expressions import create_view, read_parquet, select_star
 from sqlanon.support.workdir import new_file_mode
 
 _SUFFIX = ".parquet"
-_LONGEST_NAME = 200
+_MAX_NAME_BYTES = 200
 """In bytes: file systems take 255."""
 
 
@@ -156,7 +156,7 @@ def target_for(records: LinkedRecords, target: str | PathLike[str] | None) -> Fo
         raise ReleaseError(f"{chosen} is a file: name a folder that is not there yet, or a release to replace")
     refuse_unusable_path(path, chosen, records)
     for name in (table.name for table in records.tables):
-        if "/" in name or "\\" in name or name.startswith(".") or len(name.encode()) > _LONGEST_NAME:
+        if "/" in name or "\\" in name or name.startswith(".") or len(name.encode()) > _MAX_NAME_BYTES:
             raise ReleaseError(
                 f"table {name!r} cannot name a file of the folder {path}: give it another name in the policy, with "
                 "table = ... for the source"

@@ -215,7 +215,7 @@ def cheapest_classes(
 MAX_PAIRS = 20_000_000
 """Maximum number of pairs of a combination and a class that one statement compares, in about two seconds."""
 
-LEAST_SHARE = 0.02
+MIN_SHARE = 0.02
 """A generalization next to the path must make more than this share of the unassigned rows feasible, to be worth its
 time."""
 
@@ -357,7 +357,7 @@ class Groups:
         if not passed:
             return []
         feasible, unassigned_rows = self.count_feasible_rows(unassigned, sorted(passed))
-        worthwhile = [levels for levels in passed if feasible[levels] > LEAST_SHARE * unassigned_rows]
+        worthwhile = [levels for levels in passed if feasible[levels] > MIN_SHARE * unassigned_rows]
         return sorted(worthwhile, key=lambda levels: (self._cost(levels), levels))
 
     def _assign_at_levels(self, task: LocalTask, unassigned: exp.Table, levels: Levels) -> exp.Table:
