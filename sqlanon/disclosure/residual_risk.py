@@ -25,7 +25,7 @@ from sqlanon.support.toml import toml_key, toml_value
 if TYPE_CHECKING:
     from sqlanon.disclosure.dependencies import Narrowing
 
-FEW = 5
+DEFAULT_MIN_COUNT = 5
 """Without a k, values and groups with fewer rows are neither named nor counted."""
 MIN_HIDDEN_VALUES = 2
 """The fewest values that are hidden together: a single one could be counted by subtraction."""
@@ -100,11 +100,12 @@ def grade_share(share: float, manifest: Manifest) -> Status:
 
 
 def fewest_shown_rows(manifest: Manifest) -> int:
-    """The smallest count that is shown: the rows that the policy guarantees in a class; without a k, at least `FEW`."""
+    """The smallest count that is shown: the rows that the policy guarantees in a class; without a k, at least
+    `DEFAULT_MIN_COUNT`."""
     if (section := manifest.privacy) is None:
-        return FEW
+        return DEFAULT_MIN_COUNT
     guaranteed = guaranteed_k(section, manifest.quasi_identifiers)
-    return guaranteed if section.k is not None else max(guaranteed, FEW)
+    return guaranteed if section.k is not None else max(guaranteed, DEFAULT_MIN_COUNT)
 
 
 def format_percent(share: float) -> str:

@@ -37,7 +37,7 @@ from sqlanon.support.expressions import (
     template,
 )
 
-ROOM = 2**15
+MAX_PACK_CODES = 2**15
 """Maximum number of codes of a pack: they fit a SMALLINT."""
 
 ROWS_PER_CODE = 64
@@ -68,7 +68,7 @@ class Pack:
 
 def assign_packs(attributes: Sequence[CodedAttribute], counts: Sequence[int], rows: int) -> list[Pack]:
     """Assign attributes to packs, each to the first one with room, attributes with many values first."""
-    room = min(ROOM, rows // ROWS_PER_CODE)
+    room = min(MAX_PACK_CODES, rows // ROWS_PER_CODE)
     packs: list[dict[int, int]] = []
     sizes: list[int] = []
     for i in sorted(range(len(attributes)), key=lambda attribute: -counts[attribute]):

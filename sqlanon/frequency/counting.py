@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.frequency.codes import EXAMPLE_COUNT, ROOM, encode_rows
+from sqlanon.frequency.codes import EXAMPLE_COUNT, MAX_PACK_CODES, encode_rows
 from sqlanon.frequency.remote_persons import RemoteMovers, encode_movers
 from sqlanon.frequency.scan import (
     EXAMPLE_VALUES,
@@ -144,7 +144,7 @@ def build_count_source(
     combined: exp.Expr = make_combinations(runner, source_scan, work)
     codes = None
     if not source_scan.has_counts and (runner.dry or is_large(rows)):
-        values, size = [pairs.values for pairs in scanned.sensitive.values()], rows or ROOM * ROOM
+        values, size = [pairs.values for pairs in scanned.sensitive.values()], rows or MAX_PACK_CODES * MAX_PACK_CODES
         codes = encode_rows(runner, combined, attributes, sizes, values, size, work)
     if population_scan is not None:
         combined = combine_with_population(runner, combined, source_scan, population_scan, scanned.types, work)

@@ -57,7 +57,7 @@ from sqlanon.support.expressions import (
     total,
 )
 
-LARGEST = 1e100
+MAX_MAGNITUDE = 1e100
 """The greatest magnitude of a value: ranges of greater values would overflow."""
 
 _DATE = "DATE"
@@ -104,7 +104,7 @@ class NoisyColumn:
         """The least and the greatest value of the released type."""
         decimal = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", self.released_type)
         if decimal is None:
-            return _LIMITS.get(self.released_type, (-LARGEST, LARGEST))
+            return _LIMITS.get(self.released_type, (-MAX_MAGNITUDE, MAX_MAGNITUDE))
         limit = 10.0 ** (int(decimal[1]) - int(decimal[2]) - 1)
         return -limit, limit
 
@@ -147,7 +147,7 @@ def is_usable(value: exp.Expr, column: NoisyColumn) -> exp.Expr:
 
 def is_zero(x: exp.Expr) -> exp.Expr:
     """Whether a value is 0, or so near to 0 that a relative error is meaningless."""
-    return exp.Abs(this=x) < number(1 / LARGEST)
+    return exp.Abs(this=x) < number(1 / MAX_MAGNITUDE)
 
 
 def as_released_type(value: exp.Expr, column: NoisyColumn) -> exp.Expr:

@@ -79,7 +79,7 @@ rows remain for the second scan of the table. (Measured at a share of 0.89.)"""
 LEAST_DIRECT, GROUP = 12, 32
 """The default number of bits in DuckDB; a generous size of a group in bytes."""
 
-MANY = 2**40
+EXAMPLE_DISTINCT_VALUES = 2**40
 """Number of values assumed for each attribute in a dry run."""
 
 DIGITS = 9
@@ -228,7 +228,7 @@ class AttributeSets(CountedSets):
         self._rows = dictionary_figures[0][-1]
         self.whole = math.log2(self._rows) if self._rows > 1 else 0.0
         if runner.dry:  # a dry run has no figures: assume the most general statements
-            self._values, self._nullable = [MANY] * quasi, [True] * quasi
+            self._values, self._nullable = [EXAMPLE_DISTINCT_VALUES] * quasi, [True] * quasi
         table = runner.create_table(work("coded"), self.coded_rows(rows, has_counts))
         self._tables = [_CodedTable(frozenset(self._all), table, runner.count(table), has_counts)]
         self._replace_rows_by_combinations()

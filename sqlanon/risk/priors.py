@@ -38,7 +38,7 @@ TOLERANCE = 0.001
 MAX_DEVIATION = 1e-10
 """Fitting ends when each share is met within this."""
 
-LEAST = 1e-12
+MIN_PRIOR_SHARE = 1e-12
 """The least share above 0: probabilities of rows have 30 decimals, and are products of shares."""
 
 MAX_ROUNDS = 500
@@ -159,8 +159,8 @@ def _find_faults(
         f"{origin}: values that are not of type {type_}": invalid_keys(shares=shares),
         f"{origin}: values that are listed more than once": repeated_keys(shares=shares),
         f"{origin}: shares that are not numbers of 0 or more (a file has no header), of": invalid_shares(shares=shares),
-        f"{origin}: shares below {LEAST:g}, which must be 0 or more than that, of": tiny_shares(
-            shares=shares, least=LEAST
+        f"{origin}: shares below {MIN_PRIOR_SHARE:g}, which must be 0 or more than that, of": tiny_shares(
+            shares=shares, least=MIN_PRIOR_SHARE
         ),
         f"values of the column without a share in {origin}": values_without_share(dictionary=dictionary, shares=shares),
     }

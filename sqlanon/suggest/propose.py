@@ -39,7 +39,7 @@ from sqlanon.suggest.profile import CODES, Profile
 from sqlanon.suggest.reading import UNCHANGED, Reading
 from sqlanon.support.toml import toml_value
 
-MOST = 30
+MAX_QUASI_IDENTIFIERS = 30
 """Maximum number of proposed quasi-identifiers: with them, `mondrian` and `optimal` keep some detail within minutes."""
 NEEDS_FILES = "numbers and words such as NA; for round widths: --hierarchies"
 """A comment on columns of words and numbers, which cannot have intervals."""
@@ -89,7 +89,7 @@ class Proposal:
 
 def propose(columns: Sequence[Profile]) -> list[Proposal]:
     """Propose a role for each column, among them a quasi-identifier if any column can be one."""
-    return require_a_quasi_identifier(propose_roles(columns, MOST))
+    return require_a_quasi_identifier(propose_roles(columns, MAX_QUASI_IDENTIFIERS))
 
 
 def propose_roles(columns: Sequence[Profile], most: int) -> list[Proposal]:

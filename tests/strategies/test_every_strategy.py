@@ -290,7 +290,7 @@ def read_golden_results() -> dict[tuple[int, str], str]:
 
 LOCAL_AS_LARGE = {
     "sqlanon.strategies.local.cells.EXACT": 2,
-    "sqlanon.strategies.local.k_similar.FEW": 3,
+    "sqlanon.strategies.local.k_similar.MAX_EXHAUSTIVE_COMBINATIONS": 3,
     "sqlanon.strategies.local.k_similar.MAX_BLOCK": 4,
     "sqlanon.strategies.local.core.groups.MAX_PAIRS": 60,
     "sqlanon.strategies.local.local.MAX_PAIRS_PER_ROUND": 60,

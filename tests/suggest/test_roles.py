@@ -16,7 +16,7 @@ from sqlanon.policy import Policy
 from sqlanon.sources.column_kinds import HEALTH, HOUSEHOLD, KINDS, SURVEY_WEIGHT, find_kind
 from sqlanon.suggest.hierarchies import _by_alphabet
 from sqlanon.suggest.profile import Profile
-from sqlanon.suggest.propose import MOST, propose
+from sqlanon.suggest.propose import MAX_QUASI_IDENTIFIERS, propose
 from support.commands import cli
 from support.lanes import examples
 
@@ -146,9 +146,11 @@ def test_every_column_has_a_role_and_omissions_have_reasons(columns: list[Profil
     proposals = propose(columns)
     assert [proposal.column for proposal in proposals] == columns
     quasi = [proposal for proposal in proposals if proposal.role == "quasi"]
-    beyond = [proposal for proposal in proposals if f"beyond the {MOST} quasi-identifiers" in proposal.reason]
-    assert len(quasi) <= MOST
-    assert not beyond or len(quasi) == MOST
+    beyond = [
+        proposal for proposal in proposals if f"beyond the {MAX_QUASI_IDENTIFIERS} quasi-identifiers" in proposal.reason
+    ]
+    assert len(quasi) <= MAX_QUASI_IDENTIFIERS
+    assert not beyond or len(quasi) == MAX_QUASI_IDENTIFIERS
     assert all("to add it: {" in proposal.reason for proposal in beyond)
     assert all(proposal.reason for proposal in proposals)
 
@@ -181,7 +183,7 @@ def test_a_wide_table_loses_no_column_silently(tmp_path: Path) -> None:
     policy, text = Policy.load(tmp_path / "p.toml"), (tmp_path / "p.toml").read_text(encoding="utf-8")
     printed = dict(re.findall(r"^not released: (\w+) \((.*)\)$", done.out, re.MULTILINE))
     assert {*printed} == {*policy.attributes_with_role("identifying")}
-    assert len(policy.attributes) == 40 and len(policy.quasi_identifiers) == MOST
+    assert len(policy.attributes) == 40 and len(policy.quasi_identifiers) == MAX_QUASI_IDENTIFIERS
     assert "Not released, 10 of 40 columns" in text
     left = [name for name, reason in printed.items() if "to add it" in reason]
     assert len(left) == 8

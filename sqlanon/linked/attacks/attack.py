@@ -50,7 +50,7 @@ from sqlanon.support.expressions import (
     union_all,
 )
 
-NAME = "known_rows"
+KNOWN_ROWS_VIEW = "known_rows"
 """The name of the attack."""
 
 
@@ -86,7 +86,7 @@ class LinkedAttack:
     def attacks(self) -> Attacks:
         """The result in the form of the attacks on one table, with a finding for each number of known rows."""
         before: Sequence[Matches | None] = self.before or [None] * len(self.after)
-        return Attacks((Attack(NAME, tuple(map(self._finding, self.after, before))),))
+        return Attacks((Attack(KNOWN_ROWS_VIEW, tuple(map(self._finding, self.after, before))),))
 
     def to_dict(self) -> dict[str, object]:
         """The fields as JSON values."""

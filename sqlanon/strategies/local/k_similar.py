@@ -2,7 +2,7 @@
 
 Equal tuples stay together. Classes are compared by their loss as the lowest nodes that their members have in common.
 
-- With at most `FEW` combinations every grouping is tried: the result is optimal by this loss.
+- With at most `MAX_EXHAUSTIVE_COMBINATIONS` combinations every grouping is tried: the result is optimal by this loss.
 - With more, combinations that agree at a generalization on a path through the lattice (see `Groups.climb`) form blocks;
   on a large lattice, the parts that `mondrian` cuts. Each combination of a block starts as a class. In each round every
   infeasible class joins another one of its block: one with which it has fewer than 2k rows, if any, and whose loss
@@ -29,7 +29,7 @@ from sqlanon.strategies.local.core.summaries import make_allowed_nodes, summariz
 from sqlanon.strategies.local.core.task import SHARE_BEFORE_CUTS, LocalOutcome, LocalTask
 from sqlanon.support.expressions import number, subquery, template
 
-FEW = 10
+MAX_EXHAUSTIVE_COMBINATIONS = 10
 """Maximum number of combinations for which every grouping is tried: 1,023 classes, and 3¹⁰ steps."""
 
 MAX_BLOCK = 500
@@ -180,7 +180,7 @@ def group_combinations(task: LocalTask) -> tuple[LatticeSearch, Grouping, Groupi
         start = groups.classes_at(levels)
     count = task.runner.count(task.combinations)
     with task.clock.until_limit():
-        if count <= FEW:
+        if count <= MAX_EXHAUSTIVE_COMBINATIONS:
             groups.keep_cheaper(start, _try_all_groupings(task, groups, count))
         else:
             best = groups.keep_cheaper(start, groups.climb_or_cut(as_ancestors=False))
