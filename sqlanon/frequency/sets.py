@@ -60,7 +60,7 @@ class SensitiveTable:
 
 @dataclass(frozen=True)
 class ClassSpace:
-    """The tables that the equivalence classes of any generalization are computed from."""
+    """The input tables for the equivalence classes of generalizations."""
 
     frequency: exp.Expr  # the frequency set, with the codes at the levels of the generalizations
     heights: Levels  # the height of each quasi-identifier's hierarchy

@@ -228,7 +228,7 @@ class PageView:
 
     @property
     def choice_sentences(self) -> list[str]:
-        """How the release was chosen."""
+        """Sentences on the choice of the release."""
         claims, measure = self.claims, find_measure(self.claims.measure)
         limit = claims.policy.get("search", {}).get("suppression_limit") or 0
         unit = "people may lose rows." if self.facts.counts_persons else "rows may be left out."

@@ -110,7 +110,7 @@ class JournalistRisk(ProsecutorRisk):
     rows_of_nobody: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON; unmatched classes and rows only with a population table."""
+        """Return the figures as a dictionary for JSON; unmatched classes and rows only with a population table."""
         figures = {**vars(self), "rows_above": dict(self.rows_above), "share_above": dict(self.share_above)}
         if self.classes_of_nobody is None:
             del figures["classes_of_nobody"], figures["rows_of_nobody"]
@@ -219,7 +219,7 @@ class PopulationRisk:
     chosen: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the figures as a dictionary for JSON."""
         return {**vars(self), "N": int(self.N) if int(self.N) == self.N else self.N}
 
 

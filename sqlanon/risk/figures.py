@@ -47,7 +47,7 @@ class RequirementRisk:
     population_classes: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON: ``classes`` and ``rows`` always, further figures only if they apply.
+        """Return the figures as a dictionary for JSON: ``classes`` and ``rows`` always, others only if they apply.
 
         >>> RequirementRisk("5-anonymity", holds=False, classes=2, rows=7).to_dict()
         {'requirement': '5-anonymity', 'holds': False, 'classes': 2, 'rows': 7}
@@ -148,7 +148,7 @@ class Risk:
         return tuple(requirement for requirement in self.requirements if not requirement.holds)
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON; figures of persons only if persons are counted."""
+        """Return the figures as a dictionary for JSON; those of persons only if persons are counted."""
         figures = {
             field_.name: _plain(getattr(self, field_.name))
             for field_ in fields(self)

@@ -133,7 +133,7 @@ class Leakage:
     uniques: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the figures as a dictionary for JSON."""
         return {**vars(self), "attributes": list(self.attributes)}
 
 

@@ -59,7 +59,7 @@ class LeakageSearch:
     stopped: str | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the figures as a dictionary for JSON."""
         return dict(vars(self))
 
 

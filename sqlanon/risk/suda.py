@@ -295,7 +295,7 @@ class Suda:
         return self._tables.run.engine.relation(query)
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON: the figures without the relations."""
+        """Return the figures, without the relations, as a dictionary for JSON."""
         figures = {
             name: asdict(value) if isinstance(value, Scores) else value
             for name, value in vars(self).items()

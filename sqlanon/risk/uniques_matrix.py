@@ -93,7 +93,7 @@ class PopulationUniques:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the figures as a dictionary for JSON."""
         figures = {name: getattr(self, name) for name in ("combinations", "uniques", "share", "rows")}
         return {name: [list(row) for row in cells] for name, cells in figures.items()}
 
@@ -125,7 +125,7 @@ class UniquesMatrix:
     counts: Literal["rows", "persons"] = "rows"
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the figures as a dictionary for JSON."""
         uniques = [list(row) for row in self.uniques]
         figures = {"attributes": list(self.attributes), "rows": self.rows, "counts": self.counts, "uniques": uniques}
         return figures if self.population is None else {**figures, "population": self.population.to_dict()}

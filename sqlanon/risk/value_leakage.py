@@ -137,7 +137,7 @@ class ValueLeakage:
         return self._run.engine.relation(_ALL_VALUES(leakage=self._leakage))
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON, with the most leaking values of each level."""
+        """Return the figures as a dictionary for JSON, with the most leaking values of each level."""
         levels = [
             {**vars(level), "most_leaking": [dict(vars(value)) for value in level.most_leaking]}
             for level in self.levels

@@ -204,7 +204,8 @@ def _are_comparable(column: Profile, target: Profile) -> bool:
 
 
 def _compare_names(column: str, parent: ProfiledTable, key: str) -> int:
-    """How clearly a name says that a column names rows of a table: 2 by name of key or table, 1 by its end, 0 not."""
+    """The score of a column's name as a reference to a table: 2 by the name of its key or of the table, 1 by its
+    ending, 0 otherwise."""
     words, key_words = split_words(column), split_words(key)
     is_generic = _GENERIC.fullmatch(key_words) is not None
     row_names = parent.row_names(key_words)

@@ -50,7 +50,7 @@ class ValueKinds:
     """The kinds of nodes by identity, also of nodes that were replaced."""
 
     def __init__(self, nodes: Sequence[exp.Expr] = ()) -> None:
-        """Nodes come before their parts."""
+        """Visit nodes in pre-order."""
         # Nodes are retained, so that no new node gets the id of an old one.
         self._kinds: dict[int, tuple[exp.Expr, ValueKind | None]] = {}
         for node in reversed(nodes):

@@ -286,7 +286,7 @@ class JointAudit:
         )
 
     def _describe_common_source(self, publication: Publication) -> str:
-        """Why a release of a source under another description is compared with the new one."""
+        """Explain why a release of a source under another description is compared with the new one."""
         share = self.history.shares.get(publication.source or "")
         if share is not None:
             return f"the source shares about {share:.0%} of its rows with that of this release; "

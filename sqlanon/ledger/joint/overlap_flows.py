@@ -49,7 +49,7 @@ class StepBudget:
 
 @dataclass(frozen=True)
 class Bound:
-    """Why a pair of classes can have no more rows.
+    """Proof that a pair of classes shares no more rows.
 
     The classes ``seconds`` of the second release contain only the rows of the classes ``firsts`` of the first, the rows
     of the pair, and rows that are new or gone. So the rows of the pair are those of ``seconds`` minus those of
@@ -156,7 +156,7 @@ class OverlapFlows:
         return self._unmatched_rows(node)
 
     def bound(self, edge: Edge) -> Bound:
-        """Why a pair of classes can have no more rows than `max_rows` says.
+        """Prove the bound of `max_rows` for a pair of classes.
 
         Once the pair has its most rows, more can flow from its second class only to the classes that are reached. So
         all matched rows of the reached classes of the second release come from the reached classes of the first, or are

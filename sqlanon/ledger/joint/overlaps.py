@@ -156,7 +156,7 @@ class SharedRows:
 
 @dataclass(frozen=True)
 class Overlaps:
-    """What overlapping groups share."""
+    """Rows shared by overlapping groups."""
 
     few: Sequence[SharedRows] = ()  # pairs of groups with few rows in common
     bounds: Mapping[Edge, int] = field(default_factory=dict)  # otherwise: the rows of pairs that share fewer than both

@@ -116,7 +116,7 @@ class Advice:
         yield f"replace that release: {how}. This is safe only if no reader has a copy of it"
 
     def _check_people(self) -> Iterator[str]:
-        """What to do if the people of two sources are different people with the same keys."""
+        """The remedy for sources whose people share keys only by chance."""
         sources = [refusal.publication.source or "" for refusal in self.refusals]
         columns = [
             self.shared_people[source].column
@@ -131,7 +131,7 @@ class Advice:
             )
 
     def _how_to_list(self) -> Iterator[str]:
-        """How to list the rows: by attacks on the earlier release and on a draft."""
+        """The commands that list the rows: attacks on the earlier release and on a draft."""
         broken = [refusal.publication.path for refusal in self.refusals if refusal.breaks]
         if not broken or not self.has_queries:
             return
@@ -229,7 +229,7 @@ def describe_shared_rows(groups: Sequence[SharedRows], k: int) -> str:
 
 
 def explain_required_rows(rows: int, persons: int, most_rows: int) -> str:
-    """Why a number of persons requires more rows.
+    """Explain why a number of persons requires more rows.
 
     >>> explain_required_rows(105, 5, 26)
     ' (why 105 rows with k = 5: one person has up to 26 rows, so 104 rows can be those of 4 persons)'

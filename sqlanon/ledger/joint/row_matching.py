@@ -50,7 +50,7 @@ _MATCHING_PREFIXES = template("""
 
 @dataclass(frozen=True)
 class ReleaseLink:
-    """How two releases are linked."""
+    """The link of two releases."""
 
     first: exp.Expr  # the rows of the first release
     second: exp.Expr

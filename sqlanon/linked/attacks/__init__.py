@@ -1,1 +1,1 @@
-"""What attackers who know rows of several tables find in a source and in a release."""
+"""Attacks on a source and on a release of linked tables, by readers who know rows of several tables."""

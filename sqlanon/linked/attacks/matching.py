@@ -229,7 +229,7 @@ class PersonRecords:
 
 @dataclass(frozen=True)
 class Matches:
-    """How many persons match what an attacker knows of persons.
+    """The numbers of persons who match an attacker's knowledge.
 
     Attributes
     ----------

@@ -98,9 +98,9 @@ class PeelingResult:
 
 
 class Peeling:
-    """Finds what can stay at a generalization; leaves it in a `Snapshot`.
+    """Computes the persons and rows that are kept at a generalization, in a `Snapshot`.
 
-    ``earlier_rows`` is what an earlier release has: nothing else may stay, and only persons are suppressed.
+    ``earlier_rows`` are the rows of an earlier release: no others are kept, and only persons are suppressed.
     """
 
     def __init__(self, records: LinkedRecords, k: int, known: Known, earlier_rows: KeptRows | None = None) -> None:
@@ -250,8 +250,10 @@ class Peeling:
             yield from self._remove_unsupported(size, 0 if size == self.known else few)
 
     def _remove_unsupported(self, size: int, few: int = 0) -> Iterator[int]:
-        """Remove the persons with unsupported combinations of up to a number of known rows, until no more than a few
-        have one, who are left in ``unsupported_persons``; yield the number of persons of each step before it."""
+        """Remove persons with unsupported combinations of up to ``size`` known rows, until at most ``few`` remain.
+
+        Yields the number of persons who are removed in each step; those who remain are in ``unsupported_persons``.
+        """
         is_last = size == self.known and not self.requirements.conditions
         for _ in self.snapshot.runner.rounds():
             if (count := self._count_unsupported()) <= few:

@@ -262,7 +262,7 @@ class Snapshot:
         return KeptRows(self.records, self.kept_persons, self.suppressed_rows if self.suppresses_rows else None)
 
     def load(self, stored_rows: StoredRows) -> None:
-        """Begin with what is stored as staying at a generalization."""
+        """Restore the stored result of a generalization."""
         assert stored_rows.levels is not None
         self.start(stored_rows.levels, stored_rows.has_rows)  # a later check may have suppressed persons only
         self.remove(stored_rows.persons)

@@ -186,7 +186,7 @@ def read_records(lines: Iterable[str], delimiter: str, quote: str, escape: str =
 
 @dataclass(frozen=True)
 class Layout:
-    """How lines are parsed."""
+    """The syntax of a CSV file."""
 
     delimiter: str
     quote: str = '"'

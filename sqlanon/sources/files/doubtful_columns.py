@@ -262,7 +262,7 @@ def find_doubtful_columns(
 
 @dataclass(frozen=True)
 class _Notation:
-    """How most texts of a column are written."""
+    """The notation of most texts of a column."""
 
     kind: Kind
     fitting: int  # rows with numbers or dates

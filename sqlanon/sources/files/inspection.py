@@ -33,7 +33,7 @@ that do not fit, such as decimals."""
 
 @dataclass(frozen=True)
 class InspectedFile:
-    """How a CSV file is written; for a refused file, as far as it is known."""
+    """The detected format of a CSV file; incomplete if the file was refused."""
 
     name: str
     encoding: str | None  # None: unknown
@@ -62,7 +62,7 @@ class InspectedColumn:
 
 @dataclass(frozen=True)
 class Inspection:
-    """How files are read: `sqlanon.Database.inspect` returns one.
+    """The result of `sqlanon.Database.inspect`: how files are read.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ class ReadingChoices:
 
 @dataclass(frozen=True)
 class Scan:
-    """Files of one format to read, and how. Names of columns are in lower case."""
+    """Files of one format, and the options to read them. Names of columns are in lower case."""
 
     engine: DuckDBEngine
     paths: Sequence[str]

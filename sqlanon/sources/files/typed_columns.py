@@ -45,7 +45,10 @@ _TYPE_KINDS: Mapping[ColumnType, Collection[ColumnKind]] = {
 
 @dataclass(frozen=True)
 class ColumnReading:
-    """How the texts of a column are read. Without a ``type``, they are numbers or dates if all of them match."""
+    """The rules by which the texts of a column are read.
+
+    Without a ``type``, they are numbers or dates if all of them match.
+    """
 
     name: str  # the name of the attribute
     type: ColumnType | None = None

@@ -133,7 +133,7 @@ class _BranchAndBound:
                 self.queue.add(Box(bound, sum(low), low, high))
 
     def _find_pruned_top(self, box: Box, unraised: Box, aim: Aim | None) -> Levels | None:
-        """What prunes the low end of a box, by earlier checks or by new ones."""
+        """The generalization that prunes the low end of a box, by earlier checks or by new ones."""
         search = self.search
         pruned_top = search.find_pruned_top(unraised, aim)
         if pruned_top is None and self.in_steps and not search.falls_short_of(aim, box.low):
@@ -220,8 +220,8 @@ def _improve_in_turns(search: LatticeSearch) -> Iterator[int]:
 
 
 def _prices(search: LatticeSearch) -> list[list[float]]:
-    """By attribute and level, the rise of the bound by a step up with all other attributes at the bottom, divided by
-    the square root of the share of generalizations that it adds below. (The root took the fewest checks.)"""
+    """The price of a step up by attribute and level: the rise of the bound with all other attributes at the bottom,
+    divided by the square root of the share of generalizations that it adds below. (The root took the fewest checks.)"""
     bottom, bound = search.lattice.bottom, search.measure.bound
     prices = []
     for i, (low, top) in enumerate(zip(bottom, search.lattice.top, strict=True)):

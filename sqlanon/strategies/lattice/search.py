@@ -80,7 +80,7 @@ class VerdictRules:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """Facts about a source that some strategies use in addition to checks. The defaults know nothing."""
+    """Facts about a source that some strategies use in addition to checks. By default, no facts are available."""
 
     vectors: Callable[[], Iterable[Collection[Levels]]] = tuple
     """The distinct distance vectors (see `lattice.vectors`) within the lattice between outliers and all combinations,
@@ -107,7 +107,7 @@ class Aim(NamedTuple):
     """The next step of a box's bound: the score that is to be proven for what waits in it."""
 
     score: float
-    rows: int  # what suppresses more rows scores at least that, or cannot be the best
+    rows: int  # generalizations that suppress more score at least `score`, or cannot be optimal
 
 
 @dataclass
@@ -253,7 +253,7 @@ class LatticeSearch:
         self._lifts[levels] = self.measure.lift(levels, figures) if has_lift and figures.classes > 0 else 0.0
 
     def tighten_limit(self, allowed_rows: int) -> None:
-        """Allow fewer suppressed rows from now on, because what suppresses more cannot be the best."""
+        """Lower the number of allowed rows: generalizations that suppress more cannot be optimal."""
         if allowed_rows < self.allowed_rows:
             self.allowed_rows = allowed_rows
             self._hopeful, self._infeasible = DominanceIndex(self._heights), DominanceIndex(self._heights)

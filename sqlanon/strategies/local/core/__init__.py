@@ -1,1 +1,1 @@
-"""What local strategies share: their task, the nodes of combinations, and the way from classes to a result."""
+"""Shared code of local strategies: tasks, nodes, the evaluation of classes, and results."""

@@ -222,7 +222,7 @@ time."""
 
 @dataclass(frozen=True)
 class Grouping:
-    """Classes that meet the requirements."""
+    """Feasible classes, with their members and their total price."""
 
     members: exp.Table  # ``combination``, ``class_id``
     classes: exp.Table  # made by `priced_classes`

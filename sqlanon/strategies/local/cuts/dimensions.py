@@ -22,7 +22,7 @@ _BITS = 62
 
 
 class Kind(Enum):
-    """How a dimension is cut."""
+    """The ways to cut a dimension."""
 
     ORDER = "order"  # numbers and times: an item is the position of a value, or of the first value of a cell
     FREQUENCY = "frequency"  # values that are released as sets: an item is a lowest node
