@@ -152,8 +152,11 @@ def unsorted_matching(link: ReleaseLink, k: int) -> exp.Select:
 
 
 def compare_positions(link: ReleaseLink) -> exp.Select:
-    """One row: the ``positions`` of both tables, those ``agreeing``, whose rows can be the same, and by ``chance`` the
-    share of all pairs of rows that can be the same, which a random order would give."""
+    """Compare the order of two tables by the rows at equal positions, in one row.
+
+    Columns: ``positions``; ``agreeing``, the positions whose rows can be the same; ``chance``, the share of all pairs
+    of rows that can be the same, which a random order would give.
+    """
     pairs = join_groups([fragment("coalesce(sum(a.row_count::DOUBLE * b.row_count::DOUBLE), 0)")()], link)
     return with_comparison_parts(_with_positions(_AGREEMENT(matching_pairs=subquery(pairs)), link), link)
 
@@ -196,7 +199,7 @@ def number_classes(rows: exp.Expr, columns: Sequence[str] | None) -> exp.Select:
 
 
 def is_by_class(rows: exp.Expr, columns: Sequence[str]) -> exp.Select:
-    """One row: whether the rows of each class follow one another."""
+    """Whether the rows of each class are adjacent, in one row."""
     return template("""
         SELECT count(*) FILTER (WHERE begins) = count(DISTINCT class) AS is_by_class
         FROM (
@@ -326,9 +329,12 @@ def linking(link: ReleaseLink, k: int) -> exp.Select:
 
 
 def linkage(link: ReleaseLink, k: int) -> exp.Select:
-    """One row: the rows of the outside table that match ``none`` of the released rows, ``one``, and ``fewer`` than k
-    (but some); the ``matched`` released rows; ``identified``: pairs of a released row and an outside row that match
-    each other only; and ``victims``: the released rows that match somebody whom fewer than k match."""
+    """Count how the rows of an outside table match the released rows, in one row.
+
+    Columns: ``none``, ``one`` and ``fewer``, the outside rows with no match, with one, and with fewer than k but some;
+    ``matched``, the released rows with a match; ``identified``, the pairs of a released and an outside row that match
+    each other only; ``victims``, the released rows that match a person whom fewer than k match.
+    """
     return with_comparison_parts(_with_people(_LINKAGE(limit=k - 1), link), link)
 
 

@@ -305,7 +305,7 @@ def _linked_rows(table: LinkedTable) -> exp.Select:
 
 
 def number_linked_rows(order: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """``row``, ``person`` and ``parent`` of a row that is joined with its parent row."""
+    """The columns that number a row, joined with its parent row: ``row``, ``person``, ``parent``."""
     number = template("SELECT (row_number() OVER (ORDER BY :order) - 1)::INTEGER AS row")(order=order)
     if not order:
         number = template("SELECT (row_number() OVER () - 1)::INTEGER AS row")()

@@ -212,7 +212,7 @@ class VisibleTable:
 
     @property
     def described_rows(self) -> exp.Select:
-        """``row_key``, ``parent_key`` and ``row_values``, a text that differs wherever a value differs."""
+        """The rows with their values as one text, which differs if any value differs: ``row_values``."""
         names = [name for name in self.rows.named_selects if name.startswith("value_")]
         described = template("SELECT row_key, parent_key, :values AS row_values FROM :rows AS r")
         return described(values=quote_values(names), rows=self.rows)

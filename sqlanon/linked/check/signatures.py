@@ -69,7 +69,7 @@ class SignatureBuilder:
         return _CHILD_SIGNATURES(keys=self._parent_keys(), rows=self._row_signatures(position))
 
     def _row_signatures(self, position: int) -> exp.Select:
-        """``parent`` and ``signature``: a number for each distinct row of a table with its nested child rows."""
+        """Signatures of the rows of a table with their nested child rows: ``parent``, ``signature``."""
         rows, keys = self.code_rows(position), self._parent_keys()
         if not any(table.parent is self.tables[position] for table in self.tables):
             return _CODED_ROWS(keys=keys, rows=rows)

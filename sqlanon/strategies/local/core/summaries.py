@@ -390,7 +390,7 @@ def summarize(
 
 
 def _ends_of_classes(classes: exp.Table, ground: Sequence[str]) -> exp.Select:
-    """By ``part`` the least and the greatest of the lowest nodes of each attribute: ``first_i`` and ``last_i``."""
+    """The first and the last of the lowest nodes of each attribute in each part: ``part``, ``first_i``, ``last_i``."""
     ends: list[exp.Expr] = []
     for i, name in enumerate(ground):
         ends += [as_column(exp.Min(this=col(name)), f"first_{i}"), as_column(exp.Max(this=col(name)), f"last_{i}")]
@@ -430,8 +430,8 @@ _IS_VALUE = fragment("(NOT starts_with(:label, '<') AND NOT starts_with(:label, 
 
 
 def exact_end_flags(task: LocalTask, classes: exp.Table, summaries: Sequence[exp.Table], summary: str) -> exp.Select:
-    """``combination`` and ``is_end_i``: whether the summary of its class shows its value as an end, as the median or as
-    a rare member."""
+    """Whether the summary of a combination's class shows its exact value, by attribute: as an end, as the median or as
+    a rare member. Columns: ``combination``, ``is_end_i``."""
     query = _with_summaries(template("SELECT c.combination FROM :classes AS c")(classes=classes), summaries)
     for i, tree in enumerate(task.trees):
         value, node = f"v{i}", col(level_column(i, tree.floor), "c")
