@@ -393,7 +393,7 @@ def test_a_release_whose_rows_or_claims_were_changed_is_not_looked_past(with_one
         with duckdb.connect(str(with_one / "one.duckdb")) as connection:
             connection.execute(statement)
         with pytest.raises(
-            AuditError, match=r"cannot be compared[\s\S]*--force .*: what a reader .* learns .* unknown"
+            AuditError, match=r"cannot be compared[\s\S]*--force .*: the risk to rows .* is then unknown"
         ):
             publish(policy(with_one, "two", FINE_ZIP))
         publish(policy(with_one, "two", FINE_ZIP), force=True)

@@ -90,7 +90,7 @@ def test_withdrawn_persons_in_postgresql_are_counted_by_their_hashes(postgres: S
     finally:
         postgres.run("DROP SCHEMA erased CASCADE")
     assert (change.withdrawn_persons, change.is_estimate, change.rows_now) == (3, False, 170)
-    assert change.lost_rows
+    assert change.has_lost_rows
 
 
 @pytest.mark.thorough
