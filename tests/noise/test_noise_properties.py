@@ -301,11 +301,11 @@ def check_local(case: NoiseCase, search: dict[str, Any], publish: bool = False) 
 @pytest.mark.parametrize("strategy", FULL_DOMAIN)
 @pytest.mark.parametrize("confidence", [False, True])
 @pytest.mark.parametrize("unknown", [False, True])
-@example(case=ZEROS)
-@example(case=OUTSIDE)
 def test_noise_of_random_tables(strategy: str, confidence: bool, unknown: bool) -> None:
     @settings(quick, derandomize=not SEARCHING, max_examples=examples(20 if strategy == "optimal" else 3))
     @given(case=noise_cases({"strategy": strategy}, confidence, unknown and not confidence))
+    @example(case=ZEROS)
+    @example(case=OUTSIDE)
     def holds_for_case(case: NoiseCase) -> None:
         check(case, publish=True)
 
