@@ -177,7 +177,9 @@ def test_equal_values_look_equal(
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
 @pytest.mark.parametrize("way", ["arrow", "parquet", "list in parquet", "struct in parquet"])
-def test_numbers_from_elsewhere(connection: duckdb.DuckDBPyConnection, tmp_path: Path, kind: str, way: str) -> None:
+def test_parquet_statistics_do_not_hide_nan(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path, kind: str, way: str
+) -> None:
     """Statistics of a Parquet file ignore NaN: an engine may conclude that the column has no NaN."""
     arrow = odd_floats(kind)
     column = arrow.column("x").combine_chunks()

@@ -63,7 +63,7 @@ def test_json_has_the_same(policy: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_ranges_hear_of_sets_and_sets_of_nothing(policy: Path) -> None:
+def test_sets_are_advised_only_where_they_keep_the_column(policy: Path) -> None:
     with duckdb.connect(policy.with_name("people.duckdb")) as connection:
         connection.execute("CREATE TABLE towns AS SELECT 't' || i // 5 AS age, 'f' AS sex FROM range(40) t(i)")
     settings = ["--set", "source.table=towns", "--set", "privacy.k=10", "--strategy", "mondrian", "--dry-run"]

@@ -658,7 +658,7 @@ def test_a_number_of_decoys_that_the_release_cannot_show(little: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_real_row_that_is_changed(little: Path) -> None:
+def test_a_changed_real_row_fails_verification(little: Path) -> None:
     requested_policy, path, _ = publish_and_read(little)
     rewrite(path, "UPDATE t_v1 SET illness = 'd0' WHERE illness = 'private-q7'")
     assert {"recoded source", "invented rows"} <= failed_checks(requested_policy, path)
@@ -711,7 +711,7 @@ def test_values_that_are_equal_and_look_different(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_decoy_in_another_class(little: Path) -> None:
+def test_a_decoy_moved_to_another_class_fails_verification(little: Path) -> None:
     """From a class of three decoys into one that needs none: k and the counts fail, too."""
     requested_policy, path, drawn = publish_and_read(little)
     day = next(row[3] for row in drawn if row[0] is None)
@@ -742,7 +742,7 @@ def test_the_decoys_of_the_catalog_are_those_that_are_found(recorded: list[int],
 
 
 @pytest.mark.slow
-def test_a_catalog_that_is_gone(little: Path) -> None:
+def test_a_release_with_decoys_verifies_without_its_catalog(little: Path) -> None:
     requested_policy, path, _ = publish_and_read(little)
     (little / "private.duckdb").unlink()
     with sqlanon.connect() as db:

@@ -519,7 +519,7 @@ def growing(place: Path, **privacy: Any) -> sqlanon.Policy:
 @pytest.mark.thorough
 @pytest.mark.parametrize("dependencies", ["error", pytest.param("warn", marks=pytest.mark.slow)])
 def test_rows_that_are_added_can_narrow(dependencies: str, tmp_path: Path) -> None:
-    """The districts of the first rows are of no use, those of the rows that come later are."""
+    """Districts of the first rows do not narrow; later ones do."""
     policy = growing(tmp_path, dependencies=dependencies, k=5)
     columns = "name, zip, age % 20 AS age, {} AS district, diagnosis, hash(name + 1) % 10 AS cost"
     with duckdb.connect(tmp_path / "grows.duckdb") as connection:

@@ -51,7 +51,7 @@ def test_the_command_prints_the_schema() -> None:
 
 
 def test_the_schema_is_for_editors_of_toml() -> None:
-    """TOML has no null; and a key without a description is useless."""
+    """The schema has no null, and each key has a description."""
     schema = editor_schema()
     assert '"null"' not in json.dumps(schema)
     for name, definition in schema["$defs"].items():

@@ -54,14 +54,18 @@ TURNS = ["small", "large", "small", "large", "huge"]
 
 
 @pytest.mark.parametrize("seed", range(examples(FULL_DOMAIN)))
-def test_full_domain_same(session: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_and_duckdb_make_equal_full_domain_releases(
+    session: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every requirement, measure and strategy is tested in turn."""
     source = take(TURNS[seed % len(TURNS)], monkeypatch)
     check_same(session, random_case(seed, tmp_path), source, tmp_path, seed)
 
 
 @pytest.mark.parametrize("seed", range(examples(BELOW_IT)))
-def test_below_full_domain_same(session: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_and_duckdb_make_equal_local_releases(
+    session: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Strategies that place rows one by one, on combinations that are fetched."""
     source = take(["small", "large"][turn(seed) // len(BELOW) % 2], monkeypatch)
     check_same(session, random_case(seed, tmp_path, below_full_domain), source, tmp_path, seed)
@@ -150,8 +154,10 @@ def test_source_rows_are_never_fetched(
 
 
 @pytest.mark.thorough
-def test_below_full_domain_huge(session: Any, monkeypatch: pytest.MonkeyPatch, watched_fetches: Watched) -> None:
-    """Combinations that may not be fetched cannot be placed one by one: it is said before they are counted."""
+def test_local_strategies_over_the_fetch_limit_are_refused_before_counting(
+    session: Any, monkeypatch: pytest.MonkeyPatch, watched_fetches: Watched
+) -> None:
+    """Combinations that may not be fetched cannot be placed one by one."""
     monkeypatch.setattr(SMALL_SPARK, 5)
     into_spark(session, planted_table(), "planted")
     tree = plain_policy(fetch_limit=1).model_dump(mode="json", exclude_none=True)

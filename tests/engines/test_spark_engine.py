@@ -352,7 +352,7 @@ def test_ctrl_c_cancels_the_job_and_the_session_goes_on(engine: SparkEngine, spa
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("engine", ["classic"], indirect=True)
-def test_an_executor_that_dies_in_the_middle_of_a_job(engine: SparkEngine, spark_cluster: Cluster) -> None:
+def test_a_query_survives_the_death_of_an_executor(engine: SparkEngine, spark_cluster: Cluster) -> None:
     victims = spark_cluster.both_executors()
     busy = query("SELECT COUNT(*), SUM(id) FROM range(0, 20000000, 1, 12) WHERE sqrt(id) + sin(id) > -1")
     killer = threading.Timer(0.5, os.kill, (victims[0], signal.SIGKILL))

@@ -133,7 +133,7 @@ def test_a_driver_that_runs_is_used_and_not_stopped(spark_cluster: Cluster) -> N
         SparkEngine.open("local[3]", "source.spark")
 
 
-def test_a_session_that_was_stopped(spark_cluster: Cluster) -> None:
+def test_a_stopped_session_is_refused(spark_cluster: Cluster) -> None:
     engine = SparkEngine.open(spark_cluster.connect, "source.spark")
     stopped = engine.session
     engine.close()

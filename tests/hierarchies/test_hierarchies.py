@@ -638,7 +638,7 @@ def test_labels_are_read_as_a_file_has_them(
         (b"a\nb", "VARCHAR", ["the top, level 0, has 2 values: 'a' and 'b'"]),
     ],
 )
-def test_files_that_are_refused(
+def test_invalid_hierarchy_files_are_refused(
     bench: Bench, file: Callable[..., FileRule], content: bytes, column_type: str, words: list[str]
 ) -> None:
     message = bench.refused(file(content), [], column_type)
@@ -668,7 +668,7 @@ def test_unknown_values_are_named_with_their_rows(bench: Bench, file: Callable[.
     assert (hierarchy.leaves, set(bench.labels())) == (2, {"a", None})
 
 
-def test_a_hierarchy_of_height_0(bench: Bench, file: Callable[..., FileRule]) -> None:
+def test_a_file_with_one_column_is_a_hierarchy_of_height_0(bench: Bench, file: Callable[..., FileRule]) -> None:
     hierarchy = bench.build(file("a"), ["a"], "VARCHAR")
     assert (hierarchy.height, hierarchy.leaves, hierarchy.top) == (0, 1, None)
     assert "NULL (2 rows)" in bench.refused(file("a"), ["a", None], "VARCHAR")

@@ -164,7 +164,7 @@ def test_new_rows_meet_a_shield_by_themselves(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.thorough
 def test_the_difference_of_two_versions_has_at_least_k_rows(hospital: Path, tmp_path: Path) -> None:
-    """Whoever kept the release from before subtracts it: by class, nothing or at least k rows are left."""
+    """Subtracting the earlier release leaves no rows of a class, or at least k."""
     for step in range(4):
         before = released_rows(hospital)
         insert(

@@ -357,7 +357,9 @@ def test_a_value_meets_its_rounded_form(first: str, second: str) -> None:
         ("(i / 10)::DECIMAL(5, 1) AS a", "(i / 10)::FLOAT AS b", {"a": "b"}),  # 0.1 is not 0.1 as DOUBLE
     ],
 )
-def test_which_columns_are_recognized(plain: ComparedRelease, first: str, second: str, pairs: dict[str, str]) -> None:
+def test_renamed_columns_are_recognized_by_their_values(
+    plain: ComparedRelease, first: str, second: str, pairs: dict[str, str]
+) -> None:
     with duckdb.connect() as connection:
         engine = DuckDBEngine(connection)
         compared_releases = []

@@ -28,7 +28,7 @@ NEW_ROWS = "INSERT INTO patients VALUES ('black', '1965-09-07', 'male', '02139',
 
 @pytest.mark.thorough
 def test_a_run_that_was_published_twice(hospital: Path) -> None:
-    """The hashes of its keys were requested twice, under one name."""
+    """The hashes of its keys are requested once."""
     change(hospital, "CREATE OR REPLACE TABLE patients AS SELECT *, row_number() OVER () AS id FROM patients")
     key = {"source": {"key": ["id"]}}
     with sqlanon.connect() as db:
@@ -57,8 +57,8 @@ def test_no_attribute_is_called_as_the_marks(tmp_path: Path, role: dict[str, Any
 
 
 @pytest.mark.thorough
-def test_after_without_k(hospital: Path) -> None:
-    """Parts of classes need the k of the earlier release; the search found generalizations that the audit refused."""
+def test_a_policy_without_k_can_be_based_on_an_earlier_release(hospital: Path) -> None:
+    """Parts of classes need the k of the earlier release."""
     publish(policy(hospital, "one", FINE_RACE))
     change(hospital, NEW_ROWS)
     close = [{"attribute": "problem", "distance": "equal", "t": 1.0}]
@@ -87,7 +87,7 @@ def test_the_query_of_a_refusal_reads_parquet(hospital: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_refused_release_by_force_where_only_the_earlier_one_generalizes(hospital: Path) -> None:
-    """The hierarchy of an earlier run was copied twice, under one name."""
+    """The hierarchy of an earlier run is copied once."""
     publish(policy(hospital, "one", FINE_RACE))
     attributes = {"zip": {"role": "insensitive"}}
     with sqlanon.connect() as db:
@@ -127,8 +127,8 @@ def test_earlier_releases_that_were_not_compared_are_reported(hospital: Path) ->
 
 
 @pytest.mark.thorough
-def test_a_release_of_the_same_content_as_an_earlier_one(hospital: Path) -> None:
-    """The ledger was searched by content alone and returned the base of the other release: verify failed."""
+def test_a_release_with_the_digest_of_an_earlier_one_verifies(hospital: Path) -> None:
+    """The ledger distinguishes releases with equal content by name."""
     _, first = publish(policy(hospital, "one", FINE_RACE))
     change(hospital, NEW_ROWS)
     requested_policy = policy(hospital, "two", FINE_RACE, release={"after": ["one"]})

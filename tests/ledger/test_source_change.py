@@ -180,7 +180,7 @@ def test_a_source_without_rows_has_lost_all_persons(visits: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_source_that_has_lost_all_released_rows(visits: Path) -> None:
+def test_persons_are_withdrawn_if_the_source_lost_all_released_rows(visits: Path) -> None:
     change(visits / "h.duckdb", "DELETE FROM visits WHERE NOT pid = 'p3'", GROW)
     source_change_ = source_change(visits)
     assert source_change_.withdrawn_persons == 59

@@ -176,7 +176,7 @@ def test_a_stricter_release_stands_beside_the_one_that_it_is_made_from(both_rele
 
 
 @pytest.mark.slow
-def test_siblings_stand_beside_one_another_and_an_equal_release_in_place_of_theirs(both_releases: Path) -> None:
+def test_sibling_and_equal_releases_can_be_published(both_releases: Path) -> None:
     again = publish_public(both_releases, *PUBLIC, "--set", "privacy.known=1", "--output", both_releases / "more")
     assert (again.status, again.err) == (0, "")
     equal = cli("anonymize", both_releases / "policy.toml")

@@ -576,7 +576,7 @@ def test_recoding_below_the_full_domain_is_refused(search: dict[str, Any], place
 
 
 @pytest.mark.slow
-def test_a_source_that_is_in_no_database(tmp_path: Path) -> None:
+def test_live_views_refuse_files_and_data_frames(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("q\n1\n1\n", encoding="utf-8")
     with sqlanon.connect(tmp_path / "t.csv") as db, pytest.raises(PolicyError, match="a view needs a database"):
         db.live(make_policy({"q": "suppress"}, table=None))
@@ -652,7 +652,7 @@ def test_live_command_prints_its_figures(policy_file: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_when_the_answer_is_no(policy_file: Path) -> None:
+def test_the_live_command_reports_refusals_by_exit_status(policy_file: Path) -> None:
     ended = cli("live", policy_file, "--name", "again", "--drop")
     status, output = ended.status, ended.err
     assert (status, "live view 'again': does not exist" in output) == (2, True)

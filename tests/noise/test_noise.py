@@ -1462,7 +1462,7 @@ def test_a_granularity_is_a_number_that_can_be_counted_with(round_: Decimal) -> 
 
 
 @pytest.mark.slow
-def test_a_confidence_next_to_1() -> None:
+def test_a_confidence_next_to_1_suppresses_no_rows() -> None:
     noise = {"role": "quasi", "noise": {"epsilon": 1.0}}
     table = pyarrow.table({"q": ["a"] * 9, "x": list(range(9)), "y": list(range(9))})
     policy = make_policy({"q": "suppress", "x": noise, "y": noise}, table=None)

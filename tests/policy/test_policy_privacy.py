@@ -460,7 +460,7 @@ def test_mistakes_of_several_attributes(names: Any, changes: dict[str, Any], pla
     assert words in mistake[1]
 
 
-def test_an_attribute_where_none_is_sensitive() -> None:
+def test_alpha_k_refuses_an_undeclared_attribute() -> None:
     attributes = {"zip": ATTRIBUTES["zip"]}
     place, message = only_problem(**tree({"alpha_k": ONE_OF_EACH["alpha_k"]}, attributes=attributes))
     assert place == "privacy.alpha_k.attribute"
@@ -544,7 +544,7 @@ def test_an_attribute_that_may_be_meant_to_be_sensitive_counts_for_joint() -> No
         {"files": "voters.csv", "person": "id"},
     ],
 )
-def test_where_a_population_may_be(population: dict[str, Any]) -> None:
+def test_a_population_accepts_each_kind_of_source(population: dict[str, Any]) -> None:
     policy = Policy(**tree({"k_map": 2}, population=population))
     assert policy.population is not None
     assert set(policy.population.model_dump(exclude_defaults=True)) == set(population)
@@ -598,7 +598,7 @@ def test_wrong_map_needs_persons_in_both_tables(section: str) -> None:
 
 
 @pytest.mark.parametrize("privacy", [{"k": 5}, {"population_uniqueness": ONE_OF_EACH["population_uniqueness"]}])
-def test_a_population_that_nothing_looks_at(privacy: dict[str, Any]) -> None:
+def test_an_unused_population_is_refused(privacy: dict[str, Any]) -> None:
     place, message = only_problem(**tree(privacy, population={"table": "voters"}))
     assert place == "population"
     assert "is not used: only k_map and delta_presence" in message

@@ -207,7 +207,7 @@ def test_a_library_that_is_missing_is_named(
 
 
 @pytest.mark.thorough
-def test_rows_of_a_release_that_is_gone(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_reading_a_deleted_release_is_an_error(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     with sqlanon.connect(live) as db:
         release = db.anonymize(policy()).publish(tmp_path / "release.duckdb", "patients")
     release.path.unlink()

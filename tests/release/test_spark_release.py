@@ -215,7 +215,7 @@ def test_names_and_values_that_are_hostile(place: Any) -> None:
     assert all(comments[name] for name in HOSTILE)
 
 
-def test_columns_that_have_one_value(place: Any) -> None:
+def test_constant_columns_are_published_and_verify(place: Any) -> None:
     values = "'a' AS zip, CAST(NULL AS INT) AS age, '' AS x"
     place.sql(f"CREATE TABLE clinic.t USING PARQUET AS SELECT {values} FROM range(50)")
     release = publish(place, policy_of({"zip": "suppress", "age": "suppress", "x": "insensitive"}))
@@ -418,10 +418,10 @@ older version's two tables."""
 
 
 @pytest.mark.thorough
-def test_a_crash_at_any_statement(
+def test_readers_have_a_whole_release_after_a_crash_at_any_statement(
     place: Any, stop_at_statement: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever was done, readers have a whole release, which verifies; and the next publication works."""
+    """The release verifies after each crash, and the next publication works."""
     patients(place, 120)
     older, newer = policy_of(), policy_of(dict(ATTRIBUTES) | {"cost": "identifying"})
     publish(place, older)
@@ -453,10 +453,10 @@ def test_a_crash_at_any_statement(
 
 
 @pytest.mark.thorough
-def test_the_ledger_after_a_crash_at_any_statement(
+def test_the_next_run_completes_or_removes_an_interrupted_publication(
     place: Any, stop_at_statement: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Also between the view and the word of it: the next run that reads the ledger completes it, or forgets it."""
+    """Includes a crash between the view and its record."""
     patients(place, 120)
     catalog = {"database": str(tmp_path / "c.duckdb")}
     older, newer = policy_of(catalog=catalog), policy_of(dict(ATTRIBUTES) | {"cost": "identifying"}, catalog=catalog)
@@ -578,8 +578,8 @@ def test_executors_that_die_while_rows_are_written(
     assert release_location(place, "shared.r").verify().verified
 
 
-def test_rows_that_are_not_those_of_the_search(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The audit refuses rows that were lost on their way, and leaves nothing of them."""
+def test_the_audit_refuses_lost_rows_and_removes_them(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The audit refuses a release that lost rows in writing, and removes it."""
     patients(place)
     publish(place)
     before, names = count_rows(place), names_in(place)
@@ -774,7 +774,7 @@ def _put_back(spark: Any, saved_tables: dict[str, str]) -> None:
         spark.sql(statement)
 
 
-def test_a_manifest_that_cannot_be_read(place: Any) -> None:
+def test_a_broken_manifest_is_a_release_error(place: Any) -> None:
     patients(place, 100)
     release = publish(place)
     for change in ("'{}'", "'no JSON'", "replace(manifest, '\"policy\"', '\"polity\"')"):

@@ -309,7 +309,7 @@ def test_priors_of_random_tables(
         (None, ["does not exist"]),
     ],
 )
-def test_priors_with_mistakes(
+def test_invalid_priors_are_refused(
     lines: str | None, messages: list[str], live: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     fill(live, [("a", 1, "", 0), ("a", 2, "", 0)])
@@ -345,7 +345,7 @@ def test_limits_that_are_none(live: duckdb.DuckDBPyConnection) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [0.9, pytest.param(0.999999999, marks=pytest.mark.slow)])
-def test_priors_that_cannot_hold_together(share: float, live: duckdb.DuckDBPyConnection) -> None:
+def test_contradictory_priors_are_refused(share: float, live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", 1, "x", 0), ("b", 2, "y", 0), ("b", 2, "x", 0)])
     tell(live, "one", "VARCHAR", [("a", share), ("b", 1 - share)])
     tell(live, "other", "INTEGER", [(1, 1 - share), (2, share)])

@@ -382,7 +382,7 @@ def everything(table: str, persons: bool, folder: Path) -> sqlanon.Policy:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("persons", [False, True])
-def test_an_empty_table(persons: bool, live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_an_empty_table_has_no_risk(persons: bool, live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     policy = everything("nobody", persons, tmp_path)
     risk = assess(live, policy)
     assert (risk.rows, risk.classes, risk.smallest_class, risk.uniques, risk.rows_below_k) == (0, 0, 0, 0, 0)

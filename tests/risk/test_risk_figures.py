@@ -375,7 +375,7 @@ def test_uniqueness_limit_requires_population_figures(live: duckdb.DuckDBPyConne
     assert risk.requirements[0].figure == risk.population.zayatz
 
 
-def test_nothing_known_of_the_population(live: duckdb.DuckDBPyConnection) -> None:
+def test_without_a_population_journalist_and_prosecutor_risk_are_equal(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", None, None, None, 1, None)])
     risk = assess(live, policy(1))
     assert risk.population is None
@@ -384,7 +384,7 @@ def test_nothing_known_of_the_population(live: duckdb.DuckDBPyConnection) -> Non
 
 
 @pytest.mark.slow
-def test_a_population_that_is_too_small_and_weights_that_are_none(live: duckdb.DuckDBPyConnection) -> None:
+def test_invalid_risk_settings_are_refused(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", None, None, None, 1, None)] * 3, [1.0, 0.0, float("nan")])
     with pytest.raises(SourceError, match="the source alone has 3"):
         assess(live, policy(1, risk={"population": 2}))

@@ -319,7 +319,9 @@ def test_quoted_csv_fields_are_released(tmp_path: Path, released_table: Released
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("first", "late"), some([("1", "unknown"), ("2020-01-01", "13/13/2021"), ("true", "?")], 3))
-def test_late_row_of_another_type(tmp_path: Path, first: str, late: str, released_table: Released) -> None:
+def test_a_text_column_accepts_late_values_of_another_type(
+    tmp_path: Path, first: str, late: str, released_table: Released
+) -> None:
     """The sniffer reads the first 20,480 rows only."""
     lines = "zip,age\n" + f"02139,{first}\n" * 30_000 + f"02139,{late}\n" * 3
     path = write(tmp_path / "people.csv", lines)
@@ -330,7 +332,7 @@ def test_late_row_of_another_type(tmp_path: Path, first: str, late: str, release
 
 
 @pytest.mark.thorough
-def test_late_number_of_another_type(tmp_path: Path, released_table: Released) -> None:
+def test_a_late_decimal_makes_an_integer_column_double(tmp_path: Path, released_table: Released) -> None:
     lines = "zip,age\n" + "02139,1\n" * 30_000 + "02139,1.5\n" * 3
     rows, types = released_table(write(tmp_path / "people.csv", lines), ROLES, tmp_path, table=None)
     assert rows == {("02139", 1.0): 30_000, ("02139", 1.5): 3}
@@ -338,7 +340,7 @@ def test_late_number_of_another_type(tmp_path: Path, released_table: Released) -
 
 
 @pytest.mark.thorough
-def test_null_in_csv(tmp_path: Path, released_table: Released) -> None:
+def test_empty_csv_fields_are_null(tmp_path: Path, released_table: Released) -> None:
     path = write(tmp_path / "people.csv", "zip,age\n" + ",\n" * 3 + "02139,1\n" * 3)
     assert released_table(path, ROLES, tmp_path, table=None)[0] == {(None, None): 3, ("02139", 1): 3}
 
@@ -890,7 +892,7 @@ def test_paths_are_read_literally_without_partition_columns(tmp_path: Path, endi
 
 
 @pytest.mark.thorough
-def test_a_connection_that_may_only_read(tmp_path: Path, released_table: Released) -> None:
+def test_a_read_only_connection_is_a_source(tmp_path: Path, released_table: Released) -> None:
     path = tmp_path / "main.duckdb"
     with duckdb.connect(str(path)) as db:
         db.execute("CREATE TABLE t AS SELECT i % 2 AS x FROM range(8) AS t(i)")

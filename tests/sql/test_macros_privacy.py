@@ -128,7 +128,7 @@ def excess(p: Mapping[Value, Fraction], q: Mapping[Value, Fraction]) -> float:
 
 
 def close(values: Any, expected: Any) -> bool:
-    """Equal, numbers within 1e-12; infinite or missing ones the same."""
+    """Compare numbers within 1e-12; NaN, infinity and NULL exactly."""
     if isinstance(expected, tuple | list):
         return len(values) == len(expected) and all(map(close, values, expected))
     if isinstance(expected, dict):

@@ -230,7 +230,7 @@ def test_generalizations_of_many_combinations_are_checked_one_by_one(case: Priva
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("limit", "most"), [(1.0, 0.537), (0.05, 0.581)])
-def test_16_quasi_identifiers(data: Path, limit: float, most: float) -> None:
+def test_dive_reaches_the_best_known_results_for_16_quasi_identifiers(data: Path, limit: float, most: float) -> None:
     """The best answers that are known, in a lattice of 85 million generalizations: by checks, not by seconds."""
     folder = data / "mach2019"
     names = (folder / "mach2019.csv").read_text(encoding="utf-8").split("\n", 1)[0].strip().split(";")

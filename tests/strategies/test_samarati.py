@@ -192,7 +192,7 @@ def test_vectors_of_many_attributes_take_several_words() -> None:
 
 
 @pytest.mark.thorough
-def test_levels_that_are_not_allowed() -> None:
+def test_samarati_counts_outliers_from_the_lowest_permitted_level() -> None:
     """Outliers and distances count from the lowest permitted level; levels above the highest are left out."""
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT * FROM (VALUES ('11', 'a'), ('12', 'a'), ('21', 'b')) v(zip, x)")
@@ -237,7 +237,7 @@ STRATEGIES_HERE = pytest.mark.parametrize("strategy", ["samarati", "samarati-bin
 @STRATEGIES_HERE
 @settings(thorough_privacy, max_examples=draw_tables(6, usual=20))
 @given(case=privacy_cases.privacy_cases())
-def test_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
+def test_samarati_meets_every_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)
 
 

@@ -106,7 +106,7 @@ def check_bounds(
 @pytest.mark.cases(3)
 @pytest.mark.least(4)
 @pytest.mark.parametrize("number", quick_and_slow(NUMBERS, (0, 1, 6, 7, 13, 20)))
-def test_conclusions_of_small_tables(number: int) -> None:
+def test_conclusions_hold_on_small_tables(number: int) -> None:
     check_table(small_table(number))
 
 

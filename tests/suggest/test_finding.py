@@ -406,7 +406,7 @@ def test_every_odd_type_gets_a_role(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", some(["forever", "f", "tiny", "nan", "huge", "bits", "clock", "lasted"], 4))
-def test_one_odd_column_by_itself(name: str, tmp_path: Path) -> None:
+def test_suggest_writes_a_usable_policy_for_one_odd_column(name: str, tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(ODD)
         connection.execute(f"CREATE VIEW alone AS SELECT {name} FROM t")

@@ -83,7 +83,7 @@ def test_the_schema_that_a_policy_names_is_beside_it(folder: Path, monkeypatch: 
 
 
 @pytest.mark.slow
-def test_an_empty_file_and_a_database_without_a_table(folder: Path) -> None:
+def test_suggest_refuses_empty_files_and_asks_for_a_table(folder: Path) -> None:
     (folder / "empty.csv").write_text("")
     refused = cli("suggest", "empty.csv", cwd=folder)
     assert (refused.status, "empty.csv is empty" in refused.err) == (2, True)

@@ -283,7 +283,7 @@ def test_features_that_need_rows_are_refused_at_once() -> None:
         ({"frequency_set": "f.parquet", "table": "t", "files": "t.csv"}, "source.frequency_set", "only one"),
     ],
 )
-def test_a_source_that_cannot_be_one(source: dict[str, Any], place: str, message: str) -> None:
+def test_invalid_frequency_set_sources_are_refused(source: dict[str, Any], place: str, message: str) -> None:
     assert message in problems(source=source)[place]
 
 
@@ -339,7 +339,7 @@ def test_counts_that_are_none(count: str, connection: duckdb.DuckDBPyConnection,
         3,
     ),
 )
-def test_columns_that_are_wrong(
+def test_frequency_sets_with_wrong_columns_are_refused(
     columns: str, message: str, connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     path = tmp_path / "f.parquet"
@@ -350,7 +350,7 @@ def test_columns_that_are_wrong(
 
 
 @pytest.mark.slow
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_missing_or_unreadable_frequency_sets_are_refused(tmp_path: Path) -> None:
     for name, message in {
         "f.csv": "must be a Parquet file",
         "none.parquet": "frequency_set: no file",
