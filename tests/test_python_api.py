@@ -125,7 +125,7 @@ def test_figures_fit_together(hospital: Path, policy: sqlanon.Policy) -> None:
 
 
 @pytest.mark.thorough
-def test_json_of_a_result(hospital: Path, policy: sqlanon.Policy) -> None:
+def test_a_result_can_be_written_as_json(hospital: Path, policy: sqlanon.Policy) -> None:
     with sqlanon.connect(hospital) as db:
         result = db.anonymize(policy)
         document = json.loads(json.dumps(result.to_dict()))

@@ -430,7 +430,7 @@ def test_drawn_tables_keep_the_rule(
 @pytest.mark.thorough
 @settings(max_examples=examples(60), deadline=None)
 @given(TABLES, st.sampled_from(SEARCHES))
-def test_drawn_tables_keep_the_rule_thoroughly(
+def test_drawn_tables_keep_the_rule_on_many_tables(
     tmp_path_factory: pytest.TempPathFactory, table: dict[str, list[Value]], search: dict[str, Any]
 ) -> None:
     check_drawn(table, search, tmp_path_factory.mktemp("drawn"))

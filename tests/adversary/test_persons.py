@@ -135,7 +135,7 @@ def test_every_strategy_keeps_k_and_the_limit_in_persons(way: dict[str, Any], tm
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: " ".join(map(str, way.values())))
-def test_every_strategy_keeps_k_and_the_limit_in_persons_many(way: dict[str, Any], tmp_path: Path) -> None:
+def test_every_strategy_keeps_k_and_the_limit_in_persons_on_many_tables(way: dict[str, Any], tmp_path: Path) -> None:
     for seed in range(SUPPRESSING + 1, SUPPRESSING + 1 + examples(6)):
         check_way(way, seed, tmp_path)
 

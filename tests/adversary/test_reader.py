@@ -193,7 +193,7 @@ def check_case(seed: int, directory: Path, order: Order) -> None:
 @pytest.mark.parametrize(
     ("first", "count"), [(0, 3), *(pytest.param(1000 * i, examples(50), marks=pytest.mark.slow) for i in range(1, 7))]
 )
-def test_releases_of_all_strategies_targets_and_types(tmp_path: Path, first: int, count: int) -> None:
+def test_releases_of_all_strategies_targets_and_types_pass_the_reader(tmp_path: Path, first: int, count: int) -> None:
     order = Order()
     for seed in range(first, first + count):
         check_case(seed, tmp_path, order)

@@ -208,7 +208,7 @@ def test_a_date_without_its_format_leaves_the_column_unchanged(
         ("enhanced-1.0-likeness for attribute 'city'", "beta_likeness", {"kind": "enhanced", "beta": 1}),
     ],
 )
-def test_each_criterion_with_a_counterpart(text: str, key: str, value: Any) -> None:
+def test_each_criterion_with_a_counterpart_is_imported(text: str, key: str, value: Any) -> None:
     criterion = read_criterion(text)
     assert isinstance(criterion, Criterion)
     assert criterion.key == key
@@ -287,7 +287,7 @@ def test_quality_models_become_measures(
     assert any(metric in line for line in done.left_out) == is_said
 
 
-def test_levels_and_weights(import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
+def test_levels_and_weights_are_imported(import_with_policy: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
     attributes = ({**ATTRIBUTES[0], "min": "1", "max": "1"}, {**ATTRIBUTES[1], "max": "All"}, *ATTRIBUTES[2:])
     zips = "\n".join(f"{zip_};{zip_ % 2}" for zip_ in range(10000, 10003))  # no root: ARX goes no further than that
     policy, _ = import_with_policy(
@@ -492,7 +492,7 @@ def arx_example(data: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_reference_s_own_example(arx_example: Path, tmp_path: Path) -> None:
+def test_the_example_project_of_arx_is_imported(arx_example: Path, tmp_path: Path) -> None:
     done = import_project(arx_example, tmp_path / "adult")
     policy = sqlanon.Policy.load(done.folder / done.policy)
     assert policy.privacy.k == 5 and len(policy.attributes) == 9

@@ -176,7 +176,7 @@ def test_attack_without_policy_names_the_missing_policy(folder: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_linking_with_a_table_from_outside(folder: Path, policy: sqlanon.Policy) -> None:
+def test_linking_with_an_outside_table_counts_matching_rows(folder: Path, policy: sqlanon.Policy) -> None:
     """From the database and from a file the same: who of the list fits how many released rows."""
     of_table, of_file = (
         sqlanon.attack(folder / "one.duckdb", policy, outside=outside, only=["linking"])["linking"].worst
@@ -276,7 +276,7 @@ def test_ranges_are_linked(folder: Path, policy: sqlanon.Policy) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["subtree"])
-def test_releases_of_several_levels(strategy: str, folder: Path, policy: sqlanon.Policy) -> None:
+def test_releases_of_several_levels_can_be_attacked(strategy: str, folder: Path, policy: sqlanon.Policy) -> None:
     path = publish(folder, strategy, policy_of(folder, strategy, {}, search={"strategy": strategy}))
     outcomes = sqlanon.attack([folder / "one.duckdb", path], policy, only=["complementary_release", "temporal"])
     assert outcomes["complementary_release"].skipped is None

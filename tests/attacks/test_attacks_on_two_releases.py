@@ -189,7 +189,7 @@ def test_example_7_added_rows_leave_the_link(db: duckdb.DuckDBPyConnection) -> N
 
 
 @pytest.mark.thorough
-def test_example_7_with_the_remedy(db: duckdb.DuckDBPyConnection) -> None:
+def test_the_remedy_of_example_7_links_no_rows(db: duckdb.DuckDBPyConnection) -> None:
     """Based on GT1: its tuples, and the two that were added."""
     make(db, "later", [*QUASI, "Problem"], [*GT1, *(("black", "1965", "male", "02139", p) for p, _ in LATER)])
     attributes = sweeney(db)
@@ -437,7 +437,7 @@ def test_rows_in_class_order_have_no_position_victims() -> None:
 
 
 @pytest.mark.slow
-def test_example_5_with_the_remedy() -> None:
+def test_a_random_order_has_no_more_agreeing_rows_than_chance() -> None:
     """In a random order, rows that agree are as many as chance gives."""
     order = list(range(12))
     random.Random(5).shuffle(order)
@@ -518,5 +518,5 @@ def test_a_label_that_meets_no_other_is_not_that_of_null() -> None:
         (test_linked_rows_match_plain_python, [releases(shared=0, only_shared=True)]),
     ],
 )
-def test_many_more_tables(test: Any, cases: Sequence[st.SearchStrategy[Any]]) -> None:
+def test_properties_hold_on_many_tables(test: Any, cases: Sequence[st.SearchStrategy[Any]]) -> None:
     settings(quick, max_examples=examples(40))(given(*cases)(test.hypothesis.inner_test))()

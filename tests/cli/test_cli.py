@@ -188,7 +188,7 @@ def adult_policy(data: Path, folder: Path) -> Path:
 
 
 @pytest.mark.thorough
-def test_the_figures_of_the_contract_on_adult_and_progress_on_a_terminal(data: Path, tmp_path: Path) -> None:
+def test_anonymize_prints_the_figures_of_adult_and_progress_on_a_terminal(data: Path, tmp_path: Path) -> None:
     """The object that the design prints, but for the times and the number of checks."""
     status, out, terminal_output = on_a_terminal("anonymize", adult_policy(data, tmp_path), "--json")
     assert status == 0
@@ -285,7 +285,7 @@ def test_verify_names_the_requirements_that_need_the_source(folder: Path) -> Non
 
 
 @pytest.mark.thorough
-def test_a_release_as_parquet(folder: Path) -> None:
+def test_a_parquet_release_verifies(folder: Path) -> None:
     policy = rewrite(folder, 'database = "release.duckdb"', 'file = "release.parquet"')
     printed = json.loads(cli("anonymize", policy, "--json").out)
     assert printed["release"] == str(folder / "release.parquet")
@@ -294,7 +294,7 @@ def test_a_release_as_parquet(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_relative_paths_are_relative_to_the_policy_and_those_of_the_command_line_to_the_folder_one_is_in(
+def test_relative_paths_start_at_the_policy_or_the_current_folder(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")

@@ -225,7 +225,7 @@ def test_colours_and_paint_can_be_refused() -> None:
 
 
 @pytest.mark.thorough
-def test_a_terminal_without_utf_8() -> None:
+def test_output_is_ascii_on_a_terminal_without_utf_8() -> None:
     output = shown_at(
         80,
         "-c",
@@ -301,7 +301,7 @@ def test_commands_in_a_pipe_are_plain(folder: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_commands_on_a_narrow_terminal(folder: Path) -> None:
+def test_commands_fit_a_narrow_terminal(folder: Path) -> None:
     for command in COMMANDS:
         painted = shown_at(60, "-m", "sqlanon", *command, folder=folder, NO_COLOR="1")
         assert not COLOUR.search(painted), command
@@ -339,7 +339,7 @@ def test_commands_print_by_way_of_the_terminal_alone() -> None:
 
 
 @pytest.mark.thorough
-def test_commands_without_utf_8(folder: Path) -> None:
+def test_commands_print_ascii_without_utf_8(folder: Path) -> None:
     for command in COMMANDS[:2]:
         out = piped_output(folder, *command, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
         assert out.isascii() and out, command

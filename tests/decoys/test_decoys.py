@@ -218,11 +218,11 @@ def test_decoys_of_random_tables_pass_all_checks(drawn: tuple[Case, list[Row]]) 
 @pytest.mark.slow
 @thorough
 @given(cases())
-def test_many_random_tables(drawn: tuple[Case, list[Row]]) -> None:
+def test_decoys_match_the_oracle_on_many_tables(drawn: tuple[Case, list[Row]]) -> None:
     check(*drawn)
 
 
-def test_the_oracle_by_hand() -> None:
+def test_the_oracle_gives_decoys_computed_by_hand() -> None:
     """k = 4 at level 0: two rows of v1 (donors: v0's, one level up), one of v2 and three of NULL (donors: all)."""
     expectation = expected_release(SHORT, SHORT_OWN, (0,))
     assert expectation.decoys == {("v1",): 2, ("v2",): 3, (None,): 1}
@@ -581,7 +581,7 @@ def test_incompatible_sections_are_refused_beside_decoys(sections: dict[str, Any
     assert [problem for problem in caught.value.problems if problem.place == place and message in problem.message]
 
 
-def test_noise_and_decoys() -> None:
+def test_decoys_with_noise_are_refused() -> None:
     roles = {"q": "quasi", "x": {"role": "quasi", "noise": {"epsilon": 1.0}}}
     with pytest.raises(PolicyError, match=r"release\.decoys: noise"):
         plain_policy(roles)

@@ -258,7 +258,7 @@ def test_two_visits_single_out_patients_whom_the_table_hides(clinic: Path) -> No
 
 
 @pytest.mark.thorough
-def test_the_whole_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_identifies_no_person_in_the_release(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home = tmp_path / "new" / "a demo"
     for _ in range(2):  # again in the same directory
         demo = run_demo(home, ROWS)

@@ -114,7 +114,7 @@ def test_the_advice_is_toml_and_a_name_forges_no_line(release: Release, capsys: 
 
 
 @pytest.mark.thorough
-def test_the_advice_prevents_it(tmp_path: Path) -> None:
+def test_the_advice_prevents_the_disclosure(tmp_path: Path) -> None:
     folder = tmp_path
     with duckdb.connect(str(folder / "stays.duckdb")) as connection:
         connection.execute(TABLE)

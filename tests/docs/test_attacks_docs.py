@@ -23,7 +23,7 @@ MACROS = (ROOT / "docs" / "reference" / "macros_attacks.md").read_text(encoding=
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("page", [ATTACKS, MACROS], ids=["attacks", "macros"])
-def test_the_sql_of_the_pages(page: str, tmp_path: Path) -> None:
+def test_sql_blocks_run(page: str, tmp_path: Path) -> None:
     init_database(tmp_path / "practice.duckdb")
     count = 0
     with duckdb.connect(tmp_path / "practice.duckdb") as connection:
@@ -59,7 +59,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.thorough
-def test_the_commands_and_the_python(workshop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_and_python_blocks_run(workshop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workshop)
     (commands,) = blocks("sh", ATTACKS)
     for line in commands.splitlines():

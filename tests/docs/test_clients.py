@@ -353,7 +353,7 @@ with duckdb.connect("first.duckdb", read_only=True) as connection:
 
 
 @pytest.mark.thorough
-def test_the_command_line(public: Path) -> None:
+def test_the_documented_duckdb_command_reads_only_the_release(public: Path) -> None:
     command = program("DuckDB", "sh")
     bin_ = python_of("duckdb_1").parent
     done = run(["sh", "-c", f'PATH="{bin_}:$PATH"; {command}'], public)

@@ -110,7 +110,7 @@ def test_contributing_names_exist_in_the_code() -> None:
         assert re.search(rf"\b{name}\b", (ROOT / "sqlanon" / path).read_text(encoding="utf-8")), name
 
 
-def test_the_readme_links_to_both() -> None:
+def test_the_readme_links_to_contributing_and_extending() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "(CONTRIBUTING.md)" in readme and "(EXTENDING.md)" in readme
 
@@ -238,7 +238,7 @@ def test_engine_recipe_runs_a_policy(registered_recipe: ModuleType, tmp_path: Pa
 
 @pytest.mark.thorough
 @with_recipe("bucket")
-def test_a_release_target(registered_recipe: ModuleType, tmp_path: Path) -> None:
+def test_release_target_recipe_publishes_and_verifies(registered_recipe: ModuleType, tmp_path: Path) -> None:
     policy = policy_of("A release target", tmp_path)
     with sqlanon.connect() as db:
         result = db.anonymize(policy)

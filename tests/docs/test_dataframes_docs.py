@@ -18,7 +18,7 @@ NOTEBOOK = ROOT / "docs" / "tutorial" / "from-a-data-frame.ipynb"
 
 
 @pytest.mark.thorough
-def test_the_python_of_the_page(
+def test_python_blocks_print_the_documented_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("polars", reason="the extra polars is not installed")

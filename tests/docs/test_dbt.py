@@ -124,7 +124,7 @@ def test_the_table_has_the_rows_of_an_audited_release(warehouse: duckdb.DuckDBPy
 
 
 @pytest.mark.thorough
-def test_a_release_in_a_parquet_file(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_a_parquet_release_materializes_as_a_model(warehouse: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     write(tmp_path, {"patients.toml": FILES["patients.toml"].replace(f'database = "{RELEASE}"', 'file = "p.parquet"')})
     materialize(warehouse)
     rows = warehouse.execute("FROM made").fetchall()

@@ -42,7 +42,9 @@ def practice() -> duckdb.DuckDBPyConnection:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
-def test_the_example_of_a_macro(name: str, example: str, practice: duckdb.DuckDBPyConnection) -> None:
+def test_macro_examples_return_the_documented_rows(
+    name: str, example: str, practice: duckdb.DuckDBPyConnection
+) -> None:
     call, _, output = example.partition(";\n")
     assert re.match(rf"(FROM|SELECT|SELECT \w+,) sqlanon\.{name}\(", call)
     sql = practice.sql(call)
@@ -73,7 +75,7 @@ def hospital(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.thorough
-def test_the_policy_of_risk(hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_policy_example_is_assessed(hospital: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (shares,) = blocks("csv", RISK)
     (tmp_path / "shares_of_sex.csv").write_text(shares, encoding="utf-8")
@@ -91,7 +93,7 @@ def test_the_policy_of_risk(hospital: Path, tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.thorough
-def test_the_population_of_risk(hospital: Path, tmp_path: Path) -> None:
+def test_the_population_example_agrees_with_the_matrix(hospital: Path, tmp_path: Path) -> None:
     (tmp_path / "example.toml").write_text(blocks("toml", RISK)[2], encoding="utf-8")
     first, example = parse_toml(hospital / FOLDER / "first.toml"), parse_toml(tmp_path / "example.toml")
     tree = {**first, **example, "attributes": first["attributes"] | example["attributes"]}
@@ -105,7 +107,7 @@ def test_the_population_of_risk(hospital: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_python_of_risk(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_block_prints_true(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (program,) = blocks("python", RISK)
     monkeypatch.chdir(hospital)
     printed = io.StringIO()
@@ -115,7 +117,7 @@ def test_the_python_of_risk(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-def test_the_command_of_risk(hospital: Path) -> None:
+def test_the_risk_command_prints_each_section(hospital: Path) -> None:
     (command,) = blocks("sh", RISK)
     done = cli(*shlex.split(command)[1:], cwd=hospital)
     assert (done.status, done.err) == (0, "")

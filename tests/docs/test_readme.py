@@ -98,7 +98,7 @@ def test_tutorial_commands_print_the_documented_figures(tutorial_output: dict[st
 
 
 @pytest.mark.thorough
-def test_the_policy_with_several_requirements(workshop: Path) -> None:
+def test_the_policy_with_several_requirements_verifies(workshop: Path) -> None:
     policy = Policy.load(workshop / FOLDER / "second.toml")
     with connect() as db:
         release = db.anonymize(policy).publish(force=True)  # in addition to first.duckdb, where a test published that
@@ -197,7 +197,7 @@ def test_the_table_of_the_readme_is_the_demo(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_first_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_release_blocks_run_and_give_the_stated_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run each block in order, and compare the results that the page states."""
     monkeypatch.chdir(tmp_path)
     printed = io.StringIO()
@@ -221,7 +221,7 @@ def test_the_first_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.thorough
-def test_the_limits_of_a_search(hospital: Path, tmp_path: Path) -> None:
+def test_search_limit_examples_run(hospital: Path, tmp_path: Path) -> None:
     check_example(0, LARGE_TABLES, hospital, tmp_path)
     (command,) = blocks("sh", LARGE_TABLES)
     assert cli(*shlex.split(command)[1:], "--dry-run", cwd=hospital.parents[1]).status == 0
@@ -258,12 +258,12 @@ def check_example(number: int, page: str, hospital: Path, folder: Path) -> None:
     "number",
     [pytest.param(n, marks=[pytest.mark.slow] if n > 0 else []) for n in range(len(blocks("toml", REQUIREMENTS)))],
 )
-def test_the_policies_of_the_requirements(number: int, hospital: Path, tmp_path: Path) -> None:
+def test_requirement_policies_run(number: int, hospital: Path, tmp_path: Path) -> None:
     check_example(number, REQUIREMENTS, hospital, tmp_path)
 
 
 @pytest.mark.thorough
-def test_the_sql_of_the_requirements(tmp_path: Path) -> None:
+def test_requirement_sql_runs(tmp_path: Path) -> None:
     database = tmp_path / "practice.duckdb"
     init_database(database)
     called = set()
@@ -292,7 +292,7 @@ def test_the_sql_of_the_requirements(tmp_path: Path) -> None:
     ],
     ids=["requirements", "strategies", "publish-again"],
 )
-def test_the_python_of_the_pages(
+def test_python_blocks_print_the_documented_output(
     page: str, hospital: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(request.getfixturevalue("workshop") if page == REQUIREMENTS else hospital.parents[1])
@@ -311,7 +311,7 @@ def test_the_python_of_the_pages(
 @pytest.mark.parametrize(
     "number", [pytest.param(n, marks=pytest.mark.slow) for n in range(len(blocks("toml", STRATEGIES)))]
 )
-def test_the_policies_of_the_strategies(number: int, hospital: Path, tmp_path: Path) -> None:
+def test_strategy_policies_run(number: int, hospital: Path, tmp_path: Path) -> None:
     check_example(number, STRATEGIES, hospital, tmp_path)
 
 
@@ -322,7 +322,7 @@ def test_comparison_of_strategies_matches_the_page(hospital: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_comparison_of_a_few(hospital: Path) -> None:
+def test_the_documented_comparison_runs(hospital: Path) -> None:
     (command,) = blocks("sh", PICK_A_STRATEGY)
     compare(command, hospital)
 
@@ -370,12 +370,12 @@ def test_every_registered_measure_is_documented() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", some(range(len(blocks("toml", NOISE))), 3))
-def test_the_policies_of_noise(number: int, hospital: Path, tmp_path: Path) -> None:
+def test_noise_policies_run(number: int, hospital: Path, tmp_path: Path) -> None:
     check_example(number, NOISE, hospital, tmp_path)
 
 
 @pytest.mark.thorough
-def test_the_policy_with_noise(hospital: Path, tmp_path: Path) -> None:
+def test_the_policy_with_noise_runs(hospital: Path, tmp_path: Path) -> None:
     check_example(1, MORE_THAN_K, hospital, tmp_path)
 
 
@@ -398,7 +398,9 @@ def test_every_type_with_noise_is_documented() -> None:
 
 
 @pytest.mark.thorough
-def test_the_page_of_decoys(workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decoys_page_states_the_figures_of_its_policy(
+    workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its policy gives the figures that it shows, and its SQL runs next to the release and the catalog."""
     (policy,) = blocks("toml", DECOYS)
     (tmp_path / "example.toml").write_text(policy, encoding="utf-8")
@@ -426,7 +428,7 @@ def test_the_page_of_decoys(workshop: Path, tmp_path: Path, monkeypatch: pytest.
 # --- docs/how-to/spark.md: what runs it is in test_spark_release.py
 
 
-def test_the_policy_of_spark(tmp_path: Path) -> None:
+def test_the_spark_policy_matches_its_commands(tmp_path: Path) -> None:
     (text,) = blocks("toml", SPARK)
     (tmp_path / "spark.toml").write_text(text, encoding="utf-8")
     policy = Policy.load(tmp_path / "spark.toml")

@@ -25,7 +25,7 @@ def test_every_chart_is_documented() -> None:
 
 
 @pytest.mark.thorough
-def test_the_commands_and_the_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_and_python_blocks_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / FOLDER).mkdir()
     make_hospital(tmp_path / FOLDER / "hospital.duckdb", rows=3000)
     (tmp_path / FOLDER / "first.toml").write_text(blocks("toml", FIRST_POLICY)[0], encoding="utf-8")

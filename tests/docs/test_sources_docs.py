@@ -50,7 +50,7 @@ def test_the_table_has_all_formats() -> None:
     assert set(FORMATS) <= formats
 
 
-def test_the_endings_of_statistics_files() -> None:
+def test_documented_endings_of_statistics_files_are_complete() -> None:
     kinds = {"SPSS": "spss", "Stata": "stata", "SAS": "sas", "SAS transport": "xport"}
     rows = re.findall(r"^\| (.+?) \| (`\..+?`) \|", OF_STATISTICS, re.MULTILINE)
     assert {kinds[name]: tuple(re.findall(r"`(.+?)`", endings)) for name, endings in rows} == {
@@ -70,7 +70,7 @@ def test_the_policies_are_policies(policy: str) -> None:
         "iceberg:lake/patients/metadata/00002-....metadata.json",
     ],
 )
-def test_addresses_in_the_text(address: str) -> None:
+def test_documented_addresses_are_valid_sources(address: str) -> None:
     assert address in PAGE
     asks = sqlanon.Policy(
         source={"files": address}, attributes={"zip": {"role": "quasi", "hierarchy": "suppress"}}, privacy={"k": 2}

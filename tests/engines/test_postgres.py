@@ -800,7 +800,7 @@ def test_a_draft_in_postgres_is_marked_and_replaces_no_release(small: Server, tm
 
 
 @pytest.mark.thorough
-def test_the_command_line(small: Server, tmp_path: Path) -> None:
+def test_commands_run_on_postgres_and_hide_the_password(small: Server, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(TOML)
     done = command("anonymize", str(policy), "--json")

@@ -108,7 +108,7 @@ def _has_table(engine: SparkEngine, name: str) -> bool:
     return True
 
 
-def test_tables_without_rows(engine: SparkEngine) -> None:
+def test_tables_without_rows_are_uploaded_and_read(engine: SparkEngine) -> None:
     uploaded = engine.upload("nothing", pa.table({"a": pa.array([], pa.int32()), "b": pa.array([], pa.string())}))
     assert engine.rows(select_star(uploaded)) == []
     with engine.stream(select_star(uploaded)) as reader:
@@ -136,7 +136,7 @@ def test_rows_streamed_by_duckdb_are_uploaded(engine: SparkEngine) -> None:
     assert sorted(engine.rows(query("SELECT a, CAST(b AS BIGINT), c, d FROM of_duckdb"))) == expected
 
 
-def test_statements_and_parameters(engine: SparkEngine) -> None:
+def test_statements_take_parameters(engine: SparkEngine) -> None:
     engine.execute(create_temporary_view(table("made"), query("SELECT id FROM range(5)")))
     assert engine.rows(query("SELECT COUNT(*) FROM made WHERE id < ?"), [3]) == [(3,)]
     engine.execute(drop_view(table("made")))

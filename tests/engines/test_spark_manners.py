@@ -88,7 +88,7 @@ def test_failed_publish_leaves_no_files(
 
 
 @pytest.mark.thorough
-def test_two_databases_on_a_session(own_session: Any, tmp_path: Path) -> None:
+def test_databases_on_one_session_do_not_affect_each_other(own_session: Any, tmp_path: Path) -> None:
     """The one that ends first changes nothing for the other: no setting, and no view."""
     before, policy = state(own_session), plain_policy()
     first, second = sqlanon.connect(own_session), sqlanon.connect(own_session)
@@ -180,7 +180,7 @@ def test_small_tables_are_released(session: Any, rows: int, tmp_path: Path) -> N
 
 
 @pytest.mark.thorough
-def test_kinds_of_sources(session: Any, tmp_path: Path) -> None:
+def test_all_kinds_of_sources_read_equal_rows(session: Any, tmp_path: Path) -> None:
     """A table of the catalog, files by a pattern, queries: all are the same rows."""
     table = planted_table()
     into_spark(session, table, "planted")

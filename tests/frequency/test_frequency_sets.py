@@ -49,7 +49,7 @@ def test_optimal_search_matches_the_oracle(case: Case) -> None:
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 @settings(thorough, max_examples=examples(60))
 @given(data=st.data())
-def test_the_answer_many(strategy: str, data: st.DataObject) -> None:
+def test_the_answer_matches_the_oracle_on_many_tables(strategy: str, data: st.DataObject) -> None:
     search_checks.check(data.draw(random_cases.cases()), strategy)
 
 
@@ -63,7 +63,7 @@ def test_requirements_match_the_oracle(case: PrivacyCase) -> None:
 @pytest.mark.thorough
 @settings(thorough, max_examples=examples(60))
 @given(case=privacy_cases.privacy_cases())
-def test_requirements_match_the_oracle_many(case: PrivacyCase) -> None:
+def test_requirements_match_the_oracle_on_many_tables(case: PrivacyCase) -> None:
     privacy_checks.check(case)
 
 

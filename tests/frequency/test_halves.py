@@ -74,7 +74,7 @@ def test_requirements_with_halves_match_the_oracle(case: PrivacyCase) -> None:
 @pytest.mark.thorough
 @settings(thorough, max_examples=examples(100))
 @given(case=random_cases.cases())
-def test_the_optimum_many(case: Case) -> None:
+def test_the_optimum_matches_the_oracle_on_many_tables(case: Case) -> None:
     search_checks.check(case, "optimal")
 
 

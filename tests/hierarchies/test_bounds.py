@@ -118,7 +118,7 @@ def test_the_empty_table_has_none() -> None:
 @pytest.mark.slow
 @few
 @given(interval_rules(0), st.lists(st.integers(-500, 500) | st.none(), min_size=1, unique=True))
-def test_intervals_of_integers(rule: IntervalsRule, values: list[int | None]) -> None:
+def test_bounds_of_integer_intervals_match_the_rule(rule: IntervalsRule, values: list[int | None]) -> None:
     bench = Bench()
     bench.build(rule, values, "INTEGER")
     check_numbers(bench, rule, "INTEGER", 1)
@@ -127,7 +127,7 @@ def test_intervals_of_integers(rule: IntervalsRule, values: list[int | None]) ->
 @pytest.mark.slow
 @few
 @given(interval_rules(2), st.lists(st.decimals(-999, 999, places=3), min_size=1, unique=True))
-def test_intervals_of_other_numbers(rule: IntervalsRule, values: list[Decimal]) -> None:
+def test_bounds_of_decimal_intervals_match_the_rule(rule: IntervalsRule, values: list[Decimal]) -> None:
     bench = Bench()
     bench.build(rule, values, "DECIMAL(9,3)")
     check_numbers(bench, rule, "DECIMAL(9,3)", 0)
@@ -183,7 +183,7 @@ def test_bounds_of_calendar_labels_contain_their_days(values: list[date]) -> Non
 @pytest.mark.thorough
 @few
 @given(st.integers(1, 400), st.lists(st.dates(date(500, 1, 1), date(9500, 1, 1)), min_size=1, unique=True))
-def test_intervals_of_dates(width: int, values: list[date]) -> None:
+def test_bounds_of_date_intervals_match_the_rule(width: int, values: list[date]) -> None:
     bench, start = Bench(), date(1970, 1, 1)
     bench.build(IntervalsRule.model_validate({"intervals": [width]}), values, "DATE")
     bounds = bounds_of({label for label, _ in bench.labels().values()}, "date")
@@ -193,7 +193,7 @@ def test_intervals_of_dates(width: int, values: list[date]) -> None:
 
 
 @pytest.mark.thorough
-def test_a_level_0_that_became_text(bench: Bench) -> None:
+def test_bounds_are_read_from_level_0_as_text(bench: Bench) -> None:
     moment = datetime(1999, 12, 31, 23, 59, 59, 5)
     cases = [
         (7, "TINYINT", (7, 7)),

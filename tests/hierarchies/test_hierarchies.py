@@ -130,7 +130,7 @@ def check_mask(bench: Bench, values: list[str], side: str) -> None:
 # --- intervals
 
 
-def test_intervals_of_integers(bench: Bench) -> None:
+def test_integer_intervals_have_padded_labels(bench: Bench) -> None:
     hierarchy = bench.build(intervals(5, 10, 20, 40), [0, 4, 7, 23, 39, None], "INTEGER")
     assert (hierarchy.height, hierarchy.leaves) == (5, 6)
     assert bench.labels()[7] == ("05-09", "00-09", "00-19", "00-39", "*")
@@ -142,7 +142,7 @@ def test_bounds_are_as_wide_as_the_longest_of_their_level(bench: Bench) -> None:
     assert bench.labels() == {7: ("05-09", "000-039", "*"), 81: ("80-84", "080-119", "*")}
 
 
-def test_intervals_of_negative_integers(bench: Bench) -> None:
+def test_negative_integers_fall_into_intervals_below_0(bench: Bench) -> None:
     bench.build(intervals(5), [-1, -5, -6, 0, 11], "TINYINT")
     labels = {value: label for value, (label, _) in bench.labels().items()}
     assert labels == {-1: "-05--01", -5: "-05--01", -6: "-10--06", 0: "00-04", 11: "10-14"}
@@ -209,7 +209,7 @@ def test_whole_widths_of_floats_show_no_decimals(bench: Bench) -> None:
     assert labels == {20.0: "[20, 25)", 24.99: "[20, 25)", 31.5: "≥30"}
 
 
-def test_floats_next_to_a_bound(bench: Bench) -> None:
+def test_floats_next_to_a_bound_fall_on_the_right_side(bench: Bench) -> None:
     below = math.nextafter(5.0, 0.0)
     values = [below, 5.0, -1e-300, -0.0, 1e15 + 5, 0.7]
     bench.build(intervals(0.1, 5), values, "DOUBLE")
@@ -227,7 +227,7 @@ def test_floats_are_generalized_as_printed(bench: Bench) -> None:
 
 
 @pytest.mark.slow
-def test_values_without_an_interval(bench: Bench) -> None:
+def test_values_without_an_interval_are_unknown(bench: Bench) -> None:
     values = [1.0, math.nan, math.inf, -math.inf, 1e300, None]
     message = bench.refused(intervals(5), values, "DOUBLE")
     assert "'1e+300' (5 rows), '-inf' (4 rows), 'inf' (3 rows), 'nan' (2 rows)" in message
@@ -238,14 +238,14 @@ def test_values_without_an_interval(bench: Bench) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("column_type", ["HUGEINT", "UHUGEINT", "BIGINT", "UBIGINT"])
-def test_the_largest_integers(bench: Bench, column_type: str) -> None:
+def test_the_largest_integers_have_intervals(bench: Bench, column_type: str) -> None:
     largest = {"HUGEINT": 2**126, "UHUGEINT": 2**126, "BIGINT": 2**63 - 1, "UBIGINT": 2**64 - 1}[column_type]
     bench.build(intervals(10), [largest], column_type)
     start = largest // 10 * 10
     assert bench.labels() == {largest: (f"{start}-{start + 9}", "*")}
 
 
-def test_intervals_of_dates(bench: Bench) -> None:
+def test_date_intervals_start_at_the_origin(bench: Bench) -> None:
     day = date(1980, 1, 2)
     bench.build(intervals(7, 28, origin=day), [day, date(1980, 1, 9), date(1979, 12, 31), None], "DATE")
     assert bench.labels() == {
@@ -412,7 +412,7 @@ def test_weeks_have_the_iso_year(bench: Bench) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("column_type", ["TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"])
-def test_dates_of_timestamps(bench: Bench, column_type: str) -> None:
+def test_timestamps_generalize_to_dates(bench: Bench, column_type: str) -> None:
     bench.build(DatesRule(dates=("day", "year")), ["1999-12-31 23:59:59"], column_type)
     assert bench.labels() == {datetime(1999, 12, 31, 23, 59, 59): ("1999-12-31", "1999", "*")}
 
@@ -527,7 +527,7 @@ def test_categories_with_one_root_need_no_other_top(bench: Bench) -> None:
 
 
 @pytest.mark.slow
-def test_categories_of_other_types(bench: Bench) -> None:
+def test_categories_accept_values_of_other_types(bench: Bench) -> None:
     bench.build(categories({"y": [True], "n": [False]}), [True], "BOOLEAN")
     assert bench.labels() == {True: ("y", "*"), False: ("n", "*")}
     bench.build(categories({"x": [date(2000, 1, 1)], "y": [date(2001, 1, 1)]}), [], "DATE")
@@ -786,7 +786,7 @@ def test_static_heights_need_no_data(tmp_path: Path) -> None:
 
 @few
 @given(st.lists(st.text(ANY_CHARACTER, max_size=8), unique=True, min_size=1, max_size=6))
-def test_hostile_values_and_labels(bench: Bench, values: list[str]) -> None:
+def test_hostile_values_and_labels_stay_unchanged(bench: Bench, values: list[str]) -> None:
     bench.build(categories({f"{value}'\"": [value] for value in values}), values, "VARCHAR")
     assert bench.labels() == {value: (f"{value}'\"", "*") if len(values) > 1 else (f"{value}'\"",) for value in values}
 

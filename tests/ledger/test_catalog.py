@@ -298,7 +298,7 @@ def test_hostile_names_of_attributes_in_the_catalog(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_catalog_in_a_database_of_ones_own(folder: Path) -> None:
+def test_a_catalog_keeps_the_contents_of_its_database(folder: Path) -> None:
     """`[catalog] database` may name any DuckDB file, whose contents stay."""
     private = folder / "private.duckdb"
     with duckdb.connect(private) as connection:

@@ -105,7 +105,7 @@ def test_a_release_is_compared_with_releases_and_not_with_drafts(folder: Path) -
 
 
 @pytest.mark.thorough
-def test_drafts_and_releases_in_one_place(folder: Path) -> None:
+def test_drafts_and_releases_replace_each_other_in_one_place(folder: Path) -> None:
     requested_policy = policy(folder, "two", FINE_ZIP, release={"draft": True, "keep": 3})
     draft(requested_policy)
     publish(requested_policy)  # the policy says that it is one
@@ -136,7 +136,7 @@ def test_draft_is_refused_as_base(folder: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("ledger_knows", [True, False])
-def test_a_draft_in_a_parquet_file(folder: Path, ledger_knows: bool) -> None:
+def test_a_parquet_release_can_be_a_draft(folder: Path, ledger_knows: bool) -> None:
     place = {"database": None, "file": folder / "three.parquet", "ledger": ledger_knows}
     release = draft(policy(folder, "three", FINE_ZIP, release=place))
     assert release.manifest.draft and release.verify().manifest.draft

@@ -231,7 +231,7 @@ def test_an_earlier_release_is_the_one_that_was_recorded() -> None:
 # --- growing tables
 
 
-def test_the_figures_of_an_extended_release(connection: duckdb.DuckDBPyConnection) -> None:
+def test_figures_of_an_extended_release_count_its_classes(connection: duckdb.DuckDBPyConnection) -> None:
     values = [("a",), ("a",), ("a",), (None,), (None,), ("b",)]
     sizes = Counter(values).values()
     rows = create_table(connection, "extended", "zip VARCHAR", values)

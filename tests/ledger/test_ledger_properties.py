@@ -297,7 +297,7 @@ def test_after_finds_the_optimum(case: LedgerCase) -> None:
 @pytest.mark.thorough
 @thorough
 @given(ledger_cases())
-def test_after_finds_the_optimum_thoroughly(case: LedgerCase) -> None:
+def test_after_finds_the_optimum_on_many_tables(case: LedgerCase) -> None:
     check_after(case)
 
 
@@ -358,5 +358,5 @@ def test_a_release_that_breaks_an_earlier_one_is_refused(case: LedgerCase) -> No
 @pytest.mark.thorough
 @thorough
 @given(ledger_cases(fixed=True))
-def test_a_release_that_breaks_an_earlier_one_is_refused_thoroughly(case: LedgerCase) -> None:
+def test_a_release_that_breaks_an_earlier_one_is_refused_on_many_tables(case: LedgerCase) -> None:
     check_refused(case)

@@ -86,7 +86,7 @@ def test_the_query_of_a_refusal_reads_parquet(hospital: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_refused_release_by_force_where_only_the_earlier_one_generalizes(hospital: Path) -> None:
+def test_a_refused_release_can_be_forced_where_only_the_earlier_one_generalizes(hospital: Path) -> None:
     """The hierarchy of an earlier run is copied once."""
     publish(policy(hospital, "one", FINE_RACE))
     attributes = {"zip": {"role": "insensitive"}}

@@ -75,7 +75,7 @@ def test_rows_in_common_are_more_than_chance() -> None:
         ((1000, 1000, 4, 1000, 900, 0), 4 / 900),
     ],
 )
-def test_the_share_of_rows_in_common(figures: tuple[int, ...], share: float) -> None:
+def test_shared_rows_are_estimated_from_figures(figures: tuple[int, ...], share: float) -> None:
     assert estimate_shared_rows(*figures) == pytest.approx(share)
 
 

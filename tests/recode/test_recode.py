@@ -373,7 +373,7 @@ quick = settings(
 @pytest.mark.thorough
 @settings(quick, derandomize=not SEARCHING, max_examples=draw_tables(10, usual=40), print_blob=True)
 @given(rows=columns, data=st.data())
-def test_rows_at_least_k_always_has_a_solution_many(rows: list[tuple[Any, ...]], data: st.DataObject) -> None:
+def test_rows_at_least_k_always_has_a_solution_on_many_tables(rows: list[tuple[Any, ...]], data: st.DataObject) -> None:
     check_solution(rows, data)
 
 

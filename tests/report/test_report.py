@@ -610,7 +610,7 @@ def _table_of(connection: duckdb.DuckDBPyConnection) -> str:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("library", ["altair", "vl_convert"])
-def test_without_the_extra(
+def test_a_report_without_its_extra_names_the_package(
     library: str, workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)

@@ -58,7 +58,7 @@ def adult(data: Path) -> Sizes:
 
 
 @pytest.mark.thorough
-def test_adult_in_the_population_of_the_usa(adult: Sizes) -> None:
+def test_estimates_of_adult_in_the_usa_match_the_reference(adult: Sizes) -> None:
     assert (rows_of(adult), adult[1]) == (30_162, 15_512)
     assert round(pitman(adult, USA), 4) == 0.0389
     assert round(zayatz(adult, USA), 4) == 0.2646
@@ -76,7 +76,7 @@ def test_adult_in_the_population_of_the_usa(adult: Sizes) -> None:
         (dankar, 1.0, 0.5142895033485844),
     ],
 )
-def test_adult_as_in_the_tests_of_the_reference(
+def test_estimates_of_adult_match_the_tests_of_the_reference(
     adult: Sizes, estimator: Callable[[Sizes, float], float], fraction: float, share: float
 ) -> None:
     assert math.isclose(estimator(adult, rows_of(adult) / fraction), share, rel_tol=TINY)
@@ -242,7 +242,7 @@ def test_towards_the_whole_population_the_estimates_become_the_samples_uniquenes
 
 
 @pytest.mark.parametrize("name", get_args(Estimator))
-def test_estimates_at_the_limits_of_sampling(name: Estimator) -> None:
+def test_estimates_hold_at_the_limits_of_sampling(name: Estimator) -> None:
     assert population_uniqueness({}, 1000, name) == 0
     assert population_uniqueness({1: 0, 3: 0}, 0, name) == 0
     assert population_uniqueness({2: 5, 9: 1}, 1000, name) == 0

@@ -199,7 +199,7 @@ AB = "a1;a;* a2;a;* b1;b;* b2;b;*"
 
 
 @pytest.mark.thorough
-def test_hierarchical_closeness_of_a_million_rows(connection: duckdb.DuckDBPyConnection) -> None:
+def test_hierarchical_closeness_of_a_million_rows_does_not_overflow(connection: duckdb.DuckDBPyConnection) -> None:
     """Products of counts this large overflow 32 bits: a class that must be refused would pass."""
     tree = Hierarchy({path[0]: tuple(path) for path in (line.split(";") for line in AB.split())})
     whole = Counter[str]()
@@ -312,7 +312,7 @@ def test_exactly_l_equally_frequent_values_are_entropy_l_diverse(
 
 
 @pytest.mark.slow
-def test_several_sensitive_attributes(connection: duckdb.DuckDBPyConnection) -> None:
+def test_joint_diversity_needs_more_than_diversity_of_each_attribute(connection: duckdb.DuckDBPyConnection) -> None:
     """Section 4.3: each is diverse by itself; who knows one of them knows the other."""
     rows = [("x", s, v) for s, v in (("flu", "aspirin"), ("flu", "aspirin"), ("cancer", "chemo"), ("cancer", "chemo"))]
     create(connection, "t", "x VARCHAR, s VARCHAR, v VARCHAR", rows)
@@ -327,7 +327,7 @@ def test_several_sensitive_attributes(connection: duckdb.DuckDBPyConnection) -> 
 
 
 @pytest.mark.slow
-def test_several_attributes_in_one_line(connection: duckdb.DuckDBPyConnection) -> None:
+def test_each_attribute_of_a_line_has_its_figures(connection: duckdb.DuckDBPyConnection) -> None:
     """The diagnoses of the second class are 2-diverse, and its drugs are not: each attribute has its own figures."""
     rows = [("a", "flu", "aspirin"), ("a", "flu", "ibuprofen"), ("a", "cold", "aspirin")]
     rows += [("b", "flu", "aspirin"), ("b", "cold", "aspirin")]
@@ -397,7 +397,7 @@ def test_null_map_and_wrong_map(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 @pytest.mark.slow
-def test_a_limit_on_the_null_map(connection: duckdb.DuckDBPyConnection) -> None:
+def test_a_limit_on_the_null_map_is_met_exactly(connection: duckdb.DuckDBPyConnection) -> None:
     """One of five rows has a zip that does not occur in town; one level up, somebody has one like it."""
     create(connection, "people", "zip VARCHAR", [("02138",), ("02139",), ("02142",)])
     create(connection, "t", "zip VARCHAR", [("02138",), ("02138",), ("02138",), ("02139",), ("02141",)])
@@ -426,7 +426,7 @@ def patients_and_people(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]
 
 
 @pytest.mark.slow
-def test_a_limit_on_the_wrong_map(connection: duckdb.DuckDBPyConnection) -> None:
+def test_a_limit_on_the_wrong_map_raises_the_level(connection: duckdb.DuckDBPyConnection) -> None:
     sections = patients_and_people(connection)
     attributes = {"zip": {"role": "quasi", "hierarchy": {"mask": "right"}}}
     with search_with_limits(connection, attributes, {"wrong_map": {"max": 0.2}}, **sections) as result:
@@ -434,7 +434,7 @@ def test_a_limit_on_the_wrong_map(connection: duckdb.DuckDBPyConnection) -> None
 
 
 @pytest.mark.slow
-def test_the_wrong_map_by_level(
+def test_the_audit_counts_the_wrong_map_at_each_level(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The audit counts independently of the search."""

@@ -39,7 +39,7 @@ def test_combined_requirements_match_the_oracle(case: PrivacyCase) -> None:
 @pytest.mark.thorough
 @settings(thorough, max_examples=examples(50))
 @given(case=privacy_cases.privacy_cases())
-def test_requirements_together_many(case: PrivacyCase) -> None:
+def test_requirements_together_match_the_oracle_on_many_tables(case: PrivacyCase) -> None:
     check(case)
 
 
@@ -82,7 +82,9 @@ def test_requirements_that_are_not_monotone_with_suppression(
 @pytest.mark.thorough
 @BOTH
 @pytest.mark.parametrize("kind", WITHOUT)
-def test_requirements_that_are_not_monotone_with_persons_thoroughly(kind: str, strategy: str) -> None:
+def test_requirements_that_are_not_monotone_match_the_oracle_with_persons_on_many_tables(
+    kind: str, strategy: str
+) -> None:
     for seed in range(examples(2)):
         check(hard_cases.not_monotone(seed, WITHOUT[kind], ("0",), "moving"), strategy)
 
@@ -218,7 +220,7 @@ def test_published_rows_meet_the_requirements(case: PrivacyCase, strategy: str) 
 @pytest.mark.thorough
 @thorough
 @given(case=privacy_cases.privacy_cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
-def test_published_rows_meet_the_requirements_thoroughly(case: PrivacyCase, strategy: str) -> None:
+def test_published_rows_meet_the_requirements_on_many_tables(case: PrivacyCase, strategy: str) -> None:
     check_published(case, strategy)
 
 

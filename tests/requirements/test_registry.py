@@ -180,7 +180,7 @@ def test_a_release_that_was_changed_does_not_verify(
 
 
 @pytest.mark.thorough
-def test_a_policy_knows_it(tmp_path: Path) -> None:
+def test_a_policy_validates_a_registered_requirement(tmp_path: Path) -> None:
     policy = write(tmp_path, patients())
     assert policy.privacy.others == (Others(attribute="illness", rows=2),)
     assert policy.requirements == {"others": ({"attribute": "illness", "rows": 2},)}
@@ -258,7 +258,7 @@ def test_a_live_view_keeps_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_warehouse_audits_it(published_release: Published) -> None:
+def test_a_warehouse_audits_a_registered_requirement(published_release: Published) -> None:
     release, policy = published_release
     with sqlanon.connect() as db:
         plan = db.plan(policy, dialect="duckdb")

@@ -228,7 +228,7 @@ def test_sets_are_counted_in_persons(live: duckdb.DuckDBPyConnection) -> None:
 
 
 @pytest.mark.slow
-def test_the_time_limit(
+def test_a_leakage_search_stops_at_the_time_limit(
     live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(live, [(str(i % 3), i % 4, str(i % 5), i % 2) for i in range(20)])
@@ -267,7 +267,7 @@ def test_a_prior_of_sixty_persons(live: duckdb.DuckDBPyConnection) -> None:
 @pytest.mark.thorough
 @FEW
 @given(rows=ROWS, data=st.data())
-def test_priors_of_random_tables(
+def test_leakage_with_priors_matches_the_oracle_on_random_tables(
     rows: list[tuple[Any, ...]], data: st.DataObject, live: duckdb.DuckDBPyConnection
 ) -> None:
     """One prior, or two that some probabilities of the rows have."""
@@ -383,7 +383,9 @@ def test_priors_of_a_policy(tmp_path: Path) -> None:
 @RICH
 @given(rows=ROWS, has_prior=st.booleans())
 @example(rows=ROWS_OF_PERSONS, has_prior=True)
-def test_values_at_each_level(rows: list[tuple[Any, ...]], has_prior: bool, live: duckdb.DuckDBPyConnection) -> None:
+def test_value_leakage_at_each_level_matches_the_oracle(
+    rows: list[tuple[Any, ...]], has_prior: bool, live: duckdb.DuckDBPyConnection
+) -> None:
     """The values are 0 to 3 in intervals of 2; 3 has the share 0, and another attribute may have a prior."""
     shares = {0: 0.5, 1: 0.25, 2: 0.25, 3: 0.0}
     has_prior = has_prior and any(row[1] < 3 for row in rows)

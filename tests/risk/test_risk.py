@@ -136,7 +136,7 @@ BROKEN: dict[str, tuple[dict[str, Any], dict[str, Any], str, int, int]] = {
 
 
 @pytest.mark.parametrize("case", quick_and_slow(BROKEN, ("recursive", "k_map of persons")))
-def test_the_classes_that_break_a_requirement(case: str, live: duckdb.DuckDBPyConnection) -> None:
+def test_classes_that_break_a_requirement_are_counted(case: str, live: duckdb.DuckDBPyConnection) -> None:
     privacy, sections, name, classes, rows = BROKEN[case]
     risk = assess(live, request_policy(privacy, **sections))
     assert (risk.rows, risk.classes, risk.smallest_class, risk.uniques) == (10, 4, 1, 1)
@@ -249,7 +249,7 @@ def test_a_class_of_the_population_alone_breaks_presence_and_is_no_class_of_the_
 
 
 @pytest.mark.thorough
-def test_sensitive_values_beside_a_population(live: duckdb.DuckDBPyConnection) -> None:
+def test_classes_of_the_population_alone_break_nothing(live: duckdb.DuckDBPyConnection) -> None:
     """Classes that the population alone has break nothing."""
     privacy = {"k_map": 2, **BROKEN["distinct"][0]}
     requirements = assess(live, request_policy(privacy, population={"table": "people"})).requirements
@@ -661,7 +661,7 @@ def test_risk_of_combined_requirements_matches_the_oracle(case: PrivacyCase) -> 
 @pytest.mark.thorough
 @settings(quick, derandomize=not SEARCHING, max_examples=examples(30), print_blob=True)
 @given(case=privacy_cases.privacy_cases())
-def test_requirements_together_many(case: PrivacyCase) -> None:
+def test_requirements_together_match_the_oracle_on_many_tables(case: PrivacyCase) -> None:
     check(case)
 
 
@@ -669,5 +669,5 @@ def test_requirements_together_many(case: PrivacyCase) -> None:
 @pytest.mark.parametrize("kind", privacy_cases.KINDS)
 @settings(quick, derandomize=not SEARCHING, max_examples=examples(12), print_blob=True)
 @given(data=st.data())
-def test_each_requirement_many(kind: str, data: st.DataObject) -> None:
+def test_each_requirement_matches_the_oracle_on_many_tables(kind: str, data: st.DataObject) -> None:
     check(data.draw(privacy_cases.privacy_cases(kind)))

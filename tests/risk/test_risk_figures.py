@@ -114,7 +114,7 @@ def check(risk: Any, rows: list[tuple[Any, ...]], quasi: int, person: bool) -> N
 @given(rows=ROWS, quasi=st.integers(1, 4), person=st.booleans())
 @example(rows=ROWS_OF_PERSONS, quasi=3, person=True)
 @example(rows=ROWS_OF_PERSONS[1:3], quasi=2, person=False)
-def test_figures_of_random_tables(
+def test_figures_of_random_tables_match_the_oracle(
     rows: list[tuple[Any, ...]], quasi: int, person: bool, live: duckdb.DuckDBPyConnection
 ) -> None:
     fill(live, rows)
@@ -190,7 +190,7 @@ def test_nearly_unique_combinations_are_left_out(
 @pytest.mark.thorough
 @FEW
 @given(rows=ROWS, data=st.data(), person=st.booleans())
-def test_individual_and_household_risk(
+def test_individual_and_household_risk_match_the_oracle(
     rows: list[tuple[Any, ...]], data: st.DataObject, person: bool, live: duckdb.DuckDBPyConnection
 ) -> None:
     weights = data.draw(st.lists(st.sampled_from([1.0, 1.0000001, 1.5, 40.0]), min_size=len(rows), max_size=len(rows)))
@@ -246,7 +246,7 @@ def test_the_approximation_of_large_classes_is_near(size: int, p: float) -> None
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_the_series_near_a_whole_class(size: int) -> None:
+def test_individual_risk_is_accurate_near_a_whole_class(size: int) -> None:
     for distance in (1e-15, 1e-12, 1e-9, 1e-6, 0.9999e-3, 1.0001e-3):
         assert individual_risk(size, 1 - distance) == pytest.approx(
             oracle.expected_inverse(size, 1 - distance, 50), rel=1e-6

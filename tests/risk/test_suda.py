@@ -194,7 +194,7 @@ def scores_of(rows: Sequence[Row], column: str, **options: Any) -> list[float]:
 
 
 @pytest.mark.thorough
-def test_the_scores_of_the_guide() -> None:
+def test_scores_match_the_practice_guide() -> None:
     """The table of the SDC practice guide; its DIS-SUDA scores are those of the IHSN's convention."""
     assert scores_of(GUIDE, "score") == [0, 0, 6, 0, 12, 0, 6, 10, 0, 0]
     assert scores_of(GUIDE, "score", size=3) == [0, 0, 6, 0, 12, 0, 6, 10, 0, 0]
@@ -203,13 +203,13 @@ def test_the_scores_of_the_guide() -> None:
 
 
 @pytest.mark.thorough
-def test_the_scores_of_the_book() -> None:
+def test_scores_match_the_book() -> None:
     assert scores_of(BOOK, "score")[4:] == [4, 2, 6, 8]
 
 
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("order", ["cab", "abc", "acb", "cba"])
-def test_the_contributions_of_the_example(order: str) -> None:
+def test_contributions_do_not_depend_on_the_order_of_columns(order: str) -> None:
     columns = {"a": (2, 1, 1), "b": (0, 3, 0), "c": (0, 6, 0)}
     rows = list(zip(*(columns[name] for name in order), strict=True))
     with table_of(rows, order, "INTEGER") as connection, sqlanon.connect(connection) as db:

@@ -149,7 +149,7 @@ def test_columns_that_are_not_released_are_not_copied(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("line", ["1", "1,2,3", "1,2,3,4"])
-def test_a_late_line_of_another_length(tmp_path: Path, line: str) -> None:
+def test_a_late_line_of_another_length_is_refused(tmp_path: Path, line: str) -> None:
     """This holds even if the extra or missing columns are not needed."""
     path = write(tmp_path / "people.csv", "age,more\n" + "1,2\n" * 6_000 + f"{line}\n")
     with sqlanon.connect(path) as db, pytest.raises(SourceError, match="1 line differs: line 6,002 has"):

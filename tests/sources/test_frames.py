@@ -65,7 +65,7 @@ MAKERS: Mapping[str, Callable[[], Any]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
-def test_frames_of_all_libraries(name: str) -> None:
+def test_frames_of_all_libraries_are_read(name: str) -> None:
     """The index of a pandas frame is not read."""
     frame = MAKERS[name]()
     assert types_and_rows(frame) == (
@@ -75,7 +75,7 @@ def test_frames_of_all_libraries(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_relations_and_datasets(people: duckdb.DuckDBPyRelation) -> None:
+def test_relations_and_datasets_are_read(people: duckdb.DuckDBPyRelation) -> None:
     datasets = pytest.importorskip("pyarrow.dataset")
     for frame in (people, datasets.dataset(pa.table(PEOPLE))):
         assert types_and_rows(frame)[1] == types_and_rows(pa.table(PEOPLE))[1]
@@ -244,7 +244,7 @@ def test_a_frame_is_not_shown(people: duckdb.DuckDBPyRelation) -> None:
 
 
 @pytest.mark.thorough
-def test_suggest_for_a_frame() -> None:
+def test_suggest_writes_a_policy_for_a_frame() -> None:
     """The text is a policy for the same frame, and has no place of a source."""
     frame = pl.DataFrame({"age": [20 + i % 40 for i in range(200)], "ward": [f"w{i % 3}" for i in range(200)]})
     if sys.version_info < (3, 11):

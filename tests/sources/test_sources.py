@@ -88,7 +88,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         3,
     ),
 )
-def test_table_or_view_of_a_file(file: Path, tmp_path: Path, name: str, released_table: Released) -> None:
+def test_tables_and_views_of_a_file_are_read(file: Path, tmp_path: Path, name: str, released_table: Released) -> None:
     rows, types = released_table(file, ROLES, tmp_path, source={"table": name})
     assert rows == ROWS
     assert types == {"zip": "VARCHAR", "age": "BIGINT"}
@@ -288,7 +288,7 @@ def test_csv_file_is_released(tmp_path: Path, separator: str, end: str, released
 
 
 @pytest.mark.thorough
-def test_csv_with_a_byte_order_mark(tmp_path: Path, released_table: Released) -> None:
+def test_a_byte_order_mark_is_not_part_of_a_csv_header(tmp_path: Path, released_table: Released) -> None:
     path = write(tmp_path / "people.csv", "\ufeff" + csv_text())
     assert released_table(path, ROLES, tmp_path, table=None)[0] == ROWS
 
@@ -440,7 +440,7 @@ def test_fields_of_parquet_structs_are_not_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_arrow_table_and_stream(tmp_path: Path, released_table: Released) -> None:
+def test_arrow_tables_and_streams_are_read(tmp_path: Path, released_table: Released) -> None:
     assert released_table(ARROW, ROLES, tmp_path, table=None)[0] == ROWS
     assert released_table(ARROW.to_reader(max_chunksize=3), ROLES, tmp_path, table=None)[0] == ROWS
     many = pa.chunked_array([ARROW["zip"].chunk(0).dictionary_encode()])
@@ -527,7 +527,7 @@ def test_live_connection_is_released_and_unchanged(
 
 
 @pytest.mark.thorough
-def test_live_connection_after_an_error(live: duckdb.DuckDBPyConnection) -> None:
+def test_an_error_leaves_a_live_connection_unchanged(live: duckdb.DuckDBPyConnection) -> None:
     live.execute(f"CREATE TABLE people AS {PEOPLE}")
     before = state(live)
     wrong: list[tuple[dict[str, Any], type[Exception]]] = [
@@ -542,7 +542,7 @@ def test_live_connection_after_an_error(live: duckdb.DuckDBPyConnection) -> None
 
 
 @pytest.mark.thorough
-def test_live_connection_of_several(live: duckdb.DuckDBPyConnection) -> None:
+def test_several_databases_can_share_a_live_connection(live: duckdb.DuckDBPyConnection) -> None:
     live.execute(f"CREATE TABLE people AS {PEOPLE}")
     before = state(live)
     policy = make_policy(ROLES, table="people")
@@ -709,7 +709,7 @@ SCALARS = {
         35,
     ),
 )
-def test_every_scalar_type_as_a_quasi_identifier(tmp_path: Path, type_: str, storage: str, rule: str) -> None:
+def test_every_scalar_type_can_be_a_quasi_identifier(tmp_path: Path, type_: str, storage: str, rule: str) -> None:
     """At level 0 it keeps its type, its values stay apart, and NULL is one of them."""
     path = tmp_path / "types.duckdb" if storage == "file" else ":memory:"
     connection = duckdb.connect(str(path))
@@ -736,7 +736,7 @@ def test_every_scalar_type_as_a_quasi_identifier(tmp_path: Path, type_: str, sto
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("type_", some(SCALARS, 20))
-def test_every_scalar_type_with_labels_and_suppression(
+def test_every_scalar_type_can_have_labels_and_suppression(
     live: duckdb.DuckDBPyConnection, tmp_path: Path, type_: str
 ) -> None:
     """Suppressed rows are matched by value at level 0; labels are VARCHAR."""

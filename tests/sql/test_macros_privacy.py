@@ -329,7 +329,9 @@ def of_x(db: Connection, macro: str, **options: Any) -> list[tuple[Any, ...]]:
         ([(3, 5, 9), (6, 8, 11), (4, 7, 10)], [12 / 72, 12 / 72, 6 / 72]),
     ],
 )
-def test_li_et_al_incomes(classes: Sequence[Sequence[int]], distances: list[float], db: Connection) -> None:
+def test_closeness_of_incomes_is_that_of_li_et_al(
+    classes: Sequence[Sequence[int]], distances: list[float], db: Connection
+) -> None:
     table_of(db, *classes, type_="INTEGER")
     answer = of_x(db, "t_closeness_classes", distance="ordered")
     assert close(answer, [(number, 3, distance) for number, distance in enumerate(distances)])

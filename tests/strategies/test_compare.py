@@ -201,7 +201,7 @@ def test_a_bar_is_shown_on_a_terminal_and_the_result_stays_clean(folder: Path) -
 
 
 @pytest.mark.thorough
-def test_a_relation_in_python(folder: Path) -> None:
+def test_compare_returns_a_relation_in_python(folder: Path) -> None:
     policy_ = sqlanon.Policy.load(folder / "policy.toml")
     states: list[tuple[Any, ...]] = []
     with sqlanon.connect() as db:
@@ -251,7 +251,7 @@ def loss_of(case: Case, levels: oracle.Levels) -> float:
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=20))
 @given(case=random_cases.cases())
-def test_loss_whatever_the_measure_many(case: Case) -> None:
+def test_compare_reports_the_loss_for_every_measure_on_many_tables(case: Case) -> None:
     check_loss(case)
 
 
@@ -274,7 +274,7 @@ def check_loss(case: Case) -> None:
 
 
 @pytest.mark.thorough
-def test_the_loss_of_local_recoding(folder: Path) -> None:
+def test_the_loss_of_local_recoding_does_not_depend_on_the_measure(folder: Path) -> None:
     """The loss does not depend on the measure of the search."""
     losses = []
     for measure in ("loss", "distinct"):

@@ -69,7 +69,7 @@ def test_datafly_takes_the_steps_of_the_paper(limited_case: Limited) -> None:
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=60))
 @given(limited_case=limit_search())
-def test_datafly_takes_the_steps_of_the_paper_many(limited_case: Limited) -> None:
+def test_datafly_takes_the_steps_of_the_paper_on_many_tables(limited_case: Limited) -> None:
     check(limited_case)
 
 
@@ -101,7 +101,7 @@ PATIENTS = [
 
 
 @pytest.mark.thorough
-def test_the_example_of_sweeney() -> None:
+def test_datafly_makes_the_release_of_sweeney() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (race VARCHAR, birth DATE, gender VARCHAR, zip VARCHAR)")
         insert(connection, "t", PATIENTS)

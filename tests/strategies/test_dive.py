@@ -165,7 +165,7 @@ def test_no_key_is_above_a_score(case: Case, step: float) -> None:
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=500))
 @given(case=random_cases.cases(), step=STEPS)
-def test_no_key_is_above_a_score_many(case: Case, step: float) -> None:
+def test_no_key_is_above_a_score_on_many_tables(case: Case, step: float) -> None:
     check_keys(case, step)
 
 

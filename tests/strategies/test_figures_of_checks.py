@@ -128,7 +128,7 @@ LARGE = {
 @pytest.mark.cases(8)
 @pytest.mark.least(5)
 @pytest.mark.parametrize("name", [*CASES, *REMOTE])
-def test_the_figures_of_every_generalization(name: str) -> None:
+def test_figures_of_every_generalization_match_the_oracle(name: str) -> None:
     table = (CASES | REMOTE)[name]
     sections = {"release": {"suppressed": "mask"}} if name in MASKED else {}
     with prepared_table(table, remembers=False, sections=sections, remote_persons=name in REMOTE) as prepared:

@@ -143,7 +143,7 @@ def test_a_label_that_the_hierarchy_does_not_have_is_a_mistake(people: Any) -> N
         4,
     ),
 )
-def test_the_lowest_level_without_a_forbidden_label(people: Any, forbidden: list[str], level: int) -> None:
+def test_the_lowest_level_has_no_forbidden_label(people: Any, forbidden: list[str], level: int) -> None:
     assert levels_of(people, town_attribute(*forbidden)) == {"town": level, "age": 0}
 
 
@@ -333,7 +333,7 @@ def test_every_strategy_keeps_to_levels_and_labels(restricted_case: Restricted) 
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=15))
 @given(restricted_case=restricted_cases())
-def test_every_strategy_keeps_to_levels_and_labels_many(restricted_case: Restricted) -> None:
+def test_every_strategy_keeps_to_levels_and_labels_on_many_tables(restricted_case: Restricted) -> None:
     check(restricted_case)
 
 

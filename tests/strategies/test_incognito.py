@@ -43,7 +43,7 @@ PATIENTS = Case(
 )
 
 
-def test_the_running_example_of_the_paper() -> None:
+def test_incognito_finds_the_generalizations_of_the_paper() -> None:
     """Example 3.1 and figure 7(a): of sex and zip code ⟨S0, Z0⟩ is not 2-anonymous; ⟨S1, Z0⟩ and ⟨S0, Z1⟩ ..."""
     search = search_of(PATIENTS)
     outcome = search_by("incognito", search)

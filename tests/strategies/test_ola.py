@@ -83,7 +83,7 @@ def test_ola_finds_every_minimum_and_reports_stops(strategy: str, limited_case: 
 @ALL
 @settings(thorough, max_examples=draw_tables(20, usual=60))
 @given(limited_case=limit_search())
-def test_ola_finds_every_minimum_and_reports_stops_many(strategy: str, limited_case: Limited) -> None:
+def test_ola_finds_every_minimum_and_reports_stops_on_many_tables(strategy: str, limited_case: Limited) -> None:
     check(limited_case, strategy)
 
 
@@ -118,7 +118,7 @@ def test_ola_finds_every_minimum_with_any_requirement(strategy: str, case: Priva
 
 
 @ALL
-def test_figure_3_of_sweeney(strategy: str) -> None:
+def test_every_minimum_of_figure_3_is_found(strategy: str) -> None:
     search = search_of(FIGURE_3)
     outcome = search_by(strategy, search)
     assert outcome.minimal == ((0, 1), (1, 0))

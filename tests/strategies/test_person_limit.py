@@ -177,7 +177,7 @@ def check_lattice(case: PrivacyCase, result: Any, good: set[Levels]) -> None:
 @pytest.mark.parametrize("strategy", WIDE)
 @thorough
 @given(case=cases())
-def test_same_answer_as_a_plain_search(strategy: str, case: PrivacyCase) -> None:
+def test_the_answer_is_that_of_a_plain_search(strategy: str, case: PrivacyCase) -> None:
     check(case, strategy)
 
 

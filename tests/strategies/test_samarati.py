@@ -109,7 +109,7 @@ def test_samarati_finds_the_k_minimal_generalizations(limited_case: Limited) -> 
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=50))
 @given(limited_case=limit_search())
-def test_samarati_finds_the_k_minimal_generalizations_many(limited_case: Limited) -> None:
+def test_samarati_finds_the_k_minimal_generalizations_on_many_tables(limited_case: Limited) -> None:
     check_samarati(limited_case)
 
 
@@ -141,7 +141,7 @@ def test_binary_search_finds_the_least_height(limited_case: Limited) -> None:
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=50))
 @given(limited_case=limit_search())
-def test_binary_search_finds_the_least_height_many(limited_case: Limited) -> None:
+def test_binary_search_finds_the_least_height_on_many_tables(limited_case: Limited) -> None:
     check_binary(limited_case)
 
 

@@ -43,7 +43,7 @@ def test_every_stop_is_honest(strategy: str, case: Case) -> None:
 @BOTH
 @settings(thorough, max_examples=draw_tables(20, usual=60))
 @given(case=random_cases.cases())
-def test_every_stop_is_honest_many(strategy: str, case: Case) -> None:
+def test_every_stop_is_honest_on_many_tables(strategy: str, case: Case) -> None:
     check_every_stop(case, strategy)
 
 
@@ -62,7 +62,7 @@ def test_a_full_heap_changes_no_answer(strategy: str, room: int, case: Case) -> 
 @BOTH
 @settings(thorough, max_examples=draw_tables(20, usual=200))
 @given(case=random_cases.cases())
-def test_a_full_heap_changes_no_answer_many(strategy: str, case: Case) -> None:
+def test_a_full_heap_changes_no_answer_on_many_tables(strategy: str, case: Case) -> None:
     with patch.object(lattice, "HEAP_SIZE", 4):
         check_every_stop(case, strategy)
 

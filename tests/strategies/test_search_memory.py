@@ -128,7 +128,7 @@ def test_conclusions_where_not_all_that_is_higher_satisfies(shape: str, kind: st
 
 
 @pytest.mark.slow
-def test_conclusions_where_classes_of_the_same_persons_merge() -> None:
+def test_conclusions_hold_where_classes_of_the_same_persons_merge() -> None:
     """Two classes of the same five persons count ten; merged, they count five, and the average risk is greater."""
     tree = Hierarchy({x: (x, "ab" if x in "ab" else x, "*") for x in "abcdef"})
     rows = [{"x": x, "who": who} for x in "ab" for who in "12345"] + [{"x": x, "who": x} for x in "cdef"]

@@ -42,7 +42,7 @@ EXACT_LIMIT = Case(
 @example(case=replace(EXACT_LIMIT, rows=[]))
 @example(case=FIGURE_3)
 @example(case=replace(FIGURE_3, k=3))
-def test_same_answer_as_exhaustive_search(strategy: str, case: Case) -> None:
+def test_the_answer_is_that_of_exhaustive_search(strategy: str, case: Case) -> None:
     check(case, strategy)
 
 

@@ -93,7 +93,7 @@ def test_separation_matches_all_pairs_of_rows_in_many_tables() -> None:
 
 
 @pytest.mark.thorough
-def test_the_example_of_the_paper() -> None:
+def test_distinction_matches_the_example_of_motwani_and_xu() -> None:
     """Motwani and Xu, table 1: age is 0.6-distinct and separates 8 of 10 pairs; sex and state 0.8 and 9 of 10."""
     with table_of(PAPER, ["age", "sex", "state"]) as connection, sqlanon.connect(connection) as db:
         figures = {tuple(row[0]): row[4:] for row in db.distinction("t", 2).fetchall()}
@@ -449,7 +449,7 @@ def test_both_columns_of_a_table_with_one_row_are_quasi_identifiers(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_table_of_nothing_but_nested_columns(tmp_path: Path) -> None:
+def test_suggest_refuses_a_table_of_nested_columns(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT [1] AS a")
         with sqlanon.connect(connection) as db, pytest.raises(SourceError, match="nested"):
@@ -536,7 +536,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", range(len(blocks("python"))))
-def test_the_python_of_the_page(number: int) -> None:
+def test_python_blocks_print_the_documented_output(number: int) -> None:
     program = blocks("python")[number]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -545,7 +545,7 @@ def test_the_python_of_the_page(number: int) -> None:
     assert printed.getvalue().strip() == output
 
 
-def test_the_toml_of_the_page(tmp_path: Path) -> None:
+def test_toml_blocks_are_valid_policies(tmp_path: Path) -> None:
     search, diversity = blocks("toml")
     (tmp_path / "x.toml").write_text(search, encoding="utf-8")
     policy = make_policy({"x": "suppress"}, **parse_toml(tmp_path / "x.toml"))
@@ -560,7 +560,7 @@ def test_the_toml_of_the_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_sql_of_the_page(tmp_path: Path) -> None:
+def test_sql_blocks_return_the_documented_rows(tmp_path: Path) -> None:
     init_database(tmp_path / "practice.duckdb")
     (script,) = blocks("sql")
     with duckdb.connect(tmp_path / "practice.duckdb") as connection:
@@ -576,7 +576,7 @@ def test_the_sql_of_the_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_commands_of_the_page(tmp_path: Path) -> None:
+def test_documented_commands_run(tmp_path: Path) -> None:
     (tmp_path / "sqlanon-demo").mkdir()
     make_hospital(tmp_path / "sqlanon-demo" / "hospital.duckdb", rows=2000)
     for script in blocks("sh"):

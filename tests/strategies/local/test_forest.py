@@ -89,7 +89,7 @@ def test_suppressed_cells_are_within_the_factor_of_the_fewest() -> None:
 
 
 @pytest.mark.slow
-def test_suppressed_cells_are_within_the_factor_of_the_fewest_many() -> None:
+def test_suppressed_cells_are_within_the_factor_of_the_fewest_on_many_tables() -> None:
     check_factor(range(1000, 1000 + examples(500)), 9)
 
 

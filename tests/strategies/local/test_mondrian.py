@@ -105,7 +105,7 @@ def test_parts_and_labels_are_those_of_a_plain_mondrian(
 @pytest.mark.thorough
 @settings(thorough, max_examples=examples(50))
 @given(cases(), LIMITS, SUMMARIES, CUTS, st.booleans(), ENDS_OF_RANGES, st.booleans())
-def test_parts_and_labels_are_those_of_a_plain_mondrian_thoroughly(
+def test_parts_and_labels_are_those_of_a_plain_mondrian_on_many_tables(
     case: Case, limits: list[int], summary: str, cuts: str, publish: bool, ends: str, at_once: bool
 ) -> None:
     check(case, limits, summary, cuts, publish, ends, at_once)
@@ -143,7 +143,7 @@ def test_every_requirement_stops_the_cuts(case: PrivacyCase, summary: str, cuts:
 @pytest.mark.thorough
 @privacy_checks.thorough
 @given(privacy_cases(), SUMMARIES, CUTS)
-def test_every_requirement_stops_the_cuts_thoroughly(case: PrivacyCase, summary: str, cuts: str) -> None:
+def test_every_requirement_stops_the_cuts_on_many_tables(case: PrivacyCase, summary: str, cuts: str) -> None:
     check_privacy(case, summary, cuts)
 
 
@@ -193,7 +193,7 @@ PLAIN_TREES = {"age": {"intervals": [5, 10]}, "sex": "suppress", "zip": {"mask":
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("cuts", some(["strict", "relaxed"], 2))
-def test_the_patients_of_the_paper(cuts: str) -> None:
+def test_mondrian_makes_the_release_of_the_paper(cuts: str) -> None:
     """The multidimensional 2-anonymization that the paper shows of its six patients."""
     with run_mondrian(PATIENTS, PLAIN_TREES, {"k": 2}, cuts=cuts, ends="exact") as (result, rows, _):
         assert rows == [

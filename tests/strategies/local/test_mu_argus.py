@@ -58,7 +58,7 @@ def test_three_classes_are_those_of_mu_argus() -> None:
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(10, usual=40))
 @given(SOME_ROWS, LIMITS, CLASS_LISTS)
-def test_mu_argus_matches_plain_python_thoroughly(case: Case, limits: list[int], classes: list[str]) -> None:
+def test_mu_argus_matches_plain_python_on_many_tables(case: Case, limits: list[int], classes: list[str]) -> None:
     check(case, limits, classes)
 
 

@@ -171,6 +171,6 @@ def test_suppressed_combinations_can_be_masked(case: Case) -> None:
 @pytest.mark.thorough
 @settings(thorough, max_examples=examples(25))
 @given(cases())
-def test_assigned_combinations_are_released_thoroughly(case: Case) -> None:
+def test_assigned_combinations_are_released_on_many_tables(case: Case) -> None:
     check(case, "drop")
     check(replace(case, limit="1"), "mask")

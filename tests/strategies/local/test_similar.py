@@ -53,7 +53,7 @@ def test_few_combinations_are_grouped_in_the_best_way(case: Case, limits: list[i
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=40))
 @given(SOME_ROWS.filter(lambda case: len(set(case.rows)) <= 8), LIMITS)
-def test_few_combinations_are_grouped_in_the_best_way_many(case: Case, limits: list[int]) -> None:
+def test_few_combinations_are_grouped_in_the_best_way_on_many_tables(case: Case, limits: list[int]) -> None:
     check_best(case, limits, 8)
 
 
