@@ -325,7 +325,7 @@ def ground_values(name: str, label: Any) -> set[Any]:
     if under:
         return under
     span = range_of(str(label), dates=False)
-    assert span is not None, f"{label!r} is no label of {name}"
+    assert span is not None, f"{label!r} is not a label of {name}"
     return {value for value in everything if value is not None and span.may_have(Fraction(value))}
 
 

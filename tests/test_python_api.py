@@ -245,7 +245,7 @@ def test_reprs_describe_their_object(hospital: Path, policy: sqlanon.Policy, tmp
     (tmp_path / "release.duckdb").unlink()
     for part in ("Release", "release.duckdb", "patients", str(result.released_rows)):
         assert part in repr(release)
-    assert "zip" in repr(result), "a closed database is no reason to fail"
+    assert "zip" in repr(result), "repr works after the database is closed"
     assert "hospital.duckdb" in repr(db)
     with sqlanon.connect() as db:
         assert repr(db).startswith("Database(")
@@ -447,7 +447,7 @@ def test_verify_with_the_policy(hospital: Path, policy: sqlanon.Policy, tmp_path
             db.verify(tmp_path / "nowhere.duckdb", policy)
     with duckdb.connect(str(hospital)) as writer:
         writer.execute("DELETE FROM patients WHERE name = 'person 7'")
-    assert release.verify().verified, "alone it is as it was"
+    assert release.verify().verified, "without its source, the release is unchanged"
     with sqlanon.connect(hospital) as db:
         assert not db.verify(release.path, policy).verified
 

@@ -166,7 +166,7 @@ def is_value(value: Value, label: Value) -> bool:
 def broken_range(name: str, value: Value, label: Value) -> Iterator[str]:
     ends = None if label is None else first_values(name, str(label))
     if ends is None or value is None:
-        yield f"{name}: {label!r} is no range, and {value} is no class of its own"
+        yield f"{name}: {label!r} is not a range, and {value} is not a class"
         return
     first, beyond = ends
     if (first is not None and plain(value) < first) or (beyond is not None and plain(value) >= beyond):

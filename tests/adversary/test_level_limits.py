@@ -92,7 +92,7 @@ def ends(label: str, kind: type) -> tuple[Value | None, Value | None]:
         return read(match[1]), read(match[2]) - _step(read(match[2]))
     if match := re.fullmatch(f"{value}(?:(?:-| to ){value})?", label):
         return read(match[1]), read(match[2] or match[1])
-    raise AssertionError(f"{label!r} is no label of the contract")
+    raise AssertionError(f"{label!r} is not a label of the contract")
 
 
 def members(cell: Any) -> list[str]:

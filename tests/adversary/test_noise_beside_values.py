@@ -73,7 +73,7 @@ def add_bands(noisy: Sequence[tuple[Any, float, float]], place: Path) -> list[tu
 
 @pytest.mark.slow
 def test_weak_noise_and_then_the_value_is_refused(clinic: Path) -> None:
-    """The columns with noise were left out of the comparison: the nearest value joined most rows."""
+    """The comparison includes the columns with noise: the nearest value joins most rows."""
     noisy = add_bands(publish(policy(clinic, "noisy", 1000.0)), clinic)
     message = refusal_message(policy(clinic, "exact", SHOWN, ZIP))
     assert "by intervals around values with noise (kg, 99% confidence)" in message

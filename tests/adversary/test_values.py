@@ -154,7 +154,7 @@ def make_table(connection: duckdb.DuckDBPyConnection, values: list[str]) -> None
 
 
 def quick(cases: list[Any], every: int) -> list[Any]:
-    """Every third of the scalars, and every so manieth of the nested ones, is in the quick lane."""
+    """Every third of the scalars, and one in ``every`` of the nested ones, is in the quick lane."""
     return [
         pytest.param(*case, id=case[0], marks=[pytest.mark.slow] if i % (every if " in " in case[0] else 3) else [])
         for i, case in enumerate(cases)

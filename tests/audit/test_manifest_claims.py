@@ -238,11 +238,15 @@ def test_fields_hold_nothing_but_their_figures(changes: dict[str, Any], strange:
 
 def test_the_fingerprint_is_of_all_claims_but_the_version() -> None:
     """A file with the rows of several versions numbers them; everything else is the release."""
-    other = replace(DECOYS, persons=1, table_name="t", rows=21, noise={"age": {"epsilon": 1}}, version=2, score=1.0)
-    changed = {field.name for field in fields(Manifest) if getattr(PLAIN, field.name) != getattr(other, field.name)}
+    changed_manifest = replace(
+        DECOYS, persons=1, table_name="t", rows=21, noise={"age": {"epsilon": 1}}, version=2, score=1.0
+    )
+    changed = {
+        field.name for field in fields(Manifest) if getattr(PLAIN, field.name) != getattr(changed_manifest, field.name)
+    }
     assert {"policy", "decoys", "rows", "score", "version"} <= changed
     for name in changed:
-        is_same = replace(PLAIN, **{name: getattr(other, name)}).fingerprint() == PLAIN.fingerprint()
+        is_same = replace(PLAIN, **{name: getattr(changed_manifest, name)}).fingerprint() == PLAIN.fingerprint()
         assert is_same is (name == "version"), name
 
 

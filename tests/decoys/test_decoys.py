@@ -812,7 +812,7 @@ def test_the_statement_and_the_plan_can_be_run(little: Path) -> None:
 
 
 def test_work_tables_do_not_pile_up(little: Path) -> None:
-    """Of all work tables, only those of the decoys remain."""
+    """Only the work tables of the decoys remain."""
     with sqlanon.connect() as db:
         result = db.anonymize(policy_with_catalog(little, catalog=None))
         assert any("without a catalog" in warning for warning in result.warnings)

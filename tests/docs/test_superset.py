@@ -240,5 +240,5 @@ def test_the_picture_of_a_chart(superset: Client, dataset: int, tmp_path: Path) 
     done = run([*browser, *waits, f"--screenshot={PICTURE}", address], tmp_path)
     assert PICTURE.is_file(), done.stderr[-2000:]
     page = run([*browser, *waits, "--dump-dom", address], tmp_path).stdout
-    assert re.search(r"<canvas|<svg[^>]*>.*?<path", page, re.DOTALL), "there is no chart on the page"
+    assert re.search(r"<canvas|<svg[^>]*>.*?<path", page, re.DOTALL), "the page shows no chart"
     assert PICTURE.stat().st_size > 8000, "the picture is nearly empty"

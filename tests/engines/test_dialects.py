@@ -443,7 +443,7 @@ QUERIES = _queries()
 
 @pytest.fixture(scope="module")
 def engine(spark: Any) -> Iterator[Any]:
-    """A Spark engine for many queries over few rows, of which starting takes the most time."""
+    """A Spark engine for many queries over few rows; starting each takes the most time."""
     from sqlanon.engines.spark.engine import SparkEngine  # noqa: PLC0415  (pyspark is an extra)
 
     spark_engine = SparkEngine(spark)

@@ -183,7 +183,7 @@ def test_a_search_that_fails_leaves_nothing_in_postgres(postgres: Server, monkey
 
     def fail(*_: Any) -> None:
         temporary = postgres.rows("SELECT count(*) FROM pg_class WHERE relpersistence = 't' AND relkind = 'r'")
-        assert temporary == [(0,)], "nobody else sees them while the transaction is open"
+        assert temporary == [(0,)], "other sessions cannot see them while the transaction is open"
         raise KeyboardInterrupt
 
     monkeypatch.setattr("sqlanon.pipeline.run_search", fail)

@@ -48,7 +48,7 @@ def pgbouncer(server: Server, folder: Path, *settings: str) -> Iterator[str]:
     """The address of a pooler in transaction mode."""
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
-        pytest.skip("there is no pgbouncer on this machine: apt-get install pgbouncer")
+        pytest.skip("pgbouncer is not installed: apt-get install pgbouncer")
     port = free_port()
     users, configuration = folder / "users.txt", folder / "pgbouncer.ini"
     users.write_text(f'"holder" "{PASSWORD}"\n')

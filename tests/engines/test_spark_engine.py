@@ -116,7 +116,7 @@ def test_tables_without_rows_are_uploaded_and_read(engine: SparkEngine) -> None:
     assert engine.materialize("kept_nothing", select_star(uploaded)) == 0
 
 
-def test_two_columns_of_one_name(engine: SparkEngine) -> None:
+def test_two_columns_may_have_one_name(engine: SparkEngine) -> None:
     assert engine.rows(query("SELECT 1 AS a, 2 AS a")) == [(1, 2)]
 
 

@@ -55,7 +55,7 @@ DAYS = """
 def test_days_are_those_that_they_were(
     session: Any, small: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two of the days had the same text in Spark: some people were released twice, and others not at all."""
+    """Two of the days have the same text in Spark; each person is released once."""
     if not small:
         monkeypatch.setattr(SMALL_SPARK, 3)
         monkeypatch.setattr(SMALL_SET, 3)

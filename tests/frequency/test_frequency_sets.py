@@ -106,7 +106,7 @@ def test_the_guess_is_the_mean_where_attributes_have_nothing_to_do_with_one_anot
     assert guess == pytest.approx(sum(seen) / len(seen), rel=0.15)
 
 
-def test_the_guess_at_its_ends() -> None:
+def test_expected_classes_are_exact_at_the_ends() -> None:
     assert expected_classes([], 100) == 1
     assert expected_classes([draw_shares([100], 1)], 100) == 1
     assert expected_classes([draw_shares([1] * 90_000, 1), draw_shares([1] * 50_000, 2)], 1_000) == pytest.approx(1_000)

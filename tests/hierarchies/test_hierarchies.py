@@ -149,7 +149,7 @@ def test_negative_integers_fall_into_intervals_below_0(bench: Bench) -> None:
 
 
 @pytest.mark.slow
-def test_intervals_with_open_ends(bench: Bench) -> None:
+def test_values_outside_the_bounds_fall_into_open_intervals(bench: Bench) -> None:
     bench.build(intervals(5, 10, below=0, above=100), [-7, 0, 7, 99, 100, 2000], "SMALLINT")
     assert bench.labels() == {
         -7: ("<0", "<0", "*"),
@@ -580,7 +580,7 @@ def test_a_file_lists_all_ground_values(bench: Bench, file: Callable[..., FileRu
         ("é🦆;ÿ;*\n'; DROP TABLE x --;*\n".encode(), {"é🦆": ("ÿ", "*"), "'": (" DROP TABLE x --", "*")}),
     ],
 )
-def test_ways_to_write_a_file(
+def test_hierarchy_files_of_every_format_are_read(
     bench: Bench, file: Callable[..., FileRule], content: bytes, rows: dict[str, Row]
 ) -> None:
     bench.build(file(content), [], "VARCHAR")

@@ -70,7 +70,7 @@ def test_releases_that_cannot_be_joined_are_published(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_joint_diversity_is_of_sensitive_attributes(tmp_path: Path) -> None:
-    """A unique number for each person is no shared value: the same release again is safe; others reveal illnesses."""
+    """A number unique to each person is not a shared value: the same release is safe again; others reveal illnesses."""
     load(tmp_path, TWO_BY_TWO.format(cost="['cook', 'nurse'][1 + i % 2] AS job, i * 100"))
     joint = {"l_diversity": [{**DISTINCT["l_diversity"][0], "joint": True}]}
     for name in ("one", "two"):

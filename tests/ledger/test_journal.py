@@ -143,7 +143,7 @@ def test_the_ledger_has_what_is_out(
 
 
 @pytest.mark.parametrize(
-    ("other", "is_overtaken"),
+    ("changes", "is_overtaken"),
     [
         ({}, True),  # another release of the source elsewhere
         ({"source": "there"}, False),
@@ -156,10 +156,10 @@ def test_the_ledger_has_what_is_out(
     ],
 )
 def test_a_release_that_was_published_meanwhile_and_stays_is_noticed(
-    other: dict[str, Any], is_overtaken: bool, engine: DuckDBEngine, path: Path
+    changes: dict[str, Any], is_overtaken: bool, engine: DuckDBEngine, path: Path
 ) -> None:
     with catalog.open_catalog(engine, path):
-        row = record_of(Path("old.duckdb"), Version("other", 1, is_draft=False)) | other
+        row = record_of(Path("old.duckdb"), Version("other", 1, is_draft=False)) | changes
         catalog.insert_records(engine, "releases", row)
     compared = {("compared", Path("old.duckdb"))}
     row = record_of(Path("new.duckdb"), Version("run", 4, is_draft=False))
@@ -208,7 +208,7 @@ def test_the_records_of_several_tables_are_completed_or_removed(
 def test_the_hash_of_a_place_is_that_of_its_newest_file(
     engine: DuckDBEngine, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is no hash if an interrupted run may have published; replaced files do not count."""
+    """The hash is missing if an interrupted run may have published; replaced files do not count."""
     monkeypatch.setattr(catalog, "open_read_only", lambda *_: nullcontext(True))
     now = datetime(2026, 1, 2)
     for place, number, sha256, fields in (
@@ -250,8 +250,8 @@ def test_rows_that_only_drafts_have_are_those_of_a_draft(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(catalog, "open_read_only", lambda *_: nullcontext(True))
-    other = record_of(Path("other"), Version("other", 1, is_draft=True), withdraws="another")
-    catalog.insert_records(engine, "releases", other)
+    foreign_record = record_of(Path("other"), Version("other", 1, is_draft=True), withdraws="another")
+    catalog.insert_records(engine, "releases", foreign_record)
     for i, draft in enumerate(drafts):
         row = record_of(Path("place"), Version(f"run {i}", 1, draft), withdraws=withdraws[i], digest="rows")
         catalog.insert_records(engine, "releases", row)

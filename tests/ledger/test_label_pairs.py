@@ -35,9 +35,9 @@ def match_labels(first: Labels, second: Labels) -> Pairs:
     """The finest label of each pair with a common value: the one inside the other, or both."""
     pairs: Pairs = {}
     for a, values in first.items():
-        for b, others in second.items():
-            if values & others:
-                pairs[a, b] = a if values <= others else b if others <= values else f"{a} & {b}"
+        for b, second_values in second.items():
+            if values & second_values:
+                pairs[a, b] = a if values <= second_values else b if second_values <= values else f"{a} & {b}"
     return pairs
 
 
@@ -101,7 +101,10 @@ def test_labels_of_two_hierarchies_have_their_common_values() -> None:
     """Levels of both, whose groups overlap, stand in one table: the common values have both labels as their name."""
     paths = [(str(i), "1-3" if i < 4 else "4-6", "1-4" if i < 5 else "other") for i in range(1, 7)]
     first, second = (
-        {path[level]: frozenset(other[0] for other in paths if other[level] == path[level]) for path in paths}
+        {
+            path[level]: frozenset(label_path[0] for label_path in paths if label_path[level] == path[level])
+            for path in paths
+        }
         for level in (1, 2)
     )
     expected = {(a, b): f"{a} & {b}" for a in first for b in second if first[a] & second[b]}

@@ -134,7 +134,7 @@ def test_labels_are_no_finer_than_in_earlier_releases() -> None:
     for roles, expected in (
         ({"zip": True, "age": True}, {"zip": 2, "age": 2}),
         ({"zip": True}, {"zip": 2, "age": 3}),  # a column that it lacks is released at its top
-        ({"zip": True, "age": False}, {"zip": 2}),  # it shows all values of a column that is no quasi-identifier
+        ({"zip": True, "age": False}, {"zip": 2}),  # it shows all values of a column that is not a quasi-identifier
     ):
         release: Any = SimpleNamespace(columns=roles, is_quasi=roles.get, level=lambda *_: 2)
         assert _min_levels(search_input, release) == expected
@@ -939,8 +939,8 @@ def test_the_record_of_a_release_is_the_one_at_its_place(
         )
         for run, (path, made_by, day) in records.items()
     ]
-    others = [replace(record, digest="other rows", path=Path("new.duckdb")) for record in publications]
-    history = History((), [*others, *publications]) if are_drafts else History([*others, *publications])
+    replacements = [replace(record, digest="other rows", path=Path("new.duckdb")) for record in publications]
+    history = History((), [*replacements, *publications]) if are_drafts else History([*replacements, *publications])
     monkeypatch.setattr(recording, "read_ledger", lambda *_: history)
     monkeypatch.setattr(recording.catalog, "is_recorded_withdrawal", lambda *_: False)
     engine: Any = None

@@ -178,7 +178,7 @@ def test_a_policy_without_a_total_has_the_fingerprint_that_it_had(clinic: Path) 
 @pytest.mark.extras
 @pytest.mark.parametrize("person", [False, "owner"])
 def test_the_ledger_knows_the_keys_of_rows_with_noise(person: str | bool, tmp_path: Path) -> None:
-    """Publishing them caused an engine error; with persons, hashes of persons were recorded in place of the keys."""
+    """The ledger records hashes of the keys, also with persons."""
     with duckdb.connect(str(tmp_path / "clinic.duckdb")) as connection:
         connection.execute(
             "CREATE TABLE visits AS SELECT i AS id, i // 2 AS owner, 20 + i % 4 AS age, 100 + i * 7 % 90 AS cost "

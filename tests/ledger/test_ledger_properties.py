@@ -278,7 +278,7 @@ def check_published(
     is_reported = any(has_few and gone for has_few, gone in zip(few, lost, strict=True))
     assert is_reported == any("deleted or changed since" in warning for warning in result.warnings)
     assert not is_reported or not grew or case.keyed or set(request.privacy) != {"k"}
-    event(f"told of by the files: {is_reported}; only grew: {grew}; refused: {refused}")
+    event(f"reported by the files: {is_reported}; only grew: {grew}; refused: {refused}")
 
 
 def only_grew(case: LedgerCase) -> bool:

@@ -102,7 +102,7 @@ def test_a_refused_release_can_be_forced_where_only_the_earlier_one_generalizes(
     "search", [{"measure": "entropy"}, {"measure": "loss", "aggregate": "geometric"}, {"measure": "precision"}]
 )
 def test_mark_columns_do_not_count_as_lost_values(hospital: Path, search: dict[str, Any]) -> None:
-    """The score is that of the same rows by a policy without `after`: the marks were counted as an attribute."""
+    """The score is that of the same rows by a policy without `after`."""
     search = {"suppression_limit": 0.5, **search}
     publish(policy(hospital, "one", FINE_RACE))
     change(hospital, NEW_ROWS, NEW_ROWS.replace("black", "white"))
@@ -115,7 +115,7 @@ def test_mark_columns_do_not_count_as_lost_values(hospital: Path, search: dict[s
 
 @pytest.mark.thorough
 def test_earlier_releases_that_were_not_compared_are_reported(hospital: Path) -> None:
-    """An earlier release that was moved was skipped without a warning."""
+    """An earlier release that was moved is reported in a warning."""
     publish(policy(hospital, "one", FINE_RACE))
     result, _ = publish(policy(hospital, "two", FINE_ZIP), force=True)
     assert [warning for warning in result.warnings if "one.duckdb" in warning and "by force" in warning]
@@ -140,7 +140,7 @@ def test_a_release_with_the_digest_of_an_earlier_one_verifies(hospital: Path) ->
 
 @pytest.mark.thorough
 def test_a_table_is_the_same_with_its_schema(hospital: Path) -> None:
-    """``main.patients`` was another source than ``patients``: nothing was held against its earlier releases."""
+    """``main.patients`` and ``patients`` are one source, with the same earlier releases."""
     publish(policy(hospital, "one", FINE_RACE))
     requested_policy = policy(hospital, "two", FINE_ZIP)
     source = requested_policy.source.model_copy(update={"table": "main.Patients"})

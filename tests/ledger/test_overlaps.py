@@ -184,8 +184,8 @@ def find_few_rows(
         with PairAudit.open(DuckDBEngine(connection), table, linked, k) as audit:
             few = audit.find_overlaps().few
         few_counts = count_shared_rows(few)
-        counted = connection.execute(subtraction(linked, few).sql("duckdb")).fetchall() if few else []
-    assert Counter(counted) == Counter((*pair.values, pair.rows) for pair in few)
+        subtracted_rows = connection.execute(subtraction(linked, few).sql("duckdb")).fetchall() if few else []
+    assert Counter(subtracted_rows) == Counter((*pair.values, pair.rows) for pair in few)
     counted_by_labels = dict[tuple[str, str], int]()
     for texts, n in few_counts.items():
         x, y = (finer_label(*text.split(" & ")) if " & " in text else text for text in map(str, texts))

@@ -198,7 +198,7 @@ def test_figures_of_the_withdrawal_stand_beside_those_of_the_new_version() -> No
 def test_a_release_keeps_a_row_or_is_to_be_removed(
     change: SourceChange, drafts: list[bool] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A release of nine rows, at no level of which the remaining rows are feasible."""
+    """A release of nine rows; the remaining rows are infeasible at all of its levels."""
     manifest = SimpleNamespace(released_rows=9)
     published = SimpleNamespace(publication=SimpleNamespace(path=Path("r"), table_name="r"), manifest=manifest)
     drafted = list[bool]()

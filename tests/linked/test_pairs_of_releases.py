@@ -35,9 +35,9 @@ def publish(case: LinkedCase, folder: Path, name: str, levels: Levels) -> Linked
         return db.anonymize(LinkedPolicy(**tree)).publish(folder / name)
 
 
-def released_persons(path: Path, database: LinkedDatabase, levels: Levels, shown: Levels) -> Counter[Hashable]:
+def released_persons(path: Path, database: LinkedDatabase, levels: Levels, raised_levels: Levels) -> Counter[Hashable]:
     """The released persons with all their rows, nested, whose labels a reader raises from levels to higher ones."""
-    numbers = iter(zip(levels, shown, strict=True))
+    numbers = iter(zip(levels, raised_levels, strict=True))
     raised = [
         [
             {hierarchy.label(value, level): hierarchy.label(value, higher) for value in (*hierarchy.paths, None)}
@@ -52,8 +52,10 @@ def released_persons(path: Path, database: LinkedDatabase, levels: Levels, shown
             parent = "NULL" if table.parent is None else f"parent_{t}"
             columns = ", ".join([f"id_{t}", parent, *table.names])
             for key, parent_key, *labels in connection.execute(f"SELECT {columns} FROM {table.name}").fetchall():
-                own = tuple(mapping.get(label, label) for mapping, label in zip(raised[t], labels, strict=True))
-                row = (t, own, tuple(sorted(children[t, key], key=repr)))
+                raised_labels = tuple(
+                    mapping.get(label, label) for mapping, label in zip(raised[t], labels, strict=True)
+                )
+                row = (t, raised_labels, tuple(sorted(children[t, key], key=repr)))
                 if table.parent is None:
                     persons[row] += 1
                 else:
@@ -69,8 +71,8 @@ def feasible_outcomes(case: LinkedCase) -> list[Outcome]:
     ]
 
 
-def is_nowhere_higher(levels: Sequence[int], others: Sequence[int]) -> bool:
-    return all(level <= other for level, other in zip(levels, others, strict=True))
+def is_nowhere_higher(levels: Sequence[int], second_levels: Sequence[int]) -> bool:
+    return all(level <= second_level for level, second_level in zip(levels, second_levels, strict=True))
 
 
 def draw_pair(number: int, case: LinkedCase) -> Sequence[Outcome] | None:
@@ -93,7 +95,7 @@ PAIRS = [
 
 
 CROSSING = small_cases(40, 72)[71]
-"""A case with few rows and two generalizations, each of which is finer somewhere."""
+"""A case with few rows and two generalizations; each is finer than the other in one column."""
 
 
 @pytest.mark.slow
@@ -122,9 +124,9 @@ def test_a_second_release_is_accepted_only_if_one_gives_the_other(
     if is_accepted and is_comparable(*pair):
         outcomes = {"first": first, "second": second}
         fine, coarse = outcomes if is_nowhere_higher(first.levels, second.levels) else reversed(outcomes)
-        levels, shown = outcomes[fine].levels, outcomes[coarse].levels
-        raised = released_persons(tmp_path / f"{fine}.duckdb", case.database, levels, shown)
-        assert raised == released_persons(tmp_path / f"{coarse}.duckdb", case.database, shown, shown)
+        levels, raised_levels = outcomes[fine].levels, outcomes[coarse].levels
+        raised = released_persons(tmp_path / f"{fine}.duckdb", case.database, levels, raised_levels)
+        assert raised == released_persons(tmp_path / f"{coarse}.duckdb", case.database, raised_levels, raised_levels)
     elif is_accepted:  # the levels differ where the labels do not
         levels = (0,) * len(first.levels)
         names = ("first.duckdb", "second.duckdb")

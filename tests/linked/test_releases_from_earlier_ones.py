@@ -131,9 +131,9 @@ def test_a_release_from_an_earlier_one_is_the_best_that_readers_of_it_could_make
     readers = raise_hierarchies(read_release(first.path, case.database), case.database, base.levels)
     steps = tuple(level - lower for level, lower in zip(result.levels, base.levels, strict=True))
     made = View(readers, steps).peel(readers.everything, k, known)
-    shown = read_release(second.path, case.database)
+    released = read_release(second.path, case.database)
     lowest = (0,) * len(steps)
-    unchanged = raise_hierarchies(shown, case.database, result.levels)
+    unchanged = raise_hierarchies(released, case.database, result.levels)
     assert count_records(readers, steps, made) == count_records(unchanged, lowest, unchanged.everything)
     assert View(unchanged, lowest).is_safe(unchanged.everything, k, known)
 

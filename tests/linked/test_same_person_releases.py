@@ -136,8 +136,8 @@ def test_the_same_persons_with_the_same_rows_may_be_at_two_locations(released_fo
 
 
 def test_another_catalog_with_releases_of_the_tables_is_warned_of(released_folder: Path) -> None:
-    other = ("--set", 'catalog.database="other.duckdb"', "--output", released_folder / "other")
-    ended = anonymize(released_folder, "policy.toml", *other)
+    catalog_settings = ("--set", 'catalog.database="other.duckdb"', "--output", released_folder / "other")
+    ended = anonymize(released_folder, "policy.toml", *catalog_settings)
     assert ended.status == 0
     catalog = released_folder / "private.duckdb"
     assert f"releases of this source that are recorded in {catalog} were not compared" in ended.err

@@ -175,8 +175,8 @@ def test_dates_are_moved_in_spark_and_other_releases_of_the_persons_are_found(cl
     quasi = 'role = "quasi", hierarchy = { dates = ["month", "year"] }, min_level = 3, max_level = 3'
     text = fix_levels(POLICY).replace(quasi, 'role = "sensitive", hierarchy = { dates = { shift = 30 } }')
     text = load_hospital(clinic, tmp_path, f'{text}\n[catalog]\ndatabase = "private.duckdb"\n').read_text()
-    other = text.replace("release.duckdb", "other.duckdb").replace("k = 3", "k = 2")
-    (tmp_path / "other.toml").write_text(other, encoding="utf-8")
+    second_policy = text.replace("release.duckdb", "other.duckdb").replace("k = 3", "k = 2")
+    (tmp_path / "other.toml").write_text(second_policy, encoding="utf-8")
     source = clinic.sql("SELECT patient_id, admitted FROM clinic.visits").collect()
     with connect(clinic) as db:
         db.anonymize(LinkedPolicy.load(tmp_path / "policy.toml")).publish()

@@ -605,7 +605,7 @@ def test_temporary_table_is_refused_as_live_source(connection: duckdb.DuckDBPyCo
 
 
 @pytest.mark.slow
-def test_a_file_with_the_name_of_our_schema(tmp_path: Path) -> None:
+def test_a_file_named_like_the_schema_of_sqlanon_is_refused(tmp_path: Path) -> None:
     make_hospital(tmp_path / "sqlanon.duckdb")
     with sqlanon.connect(tmp_path / "sqlanon.duckdb") as db, pytest.raises(SourceError, match="rename the file"):
         db.live(hospital_policy())

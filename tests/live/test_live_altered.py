@@ -239,7 +239,7 @@ def test_names_of_support_tables_are_refused(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("schema", ["clinic", "CLINIC", "sqlanon"])
-def test_a_database_with_the_name_of_a_schema(tmp_path: Path, schema: str) -> None:
+def test_a_database_named_like_its_schema_is_refused(tmp_path: Path, schema: str) -> None:
     name = schema.lower()
     with duckdb.connect(tmp_path / f"{name}.duckdb") as connection:
         place = f'"{name}"."{schema}"'
@@ -251,7 +251,7 @@ def test_a_database_with_the_name_of_a_schema(tmp_path: Path, schema: str) -> No
 
 
 @pytest.mark.slow
-def test_a_file_with_the_name_of_the_usual_schema(tmp_path: Path) -> None:
+def test_a_file_named_main_is_a_source_of_live_views(tmp_path: Path) -> None:
     """DuckDB calls it otherwise itself."""
     with duckdb.connect(tmp_path / "main.duckdb") as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS q FROM range(3)")

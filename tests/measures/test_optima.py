@@ -54,7 +54,7 @@ def live() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.mark.slow
 @pytest.mark.cases(3)
 @pytest.mark.parametrize("measure", MEASURES)
-def test_the_optimum_of_each_measure(measure: str, live: duckdb.DuckDBPyConnection) -> None:
+def test_each_measure_has_its_optimum(measure: str, live: duckdb.DuckDBPyConnection) -> None:
     attributes = {"x": {"table": "tree"}}
     with connect_to(live) as db:
         result = db.anonymize(make_policy(attributes, search={"measure": measure, "suppression_limit": 0.3}))

@@ -62,8 +62,8 @@ def listed_faults(path: Path) -> list[Fault]:
     entries = tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]
 
     def fault(entry: dict[str, str]) -> Fault:
-        first, *others = entry["old"].split("\n")
-        lines = [re.escape(first), *(rf"[ \t]*{re.escape(line.lstrip())}" if line else "" for line in others)]
+        first, *further_lines = entry["old"].split("\n")
+        lines = [re.escape(first), *(rf"[ \t]*{re.escape(line.lstrip())}" if line else "" for line in further_lines)]
         old = "\n".join(lines)
 
         def apply(text: str) -> str:

@@ -263,7 +263,7 @@ OUTSIDE = case_of_values((1, 1, 9, 9, 30, 30), "INTEGER", "ffmmmm", bounds=[2, 2
 @pytest.mark.thorough
 @pytest.mark.parametrize("search", [{}, pytest.param({"strategy": "mondrian"}, marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("case", [ZEROS, BOTH_SIDES, OUTSIDE], ids=["zeros", "both sides of 0", "beyond its bounds"])
-def test_noise_of_a_small_table(case: NoiseCase, search: dict[str, Any]) -> None:
+def test_noise_of_a_small_table_matches_the_oracle(case: NoiseCase, search: dict[str, Any]) -> None:
     check(replace(case, search=search), publish=True)
 
 
@@ -275,7 +275,7 @@ CELLS = {"suppression": "cells"}
 @pytest.mark.thorough
 @settings(quick, max_examples=examples(4))
 @given(case=noise_cases({}, confidence=True))
-def test_confidence_on_random_tables(case: NoiseCase) -> None:
+def test_confidence_matches_the_oracle_on_random_tables(case: NoiseCase) -> None:
     check(case)
 
 
@@ -301,7 +301,7 @@ def check_local(case: NoiseCase, search: dict[str, Any], publish: bool = False) 
 @pytest.mark.parametrize("strategy", FULL_DOMAIN)
 @pytest.mark.parametrize("confidence", [False, True])
 @pytest.mark.parametrize("unknown", [False, True])
-def test_noise_of_random_tables(strategy: str, confidence: bool, unknown: bool) -> None:
+def test_noise_matches_the_oracle_on_random_tables(strategy: str, confidence: bool, unknown: bool) -> None:
     @settings(quick, derandomize=not SEARCHING, max_examples=examples(20 if strategy == "optimal" else 3))
     @given(case=noise_cases({"strategy": strategy}, confidence, unknown and not confidence))
     @example(case=ZEROS)
@@ -315,7 +315,7 @@ def test_noise_of_random_tables(strategy: str, confidence: bool, unknown: bool) 
 @pytest.mark.thorough
 @pytest.mark.parametrize("search", [*({"strategy": name} for name in BELOW), CELLS], ids=str)
 @pytest.mark.parametrize("confidence", [False, True])
-def test_noise_below_the_full_domain(search: dict[str, Any], confidence: bool) -> None:
+def test_noise_below_the_full_domain_matches_the_oracle(search: dict[str, Any], confidence: bool) -> None:
     @settings(quick, derandomize=not SEARCHING, max_examples=examples(5))
     @given(case=noise_cases({}, confidence))
     def holds_for_case(case: NoiseCase) -> None:

@@ -494,7 +494,7 @@ def test_workers_need_opendp_and_not_sqlanon(missing: list[str], nulls: list[int
     assert done.stdout.strip() == str(nulls)
 
 
-def test_drawn_through_the_thin_client(spark_connect: Any) -> None:
+def test_noise_is_drawn_once_through_the_thin_client(spark_connect: Any) -> None:
     engine = SparkEngine(spark_connect)
     try:
         types = {"record": "bigint", "n_0": "bigint"}

@@ -215,7 +215,7 @@ def fewest_matches(
     view: View, attacked: State, searched: State, known: Known, table: int | None = None
 ) -> dict[int, int | None]:
     """By attacked person, the fewest searched persons who match what an attacker knows: up to ``known`` child rows, or
-    all as well as up to two. None if nobody matches. With a table, only its rows are known, without their child rows.
+    all as well as up to two. None without a match. With a table, only its rows are known, without their child rows.
     """
     if table is not None:
         attacked, searched = (
@@ -272,7 +272,7 @@ def _loss_of_value(hierarchy: Hierarchy, value: Value, level: int, leaves: int, 
         return 0.0
     label = hierarchy.label(value, level)
     ground = [*hierarchy.paths, *([None] if None in values else [])]
-    return (sum(hierarchy.label(other, level) == label for other in ground) - 1) / (leaves - 1)
+    return (sum(hierarchy.label(leaf, level) == label for leaf in ground) - 1) / (leaves - 1)
 
 
 def evaluate(database: LinkedDatabase, levels: Levels, k: int, known: Known, weights: Sequence[float]) -> Outcome:

@@ -326,7 +326,7 @@ class Release:
 
     @property
     def wrong_map(self) -> int:
-        """Released rows whose class matches rows of the population, but not their own person; NULL is no match."""
+        """Released rows whose class matches rows of the population, but not their own person; NULL does not match."""
         source = self.source
         assert source.person is not None and source.population_person is not None
         people = people_by_class(source.people, source.quasi, self.levels)

@@ -95,7 +95,7 @@ class NumberedRows:
                     ranks[row.at] = min(ranks[row.parent], ranks.get(row.at, ranks[row.parent]))
             chosen: set[At] = set()
             for rank in sorted({*ranks.values()}):
-                more = {at for at, other in ranks.items() if other == rank}
+                more = {at for at, row_rank in ranks.items() if row_rank == rank}
                 if len(suppressed) + len(chosen) + len(more) > allowed:
                     break
                 chosen |= more
@@ -155,10 +155,10 @@ class NumberedRows:
     def _is_shared(self, row: ChildRow, released: Mapping[int, Sequence[ChildRow]]) -> bool:
         rows = [*released[row.person], row]
         if self.known == "all":
-            sizes = Counter(self._signature(person, others) for person, others in released.items())
+            sizes = Counter(self._signature(person, person_rows) for person, person_rows in released.items())
             left = sizes[self._signature(row.person, released[row.person])]
             return sizes[self._signature(row.person, rows)] >= self.k - 1 and left > self.k
-        added = row.known_row, sum(other.known_row == row.known_row for other in rows)
+        added = row.known_row, sum(released_row.known_row == row.known_row for released_row in rows)
         for size in range(1, self.known + 1):
             supporters = self._supporters(released, size)
             for combination in self._combinations(self._copies(rows), size):

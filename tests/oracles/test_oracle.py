@@ -70,7 +70,7 @@ def test_figure_2_is_not_3_anonymous() -> None:
 
 
 @pytest.mark.parametrize(("k", "expected"), [(2, [(0, 1), (1, 0)]), (3, [(0, 2), (1, 0)])])
-def test_figure_3_k_minimal(k: int, expected: list[tuple[int, ...]]) -> None:
+def test_the_oracle_finds_the_k_minimal_generalizations_of_figure_3(k: int, expected: list[tuple[int, ...]]) -> None:
     minimal = oracle.k_minimal(*figure_3(), k=k, suppression_limit="0")
     assert minimal is not None
     assert [f.levels for f in minimal.satisfying] == expected
@@ -117,7 +117,7 @@ ROWS = [("asian", "02138"), ("asian", "02139"), ("asian", "02141"), ("black", No
         ("entropy", None, None, 2),
     ],
 )
-def test_measure_by_hand(
+def test_measures_match_computations_by_hand(
     measure: str, aggregate: str | None, weights: dict[str, float] | None, expected: float
 ) -> None:
     release = Release(Table.of(ROWS, {"race": RACE, "zip": ZIP}), (0, 1), 2)

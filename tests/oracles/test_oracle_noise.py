@@ -26,7 +26,7 @@ HEIGHTS = [
 ALL = range(5)
 
 
-def test_errors_by_hand() -> None:
+def test_errors_match_computations_by_hand() -> None:
     assert noise.scales(HEIGHTS, [0.5]) == {"a": (40.0,), "b": (0.0,)}
     assert noise.expected_error(HEIGHTS, [0.5], 0) == 3 * 40 / 5
     assert noise.observed_error(HEIGHTS, 0) == (12 + 1 + 120) / 5
@@ -45,7 +45,7 @@ def test_zeros_are_left_out_of_relative_errors_and_negative_values_count_by_magn
     assert noise.expected_relative_error(nothing, [1], 0) is noise.observed_relative_error(nothing, 0) is None
 
 
-def test_the_nearest_original_by_hand() -> None:
+def test_linked_records_match_computations_by_hand() -> None:
     """172 is nearest 170, another's; 169 is nearest its own, and so is 300. Both of class b tie with each other."""
     assert noise.linked_records(HEIGHTS, [0.5], ALL) == [1, 2, 3, 4]
     assert noise.linked_records(HEIGHTS, [0.5], ALL, strict=True) == [1, 2]
@@ -75,7 +75,7 @@ def test_attribute_without_range_reveals_nothing() -> None:
     assert noise.linked_records(records, [1, 1], [0, 1], strict=True) == [1]
 
 
-def test_near_originals_by_hand() -> None:
+def test_near_originals_match_computations_by_hand() -> None:
     """β = 0.5: the half-width is -40 ln 0.5 = 27.7 in class a, and 0 in class b."""
     assert noise.half_width(40, 0.5, 1) == pytest.approx(27.7259)
     assert noise.near(HEIGHTS, [0.5], 0.5) == [3, 3, 0, 2, 2]

@@ -151,7 +151,7 @@ def test_recursive_diversity_compares_top_and_tail_counts(
         ({"beta_likeness": [{"attribute": "s", "beta": 0.9}]}, {"a"}),
     ],
 )
-def test_requirements_on_a_class(privacy: dict[str, Any], expected: set[str]) -> None:
+def test_requirements_decide_which_classes_are_kept(privacy: dict[str, Any], expected: set[str]) -> None:
     table = source("a flu", "a flu", "a cold", "a cancer", "b flu", "b cancer", "c flu", "d cold")
     assert kept_values(table, privacy) == expected
 

@@ -116,7 +116,7 @@ def write(folder: Path, text: str, name: str = "policy.toml") -> Path:
 # --- reading -----------------------------------------------------------------------------------------
 
 
-def test_the_policy_of_the_contract(tmp_path: Path) -> None:
+def test_the_policy_of_the_contract_loads(tmp_path: Path) -> None:
     policy = Policy.load(write(tmp_path, CONTRACT))
     assert policy.quasi_identifiers == ("zip", "age", "birth", "education", "country", "sex")
     assert policy.attributes_with_role("identifying") == ("name",)
@@ -297,7 +297,7 @@ def test_the_release_is_named_after_the_source(source: dict[str, Any], release: 
         [{"intervals": [5.0, 10], "below": 0, "above": 100}],
     ],
 )
-def test_spellings_of_intervals(spec: Any) -> None:
+def test_all_spellings_of_intervals_are_equal(spec: Any) -> None:
     assert hierarchy(spec) == (IntervalsRule(widths=(Decimal(5), Decimal(10)), below=Decimal(0), above=Decimal(100)),)
 
 
@@ -355,7 +355,7 @@ def test_one_and_true_are_two_ground_values() -> None:
         ["quarter", "decade"],
     ],
 )
-def test_calendar_levels_that_nest(dates: list[str]) -> None:
+def test_nesting_calendar_levels_are_accepted(dates: list[str]) -> None:
     assert hierarchy({"dates": dates})[0].dates == tuple(dates)
 
 
@@ -589,7 +589,7 @@ def test_weights_need_a_weighted_mean_or_sum(search: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("search", [{}, {"measure": "precision"}, {"aggregate": "sum"}])
-def test_weights_where_they_count(search: dict[str, Any]) -> None:
+def test_weights_are_accepted_where_they_count(search: dict[str, Any]) -> None:
     assert Policy(**zip_with(weight=2), search=search).attributes["zip"].weight == 2.0
 
 
@@ -764,13 +764,13 @@ def test_the_fingerprint_is_that_of_the_content(tmp_path: Path) -> None:
 def test_the_fingerprint_does_not_count_what_changes_no_release() -> None:
     """The policy differs in a draft, in notes about it, in the folders of files, and in a default that is written."""
     fingerprint = Policy(**tree(release={"database": "a/r.duckdb"})).fingerprint()
-    for release, others in (
+    for release, sections in (
         ({"database": "b/r.duckdb"}, {}),
         ({"database": "a/r.duckdb", "draft": True}, {}),
         ({"database": "a/r.duckdb", "suppressed": "drop"}, {}),
         ({"database": "a/r.duckdb"}, {"about": {"purpose": "for review"}}),
     ):
-        assert Policy(**tree(release=release, **others)).fingerprint() == fingerprint, (release, others)
+        assert Policy(**tree(release=release, **sections)).fingerprint() == fingerprint, (release, sections)
     for release in ({"database": "a/s.duckdb"}, {"database": "a/r.duckdb", "suppressed": "mask"}):
         assert Policy(**tree(release=release)).fingerprint() != fingerprint
 

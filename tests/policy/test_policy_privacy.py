@@ -452,7 +452,9 @@ def test_mistakes_of_the_privacy_section_are_named(privacy: dict[str, Any], plac
         (["income", "diagnosis"], {"tt": 2}, ".tt", "unknown key 'tt'"),
     ],
 )
-def test_mistakes_of_several_attributes(names: Any, changes: dict[str, Any], place: str, words: str) -> None:
+def test_mistakes_of_several_attributes_are_reported_once(
+    names: Any, changes: dict[str, Any], place: str, words: str
+) -> None:
     """Each is reported once, where it is written."""
     lines = [ONE_OF_EACH["t_closeness"], of_several("t_closeness", names, **changes)]
     mistake = only_problem(**tree({"t_closeness": lines}))

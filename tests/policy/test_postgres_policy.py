@@ -155,7 +155,7 @@ def test_a_manifest_shows_no_address() -> None:
     assert not any(word in text for word in ("db.example", "holder", "hospital", "clinic", "shared", "postgres"))
 
 
-def test_an_address_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOSPITAL", "postgresql://holder:s3cret@db/hospital")
     assert resolve_postgres_address("env:HOSPITAL").endswith("s3cret@db/hospital")
     assert server_address(resolve_postgres_address("env:HOSPITAL")) == "postgresql://db/hospital"
@@ -168,7 +168,7 @@ def test_an_address_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         resolve_postgres_address("env:HOSPITAL")
 
 
-def test_the_same_place_by_options() -> None:
+def test_options_and_address_name_the_same_place() -> None:
     assert server_address("postgresql:///hospital?host=/run/pg&port=5433") == "postgresql://%2Frun%2Fpg:5433/hospital"
     assert server_address("postgresql://me@db:1/?dbname=x") == server_address("postgresql://you:pw@db:1/x")
 

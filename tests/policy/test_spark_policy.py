@@ -119,7 +119,7 @@ def test_a_manifest_shows_no_address() -> None:
     assert not any(word in text for word in ("cluster", "clinic", "open", "spark", "scratch"))
 
 
-def test_an_address_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLUSTER", "sc://db:15002/;token=s3cret")
     assert format_spark_address(resolve_spark_address("env:CLUSTER")) == "sc://db:15002"
     monkeypatch.setenv("CLUSTER", "s3cret")

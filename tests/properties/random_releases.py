@@ -202,8 +202,7 @@ def label_of(band: list[Any]) -> str:
 
 @dataclass(frozen=True)
 class Release:
-    """A release of a case: its rows, the numbers of the earlier ones because of which it is refused, and what is
-    said."""
+    """A release of a case: its rows, the numbers of the earlier ones that cause its refusal, and the message."""
 
     step: int
     rows: list[Row]

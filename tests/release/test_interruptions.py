@@ -704,7 +704,7 @@ def test_a_directory_that_is_being_made_is_not_taken_for_a_dead_one(
 
 
 @pytest.mark.thorough
-def test_many_directories_at_once(parent: Path) -> None:
+def test_processes_make_private_directories_at_once(parent: Path) -> None:
     making = (
         "import sys; from pathlib import Path; from sqlanon.support.workdir import private_directory\n"
         "for i in range(300):\n"

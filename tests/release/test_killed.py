@@ -108,7 +108,7 @@ def check_each_step(folder: Path, target: Target, begin: str, names: tuple[str, 
     status, steps = run(KILLED, policies[0], END, begin)
     assert status == 0
     matching = [i for i, name in enumerate(steps.splitlines()) if name in names]
-    # Of many steps, with few examples, every so manieth; each of a few.
+    # With few examples, a sample of many steps; every step of a few.
     chosen: Iterable[int] = share(matching, 8) if names else itertools.count(0, max(1, round(1 / EXAMPLES)))
     expected, turn = 1, 0
     for at in chosen:

@@ -137,7 +137,7 @@ def test_rows_that_fail_the_audit_are_not_handed_out(
 
 
 @pytest.mark.thorough
-def test_rows_that_a_policy_refuses(live: duckdb.DuckDBPyConnection) -> None:
+def test_rows_that_a_policy_refuses_are_not_handed_out(live: duckdb.DuckDBPyConnection) -> None:
     """A ward of one ZIP code narrows it: that is refused before anything is made."""
     live.execute("ALTER TABLE patients ADD COLUMN district VARCHAR")
     live.execute("UPDATE patients SET district = zip, zip = zip || age % 2")

@@ -127,7 +127,7 @@ def test_each_difference_of_a_table_is_a_flaw(change: dict[str, Any], flaws: lis
 
 
 @pytest.mark.parametrize(
-    ("names", "shown", "version"),
+    ("names", "view_version", "version"),
     [
         ([], None, 1),
         (["r_v7"], None, 8),  # left by an interrupted publication
@@ -138,8 +138,10 @@ def test_each_difference_of_a_table_is_a_flaw(change: dict[str, Any], flaws: lis
         (["r"], None, None),
     ],
 )
-def test_the_next_version_is_above_all_that_are_there(names: list[str], shown: int | None, version: int | None) -> None:
-    catalog: Any = SimpleNamespace(location=LOCATION, names=frozenset(names), shown_version=shown)
+def test_the_next_version_is_above_all_that_are_there(
+    names: list[str], view_version: int | None, version: int | None
+) -> None:
+    catalog: Any = SimpleNamespace(location=LOCATION, names=frozenset(names), shown_version=view_version)
     if version is None:
         with pytest.raises(ReleaseError, match=r"shared\.r exists and is not a release of sqlanon"):
             find_next_version(catalog)
@@ -188,7 +190,7 @@ def made_tables(names: list[str]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("shown", "dropped"),
+    ("view_version", "dropped"),
     [
         (3, ["r_v1", "r_v2", "r_v2_manifest"]),
         (2, ["r_v1"]),  # the view could not be switched
@@ -196,11 +198,11 @@ def made_tables(names: list[str]) -> dict[str, int]:
     ],
 )
 def test_older_versions_are_dropped_that_no_reader_sees(
-    shown: int, dropped: list[str], monkeypatch: pytest.MonkeyPatch
+    view_version: int, dropped: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables = made_tables(["r_v1", "r_v2", "r_v2_manifest", "r_v3", "r_v3_manifest", "r_v4"])
     catalog = SimpleNamespace(
-        shown_version=shown, find_release_tables=lambda: tables, warn_of_foreign_tables=lambda names: []
+        shown_version=view_version, find_release_tables=lambda: tables, warn_of_foreign_tables=lambda names: []
     )
     monkeypatch.setattr(ReleaseCatalog, "read", lambda server, location: catalog)
     server: Any = Server()
@@ -209,12 +211,12 @@ def test_older_versions_are_dropped_that_no_reader_sees(
 
 
 @pytest.mark.parametrize(
-    ("shown", "dropped"), [(3, []), (2, ["r_v3_manifest", "r_v3"]), (None, ["r_v3_manifest", "r_v3"])]
+    ("view_version", "dropped"), [(3, []), (2, ["r_v3_manifest", "r_v3"]), (None, ["r_v3_manifest", "r_v3"])]
 )
 def test_a_version_that_the_view_shows_is_not_dropped(
-    shown: int | None, dropped: list[str], monkeypatch: pytest.MonkeyPatch
+    view_version: int | None, dropped: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ReleaseCatalog, "read", lambda server, location: SimpleNamespace(shown_version=shown))
+    monkeypatch.setattr(ReleaseCatalog, "read", lambda server, location: SimpleNamespace(shown_version=view_version))
     server: Any = Server()
     drop_unpublished(server, LOCATION, 3)
     assert server.statements == [f"DROP TABLE IF EXISTS `shared`.`{name}`" for name in dropped]

@@ -279,7 +279,7 @@ def test_a_release_with_masked_rows(place: Any) -> None:
 
 
 @pytest.mark.thorough
-def test_the_page_of_spark(place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_of_the_spark_page_runs(place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its program runs with its policy, on a table described by it."""
     draw = random.Random(3)
     people = [(f"p{i}", draw.choice(["10115", "10117"]), draw.randint(20, 60), draw.choice("mf")) for i in range(300)]
@@ -688,7 +688,7 @@ ALTERED = {
     "ALTER VIEW shared.r SET TBLPROPERTIES ('comment' = 'told')": "view",
     "ALTER TABLE shared.r_v1_manifest CHANGE COLUMN version COMMENT 'told'": "tables",
 }
-"""What changes nothing that the view shows, and which check sees it."""
+"""Changes that the view does not show, and the check that detects each."""
 
 
 def test_leaks_beside_the_rows_are_seen(place: Any) -> None:
@@ -881,7 +881,7 @@ def test_a_release_beside_one_in_a_file_is_refused_by_the_ledger(place: Any, tmp
         assert result.publish(force=True).verify().verified
 
 
-def test_names_of_tables_in_backticks(place: Any) -> None:
+def test_table_names_in_backticks_are_refused(place: Any) -> None:
     patients(place, 60)
     with pytest.raises(sqlanon.SourceError, match="without backticks"):
         publish(place, policy_of(source={"table": "`clinic`.`t`"}))

@@ -715,7 +715,7 @@ def test_a_strange_manifest_has_its_page(rules: Any, plain: Path, tmp_path: Path
 
 @pytest.mark.slow
 def test_a_release_in_postgres_shows_itself(plain: Path) -> None:
-    """There is no server to query."""
+    """The server cannot be reached."""
     spot = PostgresLocation("postgresql://me:secret@127.0.0.1:1/hospital", "shared", HOSTILE[1])
     display = PostgresRelease(spot, read_release_facts(plain).claims)._repr_html_()
     assert Parsed(display).tags.keys() == {"table", "caption", "thead", "tbody", "tr", "th", "td"}

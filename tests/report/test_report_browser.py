@@ -26,7 +26,7 @@ from support.report_pages import HOSTILE
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(chromium() is None, reason="there is no chromium on this machine: apt-get install chromium"),
+    pytest.mark.skipif(chromium() is None, reason="chromium is not installed: apt-get install chromium"),
 ]
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
 SVG = {"svg", "g", "path", "line", "text", "rect", "defs", "clipPath", "tspan"}
@@ -362,7 +362,7 @@ def test_a_page_prints(name: str, pages: dict[str, Path], browser: Browser) -> N
     browser.pdf(target)
     assert browser.complaints == []
     if shutil.which("pdftotext") is None:
-        pytest.skip("there is no pdftotext on this machine: apt-get install poppler-utils")
+        pytest.skip("pdftotext is not installed: apt-get install poppler-utils")
     done = subprocess.run(["pdftotext", "-layout", target, "-"], capture_output=True, text=True, check=True)
     sizes = subprocess.run(["pdfinfo", target], capture_output=True, text=True, check=True).stdout
     assert "(A4)" in sizes

@@ -83,7 +83,7 @@ def test_private_page_has_the_counts(results: tuple[sqlanon.Result, sqlanon.Resu
     different = {name for name in local_charts if local_charts[name] != remote_charts[name]}
     assert local_charts.keys() == remote_charts.keys()
     assert {"frontier", "lattice", "levels", "classes", "risk"} <= local_charts.keys() - different
-    assert different == {"column-3"}, "the cost: it is released, and nothing is asked of it"
+    assert different == {"column-3"}, "the cost: it is released, and has no requirement"
     assert pages[1].text.count("In the source it was not counted.") == 1
     assert "In the source it was not counted." not in pages[0].text
 
@@ -104,7 +104,9 @@ def test_charts_of_postgres_and_duckdb_are_equal(results: tuple[sqlanon.Result, 
     assert remote_chart._private.sizes.sizes == Counter(Counter((zip_, age) for zip_, age, *_ in ROWS).values())
 
 
-def test_a_report_of_a_policy(results: tuple[sqlanon.Result, sqlanon.Result], tmp_path: Path) -> None:
+def test_a_policy_report_has_the_chart_of_strategies(
+    results: tuple[sqlanon.Result, sqlanon.Result], tmp_path: Path
+) -> None:
     with sqlanon.connect() as db:
         assert db.report(results[1].policy, tmp_path / "p.html", private=True, strategies=["optimal", "datafly"])
     assert "strategies" in read(tmp_path / "p.html").charts

@@ -47,7 +47,7 @@ def draw_records(seed: int) -> list[Record]:
 
 @dataclass(frozen=True)
 class Audited:
-    """A table in a database, of which some classes are released."""
+    """A table in a database; some of its classes are released."""
 
     connection: duckdb.DuckDBPyConnection
     source: Source
@@ -166,8 +166,8 @@ def test_an_audit_compares_the_classes_of_the_population(
         audited = AuditedRelease(DuckDBEngine(connection), relation, *names, len(records), True, private=private)
         return next(check.passed for check in requirement.checks(audited))
 
-    counted = source if population_person else replace(source, population_person=None)
-    sizes = Release(counted, (0,), {"k": 1}).population
+    counting_source = source if population_person else replace(source, population_person=None)
+    sizes = Release(counting_source, (0,), {"k": 1}).population
     least = min(sizes[labels] for labels in matched)
     assert [audit("matched", KMap(k)) for k in (least, least + 1)] == [True, False]
     assert audit("t", KMap(1)) is False

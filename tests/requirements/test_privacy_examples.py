@@ -389,7 +389,7 @@ def test_null_map_and_wrong_map(connection: duckdb.DuckDBPyConnection) -> None:
         population={"table": "people", "person": "name"},
         search={"suppression_limit": 0.25},
     ) as result:
-        assert result.suppressed_rows == 1, "dan's: δ-presence keeps nobody who is not in the population"
+        assert result.suppressed_rows == 1, "dan's: δ-presence keeps only persons of the population"
         assert (result.null_map, result.wrong_map) == (0, 1)
         assert result.to_dict().keys() >= {"null_map", "wrong_map"}
     with search_with_limits(connection, {"zip": SUPPRESS}, {"k": 1}) as result:
@@ -545,8 +545,8 @@ def test_distributions_are_of_persons_and_values(connection: duckdb.DuckDBPyConn
     assert not passes(connection, X_AND_S, entropy)
     assert passes(connection, X_AND_S, entropy, source={"person": "who"})
     connection.execute("UPDATE t SET who = NULL")
-    assert passes(connection, X_AND_S, entropy, source={"person": "who"}), "nobody has flu, and nobody has a cold"
-    assert not passes(connection, X_AND_S, {"k": 2}, source={"person": "who"}), "nobody is one person"
+    assert passes(connection, X_AND_S, entropy, source={"person": "who"}), "the person NULL has flu and a cold"
+    assert not passes(connection, X_AND_S, {"k": 2}, source={"person": "who"}), "NULL is one person"
 
 
 # --- others -----------------------------------------------------------------------------------------

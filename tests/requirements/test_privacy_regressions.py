@@ -46,7 +46,7 @@ def test_a_group_of_one_value_beside_a_diverse_one_breaks_joint_recursive_divers
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 def test_classes_that_only_the_population_has_cost_nothing(strategy: str) -> None:
-    """Thirty strangers took thirty rows from the limit: the better generalization was thought to be hopeless."""
+    """Persons of the population alone do not count towards the suppression limit."""
     result = anonymize_rows(
         "('a',1,'x'), ('a',1,'y'), ('a',2,'x'), ('a',2,'y'), ('b',1,'x'), ('b',1,'y'), ('b',2,'x'), ('c',2,'y')",
         "q, r, s",

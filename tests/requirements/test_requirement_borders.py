@@ -76,7 +76,7 @@ def test_where_the_source_is_the_population_its_uniques_are_known() -> None:
 
 
 def test_a_class_of_the_population_alone_counts_beside_sensitive_values() -> None:
-    """The source has nobody of ward b: if ward a is unchanged, a person of b is known to be absent."""
+    """The source has no person of ward b: if ward a is unchanged, a person of b is known to be absent."""
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS FROM (VALUES ('a', 'flu'), ('a', 'gout')) AS t(ward, illness)")
         connection.execute("CREATE TABLE everybody AS SELECT unnest(['a', 'a', 'b', 'b']) AS ward")

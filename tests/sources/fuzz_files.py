@@ -183,7 +183,7 @@ def flaws(file: Damaged, reader: Reader) -> Iterator[str]:
     try:
         text = file.content.decode("utf-16" if file.content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError:
-        yield "WRONG: bytes that are no text are read"
+        yield "WRONG: invalid UTF-8 is read"
         return
     yield from _flaws_of_table(file, text, layout, rows)
 

@@ -440,7 +440,7 @@ def test_nobody_is_born_tomorrow(type_: str) -> None:
     [
         (["2020-12-11", "2020-01-02"], True),
         (["2020-12-12", "2020-01-02"], True),
-        (["2020-12-13", "2020-01-02"], False),  # one of them has a day that is no month
+        (["2020-12-13", "2020-01-02"], False),  # one of them has a day above 12
         (["2020-12-12", "2020-01-01", None], False),  # both ways are alike
         ([None], False),
     ],

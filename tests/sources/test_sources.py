@@ -357,7 +357,7 @@ def test_several_files_are_read_as_one_table(tmp_path: Path, released_table: Rel
 
 
 @pytest.mark.thorough
-def test_files_whose_types_differ(tmp_path: Path, released_table: Released) -> None:
+def test_columns_whose_types_differ_between_files_become_text(tmp_path: Path, released_table: Released) -> None:
     write(tmp_path / "a1.csv", csv_text())
     write(tmp_path / "a2.csv", "zip,age\n" + "02130,none\n" * 2)
     rows, _ = released_table(tmp_path / "a*.csv", ROLES, tmp_path, table=None)

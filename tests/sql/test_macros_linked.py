@@ -26,25 +26,25 @@ def connection() -> duckdb.DuckDBPyConnection:
 def draw_relation(draw: random.Random) -> Relation:
     relation: Relation = []
     for person in range(draw.randint(1, 7)):
-        own = draw.choice("AB")
+        label = draw.choice("AB")
         rows: list[str | None] = [draw.choice(["x", "y", "z", "w"]) for _ in range(draw.randint(0, 5))]
-        relation += [(person, own, row) for row in rows or [None]]
+        relation += [(person, label, row) for row in rows or [None]]
     return relation
 
 
 def persons_of(relation: Relation) -> dict[int, tuple[str, Counter[str]]]:
     persons: dict[int, tuple[str, Counter[str]]] = {}
-    for person, own, row in relation:
-        _, rows = persons.setdefault(person, (own, Counter()))
+    for person, label, row in relation:
+        _, rows = persons.setdefault(person, (label, Counter()))
         rows.update([] if row is None else [row])
     return persons
 
 
 def fewest_supporters(relation: Relation, m: int) -> int:
     groups: Counter[object] = Counter()
-    for own, rows in persons_of(relation).values():
+    for label, rows in persons_of(relation).values():
         for size in range(m + 1):
-            groups.update((own, part) for part in set(itertools.combinations(sorted(rows.elements()), size)))
+            groups.update((label, part) for part in set(itertools.combinations(sorted(rows.elements()), size)))
     return min(groups.values())
 
 
@@ -55,13 +55,13 @@ def test_the_macros_count_as_plain_python_does(connection: duckdb.DuckDBPyConnec
     connection.execute("DELETE FROM known")
     connection.executemany("INSERT INTO known VALUES (?, ?, ?)", relation)
     for m in (1, 2, 3):
-        counted = connection.execute(f"SELECT k FROM sqlanon.km_anonymity('known', {m})").fetchall()
-        assert counted == [(fewest_supporters(relation, m),)]
-    signatures = Counter((own, tuple(sorted(rows.elements()))) for own, rows in persons_of(relation).values())
+        km_rows = connection.execute(f"SELECT k FROM sqlanon.km_anonymity('known', {m})").fetchall()
+        assert km_rows == [(fewest_supporters(relation, m),)]
+    signatures = Counter((label, tuple(sorted(rows.elements()))) for label, rows in persons_of(relation).values())
     least = min(signatures.values())
     assert connection.execute("FROM sqlanon.relational_k('known')").fetchall() == [(least, len(signatures))]
     listed = connection.execute("SELECT class, known_rows, persons FROM sqlanon.signatures('known')").fetchall()
-    assert {(own, tuple(rows or ())): persons for own, rows, persons in listed} == signatures
+    assert {(label, tuple(rows or ())): persons for label, rows, persons in listed} == signatures
 
 
 def test_other_numbers_of_known_rows_are_refused(connection: duckdb.DuckDBPyConnection) -> None:

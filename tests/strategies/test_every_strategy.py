@@ -96,7 +96,7 @@ def test_strategies_that_look_at_few_generalizations_do_not_claim_to_know_all() 
     source = Source([{"x": x, "y": y} for x, y in ("ap", "bq", "bq")], {"x": x, "y": y})
     shields = {"k_anonymity": [{"quasi": ["x"], "k": 2}]}
     table = number_rows(PrivacyCase(source, shields, "0", "loss"))
-    assert [figures.levels for figures in table.minimal] == [(1, 0)], "which is no distance vector"
+    assert [figures.levels for figures in table.minimal] == [(1, 0)], "which is not a distance vector"
     with prepared_table(table) as prepared:
         for strategy in MAY_MISS:
             check_full_domain(table, prepared, strategy)

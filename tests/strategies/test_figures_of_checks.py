@@ -200,7 +200,9 @@ def check_figures(prepared: Prepared, table: SmallTable, levels: Levels, figures
         persons = release.suppressed_persons if release.suppressed <= limit.rows else None
         assert figures.suppressed_persons == persons, levels
     if figures.least_suppressed is not None:
-        lower = [other.suppressed for low, other in table.generalizations.items() if at_most(low, levels)]
+        lower = [
+            lower_release.suppressed for low, lower_release in table.generalizations.items() if at_most(low, levels)
+        ]
         assert figures.least_suppressed <= min(lower) + 1e-6, levels
     if figures.classes and limit.allows(figures.suppressed_rows, figures.suppressed_persons):
         sign = -1 if table.case.measure in oracle.MAXIMISED else 1

@@ -210,22 +210,22 @@ def test_the_shares_of_unique_persons_are_those_of_plain_python(seed: int, tmp_p
             marks = ", ".join("?" * len(rows[0]))
             connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
     text, _ = suggest(tmp_path, "d.duckdb")
-    own = {person: (sex, region) for person, sex, region in patients}
+    patient_values = {person: (sex, region) for person, sex, region in patients}
 
     def with_rows(rows: Iterator[tuple[int, Any]]) -> dict[int, Any]:
-        records: dict[int, list[Any]] = {person: [] for person in own}
+        records: dict[int, list[Any]] = {person: [] for person in patient_values}
         for person, row in rows:
             records[person].append(row)
-        return {person: (own[person], sorted(rows)) for person, rows in records.items()}
+        return {person: (patient_values[person], sorted(rows)) for person, rows in records.items()}
 
     visit_rows = with_rows((person, ward) for _, person, ward in visits)
     ward_of = {visit: (person, ward) for visit, person, ward in visits}
     lab_rows = with_rows((ward_of[visit][0], (ward_of[visit][1], test)) for visit, test in labs)
     expected = {
-        "patients alone": [repr(own[person]) for person in own],
-        "with visits": [repr(visit_rows[person]) for person in own],
-        "with labs": [repr(lab_rows[person]) for person in own],
-        "with all tables": [repr((visit_rows[person], lab_rows[person])) for person in own],
+        "patients alone": [repr(patient_values[person]) for person in patient_values],
+        "with visits": [repr(visit_rows[person]) for person in patient_values],
+        "with labs": [repr(lab_rows[person]) for person in patient_values],
+        "with all tables": [repr((visit_rows[person], lab_rows[person])) for person in patient_values],
     }
     for label, records in expected.items():
         line = next(line for line in text.splitlines() if label in line)

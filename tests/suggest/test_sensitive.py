@@ -86,7 +86,7 @@ def test_where_all_columns_identify_people_nothing_of_them_is_released(
         "money": "Jahresgehalt Bruttolohn retribuzione ordenado loon Haushaltseinkommen",
     }.items(),
 )
-def test_sensitive_names_in_seven_languages(kind: str, names: str) -> None:
+def test_sensitive_names_are_recognized_in_seven_languages(kind: str, names: str) -> None:
     kinds = {name: recognized.name if (recognized := find_kind(name)) else None for name in names.split()}
     assert kinds == dict.fromkeys(names.split(), kind)
 

@@ -102,16 +102,22 @@ def known_of(read: Read) -> Known:
         visits[visit] = person, (admitted, ward)
         persons[person][1]["visit", admitted, ward] += 1
     for visit, test in read("SELECT visit_id, test FROM labs"):
-        person, shown = visits[visit]
-        persons[person][1][("lab", *shown, test)] += 1
+        person, visit_values = visits[visit]
+        persons[person][1][("lab", *visit_values, test)] += 1
     return persons
 
 
 def fewest_candidates(persons: Known, known: int = 2, draws: int = 10) -> int:
     """The fewest persons who match an attacker's knowledge: own values of a random person, and random known rows."""
     draw, fewest = random.Random(1), len(persons)
-    for own, rows in persons.values():
+    for person_values, rows in persons.values():
         for _ in range(draws):
-            wanted = Counter(draw.sample(list(rows.elements()), min(known, rows.total())))
-            fewest = min(fewest, sum(other == own and wanted <= more for other, more in persons.values()))
+            known_rows = Counter(draw.sample(list(rows.elements()), min(known, rows.total())))
+            fewest = min(
+                fewest,
+                sum(
+                    released_values == person_values and known_rows <= more
+                    for released_values, more in persons.values()
+                ),
+            )
     return fewest

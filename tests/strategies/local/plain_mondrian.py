@@ -196,11 +196,11 @@ class Plain:
         return self.gain(column, part, cut), cut
 
     def position(self, column: Column, combination: int) -> int:
-        """The place of a value, or of the first value of its cell. What is in no range with others lies as far from
+        """The place of a value, or of the first value of its cell. A value in no range with others lies as far from
         the others as the domain is wide, or farther."""
 
-        def place(other: int) -> tuple[int, bool]:
-            item = column.cell(other) if column.cells else column.value(other)
+        def place(number: int) -> tuple[int, bool]:
+            item = column.cell(number) if column.cells else column.value(number)
             return item.low, item.void if isinstance(item, Cell) else item.label is None
 
         low, is_void = place(combination)

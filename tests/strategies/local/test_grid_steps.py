@@ -368,7 +368,7 @@ def test_a_grid_is_of_a_level_or_of_quantiles_or_there_is_none() -> None:
     assert describe_grid("DATE", days, ["early"] * 8) == (None, True)
     assert describe_grid("TIMESTAMP", days, [f"2020-{month:02}" for month in range(1, 9)]) == (1, True)
     assert describe_grid("DATE", days, [f"{day}" for day in days], ["2020"] * 8) == (2, True), (
-        "days are no ranges of days"
+        "single days are not ranges of days"
     )
     assert describe_grid("TIMESTAMP", days, [f"{day}" for day in days], ["2020"] * 8) == (1, True), (
         "but ranges of times"

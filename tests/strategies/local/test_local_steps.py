@@ -263,7 +263,7 @@ def test_whole_classes_are_counted_among_many_combinations(most: int, monkeypatc
         plain, groups = Plain(task), Groups(task, "g")
         parts = len(plain.n) // most
         assert parts > 1
-        expected, counted = {}, []
+        expected, row_counts = {}, []
         for levels in generalizations(task):
             sizes: Counter[tuple[int, ...]] = Counter()
             counts = [
@@ -274,8 +274,8 @@ def test_whole_classes_are_counted_among_many_combinations(most: int, monkeypatc
                 draw = sum(nodes[i] * (7919 ** (place + 1) % 1_000_003) for place, i in enumerate(finest))
                 sizes[nodes] += plain.n[c] if draw * 48271 % 2147483647 % parts == 0 else 0
             expected[levels] = sum(size for size in sizes.values() if size >= small.k)
-            counted.append(sum(sizes.values()))
-        assert groups.count_feasible_rows(groups.combinations, [*expected]) == (expected, max(counted))
+            row_counts.append(sum(sizes.values()))
+        assert groups.count_feasible_rows(groups.combinations, [*expected]) == (expected, max(row_counts))
         assert any(expected.values())
 
 

@@ -147,7 +147,7 @@ FEW = [
     Small([*draw_rows(2, 18, [A, B, C], 0.75)], [A, B, C], 3, 3, weights=(1.0, 2.0, 0.5)),
     Small([*draw_rows(3, 18, [A, B], 0.7), ("?", "b0")], [A, B], 3, 4, spans=[(0, 1), (0, 2)]),
     Small([*draw_rows(5, 18, [A, B], 0.7)], [A, B], 3, 4, forbidden=[["aa0"], ["bb1"]]),
-    # Persons in several combinations, of whom one may lose rows
+    # Persons in several combinations; one person may lose rows
     Small(draw_rows(4, 16, [A, C], 0.75), [A, C], 3, 1, persons=[(row * row + 4) % 9 for row in range(16)],
           start=(2, 1)),
     # As many rows as may be suppressed are in no class with others.

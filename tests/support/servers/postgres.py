@@ -123,7 +123,7 @@ def server_user() -> dict[str, Any]:
     names = {entry.pw_name: entry for entry in pwd.getpwall()}
     user = names.get("postgres") or names.get("nobody")
     if user is None:
-        pytest.skip("PostgreSQL does not run as root, and there is no other user")
+        pytest.skip("PostgreSQL does not run as root, and another user is missing")
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 

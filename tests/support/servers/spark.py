@@ -193,4 +193,4 @@ def _wait_for(port: int, seconds: float = 120) -> None:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.2)
-    raise TimeoutError(f"nobody listens on {port}")
+    raise TimeoutError(f"no process listens on {port}")
