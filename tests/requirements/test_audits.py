@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from requirements.test_many_classes import REQUIREMENTS, VALUES
+from class_requirements import REQUIREMENTS, VALUES
 
 from oracles.oracle import Hierarchy
 from oracles.oracle_privacy import Record, Release, Source

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from class_requirements import REQUIREMENTS, VALUES
 
 from oracles.oracle import Hierarchy
 from oracles.oracle_privacy import OF_VALUES, Record, Release, Source
@@ -19,26 +20,6 @@ from properties.prepared_tables import prepared_table
 from properties.privacy_cases import PrivacyCase
 from properties.small_tables import ROW, SmallTable
 from sqlanon.measures import Figures
-
-S = {"attribute": "s"}
-REQUIREMENTS: dict[str, dict[str, Any]] = {
-    "k": {"k": 4},
-    "shield": {"k": 2, "k_anonymity": [{"quasi": ["class"], "k": 5}]},
-    "distinct": {"l_diversity": [{**S, "kind": "distinct", "l": 3}]},
-    "joint": {"l_diversity": [{**S, "kind": "distinct", "l": 2, "joint": True}]},
-    "entropy": {"l_diversity": [{**S, "kind": "entropy", "l": 2}]},
-    "recursive": {"l_diversity": [{**S, "kind": "recursive", "l": 2, "c": 1}]},
-    "recursive of 3": {"l_diversity": [{**S, "kind": "recursive", "l": 3, "c": 2.0}]},
-    "equal": {"t_closeness": [{**S, "distance": "equal", "t": 0.25}]},
-    "ordered": {"t_closeness": [{**S, "distance": "ordered", "t": 0.15}]},
-    "hierarchical": {"t_closeness": [{**S, "distance": "hierarchical", "t": 0.2}]},
-    "delta_disclosure": {"delta_disclosure": [{**S, "delta": 0.9}]},
-    "basic beta": {"beta_likeness": [{**S, "beta": 0.8, "kind": "basic"}]},
-    "enhanced beta": {"beta_likeness": [{**S, "beta": 0.8, "kind": "enhanced"}]},
-    "alpha_k": {"alpha_k": [{**S, "alpha": 0.4}]},
-    "alpha_k of more": {"alpha_k": [{**S, "alpha": 0.6}]},
-}
-VALUES = Hierarchy({value: (value, value // 2 + 100, "*") for value in range(4)})
 
 
 def table_of(
