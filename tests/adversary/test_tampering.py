@@ -303,7 +303,7 @@ DUCKDB: Mapping[str, tuple[Change, str]] = {
         sql("CREATE OR REPLACE VIEW patients AS SELECT age, city, illness, score, stay, visits FROM patients_v1"),
         "view:",
     ),
-    "a view that tells about it lies": (
+    "a view of the release lies": (
         sql("CREATE OR REPLACE VIEW class_sizes AS SELECT 99 AS class_size, 1 AS classes, 1 AS rows"),
         "comments and views:.*class_sizes",
     ),
@@ -327,7 +327,7 @@ DUCKDB: Mapping[str, tuple[Change, str]] = {
     ),
     "one more label": (sql(f"INSERT INTO city_labels VALUES ('{SECRET}', 3)"), "comments and views:.*city_labels"),
     "the ends of a label": (sql("UPDATE age_labels SET age_low = 0"), "comments and views:.*age_labels"),
-    "a suppressed row is told of": (
+    "a suppressed row is recorded": (
         sql("INSERT INTO sqlanon.suppression VALUES ('city', 'Uplands', 1, 120)"),
         "suppression by value",
     ),
@@ -434,9 +434,9 @@ DUCKDB: Mapping[str, tuple[Change, str]] = {
     "the digest": (claim("digest", "'1'"), "content digest"),
     "the digest's algorithm": (claim("digest_algorithm", f"'{SECRET}'"), "manifest.*:.*format|manifest.*:"),
     "the format": (claim("format", "2"), "manifest.*:.*format"),
-    "noise that there is not": (claim("epsilon", "1.0"), "manifest.*:.*noise"),
-    "confidence that was not asked for": (claim("confidence", f"""'{{"{SECRET}": 1}}'"""), "manifest.*:.*confidence"),
-    "decoys that were not asked for": (claim("decoys", "7"), "manifest.*:.*decoys|row counts"),
+    "noise in a release without it": (claim("epsilon", "1.0"), "manifest.*:.*noise"),
+    "confidence without a policy for it": (claim("confidence", f"""'{{"{SECRET}": 1}}'"""), "manifest.*:.*confidence"),
+    "decoys without a policy for them": (claim("decoys", "7"), "manifest.*:.*decoys|row counts"),
     "a second manifest": (sql("INSERT INTO sqlanon.manifest FROM sqlanon.manifest"), "manifest"),
     "a column of the manifest": (
         sql(f"ALTER TABLE sqlanon.manifest ADD COLUMN note VARCHAR DEFAULT '{SECRET}'"),

@@ -123,7 +123,7 @@ MISTAKES = [
     Mistake("A setting without a value", command="anonymize policy.toml --set privacy.k"),
     Mistake("A setting of a key that does not exist", command="anonymize policy.toml --set privacy.kk=10"),
     Mistake("A setting without its section", command="anonymize policy.toml --set k=10"),
-    Mistake("A setting that is no number", command="anonymize policy.toml --set privacy.k=many"),
+    Mistake("A setting that is not a number", command="anonymize policy.toml --set privacy.k=many"),
     Mistake("A setting out of its bounds", command="anonymize policy.toml --set search.suppression_limit=5"),
     Mistake(
         "A setting of a column that does not exist", command="anonymize policy.toml --set attributes.agee.weight=2"
@@ -146,7 +146,7 @@ MISTAKES = [
     Mistake("A comparison in a public report", command="report policy.toml -o report.html --compare"),
     Mistake("A matrix of one column", command="risk policy.toml --matrix zip"),
     Mistake("A matrix of a column that does not exist", command="risk policy.toml --matrix zip,agee"),
-    Mistake("An epsilon that is no number", command="risk policy.toml --epsilon small"),
+    Mistake("An epsilon that is not a number", command="risk policy.toml --epsilon small"),
     Mistake("An epsilon without noise", command="risk policy.toml --epsilon 1"),
     Mistake("A size of no quasi-identifiers", command="risk policy.toml --suda-size 0"),
     Mistake("An attack that does not exist", command="attack release.duckdb --only linkage"),
@@ -235,7 +235,7 @@ MISTAKES = [
         prepare=_write("sex.csv", "F;*\n"),
     ),
     Mistake(
-        "A hierarchy that is no tree",
+        "A hierarchy that is not a tree",
         ((SEX, 'sex = { role = "quasi", hierarchy = { file = "sex.csv" } }'),),
         prepare=_write("sex.csv", "F;person;*\nM;person;any\n"),
     ),
@@ -274,7 +274,7 @@ MISTAKES = [
         "The source as the catalog",
         command="anonymize policy.toml --set catalog.database=people.csv",
     ),
-    Mistake("Verify a file that is no release", command="verify people.csv"),
+    Mistake("Verify a file that is not a release", command="verify people.csv"),
     Mistake("Verify a file that is not there", command="verify relase.duckdb"),
     Mistake("Verify the policy", command="verify policy.toml"),
     Mistake("Suggest for a table that is not there", command="suggest people.duckdb persons", prepare=_database),

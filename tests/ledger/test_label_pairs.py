@@ -19,7 +19,7 @@ Pairs: TypeAlias = "dict[tuple[Label, Label], Label]"
 
 TREE = [*((str(i), "low" if i < 4 else "high", "*") for i in range(1, 7)), (None, "low", "*")]
 LEVELS: list[Labels] = [
-    {path[level]: frozenset(other[0] for other in TREE if other[level] == path[level]) for path in TREE}
+    {path[level]: frozenset(label_path[0] for label_path in TREE if label_path[level] == path[level]) for path in TREE}
     for level in range(3)
 ]
 """The ground values of each node; one node has NULL in addition to 1, 2 and 3."""

@@ -174,12 +174,14 @@ def test_people_have_one_value_of_a_quasi_identifier(varied: int, is_personal: b
 @pytest.mark.parametrize(("varied", "is_personal"), [(1, True), (2, False)])
 def test_people_have_one_value_of_half_of_the_quasi_identifiers(varied: int, is_personal: bool) -> None:
     """The sex has one value for each person; the other columns, one or two of them, have several."""
-    others = [f"other_{i}" for i in range(varied)]
+    varied_columns = [f"other_{i}" for i in range(varied)]
     query = f"""
-        SELECT 'd' || i % 10 AS who, i % 2 AS sex, {", ".join(f"i // 10 AS {other}" for other in others)}
+        SELECT 'd' || i % 10 AS who, i % 2 AS sex, {", ".join(f"i // 10 AS {column}" for column in varied_columns)}
         FROM range(100) AS r(i)
     """
-    sample = samples_of(query, {"who": "identifying", **dict.fromkeys(["sex", *others], "quasi")}, person=False)["who"]
+    sample = samples_of(
+        query, {"who": "identifying", **dict.fromkeys(["sex", *varied_columns], "quasi")}, person=False
+    )["who"]
     assert sample.is_personal is is_personal
 
 

@@ -24,8 +24,8 @@ def tree_of(values: str) -> Hierarchy:
 
 
 def persons_with_rows(has_many_kinds: bool) -> LinkedCase:
-    """Persons in two classes with two or three rows, some of which have a row themselves; or in one class with two rows
-    each, most of them equal, so that several persons have the same rows."""
+    """Persons in two classes with two or three rows, where some rows have a row themselves; or in one class with two
+    rows each, most of them equal, so that several persons have the same rows."""
     draw, persons = random.Random(1), 14
     rows = [i % persons if i < 2 * persons else draw.randrange(persons) for i in range(5 * persons // 2)]
     values = [*"ddd", *draw.choices("abcd", [6, 3, 1, 1], k=len(rows) - 3)]

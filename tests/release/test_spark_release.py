@@ -674,19 +674,19 @@ TAMPERED = {
 LIST = "SELECT `zip`, `age`, `diagnosis`, `cost`, `number` FROM `shared`.`r_v1`"
 ALTERED = {
     "ALTER TABLE shared.r_v1_manifest ADD COLUMN leak STRING": "tables",
-    "ALTER TABLE shared.r_v1 CHANGE COLUMN zip COMMENT 'told'": "tables",
-    "COMMENT ON TABLE shared.r_v1 IS 'told'": "tables",
-    "ALTER TABLE shared.r_v1 ALTER COLUMN zip SET DEFAULT 'told'": "tables",
-    "ALTER TABLE shared.r_v1 SET TBLPROPERTIES ('x' = 'told')": "tables",
-    "ALTER TABLE shared.r_v1 SET SERDEPROPERTIES ('x' = 'told')": "tables",
+    "ALTER TABLE shared.r_v1 CHANGE COLUMN zip COMMENT 'planted'": "tables",
+    "COMMENT ON TABLE shared.r_v1 IS 'planted'": "tables",
+    "ALTER TABLE shared.r_v1 ALTER COLUMN zip SET DEFAULT 'planted'": "tables",
+    "ALTER TABLE shared.r_v1 SET TBLPROPERTIES ('x' = 'planted')": "tables",
+    "ALTER TABLE shared.r_v1 SET SERDEPROPERTIES ('x' = 'planted')": "tables",
     "ALTER TABLE shared.r_v1 UNSET TBLPROPERTIES ('sqlanon.release')": "tables",
-    "ALTER VIEW shared.r SET TBLPROPERTIES ('x' = 'told')": "view",
+    "ALTER VIEW shared.r SET TBLPROPERTIES ('x' = 'planted')": "view",
     "ALTER VIEW shared.r WITH SCHEMA TYPE EVOLUTION": "view",
     f"CREATE OR REPLACE VIEW shared.r AS {LIST}": "view",
-    f"CREATE OR REPLACE VIEW shared.r COMMENT 'told' AS {LIST}": "view",
-    f"ALTER VIEW shared.r AS {LIST.replace('`age`', '/* told */ `age`')}": "view",
-    "ALTER VIEW shared.r SET TBLPROPERTIES ('comment' = 'told')": "view",
-    "ALTER TABLE shared.r_v1_manifest CHANGE COLUMN version COMMENT 'told'": "tables",
+    f"CREATE OR REPLACE VIEW shared.r COMMENT 'planted' AS {LIST}": "view",
+    f"ALTER VIEW shared.r AS {LIST.replace('`age`', '/* planted */ `age`')}": "view",
+    "ALTER VIEW shared.r SET TBLPROPERTIES ('comment' = 'planted')": "view",
+    "ALTER TABLE shared.r_v1_manifest CHANGE COLUMN version COMMENT 'planted'": "tables",
 }
 """Changes that the view does not show, and the check that detects each."""
 
@@ -703,7 +703,7 @@ def test_leaks_beside_the_rows_are_seen(place: Any) -> None:
             checks = ReleaseCatalog.read(server, spot).checks(1, manifest, ReleaseComments.of(spot, 1, manifest))
             failed = {check.name for check in checks if check.passed is False} - {"versions"}
             assert failed == ({expected} if expected else set()), statement
-            assert not [check for check in checks if "told" in check.message]
+            assert not [check for check in checks if "planted" in check.message]
             _put_back(place, saved_tables)
 
 

@@ -342,7 +342,7 @@ COLUMN_NAMES = [
     SmallFile("names that differ in case", "age,sex,Age\n21,m,22\n53,w,54\n"),
     SmallFile("names that differ in padding", "age,sex,age \n21,m,22\n53,w,54\n"),
     SmallFile("names of equal letters", "é,sex,e\u0301\n21,m,22\n53,w,54\n"),
-    SmallFile("names that differ in a sign nobody sees", "age,sex,age\u200b\n21,m,22\n53,w,54\n"),
+    SmallFile("names that differ in an invisible character", "age,sex,age\u200b\n21,m,22\n53,w,54\n"),
     SmallFile("a blank name", "age,,illness\n21,m,flu\n53,w,flu\n"),
     SmallFile("a blank name and the one that it would get", "column1,,illness\n21,m,flu\n53,w,flu\n"),
     SmallFile("a blank first name", ",age,sex\n0,21,m\n1,53,w\n"),

@@ -140,7 +140,7 @@ UNCLEAR = {
         "line 52 is a part of a row where quotes are ', and a bad line where they are \" alone; set quote under "
         "[source.csv], or correct the line",
     ),
-    "a row in lines of which all are bad": (
+    "a row whose lines are all bad": (
         HEADER + '1,m,"a, b"\n' * 9 + ROWS + "5,'a\nb\n\nc',flu\n" + ROWS,
         "line 51 is a part of a row where quotes are ', and a bad line where they are \" alone; set quote under "
         "[source.csv], or correct the line",

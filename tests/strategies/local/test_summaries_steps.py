@@ -299,14 +299,14 @@ def test_sets_of_frequent_values_match_plain_python(exact: bool) -> None:
         assert {label[3] for label in labels.values()} == {False, True}
 
 
-@pytest.mark.parametrize(("counted", "k"), [("rows", 1), ("settled persons", 1), ("persons", 3)])
-def test_a_set_may_list_what_as_many_have_as_a_class_needs_but_never_one_alone(counted: str, k: int) -> None:
+@pytest.mark.parametrize(("unit", "k"), [("rows", 1), ("settled persons", 1), ("persons", 3)])
+def test_a_set_may_list_what_as_many_have_as_a_class_needs_but_never_one_alone(unit: str, k: int) -> None:
     rows = draw_rows(3, 24, [A, B], 0.6)
     persons = {
         "rows": None,
         "settled persons": [10 * sorted({*rows}).index(row) + i % 2 for i, row in enumerate(rows)],
         "persons": [i * i % 4 for i in range(24)],
-    }[counted]
+    }[unit]
     small = Small(rows, [A, B], k, persons=persons, search={"summary": "set"})
     with small_task(small) as task:
         plain, tree = Counts(task, small), task.trees[0]
