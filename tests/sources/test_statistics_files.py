@@ -228,7 +228,7 @@ def test_a_file_that_crashes_the_library_is_refused(tmp_path: Path, monkeypatch:
     reader = tmp_path / "reader.py"
     monkeypatch.setattr(statistics_files, "_READER", reader)
     crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
-    rows = (FOLDER.parents[2] / "sqlanon" / "sources" / "statistics_reader.py").read_text(encoding="utf-8")
+    rows = (FOLDER.parents[2] / "sqlanon" / "sources" / "files" / "statistics_reader.py").read_text(encoding="utf-8")
     after_rows = rows.replace("        out.close()", f"        out.flush(); {crash}")
     for script in (crash, after_rows):
         assert "SIGSEGV" in script
