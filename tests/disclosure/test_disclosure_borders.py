@@ -133,6 +133,7 @@ def test_classes_of_few_persons_are_counted_as_in_plain_python(seed: int, engine
 # --- columns that narrow others
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "persons"), [(0, False), (1, True)])
 def test_narrowing_matches_all_pairs_of_rows_or_persons(seed: int, persons: bool, engine: DuckDBEngine) -> None:
     """Groups of one column and of two, and groups that count persons and rows, in one statement over numbers."""

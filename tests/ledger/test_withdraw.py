@@ -367,6 +367,7 @@ def test_a_result_that_others_have_overtaken_is_not_published(visits: Path) -> N
             withdrawal.publish(force=True)
 
 
+@pytest.mark.slow
 def test_release_without_remaining_rows_must_be_removed(visits: Path) -> None:
     change(visits / "h.duckdb", "DELETE FROM visits", GROW)
     with sqlanon.connect() as db, pytest.raises(ReleaseError, match=r"none of its rows is in the source any more"):

@@ -63,6 +63,7 @@ SOUND = laplace(40)  # the range 80 by ε = 2
 SIZE = "size of the noise of age"
 
 
+@pytest.mark.cases(4)
 @pytest.mark.least(8)
 @pytest.mark.parametrize(
     ("rows", "expected"),

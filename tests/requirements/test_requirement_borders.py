@@ -38,6 +38,7 @@ def test_a_share_of_persons_is_audited_as_one_of_persons(tmp_path: Path) -> None
             assert result.publish(tmp_path / "r.duckdb").path.exists()
 
 
+@pytest.mark.slow
 def test_a_release_alone_does_not_show_its_persons(tmp_path: Path) -> None:
     """Too few rows imply too few distinct values."""
     path = tmp_path / "r.duckdb"

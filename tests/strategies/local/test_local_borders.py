@@ -36,6 +36,7 @@ def find_release(
         return result, Counter(connection.execute("FROM t").fetchall())
 
 
+@pytest.mark.slow
 def test_parts_of_just_k_rows_are_cut_off(tmp_path: Path) -> None:
     rows = [(1,), (1,), (7,), (7,), (7,)]
     result, released = find_release(rows, {"age": {"intervals": [5, 10]}}, tmp_path, strategy="mondrian")
@@ -60,6 +61,7 @@ def test_rows_of_unknown_values_are_of_those_that_may_be_suppressed(tmp_path: Pa
     assert result.suppressed_rows == 1
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("strategy", ["mondrian", "local"])
 def test_rows_of_unknown_values_are_suppressed_where_an_attribute_has_its_top_alone(
     strategy: str, tmp_path: Path
@@ -71,6 +73,7 @@ def test_rows_of_unknown_values_are_suppressed_where_an_attribute_has_its_top_al
     assert {ward for ward, _ in released} == {"*"}
 
 
+@pytest.mark.slow
 def test_cells_that_are_blanked_for_nothing_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second row may read like the first, or like the third, and does like the third; so the first is left with the
     fourth, both all blank."""
@@ -84,6 +87,7 @@ def test_cells_that_are_blanked_for_nothing_are_tried_again(tmp_path: Path, monk
     assert result.suppressed_rows == 0
 
 
+@pytest.mark.slow
 def test_the_guarantee_is_that_of_the_strategy(tmp_path: Path) -> None:
     """A release by combinations does not claim k-anonymity of all quasi-identifiers together."""
     rows = [(*"aaaa",), (*"aaaa",), (*"bbbb",), (*"bbbb",)]

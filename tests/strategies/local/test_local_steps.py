@@ -279,6 +279,7 @@ def test_whole_classes_are_counted_among_many_combinations(most: int, monkeypatc
         assert any(expected.values())
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("most", [100_000, 3])
 @pytest.mark.parametrize("small", HELD)
 def test_local_holds_and_costs_no_more_than_where_it_starts(

@@ -60,6 +60,7 @@ class PlainOfPersons(Plain):
         return self.counts.count([*part])
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("name", TABLES)
 def test_parts_and_labels_are_those_of_a_plain_mondrian(name: str) -> None:
     with small_task(TABLES[name]) as task:

@@ -317,6 +317,7 @@ class Splits:
         return {combination: its for combination, its in best.nodes.items() if best.kept[its]}
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize(("small", "raises"), COUNTED)
 def test_cuts_are_those_of_a_plain_search(small: Small, raises: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subtree_module, "MAX_RAISES", raises)
@@ -388,6 +389,7 @@ def test_limited_search_returns_a_cut_that_is_not_worse() -> None:
         assert plain.loss(placed) <= plain.loss(start) + 1e-9
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("small", [pytest.param(SUBTREE[0], marks=pytest.mark.slow), *SUBTREE[1:]])
 def test_no_split_of_a_cut_is_left_that_costs_less(small: Small) -> None:
     small = best_levels(small)
