@@ -33,7 +33,7 @@ from hypothesis import strategies as st
 
 import sqlanon
 from sqlanon.policy.strategies import STRATEGIES
-from support.lanes import examples, some
+from support.lanes import SEARCHING, examples, some
 from support.policies import make_policy
 
 K = 3
@@ -419,18 +419,9 @@ def check_drawn(table: dict[str, list[Value]], search: dict[str, Any], folder: P
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(20), deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=not SEARCHING)
 @given(TABLES, st.sampled_from(SEARCHES))
 def test_drawn_tables_keep_the_rule(
-    tmp_path_factory: pytest.TempPathFactory, table: dict[str, list[Value]], search: dict[str, Any]
-) -> None:
-    check_drawn(table, search, tmp_path_factory.mktemp("drawn"))
-
-
-@pytest.mark.thorough
-@settings(max_examples=examples(60), deadline=None)
-@given(TABLES, st.sampled_from(SEARCHES))
-def test_drawn_tables_keep_the_rule_on_many_tables(
     tmp_path_factory: pytest.TempPathFactory, table: dict[str, list[Value]], search: dict[str, Any]
 ) -> None:
     check_drawn(table, search, tmp_path_factory.mktemp("drawn"))

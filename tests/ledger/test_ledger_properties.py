@@ -288,16 +288,9 @@ def only_grew(case: LedgerCase) -> bool:
 
 
 @pytest.mark.thorough
-@quick
-@given(ledger_cases(most=1))
-def test_after_finds_the_optimum(case: LedgerCase) -> None:
-    check_after(case)
-
-
-@pytest.mark.thorough
 @thorough
 @given(ledger_cases())
-def test_after_finds_the_optimum_on_many_tables(case: LedgerCase) -> None:
+def test_after_finds_the_optimum(case: LedgerCase) -> None:
     check_after(case)
 
 
@@ -349,14 +342,7 @@ def check_refused(case: LedgerCase) -> None:
 
 
 @pytest.mark.thorough
-@quick
-@given(ledger_cases(fixed=True, most=1))
-def test_a_release_that_breaks_an_earlier_one_is_refused(case: LedgerCase) -> None:
-    check_refused(case)
-
-
-@pytest.mark.thorough
 @thorough
 @given(ledger_cases(fixed=True))
-def test_a_release_that_breaks_an_earlier_one_is_refused_on_many_tables(case: LedgerCase) -> None:
+def test_a_release_that_breaks_an_earlier_one_is_refused(case: LedgerCase) -> None:
     check_refused(case)

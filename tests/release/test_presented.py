@@ -375,18 +375,9 @@ SUPPRESSED: dict[str, st.SearchStrategy[Any]] = {
 
 
 @pytest.mark.thorough
-@settings(max_examples=examples(4))
-@given(**SUPPRESSED)
-def test_published_suppression_counts_at_least_k_rows(
-    rows: list[tuple[Any, ...]], k: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    check_suppressed(rows, k, tmp_path_factory)
-
-
-@pytest.mark.thorough
 @settings(max_examples=examples(200))
 @given(**SUPPRESSED)
-def test_published_suppression_counts_at_least_k_of_many_rows(
+def test_published_suppression_counts_at_least_k_rows(
     rows: list[tuple[Any, ...]], k: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     check_suppressed(rows, k, tmp_path_factory)

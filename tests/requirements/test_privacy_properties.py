@@ -16,7 +16,7 @@ from oracles.oracle import Hierarchy, Row
 from oracles.oracle_privacy import Record, Release, Source
 from properties import hard_cases, privacy_cases
 from properties.privacy_cases import KINDS, PrivacyCase
-from properties.privacy_checks import HARD, WITH_SUPPRESSION, S, anonymize_case, check, quick, thorough
+from properties.privacy_checks import HARD, WITH_SUPPRESSION, S, anonymize_case, check, thorough
 from support.lanes import examples, some
 
 
@@ -30,16 +30,9 @@ def test_each_requirement_matches_the_oracle(kind: str, strategy: str, data: st.
 
 
 @pytest.mark.slow
-@settings(quick, max_examples=examples(6))
-@given(case=privacy_cases.privacy_cases())
-def test_combined_requirements_match_the_oracle(case: PrivacyCase) -> None:
-    check(case)
-
-
-@pytest.mark.thorough
 @settings(thorough, max_examples=examples(50))
 @given(case=privacy_cases.privacy_cases())
-def test_requirements_together_match_the_oracle_on_many_tables(case: PrivacyCase) -> None:
+def test_combined_requirements_match_the_oracle(case: PrivacyCase) -> None:
     check(case)
 
 
@@ -82,9 +75,7 @@ def test_requirements_that_are_not_monotone_with_suppression(
 @pytest.mark.thorough
 @BOTH
 @pytest.mark.parametrize("kind", WITHOUT)
-def test_requirements_that_are_not_monotone_match_the_oracle_with_persons_on_many_tables(
-    kind: str, strategy: str
-) -> None:
+def test_requirements_that_are_not_monotone_match_the_oracle_with_persons(kind: str, strategy: str) -> None:
     for seed in range(examples(2)):
         check(hard_cases.not_monotone(seed, WITHOUT[kind], ("0",), "moving"), strategy)
 
@@ -211,16 +202,9 @@ def test_average_risk_of_persons_without_suppression() -> None:
 
 
 @pytest.mark.slow
-@settings(quick, max_examples=examples(2))
+@settings(thorough, max_examples=examples(25))
 @given(case=privacy_cases.privacy_cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
 def test_published_rows_meet_the_requirements(case: PrivacyCase, strategy: str) -> None:
-    check_published(case, strategy)
-
-
-@pytest.mark.thorough
-@thorough
-@given(case=privacy_cases.privacy_cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
-def test_published_rows_meet_the_requirements_on_many_tables(case: PrivacyCase, strategy: str) -> None:
     check_published(case, strategy)
 
 

@@ -648,26 +648,25 @@ def check(case: PrivacyCase) -> None:
     assert requirements == expected_requirements(source, case.privacy)
 
 
-quick = settings(max_examples=examples(8), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+drawn = settings(
+    max_examples=examples(30),
+    deadline=None,
+    derandomize=not SEARCHING,
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+)
 
 
 @pytest.mark.slow
-@quick
+@drawn
 @given(case=privacy_cases.privacy_cases())
 def test_risk_of_combined_requirements_matches_the_oracle(case: PrivacyCase) -> None:
     check(case)
 
 
 @pytest.mark.thorough
-@settings(quick, derandomize=not SEARCHING, max_examples=examples(30), print_blob=True)
-@given(case=privacy_cases.privacy_cases())
-def test_requirements_together_match_the_oracle_on_many_tables(case: PrivacyCase) -> None:
-    check(case)
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize("kind", privacy_cases.KINDS)
-@settings(quick, derandomize=not SEARCHING, max_examples=examples(12), print_blob=True)
+@settings(drawn, max_examples=examples(12))
 @given(data=st.data())
-def test_each_requirement_matches_the_oracle_on_many_tables(kind: str, data: st.DataObject) -> None:
+def test_each_requirement_matches_the_oracle(kind: str, data: st.DataObject) -> None:
     check(data.draw(privacy_cases.privacy_cases(kind)))

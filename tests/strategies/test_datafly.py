@@ -59,17 +59,10 @@ def check(limited_case: Limited) -> None:
 
 
 @pytest.mark.thorough
-@quick
+@settings(thorough, max_examples=draw_tables(20, usual=60))
 @given(limited_case=limit_search())
 @example(limited_case=Limited(replace(FIGURE_3, k=3), ((0, 1), (0, 2))))
 def test_datafly_takes_the_steps_of_the_paper(limited_case: Limited) -> None:
-    check(limited_case)
-
-
-@pytest.mark.thorough
-@settings(thorough, max_examples=draw_tables(20, usual=60))
-@given(limited_case=limit_search())
-def test_datafly_takes_the_steps_of_the_paper_on_many_tables(limited_case: Limited) -> None:
     check(limited_case)
 
 

@@ -21,7 +21,7 @@ from oracles.oracle import Table
 from properties import random_cases
 from properties.plain_search import WIDE, search_by
 from properties.random_cases import Case
-from properties.search_checks import arrow_table, quick, thorough
+from properties.search_checks import arrow_table, thorough
 from properties.search_checks import policy as policy_of
 from sqlanon.strategies.lattice import Lattice
 from support.databases import connect_to, insert, live_connection, without_tables
@@ -324,16 +324,9 @@ def check(restricted_case: Restricted) -> None:
 
 
 @pytest.mark.thorough
-@settings(quick, max_examples=draw_tables(20, usual=2))
-@given(restricted_case=restricted_cases())
-def test_every_strategy_keeps_to_levels_and_labels(restricted_case: Restricted) -> None:
-    check(restricted_case)
-
-
-@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=15))
 @given(restricted_case=restricted_cases())
-def test_every_strategy_keeps_to_levels_and_labels_on_many_tables(restricted_case: Restricted) -> None:
+def test_every_strategy_keeps_to_levels_and_labels(restricted_case: Restricted) -> None:
     check(restricted_case)
 
 

@@ -24,7 +24,7 @@ from properties.privacy_cases import PrivacyCase
 from properties.privacy_checks import anonymize_case
 from properties.privacy_checks import thorough as thorough_privacy
 from properties.random_cases import Case
-from properties.search_checks import FIGURE_3, quick, thorough
+from properties.search_checks import FIGURE_3, thorough
 from sqlanon.strategies.full_domain.ola import _at_height
 from sqlanon.strategies.lattice import LatticeSearch, Outcome
 from sqlanon.support.coding import Levels as OwnLevels
@@ -73,17 +73,9 @@ def check_choice(
 
 @pytest.mark.cases(1)
 @ALL
-@settings(quick, max_examples=draw_tables(20, usual=8))
-@given(limited_case=limit_search())
-def test_ola_finds_every_minimum_and_reports_stops(strategy: str, limited_case: Limited) -> None:
-    check(limited_case, strategy)
-
-
-@pytest.mark.thorough
-@ALL
 @settings(thorough, max_examples=draw_tables(20, usual=60))
 @given(limited_case=limit_search())
-def test_ola_finds_every_minimum_and_reports_stops_on_many_tables(strategy: str, limited_case: Limited) -> None:
+def test_ola_finds_every_minimum_and_reports_stops(strategy: str, limited_case: Limited) -> None:
     check(limited_case, strategy)
 
 

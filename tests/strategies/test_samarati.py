@@ -25,7 +25,7 @@ from properties.privacy_cases import PrivacyCase
 from properties.privacy_checks import anonymize_case as anonymized_privacy
 from properties.privacy_checks import thorough as thorough_privacy
 from properties.random_cases import Case
-from properties.search_checks import FIGURE_3, anonymize_case, as_dict, quick, thorough
+from properties.search_checks import FIGURE_3, anonymize_case, as_dict, thorough
 from sqlanon.strategies.lattice import LatticeSearch, Outcome
 from sqlanon.strategies.lattice.search import SourceFacts
 from sqlanon.strategies.lattice.task import source_facts as data_of_engine
@@ -98,18 +98,11 @@ def check_samarati(limited_case: Limited) -> None:
 
 
 @pytest.mark.thorough
-@quick
+@settings(thorough, max_examples=draw_tables(20, usual=50))
 @given(limited_case=limit_search())
 @example(limited_case=Limited(SIBLINGS, ((0, 2), (0, 1, 2))))
 @example(limited_case=Limited(FIGURE_3, ((0, 1), (0, 1, 2))))
 def test_samarati_finds_the_k_minimal_generalizations(limited_case: Limited) -> None:
-    check_samarati(limited_case)
-
-
-@pytest.mark.thorough
-@settings(thorough, max_examples=draw_tables(20, usual=50))
-@given(limited_case=limit_search())
-def test_samarati_finds_the_k_minimal_generalizations_on_many_tables(limited_case: Limited) -> None:
     check_samarati(limited_case)
 
 
@@ -131,17 +124,10 @@ def check_binary(limited_case: Limited) -> None:
 
 
 @pytest.mark.thorough
-@quick
+@settings(thorough, max_examples=draw_tables(20, usual=50))
 @given(limited_case=limit_search())
 @example(limited_case=Limited(FIGURE_3, ((0, 1), (0, 2))))
 def test_binary_search_finds_the_least_height(limited_case: Limited) -> None:
-    check_binary(limited_case)
-
-
-@pytest.mark.thorough
-@settings(thorough, max_examples=draw_tables(20, usual=50))
-@given(limited_case=limit_search())
-def test_binary_search_finds_the_least_height_on_many_tables(limited_case: Limited) -> None:
     check_binary(limited_case)
 
 

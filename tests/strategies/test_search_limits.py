@@ -20,7 +20,7 @@ from properties import privacy_cases, random_cases
 from properties.plain_search import WIDE, search_by, search_of
 from properties.privacy_cases import PrivacyCase
 from properties.random_cases import Case
-from properties.search_checks import quick, thorough
+from properties.search_checks import thorough
 from sqlanon.errors import PolicyError
 from sqlanon.strategies.lattice import lattice, limits
 from sqlanon.strategies.lattice.checker import Checker
@@ -33,37 +33,20 @@ BOTH = pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 
 @pytest.mark.thorough
 @BOTH
-@quick
+@settings(thorough, max_examples=draw_tables(20, usual=60))
 @given(case=random_cases.cases())
 def test_every_stop_is_honest(strategy: str, case: Case) -> None:
     check_every_stop(case, strategy)
 
 
 @pytest.mark.thorough
-@BOTH
-@settings(thorough, max_examples=draw_tables(20, usual=60))
-@given(case=random_cases.cases())
-def test_every_stop_is_honest_on_many_tables(strategy: str, case: Case) -> None:
-    check_every_stop(case, strategy)
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize("room", [1, 4])
 @BOTH
-@quick
+@settings(thorough, max_examples=draw_tables(20, usual=60))
 @given(case=random_cases.cases())
 def test_a_full_heap_changes_no_answer(strategy: str, room: int, case: Case) -> None:
     """If the heap has no room for more boxes, the search continues depth first."""
     with patch.object(lattice, "HEAP_SIZE", room):
-        check_every_stop(case, strategy)
-
-
-@pytest.mark.thorough
-@BOTH
-@settings(thorough, max_examples=draw_tables(20, usual=200))
-@given(case=random_cases.cases())
-def test_a_full_heap_changes_no_answer_on_many_tables(strategy: str, case: Case) -> None:
-    with patch.object(lattice, "HEAP_SIZE", 4):
         check_every_stop(case, strategy)
 
 

@@ -14,7 +14,7 @@ from oracles import oracle
 from oracles.oracle import Hierarchy, Release, Row, Table
 from properties import random_cases
 from properties.random_cases import Case
-from properties.search_checks import FIGURE_3, anonymize_case, check, quick, thorough
+from properties.search_checks import FIGURE_3, anonymize_case, check, thorough
 from support.lanes import draw_tables, examples
 
 
@@ -44,14 +44,6 @@ EXACT_LIMIT = Case(
 @example(case=replace(FIGURE_3, k=3))
 def test_the_answer_is_that_of_exhaustive_search(strategy: str, case: Case) -> None:
     check(case, strategy)
-
-
-@pytest.mark.thorough
-@settings(quick, max_examples=draw_tables(20, usual=1))
-@given(case=random_cases.cases().filter(lambda case: len(case.rows) > case.k))
-def test_all_measures_on_one_table(case: Case) -> None:
-    for measure in oracle.MEASURES:
-        check(replace(case, measure=measure, aggregate=None, weights=None), "optimal")
 
 
 @pytest.mark.thorough

@@ -22,11 +22,11 @@ from properties import privacy_checks
 from properties.local_tasks import LIMITS, adult, local_policy
 from properties.privacy_cases import PrivacyCase, privacy_cases
 from properties.random_cases import Case, cases
-from properties.search_checks import arrow_table, quick, thorough
+from properties.search_checks import arrow_table, thorough
 from sqlanon.strategies.local.core.finish import on_combinations
 from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
 from sqlanon.strategies.local.mondrian import mondrian
-from support.lanes import draw_tables, examples, some
+from support.lanes import examples, some
 
 MONDRIAN = {"strategy": "mondrian"}
 
@@ -94,18 +94,9 @@ ENDS_OF_RANGES = st.sampled_from(["grid", "exact"])
 
 
 @pytest.mark.thorough
-@settings(quick, max_examples=draw_tables(5, usual=3))
-@given(cases(), LIMITS, SUMMARIES, CUTS, ENDS_OF_RANGES, st.booleans())
-def test_parts_and_labels_are_those_of_a_plain_mondrian(
-    case: Case, limits: list[int], summary: str, cuts: str, ends: str, at_once: bool
-) -> None:
-    check(case, limits, summary, cuts, ends=ends, at_once=at_once)
-
-
-@pytest.mark.thorough
 @settings(thorough, max_examples=examples(50))
 @given(cases(), LIMITS, SUMMARIES, CUTS, st.booleans(), ENDS_OF_RANGES, st.booleans())
-def test_parts_and_labels_are_those_of_a_plain_mondrian_on_many_tables(
+def test_parts_and_labels_are_those_of_a_plain_mondrian(
     case: Case, limits: list[int], summary: str, cuts: str, publish: bool, ends: str, at_once: bool
 ) -> None:
     check(case, limits, summary, cuts, publish, ends, at_once)
@@ -134,16 +125,9 @@ def check_privacy(case: PrivacyCase, summary: str, cuts: str) -> None:
 
 
 @pytest.mark.thorough
-@settings(privacy_checks.quick, max_examples=draw_tables(3, usual=2))
-@given(privacy_cases(), SUMMARIES, CUTS)
-def test_every_requirement_stops_the_cuts(case: PrivacyCase, summary: str, cuts: str) -> None:
-    check_privacy(case, summary, cuts)
-
-
-@pytest.mark.thorough
 @privacy_checks.thorough
 @given(privacy_cases(), SUMMARIES, CUTS)
-def test_every_requirement_stops_the_cuts_on_many_tables(case: PrivacyCase, summary: str, cuts: str) -> None:
+def test_every_requirement_stops_the_cuts(case: PrivacyCase, summary: str, cuts: str) -> None:
     check_privacy(case, summary, cuts)
 
 

@@ -19,7 +19,7 @@ from small_tasks import Small
 import sqlanon
 from properties.local_tasks import LIMITS, SOME_ROWS, task_of
 from properties.random_cases import Case
-from properties.search_checks import quick, thorough
+from properties.search_checks import thorough
 from support.lanes import draw_tables
 from support.policies import make_policy
 
@@ -44,16 +44,9 @@ def test_k_similar_is_sound_and_never_worse_than_the_full_domain(case: Case, lim
 
 
 @pytest.mark.thorough
-@settings(quick, max_examples=draw_tables(5, usual=4))
-@given(SOME_ROWS.filter(lambda case: len(set(case.rows)) <= 6), LIMITS)
-def test_few_combinations_are_grouped_in_the_best_way(case: Case, limits: list[int]) -> None:
-    check_best(case, limits, 6)
-
-
-@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=40))
 @given(SOME_ROWS.filter(lambda case: len(set(case.rows)) <= 8), LIMITS)
-def test_few_combinations_are_grouped_in_the_best_way_on_many_tables(case: Case, limits: list[int]) -> None:
+def test_few_combinations_are_grouped_in_the_best_way(case: Case, limits: list[int]) -> None:
     check_best(case, limits, 8)
 
 
