@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shlex
@@ -11,7 +10,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ import duckdb
 import pytest
 
 from sqlanon.audit.verify import verify_file
-from support.command_folder import folder, on_a_terminal, prepared_folder, rewrite, sqlanon_process
+from support.command_folder import folder, prepared_folder, rewrite, sqlanon_process
 from support.commands import Ended, cli
 from support.databases import change, fetch
 from support.hospital import HOSPITAL_POLICY
@@ -67,17 +65,6 @@ def test_a_release_that_breaks_an_earlier_one_is_only_published_with_force(folde
 
 
 @pytest.mark.thorough
-def test_anonymize_prints_its_figures(anonymized_folder: tuple[Path, Ended]) -> None:
-    folder, ended = anonymized_folder
-    assert (ended.status, ended.err) == (0, "")
-    verification = verify_file(folder / "release.duckdb")
-    assert verification.verified
-    assert f"{verification.manifest.released_rows} of 400 rows released" in ended.out
-    assert str(folder / "release.duckdb") in ended.out
-    assert "optimal" in ended.out
-
-
-@pytest.mark.thorough
 def test_anonymize_prints_one_json_object(folder: Path) -> None:
     ended = cli("anonymize", folder / "policy.toml", "--json")
     assert (ended.status, ended.err) == (0, "")
@@ -118,14 +105,6 @@ def test_a_dry_run_publishes_and_records_nothing(folder: Path) -> None:
     printed = json.loads(cli("anonymize", policy, "--dry-run", "--json", "--set", "privacy.k=9").out)
     assert printed["dry_run"] is True and printed["smallest_class"] >= 9 and "release" not in printed
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
-
-
-@pytest.mark.thorough
-def test_another_strategy_drops_the_keys_of_the_policys_own(folder: Path) -> None:
-    policy = rewrite(folder, "[search]", "[search]\nstrategy = 'mondrian'\nsummary = 'set'")
-    for option in (["--strategy", "optimal"], ["--set", "search.strategy=optimal"]):
-        ended = cli("anonymize", policy, "--dry-run", "--json", *option)
-        assert (ended.status, json.loads(ended.out)["optimal"]) == (0, True), ended.err
 
 
 @pytest.mark.thorough
@@ -185,28 +164,6 @@ def adult_policy(data: Path, folder: Path) -> Path:
     lines += ["[release]", 'database = "release.duckdb"', 'table = "patients"']
     (folder / "adult.toml").write_text("\n".join(lines))
     return folder / "adult.toml"
-
-
-@pytest.mark.thorough
-def test_anonymize_prints_the_figures_of_adult_and_progress_on_a_terminal(data: Path, tmp_path: Path) -> None:
-    """The object that the design prints, but for the times and the number of checks."""
-    status, out, terminal_output = on_a_terminal("anonymize", adult_policy(data, tmp_path), "--json")
-    assert status == 0
-    assert b"reading the source" in terminal_output
-    assert re.search(rb"searching: [\d,]+ open, [\d,]+ checked, best score", terminal_output)
-    assert b"Traceback" not in terminal_output
-    printed = json.loads(out)
-    figures = {
-        "rows": 30162, "released_rows": 28816, "suppressed_rows": 1346, "classes": 397, "smallest_class": 5,
-        "measure": "loss", "optimal": True, "table": "patients", "release": str(tmp_path / "release.duckdb"),
-    }  # fmt: skip
-    assert {name: printed[name] for name in figures} == figures
-    assert math.isclose(printed["score"], 0.178339, abs_tol=5e-7)
-    assert list(printed["generalization"]) == ADULT
-    assert (printed["generalization"]["sex"], printed["generalization"]["age"]) == (0, 3)
-    assert printed["generalization"]["race"] == 0
-    assert printed["lattice"]["nodes"] == 4320
-    assert 0 < printed["lattice"]["checked"] < 4320 / 10
 
 
 @pytest.mark.slow
@@ -284,15 +241,6 @@ def test_verify_names_the_requirements_that_need_the_source(folder: Path) -> Non
     assert last.startswith("Verified: 5-anonymity, equal 0.9-closeness of illness and ")
 
 
-@pytest.mark.thorough
-def test_a_parquet_release_verifies(folder: Path) -> None:
-    policy = rewrite(folder, 'database = "release.duckdb"', 'file = "release.parquet"')
-    printed = json.loads(cli("anonymize", policy, "--json").out)
-    assert printed["release"] == str(folder / "release.parquet")
-    assert cli("verify", folder / "release.parquet").status == 0
-    assert cli("verify", folder / "release.parquet", "--policy", policy).status == 0
-
-
 @pytest.mark.slow
 def test_relative_paths_start_at_the_policy_or_the_current_folder(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
@@ -304,13 +252,6 @@ def test_relative_paths_start_at_the_policy_or_the_current_folder(
     monkeypatch.chdir(folder)
     assert json.loads(cli("verify", "release.duckdb", "--json").out)["release"] == str(folder / "release.duckdb")
     assert str(folder / "new.duckdb") in cli("init", "new.duckdb").out
-
-
-@pytest.mark.thorough
-def test_demo_publishes_into_its_folder(tmp_path: Path) -> None:
-    ended = cli("demo", "--dir", tmp_path / "demo", "--rows", "1000")
-    assert (ended.status, ended.err) == (0, "")
-    assert str(tmp_path / "demo") in ended.out.replace("\n", "")
 
 
 # plan: reads no rows
@@ -417,15 +358,6 @@ def test_plan_reads_only_the_csv_rows_that_decide_the_schema(folder: Path) -> No
 
 
 # The answer is no: 1
-
-
-@pytest.mark.thorough
-def test_an_infeasible_policy_exits_with_1_and_names_the_nearest_generalization(folder: Path) -> None:
-    ended = cli("anonymize", rewrite(folder, "k = 5", "k = 401"), "--json")
-    assert (ended.status, ended.out) == (1, "")
-    assert ended.err.startswith("error: ")
-    assert "zip 4, age 5" in ended.err
-    assert not (folder / "release.duckdb").exists()
 
 
 @pytest.mark.slow
@@ -618,13 +550,6 @@ def test_verify_exits_with_2_on_other_files(make: Callable[[Path], None] | None,
         assert "internal error" not in ended.err
 
 
-@pytest.mark.thorough
-def test_verify_with_a_wrong_policy_is_2(published_release: Path, tmp_path: Path) -> None:
-    for path in (a_missing_file(tmp_path), a_directory(tmp_path)):
-        ended = cli("verify", published_release / "release.duckdb", "--policy", path)
-        assert (ended.status, ended.out) == (2, "")
-
-
 @pytest.mark.slow
 def test_a_source_that_is_held_for_writing_is_2(folder: Path) -> None:
     holder = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
@@ -678,28 +603,6 @@ def test_a_reader_who_leaves_early_causes_no_traceback(folder: Path) -> None:
         assert process.stderr is not None
         err = process.stderr.read()
     assert err == b""
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("threads", some(["1", "2"], 2))
-def test_an_interrupt_ends_the_process_without_a_traceback(folder: Path, threads: str) -> None:
-    policy = rewrite(folder, 'table = "patients"', 'query = "SELECT p.* FROM patients p, range(3000000) r(i)"')
-    # It has billions of rows to write.
-    limits = ("--memory-limit", "500MB", "--threads", threads)
-    spill = folder / "spill"
-    spill.mkdir()
-    options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    options["env"] = os.environ | {"TMPDIR": str(spill)}
-    with sqlanon_process("anonymize", policy, *limits, **options) as process:
-        while not any(spill.iterdir()):  # it is loading
-            assert process.poll() is None
-            time.sleep(0.01)
-        time.sleep(0.5)
-        process.send_signal(2)
-        out, err = process.communicate(timeout=600)
-    assert process.returncode == 130
-    assert out == ""
-    assert "Traceback" not in err
 
 
 COMMANDS, CLOSED = ("--version", "risk policy.toml", "anonymize policy.toml"), (">&-", "2>&-", ">&- 2>&-")

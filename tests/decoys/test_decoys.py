@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
-import json
 import math
-import re
 import shutil
 import stat
 import tempfile
@@ -21,7 +19,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sqlanon
@@ -30,17 +28,14 @@ from oracles.oracle import Hierarchy, Release, Row, Table
 from properties import random_cases
 from properties.random_cases import Case
 from properties.search_checks import arrow_table, policy
-from sqlanon import decoys
 from sqlanon.audit.decoys import DecoyCheck
 from sqlanon.audit.verify import verify_file
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError, PolicyError
-from sqlanon.ledger import catalog
 from sqlanon.support.expressions import table
-from support.commands import Ended, cli
 from support.databases import compact_file, fetch
-from support.lanes import SEARCHING, examples, some
+from support.lanes import SEARCHING, examples
 
 quick = settings(max_examples=examples(1), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 thorough = settings(quick, derandomize=not SEARCHING, max_examples=examples(25), print_blob=True)
@@ -205,14 +200,6 @@ def check_figures(case: Case, right: Expected, result: Any, solution: oracle.Sol
     assert math.isclose(result.score_without_decoys, solution.score, rel_tol=oracle.TIE)
     assert result.optimal
     assert result.gap < 1e-9
-
-
-@pytest.mark.thorough
-@quick
-@given(cases())
-@example((SHORT, SHORT_OWN))
-def test_decoys_of_random_tables_pass_all_checks(drawn: tuple[Case, list[Row]]) -> None:
-    check(*drawn)
 
 
 @pytest.mark.slow
@@ -450,36 +437,6 @@ def test_decoys_without_a_catalog_warn(little: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_command_line_reports_decoys(little: Path) -> None:
-    tree = "\n".join(
-        [
-            '[source]\ndatabase = "source.duckdb"\ntable = "t"\n[attributes]',
-            'place = { role = "quasi", hierarchy = "suppress" }\nclass = { role = "quasi", hierarchy = "suppress" }',
-            'illness = { role = "sensitive" }\n"my \\"day" = { role = "insensitive" }\n[privacy]\nk = 4',
-            '[search]\nsuppression_limit = 0.5\n[release]\ndatabase = "release.duckdb"\ndecoys = true\n',
-        ]
-    )
-    (little / "policy.toml").write_text(tree)
-
-    def run(*arguments: str) -> Ended:
-        done = cli(*arguments, cwd=little)
-        assert done.status == 0
-        return done
-
-    done = run("anonymize", "policy.toml")
-    assert "5 decoys among the released rows, in 2 classes; without them the smallest class has 1 row" in done.out
-    assert "k counts them" in done.err
-    figures = json.loads(run("anonymize", "policy.toml", "--json").out)
-    assert figures["decoys"] == {"rows": 5, "classes": 2, "smallest_class_without": 1}
-    assert (figures["released_rows"], figures["suppressed_rows"], figures["smallest_class"]) == (48, 0, 4)
-    verified = run("verify", "release.duckdb", "--policy", "policy.toml").out
-    assert "k counts 5 decoys" in verified
-    assert re.search(r"^ok +against the source: decoys in the catalog ", verified, re.MULTILINE)
-    assert "\nVerified: 4-anonymity and " in verified
-    assert "5. decoys: invented rows" in run("plan", "policy.toml", "--sql").out
-
-
-@pytest.mark.thorough
 def test_every_class_with_decoys_reaches_k(little: Path) -> None:
     """The manifest states zero decoys, which differs from a policy without decoys."""
     requested_policy = policy_with_catalog(little, search={"suppression_limit": 0, "measure": "height"})
@@ -494,27 +451,6 @@ def test_every_class_with_decoys_reaches_k(little: Path) -> None:
     assert not [warning for warning in result.warnings if "decoy" in warning]
     assert not [check for check in release.verify().checks if "k counts" in check.message]
     assert fetch(little / "private.duckdb", "FROM sqlanon.decoys") == []
-
-
-@pytest.mark.thorough
-def test_default_policy_adds_no_decoys(little: Path) -> None:
-    requested_policy = policy_with_catalog(little, release={"table": "t"})
-    with sqlanon.connect() as db:
-        result = db.anonymize(requested_policy)
-        release = result.publish(little / "release.duckdb")
-    assert (result.decoys, result.decoy_rows, result.suppressed_rows) == (None, None, 3)
-    assert "decoys" not in result.to_dict()
-    assert "decoys" not in requested_policy.redact()
-    assert release.manifest.decoys is None
-
-
-@pytest.mark.thorough
-def test_all_classes_too_small_is_infeasible_as_ever() -> None:
-    connection = duckdb.connect()
-    connection.execute("CREATE TABLE t AS SELECT 'p' || i AS place FROM range(3) AS r(i)")
-    requested_policy = plain_policy({"place": "quasi"}, search={"suppression_limit": 1})
-    with sqlanon.connect(connection) as db, pytest.raises(InfeasibleError):
-        db.anonymize(requested_policy)
 
 
 @pytest.mark.slow
@@ -630,48 +566,11 @@ def failed_checks(requested_policy: sqlanon.Policy, path: Path) -> set[str]:
     return {check.name.removeprefix("against the source: ") for check in verification.checks if check.passed is False}
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("claims", "wrong"),
-    some([
-        ("decoys = NULL", {"manifest"}),
-        ("decoys = 4, released_rows = 47", {"rows"}),
-        ("decoys = 7", {"manifest"}),
-        ("policy = replace(policy, ', \"decoys\": true', '')", {"manifest"}),
-        ("decoys = 7, rows = 41", {"decoys"}),  # two classes of four have six at most
-    ], 3),
-)  # fmt: skip
-def test_manifest_with_changed_decoy_claims_fails(little: Path, claims: str, wrong: set[str]) -> None:
-    _, path, _ = publish_and_read(little)
-    rewrite(path, f"UPDATE sqlanon.manifest SET {claims}")
-    names = {check.name for check in verify_file(path).checks if check.passed is False}
-    assert wrong <= names <= wrong | {"comments and views"}  # they describe the same figures
-
-
-@pytest.mark.thorough
-def test_a_number_of_decoys_that_the_release_cannot_show(little: Path) -> None:
-    requested_policy, path, _ = publish_and_read(little)
-    rewrite(path, "UPDATE sqlanon.manifest SET decoys = 4, rows = 44")
-    compact_file(path)
-    assert {check.name for check in verify_file(path).checks if check.passed is False} <= {"comments and views"}
-    assert "decoys" in failed_checks(requested_policy, path)
-
-
 @pytest.mark.slow
 def test_a_changed_real_row_fails_verification(little: Path) -> None:
     requested_policy, path, _ = publish_and_read(little)
     rewrite(path, "UPDATE t_v1 SET illness = 'd0' WHERE illness = 'private-q7'")
     assert {"recoded source", "invented rows"} <= failed_checks(requested_policy, path)
-
-
-@pytest.mark.thorough
-def test_a_decoy_with_a_value_that_no_kept_row_has(little: Path) -> None:
-    requested_policy, path, drawn = publish_and_read(little)
-    day = next(row[3] for row in drawn if row[0] is None)
-    rewrite(
-        path, f"""UPDATE t_v1 SET "my ""day" = DATE '1888-01-01' WHERE place IS NULL AND "my ""day" = DATE '{day}'"""
-    )
-    assert failed_checks(requested_policy, path) == {"values of decoys"}
 
 
 @pytest.mark.thorough
@@ -710,25 +609,6 @@ def test_values_that_are_equal_and_look_different(tmp_path: Path) -> None:
         assert failed_checks(requested_policy, path) == failures, (name, rows)
 
 
-@pytest.mark.thorough
-def test_a_decoy_moved_to_another_class_fails_verification(little: Path) -> None:
-    """From a class of three decoys into one that needs none: k and the counts fail, too."""
-    requested_policy, path, drawn = publish_and_read(little)
-    day = next(row[3] for row in drawn if row[0] is None)
-    rewrite(path, f"""UPDATE t_v1 SET place = 'p1' WHERE place IS NULL AND "my ""day" = DATE '{day}'""")
-    assert {"4-anonymity", "smallest class"} <= failed_checks(requested_policy, path)
-
-
-@pytest.mark.thorough
-def test_other_decoys_than_the_catalog_has(little: Path) -> None:
-    requested_policy, path, _ = publish_and_read(little)
-    table = fetch(little / "private.duckdb", "SELECT table_name FROM sqlanon.decoys")[0][0]
-    assert failed_checks(requested_policy, path) == set()
-    with duckdb.connect(little / "private.duckdb") as connection:
-        connection.execute(f"UPDATE sqlanon.\"{table}\" SET illness = 'another' WHERE place IS NULL")
-    assert failed_checks(requested_policy, path) == {"decoys in the catalog"}
-
-
 @pytest.mark.parametrize(("recorded", "passed"), [([1, 2], True), ([1], False), ([1, 2, 2], False), ([1, 3], False)])
 def test_the_decoys_of_the_catalog_are_those_that_are_found(recorded: list[int], passed: bool) -> None:
     """Each as often: one more in the catalog is one that is not there."""
@@ -762,38 +642,6 @@ def test_another_source_than_it_was_made_of(little: Path) -> None:
     assert failed_checks(requested_policy, path) == {"unchanged source"}
     (little / "private.duckdb").unlink()  # without the ledger, the published form is unknown
     assert "recoded source" in failed_checks(requested_policy, path)
-
-
-@pytest.mark.thorough
-def test_a_failed_run_leaves_release_and_catalog_unchanged(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    requested_policy, path, _ = publish_and_read(little)
-    before, runs = path.read_bytes(), fetch(little / "private.duckdb", "SELECT run_id FROM sqlanon.runs")
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(decoys.draw, "draw_decoys", stop)
-        with sqlanon.connect() as db, pytest.raises(KeyboardInterrupt):
-            db.anonymize(requested_policy).publish(path)
-    with monkeypatch.context() as patched:
-        patched.setattr(catalog, "create_table", stop)
-        with sqlanon.connect() as db, pytest.raises(KeyboardInterrupt):
-            db.anonymize(requested_policy)
-    assert path.read_bytes() == before
-    assert fetch(little / "private.duckdb", "SELECT run_id FROM sqlanon.runs") == runs
-    assert verify_file(path).verified
-
-
-@pytest.mark.thorough
-def test_a_decoy_that_is_lost_is_found_by_the_audit(little: Path) -> None:
-    with sqlanon.connect() as db:
-        result = db.anonymize(policy_with_catalog(little))
-        table = result._run.work("decoys").sql("duckdb")
-        result._run.engine.connection.execute(f"DELETE FROM {table} WHERE rowid = 0")
-        with pytest.raises(sqlanon.AuditError, match=r"47 rows are in the release \(expected: 48\)"):
-            result.publish(little / "release.duckdb")
-    assert not (little / "release.duckdb").exists()
 
 
 @pytest.mark.thorough

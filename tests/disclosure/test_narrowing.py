@@ -282,17 +282,6 @@ def test_narrowing_by_sensitive_columns_is_accepted(hospital: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_policy_can_refuse_narrowing(hospital: Path) -> None:
-    policy = policy_of(hospital, dependencies="error")
-    with sqlanon.connect() as db, pytest.raises(AuditError, match="'district' narrows 'zip'"):
-        db.anonymize(policy).publish()
-    assert not (hospital.parent / "release.duckdb").exists()
-    # Mere warnings change no fingerprint.
-    assert policy_of(hospital, dependencies="warn").fingerprint() == policy_of(hospital).fingerprint()
-    assert policy.fingerprint() != policy_of(hospital).fingerprint()
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", some(["mondrian", "local"], 2))
 def test_local_strategies_report_the_narrowing_column(strategy: str, hospital: Path, tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "some.duckdb") as connection:
@@ -479,32 +468,6 @@ def test_plan_shows_how_it_is_measured(strategy: str, hospital: Path) -> None:
     assert "narrowing_rows" in stage.sql[-2]
     # Unchanged columns are listed, and zip with its label and its value.
     assert all(f'"{name}"' in stage.sql[-2] for name in ("district", "diagnosis", "cost", "zip"))
-
-
-@pytest.mark.thorough
-def test_a_plan_without_measured_columns_has_no_such_stage(hospital: Path) -> None:
-    attributes = {
-        name: {"role": "identifying"} if name in ("district", "diagnosis", "cost") else attribute
-        for name, attribute in ROLES.items()
-    }
-    policy = change_policy(policy_of(hospital), attributes=attributes)
-    with sqlanon.connect() as db:
-        assert "dependencies" not in [stage.name for stage in db.plan(policy).stages]
-
-
-@pytest.mark.thorough
-def test_a_private_report_has_the_figures(hospital: Path, tmp_path: Path) -> None:
-    with sqlanon.connect() as db:
-        result = db.anonymize(policy_of(hospital))
-        result.report(tmp_path / "private.html", private=True)
-        result.report(tmp_path / "public.html")
-    (dependency,) = result.dependencies
-    private, public = ((tmp_path / f"{name}.html").read_text() for name in ("private", "public"))
-    row = f'<th scope="row">district</th><td>zip</td><td class="number">{dependency.before:,.1f}</td>'
-    assert row in private
-    assert f'<td class="number">{dependency.smallest_group:,}</td>' in private[private.index(row) :]
-    assert row not in public
-    assert '<th scope="row">district</th><td>zip</td>' not in public
 
 
 def growing(place: Path, **privacy: Any) -> sqlanon.Policy:

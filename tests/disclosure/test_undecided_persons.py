@@ -87,21 +87,6 @@ def test_a_policy_that_decides_about_persons_gets_a_release() -> None:
     assert of_persons.generalization != of_rows.generalization
 
 
-@pytest.mark.thorough
-def test_classes_of_enough_persons_need_no_decision() -> None:
-    coarse = {
-        name: {**attribute, "min_level": level}
-        for (name, attribute), level in zip(QUASI.items(), (0, 4, 5), strict=True)
-    }
-    policy = Policy(
-        source={"table": "visits"},
-        attributes={**coarse, "diagnosis": {"role": "sensitive"}, "mrn": {"role": "identifying"}},
-        privacy={"k": 5},
-    )
-    with sqlanon.connect(visits()) as db:
-        assert db.anonymize(policy).suppressed_rows == 0
-
-
 @pytest.mark.slow
 def test_padded_texts_are_one_person() -> None:
     """Five rows of one person, each padded differently, do not form a class of five persons."""
@@ -124,34 +109,6 @@ def test_padded_texts_are_one_person() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kind", ["csv", "parquet", "duckdb"])
-def test_the_command_line_refuses_files_and_databases(tmp_path: Path, kind: str) -> None:
-    with duckdb.connect(str(tmp_path / "visits.duckdb")) as connection:
-        connection.execute(f"CREATE TABLE visits AS {VISITS.format(key='mrn')}")
-        if kind != "duckdb":
-            connection.execute(f"COPY visits TO '{tmp_path / 'visits'}.{kind}'")
-    source = f'files = "visits.{kind}"' if kind != "duckdb" else 'database = "visits.duckdb"\ntable = "visits"'
-    (tmp_path / "policy.toml").write_text(f"""
-        [source]
-        {source}
-        undeclared = "drop"
-        [attributes]
-        sex = {{ role = "quasi", hierarchy = "suppress" }}
-        birth_date = {{ role = "quasi", hierarchy = {{ dates = ["month", "year", "decade"] }} }}
-        zip = {{ role = "quasi", hierarchy = {{ mask = "right" }} }}
-        [privacy]
-        k = 5
-        [release]
-        file = "release.parquet"
-    """)
-    ended = cli("anonymize", "policy.toml", cwd=tmp_path)
-    assert ended.status == 2
-    assert "source.person: not set, and 'mrn' numbers people: 60 values in 360 rows" in ended.err
-    assert 'Set person = "mrn" under [source]' in ended.err
-    assert not (tmp_path / "release.parquet").exists()
-
-
-@pytest.mark.thorough
 def test_risk_warns_that_figures_count_rows() -> None:
     with sqlanon.connect(visits()) as db:
         undecided = db.risk(policy_of("mrn", "identifying"))
@@ -162,18 +119,6 @@ def test_risk_warns_that_figures_count_rows() -> None:
     )
     assert [figures.undecided_person for figures in decided] == [None, None]
     assert [figures.counts for figures in decided] == ["rows", "persons"]
-
-
-@pytest.mark.thorough
-def test_compare_warns_that_figures_count_rows() -> None:
-    with sqlanon.connect(visits()) as db:
-        undecided = db.compare(policy_of("mrn", "identifying"), ["datafly", "k_minimal"])
-        assert [row[-2] for row in undecided.fetchall()] == [None, None]  # no error
-        decided = [db.compare(policy_of("mrn", "identifying", person=person), ["datafly"]) for person in (False, "mrn")]
-    assert str(undecided.undecided_person).startswith(
-        "source.person: not set, and 'mrn' numbers people: 60 values in 360 rows. Set person = \"mrn\""
-    )
-    assert [comparison.undecided_person for comparison in decided] == [None, None]
 
 
 def test_compare_warns_about_undecided_persons(tmp_path: Path) -> None:

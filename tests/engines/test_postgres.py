@@ -183,39 +183,6 @@ def test_random_small_tables_are_found_and_released_as_in_duckdb(schemas: Server
     check_same(schemas, nasty_tree(random_), connection, tmp_path)
 
 
-ADULT = ("sex", "age", "race", "marital-status", "education", "native-country", "workclass", "salary-class")
-
-
-@pytest.mark.thorough
-def test_adult_is_found_and_released_as_in_duckdb(schemas: Server, tmp_path: Path, data: Path) -> None:
-    folder = data / "adult"
-    connection = duckdb.connect()
-    connection.execute("CREATE TABLE t AS FROM read_csv(?, sep = ';', all_varchar = true)", [str(folder / "adult.csv")])
-    names = [column[0] for column in connection.execute("FROM t LIMIT 0").description]
-    schemas.load("clinic.t", dict.fromkeys(names, "text"), connection.execute("FROM t").fetchall())
-    tree = {
-        "attributes": {
-            **{name: {"role": "quasi", "hierarchy": {"file": str(folder / f"hierarchy_{name}.csv")}} for name in ADULT},
-            "occupation": {"role": "sensitive"},
-        },
-        "privacy": {"k": 5},
-        "search": {"suppression_limit": 0.05},
-    }
-    check_same(schemas, tree, connection, tmp_path)
-    # The proven optimum of DESIGN: so the answer is not only the same, but right.
-    (score,) = {
-        entry["score"]
-        for entry in json.loads((data / "known_optima.json").read_text())
-        if entry["dataset"] == "adult"
-        and sorted(entry["quasi"]) == sorted(ADULT)
-        and (entry["model"], entry["k"], entry["suppression_limit"], entry["measure"]) == ("k", 5, 0.05, "loss")
-        and entry["aggregate"] == "mean"
-    }
-    with sqlanon.connect() as db:
-        result = db.anonymize(policies(tree)[1])
-    assert result.score == pytest.approx(score, rel=1e-9)
-
-
 SMALL = {"zip": "text", "age": "integer", "born": "date", "diagnosis": "text", "cost": "numeric(8,2)", "name": "text"}
 
 

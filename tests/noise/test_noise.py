@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
 import shutil
 import struct
-import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -136,21 +133,6 @@ def type_of(result: sqlanon.Result) -> str:
 
 
 @pytest.mark.thorough
-def test_a_release_without_noise_does_not_mention_noise(tmp_path: Path) -> None:
-    with duckdb.connect() as connection:
-        connection.execute("CREATE TABLE t AS SELECT 'a' AS q FROM range(4)")
-        with sqlanon.connect(connection) as db:
-            result = db.anonymize(make_policy({"q": "suppress"}))
-            figures = (result.epsilon, result.noise, result.linking_risk, result.linking_risk_strict, result.confidence)
-            assert figures == (None,) * 5
-            assert {"epsilon", "noise", "linking_risk", "linking_risk_strict", "confidence"}.isdisjoint(
-                result.to_dict()
-            )
-            release = result.publish(tmp_path / "r.duckdb")
-    assert fetch(release.path, "SELECT epsilon, noise, confidence FROM sqlanon.manifest") == [(None,) * 3]
-
-
-@pytest.mark.thorough
 def test_the_records_with_noise_are_shown_to_the_holder(usual: sqlanon.Result) -> None:
     relation = usual.noisy
     assert relation is not None
@@ -176,22 +158,6 @@ def test_a_result_reports_the_expected_error_of_noise(usual: sqlanon.Result) -> 
         assert result.noise[name]["expected_error"] == pytest.approx(
             oracle_noise.expected_error(records, EPSILONS, j), rel=1e-9
         )
-
-
-@pytest.mark.thorough
-def test_reported_budget_share_is_spent(source: Path) -> None:
-    changes: dict[str, Any] = {name: {"role": "quasi", "noise": {}} for name in ("height", "weight")}
-    tree = with_privacy(policy_for(source), epsilon=3.5).model_dump()
-    tree["attributes"] |= changes
-    with sqlanon.connect() as db:
-        result = db.anonymize(sqlanon.Policy(**tree))
-    assert result.noise is not None
-    assert {name: figures["epsilon"] for name, figures in result.noise.items()} == {
-        "height": 0.75,
-        "weight": 0.75,
-        "born": 2.0,
-    }
-    assert result.epsilon == 3.5
 
 
 def test_a_result_shows_no_value_of_anybody(usual: sqlanon.Result) -> None:
@@ -229,19 +195,6 @@ def test_released_types_have_room_for_noise(tmp_path: Path) -> None:
     assert {type_entry["name"]: type_entry["type"] for type_entry in claimed} == {"q": "VARCHAR", **expected}
     rows = fetch(release.path, f"SELECT DISTINCT {', '.join(f'typeof({name})' for name in types)} FROM t")
     assert rows == [tuple(expected.values())]
-
-
-@pytest.mark.thorough
-def test_bignum_has_room_too(tmp_path: Path) -> None:
-    def check(result: sqlanon.Result) -> None:
-        release = result.publish(tmp_path / "r.duckdb")
-        assert fetch(release.path, "SELECT DISTINCT typeof(x) FROM t") == [("DECIMAL(38,0)",)]
-
-    try:
-        duckdb.connect().execute("SELECT 1::BIGNUM")
-    except duckdb.Error:
-        pytest.skip("this DuckDB has no BIGNUM")
-    check_noise("(1), (2), (3)", "BIGNUM", {}, check)
 
 
 @pytest.mark.slow
@@ -861,14 +814,6 @@ def tamper(path: Path, source: Path, *statements: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_release_with_noise_verifies_alone_and_with_its_source(
-    published_release: sqlanon.Release, source: Path
-) -> None:
-    assert failures(published_release.path) == ()
-    assert failures(published_release.path, policy_for(source)) == ()
-
-
-@pytest.mark.thorough
 def test_verify_alone_checks_k_without_the_noise(copy: Path) -> None:
     """If values with noise counted, every row would be a class."""
     verification = verify_file(copy)
@@ -882,32 +827,6 @@ def test_verify_alone_checks_k_without_the_noise(copy: Path) -> None:
 def test_verify_alone_finds_a_changed_value_by_the_digest(copy: Path) -> None:
     change(copy, "UPDATE patients_v1 SET height = height + 1 WHERE rowid = 5")
     assert failures(copy) != ()
-
-
-GRID = {"height": "{value}", "weight": "round({value} * 2) / 2", "born": "{value}"}
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", some(["weight", "height", "born"], 3))
-@pytest.mark.parametrize("share", [0, pytest.param(0.2, marks=pytest.mark.slow)])
-def test_verify_with_the_policy_finds_values_with_too_little_noise(
-    name: str, share: float, copy: Path, source: Path
-) -> None:
-    """All original values, or with a fifth of their noise; on the grid, where the grid is known."""
-    new = (
-        f"o.{name} + {share} * (p.{name} - o.{name})"
-        if name != "born"
-        else f"o.born + CAST({share} * (p.born - o.born) AS INTEGER)"
-    )
-    value = GRID[name].format(value=f"({new})")
-    tamper(
-        copy,
-        source,
-        f"UPDATE patients_v1 SET {name} = n.value FROM (SELECT p.id, {value} AS value FROM patients AS p "
-        f"JOIN s.patients AS o USING (id)) AS n WHERE patients_v1.id = n.id",
-    )
-    assert failures(copy) == ()  # the file alone does not reveal it
-    assert failures(copy, policy_for(source)) != ()
 
 
 @pytest.mark.slow
@@ -938,13 +857,6 @@ def test_verify_with_the_policy_finds_floats_without_noise_on_their_grid(copy: P
 )
 def test_verify_with_the_policy_finds_values_off_their_grid_or_bounds(changed: str, copy: Path, source: Path) -> None:
     tamper(copy, source, changed)
-    assert failures(copy, policy_for(source)) != ()
-
-
-@pytest.mark.thorough
-def test_verify_with_the_policy_finds_another_row_without_the_noise(copy: Path, source: Path) -> None:
-    tamper(copy, source, "UPDATE patients_v1 SET illness = 'odd' WHERE rowid = 5")
-    assert failures(copy) == ()
     assert failures(copy, policy_for(source)) != ()
 
 
@@ -998,24 +910,6 @@ def test_missing_opendp_names_the_extra_at_once(source: Path, monkeypatch: pytes
         # Without drawn noise, OpenDP is not needed.
         db.risk(policy_for(source))
         db.plan(policy_for(source))
-
-
-@pytest.mark.thorough
-def test_opendp_is_loaded_for_noise_only(tmp_path: Path) -> None:
-    program = (
-        "import sys, duckdb, sqlanon\n"
-        "from sqlanon import cli\n"
-        "c = duckdb.connect(); c.execute(\"CREATE TABLE t AS SELECT 'a' AS q, i AS x FROM range(9) r(i)\")\n"
-        "p = lambda x: sqlanon.Policy(source={'table': 't'}, privacy={'k': 2}, attributes={'q': {'role': 'quasi', "
-        "'hierarchy': 'suppress'}, 'x': x})\n"
-        "with sqlanon.connect(c) as db:\n"
-        "    db.anonymize(p({'role': 'insensitive'}))\n"
-        "    print(any(name.startswith('opendp') for name in sys.modules))\n"
-        "    db.anonymize(p({'role': 'quasi', 'noise': {'epsilon': 1}}))\n"
-        "    print(any(name.startswith('opendp') for name in sys.modules))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=False, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("False\nTrue\n", "")
 
 
 class Mechanism:
@@ -1085,50 +979,6 @@ def test_an_interrupted_run_leaves_nothing_and_can_be_run_again(
     assert {path.name for path in tmp_path.iterdir()} == {"spill", "r.duckdb"}
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_run_that_is_stopped_while_it_draws_ends_without_a_traceback(name: str, source: Path, tmp_path: Path) -> None:
-    """A million records with two attributes are 200 batches: it is stopped at the tenth."""
-    with duckdb.connect(tmp_path / "big.duckdb") as connection:
-        connection.execute("CREATE TABLE t AS SELECT 'a' AS q, i AS x, i AS y FROM range(1000000) AS r(i)")
-    (tmp_path / "policy.toml").write_text(
-        '[source]\ndatabase = "big.duckdb"\ntable = "t"\n[attributes]\n'
-        'q = { role = "quasi", hierarchy = "suppress" }\nx = { role = "quasi", noise = { epsilon = 1 } }\n'
-        'y = { role = "quasi", noise = { epsilon = 1 } }\n[privacy]\nk = 5\n[release]\ndatabase = "r.duckdb"\n'
-    )
-    program = (
-        "import os, signal, sys\n"
-        "import sqlanon.noise.laplace as module\n"
-        "real = module.laplace_mechanism\n"
-        "def laplace(epsilon):\n"
-        "    mechanism = real(epsilon)\n"
-        "    def draw(zeros):\n"
-        "        with open('drawn', 'ab', buffering=0) as file:\n"
-        "            file.write(b'.')\n"
-        "            if file.tell() == 10:\n"
-        f"                os.kill(os.getpid(), signal.{name})\n"
-        "        return mechanism(zeros)\n"
-        "    return draw\n"
-        "module.laplace_mechanism = laplace\n"
-        "sys.argv = ['sqlanon', 'anonymize', 'policy.toml']\n"
-        "from sqlanon.__main__ import run\n"
-        "run()\n"
-    )
-    spill = tmp_path / "spill"
-    spill.mkdir()
-    process = subprocess.Popen(
-        [sys.executable, "-c", program], cwd=tmp_path, env=os.environ | {"TMPDIR": str(spill)},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    out, err = process.communicate()
-    assert process.returncode != 0
-    assert "Traceback" not in err and "sqlanon_arrow" not in err and "InvalidInput" not in err, err
-    assert out == ""
-    assert 10 <= (tmp_path / "drawn").stat().st_size < 200
-    assert not (tmp_path / "r.duckdb").exists()
-    assert list(spill.iterdir()) == []
-
-
 # --- risk -------------------------------------------------------------------------------------------
 
 
@@ -1167,14 +1017,6 @@ def test_risk_draws_nothing(source: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert (assessment.rows, assessment.classes) == (ROWS + 1, ROWS + 1)
 
 
-@pytest.mark.thorough
-def test_risk_without_noise_does_not_mention_noise(source: Path) -> None:
-    with sqlanon.connect() as db:
-        assessment = db.risk(policy_for(source, dict.fromkeys(NOISY, "insensitive")))
-    assert assessment.noise is None
-    assert "noise" not in assessment.to_dict()
-
-
 # --- the command line -------------------------------------------------------------------------------
 
 POLICY = """
@@ -1206,33 +1048,6 @@ def folder(source: Path, tmp_path: Path) -> Path:
     shutil.copy(source, tmp_path)
     (tmp_path / "policy.toml").write_text(POLICY)
     return tmp_path
-
-
-@pytest.mark.thorough
-def test_anonymize_prints_the_figures_of_noise(folder: Path) -> None:
-    ended = cli("anonymize", folder / "policy.toml", "--json")
-    assert (ended.status, ended.err) == (0, "")
-    printed = json.loads(ended.out)
-    assert printed["epsilon"] == 1.5
-    assert {name: figures["epsilon"] for name, figures in printed["noise"].items()} == {"height": 1.0, "weight": 0.5}
-    assert all(
-        set(figures)
-        == {
-            "epsilon",
-            "expected_relative_error",
-            "observed_relative_error",
-            "expected_error",
-            "observed_error",
-            "zero_rows",
-        }
-        for figures in printed["noise"].values()
-    )
-    assert 0 <= printed["linking_risk_strict"] <= printed["linking_risk"] <= 1
-    assert "confidence" not in printed
-    ended = cli("verify", folder / "release.duckdb", "--policy", folder / "policy.toml", "--json")
-    assert ended.status == 0, ended.out
-    ended = cli("verify", folder / "release.duckdb")
-    assert ended.status == 0, ended.out
 
 
 @pytest.mark.slow
@@ -1279,19 +1094,6 @@ def test_risk_refuses_invalid_epsilons(wrong: str, folder: Path) -> None:
     ended = cli("risk", folder / "policy.toml", "--epsilon", wrong)
     assert ended.status == 2
     assert "epsilon" in ended.err.lower()
-
-
-@pytest.mark.thorough
-def test_a_value_without_noise_is_a_wrong_request(folder: Path) -> None:
-    change(folder / "hospital.duckdb", "UPDATE patients SET height = NULL WHERE id < 3")
-    ended = cli("anonymize", folder / "policy.toml")
-    assert ended.status == 2
-    assert "'height'" in ended.err and "3" in ended.err
-    text = POLICY.replace("noise = { epsilon = 1.0 }", 'noise = { epsilon = 1.0 }, on_unknown = "suppress"')
-    (folder / "policy.toml").write_text(text)
-    ended = cli("anonymize", folder / "policy.toml", "--json")
-    assert ended.status == 0, ended.err
-    assert json.loads(ended.out)["released_rows"] <= ROWS + 1 - 3
 
 
 def test_plan_shows_the_stage_without_reading_a_row(folder: Path) -> None:
@@ -1362,22 +1164,6 @@ def test_a_malformed_confidence_is_a_broken_manifest(claim: str, copy: Path) -> 
     change(copy, f"UPDATE sqlanon.manifest SET confidence = '{claim}'")
     with pytest.raises(sqlanon.ReleaseError, match="its manifest is broken"):
         verify_file(copy)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("threads", [1, 2])
-def test_noise_is_drawn_on_as_many_threads_as_may_be(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker_counts = []
-
-    def executor(workers: int) -> Any:
-        worker_counts.append(workers)
-        return ThreadPoolExecutor(workers)
-
-    monkeypatch.setattr("sqlanon.noise.laplace.ThreadPoolExecutor", executor)
-    table = pyarrow.table({"q": ["a"] * 9, "x": list(range(9))})
-    with sqlanon.connect(table, threads=threads) as db:
-        db.anonymize(make_policy({"q": "suppress", "x": {"role": "quasi", "noise": {"epsilon": 1.0}}}, table=None))
-    assert worker_counts == [threads]
 
 
 @pytest.mark.slow

@@ -6,20 +6,18 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sqlanon
 from sqlanon import HierarchyError, InfeasibleError
 from sqlanon.publish.stage import NOT_COMPARED
 from support.databases import connect_to, insert, live_connection, without_tables
-from support.lanes import SEARCHING, draw_tables, some
+from support.lanes import some
 from support.policies import make_policy
 
 Rows = Counter[tuple[Any, ...]]
@@ -116,42 +114,6 @@ def test_sql_speaks_other_dialects(live: duckdb.DuckDBPyConnection) -> None:
 
 
 @pytest.mark.thorough
-def test_level_0_keeps_its_type_and_labels_are_text(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    fill(live, "born DATE, size DECIMAL(4,1), n SMALLINT", [(("1980-01-02", 1.5, 1), 2), (("1980-01-03", 1.5, 2), 2)])
-    policy = make_policy({"born": {"dates": ["month"]}, "size": {"intervals": [1]}, "n": {"intervals": [5]}}, k=3)
-    with connect_to(live) as db:
-        result = db.anonymize(policy)
-        result.publish(tmp_path / "release.duckdb", "released")
-    assert result.generalization == {"born": 1, "size": 0, "n": 1}
-    rows, types = read_release(tmp_path / "release.duckdb")
-    assert types == {"born": "VARCHAR", "size": "DECIMAL(4,1)", "n": "VARCHAR"}
-    assert {(born, str(size), n) for born, size, n in rows} == {("1980-01", "1.5", "0-4")}
-
-
-@pytest.mark.thorough
-def test_columns_keep_the_order_of_the_source(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    live.execute("CREATE TABLE t AS SELECT 1 AS cost, 'x' AS name, 'a' AS letter, 2 AS age FROM range(3)")
-    roles = {"age": "suppress", "letter": "suppress", "name": "identifying", "cost": "sensitive"}
-    with connect_to(live) as db:
-        db.anonymize(make_policy(roles)).publish(tmp_path / "release.duckdb", "released")
-    rows, types = read_release(tmp_path / "release.duckdb")
-    assert list(types) == ["cost", "letter", "age"]
-    assert rows == {(1, "a", 2): 3}
-
-
-@pytest.mark.thorough
-def test_rows_come_in_another_order(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    live.execute("CREATE TABLE t AS SELECT i AS number, 'a' AS letter FROM range(1000) AS r(i)")
-    with connect_to(live) as db:
-        db.anonymize(make_policy({"letter": "suppress", "number": "insensitive"})).publish(
-            tmp_path / "release.duckdb", "released"
-        )
-    with duckdb.connect(str(tmp_path / "release.duckdb"), read_only=True) as db:
-        order = [number for (number,) in db.execute("SELECT number FROM released").fetchall()]
-    assert sorted(order) == list(range(1000)) != order
-
-
-@pytest.mark.thorough
 def test_the_source_is_read_once_and_sorted_narrow(live: duckdb.DuckDBPyConnection) -> None:
     """Suppression is an anti join with the few classes that are suppressed; labels come behind the sort."""
     live.execute(
@@ -197,22 +159,6 @@ def reads_source(node: dict[str, Any]) -> bool:
     return any(table_of(operator).endswith("main.t") for operator in operators([node]))
 
 
-@pytest.mark.thorough
-def test_two_runs_give_the_same(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    chance = random.Random(3)
-    fill(live, "letter VARCHAR, number INTEGER", [((chance.choice("abcd"), chance.randrange(9)), 1) for _ in range(80)])
-    policy = make_policy({"letter": TREE, "number": {"intervals": [3]}}, k=4, search={"suppression_limit": 0.2})
-    outcomes = []
-    for run in range(2):
-        with connect_to(live) as db:
-            result = db.anonymize(policy)
-            release = result.publish(tmp_path / f"{run}.duckdb", "released")
-        lattice_size = (result.nodes, result.checked)
-        rows, _ = read_release(release.path)
-        outcomes.append((result.generalization, result.score, rows, release.manifest.digest, lattice_size))
-    assert outcomes[0] == outcomes[1]
-
-
 # Suppression
 
 
@@ -234,62 +180,6 @@ def test_suppression_is_minimal(live: duckdb.DuckDBPyConnection) -> None:
 
 
 @pytest.mark.thorough
-def test_masked_class_that_is_large_enough_stays(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    fill(live, "letter VARCHAR, number INTEGER, cost INTEGER",
-         [(("a", 1, 10), 5), (("b", 2, 20), 1), (("c", 3, 30), 1), (("d", None, 40), 1)])  # fmt: skip
-    policy = make_policy(
-        {"letter": quasi(TREE), "number": quasi("suppress"), "cost": "insensitive"},
-        k=3, **masking(0.5),
-    )  # fmt: skip
-    with connect_to(live) as db:
-        result = db.anonymize(policy)
-        release = result.publish(tmp_path / "release.duckdb", "released")
-    assert (result.rows, result.suppressed_rows, result.released_rows) == (8, 3, 8)
-    assert result.warnings == (NOT_COMPARED,)
-    assert result.score == pytest.approx(3 / 8), "masked rows count as loss 1"
-    rows, types = read_release(release.path)
-    assert rows == {("a", "1", 10): 5, ("*", "*", 20): 1, ("*", "*", 30): 1, ("*", "*", 40): 1}
-    assert types == {"letter": "VARCHAR", "number": "VARCHAR", "cost": "INTEGER"}
-    verification = release.verify()
-    assert verification.verified
-    assert (verification.manifest.released_rows, verification.manifest.suppressed_rows) == (8, 3)
-    assert (verification.manifest.classes, verification.manifest.smallest_class) == (2, 3)
-
-
-@pytest.mark.thorough
-def test_masked_class_that_is_too_small_is_dropped(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    fill(live, "letter VARCHAR, number INTEGER", [(("a", 1), 5), (("b", 2), 1), (("c", 3), 1)])
-    policy = make_policy({"letter": quasi(TREE), "number": quasi("suppress")}, k=3, **masking(0.5))
-    with connect_to(live) as db:
-        result = db.anonymize(policy)
-        release = result.publish(tmp_path / "release.duckdb", "released")
-    assert (result.suppressed_rows, result.released_rows) == (2, 5)
-    warning, second = result.warnings
-    assert "2" in warning and "dropped" in warning
-    assert second == NOT_COMPARED
-    rows, types = read_release(release.path)
-    assert rows == {("a", 1): 5}
-    assert types["number"] == "INTEGER", "nothing is masked, so nothing is a label"
-    assert release.verify().verified
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("limit", "masked"), [(0.25, True), (0.24, False)])
-def test_a_masked_row_that_is_alone_is_alone_in_its_class(
-    live: duckdb.DuckDBPyConnection, limit: float, masked: bool
-) -> None:
-    """The masked row is one of four rows."""
-    fill(live, "letter VARCHAR", [(("a",), 3), (("x",), 1)])
-    unknown = quasi(TREE, on_unknown="suppress")
-    policy = sqlanon.Policy(
-        source={"table": "t"}, attributes={"letter": unknown}, privacy={"sample_uniqueness": limit}, **masking(0.5)
-    )
-    with connect_to(live) as db:
-        result = db.anonymize(policy)
-    assert (result.suppressed_rows, result.released_rows) == (1, 4 if masked else 3)
-
-
-@pytest.mark.thorough
 def test_masked_rows_join_the_class_that_is_all_top(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """At the top, masked and released rows look the same: together they must meet the policy."""
     unknown = quasi({"categories": {"low": ["a"], "high": ["c"]}}, on_unknown="suppress", min_level=2)
@@ -301,21 +191,6 @@ def test_masked_rows_join_the_class_that_is_all_top(live: duckdb.DuckDBPyConnect
     assert result.warnings == (NOT_COMPARED,)
     assert read_release(release.path)[0] == {("*",): 5}
     assert (release.manifest.classes, release.manifest.smallest_class) == (1, 5)
-    assert release.verify().verified
-
-
-@pytest.mark.thorough
-def test_unknown_values_are_masked(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    fill(live, "letter VARCHAR, number INTEGER",
-         [(("a", 1), 4), (("x", 1), 1), (("y", 1), 1), (("x", 2), 1), ((None, 1), 3), (("a", 3), 1)])  # fmt: skip
-    rule = quasi(TREE, on_unknown="suppress")
-    policy = make_policy({"letter": rule, "number": quasi("suppress")}, k=3, **masking(0.5))
-    with connect_to(live) as db:
-        result = db.anonymize(policy)
-        release = result.publish(tmp_path / "release.duckdb", "released")
-        assert Counter(live.sql(result.sql()).fetchall()) == read_release(release.path)[0]
-    assert (result.suppressed_rows, result.released_rows) == (4, 11)
-    assert read_release(release.path)[0] == {("a", "1"): 4, (None, "1"): 3, ("*", "*"): 4}
     assert release.verify().verified
 
 
@@ -365,34 +240,6 @@ def test_unknown_values_are_an_error_by_default(live: duckdb.DuckDBPyConnection)
 columns = st.lists(st.tuples(st.sampled_from(["a", "b", "c", "d", None]), st.integers(0, 20)), min_size=1, max_size=25)
 
 
-quick = settings(
-    max_examples=draw_tables(5, usual=10), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
-
-
-@pytest.mark.thorough
-@settings(quick, derandomize=not SEARCHING, max_examples=draw_tables(10, usual=40), print_blob=True)
-@given(rows=columns, data=st.data())
-def test_rows_at_least_k_always_has_a_solution_on_many_tables(rows: list[tuple[Any, ...]], data: st.DataObject) -> None:
-    check_solution(rows, data)
-
-
-def check_solution(rows: list[tuple[Any, ...]], data: st.DataObject) -> None:
-    k = data.draw(st.integers(1, len(rows) + 1))
-    with duckdb.connect() as live, sqlanon.connect(live) as db:
-        fill(live, "letter VARCHAR, number INTEGER", [(row, 1) for row in rows])
-        policy = make_policy({"letter": TREE, "number": {"intervals": [5, 10]}}, k=k)
-        if k <= len(rows):
-            result = db.anonymize(policy)
-            assert (result.suppressed_rows, result.released_rows) == (0, len(rows))
-            assert result.smallest_class >= k
-        else:
-            with pytest.raises(InfeasibleError) as caught:
-                db.anonymize(policy)
-            assert caught.value.nearest == {"letter": 2, "number": 3}
-            assert (caught.value.suppressed_rows, caught.value.allowed_rows) == (len(rows), 0)
-
-
 @pytest.mark.slow
 def test_empty_release_is_not_a_solution(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, "letter VARCHAR", [(("a",), 2)])
@@ -400,45 +247,6 @@ def test_empty_release_is_not_a_solution(live: duckdb.DuckDBPyConnection) -> Non
         sections = {"search": {"suppression_limit": 1}, "release": {"suppressed": suppressed}}
         with connect_to(live) as db, pytest.raises(InfeasibleError, match="No row would be released"):
             db.anonymize(make_policy({"letter": "suppress"}, k=3, **sections))
-
-
-@pytest.mark.thorough
-def test_level_limits_hold(live: duckdb.DuckDBPyConnection) -> None:
-    fill(live, "letter VARCHAR, number INTEGER", [(("a", 1), 3), (("b", 2), 3)])
-    with connect_to(live) as db:
-        free = db.anonymize(make_policy({"letter": TREE, "number": {"intervals": [5]}}, k=2))
-        assert (free.generalization, free.nodes) == ({"letter": 0, "number": 0}, 9)
-        bound = {"letter": quasi(TREE, min_level=1), "number": quasi({"intervals": [5]}, max_level=1)}
-        result = db.anonymize(make_policy(bound, k=2))
-        assert (result.generalization, result.nodes) == ({"letter": 1, "number": 0}, 4)
-        assert all(letter >= 1 and number <= 1 for (letter, number), *_ in result.lattice.fetchall())
-
-
-@pytest.mark.thorough
-def test_level_limits_can_make_it_infeasible(live: duckdb.DuckDBPyConnection) -> None:
-    fill(live, "letter VARCHAR, number INTEGER", [(("a", 1), 4), (("b", 2), 1), (("c", 3), 1)])
-    limited = {"letter": quasi(TREE, max_level=1), "number": quasi("suppress")}
-    with connect_to(live) as db:
-        with pytest.raises(InfeasibleError) as caught:
-            db.anonymize(make_policy(limited, k=2))
-        error = caught.value
-        assert error.nearest == {"letter": 1, "number": 1}
-        assert (error.suppressed_rows, error.allowed_rows, error.exit_status) == (1, 0, 1)
-        assert "letter 1, number 1" in str(error)
-        with_limit = db.anonymize(make_policy(limited, k=2, search={"suppression_limit": 0.17}))
-        assert with_limit.suppressed_rows == 1
-        with pytest.raises(HierarchyError, match=r"letter\.min_level"):
-            db.anonymize(make_policy({"letter": quasi(TREE, min_level=3), "number": "suppress"}))
-
-
-@pytest.mark.thorough
-def test_the_limit_is_exact(live: duckdb.DuckDBPyConnection) -> None:
-    """0.29 × 100 is less than 29 in binary."""
-    fill(live, "letter VARCHAR", [(("a",), 71), (("b",), 29)])
-    with connect_to(live) as db:
-        for limit, level in ((0.29, 0), (Decimal("0.29"), 0), (Decimal("0.28999"), 1)):
-            policy = make_policy({"letter": "suppress"}, k=30, search={"suppression_limit": limit})
-            assert db.anonymize(policy).generalization == {"letter": level}
 
 
 # NULL

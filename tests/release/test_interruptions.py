@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 import stat
@@ -13,7 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,7 @@ import sqlanon.recode.stage
 from sqlanon.audit.verify import verify_file
 from sqlanon.support.workdir import SPILL_PREFIX, private_directory, remove_stale_directories
 from support.databases import opened_catalog
-from support.lanes import examples, some
+from support.lanes import some
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 
@@ -249,28 +247,6 @@ def test_a_run_that_is_killed(module: str, name: str, moment: str, spills: bool,
     check_after_a_kill(place, published=(name, moment) in PUBLISHED)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("seed", range(examples(3)))
-def test_a_run_that_is_killed_at_any_moment(seed: int, place: Place) -> None:
-    process = start(place, "-m", "sqlanon", "anonymize", place.policy)
-    time.sleep(random.Random(seed).uniform(0.1, 1.0))
-    process.kill()
-    process.communicate()
-    check_after_a_kill(place, published=None)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("delay", [0, 0.005, 0.02])
-def test_a_run_that_is_killed_while_it_writes(delay: float, place: Place) -> None:
-    process = start(place, "-m", "sqlanon", "anonymize", place.policy)
-    while process.poll() is None and not list(place.folder.glob(".*.sqlanon-*")):
-        time.sleep(0.0005)
-    time.sleep(delay)
-    process.kill()
-    process.communicate()
-    check_after_a_kill(place, published=None)
-
-
 ENDED = (
     KILLED.partition("sys.argv = [")[0]
     + """
@@ -353,56 +329,6 @@ def test_a_signal_ends_a_statement_that_would_take_hours(name: str, place: Place
     assert "Traceback" not in errors
     assert place.leftovers == []
     assert place.digest() == place.old.manifest.digest
-
-
-CLEANING = """
-import signal
-import duckdb
-from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.cli.interrupts import handle_interrupts
-from sqlglot import parse_one
-
-engine = DuckDBEngine(duckdb.connect(":memory:")).hide_progress_bar()
-signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored in a process in the background
-handle_interrupts()
-
-def count(rows):
-    query = f"SELECT count(*) FROM range({rows}) a, range(10000) b WHERE hash(a.range * b.range) = 1"
-    return engine.rows(parse_one(query))
-
-try:
-    print("here", flush=True)
-    count(1_000_000_000)
-except KeyboardInterrupt:
-    print("cleaning", flush=True)
-    count(10_000)
-    print("clean", flush=True)
-"""
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", some(["SIGINT", "SIGTERM"], 2))
-def test_signal_interrupts_the_run_but_not_its_cleanup(name: str) -> None:
-    process = subprocess.Popen([sys.executable, "-c", CLEANING], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "here\n"
-    process.send_signal(getattr(signal, name))
-    assert process.stdout.readline() == "cleaning\n"
-    process.send_signal(signal.SIGTERM)
-    assert process.communicate()[0] == "clean\n"
-    assert process.returncode == 0
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", some(["SIGINT", "SIGTERM"], 2))
-def test_a_run_that_is_terminated_or_interrupted_ends_without_a_traceback(name: str, place: Place) -> None:
-    dying = KILLED.replace("SIGKILL", name)
-    process = start(place, "-c", dying, PUBLISH, "_write_manifests", "before", place.policy)
-    _, errors = process.communicate()
-    assert process.returncode != 0
-    assert "Traceback" not in errors
-    assert place.digest() == place.old.manifest.digest
-    check_after_a_kill(place, published=None)
 
 
 # Interrupted from within
@@ -701,22 +627,3 @@ def test_a_directory_that_is_being_made_is_not_taken_for_a_dead_one(
             (directory / "value").write_text("private")
             remove_stale_directories(parent, PREFIX)
             assert (directory / "value").read_text() == "private"
-
-
-@pytest.mark.thorough
-def test_processes_make_private_directories_at_once(parent: Path) -> None:
-    making = (
-        "import sys; from pathlib import Path; from sqlanon.support.workdir import private_directory\n"
-        "for i in range(300):\n"
-        "    with private_directory(Path(sys.argv[1]), sys.argv[2]) as directory:\n"
-        "        (directory / 'value').write_text('private')\n"
-        "        assert (directory / 'value').exists()\n"
-    )
-    processes = [
-        subprocess.Popen([sys.executable, "-c", making, parent, PREFIX], stderr=subprocess.PIPE, text=True)
-        for _ in range(4)
-    ]
-    errors = [process.communicate()[1] for process in processes]
-    assert errors == [""] * 4
-    with suppress(OSError), private_directory(parent, PREFIX):
-        pass

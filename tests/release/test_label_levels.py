@@ -12,7 +12,6 @@ import sqlanon
 from oracles.oracle_labels import may_be
 from sqlanon.audit.verify import verify_file
 from support.databases import change, compact_file, fetch
-from support.lanes import some
 from support.policies import make_policy
 from support.verification import failed_alone
 
@@ -102,11 +101,6 @@ def check_levels(path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_labels_lie_under_those_above_them(folder: Path) -> None:
-    check_levels(folder / "r.duckdb")
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "search",
     [
@@ -179,45 +173,6 @@ def test_ancestors_of_an_ambiguous_label_are_left_out(tmp_path: Path) -> None:
         ("other", "*"),
     }
     assert "x" not in {label for label, *_ in levels}
-
-
-@pytest.mark.thorough
-def test_forbidden_labels_are_not_above_others(tmp_path: Path) -> None:
-    (tmp_path / "groups.csv").write_text("a;x;xs;*\nb;x;xs;*\nc;y;ys;*\n", encoding="utf-8")
-    rule = {"file": str(tmp_path / "groups.csv")}
-    entries = release(tmp_path / "r.duckdb", ["a", "b", "c"], rule, min_level=1, max_level=1, forbidden=["xs"])
-    assert entries == [("v", "*", 3, "*"), ("v", "x", 1, "x"), ("v", "x", 3, "*")]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "statement",
-    some(
-        [
-            "INSERT INTO sqlanon.label_levels VALUES ('color', 'pinks', 1, 'pinks')",
-            "INSERT INTO sqlanon.label_levels VALUES ('nobody', 'x', 1, 'x')",
-            "INSERT INTO sqlanon.label_levels FROM sqlanon.label_levels LIMIT 1",
-            "UPDATE sqlanon.label_levels SET ancestor = '80-99' WHERE attribute = 'age' AND ancestor = '00-19'",
-            "UPDATE sqlanon.label_levels SET ancestor = '5***' WHERE attribute = 'zip' AND ancestor = '2***'",
-            "UPDATE sqlanon.label_levels SET ancestor = NULL WHERE attribute = 'zip' AND level = 3",
-            "UPDATE sqlanon.label_levels SET level = level - 9",
-            "ALTER TABLE sqlanon.label_levels ADD COLUMN more INTEGER",
-        ],
-        3,
-    ),
-)
-def test_verify_finds_other_levels(statement: str, copy: Path) -> None:
-    change(copy, statement)
-    assert "comments and views" in failed_alone(copy)
-
-
-@pytest.mark.thorough
-def test_verify_finds_that_they_are_gone_with_their_macros_or_without(copy: Path) -> None:
-    change(copy, "DROP TABLE sqlanon.label_levels")
-    assert "contents" in failed_alone(copy)
-    change(copy, *(f"DROP MACRO sqlanon.{name}" for name in ("level", "parent", "roll_up")))
-    compact_file(copy)
-    assert "contents" in failed_alone(copy)
 
 
 @pytest.mark.thorough

@@ -81,113 +81,6 @@ def copy(published_release: sqlanon.Release, tmp_path: Path) -> Path:
 # The stable view, and the table of the version
 
 
-@pytest.mark.thorough
-def test_readers_name_a_view_that_is_a_list_of_columns(published_release: sqlanon.Release) -> None:
-    views = dict(fetch(published_release.path, "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal"))
-    assert views["patients"] == "CREATE VIEW patients AS SELECT zip, age, birth, illness, stay FROM patients_v1;"
-    assert fetch(published_release.path, "FROM patients ORDER BY ALL") == fetch(
-        published_release.path, "FROM patients_v1 ORDER BY ALL"
-    )
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "view",
-    some(
-        [
-            "SELECT zip, age, birth, illness, stay FROM patients_v1 WHERE stay <> 5",
-            "SELECT zip, age, birth, illness, stay FROM patients_v1 ORDER BY stay",
-            "SELECT age, zip, birth, illness, stay FROM patients_v1",
-            "SELECT DISTINCT zip, age, birth, illness, stay FROM patients_v1",
-            "SELECT zip, age, birth, illness, abs(stay) AS stay FROM patients_v1",
-            "SELECT zip, age, birth, illness, stay FROM patients_v1 UNION ALL FROM patients_v1",
-            "SELECT zip, age, birth, stay AS illness, stay FROM patients_v1",
-            "SELECT p.zip, age, birth, illness, stay FROM patients_v1 AS p, zip_labels",
-            "WITH patients_v1 AS (FROM patients_v1 LIMIT 9) SELECT zip, age, birth, illness, stay FROM patients_v1",
-            "SELECT zip, age, birth, illness, stay FROM patients_v1 LIMIT 5",
-            "SELECT zip AS a, age AS b, birth, illness, stay FROM patients_v1",
-        ],
-        4,
-    ),
-)
-def test_verify_finds_another_view(view: str, copy: Path) -> None:
-    change(copy, "DROP VIEW class_sizes", f"CREATE OR REPLACE VIEW patients AS {view}")
-    change(copy, "CREATE VIEW class_sizes AS SELECT 1 AS one")
-    assert "view" in failed_alone(copy)
-
-
-OTHER_ENGINE = "UPDATE sqlanon.manifest SET engine = 'duckdb 1.5.0, python 3.11.7'"
-
-
-@pytest.mark.thorough
-def test_verify_finds_views_that_rename_columns(copy: Path) -> None:
-    rows = "SELECT zip, age, birth, illness, stay FROM patients_v1"
-    change(copy, "DROP VIEW class_sizes", "CREATE VIEW class_sizes AS SELECT 1 AS one")
-    change(copy, f"CREATE OR REPLACE VIEW patients(age, zip, birth, illness, stay) AS {rows}", OTHER_ENGINE)
-    assert "view" in failed_alone(copy)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("statement", "check"),
-    some(
-        [
-            ("COMMENT ON MACRO TABLE sqlanon.k_anonymity IS 'Odd One'", "comments and views"),
-            ("UPDATE sqlanon.figures SET value = 0", "comments and views"),
-            ("COMMENT ON COLUMN patients.zip IS 'Odd One'", "comments and views"),
-            ("ALTER TABLE birth_labels DROP COLUMN birth_low", "comments and views"),
-            (
-                "ALTER TABLE birth_labels DROP COLUMN birth_low; ALTER TABLE birth_labels DROP COLUMN birth_high",
-                "comments and views",
-            ),
-            ("ALTER TABLE sqlanon.suppression ADD COLUMN more VARCHAR", "suppression by value"),
-            ("ALTER TABLE sqlanon.suppression RENAME COLUMN value TO values", "suppression by value"),
-            ("ALTER TABLE sqlanon.suppression ALTER suppressed_rows TYPE VARCHAR", "suppression by value"),
-            (
-                "DELETE FROM sqlanon.suppression; INSERT INTO sqlanon.suppression VALUES ('zip', 'x', NULL, NULL)",
-                "suppression by value",
-            ),
-        ],
-        3,
-    ),
-)
-def test_verify_finds_it_whichever_engine_wrote_the_file(statement: str, check: str, copy: Path) -> None:
-    """The words, the labels and the figures are the same with each engine."""
-    change(copy, *statement.split("; "), OTHER_ENGINE)
-    assert check in failed_alone(copy)
-
-
-@pytest.mark.thorough
-def test_a_condition_on_the_rows_could_carry_a_value(copy: Path) -> None:
-    with duckdb.connect(str(copy)) as connection:
-        columns = "birth VARCHAR CHECK (birth <> 'Odd One'), birth_order INTEGER, birth_low DATE, birth_high DATE"
-        connection.execute(f"CREATE TABLE more ({columns})")
-        connection.execute("INSERT INTO more FROM birth_labels")
-        connection.execute("DROP TABLE birth_labels")
-        connection.execute("ALTER TABLE more RENAME TO birth_labels")
-    assert "contents" in failed_alone(copy)
-
-
-@pytest.mark.thorough
-def test_a_file_may_be_renamed_and_attached_under_any_name(copy: Path) -> None:
-    moved = copy.rename(copy.with_name("an other.file"))
-    with duckdb.connect() as connection:
-        connection.execute("CREATE TABLE patients_v1 AS SELECT 'not this one' AS zip")
-        connection.execute(f"ATTACH '{moved}' AS r (READ_ONLY)")
-        for name in ("patients", "release_overview", "class_sizes", "suppression_by", "quality", "age_labels"):
-            assert connection.execute(f"FROM r.{name}").fetchall() == fetch(moved, f"FROM {name}")
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", some(["quality", "Class_Sizes", "AGE_labels"], 3))
-def test_reserved_relation_names_are_refused(name: str, folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(sqlanon.PolicyError, match=r"release\.table: .* is .*: give the table another name"):
-        policy(folder, table=name)
-    with pytest.raises(sqlanon.ReleaseError, match="choose another name for the table"):
-        publish(policy(folder), tmp_path / "r.duckdb", table=name)
-    assert list(tmp_path.iterdir()) == []
-
-
 # Descriptions of a release
 
 
@@ -238,99 +131,7 @@ def test_columns_and_tables_have_comments_that_a_tool_shows(published_release: s
     assert str(published_release.manifest.released_rows) in view
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "statements",
-    some(
-        [
-            ["COMMENT ON COLUMN patients.zip IS 'Odd One'"],
-            ["COMMENT ON COLUMN class_sizes.rows IS 'Odd One'"],
-            ["COMMENT ON VIEW quality IS 'Odd One'"],
-            ["COMMENT ON TABLE patients_v1 IS NULL"],
-            ["UPDATE sqlanon.attributes SET what_was_done = 'unchanged'"],
-            ["UPDATE sqlanon.figures SET value = 0"],
-            ["UPDATE birth_labels SET birth_low = DATE '1900-01-01'"],
-            ["DELETE FROM birth_labels WHERE birth_order = 1"],
-            ["INSERT INTO birth_labels FROM birth_labels"],
-            ["ALTER TABLE birth_labels DROP COLUMN birth_low"],
-            ["CREATE OR REPLACE VIEW class_sizes AS SELECT 99 AS class_size, 1 AS classes, 99 AS rows"],
-            ["CREATE OR REPLACE VIEW suppression_by AS SELECT 1 AS attribute"],
-        ],
-        3,
-    ),
-)
-def test_verify_finds_descriptions_that_contradict_the_rows(statements: list[str], copy: Path) -> None:
-    change(copy, *statements)
-    compact_file(copy)
-    assert failed_alone(copy) == {"comments and views"}
-
-
 # Labels
-
-
-def labels_of(values: str, rule: Any, tmp_path: Path, k: int = 2, **search: Any) -> list[tuple[Any, ...]]:
-    with duckdb.connect() as connection:
-        connection.execute(f"CREATE TABLE t AS SELECT v FROM (VALUES {values}) AS r(v), range({k})")
-        with sqlanon.connect(connection) as db:
-            requested_policy = make_policy({"v": {"role": "quasi", "hierarchy": rule, **search}}, k=k)
-            path = db.anonymize(requested_policy).publish(tmp_path / "labels.duckdb").path
-    assert verify_file(path).verified
-    return fetch(path, "FROM v_labels")
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("values", "rule", "expected"),
-    some(
-        [
-            ("(-7), (3), (12), (104)", {"intervals": [10]}, [(-10, -1), (0, 9), (10, 19), (100, 109)]),
-            (
-                "(-7), (3), (12), (104)",
-                {"intervals": {"widths": [10], "below": 0, "above": 100}},
-                [(None, -1), (0, 9), (10, 19), (100, None)],
-            ),
-            ("(0.5), (-0.5), (12.25)", {"intervals": [10]}, [(-10.0, 0.0), (0.0, 10.0), (10.0, 20.0)]),
-        ],
-        3,
-    ),
-)
-def test_labels_are_in_order_with_their_ends(
-    values: str, rule: Any, expected: list[tuple[Any, ...]], tmp_path: Path
-) -> None:
-    labels = labels_of(values, rule, tmp_path, min_level=1, max_level=1)
-    assert [row[1] for row in labels] == list(range(1, len(labels) + 1))
-    assert [row[2:] for row in labels] == expected
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("lines", "values", "expected"),
-    some(
-        [
-            ("3;0-4;*\n4;0-4;*\n7;5-9;*", "('3'), ('4'), ('7')", [("0-4", 1, 0, 4), ("5-9", 2, 5, 9)]),
-            ("3;0-4;*\n4;0-4;*\n7;5-9;*", "(3), (4), (7)", [("0-4", 1, 0, 4), ("5-9", 2, 5, 9)]),
-            ("3;<5;*\n4;<5;*\n70;≥60;*", "(3), (4), (70)", [("<5", 1, None, 4), ("≥60", 2, 60, None)]),
-            ("3;0-4;*\n5;0-4;*\n7;5-9;*", "(3), (5), (7)", [("0-4", 1), ("5-9", 2)]),  # 5 is not between 0 and 4
-            ("May;0-4;*\n7;5-9;*", "('May'), ('7')", [("0-4", 1), ("5-9", 2)]),
-            ("3;low;*\n70;high;*", "(3), (70)", [("high", 1), ("low", 2)]),
-            ("1.5;1-2;*\n70;60-80;*", "('1.5'), ('70')", [("1-2", 1, 1.0, 2.0), ("60-80", 2, 60.0, 80.0)]),
-        ],
-        3,
-    ),
-)
-def test_labels_of_files_have_ends_where_they_hold_their_values(
-    lines: str, values: str, expected: list[tuple[Any, ...]], tmp_path: Path
-) -> None:
-    (tmp_path / "h.csv").write_text(lines, encoding="utf-8")
-    rule = {"file": str(tmp_path / "h.csv")}
-    assert labels_of(values, rule, tmp_path, min_level=1, max_level=1) == expected
-
-
-@pytest.mark.thorough
-def test_top_and_named_labels_have_no_bounds_and_null_has_no_entry(tmp_path: Path) -> None:
-    assert labels_of("(1), (2), (NULL)", {"intervals": [10]}, tmp_path, min_level=2) == [("*", 1, None, None)]
-    labels = labels_of("('ab'), ('aa'), (NULL), ('b1')", {"mask": "right"}, tmp_path, min_level=1, max_level=1)
-    assert labels == [("a*", 1), ("b*", 2)]
 
 
 @pytest.mark.thorough
@@ -427,44 +228,6 @@ def suppressed_counts(tmp_path: Path, values: str, columns: list[str], k: int = 
 
 
 @pytest.mark.thorough
-def test_two_attributes_do_not_reveal_hidden_counts_of_one(tmp_path: Path) -> None:
-    """A state misses 20 rows, and one of its two cities 17: so the other one misses 3."""
-    cities = [("MA", "Boston"), ("MA", "Cambridge"), ("NY", "NYC"), ("NY", "Albany")]
-    rare = {"Boston": [4, 4, 4, 4, 1], "Cambridge": [3], "NYC": [4, 4, 4, 4, 4], "Albany": [3]}
-    rows = [f"('{state}', '{city}', 'z', 150)" for state, city in cities]
-    rows += [f"('{s}', '{c}', '{c}{i}', {n})" for s, c in cities for i, n in enumerate(rare[c])]
-    counts = suppressed_counts(tmp_path, ", ".join(rows), ["state", "city", "g"])
-    assert set(counts) == {("state", "MA", 20, 300), ("state", "NY", 23, 300)}
-
-
-@pytest.mark.thorough
-def test_hidden_labels_may_have_no_suppressed_rows(tmp_path: Path) -> None:
-    """Six of the 18 suppressed rows have one label: the other 12 have three labels, with four rows each at most."""
-    rows = [f"('{q}', 'z', 60)" for q in "abcd"]
-    rows += ["('a', 'x', 3)", "('a', 'y', 3)", *(f"('{q}', 'x', 4)" for q in "bcd")]
-    assert suppressed_counts(tmp_path, ", ".join(rows), ["q", "g"]) == []
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "statement",
-    some(
-        [
-            "INSERT INTO sqlanon.suppression SELECT 'zip', zip, 1, count(*) FROM patients GROUP BY zip",
-            "INSERT INTO sqlanon.suppression SELECT 'zip', zip, 9, count(*) + 1 FROM patients GROUP BY zip",
-            "INSERT INTO sqlanon.suppression SELECT 'illness', illness, 9, count(*) FROM patients GROUP BY illness",
-            "INSERT INTO sqlanon.suppression SELECT 'zip', zip, (SELECT suppressed_rows - 2 FROM sqlanon.manifest), "
-            "count(*) FROM patients GROUP BY zip LIMIT 1",  # two are left
-        ],
-        3,
-    ),
-)
-def test_verify_finds_suppression_counts_below_k(statement: str, copy: Path) -> None:
-    change(copy, "DELETE FROM sqlanon.suppression", statement)
-    assert "suppression by value" in failed_alone(copy)
-
-
-@pytest.mark.thorough
 def test_with_the_policy_they_are_counted_again(folder: Path, copy: Path, published_release: sqlanon.Release) -> None:
     requested_policy = policy(folder)
     assert fetch(copy, "FROM suppression_by")
@@ -478,16 +241,6 @@ def test_with_the_policy_they_are_counted_again(folder: Path, copy: Path, publis
 
 
 # Versions
-
-
-@pytest.mark.thorough
-def test_one_version_is_kept_by_default(folder: Path) -> None:
-    requested_policy = policy(folder, database=str(folder / "one.duckdb"))
-    publish(requested_policy)
-    path = publish(requested_policy).path
-    assert fetch(path, "SELECT table_name FROM duckdb_tables() WHERE table_name ^@ 'patients'") == [("patients_v2",)]
-    assert fetch(path, "SELECT version FROM sqlanon.manifest") == [(2,)]
-    assert verify_file(path).verified
 
 
 def keeping_two(place: Path) -> sqlanon.Policy:

@@ -135,50 +135,6 @@ def test_one_value_of_one_person_changes_no_figure(pair: tuple[list[Row], list[R
 
 
 # All of one label: whatever their ages are, the rows of the release are the same.
-SAME: tuple[list[Row], ...] = tuple(
-    [(age, "Aston", "flu") for age in ages]
-    for ages in ((20, 20, 20, 21, 22, 31, 32), (20, 20, 21, 21, 22, 31, 32), (23, 20, 20, 21, 22, 31, 32))
-)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("measure", some(MEASURES, 9))
-def test_another_value_under_the_same_label_changes_no_figure(measure: str) -> None:
-    """A score by ``entropy``, and one by ``loss`` with one more distinct value, would have differed."""
-    attributes = {"age": {"role": "quasi", "hierarchy": {"intervals": [5, 10]}, "min_level": 1}, "town": "insensitive"}
-    policy = make_policy({**attributes, "illness": "sensitive"}, k=2, search={"measure": measure})
-    releases = [release_of(rows, policy) for rows in SAME]
-    visible = [None if release is None else (release[0], figures(release[1])) for release in releases]
-    assert visible[0] is not None
-    assert visible[0] == visible[1] == visible[2]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("measure", "expected"), some([("height", 2.0), ("discernibility", 8.0), ("loss", None), ("distinct", 2.0)], 2)
-)
-def test_the_score_is_shown_where_it_follows_from_the_release(measure: str, expected: float | None) -> None:
-    rows: list[Row] = [(20, "Aston", "flu"), (20, "Aston", "gout"), (31, "Corby", "flu"), (32, "Derby", "flu")]
-    attributes = {"age": {"intervals": [5, 10]}, "town": {"categories": CITIES}, "illness": "sensitive"}
-    released_rows = release_of(rows, make_policy(attributes, k=2, search={"measure": measure}))
-    assert released_rows is not None
-    assert released_rows[1]["score"] == expected
-
-
-@pytest.mark.thorough
-def test_a_height_is_shown_where_labels_show_it() -> None:
-    """The height of a mask is the length of the longest text, which may be that of a suppressed person: it stays
-    hidden."""
-    rows: list[Row] = [(20, "AB", "flu")] * 4
-    attributes = {"age": {"intervals": [5, 10]}, "town": "mask", "illness": "sensitive"}
-    policy = make_policy(attributes, k=2, search={"suppression_limit": 0.5})
-    releases = [release_of([*rows, (20, text, "flu")], policy) for text in ("XY", "XYZ", "XYZVW")]
-    visible = [None if release is None else figures(release[1]) for release in releases]
-    assert visible[0] is not None
-    assert visible[0] == visible[1] == visible[2]
-    assert json.loads(visible[0]["heights"]) == {"age": 3}
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("measure", "suppressed"),

@@ -103,14 +103,6 @@ def test_rows_of_other_policies(more: dict[str, Any], live: duckdb.DuckDBPyConne
 
 
 @pytest.mark.thorough
-def test_decoys_are_among_the_rows(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    requested_policy = policy(release={"decoys": True}, catalog={"database": str(tmp_path / "catalog" / "c.duckdb")})
-    (tmp_path / "catalog").mkdir()
-    result = check_same(live, requested_policy, tmp_path)
-    assert result.decoys is not None and result.decoys.rows
-
-
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -204,15 +196,6 @@ def test_a_library_that_is_missing_is_named(
         for frames in (result, release):
             with pytest.raises(MissingLibraryError, match=rf"a {library} data frame.*'\.\[{library}\]'"):
                 getattr(frames, {"pandas": "df", "polars": "pl"}[library])()
-
-
-@pytest.mark.thorough
-def test_reading_a_deleted_release_is_an_error(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    with sqlanon.connect(live) as db:
-        release = db.anonymize(policy()).publish(tmp_path / "release.duckdb", "patients")
-    release.path.unlink()
-    with pytest.raises(ReleaseError, match="does not exist"):
-        release.arrow()
 
 
 @pytest.mark.thorough

@@ -184,13 +184,6 @@ def test_more_bad_lines_than_rows_are_not_dropped(tmp_path: Path) -> None:
     assert "most lines would be dropped" in refusal(path)
 
 
-@pytest.mark.thorough
-def test_invalid_utf_8_byte_is_not_a_bad_line(tmp_path: Path) -> None:
-    (tmp_path / "people.csv").write_bytes((HEADER + ROWS + "5,m\n6,w,Fieber ä\n").encode("latin-1"))
-    assert refusal(tmp_path / "people.csv").startswith("line 43 has the byte 0xE4, which is not valid UTF-8")
-    assert read(tmp_path / "people.csv", encoding="latin-1")[0][-1] == (6, "w", "Fieber ä")
-
-
 @pytest.mark.slow
 def test_utf_16_without_a_mark_is_refused(tmp_path: Path) -> None:
     for header in ("age,sex,illness\n", '"age","sex","illness"\n'):

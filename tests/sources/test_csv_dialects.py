@@ -22,7 +22,6 @@ from sqlanon.sources.files.scan import Scan
 from sqlanon.support.expressions import table
 from support.lanes import examples
 from support.policies import make_policy
-from support.published_tables import publish_and_read
 
 COLUMNS = ("name", "age", "diagnosis")
 Row = tuple[str, int, str]
@@ -164,22 +163,6 @@ def test_an_empty_file_is_named_as_empty(name: str, content: str, tmp_path: Path
     assert refusal([str(tmp_path / name), rows]) == f"{name} is empty: it has no header and no rows"
 
 
-@pytest.mark.thorough
-def test_a_file_of_one_column_is_not_empty(tmp_path: Path) -> None:
-    (tmp_path / "ages.csv").write_text("age\n" + "20\n" * 6)
-    rows, _ = publish_and_read(None, {"age": "suppress"}, tmp_path, source={"files": [str(tmp_path / "ages.csv")]}, k=1)
-    assert Counter(str(age) for (age,) in rows) == {"20": 6}
-
-
-@pytest.mark.thorough
-def test_one_file_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
-    path = tmp_path / "people.csv"
-    path.write_text("".join(f"{name},{age},{ill}\n" for name, age, ill in people(0, 50)))
-    roles = {"column0": "insensitive", "column1": "suppress", "column2": "insensitive"}
-    rows, _ = publish_and_read(None, roles, tmp_path, source={"files": [str(path)]}, k=1)
-    assert Counter((name, ill) for name, _, ill in rows) == Counter((name, ill) for name, _, ill in people(0, 50))
-
-
 @pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "lines",
@@ -218,15 +201,6 @@ def test_dates_that_no_policy_names_may_have_any_format(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         csv.copy_csv(Scan(DuckDBEngine(connection).use_utc(), paths, (), {"name", "age"}), table("copy"))
         assert connection.execute("SELECT count(*), count(name), sum(age) FROM copy").fetchall() == [(6, 6, 6)]
-
-
-@pytest.mark.thorough
-def test_a_release_of_two_dialects_has_all_rows(tmp_path: Path) -> None:
-    Dialect().write(tmp_path / "f0.csv", people(0, 50))
-    Dialect(newline="\r\n", above="Export of 2001\n").write(tmp_path / "f1.csv", people(50, 100))
-    roles = {"name": "insensitive", "age": "suppress", "diagnosis": "insensitive"}
-    rows, _ = publish_and_read(None, roles, tmp_path, source={"files": [str(tmp_path / "*.csv")]}, k=1)
-    assert {row[0] for row in rows} == {name for name, _, _ in people(0, 100)}
 
 
 dialects = st.builds(
