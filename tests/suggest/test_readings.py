@@ -16,6 +16,12 @@ from support.commands import cli
 TOWNS = ["Wales", "France", "Spain"]
 
 
+@pytest.fixture(autouse=True)
+def no_strategy_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readings do not depend on the strategy, and trials take ten seconds."""
+    monkeypatch.setattr("sqlanon.suggest.trials.SECONDS", 0.0)
+
+
 def suggest_policy(folder: Path, columns: dict[str, Sequence[Any]]) -> tuple[str, dict[str, Any]]:
     """The text of the policy for a CSV file, and its attributes."""
     rows = zip(*columns.values(), strict=True)
