@@ -1,4 +1,4 @@
-"""The pipeline: one line of stages, for the run and for the plan; and what a plain run leaves out."""
+"""The stages of a plan, and what a plain run leaves out."""
 
 from __future__ import annotations
 
@@ -13,25 +13,8 @@ import pytest
 from sqlglot import parse_one
 
 import sqlanon
-from sqlanon import pipeline
 from sqlanon.ledger import catalog
 from sqlanon.policy.strategies import STRATEGIES
-
-STAGES = (
-    "plan_noise",
-    "prepare_with_earlier_releases",
-    "prepare",
-    "scan_tables",
-    "build_hierarchies",
-    "count_frequencies",
-    "build_search_input",
-    "warn_of_unprotected_columns",
-    "run_search",
-    "recode",
-    "measure_dependencies",
-    "add_noise",
-    "add_decoys",
-)
 
 
 def policy(**parts: Any) -> sqlanon.Policy:
@@ -46,64 +29,6 @@ def people() -> duckdb.DuckDBPyConnection:
         "CREATE TABLE people AS SELECT i % 5 AS ward, 20 + i AS age, i % 3 AS ill FROM range(40) AS t(i)"
     )
     return connection
-
-
-@pytest.fixture
-def entered_stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The stages, in the order in which they are entered."""
-    names: list[str] = []
-
-    def noting(name: str, stage: Any) -> Any:
-        def enter_stage(*arguments: Any, **keywords: Any) -> Any:
-            names.append(name)
-            return stage(*arguments, **keywords)
-
-        return enter_stage
-
-    for name in (*STAGES, "audit_and_publish"):
-        monkeypatch.setattr(pipeline, name, noting(name, getattr(pipeline, name)))
-    return names
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "requested_policy",
-    [
-        policy(),
-        policy(search={"strategy": "mondrian"}),
-        policy(search={"suppression_limit": 0.1}, release={"database": "r.duckdb", "decoys": True}),
-    ],
-    ids=["plain", "local", "decoys"],
-)
-def test_a_plan_passes_through_the_stages_of_a_run(requested_policy: sqlanon.Policy, entered_stages: list[str]) -> None:
-    with sqlanon.connect(people()) as db:
-        db.anonymize(requested_policy)
-        run = entered_stages.copy()
-        entered_stages.clear()
-        db.plan(requested_policy)
-    left_out = {"add_noise"} if requested_policy.has_decoys else {"add_noise", "add_decoys"}
-    assert run == [name for name in STAGES if name not in left_out]
-    assert entered_stages == run
-
-
-@pytest.mark.thorough
-def test_compare_publish_verify_and_risk_pass_through_the_same_stages(
-    entered_stages: list[str], tmp_path: Path
-) -> None:
-    first = ["prepare", "scan_tables", "build_hierarchies", "count_frequencies", "search_input"]
-    noise = {"epsilon": 1.0, "bounds": [0, 100]}
-    noisy = {"ward": {"role": "quasi", "hierarchy": "suppress"}, "age": {"role": "quasi", "noise": noise}}
-    with sqlanon.connect(people()) as db:
-        db.compare(policy(), ["optimal"])
-        assert entered_stages == ["prepare_with_earlier_releases", *first, "run_search", "recode"]
-        release = db.anonymize(policy()).publish(tmp_path / "release.duckdb")
-        assert entered_stages[-2:] == ["measure_dependencies", "audit_and_publish"]
-        entered_stages.clear()
-        assert db.verify(release.path, policy()).verified
-        assert entered_stages == ["prepare_with_earlier_releases", *first]
-        entered_stages.clear()
-        assert db.risk(policy(attributes=noisy | {"ill": {"role": "sensitive"}})).noise is not None
-        assert entered_stages == [*first, "run_search", "recode"]
 
 
 @pytest.mark.thorough
