@@ -18,7 +18,7 @@ from sqlanon.publish.targets.file import target as file_target
 from sqlanon.release import contents
 from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
 from support.files import data_folder
-from support.lanes import SEARCHING, examples, group_cases, share, spread
+from support.lanes import SEARCHING, examples, group_cases, is_of_other_lane, share, spread
 from support.servers.intruder import Intruder
 from support.servers.postgres import VARIABLE, running
 from support.servers.spark import CHEAP, Cluster, cluster
@@ -160,10 +160,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Skip files without examples in docstrings: searching all docstrings takes a tenth of the collection time."""
+def pytest_collect_file(
+    file_path: Path, parent: pytest.Collector
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Skip what the lane need not import: modules without examples in docstrings, and modules of other lanes.
+
+    Modules that the command names are collected: pytest refuses what it does not find.
+    """
     collectors = yield
-    if ">>>" in file_path.read_text(encoding="utf-8", errors="replace"):
+    text = file_path.read_text(encoding="utf-8", errors="replace")
+    named = {Path(argument.partition("::")[0]).resolve() for argument in parent.config.args}
+    if file_path.resolve() not in named and is_of_other_lane(text, parent.config.option.markexpr):
+        return []
+    if ">>>" in text:
         return collectors
     return [collector for collector in collectors if not isinstance(collector, DoctestModule)]
 

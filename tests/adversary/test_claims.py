@@ -12,6 +12,8 @@ from sqlanon.audit.verify import verify_file
 from support.databases import compact_file
 from support.policies import make_policy
 
+pytestmark = pytest.mark.thorough
+
 FORGED = {
     "published_at": "published_at = TIMESTAMP '2001-01-01'",
     "sqlanon_version": "sqlanon_version = '9.9.9'",
@@ -37,7 +39,6 @@ def published_release(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, s
     return folder / "release.duckdb", policy
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("field", FORGED)
 def test_forged_fields_that_verify_alone_are_claims(
     field: str, published_release: tuple[Path, sqlanon.Policy], tmp_path: Path
@@ -53,7 +54,6 @@ def test_forged_fields_that_verify_alone_are_claims(
     assert field in verification.claims
 
 
-@pytest.mark.thorough
 def test_a_release_with_the_recorded_hash_has_no_claims(published_release: tuple[Path, sqlanon.Policy]) -> None:
     release, policy = published_release
     assert "published_at" in verify_file(release).claims

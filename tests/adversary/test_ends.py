@@ -36,6 +36,8 @@ from sqlanon.policy.strategies import STRATEGIES
 from support.lanes import SEARCHING, examples, some
 from support.policies import make_policy
 
+pytestmark = pytest.mark.slow
+
 K = 3
 RANGES = [name for name, strategy in STRATEGIES.items() if strategy.traits.summarizes]
 SEARCHES: list[dict[str, Any]] = [
@@ -279,7 +281,6 @@ OTHERS = [["income", "cost", "zip"], ["weight", "score", "visits"], ["admitted",
 CASES = [(search, names) for names in [FEW, *OTHERS] for search in SEARCHES]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("search", "names"), some(CASES, 9), ids=str)
 def test_no_end_is_the_value_of_a_person(search: dict[str, Any], names: list[str], tmp_path: Path) -> None:
     source = {name: values for name, values in draw_table(1, 120).items() if name in names}
@@ -290,7 +291,6 @@ def test_no_end_is_the_value_of_a_person(search: dict[str, Any], names: list[str
     assert several or search["summary"] == "median", "there are ranges"
 
 
-@pytest.mark.slow
 @pytest.mark.least(3)
 @pytest.mark.parametrize("summary", ["range", "set", "median"])
 def test_the_reader_sees_exact_ends_and_the_warning_counts_them(summary: str, tmp_path: Path) -> None:
@@ -375,7 +375,6 @@ def values_under(name: str, label: Value, values: set[Value]) -> set[Value]:
 LOSSES = [(strategy, names) for names in [["age", "birth"], *OTHERS] for strategy in RANGES]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("strategy", "names"), some(LOSSES, 3), ids=str)
 def test_loss_counts_the_values_that_released_labels_stand_for(strategy: str, names: list[str]) -> None:
     """Only values that labels stand for count, not all values between the least and the greatest value of a class."""
@@ -418,7 +417,6 @@ def check_drawn(table: dict[str, list[Value]], search: dict[str, Any], folder: P
     assert [*find_violations(source, labels, search["summary"])] == []
 
 
-@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None, derandomize=not SEARCHING)
 @given(TABLES, st.sampled_from(SEARCHES))
 def test_drawn_tables_keep_the_rule(

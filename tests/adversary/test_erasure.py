@@ -17,6 +17,8 @@ from support.databases import change, fetch, insert
 from support.files import folder_again, folder_and_copy
 from support.verification import failed_checks
 
+pytestmark = pytest.mark.slow
+
 CREATE = """
     CREATE TABLE visits AS
     SELECT i AS id, 'p' || (i % 60) AS pid, 20 + (i % 60) % 20 AS age, 'illness ' || i % 4 AS illness
@@ -185,7 +187,6 @@ def test_a_fully_masked_column_stays_so_where_all_rows_are_published_again(tmp_p
     assert fetch(tmp_path / "r.duckdb", "SELECT DISTINCT zip FROM v") == [("*",)]
 
 
-@pytest.mark.slow
 def test_a_min_level_above_a_mask_releases_no_character(tmp_path: Path) -> None:
     change(tmp_path / "h.duckdb", LONG[0])
     with sqlanon.connect() as db:
@@ -253,7 +254,6 @@ def known_rows(folder: Path) -> dict[int, tuple[Any, ...]]:
     return {row[2]: row for row in fetch(folder / "r.duckdb", "SELECT age, sex, mark, illness FROM v")}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "key", "strategy"),
     [

@@ -17,6 +17,8 @@ from adversary.level_searches import searches
 from support.lanes import some
 from support.policies import make_policy
 
+pytestmark = pytest.mark.slow
+
 SOURCE = """
     CREATE TABLE t AS
     SELECT
@@ -88,7 +90,6 @@ def shown_extremes(search: dict[str, Any], names: list[str], folder: Path) -> se
     return {(value, part) for name in names for value in EXTREMES[name] for part in texts if value in texts[part]}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("search", "names"), some(LOCAL, 11), ids=str)
 def test_no_part_of_a_release_shows_the_extremes_of_its_source(
     search: dict[str, Any], names: list[str], tmp_path: Path
@@ -104,7 +105,6 @@ def test_no_part_of_a_release_shows_the_extremes_of_its_source_in_any_way_of_a_s
     assert shown_extremes(search, names, tmp_path) == set()
 
 
-@pytest.mark.slow
 def test_the_reader_sees_exact_ends(tmp_path: Path) -> None:
     seen = shown_extremes({"strategy": "mondrian", "ends": "exact"}, ["age", "income"], tmp_path)
     assert {("9876543", "released"), ("9876543", "income_labels"), ("8317", "released")} <= seen

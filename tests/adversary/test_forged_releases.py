@@ -22,6 +22,8 @@ from support.between_statements import attack_between
 from support.lanes import examples, some
 from support.policies import make_policy
 
+pytestmark = pytest.mark.slow
+
 SOURCE = """
     CREATE TABLE people AS
     SELECT 'Person ' || i AS name, '101' || (10 + i % 4) AS zip, 20 + i % 30 AS age,
@@ -107,7 +109,6 @@ def test_a_forgery_would_be_evaluated(folder: Path) -> None:
             connection.execute("FROM people").fetchall()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("forgery", some(DUCKDB, 4))
 def test_nothing_of_a_duckdb_file_is_evaluated(forgery: str, folder: Path) -> None:
     shutil.copytree(folder, folder.parent / "whole")
@@ -123,7 +124,6 @@ def test_nothing_of_a_duckdb_file_is_evaluated(forgery: str, folder: Path) -> No
             assert verify_file(path).verified
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("forgery", some(PARQUET, 4))
 def test_no_row_of_a_forged_parquet_file_is_read(forgery: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(folder, folder.parent / "whole")

@@ -19,6 +19,8 @@ from adversary.level_searches import searches
 from support.databases import connection_of
 from support.policies import make_policy
 
+pytestmark = pytest.mark.slow
+
 BELOW, ABOVE = 18, 90
 BORN_BELOW, BORN_ABOVE = date(1940, 1, 1), date(2010, 1, 1)
 TOWNS = {
@@ -142,7 +144,6 @@ FIRST = {search.get("strategy", "cells"): (search, ("drop", "mask")[i % 2]) for 
 """One way of each strategy, for the quick lane."""
 
 
-@pytest.mark.slow
 @pytest.mark.cases(1)
 @pytest.mark.parametrize(("search", "suppressed"), FIRST.values(), ids=str)
 def test_no_cell_lies_beyond_its_limits(db: sqlanon.Database, search: dict[str, Any], suppressed: str) -> None:

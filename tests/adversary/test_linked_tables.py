@@ -13,7 +13,7 @@ import pytest
 import sqlanon
 from support.people_tables import K, in_csv, make_people, make_tables, of_labs, policy_of, publish, tables_of
 
-pytestmark = pytest.mark.usefixtures("plain_macros")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("plain_macros")]
 
 Label = tuple[str, ...]
 
@@ -32,7 +32,6 @@ def label_of(person: tuple[Any, ...], levels: dict[str, int]) -> Label:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("after", ["all", pytest.param("visits_release", marks=pytest.mark.thorough)])
 def test_people_who_are_in_both_releases_hide_among_k_such_people(tmp_path: Path, after: str) -> None:
     """A class of the later release has the rows of k people or more of the earlier one, or of none; and as many of

@@ -17,6 +17,8 @@ from sqlanon.errors import AuditError
 from support.databases import fetch
 from support.lanes import some
 
+pytestmark = pytest.mark.slow
+
 ROWS = 400
 
 
@@ -71,7 +73,6 @@ def add_bands(noisy: Sequence[tuple[Any, float, float]], place: Path) -> list[tu
     return [(bands[class_ - 1], released, true) for class_, released, true in noisy]
 
 
-@pytest.mark.slow
 def test_weak_noise_and_then_the_value_is_refused(clinic: Path) -> None:
     """The comparison includes the columns with noise: the nearest value joins most rows."""
     noisy = add_bands(publish(policy(clinic, "noisy", 1000.0)), clinic)
@@ -162,7 +163,6 @@ def rounding_of(values: list[int]) -> float:
     return (0.5 if delta else 0.0) + delta / 2048
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", some(range(60), 60))
 def test_the_rows_that_are_counted_are_those_of_all_pairs(seed: int, tmp_path: Path) -> None:
     make_small(tmp_path, seed)

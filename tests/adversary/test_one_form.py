@@ -17,6 +17,8 @@ import sqlanon
 from adversary.odd_values import odd_floats
 from support.postgres_cases import HERE, in_duckdb, policies, schemas  # noqa: F401  (a fixture)
 
+pytestmark = pytest.mark.thorough
+
 POSTGRES: dict[str, tuple[str, tuple[str, ...]]] = {
     "smallint": ("SMALLINT", ("-32768", "0", "7")),
     "bigint": ("BIGINT", ("-9223372036854775808", "9223372036854775807", "0")),
@@ -75,7 +77,6 @@ def tree_of(types: dict[str, tuple[str, tuple[str, ...]]], strategy: str, suppre
     }
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("strategy", "suppressed"), [("optimal", "mask"), ("optimal", "drop"), ("samarati", "mask")])
 def test_postgres_and_duckdb_release_equal_rows(schemas: Any, tmp_path: Path, strategy: str, suppressed: str) -> None:  # noqa: F811
     """This includes NaN with and without a sign: PostgreSQL treats them as equal, and keeps the sign."""
@@ -162,7 +163,6 @@ def spark_table() -> pa.Table:
     return pa.table({"id": list(range(2 * count + 2)), **columns})
 
 
-@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize(("strategy", "suppressed"), [("optimal", "mask"), ("optimal", "drop"), ("local", "mask")])
 def test_spark_and_duckdb_release_equal_rows(session: Any, tmp_path: Path, strategy: str, suppressed: str) -> None:

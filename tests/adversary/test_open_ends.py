@@ -14,6 +14,8 @@ from support.databases import change, fetch
 from support.policies import make_policy
 from support.thresholds import COARSE_SET, ROWS_PER_CODE, SMALL_SET
 
+pytestmark = pytest.mark.slow
+
 AGE = {"intervals": {"widths": [5, 10], "below": 18, "above": 90}}
 AT_0 = {"role": "quasi", "hierarchy": AGE, "max_level": 0}
 OPEN = {"<18", "≥90"}
@@ -72,7 +74,6 @@ def test_the_type_does_not_depend_on_the_values(folder: Path) -> None:
         assert seen.fetchall() == [("VARCHAR", True)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("age", [{**AT_0, "max_level": None}, AT_0], ids=["any level", "level 0"])
 def test_large_tables_are_counted_alike(folder: Path, age: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     attributes = {"age": {name: value for name, value in age.items() if value is not None}, "ward": "suppress"}
@@ -123,7 +124,6 @@ def test_a_release_is_based_on_one_with_open_ends(folder: Path) -> None:
     assert fetch(folder / "second.duckdb", "SELECT count(*) FROM t WHERE age = '≥90'") == [(60,)]
 
 
-@pytest.mark.slow
 def test_an_attacker_with_the_values_meets_open_ends(folder: Path) -> None:
     """All three persons in the outside table match rows of the release, two of them through an open end."""
     publish(policy(folder), folder / "r.duckdb")
@@ -133,7 +133,6 @@ def test_an_attacker_with_the_values_meets_open_ends(folder: Path) -> None:
     assert (figures["none"], figures["matched"]) == (0, 33)
 
 
-@pytest.mark.slow
 def test_a_release_with_the_values_beside_one_with_open_ends_is_linked(folder: Path) -> None:
     """Rows that the first shows as ≥90 and the second by their ages are the same rows."""
     publish(policy(folder), folder / "open.duckdb")
@@ -181,7 +180,6 @@ def test_risk_by_level_counts_open_ends_as_one(folder: Path) -> None:
     assert "≥90" not in values and not any(value.startswith("9") for value in values if value)
 
 
-@pytest.mark.slow
 def test_decoys_show_open_ends(folder: Path) -> None:
     decoy_policy = policy(
         folder, k=12, release={"decoys": True, "table": "released"}, search={"suppression_limit": 0.2}

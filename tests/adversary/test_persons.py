@@ -19,6 +19,8 @@ from sqlanon.policy.strategies import STRATEGIES
 from support.commands import cli
 from support.lanes import examples, some
 
+pytestmark = pytest.mark.slow
+
 K = 3
 ZIPS = ("110", "111", "120", "210", "211")
 Visits = list[tuple[int, str, int, str | None, float | None]]
@@ -126,7 +128,6 @@ def check_way(way: dict[str, Any], seed: int, tmp_path: Path) -> int | None:
         return result.suppressed_persons
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: " ".join(map(str, way.values())))
 def test_every_strategy_keeps_k_and_the_limit_in_persons(way: dict[str, Any], tmp_path: Path) -> None:
     lost = check_way(way, SUPPRESSING, tmp_path)
@@ -171,7 +172,6 @@ def test_rows_of_unknown_values_count_for_the_limit(way: str, tmp_path: Path) ->
         assert caught.value.allowed_persons == 1
 
 
-@pytest.mark.slow
 def test_rows_that_are_suppressed_after_noise_count_for_the_limit(tmp_path: Path) -> None:
     """Two of twenty persons have a cost that noise cannot be added to, one of them in one row of three."""
     pytest.importorskip("opendp")

@@ -12,6 +12,8 @@ import sqlanon
 from properties import persons_cases as cases
 from support.servers.postgres import VARIABLE, Server
 
+pytestmark = pytest.mark.thorough
+
 K = 3
 
 
@@ -34,14 +36,12 @@ def check_release(db: sqlanon.Database, source: Mapping[str, Any], seed: int, fo
 SEEDS = [5, 7, 11]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_class_has_rows_of_k_persons(tmp_path: Path, seed: int) -> None:
     with sqlanon.connect(cases.in_duckdb(cases.visits(seed))) as db:
         check_release(db, {"table": "visits"}, seed, tmp_path)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_class_has_rows_of_k_persons_in_postgres(postgres: Server, tmp_path: Path, seed: int) -> None:
     cases.in_postgres(postgres, cases.visits(seed))
@@ -49,7 +49,6 @@ def test_each_class_has_rows_of_k_persons_in_postgres(postgres: Server, tmp_path
         check_release(db, {"postgres": f"env:{VARIABLE}", "table": "visited.visits"}, seed, tmp_path)
 
 
-@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", SEEDS[:1])
 def test_each_class_has_rows_of_k_persons_in_spark(session: Any, tmp_path: Path, seed: int) -> None:

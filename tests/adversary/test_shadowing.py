@@ -24,6 +24,8 @@ from sqlanon.support.resources import macro_script
 from support.databases import quote_name
 from support.lanes import some
 
+pytestmark = pytest.mark.slow
+
 ROWS = [
     (
         f"021{i % 3}{i % 7}",
@@ -374,7 +376,6 @@ def test_the_holders_own_macros_count_in_the_holders_query(live: bool, tmp_path:
         assert reader.execute("SELECT DISTINCT low FROM people").fetchall() == [("*",)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setup", "query", "expected"),
     some(
@@ -406,7 +407,6 @@ def test_source_query_resolves_names_like_the_users_connection(
         assert sorted(value for (value,) in reader.execute("SELECT DISTINCT q FROM people").fetchall()) == expected
 
 
-@pytest.mark.slow
 def test_a_temporary_hierarchy_hides_one_of_the_database(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE people AS SELECT 'abcd'[i % 4 + 1] AS q FROM range(40) AS t(i)")
@@ -425,7 +425,6 @@ def test_a_temporary_hierarchy_hides_one_of_the_database(tmp_path: Path) -> None
         assert sorted(reader.execute("SELECT DISTINCT q FROM people").fetchall()) == [("half false",), ("half true",)]
 
 
-@pytest.mark.slow
 def test_functions_of_python_under_names_of_the_system_are_refused() -> None:
     pytest.importorskip("numpy")  # an older DuckDB needs it for functions of Python
     with duckdb.connect() as connection:
@@ -604,7 +603,6 @@ def test_macros_change_no_live_view(when: str, used_functions: set[str], tmp_pat
     assert outcomes[0][1][0], "the view shows rows"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("person", some([False, True], 2))
 def test_all_functions_in_live_views_have_full_names(person: bool) -> None:
     """The functions are those that the engine's own parser finds in the statements, without the system's macros."""

@@ -14,6 +14,8 @@ from support.databases import DUCKDB_1
 from support.lanes import some
 from support.policies import make_policy
 
+pytestmark = pytest.mark.slow
+
 CASES = [
     *((name, values) for name, values in SCALARS.items() if name != "INTERVAL"),
     ("INTERVAL", ["INTERVAL 1 MONTH", "INTERVAL '-1 day'", "INTERVAL '1 microsecond'"]),
@@ -25,7 +27,6 @@ CASES = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "values", "ending"),
     [
@@ -81,7 +82,6 @@ def test_a_type_that_a_given_path_does_not_hold(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["release.duckdb"]
 
 
-@pytest.mark.slow
 def test_plan_refuses_types_the_location_cannot_hold(tmp_path: Path) -> None:
     policy = make_policy({"q": "suppress", "x": "insensitive"}, release={"file": str(tmp_path / "release.parquet")})
     with duckdb.connect() as connection:

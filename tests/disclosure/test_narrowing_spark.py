@@ -8,7 +8,7 @@ import pytest
 
 import sqlanon
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark_cluster")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_cluster")]
 
 
 def test_a_missing_measurement_is_reported(session: Any) -> None:

@@ -11,6 +11,8 @@ from dependency_tables import PLANTED, Table, draw_dependency, independent
 import sqlanon
 from support.lanes import examples, some
 
+pytestmark = pytest.mark.thorough
+
 
 def warnings_of(table: Table) -> tuple[str, ...]:
     policy = sqlanon.Policy.model_validate(table.policy)
@@ -36,14 +38,12 @@ def names_planted_dependency(table: Table) -> bool:
     return any(pattern.search(warning) for warning in warnings_of(table))
 
 
-@pytest.mark.thorough
 def test_a_warning_of_independent_columns_is_rare() -> None:
     """Five of the smaller tables get no warning; the slow lane has all 200 tables."""
     small = [seed for seed in range(200) if independent(seed).rows < 2000][:5]
     assert [alarm for seed in small for alarm in false_alarms(range(seed, seed + 1))] == []
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("kind", some(PLANTED, 3))
 def test_a_dependency_of_each_kind_is_found(kind: str) -> None:
     seed = next(seed for seed in range(1000) if 400 < draw_dependency(seed, kind).rows < 3000)
@@ -54,13 +54,11 @@ TABLES = max(40, examples(200))
 """All 200 before a release; fewer in CI, but enough that a single false alarm is a failure."""
 
 
-@pytest.mark.thorough
 def test_under_2_percent_false_alarms_on_independent_tables() -> None:
     alarms = false_alarms(range(TABLES))
     assert len(alarms) < 0.02 * TABLES, alarms
 
 
-@pytest.mark.thorough
 def test_over_95_percent_of_planted_dependencies_are_found() -> None:
     missed = missed_dependencies(range(TABLES))
     assert len(missed) < 0.05 * TABLES, missed

@@ -12,10 +12,11 @@ from support.commands import cli
 from support.environments import ROOT
 from support.pages import blocks
 
+pytestmark = pytest.mark.thorough
+
 PAGE = (ROOT / "docs" / "how-to" / "arx.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.thorough
 def test_arx_commands_run(data: Path, tmp_path: Path) -> None:
     shutil.copy(data / "arx" / "example.deid", tmp_path)
     (commands,) = blocks("sh", PAGE)

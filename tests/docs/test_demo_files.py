@@ -11,6 +11,8 @@ import pytest
 from sqlanon.demo.story import FIRST_POLICY, HOSPITAL, POLICY, RELEASE
 from support.pages import FOLDER, ROOT, blocks
 
+pytestmark = pytest.mark.slow
+
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 ENDINGS = {".toml", ".duckdb", ".parquet"}
 
@@ -48,7 +50,6 @@ def missing_files(page: str) -> list[str]:
     return missing
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_files_of_the_demo_are_made_before_they_are_read(page: Path) -> None:
     assert missing_files(page.read_text(encoding="utf-8")) == []

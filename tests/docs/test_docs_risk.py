@@ -20,6 +20,8 @@ from sqlanon.support.resources import macro_script, read_sql_file
 from support.commands import cli
 from support.pages import FIRST_POLICY, FOLDER, blocks
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 MACROS = (DOCS / "reference" / "macros.md").read_text(encoding="utf-8")
 RISK = (DOCS / "explanation" / "risk.md").read_text(encoding="utf-8")
@@ -40,7 +42,6 @@ def practice() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
 def test_macro_examples_return_the_documented_rows(
     name: str, example: str, practice: duckdb.DuckDBPyConnection
@@ -52,7 +53,6 @@ def test_macro_examples_return_the_documented_rows(
     assert sorted(rows) == [line.removeprefix("-- ") for line in output.splitlines()]
 
 
-@pytest.mark.slow
 def test_every_macro_has_an_example(practice: duckdb.DuckDBPyConnection) -> None:
     query = "SELECT DISTINCT function_name, parameters FROM duckdb_functions() WHERE schema_name = 'sqlanon'"
     of_attacks = re.findall(r"MACRO sqlanon\.(\w+)", read_sql_file("macros_attacks.sql"))  # on a page of their own
@@ -106,7 +106,6 @@ def test_the_population_example_agrees_with_the_matrix(hospital: Path, tmp_path:
     assert population.uniques[0][0] > population.uniques[1][1] > 0
 
 
-@pytest.mark.slow
 def test_the_python_block_prints_true(hospital: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (program,) = blocks("python", RISK)
     monkeypatch.chdir(hospital)
@@ -116,7 +115,6 @@ def test_the_python_block_prints_true(hospital: Path, monkeypatch: pytest.Monkey
     assert printed.getvalue().strip() == "True"
 
 
-@pytest.mark.slow
 def test_the_risk_command_prints_each_section(hospital: Path) -> None:
     (command,) = blocks("sh", RISK)
     done = cli(*shlex.split(command)[1:], cwd=hospital)

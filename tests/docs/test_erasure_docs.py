@@ -14,6 +14,8 @@ import pytest
 from support.commands import cli
 from support.pages import ROOT, blocks
 
+pytestmark = pytest.mark.thorough
+
 PAGE = (ROOT / "docs" / "how-to" / "erasure.md").read_text(encoding="utf-8")
 POLICY = """
 [source]
@@ -34,7 +36,6 @@ table = "visits"
 """
 
 
-@pytest.mark.thorough
 def test_code_prints_the_commented_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (code,) = blocks("python", PAGE)
@@ -43,7 +44,6 @@ def test_code_prints_the_commented_values(tmp_path: Path, monkeypatch: pytest.Mo
     assert printed.getvalue().splitlines() == re.findall(r"print\(.*\)  # (.*)$", code, re.MULTILINE)
 
 
-@pytest.mark.thorough
 def test_commands_print_the_quoted_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "policy.toml").write_text(POLICY, encoding="utf-8")

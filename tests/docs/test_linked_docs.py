@@ -12,10 +12,11 @@ from support.files import ROOT
 from support.linked_hospital import TABLES
 from support.pages import blocks
 
+pytestmark = pytest.mark.slow
+
 PAGE = (ROOT / "docs" / "how-to" / "linked-tables.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 def test_the_page_publishes_a_release_and_its_queries_run(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute(TABLES)

@@ -18,11 +18,12 @@ from support.databases import DUCKDB_1
 from support.pages import FIRST_POLICY, FOLDER, ROOT, blocks
 from support.policies import make_policy
 
+pytestmark = pytest.mark.thorough
+
 NO_SECURE = pytest.mark.skipif(DUCKDB_1, reason="DuckDB 1 has no secure views")
 LIVE = (ROOT / "docs" / "how-to" / "live.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.thorough
 def test_live_page_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / FOLDER).mkdir()
     make_hospital(tmp_path / FOLDER / "hospital.duckdb")
@@ -49,7 +50,6 @@ def test_live_page_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert name in names
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("storage", ["v1.0.0", pytest.param("v2.0.0", marks=NO_SECURE)])
 def test_readers_are_denied_the_documented_accesses(tmp_path: Path, storage: str) -> None:
     """Rows that are estimated in plans, in views of both kinds; a temporary table in the place of the private one."""
@@ -67,7 +67,6 @@ def test_readers_are_denied_the_documented_accesses(tmp_path: Path, storage: str
         assert reader.execute("FROM t_live").fetchall() == [(1, "mine")] * 2
 
 
-@pytest.mark.thorough
 def test_temporary_macro_does_not_replace_functions() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS q UNION ALL SELECT 2 UNION ALL SELECT 2")

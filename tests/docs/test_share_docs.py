@@ -14,6 +14,8 @@ from support.commands import cli
 from support.databases import change
 from support.pages import FIRST_POLICY, FOLDER, ROOT, blocks
 
+pytestmark = pytest.mark.thorough
+
 PAGE = (ROOT / "docs" / "how-to" / "share.md").read_text(encoding="utf-8")
 
 
@@ -27,7 +29,6 @@ def make_first(folder: Path) -> None:
     make_hospital(folder / "hospital.duckdb", rows=2000)
 
 
-@pytest.mark.thorough
 def test_the_commands_run_and_the_checklist_quotes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / FOLDER).mkdir()
     make_first(tmp_path / FOLDER)
@@ -45,7 +46,6 @@ def test_the_commands_run_and_the_checklist_quotes_them(tmp_path: Path, monkeypa
         assert text in printed
 
 
-@pytest.mark.thorough
 def test_checklist_quotes_messages_about_bad_releases(tmp_path: Path) -> None:
     make_first(tmp_path)
     assert cli("anonymize", "first.toml", cwd=tmp_path).status == 0

@@ -20,6 +20,8 @@ from sqlanon.errors import PolicyError
 from support.databases import fetch
 from support.servers.postgres import VARIABLE, Server
 
+pytestmark = pytest.mark.slow
+
 PERSONS = 40
 PADDINGS = ("", " ", "\t", "\n", "\u00a0")
 MISSING = (None, "", " ", "\t\n", "\u00a0 ")
@@ -109,7 +111,6 @@ def policy_of(source: Mapping[str, Any], folder: Path | None = None, person: str
     )
 
 
-@pytest.mark.slow
 def test_white_space_is_that_of_python() -> None:
     assert set(WHITE_SPACE) == {chr(code) for code in range(0x110000) if chr(code).isspace()}
 

@@ -22,6 +22,8 @@ from support.warehouse_checks import THERE, from_set
 
 pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")
 
+pytestmark = pytest.mark.thorough
+
 DATABASE = "trapped"
 PLACE = "SQLANON_TEST_TRAPPED"
 
@@ -213,7 +215,6 @@ NAMED = """
 """
 
 
-@pytest.mark.thorough
 def test_the_traps_that_were_found_first_are_not_called(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     psql(postgres, NAMED + source(), "postgres")
     path = "traps,pg_catalog"
@@ -240,7 +241,6 @@ CONTROLS = {
 PATHS = ['"$user", public', "public, pg_catalog", "clinic, public, pg_catalog"]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("path", PATHS)
 def test_nothing_on_the_path_of_the_holder_is_called(
     trapped_database: tuple[Server, dict[str, Any]], path: str
@@ -256,7 +256,6 @@ def test_nothing_on_the_path_of_the_holder_is_called(
     assert run_all(server, "t" if "clinic" in path else "clinic.t") == honest
 
 
-@pytest.mark.thorough
 def test_printed_sql_holds_on_any_search_path(trapped_database: tuple[Server, dict[str, Any]], tmp_path: Path) -> None:
     server, _ = trapped_database
     definitions = {name: HERE[kind] for name, kind in COLUMNS.items()}

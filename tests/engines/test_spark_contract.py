@@ -22,6 +22,8 @@ from sqlanon.engines.spark.engine import SparkEngine
 from support.lanes import examples
 from support.thresholds import SMALL_SET, SMALL_SPARK
 
+pytestmark = pytest.mark.spark
+
 WAYS: dict[str, tuple[int, dict[str, Any]]] = {
     "small": (500_000, {}),  # one GROUP BY of all combinations
     "large": (5, {}),  # each column's values first, then coded combinations

@@ -23,6 +23,8 @@ from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.support.expressions import col, create_temporary_view, drop_view, select, select_star, table
 from support.servers.spark import Cluster
 
+pytestmark = pytest.mark.spark
+
 SECRET = "Ann-of-the-tests"
 HOSTILE = "a`b \"c\" 'd' .e;-- \\ äß"
 

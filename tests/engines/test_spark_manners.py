@@ -16,6 +16,8 @@ import sqlanon
 from sqlanon.engines.spark.engine import SparkEngine
 from support.thresholds import SMALL_SET, SMALL_SPARK
 
+pytestmark = pytest.mark.spark
+
 
 def cached_rdds(session: Any) -> set[int]:
     """Cached RDDs of the executors, by their numbers."""

@@ -15,7 +15,7 @@ from sqlanon.engines import federation
 from sqlanon.errors import SourceError
 from support.thresholds import SMALL_SET, SMALL_SPARK
 
-pytestmark = pytest.mark.usefixtures("spark_cluster")
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_cluster")]
 
 
 @contextmanager

@@ -12,6 +12,8 @@ import sqlanon
 from support.lanes import some
 from support.thresholds import COARSE_SET, ROWS_PER_CODE, SMALL_SET
 
+pytestmark = pytest.mark.thorough
+
 PEOPLE = """
     SELECT CASE WHEN i % 17 = 0 THEN NULL ELSE i % 2 END AS sex,
            1900 + floor(100 * pow((hash(i, 1) % 1000) / 1000, 1.5))::INTEGER AS birth,
@@ -60,7 +62,6 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", some([*CASES], 9))
 def test_codes_change_no_release(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case, outcomes, scores = CASES[name], [], []

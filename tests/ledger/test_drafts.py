@@ -15,7 +15,7 @@ from support.databases import change
 from support.files import folder_again, folder_and_copy
 from support.ledger_hospital import FINE_RACE, FINE_ZIP, make_hospital, policy, publish
 
-pytestmark = pytest.mark.usefixtures("plain_macros")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("plain_macros")]
 
 
 def draft(requested_policy: sqlanon.Policy) -> Any:
@@ -119,7 +119,6 @@ def test_drafts_and_releases_replace_each_other_in_one_place(folder: Path) -> No
         ]  # none is kept
 
 
-@pytest.mark.slow
 def test_draft_is_refused_as_base(folder: Path) -> None:
     with pytest.raises(PolicyError, match="'two' is a draft"):
         publish(policy(folder, "three", {}, release={"after": ["two"]}))

@@ -22,6 +22,8 @@ from support.databases import change
 from support.files import folder_again, folder_and_copy
 from support.lanes import examples
 
+pytestmark = pytest.mark.slow
+
 ROWS = [(i, 20 + i % 10, "mf"[i // 10 % 2], f"0213{i % 3}", f"illness {i % 7}") for i in range(60)]
 
 
@@ -214,7 +216,6 @@ def test_another_release_is_not_broken(hospital: Path) -> None:
 # The extension and the release that it extends are not joined: these are what the audit refuses in its place.
 
 
-@pytest.mark.slow
 def test_an_extension_with_other_values_in_released_rows_is_refused(
     hospital: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,7 +307,6 @@ def test_verify_with_the_policy(hospital: Path) -> None:
     assert verification.verified, verification.failures
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -326,7 +326,6 @@ def test_policies_that_cannot_be_extended_are_refused(hospital: Path, more: dict
         db.extend(requested_policy)
 
 
-@pytest.mark.slow
 def test_extension_keys_must_be_unique(hospital: Path) -> None:
     insert(hospital, (None, 21, "m", "02131", "none"))
     with (
@@ -342,14 +341,12 @@ def test_extension_keys_must_be_unique(hospital: Path) -> None:
         db.extend(policy(hospital))
 
 
-@pytest.mark.slow
 def test_a_number_with_more_digits_gives_the_others_another_label(hospital: Path) -> None:
     insert(hospital, (100, 105, "m", "02131", "old"))
     with sqlanon.connect() as db, pytest.raises(SourceError, match=r"attributes\.age: 10 values have another label"):
         db.extend(policy(hospital))
 
 
-@pytest.mark.slow
 def test_extending_needs_a_release_of_this_policy(hospital: Path, tmp_path: Path) -> None:
     with sqlanon.connect() as db, pytest.raises(ReleaseError, match="another policy"):
         db.extend(policy(hospital, privacy={"k": 4}))
@@ -357,7 +354,6 @@ def test_extending_needs_a_release_of_this_policy(hospital: Path, tmp_path: Path
         db.extend(policy(hospital, release={"database": tmp_path / "none.duckdb"}))
 
 
-@pytest.mark.slow
 def test_the_command_line(hospital: Path) -> None:
     file = hospital / "policy.toml"
     file.write_text(

@@ -15,6 +15,8 @@ from oracles.oracle_persons import persons_by_class
 from sqlanon.errors import ReleaseError
 from support.lanes import draw_tables
 
+pytestmark = pytest.mark.slow
+
 K = 3
 Visit = tuple[int, "str | None", int, str, str]
 
@@ -123,7 +125,6 @@ def test_a_release_whose_persons_are_not_known_any_more_is_not_extended(tmp_path
     assert "run `sqlanon withdraw POLICY.toml` first" in str(error.value)
 
 
-@pytest.mark.slow
 def test_new_rows_that_would_tilt_a_class_are_not_published(tmp_path: Path) -> None:
     """Old and new rows may each be close to the table, and a person who is in both counts once in their class."""
     requested_policy = policy(tmp_path, l_diversity=[{"attribute": "ill", "kind": "entropy", "l": 2.0}])

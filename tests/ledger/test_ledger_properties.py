@@ -26,6 +26,8 @@ from properties.ledger_cases import KEY, Asked, LedgerCase, ledger_cases
 from sqlanon.errors import AuditError, InfeasibleError, SourceError
 from support.lanes import SEARCHING, examples
 
+pytestmark = pytest.mark.thorough
+
 quick = settings(
     max_examples=examples(2),
     deadline=None,
@@ -287,7 +289,6 @@ def only_grew(case: LedgerCase) -> bool:
     return all(then <= now for then, now in itertools.pairwise(counts))
 
 
-@pytest.mark.thorough
 @thorough
 @given(ledger_cases())
 def test_after_finds_the_optimum(case: LedgerCase) -> None:
@@ -341,7 +342,6 @@ def check_refused(case: LedgerCase) -> None:
         event("refused" if message else "let through")
 
 
-@pytest.mark.thorough
 @thorough
 @given(ledger_cases(fixed=True))
 def test_a_release_that_breaks_an_earlier_one_is_refused(case: LedgerCase) -> None:

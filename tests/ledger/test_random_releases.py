@@ -9,15 +9,15 @@ import pytest
 from properties.random_releases import KINDS, draw_case, is_unsafe, pairs
 from support.lanes import examples
 
+pytestmark = pytest.mark.thorough
 
-@pytest.mark.thorough
+
 def test_pairs_that_are_accepted_are_safe() -> None:
     for seed in range(1, 1 + examples(8)):
         for pair in pairs(draw_case(seed, KINDS)):
             assert not (pair.accepted and is_unsafe(pair.findings)), str(pair)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["same", "coarser", "grown after"])
 def test_usual_pairs_that_are_safe_are_accepted(kind: str) -> None:
     """The same rows, coarser, or based on the earlier release."""

@@ -12,7 +12,7 @@ import pytest
 from support.commands import cli
 from support.databases import change, run_script
 
-pytestmark = pytest.mark.usefixtures("plain_macros")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("plain_macros")]
 
 POLICY = """
 [source]
@@ -82,7 +82,6 @@ table = "people"
 """
 
 
-@pytest.mark.slow
 def test_the_commands_list_the_rows_of_two_hierarchies(tmp_path: Path) -> None:
     """0-14 without 0-9 is one person; the draft is in no ledger, and its hierarchy is that of the policy."""
     change(

@@ -12,7 +12,7 @@ import sqlanon
 from sqlanon.errors import AuditError
 from support.databases import change
 
-pytestmark = pytest.mark.usefixtures("plain_macros")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("plain_macros")]
 
 
 def publish(folder: Path, name: str, k: int, release: dict[str, Any] | None = None, **source: Any) -> None:
@@ -118,7 +118,6 @@ def wards(folder: Path, name: str, level: int, **release: Any) -> None:
         db.anonymize(policy).publish()
 
 
-@pytest.mark.slow
 def test_masked_rows_that_another_release_shows_are_found_by_subtraction(tmp_path: Path) -> None:
     """Two of b are masked in the first release. The second has seven of a and b, and the first five of a: two of b."""
     change(tmp_path / "wards.duckdb", "CREATE TABLE p AS SELECT unnest(string_split('aaaaabbcccccdd', '')) AS ward")

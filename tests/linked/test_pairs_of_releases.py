@@ -20,6 +20,8 @@ from sqlanon.policy.linked import LinkedPolicy
 from sqlanon.support.coding import Levels
 from support.lanes import draw_tables
 
+pytestmark = pytest.mark.slow
+
 
 def publish(case: LinkedCase, folder: Path, name: str, levels: Levels) -> LinkedRelease:
     """Publish the only generalization that the policy permits, with a catalog that all releases share."""
@@ -98,7 +100,6 @@ CROSSING = small_cases(40, 72)[71]
 """A case with few rows and two generalizations; each is finer than the other in one column."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "pair"),
     [

@@ -23,6 +23,8 @@ from support.commands import cli
 from support.lanes import draw_tables, some
 from support.linked_hospital import POLICY, fewest_candidates, fix_levels, known_of, make_hospital
 
+pytestmark = pytest.mark.slow
+
 STRICTER: dict[Known, Known] = {1: 2, 2: 3, 3: "all", "all": "all"}
 
 
@@ -105,7 +107,6 @@ def feasible_releases(
 CASES = small_cases(40, draw_tables(8, 60))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", some(CASES, every=3))
 def test_a_release_from_an_earlier_one_is_the_best_that_readers_of_it_could_make(
     case: LinkedCase, tmp_path: Path
@@ -163,7 +164,6 @@ def both_releases(research_release: Path) -> Path:
     return research_release
 
 
-@pytest.mark.slow
 def test_a_stricter_release_stands_beside_the_one_that_it_is_made_from(both_releases: Path) -> None:
     with duckdb.connect() as connection:
         files = both_releases / "public"
@@ -175,7 +175,6 @@ def test_a_stricter_release_stands_beside_the_one_that_it_is_made_from(both_rele
     assert "was itself made from another release: name that one" in from_public.err
 
 
-@pytest.mark.slow
 def test_sibling_and_equal_releases_can_be_published(both_releases: Path) -> None:
     again = publish_public(both_releases, *PUBLIC, "--set", "privacy.known=1", "--output", both_releases / "more")
     assert (again.status, again.err) == (0, "")
@@ -183,7 +182,6 @@ def test_sibling_and_equal_releases_can_be_published(both_releases: Path) -> Non
     assert (equal.status, equal.err) == (0, "")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

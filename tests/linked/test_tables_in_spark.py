@@ -30,6 +30,8 @@ from support.linked_hospital import POLICY, fewest_candidates, fix_levels, known
 
 pytest.importorskip("pyspark", reason="the extra spark is not installed")
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.fixture
 def clinic(session: Any) -> Iterator[Any]:

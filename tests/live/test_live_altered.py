@@ -16,6 +16,8 @@ from support.commands import cli
 from support.lanes import some
 from support.policies import make_policy
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
@@ -81,7 +83,6 @@ OTHER_TYPES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("column", some(["age", "diagnosis", "others"], 3))
 def test_changed_column_type_reveals_no_values(altered_view: duckdb.DuckDBPyConnection, column: str) -> None:
     """Comparing the values to those of the hierarchies would cast them, and the error would reveal invalid ones."""
@@ -100,7 +101,6 @@ def test_changed_column_type_reveals_no_values(altered_view: duckdb.DuckDBPyConn
             assert altered_view.execute("SELECT count(*) FROM t_live").fetchall() == [(600,)]
 
 
-@pytest.mark.slow
 def test_unchanged_column_type_is_accepted(connection: duckdb.DuckDBPyConnection) -> None:
     values = [
         "1::UTINYINT",
@@ -203,7 +203,6 @@ def test_a_broken_view_is_made_again(two: duckdb.DuckDBPyConnection) -> None:
     assert two.execute('SELECT count(*) FROM sqlanon.live_views WHERE "rows" = 90').fetchall() == [(2,)]
 
 
-@pytest.mark.slow
 def test_a_view_whose_table_is_gone_is_dropped_by_the_name_in_the_policy(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
@@ -229,7 +228,6 @@ def test_a_view_whose_table_is_gone_is_dropped_by_the_name_in_the_policy(
 # --- names
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["live_views", "LIVE_Definitions"])
 def test_names_of_support_tables_are_refused(name: str) -> None:
     with duckdb.connect() as connection, pytest.raises(SourceError, match="cannot be called"):
@@ -237,7 +235,6 @@ def test_names_of_support_tables_are_refused(name: str) -> None:
         live(connection, make_policy({"q": "suppress"}), name)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("schema", ["clinic", "CLINIC", "sqlanon"])
 def test_a_database_named_like_its_schema_is_refused(tmp_path: Path, schema: str) -> None:
     name = schema.lower()
@@ -250,7 +247,6 @@ def test_a_database_named_like_its_schema_is_refused(tmp_path: Path, schema: str
         db.live(policy_of(f"{schema}.t"))
 
 
-@pytest.mark.slow
 def test_a_file_named_main_is_a_source_of_live_views(tmp_path: Path) -> None:
     """DuckDB calls it otherwise itself."""
     with duckdb.connect(tmp_path / "main.duckdb") as connection:
@@ -262,7 +258,6 @@ def test_a_file_named_main_is_a_source_of_live_views(tmp_path: Path) -> None:
         assert connection.execute('SELECT "rows" FROM sqlanon.live_views').fetchall() == [(3,)]
 
 
-@pytest.mark.slow
 def test_a_name_with_lines_is_shown_on_one(tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "t.duckdb") as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS q FROM range(3)")

@@ -19,6 +19,8 @@ from support.recipes import recipe
 from support.seam_tables import HEIGHTS, Row, lost, patients, write
 from support.whole_classes import WholeClasses
 
+pytestmark = pytest.mark.slow
+
 Steepest = recipe("steepest").Steepest
 
 
@@ -83,7 +85,6 @@ def test_custom_score_is_published_verified_and_reported(tmp_path: Path) -> None
     assert cli("verify", "release.duckdb", cwd=tmp_path).status == 1
 
 
-@pytest.mark.slow
 def test_strategies_are_compared_by_it(tmp_path: Path) -> None:
     policy = write(tmp_path, patients(1), "optimal", 0.2, "steepest")
     with sqlanon.connect() as db:

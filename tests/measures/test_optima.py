@@ -12,6 +12,8 @@ from sqlanon.measures import MEASURES
 from support.databases import connect_to, live_connection
 from support.policies import make_policy
 
+pytestmark = pytest.mark.slow
+
 # Seven rows; two may be suppressed. Below: p and q are g, r and s are h. At level 0 the classes p and q are
 # kept, of three and two rows, and r and s are suppressed; at level 1 there are classes of five and two rows.
 ROWS = "pppqqrs"
@@ -51,7 +53,6 @@ def live() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@pytest.mark.slow
 @pytest.mark.cases(3)
 @pytest.mark.parametrize("measure", MEASURES)
 def test_each_measure_has_its_optimum(measure: str, live: duckdb.DuckDBPyConnection) -> None:

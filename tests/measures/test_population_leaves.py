@@ -13,6 +13,8 @@ import sqlanon
 from support.databases import insert
 from support.policies import make_policy
 
+pytestmark = pytest.mark.thorough
+
 Labels = Callable[[Any], list[str]]  # of a value: by level, from the value itself to the top
 
 
@@ -31,7 +33,6 @@ def loss(column: list[Any], labels: Labels, level: int) -> float:
     return sum((under[value] - 1) / (len(leaves) - 1) for value in column) / len(column) if len(leaves) > 1 else 0.0
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 def test_loss_counts_the_values_of_the_column(seed: int) -> None:
     rng = random.Random(seed)

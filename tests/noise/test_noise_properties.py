@@ -36,6 +36,8 @@ from properties.noise_cases import (
 )
 from support.lanes import SEARCHING, examples
 
+pytestmark = pytest.mark.thorough
+
 # Noise is drawn anew when a failing table is made smaller: that would take long, and end anywhere.
 quick = settings(
     deadline=None,
@@ -260,7 +262,6 @@ BOTH_SIDES = case_of_values((-5, 0, 0, 5, 3, 3), "INTEGER", "ffffmm")
 OUTSIDE = case_of_values((1, 1, 9, 9, 30, 30), "INTEGER", "ffmmmm", bounds=[2, 20])
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("search", [{}, pytest.param({"strategy": "mondrian"}, marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("case", [ZEROS, BOTH_SIDES, OUTSIDE], ids=["zeros", "both sides of 0", "beyond its bounds"])
 def test_noise_of_a_small_table_matches_the_oracle(case: NoiseCase, search: dict[str, Any]) -> None:
@@ -272,14 +273,12 @@ BELOW = ("iab", "mondrian", "k-similar", "subtree", "local")
 CELLS = {"suppression": "cells"}
 
 
-@pytest.mark.thorough
 @settings(quick, max_examples=examples(4))
 @given(case=noise_cases({}, confidence=True))
 def test_confidence_matches_the_oracle_on_random_tables(case: NoiseCase) -> None:
     check(case)
 
 
-@pytest.mark.thorough
 @settings(quick, max_examples=examples(2))
 @given(case=noise_cases({}, confidence=False, unknown=True))
 @example(case=replace(case_of_values((1, None, 5, 2, 3, None), "INTEGER", "fffmmm"), limit="0.5"))
@@ -297,7 +296,6 @@ def check_local(case: NoiseCase, search: dict[str, Any], publish: bool = False) 
     check(replace(case, search=search), publish)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", FULL_DOMAIN)
 @pytest.mark.parametrize("confidence", [False, True])
 @pytest.mark.parametrize("unknown", [False, True])
@@ -312,7 +310,6 @@ def test_noise_matches_the_oracle_on_random_tables(strategy: str, confidence: bo
     holds_for_case()
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("search", [*({"strategy": name} for name in BELOW), CELLS], ids=str)
 @pytest.mark.parametrize("confidence", [False, True])
 def test_noise_below_the_full_domain_matches_the_oracle(search: dict[str, Any], confidence: bool) -> None:

@@ -21,6 +21,8 @@ from sqlanon.engines.limits import Limits
 from sqlanon.errors import DiskError
 from support.lanes import share
 
+pytestmark = pytest.mark.slow
+
 MB = 1_000_000
 SIZE = 24 * MB
 SIZES = share(list(range(0, 14 * MB, MB)))
@@ -111,7 +113,6 @@ def test_a_full_disk_is_named_and_the_release_stays(work: Path, disk: Path, kind
     assert failed
 
 
-@pytest.mark.slow
 def test_a_source_that_is_removed_while_a_run_is_at_work_is_named(work: Path) -> None:
     source = work / "patients.parquet"
     with duckdb.connect() as connection:
@@ -133,7 +134,6 @@ def test_a_source_that_is_removed_while_a_run_is_at_work_is_named(work: Path) ->
     assert (work / "r.duckdb").read_bytes() == before
 
 
-@pytest.mark.slow
 def test_a_full_disk_for_temporary_files_is_named(disk: Path) -> None:
     spill = disk / "spill"
     spill.mkdir()
@@ -166,7 +166,6 @@ def test_full_disk_is_named_in_one_line(work: Path, disk: Path) -> None:
         assert "is full (No space left on device, 0.0 MB free): free space on it" in done.stderr
 
 
-@pytest.mark.slow
 def test_a_disk_that_can_only_be_read(work: Path, disk: Path) -> None:
     path = policy_on_disk(work, disk, "database")
     make(path)

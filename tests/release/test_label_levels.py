@@ -15,6 +15,8 @@ from support.databases import change, compact_file, fetch
 from support.policies import make_policy
 from support.verification import failed_alone
 
+pytestmark = pytest.mark.thorough
+
 ROWS = """
     CREATE TABLE t AS
     SELECT (2130 + hash(i) % 40)::VARCHAR AS zip, (hash(i + 1) % 90)::INTEGER AS age,
@@ -100,7 +102,6 @@ def check_levels(path: Path) -> None:
             assert mine == list(range(mine[0], max(heights) + 1)), (name, label)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "search",
     [
@@ -118,7 +119,6 @@ def test_labels_lie_under_those_above_them_by_any_strategy(search: dict[str, Any
         assert db.verify(path, policy(tmp_path, **search)).verified
 
 
-@pytest.mark.thorough
 def test_sets_have_no_levels(tmp_path: Path) -> None:
     path = publish(tmp_path, strategy="mondrian", summary="set")
     assert verify_file(path).verified
@@ -140,7 +140,6 @@ def release(path: Path, values: list[Any], rule: Any, **more: Any) -> list[tuple
     return fetch(path, "FROM sqlanon.label_levels ORDER BY ALL")
 
 
-@pytest.mark.thorough
 def test_values_of_suppressed_rows_change_nothing(tmp_path: Path) -> None:
     """A person of 85 makes a range of three digits two levels above; a value of a file has separate groups."""
     at: dict[str, Any] = {"min_level": 1, "max_level": 1}
@@ -155,7 +154,6 @@ def test_values_of_suppressed_rows_change_nothing(tmp_path: Path) -> None:
     assert {label for _, label, _, _ in levels[0]} == {"x", "xs", "*"}
 
 
-@pytest.mark.thorough
 def test_ancestors_of_an_ambiguous_label_are_left_out(tmp_path: Path) -> None:
     """`other` is a group of x, and one above c2: whether x is above it, the release does not say."""
     (tmp_path / "groups.csv").write_text("a;other;x;*\nb;other;x;*\nc;c2;other;*\nd;c2;other;*\n", encoding="utf-8")
@@ -175,7 +173,6 @@ def test_ancestors_of_an_ambiguous_label_are_left_out(tmp_path: Path) -> None:
     assert "x" not in {label for label, *_ in levels}
 
 
-@pytest.mark.thorough
 def test_with_the_policy_the_groups_of_a_file_are_compared(folder: Path, copy: Path) -> None:
     requested_policy = policy(folder, strategy="local")
     with sqlanon.connect() as db:
@@ -193,7 +190,6 @@ def test_with_the_policy_the_groups_of_a_file_are_compared(folder: Path, copy: P
             assert any("levels of labels" in failure for failure in failures)
 
 
-@pytest.mark.thorough
 def test_the_macros_roll_labels_up(folder: Path) -> None:
     path = folder / "r.duckdb"
     rows = fetch(path, "SELECT age, count(*) FROM t GROUP BY age")
@@ -215,7 +211,6 @@ def test_the_macros_roll_labels_up(folder: Path) -> None:
         assert connection.execute(query).fetchall() == [(200,)]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("search", [{}, {"strategy": "local"}, {"strategy": "mondrian", "summary": "set"}])
 def test_a_release_by_dates_without_days_verifies(search: dict[str, Any], tmp_path: Path) -> None:
     with duckdb.connect() as connection:

@@ -34,6 +34,8 @@ from support.private_values import (
     values,
 )
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["source", "suppression_kind"]  # fixtures
 
 
@@ -79,7 +81,6 @@ def released_needles(source: duckdb.DuckDBPyConnection) -> list[bytes]:
     return [*needles_, b"north region", b"south region", b"QX71", b"1984"]
 
 
-@pytest.mark.slow
 def test_releases_contain_no_private_values(
     release: Path, suppression_kind: str, source: duckdb.DuckDBPyConnection
 ) -> None:
@@ -91,7 +92,6 @@ def test_releases_contain_no_private_values(
     assert [name for name, value in needles(source, suppression_kind).items() if value in content] == []
 
 
-@pytest.mark.slow
 def test_the_search_finds_every_needle_where_it_is(source: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """The control of the other half: a file that does hold the private values."""
     source.execute(f"ATTACH '{tmp_path / 'private.duckdb'}' AS private (STORAGE_VERSION 'v1.0.0')")
@@ -142,7 +142,6 @@ def test_the_release_of_the_command_line_holds_no_private_value(
             assert value not in text
 
 
-@pytest.mark.slow
 def test_a_release_has_no_default_index_type_or_sequence(release: Path) -> None:
     if release.suffix == ".parquet":
         pytest.skip("a Parquet file has none")
@@ -304,7 +303,6 @@ def test_an_error_of_a_hierarchy_shows_at_most_five_values(
     assert message.count("Secret Person") <= 5
 
 
-@pytest.mark.slow
 def test_the_error_of_a_policy_that_cannot_be_met_names_no_value(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,

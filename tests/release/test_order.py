@@ -16,6 +16,8 @@ import pytest
 import sqlanon
 from support.policies import make_policy
 
+pytestmark = pytest.mark.thorough
+
 Row = tuple[Any, ...]
 AGE = {"role": "quasi", "hierarchy": {"intervals": [10, 50]}, "min_level": 1, "max_level": 1}
 # Labels whose order is not that of the values below them; a label and a value that read like the top, and a level that
@@ -69,7 +71,6 @@ def runs(rows: list[Row]) -> int:
     return 1 + sum(key != next_key for key, next_key in pairwise(keys))
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "sections",
     [
@@ -93,7 +94,6 @@ def test_the_order_of_classes_follows_from_released_values(sections: dict[str, A
         assert "strategy" in sections.get("search", {})
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "mondrian"])
 def test_a_masked_row_stands_among_kept_rows_that_read_the_same(strategy: str, tmp_path: Path) -> None:
     """All three have a kept label that reads like the mask: where the source has these rows is not to be seen."""

@@ -30,6 +30,8 @@ from sqlanon.support.expressions import table
 from support.lanes import examples, some
 from support.policies import make_policy
 
+pytestmark = pytest.mark.thorough
+
 Row = tuple[int | None, str | None, str]
 
 BLOCKS = ((20, 21, 22, 23, 24), (31, 32, 33), (90, 91), (None,))
@@ -127,7 +129,6 @@ def check(pair: tuple[list[Row], list[Row]], policy: sqlanon.Policy) -> None:
     assert figures(released_rows[1]) == figures(second_release[1])
 
 
-@pytest.mark.thorough
 @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.filter_too_much])
 @given(neighbours(), policies())
 def test_one_value_of_one_person_changes_no_figure(pair: tuple[list[Row], list[Row]], policy: sqlanon.Policy) -> None:
@@ -135,7 +136,6 @@ def test_one_value_of_one_person_changes_no_figure(pair: tuple[list[Row], list[R
 
 
 # All of one label: whatever their ages are, the rows of the release are the same.
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("measure", "suppressed"),
     some(product(["height", "precision", "loss", "relative_height"], ["mask", "drop"]), 8),
@@ -186,7 +186,6 @@ def hidden_towns(place: Path, name: str, low: int = 5, **release: Any) -> sqlano
     )
 
 
-@pytest.mark.thorough
 def test_the_comparison_with_the_source_includes_fully_suppressed_attributes(tmp_path: Path) -> None:
     policy = hidden_towns(tmp_path, "one")
     with sqlanon.connect() as db:
@@ -212,7 +211,6 @@ def test_the_comparison_with_the_source_includes_fully_suppressed_attributes(tmp
         assert relation.fetchall() == [(1, 1, "level 1 of 1: fully suppressed")]
 
 
-@pytest.mark.thorough
 def test_a_release_at_the_top_of_a_mask_can_grow(tmp_path: Path) -> None:
     policy = hidden_towns(tmp_path, "one")
     with sqlanon.connect() as db:
@@ -250,7 +248,6 @@ def levels_of(claims: sqlanon.Release, levels: dict[str, int], heights: dict[str
     return ComparedRelease(claims.path, manifest, table("t"))
 
 
-@pytest.mark.thorough
 def test_the_top_is_not_taken_for_the_first_level(tmp_path: Path) -> None:
     """Labels of two releases are joined as they are where both are at one level, and met by their hierarchy else."""
     with sqlanon.connect() as db:
@@ -276,7 +273,6 @@ def test_the_top_is_not_taken_for_the_first_level(tmp_path: Path) -> None:
     assert (town.first_levels, town.second_levels) == ((5,), (5,))
 
 
-@pytest.mark.thorough
 def test_a_release_that_shows_the_level_of_its_top_still_verifies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

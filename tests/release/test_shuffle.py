@@ -16,7 +16,7 @@ import sqlanon
 from support.lanes import some
 from support.policies import make_policy
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 ROWS = 300_000
 """Three row groups of a DuckDB file, the last one not full."""
@@ -75,7 +75,6 @@ def traces(connection: duckdb.DuckDBPyConnection, relation: str) -> list[str]:
     return names
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "limits", some([{"threads": 2, "memory_limit": "100MB"}, {"threads": 1}, {"threads": 4}], 3), ids=str
 )
@@ -104,7 +103,6 @@ def test_a_release_shows_nothing_of_the_order_of_its_source(
             assert traces(connection, "class") == []
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("order", "trace"),
     some(
@@ -133,7 +131,6 @@ def test_an_old_order_that_is_left_is_found(order: str, trace: str) -> None:
         assert trace in traces(connection, "poor")
 
 
-@pytest.mark.thorough
 def test_a_good_shuffle_leaves_no_trace() -> None:
     with duckdb.connect() as connection:
         connection.execute(

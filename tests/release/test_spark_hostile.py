@@ -20,6 +20,8 @@ from support.between_statements import attack_between
 from support.lanes import examples, some
 from support.verification import failed_checks
 
+pytestmark = pytest.mark.spark
+
 __all__ = ["place"]
 
 pyspark = pytest.importorskip("pyspark", reason="the extra spark is not installed")

@@ -49,6 +49,8 @@ from support.servers.spark import Cluster, free_port
 from support.thresholds import SMALL_SPARK
 from support.verification import failed_checks
 
+pytestmark = pytest.mark.spark
+
 __all__ = ["place"]  # fixtures
 
 pyspark = pytest.importorskip("pyspark", reason="the extra spark is not installed")

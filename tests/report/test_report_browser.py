@@ -25,6 +25,7 @@ from support.policies import make_policy
 from support.report_pages import HOSTILE
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.slow,
     pytest.mark.skipif(chromium() is None, reason="chromium is not installed: apt-get install chromium"),
 ]
@@ -99,7 +100,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 NAMES = ["public", "private", "release", "local", "large", "hostile"]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_page_draws_without_network_requests(name: str, scheme: str, pages: dict[str, Path], browser: Browser) -> None:
@@ -121,7 +121,6 @@ def test_page_draws_without_network_requests(name: str, scheme: str, pages: dict
     assert texts == browser.value("getComputedStyle(document.querySelector('.plot')).color")
 
 
-@pytest.mark.thorough
 def test_a_complaint_is_heard(pages: dict[str, Path], browser: Browser) -> None:
     """The control of the test above: the page may load and run nothing more, and each attempt is noticed."""
     browser.open(pages["public"])
@@ -137,7 +136,6 @@ def test_a_complaint_is_heard(pages: dict[str, Path], browser: Browser) -> None:
     assert {*browser.requests} == {pages["public"].as_uri(), *browser.refused}
 
 
-@pytest.mark.thorough
 def test_the_large_lattice_is_a_sample(pages: dict[str, Path], browser: Browser) -> None:
     browser.open(pages["large"])
     points = browser.value("document.querySelectorAll('#plot-frontier .mark-symbol path').length")
@@ -145,7 +143,6 @@ def test_the_large_lattice_is_a_sample(pages: dict[str, Path], browser: Browser)
     assert "The lattice has 100,000 generalizations" in browser.value("document.body.innerText")
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["private", "hostile"])
 def test_every_chart_can_be_saved(name: str, pages: dict[str, Path], browser: Browser, tmp_path: Path) -> None:
     browser.open(pages[name])
@@ -168,7 +165,6 @@ def test_every_chart_can_be_saved(name: str, pages: dict[str, Path], browser: Br
     )
 
 
-@pytest.mark.thorough
 def test_tooltips_show_texts(pages: dict[str, Path], browser: Browser) -> None:
     browser.open(pages["hostile"])
     tooltips = set()
@@ -189,7 +185,6 @@ def test_tooltips_show_texts(pages: dict[str, Path], browser: Browser) -> None:
     assert browser.complaints == []
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["private", "public", "hostile"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_page_is_accessible(name: str, scheme: str, pages: dict[str, Path], browser: Browser) -> None:
@@ -208,7 +203,6 @@ def test_a_page_is_accessible(name: str, scheme: str, pages: dict[str, Path], br
     assert [violation for violation in violations if violation[1] in ("serious", "critical")] == []
 
 
-@pytest.mark.thorough
 def test_axe_detects_planted_problems(pages: dict[str, Path], browser: Browser) -> None:
     """The control of the test above."""
     axe = pytest.importorskip("axe_core_python", reason="axe is not there: pip install axe-core-python")
@@ -234,7 +228,6 @@ def explore(browser: Browser, k: int, limit: float, levels: tuple[int, ...]) -> 
     return {**summary, "losses": browser.value(losses), "text": browser.value("document.body.innerText")}
 
 
-@pytest.mark.thorough
 def test_explorer_figures_match_anonymize(pages: dict[str, Path], browser: Browser) -> None:
     """Offline, from the one file: sliders are moved, and each time a real run has the same figures."""
     browser.scheme("light")
@@ -306,7 +299,6 @@ def paste_lines(policy: str, lines: str) -> str:
     return "\n".join(replaced)
 
 
-@pytest.mark.thorough
 def test_the_explorer_works_with_the_keyboard_and_copies_lines(pages: dict[str, Path], browser: Browser) -> None:
     browser.scheme("light")
     browser.open(pages["private"])
@@ -342,7 +334,6 @@ def test_the_explorer_works_with_the_keyboard_and_copies_lines(pages: dict[str, 
     assert browser.value("document.getElementById('explore-k-shown').textContent") == "5"
 
 
-@pytest.mark.thorough
 def test_the_explorer_takes_no_label_for_a_script(pages: dict[str, Path], browser: Browser) -> None:
     browser.open(pages["hostile"])
     assert browser.value("document.querySelectorAll('#explore-columns tr').length") == 1
@@ -353,7 +344,6 @@ def test_the_explorer_takes_no_label_for_a_script(pages: dict[str, Path], browse
     assert browser.complaints == []
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_prints(name: str, pages: dict[str, Path], browser: Browser) -> None:
     browser.scheme("dark")  # paper is white nevertheless
@@ -373,7 +363,6 @@ def test_a_page_prints(name: str, pages: dict[str, Path], browser: Browser) -> N
     assert [RUNNING in page for page in printed] == [is_private] * len(printed)
 
 
-@pytest.mark.thorough
 def test_a_page_fits_a_telephone(pages: dict[str, Path], browser: Browser) -> None:
     browser.open(pages["private"])
     browser.screenshot(SCREENSHOTS / "private-telephone.png", width=400)

@@ -19,6 +19,8 @@ from properties.privacy_cases import KINDS, PrivacyCase
 from properties.privacy_checks import HARD, WITH_SUPPRESSION, S, anonymize_case, check, thorough
 from support.lanes import examples, some
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
@@ -29,14 +31,12 @@ def test_each_requirement_matches_the_oracle(kind: str, strategy: str, data: st.
     check(data.draw(privacy_cases.privacy_cases(kind)), strategy)
 
 
-@pytest.mark.slow
 @settings(thorough, max_examples=examples(50))
 @given(case=privacy_cases.privacy_cases())
 def test_combined_requirements_match_the_oracle(case: PrivacyCase) -> None:
     check(case)
 
 
-@pytest.mark.slow
 @thorough
 @given(case=privacy_cases.privacy_cases())
 def test_k_minimal_search_matches_the_oracle(case: PrivacyCase) -> None:
@@ -201,7 +201,6 @@ def test_average_risk_of_persons_without_suppression() -> None:
 # --- what is published ------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @settings(thorough, max_examples=examples(25))
 @given(case=privacy_cases.privacy_cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
 def test_published_rows_meet_the_requirements(case: PrivacyCase, strategy: str) -> None:

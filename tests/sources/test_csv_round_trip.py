@@ -22,6 +22,8 @@ from sqlanon.sources.relation import source_errors
 from sqlanon.support.expressions import table
 from support.lanes import examples
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("person", "town", "illness", "note")
 UNICODE = "äßÉЖ東ソ王€😀"
 LETTERS = {
@@ -122,7 +124,6 @@ def is_read_as_utf_8(path: Path) -> bool:
         return False
 
 
-@pytest.mark.slow
 def test_a_table_is_read_back_equal_or_refused(tmp_path: Path) -> None:
     are_read: list[bool] = []
 

@@ -11,11 +11,12 @@ from fuzz_files import Reader, damaged_file, flaws
 from support.databases import DUCKDB_1
 from support.lanes import examples
 
+pytestmark = pytest.mark.slow
+
 FOUND = ["1:556", "1:1144", "1:1163", "1:1760", "1:2425", "1:2465", "7:17921", "1128:11809", "33:99777"]
 """Files that were once misread, or ended with an error of Python."""
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(DUCKDB_1, reason="its quotes and numbers are others")
 def test_damaged_files_are_read_exactly_or_refused(tmp_path: Path) -> None:
     numbers = [*FOUND, *(f"0:{number}" for number in range(examples(4_000)))]

@@ -17,6 +17,8 @@ from sqlanon.support.terminal import print_sql
 from support.databases import quote_name
 from support.report_pages import ALLOWED, read
 
+pytestmark = pytest.mark.slow
+
 BITES = [
     "</script><img src=x onerror=alert(1)>",
     "a\"b'c`d",
@@ -76,7 +78,6 @@ def test_a_plan_is_its_statements_and_comments(source: sqlanon.Database, strateg
     assert kinds <= {duckdb.StatementType.SELECT, duckdb.StatementType.CREATE}
 
 
-@pytest.mark.slow
 def test_a_plan_steers_no_terminal(source: sqlanon.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     string_io = io.StringIO()
     monkeypatch.setattr(string_io, "isatty", lambda: True, raising=False)
@@ -86,7 +87,6 @@ def test_a_plan_steers_no_terminal(source: sqlanon.Database, monkeypatch: pytest
     assert "\\x1b]0;owned" in string_io.getvalue()
 
 
-@pytest.mark.slow
 def test_reports_show_names_and_values_as_text(source: sqlanon.Database, tmp_path: Path) -> None:
     result = source.anonymize(hostile_policy())
     result.report(tmp_path / "private.html", private=True)

@@ -12,6 +12,8 @@ import sqlanon
 from sqlanon.attacks import NAMES as NAMES_OF_ATTACKS
 from support.lanes import some
 
+pytestmark = pytest.mark.thorough
+
 NAMES = ["*", "[a]", "{a,b}", "[", "a#b", "%41", "a;b", "a'b", 'a"b', "~", "a=b", "x.parquet"]
 TREE = "".join(f"x{i};y{i // 2};*\n" for i in range(4))
 
@@ -40,7 +42,6 @@ def policy_in(folder: Path, kind: str) -> sqlanon.Policy:
     )
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "kind", "target"),
     [
@@ -66,7 +67,6 @@ def test_any_folder_will_do(name: str, kind: str, target: str, tmp_path: Path) -
     assert any(attacks[name].skipped is None for name in NAMES_OF_ATTACKS)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("kind", some(["duckdb", "parquet", "csv"], 3))
 def test_paths_with_a_question_mark_that_duckdb_cannot_write_are_refused(kind: str, tmp_path: Path) -> None:
     """The source, the hierarchy file and a release may be there to be read."""

@@ -11,6 +11,8 @@ from real_files import MISREAD, READ, read_file, real_files, tables_folder
 
 from support.lanes import share
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, bytes]:
@@ -20,7 +22,6 @@ def files() -> dict[str, bytes]:
     return real_files(folder)
 
 
-@pytest.mark.thorough
 def test_real_files_are_read_exactly_or_refused(files: dict[str, bytes], tmp_path: Path) -> None:
     names = share([name for name in files if len(files[name]) < 1_000_000], least=100)
     with duckdb.connect() as connection:

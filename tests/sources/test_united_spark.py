@@ -16,6 +16,8 @@ from sqlanon import SourceError
 from support.policies import make_policy
 from support.published_tables import table_of
 
+pytestmark = pytest.mark.spark
+
 
 def policy_of(source: dict[str, Any], roles: dict[str, Any] = ROLES) -> sqlanon.Policy:
     return make_policy(roles, k=1, source={"spark": "local[1]", **source})

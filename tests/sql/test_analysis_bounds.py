@@ -18,7 +18,7 @@ from sqlanon.errors import AuditError
 from support.databases import insert
 from support.lanes import examples
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 SEARCHES: list[dict[str, Any]] = [
     {"strategy": "optimal"},
@@ -111,7 +111,6 @@ def lies_in(value: Any, low: Any, high: Any) -> bool:
     return value is not None and (low is None or value >= low) and (high is None or value <= high)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(examples(20)))
 def test_the_truth_is_within_the_bounds(seed: int, tmp_path: Path) -> None:
     rng = random.Random(f"bounds {seed}")

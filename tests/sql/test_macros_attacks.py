@@ -23,6 +23,8 @@ from sqlanon.support.expressions import table
 from sqlanon.support.resources import read_sql_file
 from support.lanes import examples
 
+pytestmark = pytest.mark.slow
+
 Connection = duckdb.DuckDBPyConnection
 QUASI = ["class", 'Say "hi"']  # a name of the macros' own, and one with quotes
 ROWS = st.lists(
@@ -120,7 +122,6 @@ def check_macros(first: list[Any], second: list[Any], known_values: int, db: Con
     assert answer == db.execute(compare_positions(linked).sql("duckdb")).fetchall()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "call",
     [
@@ -143,7 +144,6 @@ def test_an_unknown_column_is_an_error(call: str, names: str, db: Connection) ->
         call_macro(db, call.format(names))
 
 
-@pytest.mark.slow
 def test_a_column_that_has_the_name_of_a_figure_is_refused(db: Connection) -> None:
     db.execute("CREATE OR REPLACE TABLE figures AS SELECT 1 AS value, 2 AS class_size, 3 AS rows, 4 AS s, 5 AS added")
     db.execute("CREATE OR REPLACE TABLE more AS FROM figures UNION ALL FROM figures")
@@ -169,7 +169,6 @@ def test_empty_list_of_tables_has_no_victims(db: Connection) -> None:
     assert call_macro(db, "unsorted_matching('r', 'o', ['class'])") == [(0, 0, None)]
 
 
-@pytest.mark.slow
 def test_the_library_has_them(tmp_path: Path) -> None:
     init_database(tmp_path / "any.duckdb")
     with duckdb.connect(tmp_path / "any.duckdb", read_only=True) as connection:

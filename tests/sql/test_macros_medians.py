@@ -11,6 +11,8 @@ import sqlanon
 from sqlanon.audit.verify import verify_file
 from support.policies import make_policy
 
+pytestmark = pytest.mark.thorough
+
 READERS = {
     "share": "SELECT sqlanon.share(age, 20, 40) FROM patients",
     "overlaps": "SELECT sqlanon.overlaps(age, 20, 40) FROM patients",
@@ -35,7 +37,6 @@ def medians(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("macro", READERS)
 def test_macros_that_bound_values_refuse_medians(medians: Path, macro: str) -> None:
     with (
@@ -45,13 +46,11 @@ def test_macros_that_bound_values_refuse_medians(medians: Path, macro: str) -> N
         connection.execute(READERS[macro]).fetchall()
 
 
-@pytest.mark.thorough
 def test_a_release_with_medians_verifies_with_its_own_macros(medians: Path) -> None:
     verification = verify_file(medians)
     assert verification.verified, verification.failures
 
 
-@pytest.mark.thorough
 def test_macros_of_ranges_in_a_release_with_medians_do_not_verify(medians: Path, tmp_path: Path) -> None:
     forged = tmp_path / "forged.duckdb"
     forged.write_bytes(medians.read_bytes())

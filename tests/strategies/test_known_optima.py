@@ -26,7 +26,7 @@ from support.lanes import EXAMPLES, some
 
 __all__ = ["workshop"]  # fixtures
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.thorough
 
 Levels = tuple[int, ...]
 
@@ -137,7 +137,6 @@ def recount(data: Path) -> Iterator[Recount]:
         yield Recount(data, connection)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("entry", parameters())
 def test_the_proven_optimum_is_found(workshop: Workshop, recount: Recount, entry: Entry) -> None:
     outcome = run_strategy(workshop.task(entry), STRATEGIES["optimal"])
@@ -164,7 +163,6 @@ def counted_again(recount: Recount, entry: Entry, levels: Levels) -> tuple[int, 
     return release.suppressed, len(release.kept)
 
 
-@pytest.mark.thorough
 def test_recounted_optima_match_the_list(recount: Recount) -> None:
     """The check above leans on it."""
     entry = next(entry for entry in entries() if entry["suppression_limit"] and entry["model"] == "k")
@@ -172,7 +170,6 @@ def test_recounted_optima_match_the_list(recount: Recount) -> None:
     assert recount.figures(entry, tuple(first["levels"])) == (first["suppressed"], first["classes"])
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("model", ["k", *(pytest.param(m, marks=pytest.mark.slow) for m in ("entropy:3", "equal:0.2"))])
 def test_the_whole_job_gives_the_same_answer(data: Path, tmp_path: Path, model: str) -> None:
     """Through the public API, from CSV to a verified release."""
@@ -201,7 +198,6 @@ SOME = ("sex", "age", "race", "marital-status", "education")
 ALL = (*SOME, "native-country", "workclass", "salary-class")
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("quasi", "k", "limit"), some([(SOME, 10, 0.01), (SOME, 5, 0.0)], 2))
 def test_k_minimal_generalizations_are_those_of_exhaustive_search(
     recount: Recount, quasi: tuple[str, ...], k: int, limit: float
@@ -209,7 +205,6 @@ def test_k_minimal_generalizations_are_those_of_exhaustive_search(
     check_k_minimal(recount, quasi, k, limit)
 
 
-@pytest.mark.thorough
 def test_k_minimal_generalizations_of_a_large_lattice(recount: Recount) -> None:
     check_k_minimal(recount, ALL, 5, 0.02)
 

@@ -21,6 +21,8 @@ from properties.privacy_cases import PrivacyCase
 from properties.privacy_checks import anonymize_case, check_persons
 from support.lanes import SEARCHING, draw_tables, examples
 
+pytestmark = pytest.mark.slow
+
 quick = settings(
     max_examples=draw_tables(6, usual=8), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
@@ -70,7 +72,6 @@ def test_rows_without_a_person_are_one_person() -> None:
     assert levels_by("optimal", case_of(rows, "0.33")) == (2,)
 
 
-@pytest.mark.slow
 def test_an_infeasible_policy_is_explained_in_persons() -> None:
     rows = visits("11 12", "11 11", "99", "99")
     case = case_of(rows, "0.25", k=3)
@@ -173,7 +174,6 @@ def check_lattice(case: PrivacyCase, result: Any, good: set[Levels]) -> None:
         assert persons in (None, release.suppressed_persons)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("strategy", WIDE)
 @thorough
 @given(case=cases())

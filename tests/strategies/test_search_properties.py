@@ -17,6 +17,8 @@ from properties.random_cases import Case
 from properties.search_checks import FIGURE_3, anonymize_case, check, thorough
 from support.lanes import draw_tables, examples
 
+pytestmark = pytest.mark.thorough
+
 
 def recode_case(case: Case, levels: oracle.Levels) -> Counter[Row]:
     """Expected rows of the release: the kept classes with their labels."""
@@ -33,7 +35,6 @@ EXACT_LIMIT = Case(
 )
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 @thorough
 @given(case=random_cases.cases())
@@ -46,7 +47,6 @@ def test_the_answer_is_that_of_exhaustive_search(strategy: str, case: Case) -> N
     check(case, strategy)
 
 
-@pytest.mark.thorough
 @settings(thorough, max_examples=examples(6))
 @given(case=random_cases.cases())
 def test_all_measures_and_aggregates_on_one_table(case: Case) -> None:
@@ -58,7 +58,6 @@ def test_all_measures_and_aggregates_on_one_table(case: Case) -> None:
 ENOUGH = random_cases.cases().filter(lambda case: len(case.rows) >= case.k and not case.has_unknown)
 
 
-@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=30))
 @given(case=ENOUGH)
 def test_k_alone_always_has_a_solution_at_the_top(case: Case) -> None:
@@ -72,7 +71,6 @@ def check_top(case: Case) -> None:
     assert sum(recode_case(case, top).values()) == len(case.rows)
 
 
-@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=30))
 @given(case=random_cases.cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
 def test_release_holds_every_class_of_at_least_k_and_nothing_else(case: Case, strategy: str) -> None:
@@ -95,7 +93,6 @@ def check_release(case: Case, strategy: str) -> None:
 SOLVABLE = random_cases.cases().filter(lambda case: oracle.solve(**case.arguments) is not None)
 
 
-@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=15))
 @given(case=SOLVABLE)
 def test_the_order_of_rows_does_not_matter(case: Case) -> None:

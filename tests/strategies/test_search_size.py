@@ -18,6 +18,8 @@ from sqlanon.strategies.registry import run_strategy
 from support.lanes import EXAMPLES, some
 from support.policies import make_policy
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["workshop"]  # the fixture
 
 # Fifteen attributes
@@ -38,7 +40,6 @@ def test_a_lattice_of_10_to_the_8_is_never_laid_out(strategy: str) -> None:
     assert len(search.lattice_columns()[0]) < MAX_VISITED + 500
 
 
-@pytest.mark.slow
 def test_early_answers_are_good() -> None:
     """20 checks find a fair answer; with some hundreds more the dive finds one that is a tenth better."""
     few, many = wide_search(0.05, checks=20), wide_search(0.05, checks=1000)

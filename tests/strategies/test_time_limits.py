@@ -21,6 +21,8 @@ from sqlanon.strategies.local.subtree import _CutSearch
 from support.lanes import EXAMPLES
 from support.policies import make_policy
 
+pytestmark = pytest.mark.slow
+
 LIMIT, MARGIN = 2.0, 5.0
 DAYS = "SELECT count(*) FROM range(10000000000000) AS r(i) WHERE i % 7 = r.i"
 
@@ -104,7 +106,6 @@ def test_every_strategy_ends_within_its_limit_and_five_seconds(strategy: str, sh
         assert result.smallest_class >= 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("measure", ["loss", pytest.param("entropy", marks=pytest.mark.thorough)])
 def test_a_mask_of_long_texts_is_coded_in_seconds(measure: str) -> None:
     """With a window for each level, 200 texts of 300 characters took minutes."""
@@ -126,7 +127,6 @@ def connection() -> Any:
         yield database
 
 
-@pytest.mark.slow
 def test_a_first_check_that_takes_long_is_interrupted_with_advice(connection: Any) -> None:
     def endless(self: Checker, *arguments: Any) -> Any:
         return self._engine.rows(parse_one(DAYS, read="duckdb"))

@@ -9,10 +9,11 @@ from new_user import NAMES, make_table, visit
 
 from support.files import data_folder
 
+pytestmark = pytest.mark.thorough
+
 BEST = {"optimal", "mondrian", "local", "k-similar", "subtree"}
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_the_first_release_is_a_good_one(name: str, tmp_path: Path) -> None:
     """No column is fully suppressed that another strategy keeps, and the loss is at most twice the least that `compare`

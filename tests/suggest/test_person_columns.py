@@ -15,6 +15,8 @@ from sqlanon.suggest.propose import propose
 from sqlanon.suggest.suggest import Location, find_person
 from support.commands import cli
 
+pytestmark = pytest.mark.thorough
+
 TABLES = 40
 FEW = (0, 3, 7, 14, 18, 29)
 REST = [seed for seed in range(TABLES) if seed not in FEW]
@@ -28,14 +30,12 @@ def person_in(table: Made) -> str | None:
     return None if person is None else person.name
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.slow) for seed in REST)])
 def test_the_column_that_numbers_people_is_found(seed: int) -> None:
     table = table_of_visits(seed)
     assert person_in(table) == table.person, table.words
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.slow) for seed in REST)])
 def test_where_each_row_is_a_person_no_column_numbers_people(seed: int) -> None:
     table = table_of_people(seed)
@@ -52,7 +52,6 @@ VISITS = """
 """
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("key", ["id", "ID", "pid", "PatID", "mrn", "case_no", "region"])
 def test_no_name_hides_a_key(key: str) -> None:
     connection = duckdb.connect()
@@ -60,7 +59,6 @@ def test_no_name_hides_a_key(key: str) -> None:
     assert person_in(Made(connection, key, (), key)) == key
 
 
-@pytest.mark.thorough
 def test_policy_explains_the_person_column(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(VISITS.format(key="pid"))

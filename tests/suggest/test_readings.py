@@ -13,6 +13,8 @@ from sqlanon.errors import SourceError
 from sqlanon.policy.models import parse_toml
 from support.commands import cli
 
+pytestmark = pytest.mark.slow
+
 TOWNS = ["Wales", "France", "Spain"]
 
 
@@ -86,7 +88,6 @@ def test_numbers_beside_many_words_for_missing_values_are_numbers(tmp_path: Path
     assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 0
 
 
-@pytest.mark.slow
 def test_ambiguous_dates_are_decided_by_people(tmp_path: Path) -> None:
     days = [f"{1 + i % 12:02d}/{1 + i // 12 % 12:02d}/2020" for i in range(200)]
     text, attributes = suggest_policy(tmp_path, people(seen=days))

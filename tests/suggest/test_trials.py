@@ -21,6 +21,8 @@ from sqlanon.strategies.stage import run_search
 from sqlanon.suggest.trials import Trial, try_strategies
 from support.policies import make_policy
 
+pytestmark = pytest.mark.slow
+
 PEOPLE = """
     CREATE TABLE people AS
     SELECT
@@ -97,7 +99,6 @@ def test_fully_suppressed_attributes_are_so_in_the_release(
 BIG = 2_000
 
 
-@pytest.mark.slow
 def test_a_sample_is_the_same_on_every_run_and_keeps_the_limit_as_a_share() -> None:
     def try_strategy(**source: str) -> Trial:
         with duckdb.connect() as connection:
@@ -119,7 +120,6 @@ def test_a_sample_is_the_same_on_every_run_and_keeps_the_limit_as_a_share() -> N
 ENDLESS = "SELECT count(*) FROM range(100000000) AS a, range(100000000) AS b WHERE a.range + b.range = -1"
 
 
-@pytest.mark.slow
 def test_a_strategy_that_does_not_end_is_interrupted(people: sqlanon.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """This holds even if it never reads the clock; the next strategy has its turn."""
 
@@ -138,7 +138,6 @@ def test_a_strategy_that_does_not_end_is_interrupted(people: sqlanon.Database, m
     assert people.try_strategies(policy_of(), candidates, seconds=0)[0].error == "no time was left to try it"
 
 
-@pytest.mark.slow
 def test_the_reason_why_a_strategy_is_unsuitable_is_reported(people: sqlanon.Database) -> None:
     k700 = make_policy(QUASI, k=700, table=None, source=SOURCE)
     (too_few,) = people.try_strategies(k700, {"optimal": SUGGESTED_SEARCHES["optimal"]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,6 +27,28 @@ def draw_tables(least: int, usual: int) -> int:
 SEARCHING = EXAMPLES >= 1
 """Whether properties draw new examples on every run. If few are drawn, as in CI, they stay the same, so that a failure
 comes from the change."""
+
+
+_FIRST_MARK = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(\w+)", re.MULTILINE)
+
+
+def is_of_other_lane(module: str, selected: str, searching: bool = SEARCHING) -> bool:
+    """Whether the first mark of a test module keeps all its tests out of a selection by ``-m``.
+
+    Thorough tests run only in searches.
+
+    >>> text = "import pytest\\n\\npytestmark = [pytest.mark.spark, pytest.mark.usefixtures('folder')]"
+    >>> is_of_other_lane(text, "not slow and not extras"), is_of_other_lane(text, "slow or extras")
+    (True, False)
+    >>> is_of_other_lane("pytestmark = pytest.mark.thorough", "slow", searching=False)
+    True
+    """
+    found = _FIRST_MARK.search(module)
+    mark = found[1] if found else ""
+    if mark == "thorough" and not searching:
+        return True
+    left_out = re.findall(r"\bnot (\w+)", selected)
+    return mark in left_out or (mark in {"thorough", "spark"} and "slow" in left_out)
 
 
 def group_cases(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:

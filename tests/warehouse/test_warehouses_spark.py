@@ -14,7 +14,7 @@ from properties.warehouse_cases import COLUMNS, HERE, TOP, policy, rows
 from support.databases import quote_name
 from support.warehouse_checks import DIFFERING, figures, from_set, violations
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.spark
 
 DATABASE = "sqlanon_by_hand"
 

@@ -26,6 +26,8 @@ from support.databases import insert
 from support.lanes import draw_tables, examples
 from support.policies import make_policy
 
+pytestmark = pytest.mark.thorough
+
 module = importlib.import_module("sqlanon.strategies.local.cells")
 
 
@@ -74,14 +76,12 @@ def check_nothing_is_left_to_place(plan: Plan, placed: dict[int, Nodes], choice:
 DRAWS = st.lists(st.sampled_from([0, 0, 0, 1, 2]), min_size=4, max_size=4)
 
 
-@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=20))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_partitions_blank_the_fewest_cells(case: Case, limits: list[int], draw: list[int]) -> None:
     check(case, limits, draw, exact=True)
 
 
-@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=30))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_blanking_in_rounds_is_sound(case: Case, limits: list[int], draw: list[int]) -> None:
@@ -91,7 +91,6 @@ def test_blanking_in_rounds_is_sound(case: Case, limits: list[int], draw: list[i
         check(case, limits, draw, exact=False)
 
 
-@pytest.mark.thorough
 @settings(thorough, max_examples=examples(15))
 @given(SOME_ROWS)
 def test_the_release_is_verified(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
@@ -138,7 +137,6 @@ def matches(rows: Counter[Any], row: tuple[str, ...]) -> int:
     )
 
 
-@pytest.mark.thorough
 def test_blank_does_not_match_other_values(tmp_path: Path) -> None:
     """One blank is enough for those who count it as any value; a reader finds a class of 1, and one of 4."""
     rows = [*[("a", "x")] * 4, ("b", "x"), *[("c", "y")] * 10]
@@ -150,7 +148,6 @@ def test_blank_does_not_match_other_values(tmp_path: Path) -> None:
     assert all(matches(released_rows, row) >= 5 for row in released_rows)
 
 
-@pytest.mark.thorough
 def test_weights_decide_the_blanked_cell(tmp_path: Path) -> None:
     rows = [*[("a", "x")] * 3, *[("b", "x")] * 2, *[("a", "y")] * 2, *[("c", "z")] * 60]
     dear = {"role": "quasi", "hierarchy": "suppress", "weight": 5.0}
@@ -162,7 +159,6 @@ def test_weights_decide_the_blanked_cell(tmp_path: Path) -> None:
     assert by_second == Counter({("*", "x"): 5, ("c", "z"): 60})
 
 
-@pytest.mark.thorough
 def test_blanked_rows_meet_all_requirements(tmp_path: Path) -> None:
     """Five rows, of one diagnosis: one more blank brings them together with another."""
     rows = [*[("a", "x", "flu")] * 3, *[("b", "x", "flu")] * 2, *[("d", "y", "gout")] * 2]
@@ -184,14 +180,12 @@ def test_blanked_rows_meet_all_requirements(tmp_path: Path) -> None:
     assert sizes == Counter({("*", "*"): 7, ("c", "z"): 12})
 
 
-@pytest.mark.thorough
 @settings(privacy_checks.thorough, max_examples=draw_tables(6, usual=10))
 @given(privacy_cases())
 def test_every_requirement_is_met(case: PrivacyCase) -> None:
     check_privacy(case, suppression="cells")
 
 
-@pytest.mark.thorough
 def test_cells_release_all_but_3_rows_of_adult(data: Path) -> None:
     """All but 3 of the 1,346 rows that would be suppressed are released."""
     with sqlanon.connect() as db:
@@ -202,7 +196,6 @@ def test_cells_release_all_but_3_rows_of_adult(data: Path) -> None:
     assert result.smallest_class == 5
 
 
-@pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(5, usual=10))
 @given(SOME_ROWS, LIMITS, DRAWS)
 def test_blanking_small_and_large_sets_of_attributes_is_sound(case: Case, limits: list[int], draw: list[int]) -> None:

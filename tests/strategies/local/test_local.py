@@ -20,6 +20,8 @@ from support.databases import insert
 from support.lanes import draw_tables
 from support.policies import make_policy
 
+pytestmark = pytest.mark.thorough
+
 PATIENTS = [
     ("w", "22981", 1944, "Hepatitis"),
     ("w", "22362", 1945, "Gicht"),
@@ -40,7 +42,6 @@ PATIENT_ATTRIBUTES = {
 }
 
 
-@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=40))
 @given(SOME_ROWS, LIMITS)
 def test_local_release_is_sound_and_never_worse_than_its_start(case: Case, limits: list[int]) -> None:
@@ -61,7 +62,6 @@ def patients(directory: Path, strategy: str, **privacy: Any) -> list[tuple[Any, 
         return connection.execute("FROM t").fetchall()
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["local", pytest.param("k-similar", marks=pytest.mark.slow)])
 def test_ten_patients_are_recoded_2_anonymous_and_2_diverse(tmp_path: Path, strategy: str) -> None:
     """An example from a lecture in Hamburg: no row is suppressed, though the full domain shows little."""
@@ -79,7 +79,6 @@ def test_ten_patients_are_recoded_2_anonymous_and_2_diverse(tmp_path: Path, stra
         assert not privacy or all(len(set(illnesses)) >= 2 for illnesses in classes.values())
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["local", "k-similar"])
 @settings(thorough, max_examples=draw_tables(6, usual=20))
 @given(case=privacy_cases().filter(of_classes))

@@ -28,6 +28,8 @@ from sqlanon.strategies.local.core.task import LocalOutcome
 from sqlanon.strategies.local.local import local
 from support.lanes import draw_tables, examples
 
+pytestmark = pytest.mark.slow
+
 STRATEGIES = {"local": local, "k-similar": as_ancestors}
 
 
@@ -53,7 +55,6 @@ def test_every_class_of_a_cut_meets_the_requirements(name: str, case: PrivacyCas
     check_private(name, case)
 
 
-@pytest.mark.slow
 @settings(quick, max_examples=draw_tables(5, usual=20))
 @given(case=SOME_ROWS, limits=LIMITS)
 def test_the_loss_stated_is_the_loss_counted(case: Case, limits: list[int]) -> None:
@@ -67,7 +68,6 @@ def test_the_loss_stated_is_the_loss_counted(case: Case, limits: list[int]) -> N
         assert finish(task, outcome).score(policy_measure(task.search_input)) == pytest.approx(counted_loss, abs=1e-9)
 
 
-@pytest.mark.slow
 @settings(quick, max_examples=draw_tables(5, usual=20))
 @given(case=SOME_ROWS, limits=LIMITS, classes=CLASS_LISTS)
 def test_mu_argus_checks_some_combinations_at_a_time(case: Case, limits: list[int], classes: list[str]) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 
+pytestmark = pytest.mark.slow
+
 # Nearly all rows differ.
 PEOPLE = """
 CREATE TABLE people AS
@@ -69,7 +71,6 @@ def publish(folder: Path, rows: int, search: dict[str, Any], memory_limit: str) 
     return figures
 
 
-@pytest.mark.slow
 @needs_proc
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 @pytest.mark.parametrize(

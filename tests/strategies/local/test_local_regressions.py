@@ -14,6 +14,8 @@ from support.databases import insert
 from support.lanes import some
 from support.policies import make_policy
 
+pytestmark = pytest.mark.thorough
+
 LOCAL = ["mondrian", "k-similar", "local", "subtree"]
 
 
@@ -39,7 +41,6 @@ def label_counts(path: Path) -> dict[Any, list[int]]:
         return dict(connection.execute("SELECT a, list(id ORDER BY id) FROM r GROUP BY a").fetchall())
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["optimal", "mondrian"])
 def test_a_parquet_release_is_verified_with_any_requirement(tmp_path: Path, strategy: str) -> None:
     policy = make_local_policy({"intervals": [2, 4]}, strategy)
@@ -57,7 +58,6 @@ SETS: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("strategy", "values", "type_", "groups", "forbidden", "summary"),
     some([("mondrian", *SETS), ("mondrian", *RANGES), ("k-similar", *SETS), ("k-similar", *RANGES)], 3),
@@ -76,7 +76,6 @@ def test_a_range_or_set_with_a_forbidden_label_is_not_released(
     assert Counter(i for rows in labels.values() for i in rows) == Counter(range(4))
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["mondrian", "k-similar"])
 def test_groups_of_values_that_do_not_follow_their_order_make_no_ranges(tmp_path: Path, strategy: str) -> None:
     """Masked from the left, 1, 11 and 21 are one group; values in neither group lie between it and the next."""
@@ -89,7 +88,6 @@ def test_groups_of_values_that_do_not_follow_their_order_make_no_ranges(tmp_path
         assert label == "*" or {label} == ends
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("summary", "ends"), [("range", "exact"), ("median", "grid")])
 def test_no_label_is_finer_than_the_lowest_level(tmp_path: Path, summary: str, ends: str) -> None:
     """Exact ends of ranges, and medians, would show more than ``min_level`` permits."""
@@ -99,7 +97,6 @@ def test_no_label_is_finer_than_the_lowest_level(tmp_path: Path, summary: str, e
     assert labels == {"00-19": [0, 1, 2], "20-39": [3, 4, 5]}
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", some(LOCAL, 4))
 def test_another_source_does_not_verify_though_the_search_has_a_time_limit(tmp_path: Path, strategy: str) -> None:
     policy = make_local_policy({"intervals": [2, 4]}, strategy, time_limit=60.0)
@@ -110,7 +107,6 @@ def test_another_source_does_not_verify_though_the_search_has_a_time_limit(tmp_p
         assert not db.verify(path, policy).verified
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("summary", "typed"), [("range", False), ("median", True)])
 def test_ranges_are_at_no_level(tmp_path: Path, summary: str, typed: bool) -> None:
     """Their lowest common ancestor is the top, which was not released."""
@@ -123,7 +119,6 @@ def test_ranges_are_at_no_level(tmp_path: Path, summary: str, typed: bool) -> No
     assert (release.manifest.columns[0].type == "INTEGER") is typed
 
 
-@pytest.mark.thorough
 def test_where_nothing_is_lost_nothing_is_tried() -> None:
     with fill([1, 1, 10**15, 10**15], "BIGINT") as connection, sqlanon.connect(connection) as db:
         result = db.anonymize(make_local_policy({"mask": "right"}, "subtree"))
@@ -131,7 +126,6 @@ def test_where_nothing_is_lost_nothing_is_tried() -> None:
     assert result.checked < 60
 
 
-@pytest.mark.thorough
 def test_blanked_cells_are_no_proven_optimum(tmp_path: Path) -> None:
     """The best score with suppressed rows need not be the best with blank cells."""
     connection = duckdb.connect()
@@ -149,7 +143,6 @@ def test_blanked_cells_are_no_proven_optimum(tmp_path: Path) -> None:
     assert all(score <= least + 1e-12 for score, _, optimal in scores.values() if optimal)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["k-similar", "local"])
 def test_a_path_without_feasible_classes_keeps_the_generalization(strategy: str) -> None:
     """The path first raises ``a``, whose top is forbidden, so that nothing on it can be released."""

@@ -28,6 +28,8 @@ from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
 from sqlanon.strategies.local.mondrian import mondrian
 from support.lanes import examples, some
 
+pytestmark = pytest.mark.slow
+
 MONDRIAN = {"strategy": "mondrian"}
 
 
@@ -248,7 +250,6 @@ def test_null_is_in_no_range_of_dates() -> None:
         assert Counter(rows) == {("2020-01", 1): 2, **other_rows}
 
 
-@pytest.mark.slow
 def test_a_class_shows_its_set() -> None:
     """If the set has all values of an ancestor, the ancestor is shown."""
     statement = (

@@ -27,6 +27,8 @@ from sqlanon.strategies.local.core.task import LocalOutcome, LocalTask
 from support.databases import connection_of
 from support.lanes import examples
 
+pytestmark = pytest.mark.thorough
+
 MEASURES = ("loss", "precision", "discernibility", "average_class_size", "distinct", "suppression")
 
 
@@ -154,7 +156,6 @@ def placed_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.strategies.local.local.run", on_combinations(at_random))
 
 
-@pytest.mark.thorough
 @settings(thorough, max_examples=examples(25))
 @given(cases())
 def test_assigned_combinations_are_released(case: Case) -> None:

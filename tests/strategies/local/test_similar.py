@@ -23,6 +23,8 @@ from properties.search_checks import thorough
 from support.lanes import draw_tables
 from support.policies import make_policy
 
+pytestmark = pytest.mark.thorough
+
 
 def check_best(case: Case, limits: list[int], most: int) -> None:
     with task_of(case, limits, strategy="k-similar") as task:
@@ -36,14 +38,12 @@ def check_best(case: Case, limits: list[int], most: int) -> None:
         assert plain.loss(assignment) == pytest.approx(least_loss(plain, case.k), abs=1e-8)
 
 
-@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=40))
 @given(SOME_ROWS, LIMITS)
 def test_k_similar_is_sound_and_never_worse_than_the_full_domain(case: Case, limits: list[int]) -> None:
     check_sound(as_ancestors, case, limits, "k-similar")
 
 
-@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=40))
 @given(SOME_ROWS.filter(lambda case: len(set(case.rows)) <= 8), LIMITS)
 def test_few_combinations_are_grouped_in_the_best_way(case: Case, limits: list[int]) -> None:
@@ -74,7 +74,6 @@ def release_classes(directory: Path, strategy: str, threads: int = 2, **search: 
         return Counter(connection.execute(f'SELECT age, town, sex FROM "{release.table}"').fetchall())
 
 
-@pytest.mark.thorough
 def test_groups_are_small_and_shown_as_ranges_and_sets(tmp_path: Path) -> None:
     """Classes have k to 2k − 1 rows, except for combinations that look the same or cost less together."""
     released_rows = release_classes(tmp_path / "a", "k-similar", summary="set")
@@ -84,7 +83,6 @@ def test_groups_are_small_and_shown_as_ranges_and_sets(tmp_path: Path) -> None:
     assert any("-" in age for age, _, _ in released_rows)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["k-similar", "local"])
 def test_the_result_is_the_same_for_any_number_of_threads(tmp_path: Path, strategy: str) -> None:
     assert release_classes(tmp_path / "a", strategy, threads=1) == release_classes(tmp_path / "b", strategy, threads=4)

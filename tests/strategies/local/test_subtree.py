@@ -24,6 +24,8 @@ from support.databases import insert
 from support.lanes import draw_tables, examples
 from support.policies import make_policy
 
+pytestmark = pytest.mark.thorough
+
 
 def check(case: Case, limits: Sequence[int]) -> None:
     with task_of(case, limits, strategy="subtree") as task:
@@ -49,21 +51,18 @@ def check(case: Case, limits: Sequence[int]) -> None:
         check_no_split_is_left(plain, cut, assignment, case.k)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("number", range(16))
 def test_no_split_is_left_that_costs_less(number: int) -> None:
     case = local_case(number)
     check(case, [number % 3] * len(case.hierarchies))
 
 
-@pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=30))
 @given(SOME_ROWS, LIMITS)
 def test_cuts_are_sound_and_never_worse_than_the_full_domain(case: Case, limits: list[int]) -> None:
     check(case, limits)
 
 
-@pytest.mark.thorough
 @settings(thorough, max_examples=examples(15))
 @given(SOME_ROWS)
 def test_the_release_is_verified(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
@@ -98,14 +97,12 @@ def released_rows(
         return sorted(connection.execute("SELECT *, count(*) FROM t GROUP BY ALL").fetchall())
 
 
-@pytest.mark.thorough
 def test_only_the_subtree_with_rare_values_is_generalized(tmp_path: Path) -> None:
     rows = [("Kiel",), ("Celle",), *[("Ulm",)] * 2, *[("Isny",)] * 3]
     town = {"role": "quasi", "hierarchy": {"categories": TOWNS}}
     assert released_rows(rows, {"town": town}, tmp_path) == [("Isny", 3), ("Ulm", 2), ("north", 2)]
 
 
-@pytest.mark.thorough
 def test_forbidden_labels_are_stepped_over(tmp_path: Path) -> None:
     """South may not be shown: so its towns are, or all towns are one."""
     rows = [*[("Kiel",)] * 2, *[("Celle",)] * 2, *[("Ulm",)] * 2, *[("Isny",)] * 3]
@@ -120,14 +117,12 @@ def _with_oyten(towns: dict[str, Any]) -> dict[str, Any]:
     return {"role": "quasi", "hierarchy": {"categories": {"all": north}}, "forbidden": ["south", "north"]}
 
 
-@pytest.mark.thorough
 @settings(privacy_checks.thorough, max_examples=draw_tables(6, usual=20))
 @given(privacy_cases())
 def test_every_requirement_is_met(case: PrivacyCase) -> None:
     check_privacy(case, strategy="subtree")
 
 
-@pytest.mark.thorough
 def test_subtree_loses_less_of_adult_than_the_full_domain(data: Path) -> None:
     """The optimum of the full domain is 0.3955; moves up, and splits after them, lead to 0.3665."""
     with sqlanon.connect() as db:

@@ -14,6 +14,8 @@ from sqlanon.strategies.local.subtree import paths, raises, splits
 from sqlanon.support.coding import CodedAttribute
 from sqlanon.support.expressions import col, table
 
+pytestmark = pytest.mark.thorough
+
 
 def tree_of_height(height: int) -> Tree:
     return Tree("id", height, 0, height, tuple(range(height + 1)), 10, 1.0, table("nodes"), is_ordered=False)
@@ -25,7 +27,6 @@ def nodes_of_height(height: int) -> exp.Query:
     return hierarchy_nodes(coded, hierarchy, tree_of_height(height), col("level_0"))
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "query_of_height",
     [
