@@ -83,7 +83,7 @@ def test_weak_noise_and_then_the_value_is_refused(clinic: Path) -> None:
     assert not (clinic / "exact.duckdb").exists()
     publish(policy(clinic, "exact", SHOWN, ZIP), force=True)
     exact = fetch(clinic / "exact.duckdb", "SELECT age, kg FROM visits")
-    assert nearest_matches(noisy, [(band, float(kg)) for band, kg in exact]) > 300
+    assert nearest_matches(noisy, [(band, float(kg)) for band, kg in exact]) > 250  # 323 on average, give or take 8
 
 
 @pytest.mark.thorough
